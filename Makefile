@@ -1,0 +1,42 @@
+# Two commands are the front door: `make demo` and `make test`.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+WORKERS ?= 2
+
+.PHONY: demo test lint types tests bench clean
+
+demo: $(VENV)/.base
+	$(BIN)/spectrograd demo
+
+test: lint types tests
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+types: $(VENV)/.test
+	$(BIN)/mypy
+
+tests: $(VENV)/.test
+	$(BIN)/python -m pytest -n $(WORKERS) --dist=worksteal -p no:cacheprovider
+
+bench: $(VENV)/.bench
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) demo dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+
+# One stamp per extra: installing is done once, and again when the requirements change.
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+$(VENV)/.base: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+$(VENV)/.test $(VENV)/.bench: $(VENV)/.%: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable '.[$*]'
+	touch $@

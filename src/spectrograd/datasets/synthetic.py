@@ -1,0 +1,290 @@
+"""Random graphs whose clusters are known: Gaussian mixtures (one or several layers) and block models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from spectrograd.graph import Graph, MultilayerGraph
+from spectrograd.neighbors import knn_graph
+
+Array = NDArray[Any]
+Seed = int | np.random.Generator | None
+
+# Rounds of drawing anew what was drawn twice; hubs of extreme degree may stay a few edges short after them.
+MAX_ROUNDS = 50
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledGraph:
+    """A graph and the true cluster of each node."""
+
+    graph: Graph
+    labels: Array
+
+
+@dataclass(frozen=True, eq=False)
+class LayeredData:
+    """A multilayer graph, the true cluster of each node, and the points each layer was built from."""
+
+    graph: MultilayerGraph
+    labels: Array
+    points: tuple[Array, ...]
+
+
+def make_gaussian_mixture(
+    n_points: int = 10_000,
+    n_clusters: int = 5,
+    *,
+    n_features: int = 2,
+    separation: float = 4.0,
+    random_state: Seed = None,
+) -> tuple[Array, Array]:
+    """Draw points around random means with unit covariance; clusters of equal size, in random order.
+
+    Parameters
+    ----------
+    n_points, n_clusters, n_features
+        Sizes.
+    separation
+        Distance from a mean to the nearest other mean, averaged over the clusters, in standard deviations.
+    random_state
+        Seed or numpy Generator.
+
+    Returns
+    -------
+    points, labels
+        N x p coordinates and the cluster of each point.
+
+    Examples
+    --------
+    >>> points, labels = make_gaussian_mixture(100, 4, random_state=0)
+    >>> points.shape, np.bincount(labels).tolist()
+    ((100, 2), [25, 25, 25, 25])
+    """
+    rng = np.random.default_rng(random_state)
+    labels = _shuffled_labels(n_points, n_clusters, rng)
+    return _mixture_points(labels, n_features, separation, rng), labels
+
+
+def make_multilayer_gmm(
+    n_nodes: int = 10_000,
+    n_layers: int = 3,
+    n_clusters: int = 5,
+    *,
+    n_neighbors: int = 5,
+    separation: float = 1.95,
+    random_state: Seed = None,
+) -> LayeredData:
+    """Draw layers that share their clusters but not their layout: k-NN graphs of Gaussian mixtures in the plane.
+
+    Each layer places the means anew, so clusters that overlap in one layer are apart in another: a layer alone
+    is ambiguous, all together are not. With the defaults the exact projection merge (Eq. 22) scores about
+    purity .93 and NMI .83, the figures of the paper's synthetic experiment.
+
+    Parameters
+    ----------
+    n_nodes, n_layers, n_clusters
+        Sizes.
+    n_neighbors
+        Neighbours of each node in each layer, with self-tuned weights.
+    separation
+        As in :func:`make_gaussian_mixture`, in every layer.
+    random_state
+        Seed or numpy Generator.
+
+    Examples
+    --------
+    >>> make_multilayer_gmm(200, random_state=0).graph.n_layers
+    3
+    """
+    if n_layers < 1:
+        raise ValueError(f"n_layers is {n_layers}; at least one layer is needed")
+    rng = np.random.default_rng(random_state)
+    labels = _shuffled_labels(n_nodes, n_clusters, rng)
+    points = tuple(_mixture_points(labels, 2, separation, rng) for _ in range(n_layers))
+    layers = [knn_graph(layer, n_neighbors) for layer in points]
+    return LayeredData(MultilayerGraph.from_layers(layers), labels, points)
+
+
+def make_block_model(
+    n_nodes: int = 10_000,
+    n_clusters: int = 5,
+    *,
+    mean_degree: float = 20.0,
+    mixing: float = 0.2,
+    degree_exponent: float | None = None,
+    random_state: Seed = None,
+) -> LabelledGraph:
+    """Draw an unweighted graph with planted blocks of equal size; nodes come in random order.
+
+    Parameters
+    ----------
+    n_nodes, n_clusters
+        Sizes.
+    mean_degree
+        Twice the number of edges over the number of nodes.
+    mixing
+        Fraction of the edges that join different blocks.
+    degree_exponent
+        None for degrees that are nearly equal; otherwise the exponent (above 2) of the power law that the
+        expected degrees follow (degree-corrected model).
+    random_state
+        Seed or numpy Generator.
+
+    Notes
+    -----
+    A node without any edge is joined to a random node of its block.
+
+    Examples
+    --------
+    >>> make_block_model(1_000, 4, mean_degree=10, random_state=0).graph.n_edges
+    5000
+    """
+    _check_block_model(n_nodes, n_clusters, mean_degree, mixing, degree_exponent)
+    rng = np.random.default_rng(random_state)
+    labels = _shuffled_labels(n_nodes, n_clusters, rng)
+    urn = _Urn.fill(labels, n_clusters, degree_exponent, rng)
+    n_edges = round(n_nodes * mean_degree / 2)
+    n_across = round(n_edges * mixing) if n_clusters > 1 else 0
+    keys = np.concatenate(
+        [
+            _distinct_edges(urn, n_edges - n_across, False, rng),
+            _distinct_edges(urn, n_across, True, rng),
+        ]
+    )
+    keys = _with_lone_nodes_joined(keys, urn, rng)
+    return LabelledGraph(_graph_of_keys(keys, n_nodes), labels)
+
+
+@dataclass(frozen=True, eq=False)
+class _Urn:
+    """Nodes in the order of their blocks, to draw from a given block by one random number.
+
+    ``members[start[b] : start[b + 1]]`` is block b; ``mass`` is the cumulated propensity in that order,
+    scaled so that block b spans b .. b + 1, or None when all nodes are alike.
+    """
+
+    labels: Array
+    members: Array
+    start: Array
+    mass: Array | None
+
+    @classmethod
+    def fill(
+        cls, labels: Array, n_clusters: int, degree_exponent: float | None, rng: np.random.Generator
+    ) -> _Urn:
+        members = np.argsort(labels, kind="stable")
+        start = np.concatenate([[0], np.cumsum(np.bincount(labels, minlength=n_clusters))])
+        if degree_exponent is None:
+            return cls(labels, members, start, None)
+        # numpy's pareto(a) has density exponent a + 1 and starts at 0
+        propensity = 1 + rng.pareto(degree_exponent - 1, size=len(labels))
+        mass = np.empty(len(labels))
+        for block in range(n_clusters):
+            inside = slice(start[block], start[block + 1])
+            cumulated = np.cumsum(propensity[inside])
+            mass[inside] = block + cumulated / cumulated[-1]
+        return cls(labels, members, start, mass)
+
+    @property
+    def n_blocks(self) -> int:
+        return len(self.start) - 1
+
+    def draw(self, blocks: Array, rng: np.random.Generator) -> Array:
+        """One node of each of the blocks, by propensity."""
+        position = rng.random(len(blocks))
+        if self.mass is None:
+            position *= np.diff(self.start)[blocks]
+            at = self.start[blocks] + position.astype(np.int64)
+        else:
+            at = np.searchsorted(self.mass, blocks + position, side="right")
+            at = np.minimum(at, self.start[blocks + 1] - 1)  # block + position may round up to the next block
+        return self.members[at]
+
+
+def _distinct_edges(urn: _Urn, n_edges: int, across: bool, rng: np.random.Generator) -> Array:
+    """Sorted keys ``i * N + j``, i < j, of edges that stay inside the blocks, or all leave them."""
+    n_nodes = len(urn.labels)
+    keys = np.empty(0, dtype=np.int64)
+    for _ in range(MAX_ROUNDS):
+        missing = n_edges - len(keys)
+        if missing <= 0:
+            break
+        # Blocks are equal but for one node; a block's share of the edge ends is its share of the nodes.
+        blocks = urn.labels[rng.integers(n_nodes, size=missing)]
+        first = urn.draw(blocks, rng)
+        if across:
+            blocks = (blocks + rng.integers(1, urn.n_blocks, size=missing)) % urn.n_blocks
+        second = urn.draw(blocks, rng)
+        drawn = np.minimum(first, second) * n_nodes + np.maximum(first, second)
+        keys = np.unique(np.concatenate([keys, drawn[first != second]]))
+    return keys
+
+
+def _with_lone_nodes_joined(keys: Array, urn: _Urn, rng: np.random.Generator) -> Array:
+    n_nodes = len(urn.labels)
+    seen = np.zeros(n_nodes, dtype=bool)
+    seen[keys // n_nodes] = True
+    seen[keys % n_nodes] = True
+    lone = np.flatnonzero(~seen)
+    rank = np.empty(n_nodes, dtype=np.int64)
+    rank[urn.members] = np.arange(n_nodes)
+    start, size = urn.start[urn.labels[lone]], np.diff(urn.start)[urn.labels[lone]]
+    # A step of 1 .. size - 1 around the block never comes back to the node itself.
+    partner = urn.members[start + (rank[lone] - start + rng.integers(1, size)) % size]
+    joined = np.minimum(lone, partner) * n_nodes + np.maximum(lone, partner)
+    return np.concatenate([keys, np.unique(joined)])
+
+
+def _graph_of_keys(keys: Array, n_nodes: int) -> Graph:
+    keys = np.sort(keys, kind="stable")  # merges the sorted runs it is made of
+    rows, cols = np.divmod(keys, n_nodes)
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n_nodes))])
+    ones = np.ones(len(keys), dtype=np.float32)
+    upper = sp.csr_array((ones, cols.astype(np.int32), indptr.astype(np.int32)), shape=(n_nodes, n_nodes))
+    return Graph._from_clean_csr(sp.csr_array(upper + upper.T.tocsr()), None)
+
+
+def _check_block_model(
+    n_nodes: int, n_clusters: int, mean_degree: float, mixing: float, degree_exponent: float | None
+) -> None:
+    if n_clusters < 1 or n_nodes < 2 * n_clusters:
+        raise ValueError(f"{n_nodes} nodes for {n_clusters} blocks: every block needs at least two nodes")
+    if not 0 <= mixing <= 1:
+        raise ValueError(f"mixing is {mixing}; it is a fraction, 0..1")
+    if degree_exponent is not None and degree_exponent <= 2:
+        raise ValueError(f"degree_exponent is {degree_exponent}; degrees have a finite mean only above 2")
+    inside = n_nodes // n_clusters - 1
+    room = {"inside": inside, "across": n_nodes - inside - 2}
+    wanted = {"inside": mean_degree * (1 - mixing), "across": mean_degree * mixing}
+    if n_clusters == 1:
+        room, wanted = {"inside": inside}, {"inside": mean_degree}
+    for where, degree in wanted.items():
+        if not 0 <= degree <= room[where] / 2:
+            raise ValueError(
+                f"mean_degree {mean_degree} with mixing {mixing} asks for {degree:g} neighbours {where} the block; "
+                f"0..{room[where] / 2:g} can be drawn"
+            )
+
+
+def _shuffled_labels(n_nodes: int, n_clusters: int, rng: np.random.Generator) -> Array:
+    """Equal blocks (up to one node) in random order."""
+    if not 1 <= n_clusters <= n_nodes:
+        raise ValueError(f"n_clusters is {n_clusters}; with {n_nodes} nodes it must be in 1..{n_nodes}")
+    return rng.permutation(np.arange(n_nodes) % n_clusters)
+
+
+def _mixture_points(labels: Array, n_features: int, separation: float, rng: np.random.Generator) -> Array:
+    """Points of one layer: means placed at random, scaled so that neighbours are ``separation`` apart on average."""
+    n_clusters = int(labels.max()) + 1
+    means = rng.standard_normal((n_clusters, n_features))
+    if n_clusters > 1:
+        gaps = np.linalg.norm(means[:, None] - means, axis=2)
+        np.fill_diagonal(gaps, np.inf)
+        means *= separation / gaps.min(axis=1).mean()
+    return np.asarray(means[labels] + rng.standard_normal((len(labels), n_features)))

@@ -1,0 +1,15 @@
+"""Engines say where a pass over the row blocks runs; solvers do not know which one they use."""
+
+from __future__ import annotations
+
+from spectrograd.engines.local import LocalEngine
+from spectrograd.engines.protocol import Engine
+
+__all__ = ["Engine", "LocalEngine", "make_engine"]
+
+
+def make_engine(name: str = "auto", *, n_jobs: int | None = None) -> Engine:
+    """The engine of that name; ``auto`` is ``local``."""
+    if name in ("auto", "local"):
+        return LocalEngine(n_jobs)
+    raise ValueError(f"engine={name!r} is not available in this release: use 'auto' or 'local'")

@@ -1,0 +1,28 @@
+"""What every engine can do."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from spectrograd.laplacian import Operator
+
+Array = NDArray[Any]
+
+
+class Engine(Protocol):
+    """Passes over the data, wherever the data lives."""
+
+    def spmm(self, operator: Operator, U: Array) -> Array:
+        """``A @ U``: one pass."""
+        ...
+
+    def gram(self, U: Array, V: Array, metric: Array | None) -> Array:
+        """``U' diag(metric) V`` in float64."""
+        ...
+
+    def threads(self) -> AbstractContextManager[None]:
+        """Use as many threads as the user allowed while inside."""
+        ...

@@ -1,0 +1,89 @@
+"""Tall-and-skinny linear algebra on top of an engine: orthonormal bases and Rayleigh-Ritz."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.linalg as la
+from numpy.typing import NDArray
+
+from spectrograd.engines.protocol import Engine
+from spectrograd.laplacian import Operator
+
+Array = NDArray[Any]
+
+
+class Orthonormal(NamedTuple):
+    """A basis with ``Q' B Q = I``, and how many directions had to be replaced by random ones."""
+
+    Q: Array
+    repaired: int
+
+
+class Ritz(NamedTuple):
+    """Ritz pairs of a subspace in ascending order, with ``A Q`` for whoever needs residuals."""
+
+    values: Array
+    Q: Array
+    AQ: Array
+
+
+def orthonormalize(
+    engine: Engine, U: Array, metric: Array | None, rng: np.random.Generator | None = None
+) -> Orthonormal:
+    """Cholesky QR, twice for accuracy; lost directions are replaced by random ones and counted."""
+    repaired = 0
+    for _ in range(2):
+        M = engine.gram(U, U, metric)
+        factor, lost = _inverse_factor(M)
+        U = (U @ factor.astype(U.dtype)).astype(U.dtype, copy=False)
+        if lost:
+            rng = np.random.default_rng(0) if rng is None else rng
+            fresh = rng.standard_normal((len(U), lost)).astype(U.dtype)
+            fresh -= U @ engine.gram(U, fresh, metric).astype(U.dtype)
+            U = np.hstack([U, fresh])
+            repaired += lost
+    if repaired:  # the fresh columns need their own two rounds
+        return Orthonormal(orthonormalize(engine, U, metric, rng).Q, repaired)
+    return Orthonormal(np.ascontiguousarray(U), repaired)
+
+
+def _inverse_factor(M: Array) -> tuple[Array, int]:
+    """``F`` with ``F' M F = I`` on the numerical range of M, and the number of lost directions."""
+    columns = np.sqrt(np.maximum(np.diag(M), np.finfo(float).tiny))
+    scaled = M / np.outer(columns, columns)  # columns first: a badly scaled Gram fails needlessly
+    try:
+        R = la.cholesky(scaled)
+        if np.abs(np.diag(R)).min() > 1e-6:
+            return la.solve_triangular(R, np.eye(len(M))) / columns[:, None], 0
+    except la.LinAlgError:
+        pass
+    values, rotation = la.eigh(scaled)
+    kept = values > 1e-12 * values[-1]
+    return (rotation[:, kept] / np.sqrt(values[kept])) / columns[:, None], int((~kept).sum())
+
+
+def rayleigh_ritz(engine: Engine, operator: Operator, Q: Array) -> Ritz:
+    """Rotate an orthonormal basis to Ritz vectors: one pass and a small eigenproblem."""
+    AQ = engine.spmm(operator, Q)
+    H = engine.gram(Q, AQ, None)
+    values, rotation = la.eigh((H + H.T) / 2)
+    rotation = rotation.astype(Q.dtype)
+    return Ritz(values, Q @ rotation, AQ @ rotation)
+
+
+def residuals(engine: Engine, operator: Operator, ritz: Ritz) -> Array:
+    """``|A q - theta B q|`` per vector in the norm of ``B^-1``: the natural one of the pencil."""
+    metric = operator.metric
+    BQ = ritz.Q if metric is None else metric[:, None] * ritz.Q
+    difference = ritz.AQ - BQ * ritz.values.astype(ritz.Q.dtype)
+    inverse = None if metric is None else 1 / metric
+    squares = np.diag(engine.gram(difference, difference, inverse))
+    return np.sqrt(np.maximum(squares, 0))
+
+
+def orthogonality_error(engine: Engine, operator: Operator, Q: Array) -> float:
+    """Largest entry of ``|Q' B Q - I|``."""
+    M = engine.gram(Q, Q, operator.metric)
+    return float(np.abs(M - np.eye(len(M))).max())

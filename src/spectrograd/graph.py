@@ -1,0 +1,354 @@
+"""Graphs as frozen values: symmetric adjacency in CSR row blocks, node names kept with the rows."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[Any]
+
+
+class GraphError(ValueError):
+    """The input is not a graph we can embed; the message says what, where and what to do."""
+
+
+class GraphWarning(UserWarning):
+    """The input was repaired; the message says how."""
+
+
+@dataclass(frozen=True, eq=False)
+class RowBlock:
+    """Rows ``start .. start + n_rows`` of a symmetric adjacency matrix, in CSR form.
+
+    ``weights`` is None when every edge weighs one: half the memory traffic of a pass.
+    """
+
+    start: int
+    indptr: Array
+    indices: Array
+    weights: Array | None
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows the block holds."""
+        return len(self.indptr) - 1
+
+    @property
+    def stop(self) -> int:
+        """The row after the last one."""
+        return self.start + self.n_rows
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """An undirected graph without self loops: ``W`` symmetric, ``w_ij >= 0``, ``w_ii = 0``.
+
+    Build one with :meth:`from_matrix` or :meth:`from_edges`; both check and, where that is safe,
+    repair their input with a :class:`GraphWarning`.
+
+    Examples
+    --------
+    >>> graph = Graph.from_edges(["ann", "bob"], ["bob", "cid"])
+    >>> graph.n_nodes, graph.n_edges, list(graph.node_names)
+    (3, 2, ['ann', 'bob', 'cid'])
+    """
+
+    blocks: tuple[RowBlock, ...]
+    n_nodes: int
+    names: Array | None = None
+
+    @classmethod
+    def from_matrix(cls, matrix: Any, *, names: ArrayLike | None = None) -> Graph:
+        """Check an adjacency matrix (dense or scipy sparse) and freeze it.
+
+        Self loops are dropped, duplicate entries summed and asymmetric matrices replaced by
+        ``(W + W') / 2``, each with a warning. Negative, NaN or infinite weights are errors.
+        """
+        csr = _checked_csr(matrix)
+        return cls._from_clean_csr(_symmetrized(_without_loops(csr)), names)
+
+    @classmethod
+    def from_edges(
+        cls,
+        source: ArrayLike,
+        target: ArrayLike,
+        weight: ArrayLike | None = None,
+        *,
+        names: ArrayLike | None = None,
+        n_nodes: int | None = None,
+    ) -> Graph:
+        """Build a graph from an edge list whose ends are any ids (or row numbers, with ``n_nodes``).
+
+        Each row is one undirected edge. A list that holds every edge in both directions is
+        recognised; otherwise repeated edges are summed with a warning.
+        """
+        ends = [np.asarray(source).ravel(), np.asarray(target).ravel()]
+        if len(ends[0]) != len(ends[1]):
+            raise GraphError(f"edge list: {len(ends[0])} sources but {len(ends[1])} targets")
+        if n_nodes is None and names is None:
+            names, codes = np.unique(np.concatenate(ends), return_inverse=True)
+            rows, cols = np.split(codes, 2)
+        else:
+            n_nodes = len(np.asarray(names)) if n_nodes is None else n_nodes
+            rows, cols = (_row_numbers(end, n_nodes) for end in ends)
+        size = len(np.asarray(names)) if n_nodes is None else n_nodes
+        if size == 0:
+            raise GraphError("the graph is empty: no nodes, no edges")
+        data = np.ones(len(rows)) if weight is None else np.asarray(weight, dtype=np.float64).ravel()
+        if len(data) != len(rows):
+            raise GraphError(f"edge list: {len(rows)} edges but {len(data)} weights")
+        _check_weights(data, rows, cols)
+        return cls._from_clean_csr(_undirected(rows, cols, data, size), names)
+
+    @classmethod
+    def _from_clean_csr(cls, csr: sp.csr_array, names: ArrayLike | None) -> Graph:
+        """Freeze a CSR matrix known to be symmetric, loop-free and non-negative."""
+        labels = None if names is None else np.asarray(names)
+        if labels is not None and len(labels) != csr.shape[0]:
+            raise GraphError(f"{len(labels)} node names for {csr.shape[0]} nodes")
+        weights = None if bool(np.all(csr.data == 1)) else _frozen(csr.data)
+        block = RowBlock(
+            0, _frozen(csr.indptr.astype(np.int64)), _frozen(csr.indices.astype(np.int32)), weights
+        )
+        return cls((block,), csr.shape[0], labels)
+
+    @property
+    def n_entries(self) -> int:
+        """Stored entries of the adjacency matrix: each edge counts twice."""
+        return sum(len(block.indices) for block in self.blocks)
+
+    @property
+    def n_edges(self) -> int:
+        """Undirected edges."""
+        return self.n_entries // 2
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether any weight differs from one."""
+        return any(block.weights is not None for block in self.blocks)
+
+    @cached_property
+    def degrees(self) -> Array:
+        """Weighted degrees ``d(i) = sum_j w_ij`` in float64 (Eq. 1)."""
+        return _frozen(np.concatenate([_row_sums(block) for block in self.blocks]))
+
+    @property
+    def node_names(self) -> Array:
+        """The names, or the row numbers where the input had none."""
+        return np.arange(self.n_nodes) if self.names is None else self.names
+
+    @cached_property
+    def matrix(self) -> sp.csr_array:
+        """The adjacency matrix as one scipy CSR array (shares memory when there is one block)."""
+        parts = []
+        for block in self.blocks:
+            data = np.ones(len(block.indices)) if block.weights is None else block.weights
+            shape = (block.n_rows, self.n_nodes)
+            parts.append(sp.csr_array((data, block.indices, _narrow(block.indptr)), shape=shape))
+        return parts[0] if len(parts) == 1 else sp.csr_array(sp.vstack(parts, format="csr"))
+
+    @property
+    def isolated(self) -> Array:
+        """Row numbers of the nodes without any edge."""
+        return np.flatnonzero(self.degrees == 0)
+
+    def __repr__(self) -> str:
+        kind = "weighted" if self.is_weighted else "unweighted"
+        return f"Graph(n_nodes={self.n_nodes:,}, n_edges={self.n_edges:,}, {kind})"
+
+
+@dataclass(frozen=True, eq=False)
+class MultilayerGraph:
+    """Several graphs ("layers") on the same nodes, each layer with a name."""
+
+    layers: tuple[Graph, ...]
+    layer_names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not self.layers:
+            raise GraphError("a multilayer graph needs at least one layer")
+        if len(self.layers) != len(self.layer_names):
+            raise GraphError(f"{len(self.layer_names)} layer names for {len(self.layers)} layers")
+        first = self.layers[0]
+        for name, layer in zip(self.layer_names, self.layers, strict=True):
+            if layer.n_nodes != first.n_nodes:
+                raise GraphError(
+                    f"layer {name!r} has {layer.n_nodes} nodes, layer {self.layer_names[0]!r} has "
+                    f"{first.n_nodes}: all layers must share the same nodes"
+                )
+            if not np.array_equal(layer.node_names, first.node_names):
+                raise GraphError(f"layer {name!r} names its nodes differently from {self.layer_names[0]!r}")
+
+    @classmethod
+    def from_layers(
+        cls, layers: Sequence[Any] | Mapping[str, Any], *, names: ArrayLike | None = None
+    ) -> MultilayerGraph:
+        """Build from a list or a dict of graphs or adjacency matrices."""
+        named = layers if isinstance(layers, Mapping) else {str(i): x for i, x in enumerate(layers)}
+        graphs = []
+        for layer_name, layer in named.items():
+            try:
+                graphs.append(layer if isinstance(layer, Graph) else Graph.from_matrix(layer, names=names))
+            except GraphError as error:
+                raise GraphError(f"layer {layer_name!r}: {error}") from None
+        return cls(tuple(graphs), tuple(str(name) for name in named))
+
+    @property
+    def n_nodes(self) -> int:
+        """Nodes, shared by all layers."""
+        return self.layers[0].n_nodes
+
+    @property
+    def n_layers(self) -> int:
+        """Number of layers."""
+        return len(self.layers)
+
+    @property
+    def n_edges(self) -> int:
+        """Edges of all layers together."""
+        return sum(layer.n_edges for layer in self.layers)
+
+    @property
+    def node_names(self) -> Array:
+        """The names, or the row numbers where the input had none."""
+        return self.layers[0].node_names
+
+    @property
+    def names(self) -> Array | None:
+        """The names of the nodes, or None."""
+        return self.layers[0].names
+
+    def __repr__(self) -> str:
+        return f"MultilayerGraph(n_nodes={self.n_nodes:,}, n_layers={self.n_layers}, n_edges={self.n_edges:,})"
+
+
+def _frozen(array: Array) -> Array:
+    """A read-only view; the caller's own array stays writable."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _narrow(indptr: Array) -> Array:
+    """Row pointers in the type scipy wants beside int32 indices."""
+    return indptr.astype(np.int32) if indptr[-1] < 2**31 else indptr
+
+
+def _row_sums(block: RowBlock) -> Array:
+    if block.weights is None:
+        return np.diff(block.indptr).astype(np.float64)
+    sums = np.zeros(block.n_rows)
+    filled = np.flatnonzero(np.diff(block.indptr))
+    if len(filled):  # reduceat needs every segment non-empty
+        sums[filled] = np.add.reduceat(block.weights, block.indptr[filled], dtype=np.float64)
+    return sums
+
+
+def _row_numbers(ends: Array, n_nodes: int) -> Array:
+    if ends.dtype.kind not in "iu":
+        raise GraphError("edge list: with n_nodes given the ends must be row numbers (integers)")
+    outside = (ends < 0) | (ends >= n_nodes)
+    if outside.any():
+        at = int(np.argmax(outside))
+        raise GraphError(f"edge {at}: node {ends[at]} is outside 0..{n_nodes - 1}")
+    return ends
+
+
+def _check_weights(data: Array, rows: Array, cols: Array) -> None:
+    for bad, what in ((~np.isfinite(data), "not finite"), (data < 0, "negative")):
+        if bad.any():
+            at = int(np.argmax(bad))
+            raise GraphError(
+                f"weight of edge ({rows[at]}, {cols[at]}) is {data[at]}: {what}; "
+                "weights must be finite and not negative"
+            )
+
+
+def _checked_csr(matrix: Any) -> sp.csr_array:
+    """A canonical float CSR copy of the input, or a clear error."""
+    if not sp.issparse(matrix):
+        matrix = np.asarray(matrix)
+        if matrix.dtype.kind not in "biuf":
+            raise GraphError(f"adjacency matrix has type {matrix.dtype}; numbers are needed")
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise GraphError(f"adjacency matrix has shape {matrix.shape}; it must be square")
+    if matrix.shape[0] == 0:
+        raise GraphError("the graph is empty: no nodes, no edges")
+    csr = sp.csr_array(matrix, copy=True)
+    if csr.dtype not in (np.float32, np.float64):
+        csr = csr.astype(np.float64)
+    if not np.all(np.isfinite(csr.data)) or np.any(csr.data < 0):
+        coo = csr.tocoo()
+        _check_weights(coo.data, coo.row, coo.col)
+    before = csr.nnz
+    csr.sum_duplicates()
+    if csr.nnz < before:
+        warnings.warn(
+            f"{before - csr.nnz} duplicate entries were summed", GraphWarning, stacklevel=4
+        )
+    csr.eliminate_zeros()
+    return csr
+
+
+def _without_loops(csr: sp.csr_array) -> sp.csr_array:
+    loops = np.flatnonzero(csr.diagonal())
+    if len(loops):
+        warnings.warn(
+            f"{len(loops)} self loops dropped (first at node {loops[0]})", GraphWarning, stacklevel=4
+        )
+        csr.setdiag(0)
+        csr.eliminate_zeros()
+    return csr
+
+
+def _symmetrized(csr: sp.csr_array) -> sp.csr_array:
+    transposed = csr.T.tocsr()
+    same_pattern = np.array_equal(csr.indptr, transposed.indptr) and np.array_equal(
+        csr.indices, transposed.indices
+    )
+    if same_pattern and np.array_equal(csr.data, transposed.data):
+        return csr
+    difference = abs(csr - transposed)
+    if difference.max() > 1e-10 * csr.data.max():
+        row = int(np.argmax(difference.max(axis=1).toarray()))
+        warnings.warn(
+            f"the adjacency matrix is not symmetric (first seen in row {row}); using (W + W') / 2",
+            GraphWarning,
+            stacklevel=4,
+        )
+    return sp.csr_array((csr + transposed) * csr.dtype.type(0.5))
+
+
+def _undirected(rows: Array, cols: Array, data: Array, n_nodes: int) -> sp.csr_array:
+    """Symmetric CSR of an edge list, whether it lists each edge once or in both directions."""
+    loops = rows == cols
+    if loops.any():
+        warnings.warn(
+            f"{int(loops.sum())} self loops dropped (first at edge {int(np.argmax(loops))})",
+            GraphWarning,
+            stacklevel=4,
+        )
+        rows, cols, data = rows[~loops], cols[~loops], data[~loops]
+    listed = sp.coo_array((data, (rows, cols)), shape=(n_nodes, n_nodes)).tocsr()
+    transposed = listed.T.tocsr()
+    both_ways = listed.nnz > 0 and (listed != transposed).nnz == 0
+    if listed.nnz < len(rows):
+        warnings.warn(
+            f"{len(rows) - listed.nnz} repeated edges were summed", GraphWarning, stacklevel=4
+        )
+    csr = listed if both_ways else sp.csr_array(listed + transposed)
+    if not both_ways and csr.nnz < 2 * listed.nnz:
+        warnings.warn(
+            f"{2 * listed.nnz - csr.nnz} edges listed in both directions were summed",
+            GraphWarning,
+            stacklevel=4,
+        )
+    csr.eliminate_zeros()
+    return csr

@@ -1,0 +1,228 @@
+"""Edge lists as text: ``src,dst[,weight][,layer]`` in CSV, TSV or whitespace columns, any ids.
+
+Files of integers take a bulk parse in C. Everything else, and every file in which that parse meets a
+surprise, is scanned line by line, so that an error can name its line.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from spectrograd.graph import Array, GraphError, GraphWarning
+from spectrograd.io.text import INTEGER, TextFile, data_lines, read_rows, sniff_delimiter, split_line
+
+COLUMN_NAMES = {
+    "src": ("src", "source", "from", "node1", "u"),
+    "dst": ("dst", "target", "to", "node2", "v"),
+    "weight": ("weight", "w", "value"),
+    "layer": ("layer",),
+}
+_ROLE_OF = {name: role for role, names in COLUMN_NAMES.items() for name in names}
+_HEADER_HINT = "name the columns src,dst[,weight][,layer] in a header line"
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeTable:
+    """The columns of an edge list. Ends are int64 when all are integers, else objects holding str."""
+
+    name: str
+    source: Array
+    target: Array
+    weight: Array | None = None
+    layer: Array | None = None
+
+    @property
+    def has_integer_ids(self) -> bool:
+        """Whether the ends are numbers."""
+        return self.source.dtype != object
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """What the first data line tells: where the columns are and how they are parted."""
+
+    delimiter: str | None
+    roles: tuple[str | None, ...]
+    header_line: int  # 0 when there is none
+    skip: int  # lines before the first that may hold an edge
+
+    def position(self, role: str) -> int | None:
+        return self.roles.index(role) if role in self.roles else None
+
+
+def read_table(path: str) -> EdgeTable:
+    """Read an edge list from a file, a gzipped file or (``-``) standard input.
+
+    Parameters
+    ----------
+    path : str
+        Columns are found by the names in the header (see ``COLUMN_NAMES``, case does not matter;
+        other columns are ignored). Without a header there are two or three: ends and weight. Blank
+        lines and lines starting with ``#`` or ``%`` are skipped; blanks around ids are dropped.
+
+    Returns
+    -------
+    EdgeTable
+        With weights checked: finite, not negative.
+    """
+    file = TextFile(path)
+    layout = _read_layout(file)
+    return _read_bulk(file, layout) or _read_slowly(file, layout)
+
+
+def _read_layout(file: TextFile) -> _Layout:
+    with file.open() as handle:
+        number, line = next(data_lines(handle), (0, ""))
+    if not number:
+        raise GraphError(f"{file.name}: empty, no edges in it; each line should be src,dst[,weight]")
+    delimiter = sniff_delimiter(line, file.suffix, _is_whole_field)
+    fields = split_line(line, delimiter)
+    roles = tuple(_ROLE_OF.get(field.lower()) for field in fields)
+    if "src" in roles and "dst" in roles:
+        for role, names in COLUMN_NAMES.items():
+            same = [field for field, its_role in zip(fields, roles, strict=True) if its_role == role]
+            if len(same) > 1:
+                raise file.error(
+                    number, f"{' and '.join(map(repr, same))} all name the {role} column; keep one of {names}"
+                )
+        return _Layout(delimiter, roles, number, number)
+    if len(fields) not in (2, 3):
+        raise file.error(number, f"2 or 3 columns expected, found {len(fields)}; for others {_HEADER_HINT}")
+    return _Layout(delimiter, ("src", "dst", "weight")[: len(fields)], 0, number - 1)
+
+
+def _is_whole_field(word: str) -> bool:
+    return word.lower() in _ROLE_OF or _is_number(word)
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _read_bulk(file: TextFile, layout: _Layout) -> EdgeTable | None:
+    """Parse integer ids and float weights in C, or return None where the slow scan must look."""
+    if None in layout.roles or "layer" in layout.roles:
+        return None  # ragged lines would pass unseen beside ignored columns; layers are names
+    kinds = [(str(role), np.float64 if role == "weight" else np.int64) for role in layout.roles]
+    try:
+        with warnings.catch_warnings(), file.open() as handle:
+            warnings.simplefilter("error")  # no data; or, in older numpy, an integer read from "1.5"
+            rows = np.loadtxt(
+                handle,
+                dtype=kinds,
+                delimiter=layout.delimiter,
+                comments=None,
+                quotechar='"',
+                skiprows=layout.skip,
+                ndmin=1,
+            )
+    except GraphError:
+        raise
+    except (ValueError, Warning):
+        return None
+    weight = np.ascontiguousarray(rows["weight"]) if "weight" in layout.roles else None
+    if weight is not None and not _are_weights(weight):
+        return None
+    return EdgeTable(file.name, np.ascontiguousarray(rows["src"]), np.ascontiguousarray(rows["dst"]), weight)
+
+
+def _are_weights(weight: Array) -> bool:
+    return bool(np.all(np.isfinite(weight) & (weight >= 0)))
+
+
+def _read_slowly(file: TextFile, layout: _Layout) -> EdgeTable:
+    rows, lines = read_rows(file, layout.delimiter)
+    if layout.header_line:
+        rows, lines = rows[1:], lines[1:]
+    if not rows:
+        raise GraphError(f"{file.name}: a header but no edges; each further line should hold one edge")
+    _check_widths(file, layout, rows, lines)
+    columns = {role: [row[at] for row in rows] for at, role in enumerate(layout.roles) if role}
+    sources, targets = columns["src"], columns["dst"]
+    _check_ids(file, layout, columns, lines)
+    weight = _parse_weights(file, columns["weight"], lines) if "weight" in columns else None
+    layer = np.array(columns["layer"], dtype=object) if "layer" in columns else None
+    integers = as_integers(sources), as_integers(targets)
+    if integers[0] is None or integers[1] is None:
+        return EdgeTable(
+            file.name, np.array(sources, dtype=object), np.array(targets, dtype=object), weight, layer
+        )
+    return EdgeTable(file.name, integers[0], integers[1], weight, layer)
+
+
+def as_integers(texts: Sequence[str]) -> Array | None:
+    """The texts as int64, or None when one of them is not an integer of that size."""
+    if not all(map(INTEGER.fullmatch, texts)):
+        return None
+    try:
+        return np.fromiter(map(int, texts), dtype=np.int64, count=len(texts))
+    except OverflowError:
+        return None
+
+
+def _check_widths(file: TextFile, layout: _Layout, rows: list[list[str]], lines: list[int]) -> None:
+    width = len(layout.roles)
+    for row, line in zip(rows, lines, strict=True):
+        if len(row) == width:
+            continue
+        if layout.header_line:
+            raise file.error(line, f"{width} columns expected, as in the header, found {len(row)}")
+        if len(row) in (2, 3):
+            raise file.error(line, f"{width} columns expected, as in the lines before, found {len(row)}")
+        raise file.error(line, f"2 or 3 columns expected, found {len(row)}")
+
+
+def _check_ids(file: TextFile, layout: _Layout, columns: dict[str | None, list[str]], lines: list[int]) -> None:
+    for role in ("src", "dst", "layer"):
+        if role in columns and "" in columns[role]:
+            raise file.error(lines[columns[role].index("")], f"the {role} column is empty")
+    sources, targets = columns["src"], columns["dst"]
+    if layout.header_line:
+        _warn_of_edge_like_header(file, layout, sources, targets)
+    elif len(sources) > 1 and not (INTEGER.fullmatch(sources[0]) or INTEGER.fullmatch(targets[0])):
+        rest = itertools.chain(itertools.islice(sources, 1, None), itertools.islice(targets, 1, None))
+        if all(map(INTEGER.fullmatch, rest)):
+            raise file.error(
+                lines[0],
+                f"'{sources[0]}' and '{targets[0]}' look like a header without known names; {_HEADER_HINT}",
+            )
+
+
+def _warn_of_edge_like_header(
+    file: TextFile, layout: _Layout, sources: list[str], targets: list[str]
+) -> None:
+    """A first line ``u,v`` could be an edge: say so when the nodes have such names."""
+    ids = {*sources, *targets}
+    taken = [name for name in (*COLUMN_NAMES["src"], *COLUMN_NAMES["dst"]) if name in ids]
+    if taken and layout.roles == ("src", "dst"):
+        warnings.warn(
+            f"{file.name}, line {layout.header_line}: taken as the header, though {taken[0]!r} is also a node; "
+            "if it is an edge, put a line 'src,dst' above it",
+            GraphWarning,
+            stacklevel=2,
+        )
+
+
+def _parse_weights(file: TextFile, texts: list[str], lines: list[int]) -> Array:
+    try:
+        weight = np.fromiter(map(float, texts), dtype=np.float64, count=len(texts))
+    except ValueError:
+        at = next(i for i, text in enumerate(texts) if not _is_number(text))
+        hint = f"; if it is a header, {_HEADER_HINT}" if at == 0 else ""
+        raise file.error(lines[at], f"{texts[at]!r} is not a number (weight){hint}") from None
+    for bad, what in ((~np.isfinite(weight), "not finite"), (weight < 0, "negative")):
+        if bad.any():
+            at = int(np.argmax(bad))
+            raise file.error(
+                lines[at], f"weight {texts[at]} is {what}; weights must be finite and not negative"
+            )
+    return weight

@@ -1,0 +1,162 @@
+"""Lines of text files: opening, comments, delimiters, and rows that remember their line numbers."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import os
+import re
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from io import StringIO
+from pathlib import Path
+from typing import TextIO
+
+from spectrograd.graph import GraphError
+
+STDIN = "-"
+TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".edges", ".el")
+COMMENTS = ("#", "%")
+INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*")  # not int(): that takes "1_2", a likely node name, for 12
+_WORDS = re.compile(r'"(?:[^"]|"")*"|\S+')
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """A text file, plain or gzipped, or standard input, that can be opened several times."""
+
+    path: str
+
+    @property
+    def name(self) -> str:
+        """What error messages call it."""
+        return "standard input" if self.path == STDIN else self.path
+
+    @property
+    def suffix(self) -> str:
+        """The suffix that tells the format, without ``.gz``."""
+        return data_suffix(self.path)
+
+    @cached_property
+    def _typed(self) -> str:
+        return sys.stdin.read().removeprefix("\ufeff")
+
+    @contextmanager
+    def open(self) -> Iterator[TextIO]:
+        """Open for reading; every way in which that can fail is a GraphError with the file's name."""
+        try:
+            if self.path == STDIN:
+                yield StringIO(self._typed)
+            elif self.path.lower().endswith(".gz"):
+                with gzip.open(self.path, "rt", encoding="utf-8-sig") as handle:
+                    yield handle
+            else:
+                with open(self.path, encoding="utf-8-sig") as handle:
+                    yield handle
+        except UnicodeDecodeError as error:
+            raise GraphError(
+                f"{self.name}: not UTF-8 text (byte {error.object[error.start]:#04x}); convert it first, "
+                "for example with iconv"
+            ) from None
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise GraphError(f"{self.name}: broken gzip file ({error}); copy or compress it again") from None
+        except OSError as error:
+            raise GraphError(f"{self.name}: {error.strerror or error}") from None
+
+    def error(self, line: int, message: str) -> GraphError:
+        """An error that points at a line."""
+        return GraphError(f"{self.name}, line {line}: {message}")
+
+
+def data_suffix(path: str) -> str:
+    """The lower-case suffix of a path, looking through a final ``.gz``."""
+    return Path(path.lower().removesuffix(".gz")).suffix
+
+
+def check_exists(path: str) -> None:
+    """Refuse a path that is not a file, before anything is parsed."""
+    if os.path.isdir(path):
+        raise GraphError(f"{path}: is a folder; name the file inside it")
+    if not os.path.exists(path):
+        raise GraphError(f"{path}: no such file; check the spelling and the folder")
+
+
+def data_lines(handle: TextIO) -> Iterator[tuple[int, str]]:
+    """Number and text of each line that is neither blank nor a comment."""
+    for number, line in enumerate(handle, start=1):
+        text = line.strip()
+        if text and not text.startswith(COMMENTS):
+            yield number, line
+
+
+def sniff_delimiter(line: str, suffix: str, is_known: Callable[[str], bool]) -> str | None:
+    """Guess the delimiter from the first data line; None means runs of whitespace.
+
+    ``is_known`` says whether a word is surely a whole field (a number or a column name): a line of
+    such words splits at whitespace even where it mixes tabs and blanks.
+    """
+    if suffix == ".tsv":
+        return "\t"
+    bare = re.sub(r'"(?:[^"]|"")*"', "", line.strip())
+    # With decimal commas ("1;2;0,5") the semicolon is the one that makes more columns.
+    marks = max(",;", key=bare.count)
+    if suffix == ".csv" and marks in bare:
+        return marks
+    if all(is_known(word) for word in line.split()):
+        return None
+    if "\t" in bare:
+        return "\t"
+    return marks if marks in bare else None
+
+
+def split_line(line: str, delimiter: str | None) -> list[str]:
+    """The fields of one line, unquoted and stripped."""
+    if delimiter is None:
+        return _split_words(line)
+    fields = next(csv.reader([line], delimiter=delimiter, skipinitialspace=True), [])
+    return [field.strip() for field in fields]
+
+
+def read_rows(file: TextFile, delimiter: str | None) -> tuple[list[list[str]], list[int]]:
+    """All data rows with their line numbers: the slow way, which can say where an error is."""
+    rows: list[list[str]] = []
+    numbers: list[int] = []
+    with file.open() as handle:
+        lines = _numbered(file, handle, numbers)
+        if delimiter is None:
+            rows.extend(map(_split_words, lines))
+            return rows, numbers
+        try:
+            for row in csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True):
+                if len(numbers) != len(rows) + 1:
+                    raise csv.Error
+                rows.append([field.strip() for field in row])
+        except csv.Error as error:
+            # An unclosed quote would swallow the lines that follow into one name.
+            spans = len(numbers) > len(rows) + 1 or "end of data" in str(error)
+            what = "a quoted name is not closed on its line" if spans else f"cannot be read: {error}"
+            raise file.error(numbers[len(rows)], what) from None
+    return rows, numbers
+
+
+def _numbered(file: TextFile, handle: TextIO, numbers: list[int]) -> Iterator[str]:
+    """Yield the data lines and note their numbers as they are taken."""
+    for number, line in data_lines(handle):
+        if "\0" in line:
+            raise file.error(number, "holds a NUL byte; this is not a plain UTF-8 text file")
+        numbers.append(number)
+        yield line
+
+
+def _split_words(line: str) -> list[str]:
+    if '"' not in line:
+        return line.split()
+    words = _WORDS.findall(line)
+    return [
+        word[1:-1].replace('""', '"') if len(word) > 1 and word[0] == word[-1] == '"' else word
+        for word in words
+    ]

@@ -1,0 +1,30 @@
+"""Tall-and-skinny dense kernels: Gram matrices in float64, whatever the vectors are."""
+
+import numba
+import numpy as np
+
+from spectrograd.kernels._jit import parallel
+
+CHUNK = 2048
+
+
+@parallel
+def gram(U, V, metric):
+    """``U' diag(metric) V`` accumulated in float64; ``metric`` may be None."""
+    n_rows, n_left = U.shape
+    n_right = V.shape[1]
+    n_chunks = (n_rows + CHUNK - 1) // CHUNK
+    partial = np.zeros((n_chunks, n_left, n_right))
+    for c in numba.prange(n_chunks):
+        block = partial[c]
+        for i in range(c * CHUNK, min(n_rows, (c + 1) * CHUNK)):
+            for a in range(n_left):
+                x = np.float64(U[i, a])
+                if metric is not None:
+                    x *= metric[i]
+                for b in range(n_right):
+                    block[a, b] += x * V[i, b]
+    total = np.zeros((n_left, n_right))
+    for c in range(n_chunks):
+        total += partial[c]
+    return total

@@ -1,0 +1,197 @@
+"""Operator: what a solver works on. Sparse row blocks, a metric and an optional low-rank part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from spectrograd.graph import Graph, GraphError
+
+Array = NDArray[Any]
+Kind = Literal["random_walk", "symmetric", "unnormalized"]
+
+# Below this many nodes numpy and scipy are fast enough, and nothing has to be compiled.
+SMALL = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class LowRank:
+    """The symmetric matrix ``Z diag(a) Z'`` that an :class:`Operator` subtracts."""
+
+    factors: Array
+    coefficients: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Operator:
+    """The pencil ``(A, B)`` of the eigenproblem ``A u = lambda B u``, never an N x N array.
+
+    ``A = diag(diagonal) - diag(scale) W diag(scale) - Z diag(a) Z'`` and ``B = diag(metric)``.
+    ``scale``, ``metric`` and ``low_rank`` are None when they are trivial.
+
+    Attributes
+    ----------
+    lower, upper
+        Bounds on the spectrum of the pencil, known from theory: step sizes and polynomial filters
+        are scaled by them.
+    """
+
+    graph: Graph
+    diagonal: Array
+    scale: Array | None = None
+    metric: Array | None = None
+    low_rank: LowRank | None = None
+    lower: float = 0.0
+    upper: float = 2.0
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of rows."""
+        return self.graph.n_nodes
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """As of a square matrix."""
+        return (self.n_nodes, self.n_nodes)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type in which the matrix is stored."""
+        return self.diagonal.dtype
+
+    def __matmul__(self, U: Array) -> Array:
+        """``A @ U`` in one pass over the row blocks."""
+        columns = U if U.ndim == 2 else U[:, None]
+        if columns.dtype not in (np.float32, np.float64):
+            columns = columns.astype(np.float64)
+        result = self.astype(columns.dtype)._apply(np.ascontiguousarray(columns))
+        return result if U.ndim == 2 else result[:, 0]
+
+    def _apply(self, U: Array) -> Array:
+        V = U if self.scale is None else self.scale[:, None] * U
+        if self.n_nodes <= SMALL:
+            product = self.graph.matrix @ V
+            if self.scale is not None:
+                product *= self.scale[:, None]
+            out = self.diagonal[:, None] * U - product
+        else:
+            from spectrograd.kernels.spmm import laplacian_rows  # compiled only for larger graphs
+
+            out = np.empty_like(U)
+            for b in self.graph.blocks:
+                laplacian_rows(
+                    b.start, b.indptr, b.indices, b.weights, self.diagonal, self.scale, U, V, out
+                )
+        if self.low_rank is not None:
+            Z, a = self.low_rank.factors, self.low_rank.coefficients
+            out -= Z @ (a[:, None] * (Z.T @ U))
+        return out.astype(U.dtype, copy=False)
+
+    def astype(self, dtype: DTypeLike) -> Operator:
+        """The same operator with its numbers stored in ``dtype`` (kept, so casting twice is free)."""
+        if self.dtype == dtype:
+            return self
+        return self._cast
+
+    @cached_property
+    def _cast(self) -> Operator:
+        other = np.float32 if self.dtype == np.float64 else np.float64
+        blocks = tuple(
+            b if b.weights is None else replace(b, weights=b.weights.astype(other))
+            for b in self.graph.blocks
+        )
+        low_rank = self.low_rank and LowRank(
+            self.low_rank.factors.astype(other), self.low_rank.coefficients.astype(other)
+        )
+        return replace(
+            self,
+            graph=Graph(blocks, self.n_nodes, self.graph.names),
+            diagonal=self.diagonal.astype(other),
+            scale=None if self.scale is None else self.scale.astype(other),
+            metric=None if self.metric is None else self.metric.astype(other),
+            low_rank=low_rank,
+        )
+
+    @cached_property
+    def row_sums(self) -> Array:
+        """Row sums of ``diag(scale) W diag(scale)``: the degrees as this operator sees them."""
+        if self.scale is None:
+            return self.graph.degrees
+        return np.asarray(self.scale * (self.graph.matrix @ self.scale))
+
+    @cached_property
+    def row_term(self) -> Array:
+        """What the diagonal holds beyond a plain Laplacian: ``A = L(W) + diag(row_term) - ...``."""
+        return self.diagonal - self.row_sums
+
+    def standard_form(self) -> Operator:
+        """``B^-1/2 A B^-1/2``, whose eigenvectors are ``B^1/2 u`` and whose metric is the identity."""
+        if self.metric is None:
+            return self
+        root = np.sqrt(self.metric)
+        low_rank = self.low_rank and LowRank(
+            self.low_rank.factors / root[:, None], self.low_rank.coefficients
+        )
+        return replace(
+            self,
+            diagonal=self.diagonal / self.metric,
+            scale=1 / root if self.scale is None else self.scale / root,
+            metric=None,
+            low_rank=low_rank,
+        )
+
+    def from_standard(self, vectors: Array) -> Array:
+        """Turn eigenvectors of :meth:`standard_form` into eigenvectors of the pencil."""
+        return vectors if self.metric is None else vectors / np.sqrt(self.metric)[:, None]
+
+    def to_dense(self) -> Array:
+        """``A`` as a dense float64 array; for tests and the dense baseline only."""
+        return self.astype(np.float64) @ np.eye(self.n_nodes)
+
+
+def laplacian(graph: Graph, kind: Kind = "random_walk", *, allow_isolated: bool = False) -> Operator:
+    """The Laplacian of a graph as an operator.
+
+    Parameters
+    ----------
+    graph
+        The graph; a node without edges has no place in a spectral embedding, so it is an error
+        unless ``allow_isolated`` (a layer of a multilayer graph may have such nodes).
+    kind
+        ``"unnormalized"``: ``L = D - W`` (the paper, Eq. 2). ``"symmetric"``:
+        ``D^-1/2 L D^-1/2`` (Eq. 3). ``"random_walk"``: ``L u = lambda D u``, metric ``B = D``.
+
+    Examples
+    --------
+    >>> triangle = Graph.from_edges([0, 1, 2], [1, 2, 0])
+    >>> (laplacian(triangle, "unnormalized") @ np.ones(3)).tolist()
+    [0.0, 0.0, 0.0]
+    """
+    if kind not in get_args(Kind):
+        raise ValueError(f"laplacian={kind!r}: expected one of {', '.join(get_args(Kind))}")
+    degrees = graph.degrees
+    _check_isolated(graph, allow_isolated)
+    linked = degrees > 0
+    if kind == "unnormalized":
+        return Operator(graph, degrees, upper=2.0 * float(degrees.max()))
+    if kind == "symmetric":
+        scale = np.where(linked, 1 / np.sqrt(np.where(linked, degrees, 1)), 0.0)
+        return Operator(graph, linked.astype(np.float64), scale=scale)
+    return Operator(graph, degrees, metric=np.where(linked, degrees, 1.0))
+
+
+def _check_isolated(graph: Graph, allowed: bool) -> None:
+    isolated = graph.isolated
+    if len(isolated) == 0 or allowed:
+        return
+    if graph.n_edges == 0:
+        raise GraphError("the graph is empty: it has nodes but no edge")
+    shown = ", ".join(str(graph.node_names[i]) for i in isolated[:5])
+    more = ", ..." if len(isolated) > 5 else ""
+    raise GraphError(
+        f"{len(isolated)} isolated nodes (without any edge): {shown}{more}; remove them before embedding"
+    )

@@ -1,0 +1,183 @@
+"""Points to graph: exact k nearest neighbours, joined as a union, with weights that follow the local density."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from spectrograd.graph import Graph
+
+Array = NDArray[Any]
+Weights = Literal["self-tuned", "binary", "distance-kernel"]
+
+# Trees visit nearly every leaf in many dimensions; blocked brute force is faster there.
+TREE_MAX_FEATURES = 15
+# A neighbour whose weight underflows would leave its node isolated, or nearly: one spurious zero eigenvalue each.
+SMALLEST_WEIGHT = 1e-6
+
+
+def knn_graph(
+    points: ArrayLike,
+    n_neighbors: int = 10,
+    *,
+    weights: Weights = "self-tuned",
+    n_jobs: int | None = None,
+) -> Graph:
+    """Join every point to its ``n_neighbors`` nearest ones; an edge stands if either end chose the other.
+
+    Parameters
+    ----------
+    points
+        N x p coordinates; a 1-D array is one column.
+    n_neighbors
+        Neighbours each point chooses, itself never among them, even where points coincide.
+    weights
+        ``"self-tuned"``: ``exp(-d^2 / (s_i s_j))``, s the distance to the last neighbour (Zelnik-Manor and
+        Perona, 2004); ``"distance-kernel"``: ``exp(-d^2 / s^2)`` with the median of those distances;
+        ``"binary"``: ones. Weights are at least 1e-6, so that no chosen neighbour is lost.
+    n_jobs
+        Threads for the search, as in scikit-learn.
+
+    Notes
+    -----
+    More than ``n_neighbors`` points in one place all have distance zero: which of them are neighbours is a free
+    choice. They are joined by a circulant graph in shuffled order, which holds them together far better than
+    the order of the input would; the choice is the same on every call.
+
+    Examples
+    --------
+    >>> knn_graph([0.0, 1.0, 2.5, 10.0], n_neighbors=1, weights="binary").matrix.toarray()
+    array([[0., 1., 0., 0.],
+           [1., 0., 1., 0.],
+           [0., 1., 0., 1.],
+           [0., 0., 1., 0.]])
+    """
+    coordinates = _checked_points(points, n_neighbors)
+    if weights not in get_args(Weights):
+        raise ValueError(f"unknown weights {weights!r}; choose one of {', '.join(get_args(Weights))}")
+    indices, distances = _nearest(coordinates, n_neighbors, n_jobs)
+    values = _edge_weights(indices, distances, weights)
+    n_points = len(coordinates)
+    order = np.argsort(indices, axis=1)
+    directed = sp.csr_array(
+        (
+            np.take_along_axis(values, order, axis=1).ravel(),
+            np.take_along_axis(indices, order, axis=1).ravel(),
+            np.arange(n_points + 1) * n_neighbors,
+        ),
+        shape=(n_points, n_points),
+    )
+    return Graph._from_clean_csr(sp.csr_array(directed.maximum(directed.T.tocsr())), None)
+
+
+def _checked_points(points: ArrayLike, n_neighbors: int) -> Array:
+    coordinates = np.asarray(points)
+    if coordinates.dtype.kind not in "biuf":
+        raise ValueError(f"points have type {coordinates.dtype}; numbers are needed")
+    if coordinates.ndim == 1:
+        coordinates = coordinates[:, None]
+    if coordinates.ndim != 2 or coordinates.shape[1] == 0:
+        raise ValueError(f"points have shape {coordinates.shape}; one row of coordinates per point is needed")
+    if n_neighbors < 1:
+        raise ValueError(f"n_neighbors is {n_neighbors}; it must be at least 1")
+    if n_neighbors >= len(coordinates):
+        raise ValueError(
+            f"n_neighbors is {n_neighbors}, but {len(coordinates)} points have at most {len(coordinates) - 1} neighbours"
+        )
+    coordinates = coordinates.astype(np.float64)
+    bad = ~np.isfinite(coordinates).all(axis=1)
+    if bad.any():
+        raise ValueError(
+            f"{int(bad.sum())} points are not finite (first in row {int(np.argmax(bad))}); drop or fill them"
+        )
+    return np.ascontiguousarray(coordinates + 0.0)  # -0.0 and 0.0 are one place, but not the same bytes
+
+
+def _edge_weights(indices: Array, distances: Array, weights: Weights) -> Array:
+    if weights == "binary":
+        return np.ones_like(distances)
+    scale = distances[:, -1]
+    if weights == "self-tuned":
+        own, other = np.broadcast_to(scale[:, None], indices.shape), scale[indices]
+        # A point among twins has no scale of its own: the other end's stands in, or its edge would vanish.
+        product = np.where(own == 0, other, own) * np.where(other == 0, own, other)
+    else:
+        product = np.full_like(distances, float(np.median(scale)) ** 2)
+    # Distance zero weighs one whatever the scale; the tiny floor only avoids 0 / 0.
+    exponent = distances**2 / np.maximum(product, np.finfo(np.float64).tiny)
+    return np.maximum(np.exp(-exponent), SMALLEST_WEIGHT)
+
+
+def _nearest(points: Array, k: int, n_jobs: int | None) -> tuple[Array, Array]:
+    """Indices and distances (N x k, nearest first) of the others closest to each point."""
+    groups = _crowded_places(points, k)
+    # Nobody needs more than k points of one place, and trees degenerate on thousands of twins.
+    kept = np.ones(len(points), dtype=bool)
+    for group in groups:
+        kept[group[k:]] = False
+    rows = np.flatnonzero(kept)
+    indices = np.zeros((len(points), k), dtype=np.int64)
+    distances = np.zeros((len(points), k))
+    if len(rows) > k:
+        search = _search_sorted if points.shape[1] == 1 else _search_space
+        found, distances[rows] = search(points[rows], k, n_jobs)
+        indices[rows] = rows[found]
+    rng = np.random.default_rng(0)  # fixed: the same points always give the same graph
+    for group in groups:
+        ring = rng.permutation(group)
+        steps = 1 + rng.choice(len(group) - 1, size=k, replace=False)
+        indices[ring] = ring[(np.arange(len(ring))[:, None] + steps) % len(ring)]
+        distances[ring] = 0.0
+    return indices, distances
+
+
+def _crowded_places(points: Array, k: int) -> list[Array]:
+    """Row numbers of the points of every place that holds more than k of them."""
+    if len(np.unique(points[:, 0])) == len(points):
+        return []
+    as_bytes = points.view(np.dtype((np.void, points.dtype.itemsize * points.shape[1]))).ravel()
+    keys = points[:, 0] if points.shape[1] == 1 else as_bytes
+    _, place, count = np.unique(keys, return_inverse=True, return_counts=True)
+    members = np.split(np.argsort(place, kind="stable"), np.cumsum(count)[:-1])
+    return [members[at] for at in np.flatnonzero(count > k)]
+
+
+def _search_sorted(points: Array, k: int, _n_jobs: int | None) -> tuple[Array, Array]:
+    """On a line the k nearest of a point are among the k before and the k after it."""
+    order = np.argsort(points[:, 0], kind="stable")
+    line = points[order, 0]
+    offsets = np.concatenate([np.arange(-k, 0), np.arange(1, k + 1)])
+    place = np.arange(len(line))[:, None] + offsets
+    gap = np.abs(line[np.clip(place, 0, len(line) - 1)] - line[:, None])
+    gap[(place < 0) | (place >= len(line))] = np.inf
+    best = np.argsort(gap, axis=1, kind="stable")[:, :k]
+    indices, distances = np.empty((len(line), k), dtype=np.int64), np.empty((len(line), k))
+    indices[order] = order[np.take_along_axis(place, best, axis=1)]
+    distances[order] = np.take_along_axis(gap, best, axis=1)
+    return indices, distances
+
+
+def _search_space(points: Array, k: int, n_jobs: int | None) -> tuple[Array, Array]:
+    from sklearn.neighbors import NearestNeighbors
+
+    tree = points.shape[1] <= TREE_MAX_FEATURES
+    # Far from the origin the expanded square |x|^2 - 2xy + |y|^2 of the brute search loses all its digits.
+    centred = points if tree else points - points.mean(axis=0)
+    search = NearestNeighbors(n_neighbors=k, algorithm="kd_tree" if tree else "brute", n_jobs=n_jobs)
+    # Without an argument scikit-learn leaves each point out of its own list, twins or not.
+    distances, indices = search.fit(centred).kneighbors()
+    return (indices, distances) if tree else _measured(centred, indices)
+
+
+def _measured(points: Array, indices: Array) -> tuple[Array, Array]:
+    """Distances from differences, nearest first: exact zeros for twins, which the expanded square misses."""
+    distances = np.empty(indices.shape)
+    rows_at_once = max(1, 4_000_000 // (indices.shape[1] * points.shape[1]))
+    for start in range(0, len(points), rows_at_once):
+        rows = slice(start, start + rows_at_once)
+        distances[rows] = np.linalg.norm(points[indices[rows]] - points[rows, None], axis=2)
+    order = np.argsort(distances, axis=1, kind="stable")
+    return np.take_along_axis(indices, order, axis=1), np.take_along_axis(distances, order, axis=1)

@@ -1,0 +1,159 @@
+"""The only iteration loop: stopping tests, hooks, time budget and recovery live here."""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectrograd.solvers.protocol import Problem, Progress, Solver, State
+
+Array = NDArray[Any]
+Hook = Callable[[Progress], None]
+MAX_BACK_OFFS = 30
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """When to stop: ``max_iter`` (None = the solver's own), residual at most ``tol`` (0 = never)."""
+
+    max_iter: int | None = None
+    tol: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """What a run returns: a basis orthonormal in the metric, and how it came about."""
+
+    Q: Array
+    solver: str
+    history: tuple[Progress, ...]
+    stop_reason: str
+    seconds: float
+    seed: int | None
+
+    @property
+    def last(self) -> Progress:
+        """The last measurement."""
+        return self.history[-1]
+
+
+class _Clock:
+    """Seconds spent solving; measuring and hooks do not count."""
+
+    def __init__(self) -> None:
+        self._started = time.perf_counter()
+        self._excluded = 0.0
+
+    def seconds(self) -> float:
+        return time.perf_counter() - self._started - self._excluded
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._excluded += time.perf_counter() - began
+
+
+def solve(
+    problem: Problem,
+    solver: Solver,
+    *,
+    stopping: Stopping | None = None,
+    on_progress: Sequence[Hook] = (),
+    seed: int | None = None,
+    time_budget: float | None = None,
+) -> Solution:
+    """Run a solver until it is done, good enough, out of time or interrupted.
+
+    Time out and Ctrl-C return the best state so far; a diverging run goes back to its last good
+    state with a smaller step. The result is always finite.
+    """
+    rules = stopping or Stopping()
+    clock = _Clock()
+    run = _Run(problem, solver, rules, on_progress, clock)
+    rng = np.random.default_rng(seed)
+    with problem.engine.threads():
+        try:
+            reason = run.until_stopped(solver.init(problem, rng), time_budget)
+        except KeyboardInterrupt:
+            if run.good is None:
+                raise
+            reason = "interrupted"
+        assert run.good is not None
+        Q = solver.finish(problem, run.good)
+    return Solution(Q, solver.name, tuple(run.history), reason, clock.seconds(), seed)
+
+
+class _Run:
+    """One run's bookkeeping: the last good state and the history of measurements."""
+
+    def __init__(
+        self, problem: Problem, solver: Solver, rules: Stopping, hooks: Sequence[Hook], clock: _Clock
+    ) -> None:
+        self.problem, self.solver, self.rules, self.hooks, self.clock = problem, solver, rules, hooks, clock
+        self.max_iter = rules.max_iter or solver.max_iter
+        self.history: list[Progress] = []
+        self.good: State | None = None
+        self.back_offs = 0
+
+    def until_stopped(self, state: State, time_budget: float | None) -> str:
+        if not state.done:
+            self.measure(state)
+        while True:
+            if not state.done:
+                state = self.solver.step(self.problem, state)
+            last = state.done or state.iteration >= self.max_iter
+            out_of_time = time_budget is not None and self.clock.seconds() >= time_budget
+            if not (last or out_of_time or state.iteration % self.solver.report_every == 0):
+                continue
+            healthy = self.measure(state)
+            if not healthy:
+                retry = self.retry()
+                if retry is None:
+                    return "diverged"
+                state = retry
+            elif last:
+                return "done" if state.done else "max_iter"
+            elif self.history[-1].residual <= self.rules.tol:
+                return "converged"
+            if out_of_time:
+                return "time_budget"
+
+    def measure(self, state: State) -> bool:
+        """Record where the run stands; False when it diverges."""
+        with self.clock.paused():
+            if not np.isfinite(state.U).all():
+                return False
+            progress = replace(self.solver.progress(self.problem, state), seconds=self.clock.seconds())
+            if not math.isfinite(progress.objective) or self.grows(progress.objective):
+                return False
+            self.good = copy.deepcopy(state)
+            self.history.append(progress)
+            for hook in self.hooks:
+                hook(progress)
+        return True
+
+    def grows(self, objective: float) -> bool:
+        """Whether the objective climbed back by half of all that had been gained."""
+        if len(self.history) < 2:
+            return False
+        first = self.history[0].objective
+        best = min(progress.objective for progress in self.history)
+        floor = 1e-3 * (self.problem.operator.upper - self.problem.operator.lower)
+        return objective - best > max(0.5 * (first - best), floor)
+
+    def retry(self) -> State | None:
+        self.back_offs += 1
+        if self.good is None or self.back_offs > MAX_BACK_OFFS:
+            return None
+        return self.solver.back_off(self.problem, copy.deepcopy(self.good))

@@ -1,0 +1,147 @@
+"""The contract between a solver and the loop, written down once.
+
+A solver is a frozen dataclass of hyperparameters. It owns no data: ``init`` makes a state, ``step``
+consumes a state and returns the next one (it may reuse the old one's arrays), ``finish`` turns the
+last state into a basis that is orthonormal in the problem's metric. Solvers never print.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectrograd.engines import Engine, LocalEngine
+from spectrograd.engines.subspace import (
+    Orthonormal,
+    orthogonality_error,
+    orthonormalize,
+    rayleigh_ritz,
+    residuals,
+)
+from spectrograd.laplacian import Operator
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Find the ``n_components`` smallest eigenvectors of an operator, on an engine.
+
+    ``start`` is an N x K guess for a warm start, or None.
+    """
+
+    operator: Operator
+    n_components: int
+    engine: Engine = field(default_factory=LocalEngine)
+    start: Array | None = None
+
+    def __post_init__(self) -> None:
+        n_nodes, k = self.operator.n_nodes, self.n_components
+        if k < 1:
+            raise ValueError(f"n_components={k}: at least one vector is needed")
+        if k >= n_nodes:
+            raise ValueError(f"n_components={k} but the graph has only {n_nodes} nodes: choose fewer")
+        if self.start is not None and self.start.shape != (n_nodes, k):
+            raise ValueError(f"start has shape {self.start.shape}, expected {(n_nodes, k)}")
+
+    @property
+    def n_nodes(self) -> int:
+        """Rows of every vector."""
+        return self.operator.n_nodes
+
+    def apply(self, U: Array) -> Array:
+        """``A @ U``: one pass."""
+        return self.engine.spmm(self.operator, U)
+
+    def gram(self, U: Array, V: Array) -> Array:
+        """``U' B V`` in float64."""
+        return self.engine.gram(U, V, self.operator.metric)
+
+    def orthonormalize(self, U: Array, rng: np.random.Generator | None = None) -> Orthonormal:
+        """A basis of the same span with ``Q' B Q = I``."""
+        return orthonormalize(self.engine, U, self.operator.metric, rng)
+
+    def first_guess(self, rng: np.random.Generator) -> Array:
+        """The warm start if there is one, else random; orthonormal in the metric."""
+        guess = self.start
+        if guess is None:
+            guess = rng.standard_normal((self.n_nodes, self.n_components))
+        return self.orthonormalize(np.array(guess, dtype=np.float64), rng).Q
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run stands; ``seconds`` exclude the time spent measuring and in hooks."""
+
+    iteration: int
+    passes: float
+    edges_seen: int
+    objective: float
+    residual: float
+    orthogonality_error: float
+    seconds: float = 0.0
+    events: tuple[str, ...] = ()
+
+
+@dataclass(eq=False)
+class State:
+    """What every solver's state has; solvers add their own fields.
+
+    ``U`` spans the current subspace (it need not be orthonormal). ``passes`` counts applications of
+    the whole operator, ``edges_seen`` single edges read by stochastic methods. ``events`` collects
+    what the user should know: repairs, backed-off steps.
+    """
+
+    U: Array
+    rng: np.random.Generator
+    iteration: int = 0
+    passes: float = 0.0
+    edges_seen: int = 0
+    events: list[str] = field(default_factory=list)
+    done: bool = False
+
+
+class Solver(ABC):
+    """Base of all solvers; subclasses are frozen dataclasses.
+
+    Class attributes: ``name`` (as in the registry), ``max_iter`` (how many steps unless the user
+    says otherwise), ``report_every`` (steps between two measurements, which cost a pass each).
+    """
+
+    name: ClassVar[str]
+    report_every: ClassVar[int] = 1
+    max_iter: int
+
+    @abstractmethod
+    def init(self, problem: Problem, rng: np.random.Generator) -> State:
+        """Make the first state."""
+
+    @abstractmethod
+    def step(self, problem: Problem, state: State) -> State:
+        """Consume a state and return the next; a direct method sets ``done``."""
+
+    def progress(self, problem: Problem, state: State) -> Progress:
+        """Measure the current subspace: Rayleigh-Ritz, residuals, orthogonality."""
+        Q = self.finish(problem, state)
+        ritz = rayleigh_ritz(problem.engine, problem.operator, Q)
+        return Progress(
+            iteration=state.iteration,
+            passes=state.passes,
+            edges_seen=state.edges_seen,
+            objective=float(ritz.values.sum()),
+            residual=float(residuals(problem.engine, problem.operator, ritz).max()),
+            orthogonality_error=orthogonality_error(problem.engine, problem.operator, Q),
+            events=tuple(state.events),
+        )
+
+    def finish(self, problem: Problem, state: State) -> Array:
+        """A basis of the result that is orthonormal in the metric."""
+        return problem.orthonormalize(state.U).Q
+
+    def back_off(self, problem: Problem, state: State) -> State | None:
+        """Called with the last good state when the run diverges: retry more carefully, or None."""
+        return None
