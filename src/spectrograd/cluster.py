@@ -44,7 +44,7 @@ def assign(
     n_clusters
         Number of clusters; ``cluster_qr`` needs at least as many columns, ``discretize`` exactly as many.
     method
-        ``"kmeans"`` (k-means++ starts), ``"cluster_qr"`` (Damle, Minden and Ying, arXiv 1609.08251: no start, no
+        ``"kmeans"`` (k-means++ starts), ``"cluster_qr"`` (Damle, Minden and Ying, arXiv 1609.08251: no
         iteration, no randomness) or ``"discretize"`` (Yu and Shi, 2003).
     n_init
         Starts of k-means, the best is kept.
@@ -113,12 +113,13 @@ def _kmeans(rows: Array, n_clusters: int, n_init: int, rng: np.random.Generator)
 
 
 def _cluster_qr(rows: Array, n_clusters: int) -> Array:
-    """Clusters point along directions; pivoting finds one typical node of each, the polar factor aligns them."""
+    """Clusters are directions: pivoting finds a typical node of each, the polar factor aligns the axes."""
     from scipy.linalg import qr, svd
 
     if rows.shape[1] < n_clusters:
         raise ValueError(
-            f"cluster_qr finds at most one cluster per column: {rows.shape[1]} columns for {n_clusters} clusters"
+            f"cluster_qr needs at least one column per cluster: "
+            f"{rows.shape[1]} columns, {n_clusters} clusters"
         )
     rows = rows.astype(np.float64)
     _, pivots = qr(rows.T, mode="r", pivoting=True)
@@ -130,7 +131,7 @@ def _cluster_qr(rows: Array, n_clusters: int) -> Array:
 def _discretize(
     rows: Array, n_clusters: int, rng: np.random.Generator, n_starts: int = 10, max_iter: int = 50
 ) -> Array:
-    """Rotate the unit rows until each is close to a coordinate axis (Yu and Shi, 2003), best of some starts."""
+    """Rotate the unit rows until each is close to an axis (Yu and Shi, 2003); the best of some starts."""
     if rows.shape[1] != n_clusters:
         raise ValueError(
             f"discretize needs one column per cluster: {rows.shape[1]} columns, {n_clusters} clusters"

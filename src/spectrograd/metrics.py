@@ -25,9 +25,9 @@ def purity(truth: ArrayLike, labels: ArrayLike) -> float:
     """
     from sklearn.metrics.cluster import contingency_matrix
 
-    truth, labels = _label_pair(truth, labels)
-    table = contingency_matrix(truth, labels)
-    return float(table.max(axis=0).sum() / len(truth))
+    classes, clusters = _label_pair(truth, labels)
+    table = contingency_matrix(classes, clusters)
+    return float(table.max(axis=0).sum() / len(classes))
 
 
 def nmi(truth: ArrayLike, labels: ArrayLike) -> float:
@@ -71,18 +71,18 @@ def score(truth: ArrayLike, labels: ArrayLike) -> dict[str, float]:
     >>> score([0, 0, 1, 1, -1], [5, 5, 2, 2, 7])
     {'purity': 1.0, 'nmi': 1.0, 'ri': 1.0, 'ari': 1.0}
     """
-    truth, labels = _label_pair(truth, labels)
+    classes, clusters = _label_pair(truth, labels)
     # Names of classes (strings) have no marker for "unknown"; comparing them with -1 is meaningless.
-    if truth.dtype.kind in "if":
-        known = truth != UNLABELLED
-        truth, labels = truth[known], labels[known]
-        if not len(truth):
+    if classes.dtype.kind in "if":
+        known = classes != UNLABELLED
+        classes, clusters = classes[known], clusters[known]
+        if not len(classes):
             raise ValueError("no node is labelled: every truth label is -1")
     return {
-        "purity": purity(truth, labels),
-        "nmi": nmi(truth, labels),
-        "ri": rand_index(truth, labels),
-        "ari": adjusted_rand_index(truth, labels),
+        "purity": purity(classes, clusters),
+        "nmi": nmi(classes, clusters),
+        "ri": rand_index(classes, clusters),
+        "ari": adjusted_rand_index(classes, clusters),
     }
 
 
@@ -136,15 +136,15 @@ def largest_principal_angle(first: ArrayLike, second: ArrayLike, metric: ArrayLi
 
 
 def _label_pair(truth: ArrayLike, labels: ArrayLike) -> tuple[Array, Array]:
-    truth, labels = np.asarray(truth), np.asarray(labels)
-    for name, array in (("truth", truth), ("labels", labels)):
+    classes, clusters = np.asarray(truth), np.asarray(labels)
+    for name, array in (("truth", classes), ("labels", clusters)):
         if array.ndim != 1:
             raise ValueError(f"{name} has shape {array.shape}; one label per node is needed")
-    if len(truth) != len(labels):
-        raise ValueError(f"{len(truth)} truth labels but {len(labels)} cluster labels")
-    if not len(truth):
+    if len(classes) != len(clusters):
+        raise ValueError(f"{len(classes)} truth labels but {len(clusters)} cluster labels")
+    if not len(classes):
         raise ValueError("no labels: both lists are empty")
-    return truth, labels
+    return classes, clusters
 
 
 def _scaled_rows(vectors: ArrayLike, metric: ArrayLike | None, name: str) -> Array:

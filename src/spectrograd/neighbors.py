@@ -1,4 +1,4 @@
-"""Points to graph: exact k nearest neighbours, joined as a union, with weights that follow the local density."""
+"""Points to graph: exact k nearest neighbours, with weights that follow the local density."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Weights = Literal["self-tuned", "binary", "distance-kernel"]
 
 # Trees visit nearly every leaf in many dimensions; blocked brute force is faster there.
 TREE_MAX_FEATURES = 15
-# A neighbour whose weight underflows would leave its node isolated, or nearly: one spurious zero eigenvalue each.
+# A node whose weights all underflow is isolated in effect: one spurious zero eigenvalue each.
 SMALLEST_WEIGHT = 1e-6
 
 
@@ -36,16 +36,16 @@ def knn_graph(
         Neighbours each point chooses, itself never among them, even where points coincide.
     weights
         ``"self-tuned"``: ``exp(-d^2 / (s_i s_j))``, s the distance to the last neighbour (Zelnik-Manor and
-        Perona, 2004); ``"distance-kernel"``: ``exp(-d^2 / s^2)`` with the median of those distances;
+        Perona, 2004); ``"distance-kernel"``: ``exp(-d^2 / s^2)``, s the median of those that are not zero;
         ``"binary"``: ones. Weights are at least 1e-6, so that no chosen neighbour is lost.
     n_jobs
         Threads for the search, as in scikit-learn.
 
     Notes
     -----
-    More than ``n_neighbors`` points in one place all have distance zero: which of them are neighbours is a free
-    choice. They are joined by a circulant graph in shuffled order, which holds them together far better than
-    the order of the input would; the choice is the same on every call.
+    Among more than ``n_neighbors`` points in one place, who neighbours whom is a free choice. They stand in a
+    ring and look random steps ahead, which holds them together far better than joining them in the order of
+    the input would; the steps are the same on every call.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def _checked_points(points: ArrayLike, n_neighbors: int) -> Array:
         raise ValueError(f"n_neighbors is {n_neighbors}; it must be at least 1")
     if n_neighbors >= len(coordinates):
         raise ValueError(
-            f"n_neighbors is {n_neighbors}, but {len(coordinates)} points have at most {len(coordinates) - 1} neighbours"
+            f"n_neighbors is {n_neighbors}, but a point has only {len(coordinates) - 1} others to choose from"
         )
     coordinates = coordinates.astype(np.float64)
     bad = ~np.isfinite(coordinates).all(axis=1)
@@ -103,16 +103,18 @@ def _edge_weights(indices: Array, distances: Array, weights: Weights) -> Array:
     if weights == "self-tuned":
         own, other = np.broadcast_to(scale[:, None], indices.shape), scale[indices]
         # A point among twins has no scale of its own: the other end's stands in, or its edge would vanish.
-        product = np.where(own == 0, other, own) * np.where(other == 0, own, other)
+        own, other = np.where(own == 0, other, own), np.where(other == 0, own, other)
     else:
-        product = np.full_like(distances, float(np.median(scale)) ** 2)
-    # Distance zero weighs one whatever the scale; the tiny floor only avoids 0 / 0.
-    exponent = distances**2 / np.maximum(product, np.finfo(np.float64).tiny)
-    return np.maximum(np.exp(-exponent), SMALLEST_WEIGHT)
+        own = other = np.median(scale[scale > 0]) if scale.any() else np.zeros(())
+    # The tiny floor only avoids 0 / 0: distance zero weighs one whatever the scale.
+    own, other = (np.maximum(side, np.finfo(np.float64).tiny) for side in (own, other))
+    with np.errstate(over="ignore"):  # an infinite exponent is a weight of zero, lifted to the smallest one
+        exponent = (distances / own) * (distances / other)
+    return np.asarray(np.maximum(np.exp(-exponent), SMALLEST_WEIGHT))
 
 
 def _nearest(points: Array, k: int, n_jobs: int | None) -> tuple[Array, Array]:
-    """Indices and distances (N x k, nearest first) of the others closest to each point."""
+    """Find the k others closest to each point: indices and distances, nearest first."""
     groups = _crowded_places(points, k)
     # Nobody needs more than k points of one place, and trees degenerate on thousands of twins.
     kept = np.ones(len(points), dtype=bool)
@@ -127,17 +129,16 @@ def _nearest(points: Array, k: int, n_jobs: int | None) -> tuple[Array, Array]:
         indices[rows] = rows[found]
     rng = np.random.default_rng(0)  # fixed: the same points always give the same graph
     for group in groups:
-        ring = rng.permutation(group)
         steps = 1 + rng.choice(len(group) - 1, size=k, replace=False)
-        indices[ring] = ring[(np.arange(len(ring))[:, None] + steps) % len(ring)]
-        distances[ring] = 0.0
+        indices[group] = group[(np.arange(len(group))[:, None] + steps) % len(group)]
+        distances[group] = 0.0
     return indices, distances
 
 
 def _crowded_places(points: Array, k: int) -> list[Array]:
     """Row numbers of the points of every place that holds more than k of them."""
-    if len(np.unique(points[:, 0])) == len(points):
-        return []
+    if np.all(np.diff(np.sort(points[:, 0]))):
+        return []  # the usual case, settled by one column
     as_bytes = points.view(np.dtype((np.void, points.dtype.itemsize * points.shape[1]))).ravel()
     keys = points[:, 0] if points.shape[1] == 1 else as_bytes
     _, place, count = np.unique(keys, return_inverse=True, return_counts=True)

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
 
 import numpy as np
 
 from spectrograd.graph import Array, Graph, GraphError, GraphWarning, MultilayerGraph
+from spectrograd.io.labels import read_labels
 from spectrograd.io.matrices import MATRIX_SUFFIXES, read_matrix
-from spectrograd.io.results import read_labels, write_embedding, write_labels
+from spectrograd.io.results import write_embedding, write_labels
 from spectrograd.io.tables import EdgeTable, as_integers, read_table
 from spectrograd.io.text import STDIN, TEXT_SUFFIXES, check_exists, data_suffix
 
 __all__ = ["read_graph", "read_labels", "write_embedding", "write_labels"]
 
-_T = TypeVar("_T")
-
 
 def read_graph(*sources: str | os.PathLike[str]) -> Graph | MultilayerGraph:
-    """Read a graph from a file, or a multilayer graph from several.
+    r"""Read a graph from a file, or a multilayer graph from several.
 
     Parameters
     ----------
@@ -50,7 +47,7 @@ def read_graph(*sources: str | os.PathLike[str]) -> Graph | MultilayerGraph:
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder, "friends.csv")
-    ...     _ = path.write_text("src,dst,weight\\nann,bob,2\\nbob,cid,1\\n")
+    ...     _ = path.write_text("src,dst,weight\nann,bob,2\nbob,cid,1\n")
     ...     graph = read_graph(path)
     >>> graph, graph.node_names.tolist()
     (Graph(n_nodes=3, n_edges=2, weighted), ['ann', 'bob', 'cid'])
@@ -81,7 +78,11 @@ def _kind(path: str) -> str:
 
 
 def _join_matrices(paths: Sequence[str]) -> Graph | MultilayerGraph:
-    graphs = [_in_file(path, lambda path=path: Graph.from_matrix(read_matrix(path))) for path in paths]
+    graphs = []
+    for path in paths:
+        matrix = read_matrix(path)
+        with _about(path):
+            graphs.append(Graph.from_matrix(matrix))
     if len(graphs) == 1:
         return graphs[0]
     for path, graph in zip(paths, graphs, strict=True):
@@ -91,3 +92,98 @@ def _join_matrices(paths: Sequence[str]) -> Graph | MultilayerGraph:
                 "matrices have no node names, so all layers must have the same size"
             )
     return MultilayerGraph(tuple(graphs), _unique([_stem(path) for path in paths]))
+
+
+def _join_tables(paths: Sequence[str]) -> Graph | MultilayerGraph:
+    tables = [read_table(path) for path in paths]
+    names, ends = _unite_nodes(tables)
+    stems = [_stem(path) for path in paths]
+    graphs: list[Graph] = []
+    labels: list[str] = []
+    for table, (rows, cols), stem in zip(tables, ends, stems, strict=True):
+        for label, chosen in _layers_of(table):
+            about = table.name if label is None else f"{table.name}, layer {label!r}"
+            weight = None if table.weight is None else table.weight[chosen]
+            with _about(about):
+                graphs.append(Graph.from_edges(rows[chosen], cols[chosen], weight, names=names))
+            parts = [stem] if len(tables) > 1 or label is None else []
+            labels.append(":".join(parts if label is None else [*parts, label]))
+    if len(tables) == 1 and tables[0].layer is None:
+        return graphs[0]
+    return MultilayerGraph(tuple(graphs), _unique(labels))
+
+
+def _layers_of(table: EdgeTable) -> Iterator[tuple[str | None, Array | slice]]:
+    """Each layer of a table with the rows it takes, in the order of the layers' names."""
+    if table.layer is None:
+        yield None, slice(None)
+        return
+    labels = set(table.layer.tolist())
+    order = sorted(labels) if as_integers(list(labels)) is None else sorted(labels, key=lambda x: (int(x), x))
+    code = {label: i for i, label in enumerate(order)}
+    codes = np.fromiter(map(code.__getitem__, table.layer), dtype=np.int64, count=len(table.layer))
+    for i, label in enumerate(order):
+        yield label, np.flatnonzero(codes == i)
+
+
+def _unite_nodes(tables: Sequence[EdgeTable]) -> tuple[Array, list[tuple[Array, Array]]]:
+    """Sorted names of all nodes in the tables, and each table's ends as row numbers."""
+    columns = [ends for table in tables for ends in (table.source, table.target)]
+    if all(table.has_integer_ids for table in tables):
+        names, codes = _number_integers(columns)
+    else:
+        names, codes = _number_texts([map(str, column.tolist()) for column in columns])
+    return names, list(zip(codes[::2], codes[1::2], strict=True))
+
+
+def _number_integers(columns: Sequence[Array]) -> tuple[Array, list[Array]]:
+    low = min(int(column.min()) for column in columns)
+    span = max(int(column.max()) for column in columns) - low + 1
+    if span > 4 * sum(map(len, columns)):
+        names, codes = np.unique(np.concatenate(columns), return_inverse=True)
+        return names, np.split(codes, np.cumsum([len(column) for column in columns])[:-1])
+    # Ids close together: a table of those present is many times faster than a sort.
+    present = np.zeros(span, dtype=bool)
+    for column in columns:
+        present[column - low] = True
+    row_of = np.cumsum(present) - 1
+    return np.flatnonzero(present) + low, [row_of[column - low] for column in columns]
+
+
+def _number_texts(columns: Sequence[Iterator[str]]) -> tuple[Array, list[Array]]:
+    texts = [list(column) for column in columns]
+    names = sorted(set().union(*texts))
+    row_of = {name: row for row, name in enumerate(names)}
+    codes = [np.fromiter(map(row_of.__getitem__, text), dtype=np.int64, count=len(text)) for text in texts]
+    return np.array(names), codes
+
+
+@contextmanager
+def _about(what: str) -> Iterator[None]:
+    """Put a file's name in front of the errors and warnings of the graph built from it."""
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield
+    except GraphError as error:
+        raise GraphError(f"{what}: {error}") from None
+    for warning in caught:
+        if issubclass(warning.category, GraphWarning):
+            warnings.warn(f"{what}: {warning.message}", warning.category, stacklevel=5)
+        else:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+
+
+def _stem(path: str) -> str:
+    return "stdin" if path == STDIN else Path(path.removesuffix(".gz")).stem
+
+
+def _unique(labels: Sequence[str]) -> tuple[str, ...]:
+    """Put ``-2``, ``-3`` ... after the labels already taken."""
+    taken: list[str] = []
+    for label in labels:
+        fresh, copy = label, 2
+        while fresh in taken:
+            fresh, copy = f"{label}-{copy}", copy + 1
+        taken.append(fresh)
+    return tuple(taken)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from spectrograd.graph import Array, GraphError, GraphWarning
-from spectrograd.io.text import INTEGER, TextFile, data_lines, read_rows, sniff_delimiter, split_line
+from spectrograd.io.text import INTEGER, Row, TextFile, data_lines, read_rows, sniff_delimiter, split_line
 
 COLUMN_NAMES = {
     "src": ("src", "source", "from", "node1", "u"),
@@ -23,6 +23,8 @@ COLUMN_NAMES = {
     "layer": ("layer",),
 }
 _ROLE_OF = {name: role for role, names in COLUMN_NAMES.items() for name in names}
+_LONG_LAYER_NAME = 32
+_BULK_TYPES = {"src": "i8", "dst": "i8", "weight": "f8", "layer": f"U{_LONG_LAYER_NAME}"}
 _HEADER_HINT = "name the columns src,dst[,weight][,layer] in a header line"
 
 
@@ -48,11 +50,8 @@ class _Layout:
 
     delimiter: str | None
     roles: tuple[str | None, ...]
-    header_line: int  # 0 when there is none
     skip: int  # lines before the first that may hold an edge
-
-    def position(self, role: str) -> int | None:
-        return self.roles.index(role) if role in self.roles else None
+    header: tuple[str, ...] = ()
 
 
 def read_table(path: str) -> EdgeTable:
@@ -90,10 +89,10 @@ def _read_layout(file: TextFile) -> _Layout:
                 raise file.error(
                     number, f"{' and '.join(map(repr, same))} all name the {role} column; keep one of {names}"
                 )
-        return _Layout(delimiter, roles, number, number)
+        return _Layout(delimiter, roles, number, tuple(fields))
     if len(fields) not in (2, 3):
         raise file.error(number, f"2 or 3 columns expected, found {len(fields)}; for others {_HEADER_HINT}")
-    return _Layout(delimiter, ("src", "dst", "weight")[: len(fields)], 0, number - 1)
+    return _Layout(delimiter, ("src", "dst", "weight")[: len(fields)], number - 1)
 
 
 def _is_whole_field(word: str) -> bool:
@@ -110,38 +109,48 @@ def _is_number(word: str) -> bool:
 
 def _read_bulk(file: TextFile, layout: _Layout) -> EdgeTable | None:
     """Parse integer ids and float weights in C, or return None where the slow scan must look."""
-    if None in layout.roles or "layer" in layout.roles:
-        return None  # ragged lines would pass unseen beside ignored columns; layers are names
-    kinds = [(str(role), np.float64 if role == "weight" else np.int64) for role in layout.roles]
+    if None in layout.roles:
+        return None  # loadtxt would not see ragged lines beside ignored columns
+    kinds = [(str(role), _BULK_TYPES[str(role)]) for role in layout.roles]
     try:
         with warnings.catch_warnings(), file.open() as handle:
             warnings.simplefilter("error")  # no data; or, in older numpy, an integer read from "1.5"
             rows = np.loadtxt(
-                handle,
+                _ascii_lines(itertools.islice(handle, layout.skip, None)),
                 dtype=kinds,
                 delimiter=layout.delimiter,
                 comments=None,
                 quotechar='"',
-                skiprows=layout.skip,
                 ndmin=1,
             )
     except GraphError:
         raise
     except (ValueError, Warning):
         return None
-    weight = np.ascontiguousarray(rows["weight"]) if "weight" in layout.roles else None
-    if weight is not None and not _are_weights(weight):
+    columns = {role: np.ascontiguousarray(rows[role]) for role, _ in kinds}
+    weight = columns.get("weight")
+    if weight is not None and not np.all(np.isfinite(weight) & (weight >= 0)):
         return None
-    return EdgeTable(file.name, np.ascontiguousarray(rows["src"]), np.ascontiguousarray(rows["dst"]), weight)
+    layer = None
+    if "layer" in columns:
+        labels = [label.strip() for label in columns["layer"].tolist()]
+        if not all(0 < len(label) < _LONG_LAYER_NAME for label in labels):  # blank, or cut off
+            return None
+        layer = np.array(labels, dtype=object)
+    return EdgeTable(file.name, columns["src"], columns["dst"], weight, layer)
 
 
-def _are_weights(weight: Array) -> bool:
-    return bool(np.all(np.isfinite(weight) & (weight >= 0)))
+def _ascii_lines(lines: Iterator[str]) -> Iterator[str]:
+    """Keep other characters from numpy's integer parser, which may read outside its table for them."""
+    for line in lines:
+        if not line.isascii():
+            raise ValueError("not ASCII")
+        yield line
 
 
 def _read_slowly(file: TextFile, layout: _Layout) -> EdgeTable:
     rows, lines = read_rows(file, layout.delimiter)
-    if layout.header_line:
+    if layout.header:
         rows, lines = rows[1:], lines[1:]
     if not rows:
         raise GraphError(f"{file.name}: a header but no edges; each further line should hold one edge")
@@ -160,7 +169,7 @@ def _read_slowly(file: TextFile, layout: _Layout) -> EdgeTable:
 
 
 def as_integers(texts: Sequence[str]) -> Array | None:
-    """The texts as int64, or None when one of them is not an integer of that size."""
+    """Turn texts into int64, or return None when one of them is not an integer of that size."""
     if not all(map(INTEGER.fullmatch, texts)):
         return None
     try:
@@ -169,24 +178,24 @@ def as_integers(texts: Sequence[str]) -> Array | None:
         return None
 
 
-def _check_widths(file: TextFile, layout: _Layout, rows: list[list[str]], lines: list[int]) -> None:
+def _check_widths(file: TextFile, layout: _Layout, rows: list[Row], lines: list[int]) -> None:
     width = len(layout.roles)
     for row, line in zip(rows, lines, strict=True):
         if len(row) == width:
             continue
-        if layout.header_line:
+        if layout.header:
             raise file.error(line, f"{width} columns expected, as in the header, found {len(row)}")
         if len(row) in (2, 3):
             raise file.error(line, f"{width} columns expected, as in the lines before, found {len(row)}")
         raise file.error(line, f"2 or 3 columns expected, found {len(row)}")
 
 
-def _check_ids(file: TextFile, layout: _Layout, columns: dict[str | None, list[str]], lines: list[int]) -> None:
+def _check_ids(file: TextFile, layout: _Layout, columns: dict[str, list[str]], lines: list[int]) -> None:
     for role in ("src", "dst", "layer"):
         if role in columns and "" in columns[role]:
             raise file.error(lines[columns[role].index("")], f"the {role} column is empty")
     sources, targets = columns["src"], columns["dst"]
-    if layout.header_line:
+    if layout.header:
         _warn_of_edge_like_header(file, layout, sources, targets)
     elif len(sources) > 1 and not (INTEGER.fullmatch(sources[0]) or INTEGER.fullmatch(targets[0])):
         rest = itertools.chain(itertools.islice(sources, 1, None), itertools.islice(targets, 1, None))
@@ -200,12 +209,11 @@ def _check_ids(file: TextFile, layout: _Layout, columns: dict[str | None, list[s
 def _warn_of_edge_like_header(
     file: TextFile, layout: _Layout, sources: list[str], targets: list[str]
 ) -> None:
-    """A first line ``u,v`` could be an edge: say so when the nodes have such names."""
-    ids = {*sources, *targets}
-    taken = [name for name in (*COLUMN_NAMES["src"], *COLUMN_NAMES["dst"]) if name in ids]
-    if taken and layout.roles == ("src", "dst"):
+    """Say that a first line ``u,v`` could be an edge, when nodes have such names."""
+    taken = [name for name in layout.header if name in sources or name in targets]
+    if taken and len(layout.header) == 2:
         warnings.warn(
-            f"{file.name}, line {layout.header_line}: taken as the header, though {taken[0]!r} is also a node; "
+            f"{file.name}, line {layout.skip}: taken as the header, though {taken[0]!r} is a node; "
             "if it is an edge, put a line 'src,dst' above it",
             GraphWarning,
             stacklevel=2,

@@ -18,6 +18,7 @@ from typing import TextIO
 
 from spectrograd.graph import GraphError
 
+Row = tuple[str, ...]
 STDIN = "-"
 TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".edges", ".el")
 COMMENTS = ("#", "%")
@@ -68,12 +69,12 @@ class TextFile:
             raise GraphError(f"{self.name}: {error.strerror or error}") from None
 
     def error(self, line: int, message: str) -> GraphError:
-        """An error that points at a line."""
+        """Make an error that points at a line."""
         return GraphError(f"{self.name}, line {line}: {message}")
 
 
 def data_suffix(path: str) -> str:
-    """The lower-case suffix of a path, looking through a final ``.gz``."""
+    """Return the lower-case suffix of a path, looking through a final ``.gz``."""
     return Path(path.lower().removesuffix(".gz")).suffix
 
 
@@ -86,7 +87,7 @@ def check_exists(path: str) -> None:
 
 
 def data_lines(handle: TextIO) -> Iterator[tuple[int, str]]:
-    """Number and text of each line that is neither blank nor a comment."""
+    """Yield number and text of each line that is neither blank nor a comment."""
     for number, line in enumerate(handle, start=1):
         text = line.strip()
         if text and not text.startswith(COMMENTS):
@@ -114,42 +115,52 @@ def sniff_delimiter(line: str, suffix: str, is_known: Callable[[str], bool]) -> 
 
 
 def split_line(line: str, delimiter: str | None) -> list[str]:
-    """The fields of one line, unquoted and stripped."""
+    """Split one line into its fields, unquoted and stripped."""
     if delimiter is None:
         return _split_words(line)
     fields = next(csv.reader([line], delimiter=delimiter, skipinitialspace=True), [])
     return [field.strip() for field in fields]
 
 
-def read_rows(file: TextFile, delimiter: str | None) -> tuple[list[list[str]], list[int]]:
-    """All data rows with their line numbers: the slow way, which can say where an error is."""
-    rows: list[list[str]] = []
-    numbers: list[int] = []
+def read_rows(file: TextFile, delimiter: str | None) -> tuple[list[Row], list[int]]:
+    """Read all data rows with their line numbers: the slow way, which can say where an error is."""
     with file.open() as handle:
-        lines = _numbered(file, handle, numbers)
-        if delimiter is None:
-            rows.extend(map(_split_words, lines))
-            return rows, numbers
-        try:
-            for row in csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True):
-                if len(numbers) != len(rows) + 1:
-                    raise csv.Error
-                rows.append([field.strip() for field in row])
-        except csv.Error as error:
-            # An unclosed quote would swallow the lines that follow into one name.
-            spans = len(numbers) > len(rows) + 1 or "end of data" in str(error)
-            what = "a quoted name is not closed on its line" if spans else f"cannot be read: {error}"
-            raise file.error(numbers[len(rows)], what) from None
-    return rows, numbers
+        text = handle.read()
+    numbers: list[int] = []
+    lines: list[str] = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        start = line.lstrip()
+        if start and start[0] not in COMMENTS:
+            numbers.append(number)
+            lines.append(line)
+    binary = next((i for i, line in enumerate(lines) if "\0" in line), None) if "\0" in text else None
+    if binary is not None:
+        raise file.error(numbers[binary], "holds a NUL byte; this is not a plain UTF-8 text file")
+    # Tuples of texts, unlike lists, cost the garbage collector nothing.
+    if delimiter is None:
+        return [tuple(_split_words(line)) for line in lines], numbers
+    if '"' not in text:
+        return [tuple(map(str.strip, line.split(delimiter))) for line in lines], numbers
+    return _unquoted_rows(file, delimiter, lines, numbers), numbers
 
 
-def _numbered(file: TextFile, handle: TextIO, numbers: list[int]) -> Iterator[str]:
-    """Yield the data lines and note their numbers as they are taken."""
-    for number, line in data_lines(handle):
-        if "\0" in line:
-            raise file.error(number, "holds a NUL byte; this is not a plain UTF-8 text file")
-        numbers.append(number)
-        yield line
+def _unquoted_rows(file: TextFile, delimiter: str, lines: list[str], numbers: list[int]) -> list[Row]:
+    rows: list[Row] = []
+    reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
+    problem = ""
+    try:
+        for row in reader:
+            if reader.line_num != len(rows) + 1:
+                break
+            rows.append(tuple(map(str.strip, row)))
+    except csv.Error as error:
+        problem = str(error)
+    if len(rows) == len(lines):
+        return rows
+    # An unclosed quote would swallow the lines that follow into one name.
+    unclosed = reader.line_num != len(rows) + 1 or "end of data" in problem
+    what = "a quoted name is not closed on its line" if unclosed else f"cannot be read: {problem}"
+    raise file.error(numbers[len(rows)], what)
 
 
 def _split_words(line: str) -> list[str]:

@@ -37,18 +37,17 @@ def _prefer_safe_layer() -> None:
 _prefer_safe_layer()
 
 
-def inner(function):
-    """Compile a serial function that other kernels call."""
-    return numba.njit(**_FLAGS)(function)
-
-
 def serial(function):
     """Compile a serial kernel."""
     return numba.njit(**_FLAGS)(function)
 
 
 def parallel(function):
-    """Compile a kernel parallel over independent chunks; one Python thread at a time unless on TBB."""
+    """Compile a kernel that is parallel over independent chunks.
+
+    The same source is also compiled serially: ``kernel.serial`` is for work too small to be worth
+    waking threads for. Without TBB only one Python thread at a time may enter the parallel form.
+    """
     compiled = numba.njit(parallel=True, **_FLAGS)(function)
 
     @functools.wraps(function)
@@ -58,7 +57,7 @@ def parallel(function):
         with _one_at_a_time:
             return compiled(*args)
 
-    call.compiled = compiled
+    call.serial = numba.njit(**_FLAGS)(function)
     return call
 
 

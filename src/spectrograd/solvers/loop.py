@@ -107,16 +107,20 @@ class _Run:
         self.back_offs = 0
 
     def until_stopped(self, state: State, time_budget: float | None) -> str:
-        if not state.done:
+        if not self.solver.direct:
             self.measure(state)
         while True:
-            if not state.done:
+            blown_up = False
+            try:
                 state = self.solver.step(self.problem, state)
+            except FloatingPointError:
+                blown_up = True
             last = state.done or state.iteration >= self.max_iter
             out_of_time = time_budget is not None and self.clock.seconds() >= time_budget
-            if not (last or out_of_time or state.iteration % self.solver.report_every == 0):
+            due = state.iteration % self.solver.report_every == 0
+            if not (blown_up or last or out_of_time or due):
                 continue
-            healthy = self.measure(state)
+            healthy = not blown_up and self.measure(state)
             if not healthy:
                 retry = self.retry()
                 if retry is None:

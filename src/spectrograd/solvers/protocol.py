@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,9 @@ from spectrograd.engines.subspace import (
     residuals,
 )
 from spectrograd.laplacian import Operator
+
+if TYPE_CHECKING:
+    from spectrograd.engines.minibatch import BatchSource
 
 Array = NDArray[Any]
 
@@ -52,6 +56,13 @@ class Problem:
     def n_nodes(self) -> int:
         """Rows of every vector."""
         return self.operator.n_nodes
+
+    @cached_property
+    def batches(self) -> BatchSource:
+        """Random access to the edges, for stochastic solvers; made when first needed."""
+        from spectrograd.engines.minibatch import BatchSource  # compiles, so only on demand
+
+        return BatchSource.of(self.operator)
 
     def apply(self, U: Array) -> Array:
         """``A @ U``: one pass."""
@@ -109,10 +120,12 @@ class Solver(ABC):
     """Base of all solvers; subclasses are frozen dataclasses.
 
     Class attributes: ``name`` (as in the registry), ``max_iter`` (how many steps unless the user
-    says otherwise), ``report_every`` (steps between two measurements, which cost a pass each).
+    says otherwise), ``report_every`` (steps between two measurements, which cost a pass each),
+    ``direct`` (the first step is the last, so there is nothing to measure before it).
     """
 
     name: ClassVar[str]
+    direct: ClassVar[bool] = False
     report_every: ClassVar[int] = 1
     max_iter: int
 
@@ -145,3 +158,21 @@ class Solver(ABC):
     def back_off(self, problem: Problem, state: State) -> State | None:
         """Called with the last good state when the run diverges: retry more carefully, or None."""
         return None
+
+
+@dataclass(eq=False)
+class StepState(State):
+    """A state with a step size that a diverging run can shorten."""
+
+    step_size: float = 0.0
+
+
+class SteppingSolver(Solver):
+    """A solver that walks with a step size and halves it when it diverges."""
+
+    def back_off(self, problem: Problem, state: State) -> State | None:
+        """Halve the step."""
+        assert isinstance(state, StepState)
+        state.step_size /= 2
+        state.events.append(f"iteration {state.iteration}: diverged, step halved to {state.step_size:.3g}")
+        return state

@@ -1,0 +1,46 @@
+"""Solvers: one file each, one registry line each, one loop for all (see docs/add_a_solver.md)."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from importlib import import_module
+from typing import Any
+
+from spectrograd.solvers.loop import Hook, Solution, Stopping, solve
+from spectrograd.solvers.protocol import Problem, Progress, Solver, State
+
+__all__ = [
+    "REGISTRY",
+    "Hook",
+    "Problem",
+    "Progress",
+    "Solution",
+    "Solver",
+    "State",
+    "Stopping",
+    "make_solver",
+    "solve",
+]
+
+# name -> "module:class"; modules are imported when asked for, since some compile kernels.
+REGISTRY = {
+    "sgd": "sgd:SubspaceSGD",
+    "sgd-paper": "sgd_paper:PaperSGD",
+    "gradient-descent": "gradient_descent:GradientDescent",
+    "forward-backward": "forward_backward:ForwardBackward",
+    "stochastic-fb": "stochastic_fb:StochasticForwardBackward",
+    "eigen": "eigen:Eigen",
+}
+
+
+def make_solver(name: str, **params: Any) -> Solver:
+    """The solver of that name with its hyperparameters, or an error that lists what there is."""
+    if name not in REGISTRY:
+        raise ValueError(f"solver={name!r}: expected one of auto, {', '.join(REGISTRY)}")
+    module, class_name = REGISTRY[name].split(":")
+    solver_class = getattr(import_module(f"{__name__}.{module}"), class_name)
+    known = {f.name for f in fields(solver_class)}
+    unknown = sorted(set(params) - known)
+    if unknown:
+        raise ValueError(f"solver {name!r} has no parameter {unknown[0]!r}; it has {', '.join(sorted(known))}")
+    return solver_class(**params)  # type: ignore[no-any-return]

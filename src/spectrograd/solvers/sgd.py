@@ -1,0 +1,118 @@
+"""``sgd``: the unbiased form, stochastic subspace iteration with the metric in the step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectrograd.engines.subspace import rayleigh_ritz
+from spectrograd.solvers.protocol import Problem, State, StepState, SteppingSolver
+
+Array = NDArray[Any]
+WORST_CONDITION = 1e4
+
+
+@dataclass(frozen=True)
+class SubspaceSGD(SteppingSolver):
+    """Repeat ``U <- U - g B^-1 A_S U`` on the rows of random batches.
+
+    The dense term of the gradient only multiplies ``U`` by a K x K matrix from the right, which does
+    not change the span (docs/adr/0001), so it is left out. The update commutes with any such matrix
+    ``T``: the orthonormal basis ``U T`` is formed only when somebody looks at it, or when ``U``
+    becomes ill-conditioned. A step is an epoch: every node once as head of a pair (i, j), j a
+    neighbour drawn with probability ``w_ij / d_i``; N pairs, not all edges, make one random-walk step.
+
+    Parameters
+    ----------
+    theta
+        Step relative to pair averaging, in (0, 1]: 1 moves a pair to its common mean.
+    decay_after
+        Fraction of the epochs after which ``theta`` is halved every epoch, to sink the noise.
+    variance_reduction
+        SVRG: estimate only the deviation from a snapshot whose product with A is known. Costs one
+        pass per epoch, removes the noise floor; ``theta`` is then constant.
+    """
+
+    theta: float = 1.0
+    batch_size: int = 4000
+    max_iter: int = 60
+    decay_after: float = 0.7
+    variance_reduction: bool = False
+
+    name: ClassVar[str] = "sgd"
+
+    def init(self, problem: Problem, rng: np.random.Generator) -> StepState:
+        """Start from a random basis."""
+        if not 0 < self.theta <= 1:
+            raise ValueError(f"theta={self.theta}: expected a number in (0, 1]")
+        return StepState(problem.first_guess(rng), rng, step_size=self.theta)
+
+    def step(self, problem: Problem, state: State) -> StepState:
+        """One epoch."""
+        assert isinstance(state, StepState)
+        if self.variance_reduction:
+            self._reduced_epoch(problem, state)
+        else:
+            self._plain_epoch(problem, state)
+        state.iteration += 1
+        state.edges_seen += problem.n_nodes
+        if not np.isfinite(state.U).all():
+            raise FloatingPointError("the step was too long")
+        self._keep_well_conditioned(problem, state)
+        if not self.variance_reduction and state.iteration >= self.decay_after * self.max_iter:
+            state.step_size /= 2
+        return state
+
+    def _plain_epoch(self, problem: Problem, state: StepState) -> None:
+        source = problem.batches
+        step = state.step_size / _stiffness(problem)
+        Y = source.low_rank_product(problem.engine, state.U)
+        for heads in self._head_batches(problem.n_nodes, state.rng):
+            batch = source.pairs(heads, state.rng)
+            G, _ = source.gradient(batch, state.U, Y)
+            rows = batch.vertices
+            new = state.U[rows] - step * G / source.metric[rows, None]
+            Y += source.move(batch, new, state.U)[1]
+
+    def _reduced_epoch(self, problem: Problem, state: StepState) -> None:
+        """SVRG: ``U = V + E - c F`` with snapshot V and ``F = B^-1 A V`` known; only E is stochastic."""
+        source = problem.batches
+        step = 0.5 * state.step_size / _stiffness(problem)
+        ritz = rayleigh_ritz(problem.engine, problem.operator, problem.orthonormalize(state.U, state.rng).Q)
+        V, F = ritz.Q, ritz.AQ / source.metric[:, None]
+        state.passes += 1
+        E = np.zeros_like(V)
+        Y_E = np.zeros((source.factors.shape[1], V.shape[1]))
+        Y_F = source.low_rank_product(problem.engine, F)
+        c = 0.0
+        for heads in self._head_batches(problem.n_nodes, state.rng):
+            batch = source.pairs(heads, state.rng)
+            rows = batch.vertices
+            G = source.gradient(batch, E, Y_E)[0] - c * source.gradient(batch, F, Y_F)[0]
+            Y_E += source.move(batch, E[rows] - step * G / source.metric[rows, None], E)[1]
+            c += step * len(heads) / problem.n_nodes
+        state.U = V + E - c * F
+
+    def _head_batches(self, n_nodes: int, rng: np.random.Generator) -> list[Array]:
+        """All nodes in random order, cut into batches."""
+        order = rng.permutation(n_nodes).astype(np.int32)
+        return np.array_split(order, max(1, n_nodes // self.batch_size))
+
+    def _keep_well_conditioned(self, problem: Problem, state: StepState) -> None:
+        M = problem.gram(state.U, state.U)
+        scale = np.sqrt(np.diag(M))
+        if not np.linalg.cond(M / np.outer(scale, scale)) < WORST_CONDITION:
+            state.U, repaired = problem.orthonormalize(state.U, state.rng)
+            if repaired:
+                state.events.append(f"epoch {state.iteration}: {repaired} lost directions replaced")
+
+
+def _stiffness(problem: Problem) -> float:
+    """Largest ``row_sum_i / b_i``: one for a normalised Laplacian; makes theta = 1 a stable step."""
+    operator = problem.operator
+    metric = 1.0 if operator.metric is None else operator.metric
+    heaviest = np.maximum(operator.row_sums, operator.diagonal) / metric
+    return float(heaviest.max())

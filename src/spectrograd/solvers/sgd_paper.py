@@ -1,0 +1,119 @@
+"""``sgd-paper``: the paper's algorithm, stochastic gradient descent with implicit orthogonality."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import scipy.linalg as la
+from numpy.typing import NDArray
+
+from spectrograd.kernels.batch import restricted_descent
+from spectrograd.engines.minibatch import Sampling
+from spectrograd.solvers.protocol import Problem, State, StepState, SteppingSolver
+
+Array = NDArray[Any]
+
+
+@dataclass(eq=False)
+class PaperState(StepState):
+    """``M = U'BU`` and ``Y = Z'U`` follow the rows that move; the moments belong to AMSGrad."""
+
+    M: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    Y: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    moments: tuple[Array, ...] = ()
+
+
+@dataclass(frozen=True)
+class PaperSGD(SteppingSolver):
+    """Minimise ``J(U) = Tr(M^-1 U'AU)``, ``M = U'BU``, by mini-batches (Eqs. 8-19).
+
+    At every step a batch ``S`` of edges gives ``A_S`` (Eq. 15) and the gradient
+    ``2 (A_S U - B U M^-1 U'A_S U) M^-1``, of which only the rows of the batch are kept (the paper's
+    restriction; see docs/adr/0001). ``M`` is updated from the rows that moved (Eq. 19, over unique
+    vertices) and computed afresh every ``refresh`` steps.
+
+    Parameters
+    ----------
+    step, batch_size, max_iter
+        The paper's settings: 1e-3, 4,000 and 500.
+    batch
+        ``"edges"`` independent edges, ``"nodes"`` the subgraph induced by random nodes,
+        ``"blocks"`` runs of neighbouring edges.
+    optimizer
+        ``"amsgrad"`` (Reddi et al. 2018) or ``"sgd"``, which needs a larger step (about 0.1).
+    """
+
+    step_size: float = 1e-3
+    batch_size: int = 4000
+    max_iter: int = 500
+    batch: Sampling = "edges"
+    optimizer: Literal["amsgrad", "sgd"] = "amsgrad"
+    beta1: float = 0.9
+    beta2: float = 0.999
+    refresh: int = 100
+
+    name: ClassVar[str] = "sgd-paper"
+    report_every: ClassVar[int] = 50
+
+    def init(self, problem: Problem, rng: np.random.Generator) -> PaperState:
+        """Start from an orthonormal random basis and compute ``M_0`` in full (Eq. 18)."""
+        U = problem.first_guess(rng)
+        if self.optimizer not in ("amsgrad", "sgd"):
+            raise ValueError(f"optimizer={self.optimizer!r}: expected 'amsgrad' or 'sgd'")
+        rows = len(U) if self.optimizer == "amsgrad" else 0
+        moments = tuple(np.zeros((rows, U.shape[1])) for _ in range(3))
+        state = PaperState(U, rng, moments=moments, step_size=self.step_size)
+        return self._refreshed(problem, state)
+
+    def step(self, problem: Problem, state: State) -> PaperState:
+        """One mini-batch (Eq. 10)."""
+        assert isinstance(state, PaperState)
+        source = problem.batches
+        if state.iteration % self.refresh == 0:
+            self._refreshed(problem, state)
+        batch = source.sampler(self.batch)(self.batch_size, state.rng)
+        state.iteration += 1
+        state.edges_seen += batch.n_edges
+        if batch.n_edges == 0:  # random nodes without a common edge
+            return state
+        inverse = self._inverse_gram(problem, state)
+        G, H = source.gradient(batch, state.U, state.Y, projected=True)
+        P = inverse @ H @ inverse
+        moments = (*state.moments, self.beta1, self.beta2)
+        rows = restricted_descent(
+            batch.vertices, G, inverse, (P + P.T) / 2, source.metric, state.U, state.step_size, moments
+        )
+        dM, dY = source.move(batch, rows, state.U, gram=True)
+        state.M += dM
+        state.Y += dY
+        return state
+
+    def _inverse_gram(self, problem: Problem, state: PaperState) -> Array:
+        """``M^-1`` by Cholesky and triangular solves; a failing M is repaired and counted."""
+        try:
+            R = la.cholesky(state.M, check_finite=False)
+            diagonal = np.abs(np.diag(R))
+            if diagonal.min() > 1e-7 * diagonal.max():
+                return np.asarray(la.cho_solve((R, False), np.eye(len(R)), check_finite=False))
+        except la.LinAlgError:
+            pass
+        if not np.isfinite(state.U).all():
+            raise FloatingPointError("the step was too long")  # the loop backs off
+        state.U = problem.orthonormalize(state.U, state.rng).Q
+        state.events.append(f"iteration {state.iteration}: M was ill-conditioned, re-orthonormalised")
+        self._refreshed(problem, state)
+        return np.eye(len(state.M))
+
+    def _refreshed(self, problem: Problem, state: PaperState) -> PaperState:
+        """Recompute M and Y in full against drift."""
+        state.M = problem.gram(state.U, state.U)
+        state.Y = problem.batches.low_rank_product(problem.engine, state.U)
+        return state
+
+    def back_off(self, problem: Problem, state: State) -> State | None:
+        """Halve the step and forget the moments, which remember the explosion."""
+        assert isinstance(state, PaperState)
+        state.moments = tuple(np.zeros_like(m) for m in state.moments)
+        return super().back_off(problem, state)
