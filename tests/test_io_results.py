@@ -136,6 +136,12 @@ def test_label_texts(tmp_path, name, text, wanted, gzipped):
     assert read_labels(path, np.array(["a", "b", "c"])).tolist() == wanted
 
 
+def test_integers_match_as_numbers_and_texts_as_texts(tmp_path):
+    (tmp_path / "l.csv").write_text("node,label\n007,1\n8,2\n")
+    assert read_labels(tmp_path / "l.csv", np.array([8, 7])).tolist() == [2, 1]
+    assert read_labels(tmp_path / "l.csv", np.array(["007", "7", "8"])).tolist() == [1, -1, 2]
+
+
 def test_labels_from_standard_input(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO("node,label\n2,x\n1,y\n"))
     assert read_labels("-", np.array([1, 2, 3])).tolist() == [1, 0, -1]

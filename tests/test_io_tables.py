@@ -120,6 +120,8 @@ def test_quoted_names_between_blanks_and_commas_between_tabs(tmp_path):
     assert edges_of(read_graph(words)) == {("ann lee", "bob"): 2.0, ("bob", "cid"): 1.0}
     assert edges_of(read_graph(tabs)) == {("Doe, Ann", "bob"): 1.0}
     assert edges_of(read_graph(text)) == {("Doe, Ann", "bob lee"): 1.0}
+    tabs.write_text("1 2\t3 4\n")
+    assert edges_of(read_graph(tabs)) == {("1 2", "3 4"): 1.0}
 
 
 @pytest.mark.parametrize("odd", ["1_2", "1.0", "99999999999999999999", "x"])
@@ -200,6 +202,7 @@ BAD = [
     ("e.csv", LINES + "5,6\n", "e.csv, line 17: 3 columns expected, as in the lines before, found 2"),
     ("e.csv", LINES + "5,6,-1\n", "e.csv, line 17: weight -1 is negative"),
     ("e.csv", LINES + "5,6,nan\n", "e.csv, line 17: weight nan is not finite"),
+    ("e.csv", LINES + "5,6,inf\n", "e.csv, line 17: weight inf is not finite"),
     ("e.csv", LINES + "5,6,-inf\n", "e.csv, line 17: weight -inf is not finite"),
     ("e.csv", "# a\n\nsrc,dst,weight\n1,2,3\n%\n1,2,-3\n", "e.csv, line 6: weight -3 is negative"),
     ("e.csv", "src,dst,weight\n1,2\n", "e.csv, line 2: 3 columns expected, as in the header, found 2"),
@@ -217,6 +220,7 @@ BAD = [
     ("e.csv", "1,2,3,4\n", "e.csv, line 1: 2 or 3 columns expected, found 4; for others name the columns"),
     ("e.csv", 'a,b\n"c,d\ne,f\ng,h\n', "e.csv, line 2: a quoted name is not closed on its line"),
     ("e.csv", 'a,b\n"c,d\n"e,f\n', "e.csv, line 2: a quoted name is not closed on its line"),
+    ("e.csv", 'a,b\n"c\nd",e\n', "e.csv, line 2: a quoted name is not closed on its line"),
     ("e.csv", 'a,b\ng,"c\n', "e.csv, line 2: a quoted name is not closed on its line"),
     ("e.csv", 'a,b\n"c"d,e\nf,g\n', "e.csv, line 2: cannot be read"),
     ("e.csv", "a,b\nc\0,d\n", "e.csv, line 2: holds a NUL byte"),
@@ -273,8 +277,9 @@ def test_repairs_name_the_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.csv").write_text("1,1\n1,2\n")
     (tmp_path / "b.csv").write_text("src,dst,layer\n1,2,x\n1,2,x\n")
-    with pytest.warns(GraphWarning, match=r"^a\.csv: 1 self loops dropped"):
+    with pytest.warns(GraphWarning, match=r"^a\.csv: 1 self loops dropped") as caught:
         read_graph("a.csv")
+    assert caught[0].filename == __file__
     with pytest.warns(GraphWarning, match=r"^b\.csv, layer 'x': 1 repeated edges"):
         read_graph("b.csv")
 
@@ -282,8 +287,11 @@ def test_repairs_name_the_file(tmp_path, monkeypatch):
 def test_a_header_that_could_be_an_edge_is_mentioned(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "e.csv").write_text("u,v\nv,w\n")
-    with pytest.warns(GraphWarning, match=r"^e\.csv, line 1: taken as the header, though 'v' is a node"):
+    with pytest.warns(
+        GraphWarning, match=r"^e\.csv, line 1: taken as the header, though 'v' is a node"
+    ) as caught:
         assert edges_of(read_graph("e.csv")) == {("v", "w"): 1.0}
+    assert caught[0].filename == __file__
     (tmp_path / "e.csv").write_text("u,v\n1,2\n")
     with warnings.catch_warnings():
         warnings.simplefilter("error")

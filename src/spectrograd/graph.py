@@ -56,7 +56,7 @@ class Graph:
     Examples
     --------
     >>> graph = Graph.from_edges(["ann", "bob"], ["bob", "cid"])
-    >>> graph.n_nodes, graph.n_edges, list(graph.node_names)
+    >>> graph.n_nodes, graph.n_edges, graph.node_names.tolist()
     (3, 2, ['ann', 'bob', 'cid'])
     """
 
@@ -226,7 +226,9 @@ class MultilayerGraph:
         return self.layers[0].names
 
     def __repr__(self) -> str:
-        return f"MultilayerGraph(n_nodes={self.n_nodes:,}, n_layers={self.n_layers}, n_edges={self.n_edges:,})"
+        return (
+            f"MultilayerGraph(n_nodes={self.n_nodes:,}, n_layers={self.n_layers}, n_edges={self.n_edges:,})"
+        )
 
 
 def _frozen(array: Array) -> Array:
@@ -290,9 +292,7 @@ def _checked_csr(matrix: Any) -> sp.csr_array:
     before = csr.nnz
     csr.sum_duplicates()
     if csr.nnz < before:
-        warnings.warn(
-            f"{before - csr.nnz} duplicate entries were summed", GraphWarning, stacklevel=4
-        )
+        warnings.warn(f"{before - csr.nnz} duplicate entries were summed", GraphWarning, stacklevel=4)
     csr.eliminate_zeros()
     return csr
 
@@ -340,9 +340,7 @@ def _undirected(rows: Array, cols: Array, data: Array, n_nodes: int) -> sp.csr_a
     transposed = listed.T.tocsr()
     both_ways = listed.nnz > 0 and (listed != transposed).nnz == 0
     if listed.nnz < len(rows):
-        warnings.warn(
-            f"{len(rows) - listed.nnz} repeated edges were summed", GraphWarning, stacklevel=4
-        )
+        warnings.warn(f"{len(rows) - listed.nnz} repeated edges were summed", GraphWarning, stacklevel=4)
     csr = listed if both_ways else sp.csr_array(listed + transposed)
     if not both_ways and csr.nnz < 2 * listed.nnz:
         warnings.warn(

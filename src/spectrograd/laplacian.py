@@ -16,6 +16,8 @@ Kind = Literal["random_walk", "symmetric", "unnormalized"]
 
 # Below this many nodes numpy and scipy are fast enough, and nothing has to be compiled.
 SMALL = 4096
+# Passes over fewer entries than this take less time than waking the threads may cost.
+WORTH_THREADS = 500_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,9 +85,8 @@ class Operator:
 
             out = np.empty_like(U)
             for b in self.graph.blocks:
-                laplacian_rows(
-                    b.start, b.indptr, b.indices, b.weights, self.diagonal, self.scale, U, V, out
-                )
+                run = laplacian_rows if len(b.indices) > WORTH_THREADS else laplacian_rows.serial
+                run(b.start, b.indptr, b.indices, b.weights, self.diagonal, self.scale, U, V, out)
         if self.low_rank is not None:
             Z, a = self.low_rank.factors, self.low_rank.coefficients
             out -= Z @ (a[:, None] * (Z.T @ U))
@@ -101,8 +102,7 @@ class Operator:
     def _cast(self) -> Operator:
         other = np.float32 if self.dtype == np.float64 else np.float64
         blocks = tuple(
-            b if b.weights is None else replace(b, weights=b.weights.astype(other))
-            for b in self.graph.blocks
+            b if b.weights is None else replace(b, weights=b.weights.astype(other)) for b in self.graph.blocks
         )
         low_rank = self.low_rank and LowRank(
             self.low_rank.factors.astype(other), self.low_rank.coefficients.astype(other)

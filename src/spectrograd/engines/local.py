@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd.laplacian import SMALL, Operator
+from spectrograd.laplacian import SMALL, WORTH_THREADS, Operator
 
 Array = NDArray[Any]
 
@@ -37,7 +37,7 @@ class LocalEngine:
             return np.asarray(left.T.astype(np.float64) @ V.astype(np.float64))
         from spectrograd.kernels.dense import gram
 
-        return np.asarray(gram(U, V, metric))
+        return np.asarray((gram if len(U) > WORTH_THREADS // 10 else gram.serial)(U, V, metric))
 
     @contextmanager
     def threads(self) -> Iterator[None]:

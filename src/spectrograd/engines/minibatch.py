@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from spectrograd.engines.protocol import Engine
 from spectrograd.kernels import batch as kernels
-from spectrograd.laplacian import Operator
+from spectrograd.laplacian import WORTH_THREADS, Operator
 
 Array = NDArray[Any]
 Sampling = Literal["edges", "blocks", "nodes"]
@@ -134,12 +134,10 @@ class BatchSource:
         shares = (np.arange(len(groups[0])) < len(heads)).astype(np.float64)
         return Batch(groups, pull, shares, len(heads))
 
-    def gradient(
-        self, batch: Batch, U: Array, Y: Array, *, projected: bool = False
-    ) -> tuple[Array, Array]:
+    def gradient(self, batch: Batch, U: Array, Y: Array, *, projected: bool = False) -> tuple[Array, Array]:
         """Rows of ``A_S U``, with ``Y = Z'U``; and ``U' A_S U`` if ``projected``."""
         C = self.coefficients[:, None] * Y
-        return kernels.batch_gradient(  # type: ignore[no-any-return]
+        return _sized(kernels.batch_gradient, batch)(  # type: ignore[no-any-return]
             batch.groups,
             batch.edge_weights,
             (batch.shares, self.operator.row_term),
@@ -149,13 +147,22 @@ class BatchSource:
             projected,
         )
 
-    def move(
-        self, batch: Batch, new_rows: Array, U: Array, *, gram: bool = False
-    ) -> tuple[Array, Array]:
+    def move(self, batch: Batch, new_rows: Array, U: Array, *, gram: bool = False) -> tuple[Array, Array]:
         """Write the batch's rows into U; returns the changes of ``Z'U``, and of ``U'BU`` if ``gram``."""
-        dM, dY = kernels.move_rows(batch.vertices, new_rows, self.metric, self.factors, U, gram)
+        run = _sized(kernels.move_rows, batch)
+        dM, dY = run(batch.vertices, new_rows, self.metric, self.factors, U, gram)
         return dM, dY
+
+    def descend(self, batch: Batch, G: Array, small: tuple[Array, Array], U: Array, how: Any) -> Array:
+        """New rows after a step along the restricted gradient; ``how`` is (step, moments)."""
+        run = _sized(kernels.restricted_descent, batch)
+        return run(batch.vertices, G, *small, self.metric, U, *how)  # type: ignore[no-any-return]
 
     def low_rank_product(self, engine: Engine, U: Array) -> Array:
         """``Y = Z'U`` in full."""
         return engine.gram(self.factors, U, None)
+
+
+def _sized(kernel: Any, batch: Batch) -> Any:
+    """The serial form of a kernel for batches too small to be worth waking threads."""
+    return kernel if batch.n_edges > WORTH_THREADS // 20 else kernel.serial

@@ -95,7 +95,7 @@ def _join_matrices(paths: Sequence[str]) -> Graph | MultilayerGraph:
 
 
 def _join_tables(paths: Sequence[str]) -> Graph | MultilayerGraph:
-    tables = [read_table(path) for path in paths]
+    tables = list(map(read_table, paths))
     names, ends = _unite_nodes(tables)
     stems = [_stem(path) for path in paths]
     graphs: list[Graph] = []

@@ -42,5 +42,7 @@ def make_solver(name: str, **params: Any) -> Solver:
     known = {f.name for f in fields(solver_class)}
     unknown = sorted(set(params) - known)
     if unknown:
-        raise ValueError(f"solver {name!r} has no parameter {unknown[0]!r}; it has {', '.join(sorted(known))}")
+        raise ValueError(
+            f"solver {name!r} has no parameter {unknown[0]!r}; it has {', '.join(sorted(known))}"
+        )
     return solver_class(**params)  # type: ignore[no-any-return]

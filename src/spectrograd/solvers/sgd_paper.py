@@ -9,7 +9,6 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
-from spectrograd.kernels.batch import restricted_descent
 from spectrograd.engines.minibatch import Sampling
 from spectrograd.solvers.protocol import Problem, State, StepState, SteppingSolver
 
@@ -82,9 +81,7 @@ class PaperSGD(SteppingSolver):
         G, H = source.gradient(batch, state.U, state.Y, projected=True)
         P = inverse @ H @ inverse
         moments = (*state.moments, self.beta1, self.beta2)
-        rows = restricted_descent(
-            batch.vertices, G, inverse, (P + P.T) / 2, source.metric, state.U, state.step_size, moments
-        )
+        rows = source.descend(batch, G, (inverse, (P + P.T) / 2), state.U, (state.step_size, moments))
         dM, dY = source.move(batch, rows, state.U, gram=True)
         state.M += dM
         state.Y += dY
