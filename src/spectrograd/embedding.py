@@ -22,7 +22,7 @@ class Embedding:
     @property
     def n_components(self) -> int:
         """Number of columns."""
-        return self.vectors.shape[1]
+        return int(self.vectors.shape[1])
 
     def without_first(self) -> Embedding:
         """Drop the trivial vector (the constant one of a connected graph)."""

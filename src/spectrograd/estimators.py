@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import validate_data
@@ -502,10 +502,10 @@ def _check_components(k: Any, most: int, name: str) -> None:
         raise ValueError(f"{name}={k} is too many for this graph: it must be below {most}")
 
 
-def _seed(random_state: ArrayLike | None) -> int | None:
+def _seed(random_state: Any) -> int | None:
     """A numpy Generator seed from scikit-learn's ``random_state``."""
     if random_state is None or isinstance(random_state, int | np.integer):
-        return None if random_state is None else int(random_state)  # type: ignore[arg-type]
+        return None if random_state is None else int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 

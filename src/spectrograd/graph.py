@@ -110,7 +110,7 @@ class Graph:
     @classmethod
     def _from_clean_csr(cls, csr: sp.csr_array, names: ArrayLike | None) -> Graph:
         """Freeze a CSR matrix known to be symmetric, loop-free and non-negative."""
-        labels = None if names is None else np.asarray(names)
+        labels = None if names is None else _frozen(np.array(names))  # a copy: the caller may go on with his
         if labels is not None and len(labels) != csr.shape[0]:
             raise GraphError(f"{len(labels)} node names for {csr.shape[0]} nodes")
         weights = None if bool(np.all(csr.data == 1)) else _frozen(csr.data)
@@ -254,6 +254,8 @@ def _row_sums(block: RowBlock) -> Array:
 
 
 def _row_numbers(ends: Array, n_nodes: int) -> Array:
+    if len(ends) == 0:  # an empty list has no type of its own
+        return ends.astype(np.int64)
     if ends.dtype.kind not in "iu":
         raise GraphError("edge list: with n_nodes given the ends must be row numbers (integers)")
     outside = (ends < 0) | (ends >= n_nodes)
@@ -277,8 +279,8 @@ def _checked_csr(matrix: Any) -> sp.csr_array:
     """A canonical float CSR copy of the input, or a clear error."""
     if not sp.issparse(matrix):
         matrix = np.asarray(matrix)
-        if matrix.dtype.kind not in "biuf":
-            raise GraphError(f"adjacency matrix has type {matrix.dtype}; numbers are needed")
+    if matrix.dtype.kind not in "biuf":
+        raise GraphError(f"adjacency matrix has type {matrix.dtype}; real numbers are needed")
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise GraphError(f"adjacency matrix has shape {matrix.shape}; it must be square")
     if matrix.shape[0] == 0:
@@ -292,7 +294,7 @@ def _checked_csr(matrix: Any) -> sp.csr_array:
     before = csr.nnz
     csr.sum_duplicates()
     if csr.nnz < before:
-        warnings.warn(f"{before - csr.nnz} duplicate entries were summed", GraphWarning, stacklevel=4)
+        warnings.warn(f"{before - csr.nnz} duplicate entries were summed", GraphWarning, stacklevel=3)
     csr.eliminate_zeros()
     return csr
 
@@ -301,7 +303,7 @@ def _without_loops(csr: sp.csr_array) -> sp.csr_array:
     loops = np.flatnonzero(csr.diagonal())
     if len(loops):
         warnings.warn(
-            f"{len(loops)} self loops dropped (first at node {loops[0]})", GraphWarning, stacklevel=4
+            f"{len(loops)} self loops dropped (first at node {loops[0]})", GraphWarning, stacklevel=3
         )
         csr.setdiag(0)
         csr.eliminate_zeros()
@@ -321,7 +323,7 @@ def _symmetrized(csr: sp.csr_array) -> sp.csr_array:
         warnings.warn(
             f"the adjacency matrix is not symmetric (first seen in row {row}); using (W + W') / 2",
             GraphWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
     return sp.csr_array((csr + transposed) * csr.dtype.type(0.5))
 
@@ -333,20 +335,20 @@ def _undirected(rows: Array, cols: Array, data: Array, n_nodes: int) -> sp.csr_a
         warnings.warn(
             f"{int(loops.sum())} self loops dropped (first at edge {int(np.argmax(loops))})",
             GraphWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
         rows, cols, data = rows[~loops], cols[~loops], data[~loops]
     listed = sp.coo_array((data, (rows, cols)), shape=(n_nodes, n_nodes)).tocsr()
     transposed = listed.T.tocsr()
     both_ways = listed.nnz > 0 and (listed != transposed).nnz == 0
     if listed.nnz < len(rows):
-        warnings.warn(f"{len(rows) - listed.nnz} repeated edges were summed", GraphWarning, stacklevel=4)
+        warnings.warn(f"{len(rows) - listed.nnz} repeated edges were summed", GraphWarning, stacklevel=3)
     csr = listed if both_ways else sp.csr_array(listed + transposed)
     if not both_ways and csr.nnz < 2 * listed.nnz:
         warnings.warn(
             f"{2 * listed.nnz - csr.nnz} edges listed in both directions were summed",
             GraphWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
     csr.eliminate_zeros()
     return csr

@@ -90,7 +90,7 @@ class Operator:
         if self.low_rank is not None:
             Z, a = self.low_rank.factors, self.low_rank.coefficients
             out -= Z @ (a[:, None] * (Z.T @ U))
-        return out.astype(U.dtype, copy=False)
+        return np.asarray(out, dtype=U.dtype)
 
     def astype(self, dtype: DTypeLike) -> Operator:
         """The same operator with its numbers stored in ``dtype`` (kept, so casting twice is free)."""

@@ -16,13 +16,13 @@ from spectrograd.laplacian import WORTH_THREADS, Operator
 Array = NDArray[Any]
 Sampling = Literal["edges", "blocks", "nodes"]
 ENTRIES_PER_BLOCK = 16
+NO_MOMENTS = (np.zeros((0, 0)), np.zeros(2))
 
 
 class Batch(NamedTuple):
     """A batch grouped by its unique vertices; ``shares`` weigh the row terms of ``batch_gradient``."""
 
-    groups: tuple[Array, Array, Array, Array]
-    edge_weights: Array
+    groups: tuple[Array, ...]
     shares: Array
     n_edges: int
 
@@ -55,7 +55,7 @@ class BatchSource:
     def of(cls, operator: Operator) -> BatchSource:
         """Prepare an in-memory operator for random access."""
         (block,) = operator.graph.blocks
-        n_nodes = operator.n_nodes
+        n_nodes, dtype = operator.n_nodes, operator.dtype
         shift = max(0, int(np.log2(max(1, len(block.indices) // n_nodes))))
         low_rank = operator.low_rank
         return cls(
@@ -65,9 +65,9 @@ class BatchSource:
             weights=block.weights,
             guide=kernels.row_guide(block.indptr, shift),
             shift=shift,
-            slot=np.full(n_nodes, -1, np.int32),
-            metric=np.ones(n_nodes) if operator.metric is None else operator.metric,
-            factors=np.zeros((n_nodes, 0)) if low_rank is None else low_rank.factors,
+            slot=np.zeros(n_nodes, np.int32),
+            metric=np.ones(n_nodes, dtype) if operator.metric is None else operator.metric,
+            factors=np.zeros((n_nodes, 0), dtype) if low_rank is None else low_rank.factors,
             coefficients=np.zeros(0) if low_rank is None else low_rank.coefficients,
         )
 
@@ -104,18 +104,16 @@ class BatchSource:
 
     def at(self, positions: Array) -> Batch:
         """The batch made of the entries at ``positions``."""
-        heads, tails = kernels.edges_at(positions, self.indptr, self.indices, self.guide, self.shift)
-        groups = kernels.group_by_vertex(heads, tails, self.slot)
-        vertices, ptr = groups[0], groups[1]
-        neighbours = self.indptr[vertices + 1] - self.indptr[vertices]
-        shares = np.diff(ptr) / neighbours  # occurrences in the batch per incident edge
-        return Batch(groups, self.edge_weights(positions, heads, tails), shares, len(positions))
+        heads, tails, weights = kernels.edges_at(
+            positions, self.indptr, self.indices, self.weights, self.operator.scale, self.guide, self.shift
+        )
+        groups = self._grouped(heads, tails, weights)
+        shares = kernels.incidence_shares(groups[0], groups[1], self.indptr)
+        return Batch(groups, shares, len(positions))
 
-    def edge_weights(self, positions: Array, heads: Array, tails: Array) -> Array:
-        """Weights as the operator sees them: scaled at both ends."""
-        weights = np.ones(len(positions)) if self.weights is None else self.weights[positions]
-        scale = self.operator.scale
-        return weights if scale is None else weights * scale[heads] * scale[tails]
+    def _grouped(self, heads: Array, tails: Array, weights: Array) -> tuple[Array, ...]:
+        ends = np.sort(np.concatenate([heads, tails]))
+        return kernels.group_by_vertex(heads, tails, weights, ends, self.slot)  # type: ignore[no-any-return]
 
     def pairs(self, heads: Array, rng: np.random.Generator) -> Batch:
         """One neighbour per head, drawn with probability ``w_ij / d_i``, as steps of pair averaging.
@@ -125,42 +123,53 @@ class BatchSource:
         """
         positions = kernels.neighbour_by_weight(heads, rng.random(len(heads)), self.indptr, self.weights)
         tails = self.indices[positions]
-        groups = kernels.group_by_vertex(heads, tails, self.slot)
         degrees = self.operator.graph.degrees
         pull = 1 / (1 / degrees[heads] + 1 / degrees[tails])
         if self.operator.scale is not None:
             pull = pull * self.operator.scale[heads] * self.operator.scale[tails]
-        # heads are distinct, and group_by_vertex lists them before the other vertices
-        shares = (np.arange(len(groups[0])) < len(heads)).astype(np.float64)
-        return Batch(groups, pull, shares, len(heads))
+        groups = self._grouped(heads, tails, pull)
+        shares = np.zeros(len(groups[0]))
+        shares[self.slot[heads]] = 1.0  # heads are distinct; slot still says where each one went
+        return Batch(groups, shares, len(heads))
 
     def gradient(self, batch: Batch, U: Array, Y: Array, *, projected: bool = False) -> tuple[Array, Array]:
-        """Rows of ``A_S U``, with ``Y = Z'U``; and ``U' A_S U`` if ``projected``."""
-        C = self.coefficients[:, None] * Y
-        return _sized(kernels.batch_gradient, batch)(  # type: ignore[no-any-return]
-            batch.groups,
-            batch.edge_weights,
-            (batch.shares, self.operator.row_term),
-            self.factors,
-            C,
-            U,
-            projected,
-        )
+        """Tiles of ``A_S U`` (see :func:`rows_of`), with ``Y = Z'U``; and ``U' A_S U`` if ``projected``."""
+        row_part = (batch.shares, self.operator.row_term)
+        C = (self.coefficients[:, None] * Y).astype(U.dtype)
+        run = _sized(kernels.batch_gradient, batch)
+        G, H = run(batch.groups, row_part, self.factors, C, U, projected)
+        return G, H
 
-    def move(self, batch: Batch, new_rows: Array, U: Array, *, gram: bool = False) -> tuple[Array, Array]:
-        """Write the batch's rows into U; returns the changes of ``Z'U``, and of ``U'BU`` if ``gram``."""
+    def move(
+        self,
+        batch: Batch,
+        G: Array,
+        U: Array,
+        rates: Array,
+        *,
+        small: tuple[Array, Array] | None = None,
+        moments: tuple[Any, ...] = NO_MOMENTS,
+    ) -> tuple[Array, Array]:
+        """Move the batch's rows of U by ``- rate (G M^-1 - B U P)``, ``small = (M^-1, P)`` or (I, 0).
+
+        Returns the changes of ``U'BU`` and ``Z'U``.
+        """
+        if small is None:
+            small = (np.eye(U.shape[1]), np.zeros((U.shape[1], U.shape[1])))
+        small = (small[0].astype(U.dtype), small[1].astype(U.dtype))
+        moments = (moments[0].astype(U.dtype, copy=False), moments[1].astype(U.dtype))
         run = _sized(kernels.move_rows, batch)
-        dM, dY = run(batch.vertices, new_rows, self.metric, self.factors, U, gram)
+        dM, dY = run(batch.vertices, G, small, rates, self.metric, self.factors, moments, U)
         return dM, dY
-
-    def descend(self, batch: Batch, G: Array, small: tuple[Array, Array], U: Array, how: Any) -> Array:
-        """New rows after a step along the restricted gradient; ``how`` is (step, moments)."""
-        run = _sized(kernels.restricted_descent, batch)
-        return run(batch.vertices, G, *small, self.metric, U, *how)  # type: ignore[no-any-return]
 
     def low_rank_product(self, engine: Engine, U: Array) -> Array:
         """``Y = Z'U`` in full."""
         return engine.gram(self.factors, U, None)
+
+
+def rows_of(tiles: Array, n_rows: int) -> Array:
+    """The N x K rows that :meth:`BatchSource.gradient` returns as tiles."""
+    return tiles.transpose(0, 2, 1).reshape(-1, tiles.shape[1])[:n_rows]
 
 
 def _sized(kernel: Any, batch: Batch) -> Any:

@@ -80,7 +80,7 @@ def residuals(engine: Engine, operator: Operator, ritz: Ritz) -> Array:
     difference = ritz.AQ - BQ * ritz.values.astype(ritz.Q.dtype)
     inverse = None if metric is None else 1 / metric
     squares = np.diag(engine.gram(difference, difference, inverse))
-    return np.sqrt(np.maximum(squares, 0))
+    return np.asarray(np.sqrt(np.maximum(squares, 0)))
 
 
 def orthogonality_error(engine: Engine, operator: Operator, Q: Array) -> float:

@@ -11,6 +11,7 @@ import functools
 import os
 import sys
 import threading
+import types
 from pathlib import Path
 
 import numba
@@ -42,13 +43,16 @@ def serial(function):
     return numba.njit(**_FLAGS)(function)
 
 
+inner = serial  # the same, for functions that only other kernels call
+
+
 def parallel(function):
     """Compile a kernel that is parallel over independent chunks.
 
     The same source is also compiled serially: ``kernel.serial`` is for work too small to be worth
     waking threads for. Without TBB only one Python thread at a time may enter the parallel form.
     """
-    compiled = numba.njit(parallel=True, **_FLAGS)(function)
+    compiled = numba.njit(parallel=True, **_FLAGS)(_renamed(function, "_parallel"))
 
     @functools.wraps(function)
     def call(*args):
@@ -57,8 +61,16 @@ def parallel(function):
         with _one_at_a_time:
             return compiled(*args)
 
-    call.serial = numba.njit(**_FLAGS)(function)
+    call.parallel, call.serial = compiled, serial(_renamed(function, "_serial"))
     return call
+
+
+def _renamed(function, suffix):
+    """The same source under another name: numba's disk cache knows names, not flags."""
+    copy = types.FunctionType(function.__code__, function.__globals__, function.__name__ + suffix)
+    copy.__qualname__, copy.__module__ = function.__qualname__ + suffix, function.__module__
+    copy.__doc__ = function.__doc__
+    return copy
 
 
 @functools.cache

@@ -7,9 +7,9 @@ sort), then every vertex gathers its own sum, so any number of threads gives the
 import numba
 import numpy as np
 
-from spectrograd.kernels._jit import parallel, serial
+from spectrograd.kernels._jit import inner, parallel, serial
 
-CHUNK = 512
+CHUNK = 128
 
 
 @serial
@@ -26,10 +26,11 @@ def row_guide(indptr, shift):
 
 
 @serial
-def edges_at(positions, indptr, indices, guide, shift):
-    """Both ends of the entries at ``positions`` of a CSR matrix."""
+def edges_at(positions, indptr, indices, weights, scale, guide, shift):
+    """Both ends and the scaled weight of the entries at ``positions`` of a CSR matrix."""
     heads = np.empty(positions.shape[0], np.int32)
     tails = np.empty(positions.shape[0], np.int32)
+    values = np.ones(positions.shape[0])
     for e in range(positions.shape[0]):
         p = positions[e]
         row = guide[p >> shift]
@@ -37,7 +38,21 @@ def edges_at(positions, indptr, indices, guide, shift):
             row += 1
         heads[e] = row
         tails[e] = indices[p]
-    return heads, tails
+        if weights is not None:
+            values[e] = weights[p]
+        if scale is not None:
+            values[e] *= scale[row] * scale[indices[p]]
+    return heads, tails, values
+
+
+@serial
+def incidence_shares(vertices, ptr, indptr):
+    """Which part of each vertex's edges lies in the batch."""
+    shares = np.empty(vertices.shape[0])
+    for v in range(vertices.shape[0]):
+        i = vertices[v]
+        shares[v] = (ptr[v + 1] - ptr[v]) / (indptr[i + 1] - indptr[i])
+    return shares
 
 
 @serial
@@ -54,23 +69,27 @@ def shuffled_entries(blocks, block_size, n_entries):
 
 @serial
 def induced_edges(nodes, indptr, indices, slot):
-    """Positions of the entries ``i < j`` with both ends among ``nodes``. Mutates: slot, restored to -1."""
+    """Positions of the entries ``i < j`` with both ends among ``nodes``.
+
+    Mutates: slot, scratch of one number per node (what other kernels left in it is no node's negative
+    mark, so marks need no clearing before).
+    """
     for i in nodes:
-        slot[i] = 1
+        slot[i] = -1
     count = 0
     for i in nodes:
         for p in range(indptr[i], indptr[i + 1]):
-            if indices[p] > i and slot[indices[p]] == 1:
+            if indices[p] > i and slot[indices[p]] == -1:
                 count += 1
     positions = np.empty(count, np.int64)
     count = 0
     for i in nodes:
         for p in range(indptr[i], indptr[i + 1]):
-            if indices[p] > i and slot[indices[p]] == 1:
+            if indices[p] > i and slot[indices[p]] == -1:
                 positions[count] = p
                 count += 1
     for i in nodes:
-        slot[i] = -1
+        slot[i] = 0
     return positions
 
 
@@ -98,83 +117,90 @@ def neighbour_by_weight(vertices, uniforms, indptr, weights):
 
 
 @serial
-def group_by_vertex(heads, tails, slot):
-    """Group a batch by its unique vertices. Mutates: slot (all -1), restored before returning.
+def group_by_vertex(heads, tails, values, ends, slot):
+    """Group a batch by its unique vertices, in ascending order so that rows are read in order.
 
-    Returns ``vertices``, and CSR-like ``ptr``, ``partners``, ``edges``: vertex ``v`` meets
-    ``partners[ptr[v]:ptr[v+1]]`` through the edges ``edges[ptr[v]:ptr[v+1]]`` of the batch.
+    ``ends`` holds heads and tails sorted (numpy sorts faster than compiled code here). Mutates: ends,
+    and slot, scratch of one number per node. Returns ``vertices``, and CSR-like ``ptr``,
+    ``partners``, ``weights``: vertex ``v`` meets ``partners[ptr[v]:ptr[v+1]]`` through edges of these
+    weights (``values`` of the batch).
     """
     n_edges = heads.shape[0]
-    vertices = np.empty(2 * n_edges, np.int32)
-    counts = np.zeros(2 * n_edges + 1, np.int32)
+    ptr = np.empty(2 * n_edges + 1, np.int32)
     n = 0
-    for side in range(2):
-        ends = heads if side == 0 else tails
-        for e in range(n_edges):
-            i = ends[e]
-            if slot[i] < 0:
-                slot[i] = n
-                vertices[n] = i
-                n += 1
-            counts[slot[i] + 1] += 1
-    ptr = counts[: n + 1]
-    for v in range(n):
-        ptr[v + 1] += ptr[v]
+    for e in range(2 * n_edges):
+        if e == 0 or ends[e] != ends[e - 1]:
+            slot[ends[e]] = n
+            ends[n] = ends[e]
+            ptr[n] = e
+            n += 1
+    ptr[n] = 2 * n_edges
     cursor = ptr[:n].copy()
     partners = np.empty(2 * n_edges, np.int32)
-    edges = np.empty(2 * n_edges, np.int32)
-    for side in range(2):
-        ends, others = (heads, tails) if side == 0 else (tails, heads)
-        for e in range(n_edges):
-            v = slot[ends[e]]
-            partners[cursor[v]] = others[e]
-            edges[cursor[v]] = e
-            cursor[v] += 1
-    vertices = vertices[:n].copy()
-    for i in vertices:
-        slot[i] = -1
-    return vertices, ptr, partners, edges
+    weights = np.empty(2 * n_edges, values.dtype)
+    for e in range(n_edges):
+        v = slot[heads[e]]
+        partners[cursor[v]] = tails[e]
+        weights[cursor[v]] = values[e]
+        cursor[v] += 1
+        v = slot[tails[e]]
+        partners[cursor[v]] = heads[e]
+        weights[cursor[v]] = values[e]
+        cursor[v] += 1
+    return ends[:n], ptr[: n + 1], partners, weights
 
 
 @parallel
-def batch_gradient(batch, edge_weights, row_part, Z, C, U, projected):
+def batch_gradient(batch, row_part, Z, C, U, projected):
     """Rows of ``A_S U`` for the vertices of a batch, and ``U' A_S U`` if ``projected``.
 
     ``batch`` is the tuple of :func:`group_by_vertex`. Row v is ``sum_e w_e (u_v - u_partner)``
-    (Eqs. 13, 15) plus, with ``row_part = (shares, row_term)``, ``shares_v`` times the parts of A that are no edges,
-    ``row_term_v u_v - z_v C`` with ``C = diag(a) Z'U``: weighted so that both are equally likely.
+    (Eqs. 13, 15). With ``row_part = (shares, row_term)`` it also holds ``shares_v`` times the parts of
+    A that are no edges, ``row_term_v u_v - z_v C`` with ``C = diag(a) Z'U``.
+
+    The rows come as tiles of shape (n_chunks, K, CHUNK), vertex last: K is too short a loop to
+    vectorise, a chunk of vertices is not.
     """
-    vertices, ptr, partners, edges = batch
+    vertices, ptr, partners, weights = batch
     shares, row_term = row_part
     n, n_columns = vertices.shape[0], U.shape[1]
-    n_factors = Z.shape[1]
     n_chunks = (n + CHUNK - 1) // CHUNK
-    G = np.zeros((n, n_columns), U.dtype)
+    G = np.zeros((n_chunks, n_columns, CHUNK), U.dtype)
     partial = np.zeros((n_chunks, n_columns, n_columns))
     for c in numba.prange(n_chunks):
-        H = partial[c]
-        for v in range(c * CHUNK, min(n, (c + 1) * CHUNK)):
-            i = vertices[v]
-            own, g = U[i], G[v]
-            total = own.dtype.type(0)
+        first = c * CHUNK
+        size = min(n - first, CHUNK)
+        g = G[c]
+        zero = U.dtype.type(0)
+        u = np.zeros((n_columns, CHUNK), U.dtype)
+        z = np.zeros(CHUNK, U.dtype)
+        for x in range(size):
+            v = first + x
+            own = U[np.uint32(vertices[v])]
+            total = zero + shares[v] * row_term[vertices[v]]
             for q in range(ptr[v], ptr[v + 1]):
-                w = edge_weights[edges[q]]
-                other = U[partners[q]]
+                w = weights[q]
+                other = U[np.uint32(partners[q])]
                 total += w
                 for k in range(n_columns):
-                    g[k] -= w * other[k]
-            share = shares[v]
-            total += share * row_term[i]
+                    g[k, x] -= w * other[k]
             for k in range(n_columns):
-                g[k] += total * own[k]
-            for f in range(n_factors):
-                z = share * Z[i, f]
-                for k in range(n_columns):
-                    g[k] -= z * C[f, k]
-            if projected:
-                for a in range(n_columns):
-                    for b in range(n_columns):
-                        H[a, b] += own[a] * g[b]
+                g[k, x] += total * own[k]
+                u[k, x] = own[k]
+        for f in range(Z.shape[1]):
+            for x in range(size):
+                z[x] = shares[first + x] * Z[np.uint32(vertices[first + x]), f]
+            for k in range(n_columns):
+                coefficient = C[f, k]
+                for x in range(CHUNK):
+                    g[k, x] -= coefficient * z[x]
+        if projected:
+            for a in range(n_columns):
+                for b in range(n_columns):
+                    dot = zero
+                    for x in range(CHUNK):
+                        dot += u[a, x] * g[b, x]
+                    partial[c, a, b] = dot
     H = np.zeros((n_columns, n_columns))
     for c in range(n_chunks):
         H += partial[c]
@@ -182,71 +208,101 @@ def batch_gradient(batch, edge_weights, row_part, Z, C, U, projected):
 
 
 @parallel
-def move_rows(vertices, new, metric, Z, U, gram):
-    """Mutates: rows ``vertices`` of U become ``new``.
+def move_rows(vertices, G, small, rates, metric, Z, moments, U):
+    """Mutates: rows ``vertices`` of U, by ``- rate (G M^-1 - B U P)`` with ``small = (M^-1, P)`` (Eq. 10).
 
-    Returns the change of ``M = U'BU`` if ``gram`` (summed over unique vertices: the erratum of
-    Eq. 19), and of ``Y = Z'U``.
+    ``moments`` is ``(table, (beta1, beta2))`` of AMSGrad (Reddi et al. 2018), a row ``[m, v, vhat]`` per
+    node, mutated too; an empty table makes the step plain gradient descent. Returns the change of
+    ``M = U'BU``, summed over unique vertices (the erratum of Eq. 19), and of ``Y = Z'U``.
     """
-    n, n_columns = new.shape
-    n_factors = Z.shape[1]
+    inverse, P = small
+    n, n_columns = vertices.shape[0], U.shape[1]
     n_chunks = (n + CHUNK - 1) // CHUNK
     dM = np.zeros((n_chunks, n_columns, n_columns))
-    dY = np.zeros((n_chunks, n_factors, n_columns))
+    dY = np.zeros((n_chunks, Z.shape[1], n_columns))
     for c in numba.prange(n_chunks):
-        M, Y = dM[c], dY[c]
-        delta = np.empty(n_columns)
-        for v in range(c * CHUNK, min(n, (c + 1) * CHUNK)):
-            i = vertices[v]
-            own, fresh = U[i], new[v]
-            b = metric[i]
-            if gram:
-                for j in range(n_columns):
-                    for k in range(n_columns):
-                        M[j, k] += b * (fresh[j] * fresh[k] - own[j] * own[k])
+        first = c * CHUNK
+        rows = vertices[first : min(n, first + CHUNK)]
+        u = np.zeros((n_columns, CHUNK), U.dtype)
+        b = np.zeros(CHUNK, U.dtype)
+        rate = np.zeros(CHUNK, U.dtype)
+        for x in range(rows.shape[0]):
+            b[x] = metric[rows[x]]
+            rate[x] = -rates[first + x]
+            own = U[np.uint32(rows[x])]
             for k in range(n_columns):
-                delta[k] = fresh[k] - own[k]
-                own[k] = fresh[k]
-            for f in range(n_factors):
-                z = Z[i, f]
-                for k in range(n_columns):
-                    Y[f, k] += z * delta[k]
+                u[k, x] = own[k]
+        step = np.zeros((n_columns, CHUNK), U.dtype)
+        for k in range(n_columns):
+            for j in range(n_columns):
+                left, right = inverse[j, k], P[j, k]
+                for x in range(CHUNK):
+                    step[k, x] += left * G[c, j, x] - right * b[x] * u[j, x]
+        if moments[0].shape[0] > 0:
+            _amsgrad(rows, step, moments)
+        for k in range(n_columns):
+            for x in range(CHUNK):
+                step[k, x] *= rate[x]
+        for x in range(rows.shape[0]):
+            own = U[np.uint32(rows[x])]
+            for k in range(n_columns):
+                own[k] = u[k, x] + step[k, x]
+        _gram_change(u, step, b, dM[c])
+        _low_rank_change(rows, Z, step, b, dY[c])
     change_M = np.zeros((n_columns, n_columns))
-    change_Y = np.zeros((n_factors, n_columns))
+    change_Y = np.zeros((Z.shape[1], n_columns))
     for c in range(n_chunks):
         change_M += dM[c]
         change_Y += dY[c]
     return change_M, change_Y
 
 
-@parallel
-def restricted_descent(batch_rows, G, inverse, P, metric, U, step, moments):
-    """New rows after one step along ``2 (G M^-1 - B U P)``, ``P = M^-1 U'A_S U M^-1`` (Eq. 10).
+@inner
+def _amsgrad(rows, g, moments):
+    """Mutates: the rows of the table of moments, and g, which becomes the adapted direction."""
+    table, betas = moments
+    beta1, beta2 = betas[0], betas[1]
+    n_columns, size = g.shape[0], rows.shape[0]
+    tile = np.zeros((3 * n_columns, CHUNK), g.dtype)
+    one, tiny = g.dtype.type(1), g.dtype.type(1e-12)
+    for x in range(size):
+        row = table[np.uint32(rows[x])]
+        for k in range(3 * n_columns):
+            tile[k, x] = row[k]
+    for k in range(n_columns):
+        first, second, largest = tile[k], tile[n_columns + k], tile[2 * n_columns + k]
+        for x in range(CHUNK):
+            first[x] = beta1 * first[x] + (one - beta1) * g[k, x]
+            second[x] = beta2 * second[x] + (one - beta2) * g[k, x] * g[k, x]
+            largest[x] = max(largest[x], second[x])
+            g[k, x] = first[x] / (np.sqrt(largest[x]) + tiny)
+    for x in range(size):
+        row = table[np.uint32(rows[x])]
+        for k in range(3 * n_columns):
+            row[k] = tile[k, x]
 
-    ``moments`` is ``(m, v, vhat, beta1, beta2)``: AMSGrad (Reddi et al. 2018) on the rows of the batch.
-    Mutates: the moments; with empty moments the step is plain gradient descent.
-    """
-    m, v, vhat, beta1, beta2 = moments
-    adaptive = m.shape[0] > 0
-    n, n_columns = G.shape
-    new = np.empty_like(G)
-    for c in numba.prange((n + CHUNK - 1) // CHUNK):
-        g = np.empty(n_columns)
-        for r in range(c * CHUNK, min(n, (c + 1) * CHUNK)):
-            i = batch_rows[r]
-            b = metric[i]
-            for k in range(n_columns):
-                g[k] = 0
-            for j in range(n_columns):
-                x, y = 2 * G[r, j], 2 * b * U[i, j]
-                for k in range(n_columns):
-                    g[k] += x * inverse[j, k] - y * P[j, k]
-            for k in range(n_columns):
-                if adaptive:
-                    m[i, k] = beta1 * m[i, k] + (1 - beta1) * g[k]
-                    v[i, k] = beta2 * v[i, k] + (1 - beta2) * g[k] * g[k]
-                    vhat[i, k] = max(vhat[i, k], v[i, k])
-                    new[r, k] = U[i, k] - step * m[i, k] / (np.sqrt(vhat[i, k]) + 1e-12)
-                else:
-                    new[r, k] = U[i, k] - step * g[k]
-    return new
+
+@inner
+def _gram_change(u, step, b, dM):
+    """Mutates: dM, the change of ``U'BU`` when u becomes u + step; step is zero beyond the chunk."""
+    n_columns = u.shape[0]
+    for j in range(n_columns):
+        for k in range(j + 1):
+            dot = u.dtype.type(0)
+            for x in range(CHUNK):
+                dot += b[x] * (u[j, x] * step[k, x] + step[j, x] * (u[k, x] + step[k, x]))
+            dM[j, k] = dot
+            dM[k, j] = dot
+
+
+@inner
+def _low_rank_change(rows, Z, step, z, dY):
+    """Mutates: dY, the change of ``Z'U``, and the scratch z."""
+    for f in range(Z.shape[1]):
+        for x in range(rows.shape[0]):
+            z[x] = Z[np.uint32(rows[x]), f]
+        for k in range(step.shape[0]):
+            dot = step.dtype.type(0)
+            for x in range(CHUNK):
+                dot += z[x] * step[k, x]
+            dY[f, k] = dot

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from spectrograd.solvers.protocol import Problem, State, StepState, SteppingSolver
+from spectrograd.solvers.protocol import Problem, State, SteppingSolver, StepState
 
 
 @dataclass(frozen=True)

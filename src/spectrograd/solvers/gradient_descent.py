@@ -9,7 +9,7 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
-from spectrograd.solvers.protocol import Problem, State, StepState, SteppingSolver
+from spectrograd.solvers.protocol import Problem, State, SteppingSolver, StepState
 
 Array = NDArray[Any]
 

@@ -64,6 +64,13 @@ class Problem:
 
         return BatchSource.of(self.operator)
 
+    @cached_property
+    def single_batches(self) -> BatchSource:
+        """The same in float32: half the traffic, for solvers that live with noise anyway."""
+        from spectrograd.engines.minibatch import BatchSource
+
+        return BatchSource.of(self.operator.astype(np.float32))
+
     def apply(self, U: Array) -> Array:
         """``A @ U``: one pass."""
         return self.engine.spmm(self.operator, U)

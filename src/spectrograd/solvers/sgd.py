@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.engines.subspace import rayleigh_ritz
-from spectrograd.solvers.protocol import Problem, State, StepState, SteppingSolver
+from spectrograd.solvers.protocol import Problem, State, SteppingSolver, StepState
 
 Array = NDArray[Any]
 WORST_CONDITION = 1e4
@@ -73,9 +73,7 @@ class SubspaceSGD(SteppingSolver):
         for heads in self._head_batches(problem.n_nodes, state.rng):
             batch = source.pairs(heads, state.rng)
             G, _ = source.gradient(batch, state.U, Y)
-            rows = batch.vertices
-            new = state.U[rows] - step * G / source.metric[rows, None]
-            Y += source.move(batch, new, state.U)[1]
+            Y += source.move(batch, G, state.U, step / source.metric[batch.vertices])[1]
 
     def _reduced_epoch(self, problem: Problem, state: StepState) -> None:
         """SVRG: ``U = V + E - c F`` with snapshot V and ``F = B^-1 A V`` known; only E is stochastic."""
@@ -90,9 +88,8 @@ class SubspaceSGD(SteppingSolver):
         c = 0.0
         for heads in self._head_batches(problem.n_nodes, state.rng):
             batch = source.pairs(heads, state.rng)
-            rows = batch.vertices
             G = source.gradient(batch, E, Y_E)[0] - c * source.gradient(batch, F, Y_F)[0]
-            Y_E += source.move(batch, E[rows] - step * G / source.metric[rows, None], E)[1]
+            Y_E += source.move(batch, G, E, step / source.metric[batch.vertices])[1]
             c += step * len(heads) / problem.n_nodes
         state.U = V + E - c * F
 

@@ -10,7 +10,7 @@ import scipy.linalg as la
 from numpy.typing import NDArray
 
 from spectrograd.engines.minibatch import Sampling
-from spectrograd.solvers.protocol import Problem, State, StepState, SteppingSolver
+from spectrograd.solvers.protocol import Problem, State, SteppingSolver, StepState
 
 Array = NDArray[Any]
 
@@ -21,7 +21,7 @@ class PaperState(StepState):
 
     M: Array = field(default_factory=lambda: np.zeros((0, 0)))
     Y: Array = field(default_factory=lambda: np.zeros((0, 0)))
-    moments: tuple[Array, ...] = ()
+    moments: Array = field(default_factory=lambda: np.zeros((0, 0)))
 
 
 @dataclass(frozen=True)
@@ -58,18 +58,18 @@ class PaperSGD(SteppingSolver):
 
     def init(self, problem: Problem, rng: np.random.Generator) -> PaperState:
         """Start from an orthonormal random basis and compute ``M_0`` in full (Eq. 18)."""
-        U = problem.first_guess(rng)
+        U = problem.first_guess(rng).astype(np.float32)
         if self.optimizer not in ("amsgrad", "sgd"):
             raise ValueError(f"optimizer={self.optimizer!r}: expected 'amsgrad' or 'sgd'")
         rows = len(U) if self.optimizer == "amsgrad" else 0
-        moments = tuple(np.zeros((rows, U.shape[1])) for _ in range(3))
+        moments = np.zeros((rows, 3 * U.shape[1]), np.float32)
         state = PaperState(U, rng, moments=moments, step_size=self.step_size)
         return self._refreshed(problem, state)
 
     def step(self, problem: Problem, state: State) -> PaperState:
         """One mini-batch (Eq. 10)."""
         assert isinstance(state, PaperState)
-        source = problem.batches
+        source = problem.single_batches
         if state.iteration % self.refresh == 0:
             self._refreshed(problem, state)
         batch = source.sampler(self.batch)(self.batch_size, state.rng)
@@ -80,9 +80,14 @@ class PaperSGD(SteppingSolver):
         inverse = self._inverse_gram(problem, state)
         G, H = source.gradient(batch, state.U, state.Y, projected=True)
         P = inverse @ H @ inverse
-        moments = (*state.moments, self.beta1, self.beta2)
-        rows = source.descend(batch, G, (inverse, (P + P.T) / 2), state.U, (state.step_size, moments))
-        dM, dY = source.move(batch, rows, state.U, gram=True)
+        dM, dY = source.move(
+            batch,
+            G,
+            state.U,
+            np.full(len(batch.vertices), state.step_size),
+            small=(2 * inverse, P + P.T),  # the gradient's factor 2
+            moments=(state.moments, np.array([self.beta1, self.beta2])),
+        )
         state.M += dM
         state.Y += dY
         return state
@@ -106,11 +111,11 @@ class PaperSGD(SteppingSolver):
     def _refreshed(self, problem: Problem, state: PaperState) -> PaperState:
         """Recompute M and Y in full against drift."""
         state.M = problem.gram(state.U, state.U)
-        state.Y = problem.batches.low_rank_product(problem.engine, state.U)
+        state.Y = problem.single_batches.low_rank_product(problem.engine, state.U)
         return state
 
     def back_off(self, problem: Problem, state: State) -> State | None:
         """Halve the step and forget the moments, which remember the explosion."""
         assert isinstance(state, PaperState)
-        state.moments = tuple(np.zeros_like(m) for m in state.moments)
+        state.moments = np.zeros_like(state.moments)
         return super().back_off(problem, state)

@@ -9,8 +9,8 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
-from spectrograd.engines.minibatch import Sampling
-from spectrograd.solvers.protocol import Problem, State, StepState, SteppingSolver
+from spectrograd.engines.minibatch import Sampling, rows_of
+from spectrograd.solvers.protocol import Problem, State, SteppingSolver, StepState
 
 Array = NDArray[Any]
 
@@ -62,7 +62,7 @@ class StochasticForwardBackward(SteppingSolver):
         gradient = -(U @ H)
         if problem.operator.metric is not None:
             gradient *= problem.operator.metric[:, None]
-        gradient[batch.vertices] += G
+        gradient[batch.vertices] += rows_of(G, len(batch.vertices))
         state.squares += gradient**2
         moved = U - state.step_size * gradient / (np.sqrt(state.squares) + 1e-12)
         if not np.isfinite(moved).all():

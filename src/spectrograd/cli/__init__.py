@@ -1,0 +1,105 @@
+"""The command line: parse -> call the line -> exit code.
+
+Only light modules are imported here, so that ``spectrograd --help`` answers at once; the commands load
+the rest when they run. Exit codes: 0 good, 1 the run failed or did not reach the asked accuracy, 2 bad
+usage or bad input, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from spectrograd import __version__
+from spectrograd.cli.cluster import cluster
+from spectrograd.cli.demo import demo
+from spectrograd.cli.embed import embed
+from spectrograd.cli.paper import paper
+
+__all__ = ["main", "program"]
+
+FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+
+
+@click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="spectrograd")
+@click.pass_context
+def program(context: click.Context) -> int | None:
+    """Spectral embedding and clustering of graphs, with a certificate on every result.
+
+    \b
+    First steps, no file needed:
+      spectrograd demo
+    Your own graph, an edge list src,dst[,weight]:
+      spectrograd cluster graph.csv -k 5 -o labels.csv
+    """
+    if context.invoked_subcommand is not None:
+        return None
+    click.echo(context.get_help(), err=True)
+    context.exit(BAD_INPUT)
+
+
+for _command in (demo, paper, embed, cluster):
+    program.add_command(_command)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line (default: the process's own) and return its exit code."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    debug, quiet = "--debug" in args, "-q" in args or "--quiet" in args
+    try:
+        with _one_line_warnings(debug, quiet):
+            code = program.main(args, prog_name="spectrograd", standalone_mode=False, obj=args)
+        return int(code or 0)
+    except (Exception, click.Abort) as error:
+        if debug:
+            traceback.print_exc()
+        code, message = _explain(error)
+        click.echo(f"error: {' '.join(message.split())}", err=True)
+        return code
+
+
+def _explain(error: BaseException) -> tuple[int, str]:
+    """Exit code of an error, and one line: what, where, what to do."""
+    if isinstance(error, click.Abort):
+        return INTERRUPTED, "interrupted; nothing was written"
+    if isinstance(error, click.ClickException):
+        return BAD_INPUT, error.format_message().rstrip(".") + _hint(error)
+    if isinstance(error, ValueError) and not _is_from_linear_algebra(error):
+        return BAD_INPUT, str(error)
+    if isinstance(error, MemoryError):
+        return FAILED, f"out of memory ({error}); take a smaller graph or fewer components (-k)"
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return FAILED, f"{where}{error.strerror or error}"
+    return FAILED, f"{type(error).__name__}: {error}; this is a bug, run again with --debug for the traceback"
+
+
+def _hint(error: click.ClickException) -> str:
+    context = getattr(error, "ctx", None)
+    return "" if context is None else f"; see '{context.command_path} --help'"
+
+
+def _is_from_linear_algebra(error: ValueError) -> bool:
+    """LinAlgError is a ValueError, but no fault of the user's."""
+    return type(error).__name__ == "LinAlgError"
+
+
+@contextmanager
+def _one_line_warnings(debug: bool, quiet: bool) -> Iterator[None]:
+    """Show warnings meant for the user as ``warning: ...``; others only with ``--debug``."""
+
+    def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+        if not quiet and (debug or issubclass(category, UserWarning)):
+            click.echo(f"warning: {' '.join(str(message).split())}", err=True)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = show
+        yield

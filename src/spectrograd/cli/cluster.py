@@ -1,0 +1,129 @@
+"""``spectrograd cluster``: a graph to labels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from spectrograd.cli.options import LineOptions, common_options, line_options
+from spectrograd.cli.session import Session
+
+if TYPE_CHECKING:
+    from spectrograd.solvers.embed import Embedded
+
+
+@click.command(short_help="Cluster the nodes of a graph.")
+@click.argument("graphs", metavar="GRAPH...", nargs=-1, required=True)
+@click.option("-k", "k", type=click.IntRange(min=1), default=8, show_default=True, help="Clusters.")
+@click.option("-o", "--output", help=".csv .tsv .npy .npz .parquet, or - (default) for CSV on stdout.")
+@click.option("--labels", "truth", help="Known classes (node,label): the clusters are scored against them.")
+@click.option("--report", "page", type=click.Path(dir_okay=False), help="Write an HTML page there.")
+@click.option(
+    "--assign-labels",
+    type=click.Choice(["kmeans", "cluster_qr", "discretize"]),
+    default="kmeans",
+    show_default=True,
+    help="How rows of the embedding become clusters.",
+)
+@click.option(
+    "--n-init", type=click.IntRange(min=1), default=10, show_default=True, help="Starts of k-means."
+)
+@line_options
+@common_options
+def cluster(
+    session: Session,
+    graphs: tuple[str, ...],
+    k: int,
+    output: str | None,
+    truth: str | None,
+    page: str | None,
+    options: LineOptions,
+    **how: Any,
+) -> int:
+    """Cluster the nodes of a graph: spectral embedding, then k-means on rows of unit length.
+
+    GRAPH is an edge list (.csv .tsv .txt, columns src,dst[,weight][,layer]), a matrix (.npz .mtx) or -
+    for standard input. Several GRAPH are the layers of one multilayer graph.
+
+    \b
+    Examples:
+      spectrograd cluster graph.csv -k 5 -o labels.csv
+      spectrograd cluster graph.csv -k 5 --labels truth.csv --report page.html -o labels.csv
+      spectrograd cluster friends.csv calls.csv trips.csv -k 5 --aggregation projection > labels.csv
+    """
+    from spectrograd.cli import line
+    from spectrograd.cli.summary import summarize
+    from spectrograd.io import write_labels
+
+    settings = line.make_settings(session, options)
+    line.check_output(session, output, write_labels, [0])
+    session.check_target(page, "--report")
+    graph, source = line.read_layers(session, graphs)
+    line.check_size(k, 0, graph)
+    classes = _read_truth(session, truth, graph)
+    solved = line.solve_line(session, graph, k, options, settings)
+    labels = _assign(session, solved.result, k, **how)
+    scores = _score(session, classes, labels)
+    with session.stage("report"):
+        line.write_result(output, write_labels, labels, graph.node_names)
+        if page is not None:
+            _write_page(session, page, graph, (solved.result, labels, classes, scores), truth)
+    session.save_summary(summarize(session, source, graph, solved.result, solved.operator, scores))
+    return line.verdict(session, solved.result, options)
+
+
+def _read_truth(session: Session, truth: str | None, graph: Any) -> Any:
+    from spectrograd.io import read_labels
+
+    if truth is None:
+        return None
+    with session.stage("read"):
+        return read_labels(truth, graph.node_names)
+
+
+def _assign(session: Session, result: Embedded, k: int, assign_labels: str, n_init: int) -> Any:
+    from spectrograd.cluster import assign
+
+    with session.stage("assign"):
+        return assign(
+            result.embedding.vectors,
+            k,
+            method=assign_labels,
+            n_init=n_init,
+            unit_rows=True,
+            random_state=session.seed,
+        ).labels
+
+
+def _score(session: Session, classes: Any, labels: Any) -> dict[str, float] | None:
+    from spectrograd.metrics import score
+
+    if classes is None:
+        return None
+    scores = score(classes, labels)
+    if not session.quiet:
+        from spectrograd.cli.tables import score_table
+
+        session.console(stderr=True).print(score_table(scores))
+    return scores
+
+
+def _write_page(
+    session: Session, page: str, graph: Any, found: tuple[Embedded, Any, Any, Any], truth: str | None
+) -> None:
+    from spectrograd.cli.summary import versions
+    from spectrograd.report import Curve, Picture, cluster_document, draw, write_page
+
+    result, labels, classes, scores = found
+    curve = Curve.of(result.solution.solver, result.solution.history)
+    picture = Picture("Spectral clustering", result.embedding.vectors, labels, curves=(curve,))
+    document = cluster_document(
+        graph,
+        labels,
+        picture=draw(picture),
+        certificate=result.certificate.sentence,
+        run={"command": session.command_line, "seed": session.seed, "versions": versions()},
+        truth=None if classes is None else (str(truth), classes, scores),
+    )
+    write_page(page, document)

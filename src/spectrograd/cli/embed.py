@@ -1,0 +1,45 @@
+"""``spectrograd embed``: a graph to coordinates."""
+
+from __future__ import annotations
+
+import click
+
+from spectrograd.cli.options import LineOptions, common_options, line_options
+from spectrograd.cli.session import Session
+
+
+@click.command(short_help="Embed the nodes of a graph.")
+@click.argument("graphs", metavar="GRAPH...", nargs=-1, required=True)
+@click.option(
+    "-k", "k", type=click.IntRange(min=1), default=8, show_default=True, help="Columns of the embedding."
+)
+@click.option("-o", "--output", help=".csv .tsv .npy .npz .parquet .w2v, or - (default) for CSV on stdout.")
+@line_options
+@common_options
+def embed(session: Session, graphs: tuple[str, ...], k: int, output: str | None, options: LineOptions) -> int:
+    """Embed the nodes of a graph by eigenvectors of its Laplacian.
+
+    GRAPH is an edge list (.csv .tsv .txt, columns src,dst[,weight][,layer]), a matrix (.npz .mtx) or -
+    for standard input. Several GRAPH are the layers of one multilayer graph. The trivial first
+    eigenvector is left out.
+
+    \b
+    Examples:
+      spectrograd embed graph.csv -k 8 -o emb.npz
+      spectrograd embed friends.csv calls.csv -k 4 -o emb.csv --summary-json run.json
+      zcat graph.csv.gz | spectrograd embed - --solver sgd-paper --param step_size=0.002 > emb.csv
+    """
+    from spectrograd.cli import line
+    from spectrograd.cli.summary import summarize
+    from spectrograd.io import write_embedding
+
+    settings = line.make_settings(session, options)
+    line.check_output(session, output, write_embedding, [[0.0]])
+    graph, source = line.read_layers(session, graphs)
+    line.check_size(k, 1, graph)
+    solved = line.solve_line(session, graph, k + 1, options, settings)
+    embedding = solved.result.embedding.without_first()
+    with session.stage("report"):
+        line.write_result(output, write_embedding, embedding.vectors, graph.node_names)
+    session.save_summary(summarize(session, source, graph, solved.result, solved.operator, None))
+    return line.verdict(session, solved.result, options)

@@ -1,0 +1,211 @@
+"""The straight line as a command walks it: read, merge, solve, write, and the verdict at the end."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import io
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import click
+import numpy as np
+
+from spectrograd.aggregation import make_aggregation
+from spectrograd.aggregation.merge import merge
+from spectrograd.cli.options import LineOptions
+from spectrograd.cli.session import Session
+from spectrograd.cli.summary import Input
+from spectrograd.engines import make_engine
+from spectrograd.graph import Graph, MultilayerGraph
+from spectrograd.io import read_graph
+from spectrograd.laplacian import SMALL, Kind, Operator, laplacian
+from spectrograd.solvers import make_solver
+from spectrograd.solvers.embed import Embedded, Settings, embed
+
+STDIN = STDOUT = "-"
+# Solvers that run their iterations and stop: without --tol nobody asked them for an accuracy.
+WITHOUT_GOAL = frozenset({"sgd", "sgd-paper", "stochastic-fb"})
+GOOD, FAILED, INTERRUPTED = 0, 1, 130
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """An embedding and the operator it belongs to."""
+
+    result: Embedded
+    operator: Operator
+
+
+def read_layers(session: Session, paths: Sequence[str]) -> tuple[Graph | MultilayerGraph, Input]:
+    """Read the graph and remember which bytes it came from."""
+    with session.stage("read"):
+        typed = b""
+        if STDIN in paths:  # keep the bytes: they can be read only once
+            typed = click.get_binary_stream("stdin").read()
+            sys.stdin = io.TextIOWrapper(io.BytesIO(typed), encoding="utf-8")
+        graph = read_graph(*paths)
+        digest = hashlib.sha256()
+        for path in paths:
+            digest.update(typed if path == STDIN else Path(path).read_bytes())
+    session.detail(f"{graph} read in {session.seconds['read']:.2f} s")
+    return graph, Input(tuple(paths), digest.hexdigest())
+
+
+def check_size(k: int, extra: int, graph: Graph | MultilayerGraph) -> None:
+    """Refuse more vectors than the graph has."""
+    most = graph.n_nodes - 1 - extra
+    if k > most:
+        raise click.UsageError(
+            f"-k {k} is too large for a graph of {graph.n_nodes} nodes; choose at most {most}",
+            click.get_current_context(),
+        )
+
+
+def make_settings(session: Session, options: LineOptions) -> Settings:
+    """Check the options that name something, before a large file is read, and pack them."""
+    make_aggregation(options.aggregation)
+    return Settings(
+        solver=options.solver,
+        params=_solver_params(options),
+        tol=options.tol,
+        max_iter=options.max_iter,
+        time_budget=options.time_budget,
+        batch_size=options.batch_size,
+        seed=session.seed,
+        engine=make_engine(n_jobs=options.jobs),
+    )
+
+
+def _solver_params(options: LineOptions) -> dict[str, Any]:
+    texts = dict(options.param)
+    if options.solver == "auto":
+        return {name: _literal(text) for name, text in texts.items()}
+    make_solver(options.solver, **texts)  # names the unknown ones
+    defaults = make_solver(options.solver)
+    return {name: _like(getattr(defaults, name), name, text) for name, text in texts.items()}
+
+
+def _literal(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return {"true": True, "false": False}.get(text.lower(), text)
+
+
+def _like(default: Any, name: str, text: str) -> Any:
+    """The text as a value of the same type as the parameter's default."""
+    value = _literal(text)
+    if isinstance(default, bool):
+        fits = isinstance(value, bool)
+    elif isinstance(default, int | float):
+        fits = isinstance(value, int if isinstance(default, int) else int | float)
+        fits = fits and not isinstance(value, bool)
+        value = type(default)(value) if fits else value
+    else:
+        value, fits = text, True
+    if not fits:
+        kind = {bool: "true or false", int: "a whole number", float: "a number"}[type(default)]
+        raise click.BadParameter(f"{name}={text}: expected {kind}", param_hint="'--param'")
+    return value
+
+
+def solve_line(
+    session: Session,
+    graph: Graph | MultilayerGraph,
+    n_components: int,
+    options: LineOptions,
+    settings: Settings,
+) -> Solved:
+    """Graph -> operator -> embedding; several layers are merged first."""
+    compiles = graph.n_nodes > SMALL or options.solver not in ("auto", "eigen")
+    with session.compile_clock(compiles):
+        if isinstance(graph, MultilayerGraph):
+            operator = _merge(session, graph, n_components, options, settings)
+        else:
+            operator = laplacian(graph, cast(Kind, options.laplacian))
+        with session.stage("solve"), session.progress("embedding") as hook:
+            result = embed(operator, n_components, replace(settings, hooks=(hook,)))
+    session.detail(f"solver {result.choice.name}: {result.choice.reason}")
+    session.detail(f"certificate: {result.certificate.sentence}")
+    return Solved(result, operator)
+
+
+def _merge(
+    session: Session, graph: MultilayerGraph, n_components: int, options: LineOptions, settings: Settings
+) -> Operator:
+    with session.progress("layers") as hook:
+        merged = merge(
+            graph,
+            n_components,
+            replace(settings, hooks=(hook,)),
+            laplacian=cast(Kind, options.laplacian),
+            aggregation=options.aggregation,
+            alpha=options.alpha,
+        )
+    for stage, seconds in merged.seconds.items():
+        session.seconds[stage] += seconds
+    for name, layer in zip(graph.layer_names, merged.layers, strict=False):
+        if layer.solution.stop_reason == "interrupted":
+            raise KeyboardInterrupt
+        if _fell_short(layer, options):
+            session.note(f"layer {name!r}: {layer.certificate.sentence}")
+    return merged.operator
+
+
+def _fell_short(result: Embedded, options: LineOptions) -> bool:
+    without_goal = options.solver in WITHOUT_GOAL and options.tol == "auto"
+    return not result.certificate.converged and not without_goal
+
+
+def verdict(session: Session, result: Embedded, options: LineOptions) -> int:
+    """Exit code of a finished run, with a line on stderr where it is not plainly good."""
+    sentence, iterations = result.certificate.sentence, result.solution.last.iteration
+    if result.solution.stop_reason == "interrupted":
+        click.echo(
+            f"error: interrupted after {iterations} iterations; the best result so far was kept ({sentence})",
+            err=True,
+        )
+        return INTERRUPTED
+    if _fell_short(result, options):
+        click.echo(
+            f"error: {sentence}; the result was kept: raise --max-iter, --time-budget or --tol, "
+            "or choose another --solver",
+            err=True,
+        )
+        return FAILED
+    if not result.certificate.converged:
+        session.note(
+            f"{options.solver} ran its {iterations} iterations; without --tol it has no goal to miss"
+        )
+    return GOOD
+
+
+def check_output(session: Session, output: str | None, write: Callable[..., None], sample: Any) -> None:
+    """Find out before the work whether the result can be written: format, folder, optional packages."""
+    if output in (None, STDOUT):
+        return
+    session.check_target(output, "-o")
+    with tempfile.TemporaryDirectory() as folder:
+        probe = Path(folder, f"probe{Path(str(output)).suffix}")
+        try:
+            write(probe, sample, np.zeros(1, dtype=np.int64))
+        except ValueError as error:
+            raise click.BadParameter(str(error).replace(str(probe), str(output)), param_hint="'-o'") from None
+
+
+def write_result(output: str | None, write: Callable[..., None], values: Any, names: Any) -> None:
+    """Write to a file, or as CSV to standard output."""
+    if output not in (None, STDOUT):
+        write(output, values, names)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "result.csv")
+        write(path, values, names)
+        with path.open("rb") as handle:
+            shutil.copyfileobj(handle, click.get_binary_stream("stdout"))

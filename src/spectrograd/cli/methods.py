@@ -1,0 +1,158 @@
+"""Several methods on the same operator in the same run: the rows of ``demo`` and ``paper``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectrograd.aggregation import layer_operators
+from spectrograd.aggregation.merge import Merged, merge
+from spectrograd.cli.session import Session
+from spectrograd.cli.summary import passes_of
+from spectrograd.cluster import assign
+from spectrograd.datasets import LayeredData
+from spectrograd.laplacian import Operator
+from spectrograd.metrics import score
+from spectrograd.solvers import make_solver
+from spectrograd.solvers.auto import choose
+from spectrograd.solvers.embed import Embedded, Settings, embed
+from spectrograd.solvers.protocol import Problem
+
+Array = NDArray[Any]
+SCORES = ("purity", "nmi", "ri", "ari")
+DEFAULT = "auto"
+# What one method may meet without taking the others down with it.
+FAILURES = (ValueError, ArithmeticError, MemoryError, RuntimeError)
+
+
+@dataclass(frozen=True)
+class Method:
+    """A solver under the name the table shows, with the paper's figures where it has any."""
+
+    label: str
+    solver: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    paper: Mapping[str, float | None] = field(default_factory=dict)
+    remark: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """One row: what a method found, or why it failed."""
+
+    method: Method
+    result: Embedded | None = None
+    labels: Array | None = None
+    scores: Mapping[str, float] = field(default_factory=dict)
+    passes: float | None = None
+    error: str | None = None
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """As in the summary."""
+        solution = None if self.result is None else self.result.solution
+        return {
+            "method": self.method.label,
+            "seconds": None if solution is None else solution.seconds,
+            "iterations": None if solution is None else solution.last.iteration,
+            "passes": self.passes,
+            **{name: self.scores.get(name) for name in SCORES},
+            "converged": None if self.result is None else self.result.certificate.converged,
+            "error": self.error,
+        }
+
+
+def merge_layers(session: Session, data: LayeredData, n_clusters: int) -> Merged:
+    """Embed the layers with the default solver and merge them (Eq. 22); kernels are compiled before."""
+    began = time.perf_counter()
+    _warm_products(layer_operators(data.graph, "symmetric")[0], n_clusters)
+    session.seconds["jit"] += time.perf_counter() - began
+    with session.progress("layers") as hook:
+        merged = merge(
+            data.graph, n_clusters, Settings(seed=session.seed, hooks=(hook,)), laplacian="symmetric"
+        )
+    for stage, seconds in merged.seconds.items():
+        session.seconds[stage] += seconds
+    _stop_if_interrupted(merged.layers)
+    return merged
+
+
+def layer_trials(session: Session, merged: Merged, data: LayeredData, n_clusters: int) -> list[Trial]:
+    """Each layer alone: its own embedding, clustered."""
+    return [
+        _judged(
+            session,
+            Method(f"layer {number} alone", DEFAULT),
+            layer,
+            passes_of(layer, data.graph.layers[number - 1].n_edges),
+            (data.labels, n_clusters),
+        )
+        for number, layer in enumerate(merged.layers, start=1)
+    ]
+
+
+def run_method(session: Session, method: Method, operator: Operator, truth: Array, n_clusters: int) -> Trial:
+    """Warm up, solve, assign, score; a failure becomes a row that says so."""
+    settings = Settings(solver=method.solver, params=method.params, seed=session.seed)
+    if method.remark:
+        session.note(method.remark)
+    try:
+        began = time.perf_counter()
+        _warm_up(operator, n_clusters, settings)
+        session.seconds["jit"] += time.perf_counter() - began
+        with session.stage("solve"), session.progress(method.label) as hook:
+            result = embed(operator, n_clusters, replace(settings, hooks=(hook,)))
+    except FAILURES as error:
+        return Trial(method, error=f"{type(error).__name__}: {error}")
+    _stop_if_interrupted([result])
+    return _judged(session, method, result, passes_of(result, operator.graph.n_edges), (truth, n_clusters))
+
+
+def seconds_per_pass(operator: Operator, n_columns: int, repetitions: int = 30) -> float:
+    """Median time of ``operator @ U`` for vectors like the solvers'."""
+    U = np.random.default_rng(0).standard_normal((operator.n_nodes, n_columns))
+    spent = []
+    for _ in range(repetitions):
+        began = time.perf_counter()
+        operator @ U
+        spent.append(time.perf_counter() - began)
+    return float(np.median(spent))
+
+
+def _judged(
+    session: Session, method: Method, result: Embedded, passes: float, known: tuple[Array, int]
+) -> Trial:
+    truth, n_clusters = known
+    with session.stage("assign"):
+        labels = assign(
+            result.embedding.vectors, n_clusters, unit_rows=True, random_state=session.seed
+        ).labels
+    return Trial(method, result, labels, score(truth, labels), passes)
+
+
+def _warm_up(operator: Operator, n_components: int, settings: Settings) -> None:
+    """Compile what the method will need: two iterations, or for a direct method some products."""
+    name = settings.solver
+    if name == DEFAULT:
+        name = choose(Problem(operator, n_components)).name
+    _warm_products(operator, n_components)
+    if not make_solver(name).direct:
+        embed(operator, n_components, Settings(solver=name, params=settings.params, max_iter=2, seed=0))
+
+
+def _warm_products(operator: Operator, n_components: int) -> None:
+    problem = Problem(operator, n_components)
+    for columns in (1, n_components):
+        problem.apply(np.ones((operator.n_nodes, columns)))
+    problem.orthonormalize(np.random.default_rng(0).standard_normal((operator.n_nodes, n_components)))
+
+
+def _stop_if_interrupted(results: Sequence[Embedded]) -> None:
+    """A comparison with half a run in it would mislead."""
+    if any(result.solution.stop_reason == "interrupted" for result in results):
+        raise KeyboardInterrupt

@@ -1,0 +1,178 @@
+"""Options that several commands share, and the frozen values they become."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import click
+
+from spectrograd.cli.session import Session
+
+Command = Callable[..., Any]
+
+
+class AutoOrNumber(click.ParamType):
+    """``auto`` or a finite number that is not negative."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
+        """Turn the text into a number, unless it is ``auto``."""
+        if value == "auto":
+            return "auto"
+        try:
+            number = float(value)
+        except ValueError:
+            self.fail(f"{value!r} is neither a number nor 'auto'", param, ctx)
+        if not math.isfinite(number) or number < 0:
+            self.fail(f"{value!r} must be finite and not negative", param, ctx)
+        return number
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        """Show what is accepted."""
+        return "NUMBER|auto"
+
+
+class NamedValue(click.ParamType):
+    """``NAME=VALUE``."""
+
+    name = "name=value"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        """Split at the first equals sign."""
+        name, mark, text = str(value).partition("=")
+        if not mark or not name.strip():
+            self.fail(f"{value!r} is not of the form NAME=VALUE", param, ctx)
+        return name.strip().replace("-", "_"), text.strip()
+
+
+@dataclass(frozen=True)
+class LineOptions:
+    """How to go from a graph to an embedding: the options ``embed`` and ``cluster`` share."""
+
+    laplacian: str
+    solver: str
+    param: tuple[tuple[str, str], ...]
+    tol: float | str
+    max_iter: int | None
+    time_budget: float | None
+    batch_size: int
+    jobs: int | None
+    aggregation: str
+    alpha: float | str
+
+
+_LINE_OPTIONS = (
+    click.option(
+        "--laplacian",
+        type=click.Choice(["random_walk", "symmetric", "unnormalized"]),
+        default="random_walk",
+        show_default=True,
+        help="Which eigenproblem; the paper uses unnormalized.",
+    ),
+    click.option("--solver", default="auto", show_default=True, help="auto or a solver's name."),
+    click.option(
+        "--param", type=NamedValue(), multiple=True, help="A parameter of the solver; may be repeated."
+    ),
+    click.option(
+        "--tol",
+        type=AutoOrNumber(),
+        default="auto",
+        show_default=True,
+        help="Largest residual allowed, relative to the width of the spectrum.",
+    ),
+    click.option("--max-iter", type=click.IntRange(min=1), help="Most iterations (default: the solver's)."),
+    click.option(
+        "--time-budget",
+        type=click.FloatRange(min=0, min_open=True),
+        help="Seconds after which the best result so far is taken.",
+    ),
+    click.option(
+        "--batch-size",
+        type=click.IntRange(min=1),
+        default=4000,
+        show_default=True,
+        help="Edges per mini-batch of the stochastic solvers.",
+    ),
+    click.option("--jobs", type=int, help="Threads of compiled kernels; all cores when not given."),
+    click.option(
+        "--aggregation",
+        default="projection",
+        show_default=True,
+        help="How several layers become one operator.",
+    ),
+    click.option(
+        "--alpha",
+        type=AutoOrNumber(),
+        default="auto",
+        show_default=True,
+        help="Weight of the layers' subspaces in the projection merge.",
+    ),
+)
+
+_COMMON_OPTIONS = (
+    click.option(
+        "--seed",
+        type=click.IntRange(min=0),
+        default=0,
+        show_default=True,
+        help="The same seed gives the same result.",
+    ),
+    click.option(
+        "--summary-json",
+        type=click.Path(dir_okay=False),
+        help="Write sizes, seconds, certificate and scores there, for machines.",
+    ),
+    click.option("-v", "--verbose", is_flag=True, help="Say more on stderr."),
+    click.option("-q", "--quiet", is_flag=True, help="Say nothing on stderr but errors."),
+    click.option("--debug", is_flag=True, help="Show the traceback of an error."),
+)
+
+
+def line_options(command: Command) -> Command:
+    """Add the options of :class:`LineOptions`; the command gets them as ``options``."""
+    names = [field.name for field in fields(LineOptions)]
+
+    @functools.wraps(command)
+    def packed(**values: Any) -> Any:
+        options = LineOptions(**{name: values.pop(name) for name in names})
+        return command(options=options, **values)
+
+    return _decorated(packed, _LINE_OPTIONS)
+
+
+def common_options(command: Command) -> Command:
+    """Add the options every command has; the command gets a :class:`Session` made of them."""
+
+    @functools.wraps(command)
+    @click.pass_context
+    def packed(context: click.Context, /, debug: bool, **values: Any) -> Any:
+        names = ("seed", "summary_json", "verbose", "quiet")
+        settings = {name: values.pop(name) for name in names}
+        argv = tuple(context.find_object(list) or ())
+        session = Session(str(context.info_name), argv, **settings)
+        session.check_target(session.summary_json, "--summary-json")
+        return command(session=session, **values)
+
+    return _decorated(packed, _COMMON_OPTIONS)
+
+
+def _decorated(command: Command, options: tuple[Callable[[Command], Command], ...]) -> Command:
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+nodes_option = click.option(
+    "--nodes",
+    type=click.IntRange(min=100),
+    default=10_000,
+    show_default=True,
+    help="Nodes of the synthetic data.",
+)

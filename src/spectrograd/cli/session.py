@@ -1,0 +1,141 @@
+"""One run of a command: what was asked, where messages go, and how long each stage took."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from spectrograd.solvers import Hook, Progress
+
+STAGES = ("read", "layers", "merge", "solve", "assign", "report")
+TABLE_WIDTH = 110  # where the output is no terminal and so has no width
+
+
+@dataclass
+class Session:
+    """The common options of a command, its clock and its voice (stderr)."""
+
+    command: str
+    argv: tuple[str, ...]
+    seed: int
+    summary_json: str | None = None
+    verbose: bool = False
+    quiet: bool = False
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys((*STAGES, "jit"), 0.0))
+    started: float = field(default_factory=time.perf_counter)
+
+    @property
+    def command_line(self) -> str:
+        """What to type to repeat the run."""
+        return shlex.join(["spectrograd", *self.argv])
+
+    @property
+    def on_terminal(self) -> bool:
+        """Whether somebody watches stderr and wants to be told."""
+        return not self.quiet and sys.stderr.isatty()
+
+    def note(self, text: str) -> None:
+        """Say something worth knowing."""
+        if not self.quiet:
+            click.echo(f"note: {text}", err=True)
+
+    def detail(self, text: str) -> None:
+        """Say something only with ``-v``."""
+        if self.verbose and not self.quiet:
+            click.echo(text, err=True)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Add the time spent inside to a stage."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] += time.perf_counter() - began
+
+    def timing(self) -> dict[str, float]:
+        """Seconds by stage, with the total so far."""
+        return self.seconds | {"total": time.perf_counter() - self.started}
+
+    @contextmanager
+    def progress(self, label: str) -> Iterator[Hook]:
+        """A hook for the solver loop that draws a progress line, on a terminal only."""
+        with ExitStack() as stack:
+            show: Callable[[str], None] = self._line(stack, label) if self.on_terminal else self._unseen
+
+            def hook(progress: Progress) -> None:
+                text = (
+                    f"{label}: iteration {progress.iteration:,}  objective {progress.objective:.6g}  "
+                    f"{progress.seconds:.1f} s"
+                )
+                show(text)
+                self.detail(text)
+
+            yield hook
+
+    @staticmethod
+    def _unseen(text: str) -> None:
+        """Draw nothing: stderr is a pipe or a file."""
+
+    def _line(self, stack: ExitStack, label: str) -> Callable[[str], None]:
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+        bar = stack.enter_context(Progress(*columns, console=self.console(stderr=True), transient=True))
+        task = bar.add_task(label, total=None)
+        return lambda text: bar.update(task, description=text)
+
+    def console(self, *, stderr: bool = False) -> Console:
+        """A rich console; tables get room where there is no terminal to fit."""
+        from rich.console import Console
+
+        stream = sys.stderr if stderr else sys.stdout
+        return Console(stderr=stderr, highlight=False, width=None if stream.isatty() else TABLE_WIDTH)
+
+    @contextmanager
+    def compile_clock(self, needed: bool) -> Iterator[None]:
+        """Count the seconds numba spends compiling or loading kernels as ``jit``.
+
+        Loading numba takes a moment, so small graphs, which do without it, are not ``needed``.
+        """
+        if not needed and "numba" not in sys.modules:
+            yield
+            return
+        from numba.core import event
+
+        timer = event.TimingListener()
+        with event.install_listener("numba:compiler_lock", timer):
+            yield
+        if timer.done:
+            self.seconds["jit"] += timer.duration
+
+    def check_target(self, path: str | os.PathLike[str] | None, option: str) -> None:
+        """Refuse a file that cannot be written before anything is computed."""
+        if path is None:
+            return
+        folder = Path(path).resolve().parent
+        if not folder.is_dir():
+            raise click.BadParameter(
+                f"the folder {folder} does not exist; create it first", param_hint=f"'{option}'"
+            )
+        if Path(path).is_dir() or not os.access(folder, os.W_OK):
+            raise click.BadParameter(f"{path} cannot be written", param_hint=f"'{option}'")
+
+    def save_summary(self, summary: dict[str, Any]) -> None:
+        """Write the summary where ``--summary-json`` says."""
+        if self.summary_json is not None:
+            from spectrograd.cli.summary import to_json
+
+            Path(self.summary_json).write_text(to_json(summary), encoding="utf-8")

@@ -1,0 +1,118 @@
+"""The machine-readable result of a command (``--summary-json``)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+
+from spectrograd import __version__
+from spectrograd.cli.session import Session
+from spectrograd.graph import Graph, MultilayerGraph
+from spectrograd.laplacian import Operator
+from spectrograd.solvers.embed import Embedded
+
+PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
+
+
+@dataclass(frozen=True)
+class Input:
+    """Where the graph came from; ``sha256`` is that of all files one after the other."""
+
+    files: tuple[str, ...]
+    sha256: str
+
+    @classmethod
+    def of_arrays(cls, arrays: Sequence[Any]) -> Input:
+        """Data that was made, not read."""
+        digest = hashlib.sha256()
+        for array in arrays:
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return cls((), digest.hexdigest())
+
+
+def summarize(
+    session: Session,
+    source: Input,
+    graph: Graph | MultilayerGraph,
+    result: Embedded,
+    operator: Operator,
+    scores: Mapping[str, float] | None,
+) -> dict[str, Any]:
+    """What every command's summary holds."""
+    return {
+        "command": session.command,
+        "command_line": session.command_line,
+        "version": __version__,
+        "seed": session.seed,
+        "input": {"files": list(source.files), "sha256": source.sha256},
+        "graph": {
+            "n_nodes": graph.n_nodes,
+            "n_edges": graph.n_edges,
+            "n_layers": graph.n_layers if isinstance(graph, MultilayerGraph) else 1,
+        },
+        "seconds": session.timing(),
+        "solver": {
+            "name": result.choice.name,
+            "reason": result.choice.reason,
+            "iterations": result.solution.last.iteration,
+            "passes": passes_of(result, operator.graph.n_edges),
+            "stopped": result.solution.stop_reason,
+        },
+        "certificate": result.certificate.summary(),
+        "scores": None if scores is None else dict(scores),
+        "peak_memory_bytes": peak_memory(),
+        "versions": versions(),
+    }
+
+
+def passes_of(result: Embedded, n_edges: int) -> float:
+    """How often the run read the whole graph; single edges of mini-batches add up to passes too."""
+    last = result.solution.last
+    return last.passes + last.edges_seen / max(1, n_edges)
+
+
+def peak_memory() -> int | None:
+    """Largest resident size of this process in bytes; None where the system does not tell."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def versions() -> dict[str, str | None]:
+    """Of Python and the packages that do the numbers."""
+    found: dict[str, str | None] = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+def to_json(summary: Mapping[str, Any]) -> str:
+    """Strict JSON: what is not finite becomes null, numpy's numbers become plain ones."""
+    return json.dumps(_plain(summary), indent=2, allow_nan=False) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

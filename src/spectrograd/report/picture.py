@@ -1,0 +1,162 @@
+"""The picture: layers and embedding coloured by cluster, convergence over time; matplotlib, no display."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+# Okabe & Ito: told apart with any kind of colour vision. Beyond these, matplotlib's tab20 goes on.
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#555555")
+LINE_COLOURS = ("#1d2430", "#D55E00", "#0072B2", "#009E73", "#CC79A7")
+INK, SOFT = "#1d2430", "#5b6675"
+SHOWN_POINTS = 20_000
+# Gaps below this are rounding: the objective is known to about this fraction of its size.
+ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """A method's objective over time; a direct method has a single measurement."""
+
+    name: str
+    seconds: Array
+    objective: Array
+
+    @classmethod
+    def of(cls, name: str, history: Sequence[Any]) -> Curve:
+        """From the measurements of a run."""
+        seconds = np.array([progress.seconds for progress in history])
+        return cls(name, seconds, np.array([progress.objective for progress in history]))
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether there is a single point, hence no curve."""
+        return len(self.seconds) < 2
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """What to draw; ``clouds`` are the points each layer was made from, where they are known."""
+
+    title: str
+    vectors: Array
+    labels: Any
+    curves: tuple[Curve, ...] = ()
+    clouds: tuple[Array, ...] = ()
+
+
+def draw(picture: Picture) -> bytes:
+    """Draw the picture as PNG."""
+    from matplotlib.figure import Figure
+
+    has_curves = any(not curve.is_direct for curve in picture.curves)
+    figure = Figure(figsize=(12.5, 9.2 if picture.clouds else 5.6), dpi=130, layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.12, h_pad=0.08, hspace=0.03)
+    figure.suptitle(picture.title, fontsize=15, fontweight="bold", color=INK)
+    below = figure
+    if picture.clouds:
+        above, below = figure.subfigures(2, 1, height_ratios=(1, 1.45))
+        _draw_clouds(above, picture)
+    axes = below.subplots(1, 2 if has_curves else 1, squeeze=False)[0]
+    _draw_embedding(axes[0], picture)
+    if has_curves:
+        _draw_curves(axes[1], picture.curves)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", facecolor="white")
+    return buffer.getvalue()
+
+
+def project(vectors: Array) -> Array:
+    """The first two principal components of the rows, scaled to unit length."""
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    rows = vectors / np.where(norms == 0, 1, norms)
+    centred = rows - rows.mean(axis=0)
+    axes = np.linalg.eigh(centred.T @ centred)[1][:, ::-1][:, :2]
+    flat = centred @ axes
+    return flat if flat.shape[1] == 2 else np.column_stack([flat, np.zeros(len(flat))])
+
+
+def _draw_clouds(figure: Any, picture: Picture) -> None:
+    colours = _colours(picture.labels)
+    for number, (axis, cloud) in enumerate(
+        zip(figure.subplots(1, len(picture.clouds)), picture.clouds, strict=True), start=1
+    ):
+        _scatter(axis, cloud[:, :2], colours)
+        axis.set_title(f"Layer {number}: its points, coloured by the clusters found", fontsize=10, color=INK)
+        axis.set_xlabel("x", color=SOFT)
+        axis.set_ylabel("y", color=SOFT)
+        axis.set_aspect("equal", adjustable="datalim")
+
+
+def _draw_embedding(axis: Any, picture: Picture) -> None:
+    from matplotlib.lines import Line2D
+
+    _scatter(axis, project(picture.vectors), _colours(picture.labels))
+    axis.set_title("Embedding: unit rows, first two principal components", fontsize=11, color=INK)
+    axis.set_xlabel("first component", color=SOFT)
+    axis.set_ylabel("second component", color=SOFT)
+    clusters, sizes = np.unique(picture.labels, return_counts=True)
+    if len(clusters) > 12:
+        return
+    handles = [
+        Line2D([], [], marker="o", linestyle="", color=_colour(rank), label=f"cluster {name} ({size:,})")
+        for rank, (name, size) in enumerate(zip(clusters, sizes, strict=True))
+    ]
+    axis.legend(handles=handles, fontsize=9, framealpha=0.9, loc="best")
+
+
+def _draw_curves(axis: Any, curves: Sequence[Curve]) -> None:
+    """Objective above the best against seconds; a direct method is the moment it was done."""
+    best = min(float(curve.objective.min()) for curve in curves)
+    scale = max(abs(best), 1.0)
+    for rank, curve in enumerate(curves):
+        colour = LINE_COLOURS[rank % len(LINE_COLOURS)]
+        if curve.is_direct:
+            done = float(curve.seconds[-1])
+            axis.axvline(done, color=colour, linestyle="--", label=f"{curve.name}: done at {done:.2f} s")
+            continue
+        gap = np.maximum(curve.objective - best, ROUNDING * scale)
+        seconds = np.maximum(curve.seconds, 1e-3)
+        axis.plot(seconds, gap, color=colour, marker="o", markersize=3.5, label=curve.name)
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.set_title("Convergence: objective above the best found", fontsize=11, color=INK)
+    axis.set_xlabel("seconds (without measuring and compiling)", color=SOFT)
+    axis.set_ylabel("objective $-$ best", color=SOFT)
+    axis.grid(True, which="major", color="#e6e9ee")
+    axis.legend(fontsize=9, framealpha=0.9, loc="best")
+    _plain_frame(axis)
+
+
+def _scatter(axis: Any, points: Array, colours: Array) -> None:
+    """Small points in random order, so that no cluster hides another."""
+    order = np.random.default_rng(0).permutation(len(points))[:SHOWN_POINTS]
+    size = float(np.clip(20_000 / max(1, len(order)), 2.0, 18.0))
+    axis.scatter(*points[order].T, c=colours[order], s=size, alpha=0.55, linewidths=0, rasterized=True)
+    _plain_frame(axis)
+
+
+def _plain_frame(axis: Any) -> None:
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.spines[["left", "bottom"]].set_color("#c3cad3")
+    axis.tick_params(colors=SOFT, labelsize=8)
+
+
+def _colours(labels: Any) -> Array:
+    _, ranks = np.unique(labels, return_inverse=True)
+    table = np.array([_colour(rank) for rank in range(int(ranks.max()) + 1)])
+    return np.asarray(table[ranks])
+
+
+def _colour(rank: int) -> str:
+    from matplotlib import colormaps
+    from matplotlib.colors import to_hex
+
+    return PALETTE[rank] if rank < len(PALETTE) else str(to_hex(colormaps["tab20"](rank % 20)))

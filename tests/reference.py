@@ -1,0 +1,180 @@
+"""The slow and obvious: small graphs, dense eigenproblems, and a plain-NumPy twin of every kernel.
+
+A twin that mutates in the kernel's place works on copies and returns what the kernel would have written.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg as la
+
+from spectrograd.graph import Graph
+
+
+def random_graph(n_nodes, rng, *, weighted=True, mean_degree=8):
+    """A connected graph: a ring with random chords."""
+    ring = np.arange(n_nodes)
+    chords = rng.integers(0, n_nodes, (2, n_nodes * mean_degree // 2 - n_nodes))
+    W = np.zeros((n_nodes, n_nodes))
+    rows, cols = np.concatenate([ring, chords[0]]), np.concatenate([(ring + 1) % n_nodes, chords[1]])
+    W[rows, cols] = rng.uniform(0.2, 2.0, len(rows)) if weighted else 1.0
+    W = np.maximum(W, W.T)
+    np.fill_diagonal(W, 0)
+    return Graph.from_matrix(W)
+
+
+def dense_pencil(operator):
+    """``A`` and ``B`` of an operator, from its parts alone."""
+    W = operator.graph.matrix.toarray()
+    if operator.scale is not None:
+        W = operator.scale[:, None] * W * operator.scale
+    A = np.diag(operator.diagonal) - W
+    if operator.low_rank is not None:
+        Z, a = operator.low_rank.factors, operator.low_rank.coefficients
+        A = A - (Z * a) @ Z.T
+    return A, np.eye(len(A)) if operator.metric is None else np.diag(operator.metric)
+
+
+def smallest(operator, k):
+    """The k smallest eigenvalues of the pencil and their vectors, by LAPACK."""
+    return la.eigh(*dense_pencil(operator), subset_by_index=(0, k - 1))
+
+
+def largest_sine(Q, V, metric=None):
+    """Sine of the largest principal angle between two spans, both orthonormal in the metric."""
+    b = np.ones(len(Q)) if metric is None else metric
+    outside = Q - V @ (V.T @ (b[:, None] * Q))
+    return float(np.sqrt(np.linalg.norm(outside.T @ (b[:, None] * outside), 2)))
+
+
+def adjacency(indptr, indices, weights, n_nodes):
+    """The dense matrix behind the rows of a block."""
+    W = np.zeros((len(indptr) - 1, n_nodes))
+    for r in range(len(indptr) - 1):
+        for p in range(indptr[r], indptr[r + 1]):
+            W[r, indices[p]] += 1.0 if weights is None else weights[p]
+    return W
+
+
+def laplacian_rows(start, indptr, indices, weights, diagonal, scale, U, V, out):
+    """``out`` with the rows of the block replaced by ``diagonal u - scale W v``."""
+    n_rows = len(indptr) - 1
+    rows = slice(start, start + n_rows)
+    product = adjacency(indptr, indices, weights, len(U)) @ V.astype(np.float64)
+    if scale is not None:
+        product = scale[rows, None] * product
+    result = out.astype(np.float64)
+    result[rows] = diagonal[rows, None] * U[rows].astype(np.float64) - product
+    return result
+
+
+def gram(U, V, metric):
+    """``U' diag(metric) V`` in float64."""
+    b = np.ones(len(U)) if metric is None else metric.astype(np.float64)
+    return U.T.astype(np.float64) @ (b[:, None] * V.astype(np.float64))
+
+
+def row_of(position, indptr):
+    """The row that holds an entry: the last one that begins at or before it, and is not empty."""
+    return max(r for r in range(len(indptr) - 1) if indptr[r] <= position < indptr[r + 1])
+
+
+def row_guide(indptr, shift):
+    """For every ``2**shift``-th entry the row it lies in; the last row past the end."""
+    n_cells = (indptr[-1] >> shift) + 1
+    last = len(indptr) - 2
+    return [row_of(c << shift, indptr) if c << shift < indptr[-1] else last for c in range(n_cells)]
+
+
+def edges_at(positions, indptr, indices):
+    """Both ends of the entries at ``positions``."""
+    return [row_of(p, indptr) for p in positions], [indices[p] for p in positions]
+
+
+def edges_at_fast(positions, indptr, indices):
+    """The same for many positions, as int32 arrays."""
+    heads = np.searchsorted(indptr, positions, side="right") - 1
+    return heads.astype(np.int32), indices[positions]
+
+
+def shuffled_entries(blocks, block_size, n_entries):
+    """Entry numbers of whole blocks, in the order of ``blocks``."""
+    every = np.arange(n_entries)
+    return np.concatenate([every[b * block_size : (b + 1) * block_size] for b in blocks])
+
+
+def induced_edges(nodes, indptr, indices):
+    """Positions of the entries ``i < j`` with both ends among ``nodes``, in the order of ``nodes``."""
+    chosen = {int(i) for i in nodes}
+    return [
+        p
+        for i in nodes
+        for p in range(indptr[i], indptr[i + 1])
+        if indices[p] > i and int(indices[p]) in chosen
+    ]
+
+
+def neighbour_by_weight(vertices, uniforms, indptr, weights):
+    """The entry of each vertex's row at which its cumulated share of weight first exceeds the uniform."""
+    positions = []
+    for i, u in zip(vertices, uniforms, strict=True):
+        row = np.arange(indptr[i], indptr[i + 1])
+        w = np.ones(len(row)) if weights is None else weights[row].astype(np.float64)
+        cumulated = np.cumsum(w) / w.sum()
+        positions.append(row[min(np.searchsorted(cumulated, u, side="right"), len(row) - 1)])
+    return positions
+
+
+def group_by_vertex(heads, tails):
+    """Unique vertices in order of appearance (heads first), and for each its (partner, edge) pairs."""
+    vertices = list(dict.fromkeys([*heads.tolist(), *tails.tolist()]))
+    met = {i: [] for i in vertices}
+    for e, (i, j) in enumerate(zip(heads.tolist(), tails.tolist(), strict=True)):
+        met[i].append((j, e))
+    for e, (i, j) in enumerate(zip(heads.tolist(), tails.tolist(), strict=True)):
+        met[j].append((i, e))
+    return vertices, [met[i] for i in vertices]
+
+
+def batch_laplacian(heads, tails, edge_weights, n_nodes):
+    """``A_S = sum_e w_e (e_i - e_j)(e_i - e_j)'`` as a dense matrix (Eq. 15)."""
+    A = np.zeros((n_nodes, n_nodes))
+    for i, j, w in zip(heads, tails, edge_weights, strict=True):
+        A[i, i] += w
+        A[j, j] += w
+        A[i, j] -= w
+        A[j, i] -= w
+    return A
+
+
+def batch_gradient(heads, tails, edge_weights, row_part, Z, C, U, vertices):
+    """Rows ``vertices`` of ``A_S U`` with the shared row terms, and ``U' A_S U``."""
+    shares, row_term = row_part
+    U = U.astype(np.float64)
+    G = (batch_laplacian(heads, tails, edge_weights, len(U)) @ U)[vertices]
+    own = row_term[vertices, None] * U[vertices] - Z[vertices].astype(np.float64) @ C
+    G = G + shares[:, None] * own
+    return G, U[vertices].T @ G
+
+
+def move_rows(vertices, new, metric, Z, U):
+    """U after the move, and the changes of ``U'BU`` and ``Z'U`` by computing both afresh."""
+    moved = U.copy()
+    moved[vertices] = new
+    before, after = U.astype(np.float64), moved.astype(np.float64)
+    dM = gram(after, after, metric) - gram(before, before, metric)
+    return moved, dM, Z.T.astype(np.float64) @ (after - before)
+
+
+def restricted_descent(batch_rows, G, inverse, P, metric, U, step, moments):
+    """New rows, and the moments after the step (AMSGrad; empty moments mean plain descent)."""
+    m, v, vhat, beta1, beta2 = moments
+    rows = U[batch_rows].astype(np.float64)
+    g = 2 * (G.astype(np.float64) @ inverse - metric[batch_rows, None] * rows @ P)
+    if len(m) == 0:
+        return rows - step * g, (m, v, vhat)
+    m, v, vhat = m.copy(), v.copy(), vhat.copy()
+    m[batch_rows] = beta1 * m[batch_rows] + (1 - beta1) * g
+    v[batch_rows] = beta2 * v[batch_rows] + (1 - beta2) * g**2
+    vhat[batch_rows] = np.maximum(vhat[batch_rows], v[batch_rows])
+    return rows - step * m[batch_rows] / (np.sqrt(vhat[batch_rows]) + 1e-12), (m, v, vhat)

@@ -1,0 +1,457 @@
+"""Kernels against their plain-NumPy twins; threads, processes and compilation."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import subprocess
+import sys
+import textwrap
+
+import numba
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+import reference
+from spectrograd.kernels import batch, dense, spmm
+from spectrograd.laplacian import laplacian
+from spectrograd.solvers import REGISTRY, Problem, Stopping, make_solver, solve
+
+FORMS = ["parallel", "serial"]
+DTYPES = [np.float32, np.float64]
+TOLERANCE = {np.float32: 2e-5, np.float64: 1e-12}
+PARALLEL_KERNELS = {
+    spmm: ["laplacian_rows"],
+    dense: ["gram"],
+    batch: ["batch_gradient", "move_rows", "restricted_descent"],
+}
+
+
+def form_of(kernel, form):
+    return kernel if form == "parallel" else kernel.serial
+
+
+def close(actual, expected, dtype):
+    expected = np.asarray(expected)
+    scale = max(1.0, float(np.abs(expected).max(initial=0)))
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=TOLERANCE[dtype] * scale)
+
+
+def columns(n, k, rng, dtype=np.float64):
+    return rng.standard_normal((n, k)).astype(dtype)
+
+
+@pytest.fixture(scope="module")
+def graphs():
+    """A weighted and an unweighted graph, large enough for several chunks of every batch kernel."""
+    return {
+        weighted: reference.random_graph(1300, np.random.default_rng(5), weighted=weighted)
+        for weighted in (True, False)
+    }
+
+
+# --- passes -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("scaled", [True, False])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_laplacian_rows(graphs, form, dtype, scaled, weighted):
+    rng = np.random.default_rng(0)
+    n_nodes = 1300
+    (whole,) = graphs[weighted].blocks
+    first, last = 300, 1100  # a block in the middle, of several chunks; other rows stay as they are
+    begin, end = whole.indptr[first], whole.indptr[last]
+    indptr, indices = whole.indptr[first : last + 1] - begin, whole.indices[begin:end]
+    weights = whole.weights[begin:end].astype(dtype) if weighted else None
+    diagonal = rng.random(n_nodes).astype(dtype)
+    scale = rng.random(n_nodes).astype(dtype) if scaled else None
+    U = columns(n_nodes, 5, rng, dtype)
+    V = scale[:, None] * U if scaled else U
+    out = np.full_like(U, 7)
+    args = (first, indptr, indices, weights, diagonal, scale, U, V, out)
+    expected = reference.laplacian_rows(*args)
+    form_of(spmm.laplacian_rows, form)(*args)
+    assert (out[:first] == 7).all()
+    assert (out[last:] == 7).all()
+    close(out, expected, dtype)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("with_metric", [True, False])
+def test_gram(form, dtype, with_metric):
+    rng = np.random.default_rng(1)
+    n_rows = 2 * dense.CHUNK + 17
+    U, V = columns(n_rows, 3, rng, dtype), columns(n_rows, 4, rng, dtype)
+    metric = rng.random(n_rows).astype(dtype) if with_metric else None
+    found = form_of(dense.gram, form)(U, V, metric)
+    assert found.dtype == np.float64
+    # float32 vectors, yet the sums are float64: as exact as the twin
+    np.testing.assert_allclose(found, reference.gram(U, V, metric), rtol=0, atol=1e-9)
+
+
+# --- choosing edges ---------------------------------------------------------------------------------
+
+
+def ragged_indptr(rng):
+    """Row pointers with empty rows, also the first and the last, and one very long row."""
+    lengths = rng.integers(0, 4, 60)
+    lengths[[0, 7, 8, 59]] = 0
+    lengths[20] = 40
+    return np.concatenate([[0], np.cumsum(lengths)])
+
+
+@pytest.mark.parametrize("shift", [0, 1, 3, 10])
+def test_row_guide_and_edges_at(shift):
+    rng = np.random.default_rng(2)
+    indptr = ragged_indptr(rng)
+    indices = rng.integers(0, 60, indptr[-1]).astype(np.int32)
+    guide = batch.row_guide(indptr, shift)
+    expected = np.array(reference.row_guide(indptr, shift))
+    starts = np.arange(len(guide)) << shift
+    # a guide may be early, since edges_at walks on, but never late; and past the end it must exist
+    assert (guide <= expected).all()
+    inside = starts < indptr[-1]
+    np.testing.assert_array_equal(guide[inside], expected[inside])
+    positions = rng.permutation(indptr[-1])
+    heads, tails = batch.edges_at(positions, indptr, indices, guide, shift)
+    expected_heads, expected_tails = reference.edges_at(positions, indptr, indices)
+    np.testing.assert_array_equal(heads, expected_heads)
+    np.testing.assert_array_equal(tails, expected_tails)
+
+
+@pytest.mark.parametrize("n_entries", [64, 65, 79])
+def test_shuffled_entries(n_entries):
+    blocks = np.random.default_rng(3).permutation(-(-n_entries // 16))
+    found = batch.shuffled_entries(blocks, 16, n_entries)
+    np.testing.assert_array_equal(found, reference.shuffled_entries(blocks, 16, n_entries))
+    assert sorted(found) == list(range(n_entries))
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+def test_induced_edges(graphs, weighted):
+    (block,) = graphs[weighted].blocks
+    nodes = np.random.default_rng(4).choice(1300, 400, replace=False).astype(np.int32)
+    slot = np.full(1300, -1, np.int32)
+    found = batch.induced_edges(nodes, block.indptr, block.indices, slot)
+    np.testing.assert_array_equal(found, reference.induced_edges(nodes, block.indptr, block.indices))
+    assert len(found) > 50
+    assert (slot == -1).all()
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+def test_neighbour_by_weight_follows_its_twin(graphs, weighted):
+    rng = np.random.default_rng(5)
+    (block,) = graphs[weighted].blocks
+    vertices = rng.integers(0, 1300, 3000).astype(np.int32)
+    uniforms = rng.random(3000)
+    uniforms[:2] = 0.0, np.nextafter(1, 0)
+    args = (vertices, uniforms, block.indptr, block.weights)
+    found = batch.neighbour_by_weight(*args)
+    assert (block.indptr[vertices] <= found).all()
+    assert (found < block.indptr[vertices + 1]).all()
+    np.testing.assert_array_equal(found, reference.neighbour_by_weight(*args))
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+def test_neighbour_by_weight_has_the_right_distribution(weighted):
+    rng = np.random.default_rng(6)
+    indptr = np.array([0, 3, 10])
+    weights = rng.uniform(0.1, 3, 10) if weighted else None
+    n_draws = 40_000
+    vertices = np.ones(n_draws, np.int32)
+    found = batch.neighbour_by_weight(vertices, rng.random(n_draws), indptr, weights)
+    counts = np.bincount(found, minlength=10)
+    assert counts[:3].sum() == 0
+    share = np.ones(7) / 7 if weights is None else weights[3:] / weights[3:].sum()
+    statistic = ((counts[3:] - n_draws * share) ** 2 / (n_draws * share)).sum()
+    assert statistic < chi2(6).ppf(0.999)
+
+
+def batch_of_edges(graph, rng, n_edges):
+    """Random entries with repetitions, as heads, tails and their weights."""
+    (block,) = graph.blocks
+    positions = rng.integers(0, len(block.indices), n_edges)
+    heads, tails = reference.edges_at_fast(positions, block.indptr, block.indices)
+    weights = np.ones(n_edges) if block.weights is None else block.weights[positions]
+    return heads, tails, weights
+
+
+@pytest.mark.parametrize("n_edges", [1, 40, 3000])
+def test_group_by_vertex(graphs, n_edges):
+    heads, tails, _ = batch_of_edges(graphs[True], np.random.default_rng(7), n_edges)
+    slot = np.full(1300, -1, np.int32)
+    vertices, ptr, partners, edges = batch.group_by_vertex(heads, tails, slot)
+    expected_vertices, expected_met = reference.group_by_vertex(heads, tails)
+    assert vertices.tolist() == expected_vertices
+    assert ptr[0] == 0
+    assert ptr[-1] == 2 * n_edges
+    for v, met in enumerate(expected_met):
+        span = slice(ptr[v], ptr[v + 1])
+        assert list(zip(partners[span].tolist(), edges[span].tolist(), strict=True)) == met
+    assert (slot == -1).all()
+
+
+# --- moving rows ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n_factors", [0, 6])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_batch_gradient(graphs, form, dtype, n_factors, weighted):
+    rng = np.random.default_rng(8)
+    heads, tails, weights = batch_of_edges(graphs[weighted], rng, 3000)
+    groups = batch.group_by_vertex(heads, tails, np.full(1300, -1, np.int32))
+    vertices = groups[0]
+    assert len(vertices) > 2 * batch.CHUNK
+    row_part = (rng.random(len(vertices)), rng.standard_normal(1300).astype(dtype))
+    U, Z = columns(1300, 5, rng, dtype), columns(1300, n_factors, rng, dtype)
+    C = rng.standard_normal((n_factors, 5))
+    kernel = form_of(batch.batch_gradient, form)
+    weights = weights.astype(dtype)
+    G, H = kernel(groups, weights, row_part, Z, C, U, True)
+    expected_G, expected_H = reference.batch_gradient(heads, tails, weights, row_part, Z, C, U, vertices)
+    assert G.dtype == dtype
+    close(G, expected_G, dtype)
+    close(H, expected_H, dtype)
+    only_G, no_H = kernel(groups, weights, row_part, Z, C, U, False)
+    np.testing.assert_array_equal(only_G, G)
+    assert not no_H.any()
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n_factors", [0, 6])
+def test_move_rows(form, dtype, n_factors):
+    rng = np.random.default_rng(9)
+    vertices = rng.permutation(2000)[:1200].astype(np.int32)
+    U, Z = columns(2000, 5, rng, dtype), columns(2000, n_factors, rng, dtype)
+    new, metric = columns(1200, 5, rng, dtype), rng.random(2000).astype(dtype) + 1
+    expected_U, expected_dM, expected_dY = reference.move_rows(vertices, new, metric, Z, U)
+    kernel = form_of(batch.move_rows, form)
+    for with_gram in (True, False):
+        moved = U.copy()
+        dM, dY = kernel(vertices, new, metric, Z, moved, with_gram)
+        np.testing.assert_array_equal(moved, expected_U)
+        close(dM, expected_dM if with_gram else np.zeros((5, 5)), dtype)
+        close(dY, expected_dY, dtype)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("adaptive", [True, False])
+def test_restricted_descent(form, dtype, adaptive):
+    rng = np.random.default_rng(10)
+    rows = rng.permutation(2000)[:1200].astype(np.int32)
+    U, G = columns(2000, 4, rng, dtype), columns(1200, 4, rng, dtype)
+    inverse, P = rng.standard_normal((2, 4, 4))
+    metric = (rng.random(2000) + 1).astype(dtype)
+    arrays = tuple(rng.random((2000 if adaptive else 0, 4)) for _ in range(3))
+    expected, expected_moments = reference.restricted_descent(
+        rows, G, inverse, P, metric, U, 0.05, (*arrays, 0.9, 0.99)
+    )
+    untouched = U.copy()
+    new = form_of(batch.restricted_descent, form)(rows, G, inverse, P, metric, U, 0.05, (*arrays, 0.9, 0.99))
+    np.testing.assert_array_equal(U, untouched)
+    close(new, expected, dtype)
+    for moment, expected_moment in zip(arrays, expected_moments, strict=True):
+        close(moment, expected_moment, dtype)
+
+
+# --- threads ----------------------------------------------------------------------------------------
+
+
+def outputs_of_every_parallel_kernel(graphs):
+    """One call of each, on sizes of several chunks, with everything it returns or writes."""
+    rng = np.random.default_rng(11)
+    graph = graphs[True]
+    (block,) = graph.blocks
+    U, Z = columns(1300, 5, rng), columns(1300, 6, rng)
+    out = np.empty_like(U)
+    args = (block.indptr, block.indices, block.weights, graph.degrees, None)
+    spmm.laplacian_rows(0, *args, U, U, out)
+    tall = columns(20 * dense.CHUNK, 5, rng)
+    heads, tails, weights = batch_of_edges(graph, rng, 4000)
+    groups = batch.group_by_vertex(heads, tails, np.full(1300, -1, np.int32))
+    vertices = groups[0]
+    row_part = (rng.random(len(vertices)), rng.random(1300))
+    G, H = batch.batch_gradient(groups, weights, row_part, Z, columns(6, 5, rng), U, True)
+    moments = tuple(np.zeros((1300, 5)) for _ in range(3))
+    new = batch.restricted_descent(vertices, G, np.eye(5), H, graph.degrees, U, 1e-3, (*moments, 0.9, 0.999))
+    moved = U.copy()
+    changes = batch.move_rows(vertices, new, graph.degrees, Z, moved, True)
+    return [out, dense.gram(tall, tall, None), G, H, new, *moments, moved, *changes]
+
+
+@pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="needs two threads")
+def test_same_bits_for_any_number_of_threads(graphs):
+    before = numba.get_num_threads()
+    try:
+        results = []
+        for n_threads in (1, 2, 2):
+            numba.set_num_threads(n_threads)
+            results.append([array.tobytes() for array in outputs_of_every_parallel_kernel(graphs)])
+    finally:
+        numba.set_num_threads(before)
+    assert results[0] == results[1] == results[2]
+
+
+PRELUDE = """
+import sys, threading, multiprocessing as mp
+import numpy as np, numba
+from spectrograd.kernels.dense import gram
+
+U = np.random.default_rng(0).standard_normal((60_000, 5))
+
+def once(_=None):
+    return gram(U, U, None)
+"""
+
+
+def run_script(body, **environment):
+    """Run Python in a process of its own: an abort of the threading layer must not take pytest along."""
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(PRELUDE) + textwrap.dedent(body)],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("layer", ["default", "workqueue"])
+def test_two_python_threads_at_once(layer):
+    """Workqueue aborts the process when entered twice; the lock must prevent that."""
+    body = """
+        expected, wrong = once(), []
+        def work():
+            for _ in range(150):
+                if not np.array_equal(once(), expected):
+                    wrong.append(1)
+        workers = [threading.Thread(target=work) for _ in range(2)]
+        [w.start() for w in workers]; [w.join() for w in workers]
+        print(numba.threading_layer(), len(wrong))
+    """
+    environment = {} if layer == "default" else {"NUMBA_THREADING_LAYER": layer}
+    done = run_script(body, **environment)
+    assert done.returncode == 0, done.stderr
+    used, wrong = done.stdout.split()
+    assert wrong == "0"
+    assert layer in ("default", used)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+def test_after_a_fork():
+    body = """
+        expected = once()
+        with mp.get_context("fork").Pool(2) as pool:
+            results = pool.map_async(once, range(4)).get(60)
+        assert all(np.array_equal(r, expected) for r in results)
+        assert np.array_equal(once(), expected)
+        print("fine")
+    """
+    done = run_script(body)
+    assert done.stdout.strip() == "fine", done.stderr
+
+
+def test_in_spawned_processes(tmp_path):
+    script = tmp_path / "spawned.py"
+    body = """
+    if __name__ == "__main__":
+        expected = once()
+        with mp.get_context("spawn").Pool(2) as pool:
+            results = pool.map_async(once, range(4)).get(100)
+        assert all(np.array_equal(r, expected) for r in results)
+        print("fine")
+    """
+    script.write_text(textwrap.dedent(PRELUDE) + textwrap.dedent(body))
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout.strip() == "fine", done.stderr
+
+
+# --- compilation ------------------------------------------------------------------------------------
+
+
+def test_serial_and_parallel_forms_do_not_share_a_cache(tmp_path):
+    """Numba's disk cache knows names, not flags: whichever form came first would stand for both."""
+    threaded = """
+        gram{form}(U, U, None)
+        try:
+            print(numba.threading_layer())
+        except ValueError:
+            print("none")
+    """
+    seen = [
+        run_script(threaded.format(form=form), NUMBA_CACHE_DIR=str(tmp_path)).stdout.strip()
+        for form in (".serial", "", ".serial")
+    ]
+    assert seen[0] == "none"
+    assert seen[1] in ("tbb", "omp", "workqueue")
+    assert seen[2] == "none"
+
+
+def dispatchers():
+    """Every compiled function of ours by name."""
+    found = {}
+    for module in (spmm, dense, batch):
+        for name, value in vars(module).items():
+            if hasattr(value, "signatures"):
+                found[name] = value
+            elif hasattr(value, "serial") and inspect.isfunction(value):
+                found[name], found[f"{name}.serial"] = value.parallel, value.serial
+    return found
+
+
+def test_every_kernel_is_known_here():
+    names = {name.split(".")[0] for name in dispatchers()}
+    assert names == {
+        *("laplacian_rows", "gram", "row_guide", "edges_at", "shuffled_entries", "induced_edges"),
+        *("neighbour_by_weight", "group_by_vertex", "batch_gradient", "move_rows", "restricted_descent"),
+    }
+    assert all(hasattr(reference, name) for name in names)
+    for module, parallel in PARALLEL_KERNELS.items():
+        assert all(hasattr(getattr(module, name), "serial") for name in parallel)
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_a_second_run_compiles_nothing(graphs, name, monkeypatch):
+    monkeypatch.setattr("spectrograd.laplacian.SMALL", 100)
+    monkeypatch.setattr("spectrograd.engines.local.SMALL", 100)
+    counts = []
+    for seed in range(2):
+        problem = Problem(laplacian(graphs[True]), 3 + seed)  # another width is no other type
+        solve(problem, make_solver(name), stopping=Stopping(max_iter=3), seed=seed)
+        counts.append({key: len(value.signatures) for key, value in dispatchers().items()})
+    assert sum(counts[0].values()) > 0
+    assert counts[0] == counts[1]
+
+
+def test_calling_twice_with_the_same_types_compiles_nothing(graphs):
+    outputs_of_every_parallel_kernel(graphs)
+    before = {key: len(value.signatures) for key, value in dispatchers().items()}
+    outputs_of_every_parallel_kernel(graphs)
+    assert {key: len(value.signatures) for key, value in dispatchers().items()} == before
+
+
+def test_the_default_fit_of_a_small_graph_never_imports_numba():
+    body = """
+    import sys
+    import spectrograd
+    assert "numba" not in sys.modules
+    data = spectrograd.datasets.make_block_model(2000, 3, random_state=0)
+    model = spectrograd.SpectralClustering(3, random_state=0).fit(data.graph)
+    print("numba" in sys.modules, model.converged_, len(model.labels_))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(body)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stdout.split() == ["False", "True", "2000"], done.stderr
