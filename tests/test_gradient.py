@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.linalg as la
@@ -18,8 +20,6 @@ CASES = ["random_walk", "symmetric", "unnormalized", "random_walk + low rank", "
 
 def operator_of(case, graph=None):
     """The named operator on a small weighted graph."""
-    from dataclasses import replace
-
     rng = np.random.default_rng(0)
     graph = reference.random_graph(N, rng) if graph is None else graph
     operator = laplacian(graph, case.split(" ")[0])
@@ -189,8 +189,8 @@ def test_random_pairs_are_unbiased(operator, U):
     assert_mean(draw, operator @ U, 6000)
 
 
-def test_sampling_restores_nothing_it_needs(operator, U):
-    """Kinds of batches may follow one another in any order: scratch arrays carry nothing over."""
+def test_kinds_of_batches_may_follow_one_another(operator, U):
+    """Scratch arrays carry nothing over from one batch to the next, whatever the order."""
     mixed, fresh = BatchSource.of(operator), BatchSource.of(operator)
     for seed, kind in enumerate(["edges", "nodes", "blocks", "nodes", "edges"]):
         mixed.pairs(np.arange(10, dtype=np.int32), np.random.default_rng(seed))
@@ -270,10 +270,9 @@ def test_one_plain_step_is_the_restricted_gradient(operator):
     batch = BatchSource.of(operator).edges(30, np.random.default_rng(15))
     state.rng = np.random.default_rng(15)
     G, H = scattered(BatchSource.of(operator), batch, U)
-    A, B = reference.dense_pencil(operator)
+    B = reference.dense_pencil(operator)[1]
     inverse = la.inv(U.T @ B @ U)
     direction = 2 * (G - B @ U @ inverse @ (H + H.T) / 2) @ inverse
     expected = U.copy()
     expected[batch.vertices] -= 0.1 * direction[batch.vertices]
-    assert A.shape == (N, N)
     np.testing.assert_allclose(solver.step(problem, state).U, expected, atol=1e-5)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,11 @@ from numpy.typing import NDArray
 from spectrograd.engines import Engine
 from spectrograd.engines.subspace import Ritz, orthogonality_error, residuals
 from spectrograd.laplacian import Operator
+from spectrograd.probe import Complement
 
 Array = NDArray[Any]
+GOOD_ANGLE = 0.03  # what clustering needs: beyond it labels no longer change
+LIKELY_MISS = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,20 +29,27 @@ class Certificate:
         holds an eigenvalue.
     orthogonality
         Largest entry of ``|Q'BQ - I|``.
-    tolerance
-        What the largest residual was compared with, relative to the width of the spectrum.
-    angle_bound, missed_probability
-        Bound on the sine of the subspace angle, and the chance that an eigenvector was skipped;
-        None where they were not measured.
+    gap
+        Distance from the last eigenvalue found to what lies beyond, as the probe saw it.
+    angle_bound
+        Bound on the sine of the largest angle to the true subspace: residual over half the gap.
+    missed_probability
+        Bound on the chance that a smaller eigenvalue was skipped.
+    columns
+        What the probe cost: products of the operator with single columns.
+    asked
+        The angle (or, with a number as ``tol``, the relative residual) that was asked for.
     """
 
     residuals: Array
     eigenvalues: Array
     orthogonality: float
-    tolerance: float
+    gap: float
+    angle_bound: float
+    missed_probability: float
+    columns: int
+    asked: str
     converged: bool
-    angle_bound: float | None = None
-    missed_probability: float | None = None
 
     @property
     def max_residual(self) -> float:
@@ -55,22 +65,52 @@ class Certificate:
     def sentence(self) -> str:
         """The verdict in plain words."""
         word = "converged" if self.converged else "NOT converged"
-        return (
-            f"{word}: largest residual {self.max_residual:.2g} (asked for {self.tolerance:.2g}), "
-            f"orthogonality error {self.orthogonality:.1g}"
-        )
+        if self.gap <= 0:
+            reason = "an eigenvalue as small as the last one lies outside the subspace"
+        elif self.missed_probability > LIKELY_MISS:
+            reason = f"the probe cannot rule out a skipped eigenvector (odds {self.missed_probability:.2g})"
+        else:
+            reason = f"the subspace is within an angle of sine {min(self.angle_bound, 1):.2g} of the truth"
+        return f"{word} (asked for {self.asked}): {reason}; largest residual {self.max_residual:.2g}"
 
     def summary(self) -> dict[str, Any]:
         """What ``--summary-json`` holds."""
-        kept = ("converged", "orthogonality", "angle_bound", "missed_probability")
-        values = asdict(self)
-        return {"max_residual": self.max_residual, "sentence": self.sentence} | {k: values[k] for k in kept}
+        return {
+            "converged": self.converged,
+            "max_residual": self.max_residual,
+            "angle_bound": min(self.angle_bound, 1.0),
+            "orthogonality": self.orthogonality,
+            "missed_probability": self.missed_probability,
+            "gap": self.gap,
+            "sentence": self.sentence,
+        }
 
 
-def certify(engine: Engine, operator: Operator, ritz: Ritz, tolerance: float) -> Certificate:
-    """Measure Ritz pairs; costs no further pass, since ``A Q`` is known."""
+def certify(
+    engine: Engine,
+    operator: Operator,
+    ritz: Ritz,
+    tol: float | str,
+    outside: Complement,
+) -> Certificate:
+    """Measure Ritz pairs, and judge them by what lies outside their span.
+
+    The angle follows from Davis and Kahan: ``sin <= |R|_F / (tau - theta_K)``, where ``tau`` lies half
+    way to the lowest Ritz value outside and nothing below ``tau`` was missed, with the stated odds.
+    """
     measured = residuals(engine, operator, ritz)
     orthogonality = orthogonality_error(engine, operator, ritz.Q)
-    limit = tolerance * (operator.upper - operator.lower)
-    good = bool(measured.max() <= limit) and orthogonality < 1e-3
-    return Certificate(measured, ritz.values, orthogonality, limit, good)
+    top = float(ritz.values[-1])
+    gap = outside.lowest - top
+    tau = top + 0.5 * max(gap, 0.0)
+    odds = outside.odds_below(tau)
+    angle = float(np.linalg.norm(measured)) / (tau - top) if gap > 0 else float("inf")
+    if isinstance(tol, str):
+        asked, good = f"sine <= {GOOD_ANGLE}", angle <= GOOD_ANGLE
+    else:
+        asked = f"relative residual <= {tol:g}"
+        good = float(measured.max()) <= tol * (operator.upper - operator.lower)
+    converged = bool(good and gap > 0 and odds <= LIKELY_MISS and orthogonality < 1e-3)
+    return Certificate(
+        measured, ritz.values, orthogonality, gap, angle, odds, outside.columns, asked, converged
+    )

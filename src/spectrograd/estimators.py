@@ -53,7 +53,8 @@ class _Spectral(BaseEstimator):
         result = embed(operator, n_components, self._settings(), start=start)
         self._raw_vectors = result.embedding.vectors
         self.certificate_ = result.certificate
-        self.converged_ = result.certificate.converged
+        layers = getattr(self, "layer_certificates_", [])
+        self.converged_ = result.certificate.converged and all(c.converged for c in layers)
         self.history_ = result.solution.history
         self.n_iter_ = result.solution.last.iteration
         self.solver_ = result.choice.name
@@ -95,7 +96,7 @@ class SpectralEmbedding(TransformerMixin, _Spectral):
     tol, max_iter, time_budget
         When to stop; a run out of time returns its best state, and ``certificate_`` tells how good it is.
     random_state : int, RandomState or None
-        Seed; the same seed gives the same bits on any number of threads.
+        Seed; the same seed gives the same result.
 
     Attributes
     ----------
@@ -272,6 +273,7 @@ class MultilayerSpectralEmbedding(_Spectral):
     Attributes
     ----------
     layer_embeddings_ : list of arrays (``projection`` only)
+    layer_certificates_ : list of Certificate; ``converged_`` asks all of them
     layer_distances_ : pairwise projection distances of the layers (``projection`` only)
     layer_weights_ : array
 
@@ -434,6 +436,7 @@ def _merge(model: Any, graph: MultilayerGraph, n_components: int) -> Merged:
     model.names_, model.layer_names_ = graph.node_names, graph.layer_names
     model.layer_weights_ = merged.weights
     model.layer_embeddings_ = [layer.embedding.vectors for layer in merged.layers]
+    model.layer_certificates_ = [layer.certificate for layer in merged.layers]
     model.layer_distances_ = merged.distances if merged.layers else None
     return merged
 

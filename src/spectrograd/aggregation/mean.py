@@ -24,7 +24,8 @@ def aggregate(layers: Layers, **_: Any) -> Operator:
             scaling = sp.diags_array(operator.scale)
             matrix = scaling @ matrix @ scaling
         total = matrix if total is None else total + matrix
-        diagonal += weight * operator.diagonal
+        # a node that a layer does not know has nothing to say in the sum
+        diagonal += weight * np.where(operator.graph.degrees > 0, operator.diagonal, 0.0)
         lower += weight * operator.lower
         upper += weight * operator.upper
     names = layers.operators[0].graph.names

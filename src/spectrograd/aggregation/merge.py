@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -51,14 +51,21 @@ def merge(
     _check_linked(graph)
     operators = layer_operators(graph, laplacian)
     began = time.perf_counter()
-    embedded = (
-        tuple(embed(operator, n_components, settings) for operator in operators) if needs_embeddings else ()
-    )
+    embedded = _embed_layers(operators, n_components, settings) if needs_embeddings else ()
     embedded_at = time.perf_counter()
     vectors = tuple(layer.embedding.vectors for layer in embedded)
     operator = aggregate(Layers(operators, weights, vectors), alpha=alpha)
     seconds = {"layers": embedded_at - began, "merge": time.perf_counter() - embedded_at}
     return Merged(operator, embedded, weights, seconds)
+
+
+def _embed_layers(
+    operators: Sequence[Operator], n_components: int, settings: Settings
+) -> tuple[Embedded, ...]:
+    """Embed one layer after the other; a time budget is shared by the layers and the merge."""
+    if settings.time_budget is not None:
+        settings = replace(settings, time_budget=settings.time_budget / (len(operators) + 1))
+    return tuple(embed(operator, n_components, settings) for operator in operators)
 
 
 def _check_linked(graph: MultilayerGraph) -> None:

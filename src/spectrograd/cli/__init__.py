@@ -24,21 +24,22 @@ from spectrograd.cli.paper import paper
 
 __all__ = ["main", "program"]
 
+EXAMPLES = """\b
+First steps, no file needed:
+  spectrograd demo
+Your own graph, an edge list src,dst[,weight]:
+  spectrograd cluster graph.csv -k 5 -o labels.csv
+"""
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 
 
-@click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    invoke_without_command=True, epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(__version__, prog_name="spectrograd")
 @click.pass_context
 def program(context: click.Context) -> int | None:
-    """Spectral embedding and clustering of graphs, with a certificate on every result.
-
-    \b
-    First steps, no file needed:
-      spectrograd demo
-    Your own graph, an edge list src,dst[,weight]:
-      spectrograd cluster graph.csv -k 5 -o labels.csv
-    """
+    """Spectral embedding and clustering of graphs, with a certificate on every result."""
     if context.invoked_subcommand is not None:
         return None
     click.echo(context.get_help(), err=True)

@@ -12,8 +12,15 @@ from spectrograd.cli.session import Session
 if TYPE_CHECKING:
     from spectrograd.solvers.embed import Embedded
 
+EXAMPLES = """\b
+Examples:
+  spectrograd cluster graph.csv -k 5 -o labels.csv
+  spectrograd cluster graph.csv -k 5 --labels truth.csv --report page.html -o labels.csv
+  spectrograd cluster friends.csv calls.csv trips.csv -k 5 --aggregation projection > labels.csv
+"""
 
-@click.command(short_help="Cluster the nodes of a graph.")
+
+@click.command(epilog=EXAMPLES, short_help="Cluster the nodes of a graph.")
 @click.argument("graphs", metavar="GRAPH...", nargs=-1, required=True)
 @click.option("-k", "k", type=click.IntRange(min=1), default=8, show_default=True, help="Clusters.")
 @click.option("-o", "--output", help=".csv .tsv .npy .npz .parquet, or - (default) for CSV on stdout.")
@@ -45,12 +52,6 @@ def cluster(
 
     GRAPH is an edge list (.csv .tsv .txt, columns src,dst[,weight][,layer]), a matrix (.npz .mtx) or -
     for standard input. Several GRAPH are the layers of one multilayer graph.
-
-    \b
-    Examples:
-      spectrograd cluster graph.csv -k 5 -o labels.csv
-      spectrograd cluster graph.csv -k 5 --labels truth.csv --report page.html -o labels.csv
-      spectrograd cluster friends.csv calls.csv trips.csv -k 5 --aggregation projection > labels.csv
     """
     from spectrograd.cli import line
     from spectrograd.cli.summary import summarize

@@ -18,8 +18,13 @@ if TYPE_CHECKING:
 N_CLUSTERS = 5
 FILES = {"labels": "labels.csv", "picture": "picture.png", "report": "report.html"}
 
+EXAMPLES = """\b
+Example:
+  spectrograd demo -o demo --seed 1
+"""
 
-@click.command(short_help="Make data, cluster it in every way, draw it.")
+
+@click.command(epilog=EXAMPLES, short_help="Make data, cluster it in every way, draw it.")
 @click.option(
     "-o",
     "--output",
@@ -35,10 +40,6 @@ def demo(session: Session, output: str, nodes: int) -> int:
 
     No layer alone shows all five clusters; merged (Eq. 22 of the paper) they do. Prints a table and
     saves labels, a picture and a page.
-
-    \b
-    Example:
-      spectrograd demo -o demo --seed 1
     """
     from spectrograd.cli.summary import Input, summarize
     from spectrograd.datasets import make_multilayer_gmm
@@ -100,17 +101,24 @@ def _save(session: Session, folder: Path, data: LayeredData, trials: list[Trial]
     from spectrograd.report import Curve, Picture, demo_document, draw, write_page
 
     assert chosen.result is not None
+    assert chosen.labels is not None
     curves = tuple(
         Curve.of(trial.method.label.removeprefix("merged: "), trial.result.solution.history)
         for trial in trials[data.graph.n_layers :]
         if trial.result is not None
     )
     picture = Picture(
-        f"Five clusters in three layers: {data.graph.n_nodes:,} nodes, {data.graph.n_edges:,} edges",
+        f"{N_CLUSTERS} clusters, {data.graph.n_layers} layers, {data.graph.n_nodes:,} nodes: "
+        "coloured by the clusters found in all layers together",
         chosen.result.embedding.vectors,
         chosen.labels,
         curves=curves,
         clouds=data.points,
+        cloud_titles=tuple(
+            f"Layer {number} (alone: NMI {trial.scores['nmi']:.2f})"
+            for number, trial in enumerate(trials[: data.graph.n_layers], start=1)
+        ),
+        subtitle=f" of the merged layers (NMI {chosen.scores['nmi']:.2f})",
     )
     png = draw(picture)
     write_labels(folder / FILES["labels"], chosen.labels, data.graph.node_names)

@@ -7,8 +7,15 @@ import click
 from spectrograd.cli.options import LineOptions, common_options, line_options
 from spectrograd.cli.session import Session
 
+EXAMPLES = """\b
+Examples:
+  spectrograd embed graph.csv -k 8 -o emb.npz
+  spectrograd embed friends.csv calls.csv -k 4 -o emb.csv --summary-json run.json
+  zcat graph.csv.gz | spectrograd embed - --solver sgd-paper --param step_size=0.002 > emb.csv
+"""
 
-@click.command(short_help="Embed the nodes of a graph.")
+
+@click.command(epilog=EXAMPLES, short_help="Embed the nodes of a graph.")
 @click.argument("graphs", metavar="GRAPH...", nargs=-1, required=True)
 @click.option(
     "-k", "k", type=click.IntRange(min=1), default=8, show_default=True, help="Columns of the embedding."
@@ -22,12 +29,6 @@ def embed(session: Session, graphs: tuple[str, ...], k: int, output: str | None,
     GRAPH is an edge list (.csv .tsv .txt, columns src,dst[,weight][,layer]), a matrix (.npz .mtx) or -
     for standard input. Several GRAPH are the layers of one multilayer graph. The trivial first
     eigenvector is left out.
-
-    \b
-    Examples:
-      spectrograd embed graph.csv -k 8 -o emb.npz
-      spectrograd embed friends.csv calls.csv -k 4 -o emb.csv --summary-json run.json
-      zcat graph.csv.gz | spectrograd embed - --solver sgd-paper --param step_size=0.002 > emb.csv
     """
     from spectrograd.cli import line
     from spectrograd.cli.summary import summarize

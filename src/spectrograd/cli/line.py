@@ -47,7 +47,7 @@ def read_layers(session: Session, paths: Sequence[str]) -> tuple[Graph | Multila
     with session.stage("read"):
         typed = b""
         if STDIN in paths:  # keep the bytes: they can be read only once
-            typed = click.get_binary_stream("stdin").read()
+            typed = sys.stdin.buffer.read()
             sys.stdin = io.TextIOWrapper(io.BytesIO(typed), encoding="utf-8")
         graph = read_graph(*paths)
         digest = hashlib.sha256()
@@ -208,4 +208,4 @@ def write_result(output: str | None, write: Callable[..., None], values: Any, na
         path = Path(folder, "result.csv")
         write(path, values, names)
         with path.open("rb") as handle:
-            shutil.copyfileobj(handle, click.get_binary_stream("stdout"))
+            shutil.copyfileobj(handle, sys.stdout.buffer)

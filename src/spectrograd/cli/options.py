@@ -15,41 +15,30 @@ from spectrograd.cli.session import Session
 Command = Callable[..., Any]
 
 
-class AutoOrNumber(click.ParamType):
+def _auto_or_number(context: click.Context, parameter: click.Parameter, text: str) -> float | str:
     """``auto`` or a finite number that is not negative."""
-
-    name = "number"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
-        """Turn the text into a number, unless it is ``auto``."""
-        if value == "auto":
-            return "auto"
-        try:
-            number = float(value)
-        except ValueError:
-            self.fail(f"{value!r} is neither a number nor 'auto'", param, ctx)
-        if not math.isfinite(number) or number < 0:
-            self.fail(f"{value!r} must be finite and not negative", param, ctx)
-        return number
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
-        """Show what is accepted."""
-        return "NUMBER|auto"
+    if text == "auto":
+        return text
+    try:
+        number = float(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is neither a number nor 'auto'") from None
+    if not math.isfinite(number) or number < 0:
+        raise click.BadParameter(f"{text!r} must be finite and not negative")
+    return number
 
 
-class NamedValue(click.ParamType):
-    """``NAME=VALUE``."""
-
-    name = "name=value"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str]:
-        """Split at the first equals sign."""
-        name, mark, text = str(value).partition("=")
+def _named_values(
+    context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
+) -> tuple[tuple[str, str], ...]:
+    """Each ``NAME=VALUE`` split at its first equals sign."""
+    pairs = []
+    for text in texts:
+        name, mark, value = text.partition("=")
         if not mark or not name.strip():
-            self.fail(f"{value!r} is not of the form NAME=VALUE", param, ctx)
-        return name.strip().replace("-", "_"), text.strip()
+            raise click.BadParameter(f"{text!r} is not of the form NAME=VALUE")
+        pairs.append((name.strip().replace("-", "_"), value.strip()))
+    return tuple(pairs)
 
 
 @dataclass(frozen=True)
@@ -78,11 +67,16 @@ _LINE_OPTIONS = (
     ),
     click.option("--solver", default="auto", show_default=True, help="auto or a solver's name."),
     click.option(
-        "--param", type=NamedValue(), multiple=True, help="A parameter of the solver; may be repeated."
+        "--param",
+        metavar="NAME=VALUE",
+        multiple=True,
+        callback=_named_values,
+        help="A parameter of the solver; may be repeated.",
     ),
     click.option(
         "--tol",
-        type=AutoOrNumber(),
+        metavar="NUMBER|auto",
+        callback=_auto_or_number,
         default="auto",
         show_default=True,
         help="Largest residual allowed, relative to the width of the spectrum.",
@@ -109,7 +103,8 @@ _LINE_OPTIONS = (
     ),
     click.option(
         "--alpha",
-        type=AutoOrNumber(),
+        metavar="NUMBER|auto",
+        callback=_auto_or_number,
         default="auto",
         show_default=True,
         help="Weight of the layers' subspaces in the projection merge.",

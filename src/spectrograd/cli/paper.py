@@ -22,8 +22,13 @@ PROPOSED = dict(zip(FIGURES, (5.2, 500, 0.92, 0.79, 0.82), strict=True))
 NOT_IN_PAPER: dict[str, float | None] = dict.fromkeys(FIGURES)
 DENSE, FB, SGD = "Eigendecomposition (dense)", "Stochastic FB", "Proposed (sgd-paper)"
 
+EXAMPLES = """\b
+Example:
+  spectrograd paper --table 1 --skip-dense --summary-json table1.json
+"""
 
-@click.command(short_help="Repeat the paper's table.")
+
+@click.command(epilog=EXAMPLES, short_help="Repeat the paper's table.")
 @click.option("--table", type=click.Choice(["1"]), default="1", show_default=True, help="Which table.")
 @click.option("--skip-dense", is_flag=True, help="Leave out the dense eigendecomposition (minutes).")
 @nodes_option
@@ -33,10 +38,6 @@ def paper(session: Session, table: str, skip_dense: bool, nodes: int) -> int:
 
     Every method works on the same merged operator in the same run. As in the paper, times are those of
     the merge stage; the embeddings of the layers are timed apart.
-
-    \b
-    Example:
-      spectrograd paper --table 1 --skip-dense --summary-json table1.json
     """
     from spectrograd.cli.methods import merge_layers, run_method, seconds_per_pass
     from spectrograd.cli.summary import Input, summarize
@@ -97,7 +98,8 @@ def _tell(session: Session, rows: list[dict[str, Any]], ratios: dict[str, float 
 
     spent = session.seconds
     click.echo(f"Table 1: synthetic data, N={nodes:,}, 3 layers, 5 clusters; seed {session.seed}\n")
-    session.console().print(paper_table(rows))
+    console = session.console()
+    console.print(paper_table(rows, console.width))
     click.echo(
         '\nThe paper\'s column "RI" agrees numerically with the adjusted Rand index (ARI), not with RI.\n'
         "Its times were taken on 40 cores; it does not say which eigensolver it ran.\n"

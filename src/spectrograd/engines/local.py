@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -41,8 +40,8 @@ class LocalEngine:
 
     @contextmanager
     def threads(self) -> Iterator[None]:
-        """Limit compiled kernels to ``n_jobs`` threads; numba is left alone if nobody loaded it."""
-        if self.n_jobs is None or "numba" not in sys.modules:
+        """Limit compiled kernels to ``n_jobs`` threads; None leaves numba alone, even unloaded."""
+        if self.n_jobs is None:
             yield
             return
         import numba

@@ -91,9 +91,7 @@ class BatchSource:
         n_nodes = self.operator.n_nodes
         size = min(size, n_nodes)
         chosen = rng.choice(n_nodes, size, replace=False, shuffle=False).astype(np.int32)
-        batch = self.at(kernels.induced_edges(chosen, self.indptr, self.indices, self.slot))
-        # An edge is drawn with probability (b/N)^2, a vertex with b/N: give row terms the same odds.
-        return batch._replace(shares=np.full(len(batch.vertices), size / n_nodes))
+        return self.at(kernels.induced_edges(chosen, self.indptr, self.indices, self.slot))
 
     def sampler(self, kind: Sampling) -> Callable[[int, np.random.Generator], Batch]:
         """The method of that name."""

@@ -51,7 +51,9 @@ def orthonormalize(
 
 def _inverse_factor(M: Array) -> tuple[Array, int]:
     """``F`` with ``F' M F = I`` on the numerical range of M, and the number of lost directions."""
-    columns = np.sqrt(np.maximum(np.diag(M), np.finfo(float).tiny))
+    if not np.isfinite(M).all():
+        raise FloatingPointError("the vectors are too long for a Gram matrix")
+    columns = np.sqrt(np.where(np.diag(M) > 0, np.diag(M), 1))  # a vanished column is lost, not divided by
     scaled = M / np.outer(columns, columns)  # columns first: a badly scaled Gram fails needlessly
     try:
         R = la.cholesky(scaled)

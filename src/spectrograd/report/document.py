@@ -48,8 +48,8 @@ def demo_document(
     return {
         "title": "spectrograd demo",
         "lead": (
-            f"{graph.n_nodes:,} nodes in {graph.n_layers} layers with {graph.n_edges:,} edges. No layer alone "
-            "shows all clusters; merged they do. Times are those of the solver, without measuring and "
+            f"{graph.n_nodes:,} nodes in {graph.n_layers} layers with {graph.n_edges:,} edges. No layer "
+            "alone shows all clusters; merged they do. Times are those of the solver, without measuring and "
             "without compiling."
         ),
         "picture": _data_uri(picture),

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 STYLE = """
-:root { color-scheme: light dark; --ink: #1d2430; --soft: #5b6675; --line: #dfe3e8; --back: #fff; --good: #0b6b4f }
+:root { color-scheme: light dark; --ink: #1d2430; --soft: #5b6675; --line: #dfe3e8;
+        --back: #fff; --good: #0b6b4f }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e6e9ee; --soft: #9aa4b2; --line: #333b47; --back: #14181f; --good: #5fd3ae }
 }

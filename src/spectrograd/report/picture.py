@@ -17,6 +17,8 @@ PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F
 LINE_COLOURS = ("#1d2430", "#D55E00", "#0072B2", "#009E73", "#CC79A7")
 INK, SOFT = "#1d2430", "#5b6675"
 SHOWN_POINTS = 20_000
+MOST_CORNERS = 12
+WORST_CONDITION = 30.0
 # Gaps below this are rounding: the objective is known to about this fraction of its size.
 ROUNDING = 1e-12
 
@@ -43,26 +45,33 @@ class Curve:
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """What to draw; ``clouds`` are the points each layer was made from, where they are known."""
+    """What to draw.
+
+    ``clouds`` are the points each layer was made from, where they are known, under ``cloud_titles``.
+    """
 
     title: str
     vectors: Array
     labels: Any
     curves: tuple[Curve, ...] = ()
     clouds: tuple[Array, ...] = ()
+    cloud_titles: tuple[str, ...] = ()
+    subtitle: str = ""
 
 
 def draw(picture: Picture) -> bytes:
     """Draw the picture as PNG."""
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     has_curves = any(not curve.is_direct for curve in picture.curves)
-    figure = Figure(figsize=(12.5, 9.2 if picture.clouds else 5.6), dpi=130, layout="constrained")
-    figure.get_layout_engine().set(w_pad=0.12, h_pad=0.08, hspace=0.03)
+    size = (12.5, 9.6) if picture.clouds else (12.5 if has_curves else 7.5, 6.0)
+    layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1)
+    figure: Any = Figure(figsize=size, dpi=130, layout=layout)
     figure.suptitle(picture.title, fontsize=15, fontweight="bold", color=INK)
     below = figure
     if picture.clouds:
-        above, below = figure.subfigures(2, 1, height_ratios=(1, 1.45))
+        above, below = figure.subfigures(2, 1, height_ratios=(1, 1.6))
         _draw_clouds(above, picture)
     axes = below.subplots(1, 2 if has_curves else 1, squeeze=False)[0]
     _draw_embedding(axes[0], picture)
@@ -73,43 +82,63 @@ def draw(picture: Picture) -> bytes:
     return buffer.getvalue()
 
 
-def project(vectors: Array) -> Array:
-    """The first two principal components of the rows, scaled to unit length."""
+def project(vectors: Array, labels: Array) -> tuple[Array, str]:
+    """A linear view of the rows, scaled to unit length, in the plane; and what it shows.
+
+    With three to twelve clusters the view puts the mean of each cluster on a corner of a regular polygon:
+    two principal components would lay some clusters over others. Otherwise, and where the means are too
+    close to dependent for that, it is the first two principal components.
+    """
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     rows = vectors / np.where(norms == 0, 1, norms)
     centred = rows - rows.mean(axis=0)
     axes = np.linalg.eigh(centred.T @ centred)[1][:, ::-1][:, :2]
+    _, ranks = np.unique(labels, return_inverse=True)
+    n_clusters = int(ranks.max()) + 1
+    means = np.stack([rows[ranks == rank].mean(axis=0) for rank in range(n_clusters)])
+    if 3 <= n_clusters <= min(MOST_CORNERS, rows.shape[1]) and np.linalg.cond(means) < WORST_CONDITION:
+        turn = 2 * np.pi * np.arange(n_clusters) / n_clusters + np.pi / 2
+        corners = np.column_stack([np.cos(turn), np.sin(turn)])[_around(means @ axes)]
+        return rows @ (np.linalg.pinv(means) @ corners), "a linear view, the mean of each cluster in a corner"
     flat = centred @ axes
-    return flat if flat.shape[1] == 2 else np.column_stack([flat, np.zeros(len(flat))])
+    if flat.shape[1] < 2:
+        flat = np.column_stack([flat, np.zeros(len(flat))])
+    return flat, "the first two principal components"
+
+
+def _around(points: Array) -> Array:
+    """The place of each point when they are walked round their middle: neighbours get near corners."""
+    offset = points - points.mean(axis=0)
+    return np.argsort(np.argsort(np.arctan2(offset[:, 1], offset[:, 0])))
 
 
 def _draw_clouds(figure: Any, picture: Picture) -> None:
     colours = _colours(picture.labels)
-    for number, (axis, cloud) in enumerate(
-        zip(figure.subplots(1, len(picture.clouds)), picture.clouds, strict=True), start=1
-    ):
+    panels = figure.subplots(1, len(picture.clouds), squeeze=False)[0]
+    for axis, cloud, title in zip(panels, picture.clouds, picture.cloud_titles, strict=True):
         _scatter(axis, cloud[:, :2], colours)
-        axis.set_title(f"Layer {number}: its points, coloured by the clusters found", fontsize=10, color=INK)
-        axis.set_xlabel("x", color=SOFT)
-        axis.set_ylabel("y", color=SOFT)
+        axis.set_title(title, fontsize=11, color=INK)
+        axis.set_xlabel("first coordinate", color=SOFT)
+        axis.set_ylabel("second coordinate", color=SOFT)
         axis.set_aspect("equal", adjustable="datalim")
 
 
 def _draw_embedding(axis: Any, picture: Picture) -> None:
     from matplotlib.lines import Line2D
 
-    _scatter(axis, project(picture.vectors), _colours(picture.labels))
-    axis.set_title("Embedding: unit rows, first two principal components", fontsize=11, color=INK)
-    axis.set_xlabel("first component", color=SOFT)
-    axis.set_ylabel("second component", color=SOFT)
+    points, view = project(picture.vectors, picture.labels)
+    _scatter(axis, points, _colours(picture.labels))
+    axis.set_title(f"Embedding{picture.subtitle}", fontsize=11, color=INK)
+    axis.set_xlabel(f"unit rows, {view}", color=SOFT)
+    axis.set_aspect("equal", adjustable="datalim")
     clusters, sizes = np.unique(picture.labels, return_counts=True)
-    if len(clusters) > 12:
+    if len(clusters) > MOST_CORNERS:
         return
     handles = [
         Line2D([], [], marker="o", linestyle="", color=_colour(rank), label=f"cluster {name} ({size:,})")
         for rank, (name, size) in enumerate(zip(clusters, sizes, strict=True))
     ]
-    axis.legend(handles=handles, fontsize=9, framealpha=0.9, loc="best")
+    _legend_below(axis, handles=handles, ncol=3)
 
 
 def _draw_curves(axis: Any, curves: Sequence[Curve]) -> None:
@@ -124,15 +153,21 @@ def _draw_curves(axis: Any, curves: Sequence[Curve]) -> None:
             continue
         gap = np.maximum(curve.objective - best, ROUNDING * scale)
         seconds = np.maximum(curve.seconds, 1e-3)
-        axis.plot(seconds, gap, color=colour, marker="o", markersize=3.5, label=curve.name)
+        label = f"{curve.name}: {gap[-1]:.2g} at {seconds[-1]:.2f} s"
+        axis.plot(seconds, gap, color=colour, marker="o", markersize=3.5, label=label)
     axis.set_xscale("log")
     axis.set_yscale("log")
     axis.set_title("Convergence: objective above the best found", fontsize=11, color=INK)
-    axis.set_xlabel("seconds (without measuring and compiling)", color=SOFT)
+    axis.set_xlabel("seconds, without measuring and compiling", color=SOFT)
     axis.set_ylabel("objective $-$ best", color=SOFT)
     axis.grid(True, which="major", color="#e6e9ee")
-    axis.legend(fontsize=9, framealpha=0.9, loc="best")
+    _legend_below(axis, ncol=2)
     _plain_frame(axis)
+
+
+def _legend_below(axis: Any, **options: Any) -> None:
+    """Out of the way of the data."""
+    axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), frameon=False, fontsize=9, **options)
 
 
 def _scatter(axis: Any, points: Array, colours: Array) -> None:

@@ -47,7 +47,7 @@ class Eigen(Solver):
         if self.method not in ("auto", "dense", "arpack"):
             raise ValueError(f"method={self.method!r}: expected 'auto', 'dense' or 'arpack'")
         dense = self.method == "dense" or (self.method == "auto" and problem.n_nodes <= DENSE_BELOW)
-        vectors = _dense(problem) if dense else self._arpack(problem, state)
+        vectors = _dense(problem, state) if dense else self._arpack(problem, state)
         state.U = np.ascontiguousarray(problem.operator.from_standard(vectors))
         state.iteration, state.done = 1, True
         return state
@@ -72,10 +72,13 @@ class Eigen(Solver):
         return np.asarray(vectors)
 
 
-def _dense(problem: Problem) -> Array:
+def _dense(problem: Problem, state: State) -> Array:
+    """LAPACK finds all there is, and the next eigenvalue at no cost: the certificate needs no probe."""
     matrix = problem.operator.standard_form().to_dense()
-    last = problem.n_components - 1
-    return np.asarray(la.eigh(matrix, subset_by_index=(0, last), overwrite_a=True)[1])
+    k = problem.n_components
+    values, vectors = la.eigh(matrix, subset_by_index=(0, k), overwrite_a=True)
+    state.beyond, state.complete = float(values[k]), True
+    return np.asarray(vectors[:, :k])
 
 
 def _completed(found: Array, k: int, state: State) -> Array:

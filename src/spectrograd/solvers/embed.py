@@ -6,13 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.certificate import Certificate, certify
 from spectrograd.embedding import Embedding, arrange
 from spectrograd.engines import Engine, LocalEngine
-from spectrograd.engines.subspace import rayleigh_ritz
+from spectrograd.engines.subspace import Ritz, rayleigh_ritz
 from spectrograd.laplacian import Operator
+from spectrograd.probe import Complement, look_outside
 from spectrograd.solvers import REGISTRY, make_solver
 from spectrograd.solvers.auto import Choice, choose
 from spectrograd.solvers.loop import Hook, Solution, Stopping, solve
@@ -75,10 +77,17 @@ def embed(
     ritz = rayleigh_ritz(engine, operator, solution.Q)
     return Embedded(
         arrange(ritz.Q, ritz.values, operator.graph.names),
-        certify(engine, operator, ritz, tolerance),
+        certify(engine, operator, ritz, settings.tol, _evidence(problem, ritz, solution, settings.seed)),
         solution,
         choice,
     )
+
+
+def _evidence(problem: Problem, ritz: Ritz, solution: Solution, seed: int | None) -> Complement:
+    """What lies beyond the subspace: the solver knows it, or a probe finds out."""
+    if solution.complete and solution.beyond is not None:
+        return Complement(solution.beyond, complete=True)
+    return look_outside(problem.engine, problem.operator, ritz, np.random.default_rng(seed))
 
 
 def _has(solver: Any, name: str) -> bool:

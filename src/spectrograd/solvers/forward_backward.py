@@ -17,8 +17,8 @@ class ForwardBackward(SteppingSolver):
     Parameters
     ----------
     step_size
-        None takes the inverse of the largest eigenvalue: orthogonal iteration on a matrix whose
-        eigenvalues are all positive.
+        None takes the inverse of the width of the spectrum: orthogonal iteration on a matrix whose
+        wanted eigenvalues are the largest in magnitude.
     """
 
     step_size: float | None = None
@@ -44,7 +44,6 @@ class ForwardBackward(SteppingSolver):
         state.U, repaired = problem.orthonormalize(moved, state.rng)
         state.iteration += 1
         state.passes += 1
-        state.edges_seen += problem.operator.graph.n_edges
         if repaired:
             state.events.append(f"iteration {state.iteration}: {repaired} lost directions replaced")
         return state

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from spectrograd.solvers.protocol import Problem, State, SteppingSolver, StepState
 
 Array = NDArray[Any]
+LONGEST_MOVE = 10.0  # relative to U; sensible steps stay below 2
 
 
 def objective_and_gradient(problem: Problem, U: Array) -> tuple[float, Array]:
@@ -37,7 +38,7 @@ class GradientDescent(SteppingSolver):
     Parameters
     ----------
     step_size
-        None takes half the inverse of the largest eigenvalue, which is safe for an orthonormal U.
+        None takes the inverse of the width of the spectrum, which is safe for an orthonormal U.
     """
 
     step_size: float | None = None
@@ -65,8 +66,11 @@ class GradientDescent(SteppingSolver):
         metric = problem.operator.metric
         if metric is not None:
             gradient /= metric[:, None]
-        state.U = state.U - state.step_size * gradient
+        move = state.step_size * gradient
+        if not np.abs(move).max() < LONGEST_MOVE * np.abs(state.U).max():
+            # U' grad J = 0, so U can only grow; beyond that the gradient, which shrinks with it, is frozen
+            raise FloatingPointError("the step was too long")
+        state.U = state.U - move
         state.iteration += 1
         state.passes += 1
-        state.edges_seen += problem.operator.graph.n_edges
         return state

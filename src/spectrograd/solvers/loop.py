@@ -27,6 +27,10 @@ class Stopping:
     max_iter: int | None = None
     tol: float = 0.0
 
+    def __post_init__(self) -> None:
+        if self.max_iter is not None and self.max_iter < 1:
+            raise ValueError(f"max_iter={self.max_iter}: at least one iteration is needed")
+
 
 @dataclass(frozen=True, eq=False)
 class Solution:
@@ -38,6 +42,8 @@ class Solution:
     stop_reason: str
     seconds: float
     seed: int | None
+    beyond: float | None = None
+    complete: bool = False
 
     @property
     def last(self) -> Progress:
@@ -79,19 +85,34 @@ def solve(
     state with a smaller step. The result is always finite.
     """
     rules = stopping or Stopping()
+    if rules.max_iter is not None:
+        solver = replace(solver, max_iter=rules.max_iter)  # type: ignore[type-var]
     clock = _Clock()
     run = _Run(problem, solver, rules, on_progress, clock)
     rng = np.random.default_rng(seed)
-    with problem.engine.threads():
+    # overflow is a step too long, which is handled below: no warning needed
+    with problem.engine.threads(), np.errstate(over="ignore", invalid="ignore"):
         try:
-            reason = run.until_stopped(solver.init(problem, rng), time_budget)
+            reason = run.until_stopped(_first_state(problem, solver, rng), time_budget)
         except KeyboardInterrupt:
             if run.good is None:
                 raise
             reason = "interrupted"
         assert run.good is not None
         Q = solver.finish(problem, run.good)
-    return Solution(Q, solver.name, tuple(run.history), reason, clock.seconds(), seed)
+    last = run.good
+    history, seconds = tuple(run.history), clock.seconds()
+    return Solution(Q, solver.name, history, reason, seconds, seed, last.beyond, last.complete)
+
+
+def _first_state(problem: Problem, solver: Solver, rng: np.random.Generator) -> State:
+    """The solver's first state; a warm start that had to be repaired is told."""
+    state = solver.init(problem, rng)
+    if problem.start is not None and not solver.direct:
+        repaired = problem.orthonormalize(np.asarray(problem.start, dtype=np.float64)).repaired
+        if repaired:
+            state.events.append(f"start: {repaired} dependent columns replaced by random ones")
+    return state
 
 
 class _Run:
@@ -101,7 +122,7 @@ class _Run:
         self, problem: Problem, solver: Solver, rules: Stopping, hooks: Sequence[Hook], clock: _Clock
     ) -> None:
         self.problem, self.solver, self.rules, self.hooks, self.clock = problem, solver, rules, hooks, clock
-        self.max_iter = rules.max_iter or solver.max_iter
+        self.max_iter = solver.max_iter
         self.history: list[Progress] = []
         self.good: State | None = None
         self.back_offs = 0
@@ -138,7 +159,11 @@ class _Run:
         with self.clock.paused():
             if not np.isfinite(state.U).all():
                 return False
-            progress = replace(self.solver.progress(self.problem, state), seconds=self.clock.seconds())
+            try:
+                measured = self.solver.progress(self.problem, state)
+            except FloatingPointError:
+                return False
+            progress = replace(measured, seconds=self.clock.seconds())
             if not math.isfinite(progress.objective) or self.grows(progress.objective):
                 return False
             self.good = copy.deepcopy(state)
@@ -149,7 +174,7 @@ class _Run:
 
     def grows(self, objective: float) -> bool:
         """Whether the objective climbed back by half of all that had been gained."""
-        if len(self.history) < 2:
+        if not self.history:
             return False
         first = self.history[0].objective
         best = min(progress.objective for progress in self.history)
@@ -160,4 +185,8 @@ class _Run:
         self.back_offs += 1
         if self.good is None or self.back_offs > MAX_BACK_OFFS:
             return None
-        return self.solver.back_off(self.problem, copy.deepcopy(self.good))
+        state = self.solver.back_off(self.problem, copy.deepcopy(self.good))
+        if state is not None:
+            self.good = copy.deepcopy(state)  # should it diverge again, go on from the shorter step
+            self.history[-1] = replace(self.history[-1], events=tuple(state.events))
+        return state

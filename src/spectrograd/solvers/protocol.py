@@ -111,7 +111,9 @@ class State:
 
     ``U`` spans the current subspace (it need not be orthonormal). ``passes`` counts applications of
     the whole operator, ``edges_seen`` single edges read by stochastic methods. ``events`` collects
-    what the user should know: repairs, backed-off steps.
+    what the user should know: repairs, backed-off steps. ``beyond`` is the solver's own estimate of
+    the first eigenvalue it does not return, where it has one; ``complete`` says that nothing below it
+    can have been missed (a dense factorisation, a count by inertia).
     """
 
     U: Array
@@ -121,6 +123,8 @@ class State:
     edges_seen: int = 0
     events: list[str] = field(default_factory=list)
     done: bool = False
+    beyond: float | None = None
+    complete: bool = False
 
 
 class Solver(ABC):
@@ -159,8 +163,8 @@ class Solver(ABC):
         )
 
     def finish(self, problem: Problem, state: State) -> Array:
-        """A basis of the result that is orthonormal in the metric."""
-        return problem.orthonormalize(state.U).Q
+        """A basis of the result that is orthonormal in the metric, in float64 whatever the state is in."""
+        return problem.orthonormalize(np.asarray(state.U, dtype=np.float64)).Q
 
     def back_off(self, problem: Problem, state: State) -> State | None:
         """Called with the last good state when the run diverges: retry more carefully, or None."""

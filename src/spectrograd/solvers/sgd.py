@@ -76,31 +76,39 @@ class SubspaceSGD(SteppingSolver):
             Y += source.move(batch, G, state.U, step / source.metric[batch.vertices])[1]
 
     def _reduced_epoch(self, problem: Problem, state: StepState) -> None:
-        """SVRG: ``U = V + E - c F`` with snapshot V and ``F = B^-1 A V`` known; only E is stochastic."""
+        """SVRG: ``U = V t + F s + E`` with snapshot V; only E is stochastic.
+
+        V holds Ritz vectors and ``F = B^-1 A V - V diag(theta)`` their residuals, so the expected decay of V
+        is the known diagonal t. The noise is that of ``U - V t``, which vanishes as V converges; without t
+        it would stay proportional to theta.
+        """
         source = problem.batches
         step = 0.5 * state.step_size / _stiffness(problem)
         ritz = rayleigh_ritz(problem.engine, problem.operator, problem.orthonormalize(state.U, state.rng).Q)
-        V, F = ritz.Q, ritz.AQ / source.metric[:, None]
+        V, theta = ritz.Q, ritz.values
+        F = ritz.AQ / source.metric[:, None] - V * theta
         state.passes += 1
         E = np.zeros_like(V)
         Y_E = np.zeros((source.factors.shape[1], V.shape[1]))
         Y_F = source.low_rank_product(problem.engine, F)
-        c = 0.0
+        t, s = np.ones(len(theta)), np.zeros(len(theta))
         for heads in self._head_batches(problem.n_nodes, state.rng):
             batch = source.pairs(heads, state.rng)
-            G = source.gradient(batch, E, Y_E)[0] - c * source.gradient(batch, F, Y_F)[0]
+            G = source.gradient(batch, E, Y_E)[0] + s[:, None] * source.gradient(batch, F, Y_F)[0]
             Y_E += source.move(batch, G, E, step / source.metric[batch.vertices])[1]
-            c += step * len(heads) / problem.n_nodes
-        state.U = V + E - c * F
+            forward = step * len(heads) / problem.n_nodes
+            s -= forward * t
+            t -= forward * theta * t
+        state.U = V * t + F * s + E
 
     def _head_batches(self, n_nodes: int, rng: np.random.Generator) -> list[Array]:
         """All nodes in random order, cut into batches."""
         order = rng.permutation(n_nodes).astype(np.int32)
-        return np.array_split(order, max(1, n_nodes // self.batch_size))
+        return np.array_split(order, -(-n_nodes // self.batch_size))
 
     def _keep_well_conditioned(self, problem: Problem, state: StepState) -> None:
         M = problem.gram(state.U, state.U)
-        scale = np.sqrt(np.diag(M))
+        scale = np.sqrt(np.maximum(np.diag(M), np.finfo(float).tiny))  # a column may vanish
         if not np.linalg.cond(M / np.outer(scale, scale)) < WORST_CONDITION:
             state.U, repaired = problem.orthonormalize(state.U, state.rng)
             if repaired:

@@ -35,7 +35,7 @@ class PaperSGD(SteppingSolver):
 
     Parameters
     ----------
-    step, batch_size, max_iter
+    step_size, batch_size, max_iter
         The paper's settings: 1e-3, 4,000 and 500.
     batch
         ``"edges"`` independent edges, ``"nodes"`` the subgraph induced by random nodes,

@@ -1,0 +1,1 @@
+"""Benchmarks: ratios within one run, never timed tests. `make bench` runs them all."""

@@ -1,0 +1,44 @@
+"""What every benchmark needs: timing that ignores noise, tables, and a note of the machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+
+def best_of(function: Callable[[], Any], repeats: int = 7) -> float:
+    """Shortest of several runs in seconds: on a shared machine noise only adds."""
+    times = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - began)
+    return min(times)
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """A Markdown table."""
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def machine() -> str:
+    """One line that says where and with what the figures were measured."""
+    packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "scikit-learn", "numba"))
+    day = datetime.now(UTC).date().isoformat()
+    return f"{day}, {os.cpu_count()} cores ({_processor()}), Python {platform.python_version()}, {packages}"
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo") as info:
+            names = [line.split(":")[1].strip() for line in info if line.startswith("model name")]
+        return names[0]
+    except (OSError, IndexError):
+        return platform.processor() or platform.machine()

@@ -1,0 +1,159 @@
+"""Reports: what the dict holds, that the page escapes it, and that the picture shows it."""
+
+import base64
+from html.parser import HTMLParser
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from spectrograd.graph import Graph, MultilayerGraph
+from spectrograd.report import Curve, Picture, cluster_document, demo_document, draw, render, write_page
+from spectrograd.report.picture import project
+
+PNG = b"\x89PNG\r\n\x1a\n"
+RUN = {"command": "spectrograd cluster 'a&b.csv'", "seed": 4, "versions": {"numpy": "9.9"}}
+
+
+class Texts(HTMLParser):
+    """All tags and all texts of a page."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.texts = [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+
+    def handle_data(self, data):
+        self.texts.append(data.strip())
+
+
+def ring(names):
+    return Graph.from_edges(np.arange(len(names)), np.roll(np.arange(len(names)), 1), names=names)
+
+
+def method_row(**changes):
+    row = dict.fromkeys(("seconds", "iterations", "passes", "purity", "nmi", "ri", "ari", "error"))
+    return row | {"method": "a method"} | changes
+
+
+def test_cluster_document_counts_and_names_the_members():
+    graph = ring([f"node {i}" for i in range(10)])
+    labels = np.array([0] * 8 + [1] * 2)
+    document = cluster_document(graph, labels, picture=PNG, certificate="fine", run=RUN)
+    (table,) = document["tables"]
+    assert table["rows"][0][:3] == ["0", "8", "80.0%"]
+    assert table["rows"][0][3] == "node 0, node 1, node 2, node 3, node 4, node 5, …"
+    assert table["rows"][1] == ["1", "2", "20.0%", "node 8, node 9"]
+
+
+def test_cluster_document_crosses_clusters_with_classes_of_labelled_nodes():
+    labels = np.array([0, 0, 0, 1, 1, 1])
+    classes = np.array([7, 7, 9, 9, 9, -1])
+    scores = {"purity": 0.8, "nmi": 0.5, "ri": 0.6, "ari": 0.1}
+    document = cluster_document(
+        ring(list("abcdef")), labels, picture=PNG, certificate="", run=RUN, truth=("t.csv", classes, scores)
+    )
+    agreement, _, crossed = document["tables"]
+    assert agreement["caption"] == "Agreement with t.csv (5 labelled nodes)"
+    assert agreement["rows"] == [["0.800", "0.500", "0.600", "0.100"]]
+    assert crossed["columns"] == ["cluster", "class 7", "class 9"]
+    assert crossed["rows"] == [["0", "2", "1"], ["1", "0", "2"]]
+
+
+def test_demo_document_shows_failures_and_leaves_out_what_is_unknown():
+    graph = MultilayerGraph.from_layers({"x": ring(list("abc")), "<y>": ring(list("abc"))})
+    rows = [method_row(seconds=1.234, iterations=1, nmi=0.5), method_row(error="MemoryError: no room")]
+    document = demo_document(graph, rows, picture=PNG, certificate="fine", run=RUN)
+    good, bad = document["tables"][0]["rows"]
+    assert good == ["a method", "1.23", "–", "–", "–", "0.500", "–", "–"]
+    assert bad[0] == "a method: failed, MemoryError: no room"
+    assert ["layers", "x, <y>"] in document["facts"]
+
+
+def test_page_escapes_every_text_and_needs_nothing_beside_it(tmp_path):
+    nasty = "<script>alert('x')</script>&amp;"
+    graph = ring([nasty, "b", "c"])
+    run = {"command": nasty, "seed": nasty, "versions": {nasty: nasty}}
+    truth = (nasty, np.array([0, 1, 1]), dict.fromkeys(("purity", "nmi", "ri", "ari"), 1.0))
+    document = cluster_document(
+        graph, np.array([0, 1, 1]), picture=PNG, certificate=nasty, run=run, truth=truth
+    )
+    document |= {"title": nasty, "lead": nasty, "alt": nasty + '"'}
+    write_page(tmp_path / "page.html", document)
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    parsed = Texts(page)
+    assert "script" not in parsed.tags
+    assert "link" not in parsed.tags
+    assert parsed.texts.count(nasty) >= 6  # comes back as it was, once unescaped
+    assert base64.b64encode(PNG).decode() in page
+    assert "http" not in page
+
+
+def test_page_says_what_was_certified_and_how_to_repeat_it():
+    document = cluster_document(
+        ring(list("abc")), np.array([0, 1, 1]), picture=PNG, certificate="converged: 1 < 2", run=RUN
+    )
+    texts = Texts(render(document)).texts
+    for expected in ("converged: 1 < 2", "spectrograd cluster 'a&b.csv'", "seed", "4", "numpy", "9.9"):
+        assert expected in texts
+
+
+def blobs(n_clusters, n_columns):
+    rng = np.random.default_rng(0)
+    labels = np.arange(60 * n_clusters) % n_clusters
+    return np.eye(n_columns)[labels] + 0.05 * rng.standard_normal((len(labels), n_columns)), labels
+
+
+def test_view_puts_the_clusters_on_the_corners_of_a_polygon():
+    vectors, labels = blobs(5, 5)
+    points, view = project(vectors, labels)
+    means = np.stack([points[labels == label].mean(axis=0) for label in range(5)])
+    assert np.linalg.norm(means, axis=1) == pytest.approx(np.ones(5))
+    angles = np.sort(np.arctan2(means[:, 1], means[:, 0]))
+    assert np.diff(angles) == pytest.approx(np.full(4, 2 * np.pi / 5))
+    assert "corner" in view
+
+
+@pytest.mark.parametrize(("n_clusters", "n_columns"), [(2, 2), (1, 1), (14, 14)])
+def test_view_of_few_or_many_clusters_is_the_principal_plane(n_clusters, n_columns):
+    vectors, labels = blobs(n_clusters, n_columns)
+    points, view = project(vectors, labels)
+    assert points.shape == (len(vectors), 2)
+    assert points.mean(axis=0) == pytest.approx([0, 0])
+    assert "principal" in view
+    if n_clusters == 2:  # the two clusters part along the first axis
+        assert np.array_equal(points[:, 0] > 0, labels == labels[np.argmax(points[:, 0])])
+
+
+def test_view_survives_clusters_whose_means_coincide_and_zero_rows():
+    vectors = np.ones((30, 3))
+    vectors[0] = 0
+    points, view = project(vectors, np.arange(30) % 3)
+    assert np.isfinite(points).all()
+    assert "principal" in view
+
+
+def test_curve_takes_seconds_and_objective_from_the_history():
+    history = [SimpleNamespace(seconds=0.1 * i, objective=5.0 - i) for i in range(3)]
+    curve = Curve.of("method", history)
+    assert curve.seconds == pytest.approx([0, 0.1, 0.2])
+    assert curve.objective == pytest.approx([5, 4, 3])
+    assert not curve.is_direct
+    assert Curve.of("direct", history[:1]).is_direct
+
+
+def test_picture_has_a_panel_for_all_there_is_to_see():
+    vectors, labels = blobs(3, 3)
+    falling = Curve("iterative", np.array([0.0, 1.0, 2.0]), np.array([3.0, 2.0, 1.0]))
+    direct = Curve("direct", np.array([0.5]), np.array([1.0]))
+    only = draw(Picture("t", vectors, labels, curves=(direct,)))
+    both = draw(Picture("t", vectors, labels, curves=(direct, falling)))
+    clouds = (vectors[:, :2], vectors[:, 1:])
+    full = draw(Picture("t", vectors, labels, (direct, falling), clouds, ("one", "two")))
+    sizes = [np.frombuffer(png[16:24], dtype=">u4").tolist() for png in (only, both, full)]
+    assert all(png.startswith(PNG) for png in (only, both, full))
+    assert sizes[0][0] < sizes[1][0]
+    assert sizes[1][1] < sizes[2][1]
