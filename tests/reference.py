@@ -86,15 +86,19 @@ def row_guide(indptr, shift):
     return [row_of(c << shift, indptr) if c << shift < indptr[-1] else last for c in range(n_cells)]
 
 
-def edges_at(positions, indptr, indices):
-    """Both ends of the entries at ``positions``."""
-    return [row_of(p, indptr) for p in positions], [indices[p] for p in positions]
+def edges_at(positions, indptr, indices, weights, scale):
+    """Both ends of the entries at ``positions`` and their weights, scaled at both ends."""
+    heads = [row_of(p, indptr) for p in positions]
+    tails = [int(indices[p]) for p in positions]
+    values = np.ones(len(positions)) if weights is None else np.array([weights[p] for p in positions])
+    if scale is not None:
+        values = values * scale[heads] * scale[tails]
+    return heads, tails, values
 
 
-def edges_at_fast(positions, indptr, indices):
-    """The same for many positions, as int32 arrays."""
-    heads = np.searchsorted(indptr, positions, side="right") - 1
-    return heads.astype(np.int32), indices[positions]
+def incidence_shares(vertices, ptr, indptr):
+    """Occurrences of each vertex in the batch per entry of its row."""
+    return [(ptr[v + 1] - ptr[v]) / (indptr[i + 1] - indptr[i]) for v, i in enumerate(vertices)]
 
 
 def shuffled_entries(blocks, block_size, n_entries):
@@ -125,15 +129,14 @@ def neighbour_by_weight(vertices, uniforms, indptr, weights):
     return positions
 
 
-def group_by_vertex(heads, tails):
-    """Unique vertices in order of appearance (heads first), and for each its (partner, edge) pairs."""
-    vertices = list(dict.fromkeys([*heads.tolist(), *tails.tolist()]))
-    met = {i: [] for i in vertices}
-    for e, (i, j) in enumerate(zip(heads.tolist(), tails.tolist(), strict=True)):
-        met[i].append((j, e))
-    for e, (i, j) in enumerate(zip(heads.tolist(), tails.tolist(), strict=True)):
-        met[j].append((i, e))
-    return vertices, [met[i] for i in vertices]
+def group_by_vertex(heads, tails, values):
+    """Unique vertices in ascending order, and for each its (partner, weight) pairs, sorted."""
+    met = {}
+    for i, j, w in zip(heads.tolist(), tails.tolist(), values.tolist(), strict=True):
+        met.setdefault(i, []).append((j, w))
+        met.setdefault(j, []).append((i, w))
+    vertices = sorted(met)
+    return vertices, [sorted(met[i]) for i in vertices]
 
 
 def batch_laplacian(heads, tails, edge_weights, n_nodes):
@@ -157,24 +160,21 @@ def batch_gradient(heads, tails, edge_weights, row_part, Z, C, U, vertices):
     return G, U[vertices].T @ G
 
 
-def move_rows(vertices, new, metric, Z, U):
-    """U after the move, and the changes of ``U'BU`` and ``Z'U`` by computing both afresh."""
-    moved = U.copy()
-    moved[vertices] = new
-    before, after = U.astype(np.float64), moved.astype(np.float64)
+def move_rows(vertices, G, small, rates, metric, Z, moments, U):
+    """U and the moments after the step (Eq. 10; AMSGrad if there are moments), changes of U'BU and Z'U."""
+    inverse, P = small
+    table, (beta1, beta2) = moments
+    before = U.astype(np.float64)
+    direction = G @ inverse - metric[vertices, None] * before[vertices] @ P
+    table = table.astype(np.float64)
+    if len(table):
+        m, v, vhat = np.split(table[vertices], 3, axis=1)
+        m = beta1 * m + (1 - beta1) * direction
+        v = beta2 * v + (1 - beta2) * direction**2
+        vhat = np.maximum(vhat, v)
+        table[vertices] = np.hstack([m, v, vhat])
+        direction = m / (np.sqrt(vhat) + 1e-12)
+    after = before.copy()
+    after[vertices] -= rates[:, None] * direction
     dM = gram(after, after, metric) - gram(before, before, metric)
-    return moved, dM, Z.T.astype(np.float64) @ (after - before)
-
-
-def restricted_descent(batch_rows, G, inverse, P, metric, U, step, moments):
-    """New rows, and the moments after the step (AMSGrad; empty moments mean plain descent)."""
-    m, v, vhat, beta1, beta2 = moments
-    rows = U[batch_rows].astype(np.float64)
-    g = 2 * (G.astype(np.float64) @ inverse - metric[batch_rows, None] * rows @ P)
-    if len(m) == 0:
-        return rows - step * g, (m, v, vhat)
-    m, v, vhat = m.copy(), v.copy(), vhat.copy()
-    m[batch_rows] = beta1 * m[batch_rows] + (1 - beta1) * g
-    v[batch_rows] = beta2 * v[batch_rows] + (1 - beta2) * g**2
-    vhat[batch_rows] = np.maximum(vhat[batch_rows], v[batch_rows])
-    return rows - step * m[batch_rows] / (np.sqrt(vhat[batch_rows]) + 1e-12), (m, v, vhat)
+    return after, table, dM, Z.T.astype(np.float64) @ (after - before)

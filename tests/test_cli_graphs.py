@@ -110,9 +110,11 @@ def test_solver_parameters_reach_the_solver(folder):
 
 def test_report_escapes_names(tmp_path):
     nasty = "<script>alert(1)</script>"
-    ring = [(f"{nasty}{i}", f"{nasty}{(i + 1) % 12}") for i in range(12)]
-    (tmp_path / "g.csv").write_text("src,dst\n" + "".join(f"{a},{b}\n" for a, b in ring))
-    truth = "node,label\n" + "".join(f"{a},{i // 6}\n" for i, (a, _) in enumerate(ring))
+    names = [f"{nasty}{i:02d}" for i in range(12)]
+    cliques = [(i, j) for i in range(12) for j in range(i) if i // 6 == j // 6]
+    edges = [f"{names[i]},{names[j]}\n" for i, j in [*cliques, (5, 6)]]
+    (tmp_path / "g.csv").write_text("src,dst\n" + "".join(edges))
+    truth = "node,label\n" + "".join(f"{name},{i // 6}\n" for i, name in enumerate(names))
     (tmp_path / "<b>truth.csv").write_text(truth)
     options = ("--report", "page.html", "--labels", "<b>truth.csv", "-q")
     done = run("cluster", "g.csv", "-k", 2, *options, cwd=tmp_path)

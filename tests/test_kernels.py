@@ -14,6 +14,7 @@ import pytest
 from scipy.stats import chi2
 
 import reference
+from spectrograd.engines.minibatch import rows_of
 from spectrograd.kernels import batch, dense, spmm
 from spectrograd.laplacian import laplacian
 from spectrograd.solvers import REGISTRY, Problem, Stopping, make_solver, solve
@@ -24,7 +25,7 @@ TOLERANCE = {np.float32: 2e-5, np.float64: 1e-12}
 PARALLEL_KERNELS = {
     spmm: ["laplacian_rows"],
     dense: ["gram"],
-    batch: ["batch_gradient", "move_rows", "restricted_descent"],
+    batch: ["batch_gradient", "move_rows"],
 }
 
 
@@ -105,22 +106,23 @@ def ragged_indptr(rng):
 
 
 @pytest.mark.parametrize("shift", [0, 1, 3, 10])
-def test_row_guide_and_edges_at(shift):
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("scaled", [True, False])
+def test_row_guide_and_edges_at(shift, weighted, scaled):
     rng = np.random.default_rng(2)
     indptr = ragged_indptr(rng)
     indices = rng.integers(0, 60, indptr[-1]).astype(np.int32)
     guide = batch.row_guide(indptr, shift)
     expected = np.array(reference.row_guide(indptr, shift))
-    starts = np.arange(len(guide)) << shift
-    # a guide may be early, since edges_at walks on, but never late; and past the end it must exist
-    assert (guide <= expected).all()
-    inside = starts < indptr[-1]
+    inside = np.arange(len(guide)) << shift < indptr[-1]
     np.testing.assert_array_equal(guide[inside], expected[inside])
+    weights = rng.random(indptr[-1]) if weighted else None
+    scale = rng.random(60) if scaled else None
     positions = rng.permutation(indptr[-1])
-    heads, tails = batch.edges_at(positions, indptr, indices, guide, shift)
-    expected_heads, expected_tails = reference.edges_at(positions, indptr, indices)
-    np.testing.assert_array_equal(heads, expected_heads)
-    np.testing.assert_array_equal(tails, expected_tails)
+    found = batch.edges_at(positions, indptr, indices, weights, scale, guide, shift)
+    twins = reference.edges_at(positions, indptr, indices, weights, scale)
+    for array, twin in zip(found, twins, strict=True):
+        np.testing.assert_allclose(array, twin, rtol=1e-15)
 
 
 @pytest.mark.parametrize("n_entries", [64, 65, 79])
@@ -135,11 +137,12 @@ def test_shuffled_entries(n_entries):
 def test_induced_edges(graphs, weighted):
     (block,) = graphs[weighted].blocks
     nodes = np.random.default_rng(4).choice(1300, 400, replace=False).astype(np.int32)
-    slot = np.full(1300, -1, np.int32)
+    slot = np.arange(1300, dtype=np.int32)  # whatever other kernels left there
     found = batch.induced_edges(nodes, block.indptr, block.indices, slot)
     np.testing.assert_array_equal(found, reference.induced_edges(nodes, block.indptr, block.indices))
     assert len(found) > 50
-    assert (slot == -1).all()
+    again = batch.induced_edges(nodes[:100], block.indptr, block.indices, slot)  # no mark is left
+    np.testing.assert_array_equal(again, reference.induced_edges(nodes[:100], block.indptr, block.indices))
 
 
 @pytest.mark.parametrize("weighted", [True, False])
@@ -175,24 +178,41 @@ def batch_of_edges(graph, rng, n_edges):
     """Random entries with repetitions, as heads, tails and their weights."""
     (block,) = graph.blocks
     positions = rng.integers(0, len(block.indices), n_edges)
-    heads, tails = reference.edges_at_fast(positions, block.indptr, block.indices)
+    heads = (np.searchsorted(block.indptr, positions, side="right") - 1).astype(np.int32)
     weights = np.ones(n_edges) if block.weights is None else block.weights[positions]
-    return heads, tails, weights
+    return heads, block.indices[positions], weights
+
+
+def grouped(heads, tails, values, slot=None):
+    slot = np.zeros(1300, np.int32) if slot is None else slot
+    return batch.group_by_vertex(heads, tails, values, np.sort(np.concatenate([heads, tails])), slot)
+
+
+def as_tiles(rows):
+    """The inverse of ``rows_of``: chunks of vertices with the vertex last."""
+    n_chunks = -(-len(rows) // batch.CHUNK)
+    padded = np.zeros((n_chunks * batch.CHUNK, rows.shape[1]), rows.dtype)
+    padded[: len(rows)] = rows
+    return np.ascontiguousarray(padded.reshape(n_chunks, batch.CHUNK, -1).transpose(0, 2, 1))
 
 
 @pytest.mark.parametrize("n_edges", [1, 40, 3000])
-def test_group_by_vertex(graphs, n_edges):
-    heads, tails, _ = batch_of_edges(graphs[True], np.random.default_rng(7), n_edges)
-    slot = np.full(1300, -1, np.int32)
-    vertices, ptr, partners, edges = batch.group_by_vertex(heads, tails, slot)
-    expected_vertices, expected_met = reference.group_by_vertex(heads, tails)
+def test_group_by_vertex_and_incidence_shares(graphs, n_edges):
+    heads, tails, values = batch_of_edges(graphs[True], np.random.default_rng(7), n_edges)
+    slot = np.arange(1300, dtype=np.int32)[::-1].copy()  # scratch: what it holds must not matter
+    vertices, ptr, partners, weights = grouped(heads, tails, values, slot)
+    expected_vertices, expected_met = reference.group_by_vertex(heads, tails, values)
     assert vertices.tolist() == expected_vertices
     assert ptr[0] == 0
     assert ptr[-1] == 2 * n_edges
     for v, met in enumerate(expected_met):
         span = slice(ptr[v], ptr[v + 1])
-        assert list(zip(partners[span].tolist(), edges[span].tolist(), strict=True)) == met
-    assert (slot == -1).all()
+        assert sorted(zip(partners[span].tolist(), weights[span].tolist(), strict=True)) == met
+    np.testing.assert_array_equal(slot[vertices], np.arange(len(vertices)))  # pairs() relies on it
+    indptr = graphs[True].blocks[0].indptr
+    np.testing.assert_allclose(
+        batch.incidence_shares(vertices, ptr, indptr), reference.incidence_shares(vertices, ptr, indptr)
+    )
 
 
 # --- moving rows ------------------------------------------------------------------------------------
@@ -205,61 +225,51 @@ def test_group_by_vertex(graphs, n_edges):
 def test_batch_gradient(graphs, form, dtype, n_factors, weighted):
     rng = np.random.default_rng(8)
     heads, tails, weights = batch_of_edges(graphs[weighted], rng, 3000)
-    groups = batch.group_by_vertex(heads, tails, np.full(1300, -1, np.int32))
+    weights = weights.astype(dtype)
+    groups = grouped(heads, tails, weights)
     vertices = groups[0]
     assert len(vertices) > 2 * batch.CHUNK
     row_part = (rng.random(len(vertices)), rng.standard_normal(1300).astype(dtype))
     U, Z = columns(1300, 5, rng, dtype), columns(1300, n_factors, rng, dtype)
-    C = rng.standard_normal((n_factors, 5))
+    C = rng.standard_normal((n_factors, 5)).astype(dtype)
     kernel = form_of(batch.batch_gradient, form)
-    weights = weights.astype(dtype)
-    G, H = kernel(groups, weights, row_part, Z, C, U, True)
+    tiles, H = kernel(groups, row_part, Z, C, U, True)
     expected_G, expected_H = reference.batch_gradient(heads, tails, weights, row_part, Z, C, U, vertices)
-    assert G.dtype == dtype
-    close(G, expected_G, dtype)
+    assert tiles.dtype == dtype
+    assert H.dtype == np.float64
+    close(rows_of(tiles, len(vertices)), expected_G, dtype)
     close(H, expected_H, dtype)
-    only_G, no_H = kernel(groups, weights, row_part, Z, C, U, False)
-    np.testing.assert_array_equal(only_G, G)
+    padding = tiles.transpose(0, 2, 1).reshape(-1, 5)[len(vertices) :]
+    assert not padding.any()  # move_rows works on whole chunks
+    only_G, no_H = kernel(groups, row_part, Z, C, U, False)
+    np.testing.assert_array_equal(only_G, tiles)
     assert not no_H.any()
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n_factors", [0, 6])
-def test_move_rows(form, dtype, n_factors):
-    rng = np.random.default_rng(9)
-    vertices = rng.permutation(2000)[:1200].astype(np.int32)
-    U, Z = columns(2000, 5, rng, dtype), columns(2000, n_factors, rng, dtype)
-    new, metric = columns(1200, 5, rng, dtype), rng.random(2000).astype(dtype) + 1
-    expected_U, expected_dM, expected_dY = reference.move_rows(vertices, new, metric, Z, U)
-    kernel = form_of(batch.move_rows, form)
-    for with_gram in (True, False):
-        moved = U.copy()
-        dM, dY = kernel(vertices, new, metric, Z, moved, with_gram)
-        np.testing.assert_array_equal(moved, expected_U)
-        close(dM, expected_dM if with_gram else np.zeros((5, 5)), dtype)
-        close(dY, expected_dY, dtype)
-
-
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("adaptive", [True, False])
-def test_restricted_descent(form, dtype, adaptive):
-    rng = np.random.default_rng(10)
-    rows = rng.permutation(2000)[:1200].astype(np.int32)
-    U, G = columns(2000, 4, rng, dtype), columns(1200, 4, rng, dtype)
-    inverse, P = rng.standard_normal((2, 4, 4))
-    metric = (rng.random(2000) + 1).astype(dtype)
-    arrays = tuple(rng.random((2000 if adaptive else 0, 4)) for _ in range(3))
-    expected, expected_moments = reference.restricted_descent(
-        rows, G, inverse, P, metric, U, 0.05, (*arrays, 0.9, 0.99)
+def test_move_rows(form, dtype, n_factors, adaptive):
+    rng = np.random.default_rng(9)
+    vertices = np.sort(rng.permutation(1300)[:700]).astype(np.int32)
+    U, Z = columns(1300, 5, rng, dtype), columns(1300, n_factors, rng, dtype)
+    G, metric = columns(700, 5, rng, dtype), (rng.random(1300) + 1).astype(dtype)
+    small = (rng.standard_normal((5, 5)).astype(dtype), rng.standard_normal((5, 5)).astype(dtype))
+    rates = rng.random(700) * 0.1
+    table = rng.random((1300 if adaptive else 0, 15)).astype(dtype)
+    moments = (table, np.array([0.9, 0.99], dtype))
+    expected_U, expected_table, expected_dM, expected_dY = reference.move_rows(
+        vertices, G, small, rates, metric, Z, moments, U
     )
-    untouched = U.copy()
-    new = form_of(batch.restricted_descent, form)(rows, G, inverse, P, metric, U, 0.05, (*arrays, 0.9, 0.99))
-    np.testing.assert_array_equal(U, untouched)
-    close(new, expected, dtype)
-    for moment, expected_moment in zip(arrays, expected_moments, strict=True):
-        close(moment, expected_moment, dtype)
+    resting = np.setdiff1d(np.arange(1300), vertices)
+    before = U.copy()
+    dM, dY = form_of(batch.move_rows, form)(vertices, as_tiles(G), small, rates, metric, Z, moments, U)
+    np.testing.assert_array_equal(U[resting], before[resting])
+    close(U, expected_U, dtype)
+    close(table, expected_table, dtype)
+    close(dM, expected_dM, dtype)
+    close(dY, expected_dY, dtype)
 
 
 # --- threads ----------------------------------------------------------------------------------------
@@ -275,16 +285,14 @@ def outputs_of_every_parallel_kernel(graphs):
     args = (block.indptr, block.indices, block.weights, graph.degrees, None)
     spmm.laplacian_rows(0, *args, U, U, out)
     tall = columns(20 * dense.CHUNK, 5, rng)
-    heads, tails, weights = batch_of_edges(graph, rng, 4000)
-    groups = batch.group_by_vertex(heads, tails, np.full(1300, -1, np.int32))
+    groups = grouped(*batch_of_edges(graph, rng, 4000))
     vertices = groups[0]
     row_part = (rng.random(len(vertices)), rng.random(1300))
-    G, H = batch.batch_gradient(groups, weights, row_part, Z, columns(6, 5, rng), U, True)
-    moments = tuple(np.zeros((1300, 5)) for _ in range(3))
-    new = batch.restricted_descent(vertices, G, np.eye(5), H, graph.degrees, U, 1e-3, (*moments, 0.9, 0.999))
-    moved = U.copy()
-    changes = batch.move_rows(vertices, new, graph.degrees, Z, moved, True)
-    return [out, dense.gram(tall, tall, None), G, H, new, *moments, moved, *changes]
+    G, H = batch.batch_gradient(groups, row_part, Z, columns(6, 5, rng), U, True)
+    moments = (np.zeros((1300, 15)), np.array([0.9, 0.999]))
+    rates = np.full(len(vertices), 1e-3)
+    changes = batch.move_rows(vertices, G, (np.eye(5), H), rates, graph.degrees, Z, moments, U)
+    return [out, dense.gram(tall, tall, None), G, H, U, moments[0], *changes]
 
 
 @pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="needs two threads")
@@ -400,6 +408,8 @@ def dispatchers():
     found = {}
     for module in (spmm, dense, batch):
         for name, value in vars(module).items():
+            if name.startswith("_"):  # called by other kernels only
+                continue
             if hasattr(value, "signatures"):
                 found[name] = value
             elif hasattr(value, "serial") and inspect.isfunction(value):
@@ -411,7 +421,7 @@ def test_every_kernel_is_known_here():
     names = {name.split(".")[0] for name in dispatchers()}
     assert names == {
         *("laplacian_rows", "gram", "row_guide", "edges_at", "shuffled_entries", "induced_edges"),
-        *("neighbour_by_weight", "group_by_vertex", "batch_gradient", "move_rows", "restricted_descent"),
+        *("incidence_shares", "neighbour_by_weight", "group_by_vertex", "batch_gradient", "move_rows"),
     }
     assert all(hasattr(reference, name) for name in names)
     for module, parallel in PARALLEL_KERNELS.items():

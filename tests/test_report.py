@@ -9,7 +9,7 @@ import pytest
 
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.report import Curve, Picture, cluster_document, demo_document, draw, render, write_page
-from spectrograd.report.picture import project
+from spectrograd.report.picture import _draw_curves, project
 
 PNG = b"\x89PNG\r\n\x1a\n"
 RUN = {"command": "spectrograd cluster 'a&b.csv'", "seed": 4, "versions": {"numpy": "9.9"}}
@@ -136,19 +136,50 @@ def test_view_survives_clusters_whose_means_coincide_and_zero_rows():
     assert "principal" in view
 
 
-def test_curve_takes_seconds_and_objective_from_the_history():
-    history = [SimpleNamespace(seconds=0.1 * i, objective=5.0 - i) for i in range(3)]
+def test_curve_takes_its_columns_from_the_history():
+    history = [SimpleNamespace(seconds=0.1 * i, objective=5.0 - i, residual=0.5**i) for i in range(3)]
     curve = Curve.of("method", history)
     assert curve.seconds == pytest.approx([0, 0.1, 0.2])
     assert curve.objective == pytest.approx([5, 4, 3])
+    assert curve.residual == pytest.approx([1, 0.5, 0.25])
     assert not curve.is_direct
     assert Curve.of("direct", history[:1]).is_direct
 
 
+def falling_curve(name, end=1.0):
+    return Curve(name, np.array([0.0, 1.0, 2.0]), np.array([3.0, 2.0, end]), np.array([0.3, 0.2, 0.1]))
+
+
+def drawn(curves):
+    """The lines of a convergence panel by their label."""
+    from matplotlib.figure import Figure
+
+    axis = Figure().subplots()
+    _draw_curves(axis, curves)
+    return {str(line.get_label()): line.get_xydata() for line in axis.lines}
+
+
+def test_several_methods_are_drawn_against_the_best_of_them():
+    direct = Curve("direct", *np.array([[0.5], [0.0], [0.0]]))
+    lines = drawn((falling_curve("one"), falling_curve("two", 0.5), direct))
+    assert list(lines) == ["one: 1 at 2.00 s", "two: 0.5 at 2.00 s", "direct: done at 0.50 s"]
+    assert lines["two: 0.5 at 2.00 s"][:, 1] == pytest.approx([3, 2, 0.5])
+    assert lines["direct: done at 0.50 s"][:, 0] == pytest.approx([0.5, 0.5])
+
+
+def test_the_best_method_does_not_plunge_to_zero():
+    lines = drawn((falling_curve("one"), falling_curve("two", 0.5)))
+    assert lines["two: the best at 2.00 s"][:, 1] == pytest.approx([2.5, 1.5])
+
+
+def test_a_method_alone_is_drawn_by_its_residual():
+    (points,) = drawn((falling_curve("one"),)).values()
+    assert points[:, 1] == pytest.approx([0.3, 0.2, 0.1])
+
+
 def test_picture_has_a_panel_for_all_there_is_to_see():
     vectors, labels = blobs(3, 3)
-    falling = Curve("iterative", np.array([0.0, 1.0, 2.0]), np.array([3.0, 2.0, 1.0]))
-    direct = Curve("direct", np.array([0.5]), np.array([1.0]))
+    falling, direct = falling_curve("iterative"), Curve("direct", *np.array([[0.5], [1.0], [0.0]]))
     only = draw(Picture("t", vectors, labels, curves=(direct,)))
     both = draw(Picture("t", vectors, labels, curves=(direct, falling)))
     clouds = (vectors[:, :2], vectors[:, 1:])

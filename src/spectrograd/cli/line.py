@@ -175,7 +175,7 @@ def verdict(session: Session, result: Embedded, options: LineOptions) -> int:
     if _fell_short(result, options):
         click.echo(
             f"error: {sentence}; the result was kept: raise --max-iter, --time-budget or --tol, "
-            "or choose another --solver",
+            "or choose another --solver or -k",
             err=True,
         )
         return FAILED

@@ -26,6 +26,7 @@ from spectrograd.solvers.protocol import Problem
 Array = NDArray[Any]
 SCORES = ("purity", "nmi", "ri", "ari")
 DEFAULT = "auto"
+COMPILING = "compiling kernels (slow only the first time on a machine)"
 # What one method may meet without taking the others down with it.
 FAILURES = (ValueError, ArithmeticError, MemoryError, RuntimeError)
 
@@ -69,9 +70,8 @@ class Trial:
 
 def merge_layers(session: Session, data: LayeredData, n_clusters: int) -> Merged:
     """Embed the layers with the default solver and merge them (Eq. 22); kernels are compiled before."""
-    began = time.perf_counter()
-    _warm_products(layer_operators(data.graph, "symmetric")[0], n_clusters)
-    session.seconds["jit"] += time.perf_counter() - began
+    with session.stage("jit"), session.progress(COMPILING):
+        _warm_products(layer_operators(data.graph, "symmetric")[0], n_clusters)
     with session.progress("layers") as hook:
         merged = merge(
             data.graph, n_clusters, Settings(seed=session.seed, hooks=(hook,)), laplacian="symmetric"
@@ -102,9 +102,8 @@ def run_method(session: Session, method: Method, operator: Operator, truth: Arra
     if method.remark:
         session.note(method.remark)
     try:
-        began = time.perf_counter()
-        _warm_up(operator, n_clusters, settings)
-        session.seconds["jit"] += time.perf_counter() - began
+        with session.stage("jit"), session.progress(COMPILING):
+            _warm_up(operator, n_clusters, settings)
         with session.stage("solve"), session.progress(method.label) as hook:
             result = embed(operator, n_clusters, replace(settings, hooks=(hook,)))
     except FAILURES as error:

@@ -25,17 +25,18 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """A method's objective over time; a direct method has a single measurement."""
+    """A method's objective and residual over time; a direct method has a single measurement."""
 
     name: str
     seconds: Array
     objective: Array
+    residual: Array
 
     @classmethod
     def of(cls, name: str, history: Sequence[Any]) -> Curve:
         """From the measurements of a run."""
-        seconds = np.array([progress.seconds for progress in history])
-        return cls(name, seconds, np.array([progress.objective for progress in history]))
+        columns = ("seconds", "objective", "residual")
+        return cls(name, *(np.array([getattr(point, column) for point in history]) for column in columns))
 
     @property
     def is_direct(self) -> bool:
@@ -142,27 +143,40 @@ def _draw_embedding(axis: Any, picture: Picture) -> None:
 
 
 def _draw_curves(axis: Any, curves: Sequence[Curve]) -> None:
+    """Several methods against the best of them; a single one, which has no such measure, by its residual."""
+    if len(curves) == 1:
+        (curve,) = curves
+        axis.plot(curve.seconds, curve.residual, color=LINE_COLOURS[0], marker="o", markersize=3.5)
+        axis.set_title(f"Convergence of {curve.name}", fontsize=11, color=INK)
+        axis.set_ylabel("largest residual", color=SOFT)
+    else:
+        _draw_gaps(axis, curves)
+        axis.set_xscale("log")
+        axis.set_title("Convergence: objective above the best found", fontsize=11, color=INK)
+        axis.set_ylabel("objective $-$ best", color=SOFT)
+        _legend_below(axis, ncol=2)
+    axis.set_yscale("log")
+    axis.set_xlabel("seconds (measuring excluded)", color=SOFT)
+    axis.grid(True, which="major", color="#e6e9ee")
+    _plain_frame(axis)
+
+
+def _draw_gaps(axis: Any, curves: Sequence[Curve]) -> None:
     """Objective above the best against seconds; a direct method is the moment it was done."""
     best = min(float(curve.objective.min()) for curve in curves)
-    scale = max(abs(best), 1.0)
+    smallest = ROUNDING * max(abs(best), 1.0)
     for rank, curve in enumerate(curves):
         colour = LINE_COLOURS[rank % len(LINE_COLOURS)]
+        done, gap = float(curve.seconds[-1]), curve.objective - best
         if curve.is_direct:
-            done = float(curve.seconds[-1])
             axis.axvline(done, color=colour, linestyle="--", label=f"{curve.name}: done at {done:.2f} s")
             continue
-        gap = np.maximum(curve.objective - best, ROUNDING * scale)
+        # The best itself is zero above the best: no point of a logarithmic axis.
+        seen = gap > smallest
+        end = f"{gap[-1]:.2g}" if seen[-1] else "the best"
+        label = f"{curve.name}: {end} at {done:.2f} s"
         seconds = np.maximum(curve.seconds, 1e-3)
-        label = f"{curve.name}: {gap[-1]:.2g} at {seconds[-1]:.2f} s"
-        axis.plot(seconds, gap, color=colour, marker="o", markersize=3.5, label=label)
-    axis.set_xscale("log")
-    axis.set_yscale("log")
-    axis.set_title("Convergence: objective above the best found", fontsize=11, color=INK)
-    axis.set_xlabel("seconds, without measuring and compiling", color=SOFT)
-    axis.set_ylabel("objective $-$ best", color=SOFT)
-    axis.grid(True, which="major", color="#e6e9ee")
-    _legend_below(axis, ncol=2)
-    _plain_frame(axis)
+        axis.plot(seconds[seen], gap[seen], color=colour, marker="o", markersize=3.5, label=label)
 
 
 def _legend_below(axis: Any, **options: Any) -> None:
@@ -181,7 +195,7 @@ def _scatter(axis: Any, points: Array, colours: Array) -> None:
 def _plain_frame(axis: Any) -> None:
     axis.spines[["top", "right"]].set_visible(False)
     axis.spines[["left", "bottom"]].set_color("#c3cad3")
-    axis.tick_params(colors=SOFT, labelsize=8)
+    axis.tick_params(which="both", colors=SOFT, labelsize=8)
 
 
 def _colours(labels: Any) -> Array:

@@ -156,6 +156,7 @@ class _Run:
 
     def measure(self, state: State) -> bool:
         """Record where the run stands; False when it diverges."""
+        seconds = self.clock.seconds()  # before the pause: this measurement does not count either
         with self.clock.paused():
             if not np.isfinite(state.U).all():
                 return False
@@ -163,7 +164,7 @@ class _Run:
                 measured = self.solver.progress(self.problem, state)
             except FloatingPointError:
                 return False
-            progress = replace(measured, seconds=self.clock.seconds())
+            progress = replace(measured, seconds=seconds)
             if not math.isfinite(progress.objective) or self.grows(progress.objective):
                 return False
             self.good = copy.deepcopy(state)
