@@ -39,6 +39,47 @@ class LocalEngine:
 
         return np.asarray((gram if len(U) > WORTH_THREADS // 10 else gram.serial)(U, V, metric))
 
+    def combine(self, U: Array, C: Array) -> Array:
+        """``U @ C`` for a small C, in the type of U."""
+        C = np.ascontiguousarray(C, dtype=U.dtype)
+        if len(U) <= SMALL:
+            return np.asarray(U @ C)
+        from spectrograd.kernels.dense import combine
+
+        run = combine if len(U) > WORTH_THREADS // 10 else combine.serial
+        return np.asarray(run(np.ascontiguousarray(U), C))
+
+    def recurrence(
+        self,
+        operator: Operator,
+        U: Array,
+        previous: Array,
+        coefficients: tuple[float, float, float],
+        out: Array | None = None,
+    ) -> Array:
+        """``alpha B^-1 A U + beta U + gamma previous`` in one pass, for an operator without ``scale``."""
+        assert operator.scale is None, "bring the operator to walk_form() first"
+        operator = operator.astype(U.dtype)
+        alpha, beta, gamma = (U.dtype.type(c) for c in coefficients)
+        metric = operator.metric
+        if operator.n_nodes <= SMALL:
+            product = operator @ U
+            if metric is not None:
+                product /= metric[:, None]
+            return np.asarray(alpha * product + beta * U + gamma * previous)
+        from spectrograd.kernels.recurrence import recurrence_rows
+
+        out = np.empty_like(U) if out is None else out
+        for b in operator.graph.blocks:
+            run = recurrence_rows if len(b.indices) > WORTH_THREADS else recurrence_rows.serial
+            rows = (b.start, b.indptr, b.indices)
+            run(rows, b.weights, operator.diagonal, metric, (alpha, beta, gamma), U, previous, out)
+        if operator.low_rank is not None:
+            Z, a = operator.low_rank.factors, operator.low_rank.coefficients
+            term = Z @ (alpha * a[:, None] * (Z.T @ U))
+            out -= term if metric is None else term / metric[:, None]
+        return out
+
     @contextmanager
     def threads(self) -> Iterator[None]:
         """Limit compiled kernels to ``n_jobs`` threads; numba is left alone if nobody loaded it."""

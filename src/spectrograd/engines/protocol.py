@@ -23,6 +23,24 @@ class Engine(Protocol):
         """``U' diag(metric) V`` in float64."""
         ...
 
+    def combine(self, U: Array, C: Array) -> Array:
+        """``U @ C`` for a small C, in the type of U."""
+        ...
+
+    def recurrence(
+        self,
+        operator: Operator,
+        U: Array,
+        previous: Array,
+        coefficients: tuple[float, float, float],
+        out: Array | None = None,
+    ) -> Array:
+        """``alpha B^-1 A U + beta U + gamma previous`` in one pass, for an operator without ``scale``.
+
+        ``out`` may be ``previous`` itself, whose memory is then used again.
+        """
+        ...
+
     def threads(self) -> AbstractContextManager[None]:
         """Use as many threads as the user allowed while inside."""
         ...

@@ -28,3 +28,20 @@ def gram(U, V, metric):
     for c in range(n_chunks):
         total += partial[c]
     return total
+
+
+@parallel
+def combine(U, C):
+    """``U @ C`` for a tall U and a small C: no library threads to fight with, the same bits always."""
+    n_rows, n_left = U.shape
+    n_right = C.shape[1]
+    out = np.zeros((n_rows, n_right), U.dtype)
+    for c in numba.prange((n_rows + CHUNK - 1) // CHUNK):
+        for i in range(c * CHUNK, min(n_rows, (c + 1) * CHUNK)):
+            row, own = out[i], U[i]
+            for a in range(n_left):
+                x = own[a]
+                small = C[a]
+                for b in range(n_right):
+                    row[b] += x * small[b]
+    return out
