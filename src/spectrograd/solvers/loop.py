@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spectrograd.engines.local import one_blas_thread
+from spectrograd.laplacian import SMALL
 from spectrograd.solvers.protocol import Problem, Progress, Solver, State
 
 Array = NDArray[Any]
@@ -82,7 +84,7 @@ def solve(
     clock = _Clock()
     run = _Run(problem, solver, rules, on_progress, clock)
     rng = np.random.default_rng(seed)
-    with problem.engine.threads():
+    with problem.engine.threads(), one_blas_thread(problem.n_nodes > SMALL):
         try:
             reason = run.until_stopped(solver.init(problem, rng), time_budget)
         except KeyboardInterrupt:
