@@ -60,15 +60,16 @@ class LocalEngine:
 
         return np.asarray((gram if len(U) > WORTH_THREADS // 10 else gram.serial)(U, V, metric))
 
-    def combine(self, U: Array, C: Array) -> Array:
-        """``U @ C`` for a small C, in the type of U."""
+    def combine(self, U: Array, C: Array, V: Array | None = None, E: Array | None = None) -> Array:
+        """``U C + V E`` for small C and E, in the type of U; without V just ``U C``."""
         C = np.ascontiguousarray(C, dtype=U.dtype)
         if len(U) <= SMALL:
-            return np.asarray(U @ C)
+            return np.asarray(U @ C if V is None or E is None else U @ C + V @ E.astype(U.dtype))
         from spectrograd.kernels.dense import combine
 
         run = combine if len(U) > WORTH_THREADS // 10 else combine.serial
-        return np.asarray(run(np.ascontiguousarray(U), C))
+        small = None if E is None else np.ascontiguousarray(E, dtype=U.dtype)
+        return np.asarray(run(np.ascontiguousarray(U), C, V, small))
 
     def recurrence(
         self,

@@ -23,8 +23,8 @@ class Engine(Protocol):
         """``U' diag(metric) V`` in float64."""
         ...
 
-    def combine(self, U: Array, C: Array) -> Array:
-        """``U @ C`` for a small C, in the type of U."""
+    def combine(self, U: Array, C: Array, V: Array | None = None, E: Array | None = None) -> Array:
+        """``U C + V E`` for small C and E, in the type of U; without V just ``U C``."""
         ...
 
     def recurrence(

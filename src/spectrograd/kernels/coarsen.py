@@ -124,13 +124,29 @@ def galerkin(indptr, indices, weights, part, begin, order):
 
 
 @parallel
-def restrict(begin, order, R):
-    """``P'R``: sums over the aggregates."""
+def restrict(begin, order, scale, R):
+    """``P' diag(scale) R``: sums over the aggregates; ``scale`` may be None."""
     n_coarse, n_columns = begin.shape[0] - 1, R.shape[1]
     out = np.zeros((n_coarse, n_columns), R.dtype)
     for c in numba.prange((n_coarse + CHUNK - 1) // CHUNK):
         for a in range(c * CHUNK, min(n_coarse, (c + 1) * CHUNK)):
+            row = out[a]
             for q in range(begin[a], begin[a + 1]):
+                own = R[order[q]]
+                s = R.dtype.type(1)
+                if scale is not None:
+                    s = scale[order[q]]
                 for k in range(n_columns):
-                    out[a, k] += R[order[q], k]
+                    row[k] += s * own[k]
     return out
+
+
+@parallel
+def add_prolonged(part, C, X):
+    """Mutates: X, by ``P C``: every vertex adds its aggregate's row."""
+    n, n_columns = X.shape
+    for c in numba.prange((n + CHUNK - 1) // CHUNK):
+        for i in range(c * CHUNK, min(n, (c + 1) * CHUNK)):
+            row, coarse = X[i], C[part[i]]
+            for k in range(n_columns):
+                row[k] += coarse[k]

@@ -31,8 +31,11 @@ def gram(U, V, metric):
 
 
 @parallel
-def combine(U, C):
-    """``U @ C`` for a tall U and a small C: no library threads to fight with, the same bits always."""
+def combine(U, C, V, E):
+    """``U C + V E`` for tall U, V and small C, E; V and E may be None.
+
+    No library threads to fight with, and the same bits for any number of them.
+    """
     n_rows, n_left = U.shape
     n_right = C.shape[1]
     out = np.zeros((n_rows, n_right), U.dtype)
@@ -44,4 +47,11 @@ def combine(U, C):
                 small = C[a]
                 for b in range(n_right):
                     row[b] += x * small[b]
+            if V is not None:
+                other = V[i]
+                for a in range(V.shape[1]):
+                    x = other[a]
+                    small = E[a]
+                    for b in range(n_right):
+                        row[b] += x * small[b]
     return out

@@ -11,11 +11,20 @@ from numpy.typing import NDArray
 
 from spectrograd.engines import Engine
 from spectrograd.graph import Graph, RowBlock
-from spectrograd.laplacian import LowRank, Operator
+from spectrograd.laplacian import WORTH_THREADS, LowRank, Operator
 
 Array = NDArray[Any]
 COARSEST = 400
-SMOOTHED_FROM = 0.25  # smoothers damp the eigenvalues of diag^-1 A in [this, 2]
+
+
+def _smoother(low: float, high: float) -> tuple[float, float]:
+    """``(c0, c1)``: ``1 - x (c0 + c1 x)`` is the Chebyshev polynomial of degree 2, small on [low, high]."""
+    theta, delta = (high + low) / 2, (high - low) / 2
+    s = theta / delta
+    return 4 * s / (delta * (2 * s * s - 1)), -2 / (delta * delta * (2 * s * s - 1))
+
+
+SMOOTHER = _smoother(0.25, 2.0)  # of the spectrum of diag(A)^-1 A, which is in [0, 2]
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,11 +36,19 @@ class Level:
     begin: Array | None = None
     order: Array | None = None
 
-    def down(self, R: Array) -> Array:
-        """``P'R``."""
+    def down(self, R: Array, scale: Array | None = None) -> Array:
+        """``P' diag(scale) R``."""
         from spectrograd.kernels.coarsen import restrict
 
-        return np.asarray((restrict if len(R) > 50_000 else restrict.serial)(self.begin, self.order, R))
+        run = restrict if len(R) > WORTH_THREADS // 10 else restrict.serial
+        return np.asarray(run(self.begin, self.order, scale, np.ascontiguousarray(R)))
+
+    def add_up(self, C: Array, X: Array) -> None:
+        """Mutates X: ``X += P C``."""
+        from spectrograd.kernels.coarsen import add_prolonged
+
+        run = add_prolonged if len(X) > WORTH_THREADS // 10 else add_prolonged.serial
+        run(self.part, np.ascontiguousarray(C), X)
 
     def up(self, X: Array) -> Array:
         """``P X``: every vertex takes its aggregate's row."""
@@ -101,13 +118,14 @@ def build(operator: Operator, coarsest: int = COARSEST) -> list[Level]:
 class Cycle:
     """``R -> about A^-1 R``: a multigrid cycle over the levels, in float32.
 
-    Smoothing is a Chebyshev polynomial in ``diag(A)^-1 A``. ``gamma = 1`` is the V-cycle; 2 improves each
-    coarse correction by a second one and two steps of conjugate gradients (the K-cycle of Notay and
+    The smoother is the Chebyshev polynomial of degree 2 in ``J = diag(A)^-1 A``, so that smoothing is one
+    fused pass, and so is a residual: four passes per level. ``gamma = 1`` is the V-cycle; 2 improves
+    each coarse correction by a second one and two steps of conjugate gradients (the K-cycle of Notay and
     Vassilevski 2008), which piecewise constant prolongation needs on long thin graphs such as roads.
     """
 
-    def __init__(self, engine: Engine, levels: list[Level], *, degree: int = 2, gamma: int = 2) -> None:
-        self.engine, self.levels, self.degree, self.gamma = engine, levels, degree, gamma
+    def __init__(self, engine: Engine, levels: list[Level], *, gamma: int = 2) -> None:
+        self.engine, self.levels, self.gamma = engine, levels, gamma
         # the smoother works in the metric diag(A): the same kernel, another diagonal
         self.jacobi = []
         for level in levels:
@@ -136,11 +154,16 @@ class Cycle:
     def _solve(self, depth: int, R: Array) -> Array:
         if depth == len(self.levels) - 1:
             return self.inverse @ R
-        level = self.levels[depth]
-        X = self._smoothed(depth, R, None)
-        rest = self._residual(depth, R, X)
-        X = X + level.up(self._corrected(depth + 1, level.down(rest)))
-        return self._smoothed(depth, R, X)
+        level, J = self.levels[depth], self.jacobi[depth]
+        assert J.metric is not None
+        run, (c0, c1) = self.engine.recurrence, SMOOTHER
+        R = R / J.metric[:, None]
+        X = run(J, R, R, (c1, c0, 0.0))  # smooth from zero
+        rest = run(J, X, R, (-1.0, 0.0, 1.0))
+        level.add_up(self._corrected(depth + 1, level.down(rest, J.metric)), X)
+        rest = run(J, X, R, (-1.0, 0.0, 1.0))
+        self._count(depth, R, 4)
+        return run(J, rest, X, (c1, c0, 1.0), X)
 
     def _corrected(self, depth: int, R: Array) -> Array:
         C = self._solve(depth, R)
@@ -157,36 +180,12 @@ class Cycle:
         return C * alpha + E * _ratio(_dots(E, rest), _dots(E, AE))
 
     def _times(self, depth: int, X: Array) -> Array:
-        operator = self.jacobi[depth]
-        self._count(depth, X)
-        return self.engine.spmm(operator, X)
+        self._count(depth, X, 1)
+        return self.engine.spmm(self.jacobi[depth], X)
 
-    def _residual(self, depth: int, R: Array, X: Array) -> Array:
-        return R - self._times(depth, X)
-
-    def _smoothed(self, depth: int, R: Array, X: Array | None) -> Array:
-        """Chebyshev iteration for ``A X = R`` (Saad, Iterative methods, Algorithm 12.1)."""
-        operator = self.jacobi[depth]
-        assert operator.metric is not None
-        theta, delta = (2 + SMOOTHED_FROM) / 2, (2 - SMOOTHED_FROM) / 2
-        inverse = (1 / operator.metric)[:, None]
-        rest = inverse * (R if X is None else self._residual(depth, R, X))
-        rho = delta / theta
-        step = rest * np.float32(1 / theta)
-        X = step if X is None else X + step
-        for _ in range(self.degree - 1):
-            # the residual in the metric diag(A), updated by the last step: rest - diag^-1 A step
-            rest = self.engine.recurrence(operator, step, rest, (-1.0, 0.0, 1.0))
-            self._count(depth, step)
-            following = 1 / (2 * theta / delta - rho)
-            step = step * np.float32(following * rho) + rest * np.float32(2 * following / delta)
-            X = X + step
-            rho = following
-        return X
-
-    def _count(self, depth: int, X: Array) -> None:
+    def _count(self, depth: int, X: Array, times: int) -> None:
         share = self.levels[depth].operator.graph.n_entries / max(1, self.levels[0].operator.graph.n_entries)
-        self.columns += X.shape[1] * share
+        self.columns += times * X.shape[1] * share
 
 
 def _dots(X: Array, Y: Array) -> Array:

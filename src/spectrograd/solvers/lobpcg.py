@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from spectrograd.engines import Engine
+from spectrograd.engines.subspace import Ritz, residuals
 from spectrograd.laplacian import Operator
 from spectrograd.solvers.protocol import Problem, State
 from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start, guarded_width, ritz_pairs
@@ -22,11 +23,14 @@ Preconditioner = Callable[[Array], Array]
 
 @dataclass(eq=False)
 class LobpcgState(RitzState):
-    """Adds ``A X``, the conjugate directions P with ``A P``, and the preconditioner."""
+    """Adds ``Q = [X P]``, orthonormal, with ``A Q`` and ``H = Q'AQ``, and the preconditioner.
 
-    AX: Array = field(default_factory=lambda: np.empty((0, 0)))
-    P: Array | None = None
-    AP: Array | None = None
+    X are the Ritz vectors (``block`` is a view of them), P the directions of their last change.
+    """
+
+    Q: Array = field(default_factory=lambda: np.empty((0, 0)))
+    AQ: Array = field(default_factory=lambda: np.empty((0, 0)))
+    H: Array = field(default_factory=lambda: np.empty((0, 0)))
     precondition: Preconditioner | None = None
 
 
@@ -80,8 +84,8 @@ class LOBPCG(RitzSolver):
 def begin(problem: Problem, operator: Operator, state: LobpcgState, block: Array) -> LobpcgState:
     """Ritz vectors of a block, without directions yet."""
     ritz, state.residuals, lost = ritz_pairs(problem.engine, operator, block, state.rng)
-    state.values, state.block, state.AX = ritz
-    state.P = state.AP = None
+    state.values, state.Q, state.AQ = ritz
+    state.H = np.diag(ritz.values)
     if lost:
         state.events.append(f"iteration {state.iteration}: {lost} lost directions replaced")
     return _published(problem, state)
@@ -89,61 +93,75 @@ def begin(problem: Problem, operator: Operator, state: LobpcgState, block: Array
 
 def advance(problem: Problem, operator: Operator, state: LobpcgState) -> int:
     """One step in walk form; returns the columns multiplied."""
-    engine, metric, X = problem.engine, operator.metric, state.block
-    m, k = X.shape[1], problem.n_components
-    BX = X if metric is None else metric[:, None] * X
-    active = state.residuals > 1e-3 * state.residuals[:k].max()
-    R = np.ascontiguousarray((state.AX - BX * state.values)[:, active])
-    if state.precondition is not None:
-        W = state.precondition(R)
-        W = np.where(np.isfinite(W), W, 0)
-    else:
-        W = R if metric is None else R / metric[:, None]
-    W = W - engine.combine(X, engine.gram(X, W, metric))
+    engine, metric, Q = problem.engine, operator.metric, state.Q
+    m, k = len(state.values), problem.n_components
+    W = _directions(operator, state, k)
+    W = engine.combine(Q, -engine.gram(Q, W, metric), W, np.eye(W.shape[1]))
     # orthonormal before it is multiplied: A W then carries no more error than A X
     W = engine.combine(W, _kept(engine.gram(W, W, metric)))
-    if W.shape[1] == 0:
+    if W.shape[1] == 0 or not np.isfinite(W).all():
         state.done = True
         return 0
     AW = engine.spmm(operator, W)
-    parts, products = [X, W], [state.AX, AW]
-    if state.P is not None and state.AP is not None:
-        parts.append(state.P)
-        products.append(state.AP)
-    S, AS = np.hstack(parts), np.hstack(products)
-    factor = _kept(engine.gram(S, S, metric), protected=m)
-    H = engine.gram(S, AS, None)
-    values, rotation = la.eigh(factor.T @ ((H + H.T) / 2) @ factor)
+    M, H = _projected(engine, metric, state, W, AW)
+    factor = _kept(M, protected=m)
+    values, rotation = la.eigh(factor.T @ H @ factor)
     Y = factor @ rotation[:, :m]
-    tail = Y.copy()
-    tail[:m] = 0  # the part of the new X that is not in the old one
-    state.values = values[:m]
-    state.block, state.AX = engine.combine(S, Y), engine.combine(AS, Y)
-    scale = 1 / np.sqrt(np.maximum(np.diag(tail.T @ engine.gram(S, S, metric) @ tail), 1e-300))
-    state.P, state.AP = engine.combine(S, tail * scale), engine.combine(AS, tail * scale)
-    _measure(engine, operator, state)
+    change = Y.copy()
+    change[:m] = 0  # the part of the new X that is not in the old one, orthonormal to the new X
+    change -= Y @ (Y.T @ M @ change)
+    change = change @ _kept(change.T @ M @ change)
+    C, q = np.hstack([Y, change]), Q.shape[1]
+    state.Q = engine.combine(Q, C[:q], W, C[q:])
+    state.AQ = engine.combine(state.AQ, C[:q], AW, C[q:])
+    state.H, state.values = C.T @ H @ C, values[:m]
     if state.iteration % 20 == 19 or not np.isfinite(state.values).all():
-        begin(problem, operator, state, np.where(np.isfinite(state.block), state.block, 0))
+        # against drift, and in place of anything that is not a number
+        begin(problem, operator, state, np.nan_to_num(state.Q[:, :m]))
         return m + W.shape[1]
+    X, AX = (np.ascontiguousarray(S[:, :m]) for S in (state.Q, state.AQ))
+    state.residuals = residuals(engine, operator, Ritz(state.values, X, AX))
     _published(problem, state)
     return W.shape[1]
 
 
-def _measure(engine: Engine, operator: Operator, state: LobpcgState) -> None:
-    from spectrograd.engines.subspace import Ritz, residuals
+def _directions(operator: Operator, state: LobpcgState, k: int) -> Array:
+    """Preconditioned residuals of the vectors that still need them (soft locking)."""
+    m = len(state.values)
+    active = np.flatnonzero(state.residuals > 1e-3 * state.residuals[:k].max())
+    X, AX = state.Q[:, :m][:, active], state.AQ[:, :m][:, active]
+    metric = np.ones(1) if operator.metric is None else operator.metric[:, None]
+    R = np.ascontiguousarray(AX - metric * X * state.values[active])
+    if state.precondition is None:
+        return np.asarray(R / metric)
+    return np.nan_to_num(state.precondition(R))
 
-    state.residuals = residuals(engine, operator, Ritz(state.values, state.block, state.AX))
+
+def _projected(
+    engine: Engine, metric: Array | None, state: LobpcgState, W: Array, AW: Array
+) -> tuple[Array, Array]:
+    """``S'BS`` and ``S'AS`` of ``S = [X P W]``; what is known of X and P is not computed again."""
+    q, w = state.Q.shape[1], W.shape[1]
+    M, H = np.eye(q + w), np.zeros((q + w, q + w))
+    M[:q, q:] = engine.gram(state.Q, W, metric)
+    M[q:, :q] = M[:q, q:].T
+    H[:q, :q] = state.H
+    H[:q, q:] = engine.gram(state.Q, AW, None)
+    H[q:, :q] = H[:q, q:].T
+    H[q:, q:] = engine.gram(W, AW, None)
+    return M, (H + H.T) / 2
 
 
 def _published(problem: Problem, state: LobpcgState) -> LobpcgState:
-    k = problem.n_components
-    state.U = problem.operator.from_walk(np.ascontiguousarray(state.block[:, :k]))
+    state.block = state.Q[:, : len(state.values)]
+    state.U = problem.operator.from_walk(np.ascontiguousarray(state.Q[:, : problem.n_components]))
     return state
 
 
 def _kept(M: Array, protected: int = 0) -> Array:
     """``F`` with ``F'MF = I`` on what is numerically independent; the first columns are kept first."""
-    d = 1 / np.sqrt(np.maximum(np.diag(M), 1e-300))
+    size = np.diag(M)
+    d = np.where(size > 1e-280, 1 / np.sqrt(np.maximum(size, 1e-280)), 0)
     scaled = M * np.outer(d, d)
     try:
         R = la.cholesky(scaled)
@@ -152,7 +170,7 @@ def _kept(M: Array, protected: int = 0) -> Array:
     except la.LinAlgError:
         pass
     values, rotation = la.eigh(scaled)
-    kept = values > 1e-10 * max(float(values[-1]), 1e-300)
+    kept = values > 1e-10 * max(float(values[-1]), 1e-300) if len(M) else np.zeros(0, bool)
     if int(kept.sum()) < protected:
         kept[-protected:] = True
     return np.asarray(d[:, None] * rotation[:, kept] / np.sqrt(np.maximum(values[kept], 1e-14)))

@@ -44,8 +44,6 @@ class Multilevel(RitzSolver):
     ----------
     degree
         Degree of the filter on the way up.
-    smoothing
-        Degree of the smoother in the cycle.
     gamma
         1 is the V-cycle, 2 the K-cycle: dearer, and independent of the number of levels.
     guard
@@ -57,7 +55,6 @@ class Multilevel(RitzSolver):
     """
 
     degree: int = 6
-    smoothing: int = 2
     gamma: int = 2
     guard: int | None = None
     coarsest: int = COARSEST
@@ -73,7 +70,7 @@ class Multilevel(RitzSolver):
             operator = replace(operator, metric=np.ones(operator.n_nodes))
         width = guarded_width(problem, self.guard)
         levels = build(operator, max(self.coarsest, 4 * width))
-        cycle = Cycle(problem.engine, levels, degree=self.smoothing, gamma=self.gamma)
+        cycle = Cycle(problem.engine, levels, gamma=self.gamma)
         state = MultilevelState(np.empty((0, 0)), rng, cycle=cycle, precondition=cycle)
         block = self._ascend(problem, levels, width, state)
         if problem.start is not None:
@@ -115,5 +112,8 @@ class Multilevel(RitzSolver):
 
 
 def _trim(state: MultilevelState, width: int) -> None:
+    """Back to the usual width after a start had joined."""
     state.values, state.residuals = state.values[:width], state.residuals[:width]
-    state.block, state.AX = (np.ascontiguousarray(X[:, :width]) for X in (state.block, state.AX))
+    state.Q, state.AQ = (np.ascontiguousarray(X[:, :width]) for X in (state.Q, state.AQ))
+    state.H = np.diag(state.values)
+    state.block = state.Q

@@ -23,7 +23,6 @@ from spectrograd.laplacian import Operator
 from spectrograd.solvers.protocol import Problem, Progress, Solver, State
 
 Array = NDArray[Any]
-TILE = 8
 
 
 @dataclass(eq=False)
@@ -90,10 +89,11 @@ class RitzSolver(Solver):
 
 
 def guarded_width(problem: Problem, guard: int | None) -> int:
-    """Columns to iterate on: K and its guard vectors, to a multiple of 8 unless told otherwise."""
+    """Columns to iterate on: K and at least three guard vectors, to a multiple of 4 unless told otherwise."""
     k = problem.n_components
     if guard is None:
-        guard = -(k + 2) % TILE + 2 if k > 1 else 3
+        guard = max(3, k // 5)
+        guard += -(k + guard) % 4
     return min(k + guard, problem.n_nodes)
 
 
