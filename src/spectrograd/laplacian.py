@@ -148,6 +148,38 @@ class Operator:
         """Turn eigenvectors of :meth:`standard_form` into eigenvectors of the pencil."""
         return vectors if self.metric is None else vectors / np.sqrt(self.metric)[:, None]
 
+    def walk_form(self) -> Operator:
+        """The same pencil without ``scale``: its vectors are ``diag(scale) u``, its metric absorbs it.
+
+        A pass then gathers the vectors as they are; for a normalised Laplacian this is the random walk.
+        """
+        if self.scale is None:
+            return self
+        scale = self._positive_scale
+        squares = scale**2
+        return replace(
+            self,
+            diagonal=self.diagonal / squares,
+            scale=None,
+            metric=(1 if self.metric is None else self.metric) / squares,
+            low_rank=self.low_rank
+            and LowRank(self.low_rank.factors / scale[:, None], self.low_rank.coefficients),
+        )
+
+    def to_walk(self, vectors: Array) -> Array:
+        """Turn vectors of the pencil into vectors of :meth:`walk_form`."""
+        return vectors if self.scale is None else vectors * self._positive_scale[:, None]
+
+    def from_walk(self, vectors: Array) -> Array:
+        """Turn vectors of :meth:`walk_form` into vectors of the pencil."""
+        return vectors if self.scale is None else vectors / self._positive_scale[:, None]
+
+    @property
+    def _positive_scale(self) -> Array:
+        """The scale, with ones for nodes without edges, where it plays no part."""
+        assert self.scale is not None
+        return np.where(self.scale > 0, self.scale, 1)
+
     def to_dense(self) -> Array:
         """``A`` as a dense float64 array; for tests and the dense baseline only."""
         return self.astype(np.float64) @ np.eye(self.n_nodes)

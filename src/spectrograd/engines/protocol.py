@@ -23,6 +23,24 @@ class Engine(Protocol):
         """``U' diag(metric) V`` in float64."""
         ...
 
+    def combine(self, U: Array, C: Array, V: Array | None = None, E: Array | None = None) -> Array:
+        """``U C + V E`` for small C and E, in the type of U; without V just ``U C``."""
+        ...
+
+    def recurrence(
+        self,
+        operator: Operator,
+        U: Array,
+        previous: Array,
+        coefficients: tuple[float, float, float],
+        out: Array | None = None,
+    ) -> Array:
+        """``alpha B^-1 A U + beta U + gamma previous`` in one pass, for an operator without ``scale``.
+
+        ``out`` may be ``previous`` itself, whose memory is then used again.
+        """
+        ...
+
     def threads(self) -> AbstractContextManager[None]:
         """Use as many threads as the user allowed while inside."""
         ...

@@ -28,3 +28,30 @@ def gram(U, V, metric):
     for c in range(n_chunks):
         total += partial[c]
     return total
+
+
+@parallel
+def combine(U, C, V, E):
+    """``U C + V E`` for tall U, V and small C, E; V and E may be None.
+
+    No library threads to fight with, and the same bits for any number of them.
+    """
+    n_rows, n_left = U.shape
+    n_right = C.shape[1]
+    out = np.zeros((n_rows, n_right), U.dtype)
+    for c in numba.prange((n_rows + CHUNK - 1) // CHUNK):
+        for i in range(c * CHUNK, min(n_rows, (c + 1) * CHUNK)):
+            row, own = out[i], U[i]
+            for a in range(n_left):
+                x = own[a]
+                small = C[a]
+                for b in range(n_right):
+                    row[b] += x * small[b]
+            if V is not None:
+                other = V[i]
+                for a in range(V.shape[1]):
+                    x = other[a]
+                    small = E[a]
+                    for b in range(n_right):
+                        row[b] += x * small[b]
+    return out

@@ -29,6 +29,11 @@ REGISTRY = {
     "gradient-descent": "gradient_descent:GradientDescent",
     "forward-backward": "forward_backward:ForwardBackward",
     "stochastic-fb": "stochastic_fb:StochasticForwardBackward",
+    "multilevel": "multilevel:Multilevel",
+    "chebyshev": "chebyshev:Chebyshev",
+    "lanczos": "lanczos:Lanczos",
+    "shift-invert": "shift_invert:ShiftInvert",
+    "lobpcg": "lobpcg:LOBPCG",
     "eigen": "eigen:Eigen",
 }
 

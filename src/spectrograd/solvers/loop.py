@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spectrograd.engines.local import one_blas_thread
+from spectrograd.laplacian import SMALL
 from spectrograd.solvers.protocol import Problem, Progress, Solver, State
 
 Array = NDArray[Any]
@@ -91,7 +93,8 @@ def solve(
     run = _Run(problem, solver, rules, on_progress, clock)
     rng = np.random.default_rng(seed)
     # overflow is a step too long, which is handled below: no warning needed
-    with problem.engine.threads(), np.errstate(over="ignore", invalid="ignore"):
+    quiet = np.errstate(over="ignore", invalid="ignore")
+    with problem.engine.threads(), one_blas_thread(problem.n_nodes > SMALL), quiet:
         try:
             reason = run.until_stopped(_first_state(problem, solver, rng), time_budget)
         except KeyboardInterrupt:

@@ -1,0 +1,135 @@
+"""What the block solvers share: Ritz pairs with guard vectors, measured as they go."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import scipy.linalg as la
+from numpy.typing import NDArray
+
+from spectrograd.engines import Engine
+from spectrograd.engines.subspace import (
+    Ritz,
+    _inverse_factor,
+    orthogonality_error,
+    orthonormalize,
+    rayleigh_ritz,
+    residuals,
+)
+from spectrograd.laplacian import Operator
+from spectrograd.solvers.protocol import Problem, Progress, Solver, State
+
+Array = NDArray[Any]
+
+
+@dataclass(eq=False)
+class RitzState(State):
+    """A state that knows its Ritz values and residuals, guard vectors included.
+
+    ``U`` holds the first K Ritz vectors in the problem's own metric, ``block`` all of them in the
+    coordinates the solver works in. Steps replace arrays and never write into them, so a copy of the
+    state may share them.
+    """
+
+    block: Array = field(default_factory=lambda: np.empty((0, 0)))
+    values: Array = field(default_factory=lambda: np.empty(0))
+    residuals: Array = field(default_factory=lambda: np.empty(0))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> RitzState:
+        twin = copy.copy(self)
+        twin.events, twin.rng = list(self.events), copy.deepcopy(self.rng, memo)
+        return twin
+
+    def angle_bound(self, k: int) -> float:
+        """Davis-Kahan: sine of the angle between the first k Ritz vectors and the eigenvectors.
+
+        ``|R| / gap`` with the gap up to the first guard vector, less that one's residual; infinite
+        where the gap is not resolved. It is rigorous if no eigenvector was skipped.
+        """
+        if len(self.values) <= k:
+            return float("inf")
+        gap = self.values[k] - self.residuals[k] - self.values[k - 1]
+        return float(np.linalg.norm(self.residuals[:k]) / gap) if gap > 0 else float("inf")
+
+
+class RitzSolver(Solver):
+    """A solver whose steps end with a Rayleigh-Ritz: measuring costs no further pass."""
+
+    angle: float
+
+    def progress(self, problem: Problem, state: State) -> Progress:
+        """From the last Rayleigh-Ritz."""
+        assert isinstance(state, RitzState)
+        k = problem.n_components
+        return Progress(
+            iteration=state.iteration,
+            passes=state.passes,
+            edges_seen=state.edges_seen,
+            objective=float(state.values[:k].sum()),
+            residual=float(state.residuals[:k].max()),
+            orthogonality_error=orthogonality_error(problem.engine, problem.operator, state.U),
+            events=tuple(state.events),
+        )
+
+    def finish(self, problem: Problem, state: State) -> Array:
+        """In float64, whatever the iteration used."""
+        return problem.orthonormalize(state.U.astype(np.float64)).Q
+
+    def account(self, problem: Problem, state: RitzState, columns: float) -> RitzState:
+        """Count a step that read the operator for so many columns, and stop where the angle is met."""
+        state.iteration += 1
+        state.passes += columns / problem.n_components
+        if len(state.values) > problem.n_components:
+            state.beyond = float(state.values[problem.n_components])
+        if self.angle > 0 and state.angle_bound(problem.n_components) <= self.angle:
+            state.done = True
+        return state
+
+
+def guarded_width(problem: Problem, guard: int | None) -> int:
+    """Columns to iterate on: K and at least three guard vectors, to a multiple of 4 unless told otherwise."""
+    k = problem.n_components
+    if guard is None:
+        guard = max(3, k // 5)
+        guard += -(k + guard) % 4
+    return min(k + guard, problem.n_nodes)
+
+
+def guarded_start(problem: Problem, width: int, rng: np.random.Generator, dtype: Any) -> Array:
+    """The warm start, completed by random columns, in walk form; not yet orthonormal."""
+    block = rng.standard_normal((problem.n_nodes, width))
+    if problem.start is not None:
+        start = problem.operator.to_walk(np.asarray(problem.start, dtype=np.float64))
+        block[:, : problem.n_components] = np.where(np.isfinite(start), start, 0)
+    return np.ascontiguousarray(block, dtype=dtype)
+
+
+def ritz_pairs(
+    engine: Engine, operator: Operator, U: Array, rng: np.random.Generator | None = None
+) -> tuple[Ritz, Array, int]:
+    """Ritz pairs of the span of U, their residuals, and how many lost directions were replaced.
+
+    One pass. A basis that is nearly orthonormal after one round of Cholesky QR is corrected by the
+    generalised Rayleigh-Ritz instead of a second round.
+    """
+    factor, lost = _inverse_factor(engine.gram(U, U, operator.metric))
+    if lost:
+        Q, lost = orthonormalize(engine, U, operator.metric, rng)
+        ritz = rayleigh_ritz(engine, operator, Q)
+        return ritz, residuals(engine, operator, ritz), lost
+    Q = engine.combine(U, factor)
+    AQ = engine.spmm(operator, Q)
+    values, rotation = _generalized(engine.gram(Q, AQ, None), engine.gram(Q, Q, operator.metric))
+    ritz = Ritz(values, engine.combine(Q, rotation), engine.combine(AQ, rotation))
+    return ritz, residuals(engine, operator, ritz), 0
+
+
+def _generalized(H: Array, M: Array) -> tuple[Array, Array]:
+    try:
+        values, rotation = la.eigh((H + H.T) / 2, (M + M.T) / 2)
+    except la.LinAlgError:  # M is far from I: only after a loss of digits that a repair follows
+        values, rotation = la.eigh((H + H.T) / 2)
+    return np.asarray(values), np.asarray(rotation)
