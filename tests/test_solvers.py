@@ -344,7 +344,7 @@ def test_embed_is_certified(operators, truth, name):
 def test_variance_reduction_removes_the_noise_floor(operators, case, batch_size):
     """SVRG goes to zero with real mini-batches, where plain SGD stalls."""
     params = {"batch_size": batch_size, "variance_reduction": True}
-    reduced = quick("sgd", operators[case], max_iter=150, params=params)
+    reduced = quick("sgd", operators[case], max_iter=180, params=params)
     plain = quick("sgd", operators[case], max_iter=60, params={"batch_size": batch_size})
     assert reduced.last.residual < 1e-6
     assert plain.last.residual > 1e-3
@@ -359,7 +359,7 @@ def test_paper_solver_with_each_batch_and_optimizer(operators, truth, case, batc
         step_size /= operator.upper - operator.lower
     params = {"batch": batch, "optimizer": optimizer, "step_size": step_size}
     params["batch_size"] = 150 if batch == "nodes" else 500
-    solution = quick("sgd-paper", operator, max_iter=150, params=params)
+    solution = quick("sgd-paper", operator, max_iter=180, params=params)
     best = truth[case][0].sum()
     first, last = solution.history[0].objective, solution.last.objective
     assert (first - last) / (first - best) > 0.5

@@ -23,8 +23,8 @@ from spectrograd.engines.subspace import Ritz, orthonormalize, rayleigh_ritz
 from spectrograd.laplacian import Operator
 
 Array = NDArray[Any]
-DEGREE = 10
-ENOUGH = 1e-6
+DEGREES = (6, 30)
+ENOUGH = 1e-4
 
 
 @dataclass(frozen=True)
@@ -98,10 +98,15 @@ def look_outside(
     ritz: Ritz,
     rng: np.random.Generator,
     *,
+    beyond: float | None = None,
     max_rounds: int = 10,
     n_vectors: int = 4,
 ) -> Complement:
-    """Filter random vectors in the complement of the Ritz vectors until the odds are good enough."""
+    """Filter random vectors in the complement of the Ritz vectors until the odds are good enough.
+
+    ``beyond`` is the solver's guess of the next eigenvalue: with it the first filter has the right cut
+    and degree, without it they are found on the way.
+    """
     Q, top = ritz.Q, float(ritz.values[-1])
     n_vectors = min(n_vectors, operator.n_nodes - Q.shape[1])
     X = rng.standard_normal((operator.n_nodes, n_vectors))
@@ -113,12 +118,13 @@ def look_outside(
     filters: list[Filter] = []
     columns = n_vectors
     seen = Complement(float(found.values[0]), squared_norm, n_vectors, columns, operator.upper)
-    for _ in range(max_rounds):
-        cut = _next_cut(top, float(found.values[0]), operator.upper)
-        filters.append(Filter(DEGREE, cut, operator.upper))
+    for turn in range(max_rounds):
+        guess = beyond if turn == 0 and beyond is not None else float(found.values[0])
+        cut = _next_cut(top, guess, operator.upper)
+        filters.append(Filter(_degree(top, cut, operator, squared_norm), cut, operator.upper))
         Y = _deflated(engine, operator, Q, filters[-1].apply(engine, operator, found.Q))
         found = rayleigh_ritz(engine, operator, orthonormalize(engine, Y, operator.metric, rng).Q)
-        columns += (DEGREE + 1) * n_vectors
+        columns += (filters[-1].degree + 1) * n_vectors
         lowest = float(found.values[0])
         seen = Complement(lowest, squared_norm, n_vectors, columns, operator.upper, tuple(filters))
         if lowest <= top or seen.odds_below(top + 0.5 * (lowest - top)) < ENOUGH:
@@ -136,3 +142,11 @@ def _deflated(engine: Engine, operator: Operator, Q: Array, X: Array) -> Array:
 def _next_cut(top: float, lowest: float, upper: float) -> float:
     """Damp everything above the lowest Ritz value seen outside, but never the found subspace itself."""
     return max(lowest, top + 1e-3 * (upper - top))
+
+
+def _degree(top: float, cut: float, operator: Operator, squared_norm: float) -> int:
+    """Degree after which one random vector would betray a skipped eigenvector nine times in ten."""
+    tau, half = (top + cut) / 2, (operator.upper - cut) / 2
+    gain = 0.5 * math.log(squared_norm * (operator.upper - operator.lower) / (1e-2 * (cut - tau)))
+    rate = math.acosh(1 + (cut - tau) / half)
+    return int(np.clip(math.ceil(gain / rate), *DEGREES))
