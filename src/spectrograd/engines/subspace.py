@@ -51,7 +51,8 @@ def orthonormalize(
 
 def _inverse_factor(M: Array) -> tuple[Array, int]:
     """``F`` with ``F' M F = I`` on the numerical range of M, and the number of lost directions."""
-    columns = np.sqrt(np.maximum(np.diag(M), np.finfo(float).tiny))
+    size = np.diag(M)
+    columns = np.sqrt(np.where(size > 1e-60, size, 1))  # a column of zeros stays one, and is lost
     scaled = M / np.outer(columns, columns)  # columns first: a badly scaled Gram fails needlessly
     try:
         R = la.cholesky(scaled)
