@@ -178,3 +178,42 @@ def move_rows(vertices, G, small, rates, metric, Z, moments, U):
     after[vertices] -= rates[:, None] * direction
     dM = gram(after, after, metric) - gram(before, before, metric)
     return after, table, dM, Z.T.astype(np.float64) @ (after - before)
+
+
+def recurrence_rows(block, weights, diagonal, metric, coefficients, U, previous, out):
+    """``out`` with the rows of the block replaced by ``alpha B^-1 A u + beta u + gamma previous``."""
+    start, indptr, indices = block
+    rows = slice(start, start + len(indptr) - 1)
+    alpha, beta, gamma = coefficients
+    U = U.astype(np.float64)
+    product = diagonal[rows, None] * U[rows] - adjacency(indptr, indices, weights, len(U)) @ U
+    if metric is not None:
+        product = product / metric[rows, None]
+    result = out.astype(np.float64)
+    result[rows] = alpha * product + beta * U[rows] + gamma * previous[rows]
+    return result
+
+
+def combine(U, C, V, E):
+    """``U C + V E``."""
+    return U @ C if V is None else U @ C + V @ E
+
+
+def galerkin(W, part):
+    """``P'WP`` without its diagonal, dense."""
+    P = np.eye(part.max() + 1)[part]
+    coarse = P.T @ W @ P
+    np.fill_diagonal(coarse, 0)
+    return coarse
+
+
+def level_widths(W, source):
+    """Vertices at each distance from the source, by powers of the adjacency matrix."""
+    reached, widths = np.zeros(len(W), bool), []
+    front = np.zeros(len(W), bool)
+    front[source] = True
+    while front.any():
+        widths.append(int(front.sum()))
+        reached |= front
+        front = (W[front].sum(axis=0) > 0) & ~reached
+    return widths

@@ -53,7 +53,8 @@ def _inverse_factor(M: Array) -> tuple[Array, int]:
     """``F`` with ``F' M F = I`` on the numerical range of M, and the number of lost directions."""
     if not np.isfinite(M).all():
         raise FloatingPointError("the vectors are too long for a Gram matrix")
-    columns = np.sqrt(np.where(np.diag(M) > 0, np.diag(M), 1))  # a vanished column is lost, not divided by
+    size = np.diag(M)
+    columns = np.sqrt(np.where(size > 1e-60, size, 1))  # a column of zeros stays one, and is lost
     scaled = M / np.outer(columns, columns)  # columns first: a badly scaled Gram fails needlessly
     try:
         R = la.cholesky(scaled)

@@ -1,11 +1,15 @@
-"""``auto``: which solver for which problem, and why."""
+"""``auto``: which solvers for which problem, in which order, and why."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from spectrograd.laplacian import SMALL
 from spectrograd.solvers.eigen import DENSE_BELOW
 from spectrograd.solvers.protocol import Problem
+
+# A factor of at most this many entries per stored entry of the graph is cheaper than any iteration.
+CHEAP_FILL = 40
 
 
 class Choice(NamedTuple):
@@ -15,8 +19,23 @@ class Choice(NamedTuple):
     reason: str
 
 
+def plan(problem: Problem) -> tuple[Choice, ...]:
+    """Solvers to try, best first; the next one goes on where the certificate of the last is not met."""
+    n_nodes = problem.n_nodes
+    if n_nodes <= DENSE_BELOW:
+        return (Choice("eigen", f"{n_nodes} nodes: a dense eigendecomposition is exact and instant"),)
+    if n_nodes <= SMALL:  # nothing here may compile
+        return (Choice("eigen", f"{n_nodes} nodes: ARPACK needs no compiling"),)
+    from spectrograd.solvers.shift_invert import estimated_fill
+
+    fill = estimated_fill(problem.operator.graph) / max(problem.operator.graph.n_entries, 1)
+    krylov = Choice("lanczos", f"a factor would fill {fill:.0f}x the graph: few passes by block Lanczos")
+    if fill > CHEAP_FILL:
+        return (krylov, Choice("chebyshev", "escalated: lanczos did not reach the accuracy"))
+    direct = Choice("shift-invert", f"a factor fills only {fill:.1f}x the graph: a direct solve is exact")
+    return (direct, Choice("lanczos", "escalated: shift-invert did not reach the accuracy"))
+
+
 def choose(problem: Problem) -> Choice:
-    """Pick a solver for a problem."""
-    if problem.n_nodes <= DENSE_BELOW:
-        return Choice("eigen", f"{problem.n_nodes} nodes: a dense eigendecomposition is exact and instant")
-    return Choice("eigen", "in memory: a Krylov method reaches the eigenvectors in the fewest passes")
+    """The first solver of the plan."""
+    return plan(problem)[0]

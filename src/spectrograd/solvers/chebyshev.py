@@ -66,9 +66,9 @@ class Chebyshev(RitzSolver):
         assert isinstance(state, RitzState)
         operator, k, block = problem.operator.walk_form(), problem.n_components, state.block
         width = operator.upper - operator.lower
-        if block.dtype == np.float32 and self.precision == "auto":
-            if state.residuals[:k].max() < SINGLE_FLOOR * width:
-                block = block.astype(np.float64)
+        limited = block.dtype == np.float32 and state.residuals[:k].max() < SINGLE_FLOOR * width
+        if limited and self.precision == "auto":
+            block = block.astype(np.float64)
         cut = self._cut(operator, state)
         degree = filter_degree(state, k, cut, operator, self.degree)
         state.block = chebyshev_filter(problem.engine, operator, block, cut, degree)

@@ -1,27 +1,29 @@
-"""One call from an operator to a certified embedding: choose, solve, Rayleigh-Ritz, certify."""
+"""One call from an operator to a certified embedding: choose, solve, Rayleigh-Ritz, certify, escalate."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd.certificate import Certificate, certify
+from spectrograd.certificate import GOOD_ANGLE, Certificate, certify
 from spectrograd.embedding import Embedding, arrange
 from spectrograd.engines import Engine, LocalEngine
 from spectrograd.engines.subspace import Ritz, rayleigh_ritz
+from spectrograd.inertia import count_below
 from spectrograd.laplacian import Operator
 from spectrograd.probe import Complement, look_outside
 from spectrograd.solvers import REGISTRY, make_solver
-from spectrograd.solvers.auto import Choice, choose
+from spectrograd.solvers.auto import Choice, plan
 from spectrograd.solvers.loop import Hook, Solution, Stopping, solve
-from spectrograd.solvers.protocol import Problem
+from spectrograd.solvers.protocol import Problem, Solver
 
 Array = NDArray[Any]
-AUTO_TOLERANCE = 1e-4
+AUTO_RESIDUAL = 1e-4  # for solvers that cannot judge their own angle
 
 
 @dataclass(frozen=True)
@@ -38,60 +40,95 @@ class Settings:
     engine: Engine = field(default_factory=LocalEngine)
     hooks: Sequence[Hook] = ()
 
-    @property
-    def tolerance(self) -> float:
-        """Residual asked for, relative to the width of the spectrum."""
-        return AUTO_TOLERANCE if self.tol == "auto" else float(self.tol)
+    def __post_init__(self) -> None:
+        if self.tol != "auto" and not (isinstance(self.tol, int | float) and self.tol > 0):
+            raise ValueError(f"tol={self.tol!r}: expected a positive number or 'auto'")
 
 
 @dataclass(frozen=True, eq=False)
 class Embedded:
-    """An embedding with the evidence and the story of how it was found."""
+    """An embedding with the evidence and the story of how it was found; ``seconds`` is all of it."""
 
     embedding: Embedding
     certificate: Certificate
     solution: Solution
     choice: Choice
+    seconds: float
+    tried: tuple[Choice, ...] = ()
 
 
 def embed(
     operator: Operator, n_components: int, settings: Settings, *, start: Array | None = None
 ) -> Embedded:
-    """Embed an operator: the arrow ``Operator -> Embedding`` of the house."""
-    engine = settings.engine
-    problem = Problem(operator, n_components, engine, start)
-    choice = choose(problem) if settings.solver == "auto" else Choice(settings.solver, "asked for")
-    params = dict(settings.params)
-    solver = make_solver(choice.name, **params)
-    if settings.batch_size is not None and "batch_size" not in params and _has(solver, "batch_size"):
-        solver = make_solver(choice.name, **params, batch_size=settings.batch_size)
-    tolerance = settings.tolerance
-    solution = solve(
+    """Embed an operator: the arrow ``Operator -> Embedding`` of the house.
+
+    With ``solver="auto"`` the solvers of the plan are tried in order, each from where the last one
+    stopped, until the certificate is met.
+    """
+    began = time.perf_counter()
+    problem = Problem(operator, n_components, settings.engine, start)
+    choices = plan(problem) if settings.solver == "auto" else (Choice(settings.solver, "asked for"),)
+    tried: list[Choice] = []
+    for choice in choices:
+        left = _left(settings.time_budget, time.perf_counter() - began)
+        tried.append(choice)
+        solution = _run(problem, choice.name, settings, left)
+        ritz = rayleigh_ritz(settings.engine, operator, solution.Q)
+        outside = _evidence(problem, ritz, solution, settings.seed)
+        certificate = certify(settings.engine, operator, ritz, settings.tol, outside)
+        if certificate.converged or left == 0 or solution.stop_reason == "interrupted":
+            break
+        problem = replace(problem, start=ritz.Q)
+    embedding = arrange(ritz.Q, ritz.values, operator.graph.names)
+    seconds = time.perf_counter() - began
+    return Embedded(embedding, certificate, solution, choice, seconds, tuple(tried))
+
+
+def _run(problem: Problem, name: str, settings: Settings, time_budget: float | None) -> Solution:
+    operator = problem.operator
+    tol = AUTO_RESIDUAL if isinstance(settings.tol, str) else float(settings.tol)
+    solver = _configured(name, settings)
+    judges_itself = bool(getattr(solver, "angle", 0))
+    return solve(
         problem,
         solver,
-        stopping=Stopping(settings.max_iter, tolerance * (operator.upper - operator.lower)),
+        stopping=Stopping(
+            settings.max_iter, 0.0 if judges_itself else tol * (operator.upper - operator.lower)
+        ),
         on_progress=settings.hooks,
         seed=settings.seed,
-        time_budget=settings.time_budget,
+        time_budget=time_budget,
     )
-    ritz = rayleigh_ritz(engine, operator, solution.Q)
-    return Embedded(
-        arrange(ritz.Q, ritz.values, operator.graph.names),
-        certify(engine, operator, ritz, settings.tol, _evidence(problem, ritz, solution, settings.seed)),
-        solution,
-        choice,
-    )
+
+
+def _configured(name: str, settings: Settings) -> Solver:
+    """The solver with the user's parameters, and the common ones where it has them."""
+    solver = make_solver(name, **settings.params)
+    known = {f.name for f in fields(solver)}  # type: ignore[arg-type]
+    common: dict[str, Any] = {}
+    if settings.batch_size is not None and "batch_size" in known - set(settings.params):
+        common["batch_size"] = settings.batch_size
+    if settings.tol == "auto" and "angle" in known - set(settings.params):
+        common["angle"] = GOOD_ANGLE / 3  # the certificate measures against half the gap
+    return replace(solver, **common)  # type: ignore[type-var]
 
 
 def _evidence(problem: Problem, ritz: Ritz, solution: Solution, seed: int | None) -> Complement:
-    """What lies beyond the subspace: the solver knows it, or a probe finds out."""
-    if solution.complete and solution.beyond is not None:
-        return Complement(solution.beyond, complete=True)
-    return look_outside(problem.engine, problem.operator, ritz, np.random.default_rng(seed))
+    """What lies beyond the subspace: the solver knows it, a count tells, or a probe finds out."""
+    top, beyond = float(ritz.values[-1]), solution.beyond
+    if beyond is not None and solution.complete:
+        return Complement(beyond, complete=True)
+    if beyond is not None and beyond > top and solution.solver == "shift-invert":
+        tau = (top + beyond) / 2
+        count = count_below(problem.operator, tau)
+        if count is not None:
+            return Complement(beyond if count == problem.n_components else top, complete=True)
+    rng = np.random.default_rng(seed)
+    return look_outside(problem.engine, problem.operator, ritz, rng, beyond=beyond)
 
 
-def _has(solver: Any, name: str) -> bool:
-    return any(f.name == name for f in fields(solver))
+def _left(budget: float | None, spent: float) -> float | None:
+    return None if budget is None else max(0.0, budget - spent)
 
 
 def solver_names() -> tuple[str, ...]:

@@ -95,17 +95,18 @@ def _joined(operator: Operator, part: Array, n: int) -> tuple[Level, Operator]:
 
 
 def build(operator: Operator, coarsest: int = COARSEST) -> list[Level]:
-    """Levels from fine to coarse; two matchings make one level, so each has about a quarter of the vertices."""
+    """Levels from fine to coarse; two matchings make one, so each has about a quarter of the vertices."""
+    from spectrograd.kernels.coarsen import members
+
     levels: list[Level] = []
     while operator.n_nodes > coarsest:
         first, middle = coarsened(operator)
         if middle.n_nodes > 0.9 * operator.n_nodes:
             break  # it does not shrink: stop rather than go on for ever
         second, coarse = coarsened(middle)
-        assert first.part is not None and second.part is not None
+        assert first.part is not None
+        assert second.part is not None
         part = second.part[first.part]
-        from spectrograd.kernels.coarsen import members
-
         begin, order = members(part, coarse.n_nodes)
         levels.append(Level(operator, part, begin, order))
         grew = coarse.graph.n_entries > 0.8 * operator.graph.n_entries
@@ -149,11 +150,11 @@ class Cycle:
     def __call__(self, R: Array) -> Array:
         """Apply to all columns."""
         scale = 1 / np.maximum(np.abs(R).max(axis=0), 1e-300)
-        return self._solve(0, np.ascontiguousarray(R * scale, dtype=np.float32)).astype(R.dtype) / scale
+        return np.asarray(self._solve(0, np.ascontiguousarray(R * scale, dtype=np.float32)) / scale, R.dtype)
 
     def _solve(self, depth: int, R: Array) -> Array:
         if depth == len(self.levels) - 1:
-            return self.inverse @ R
+            return np.asarray(self.inverse @ R)
         level, J = self.levels[depth], self.jacobi[depth]
         assert J.metric is not None
         run, (c0, c1) = self.engine.recurrence, SMOOTHER
@@ -177,7 +178,7 @@ class Cycle:
         AE = self._times(depth, E)
         beta = _ratio(_dots(E, AC), rho)
         E, AE = E - C * beta, AE - AC * beta
-        return C * alpha + E * _ratio(_dots(E, rest), _dots(E, AE))
+        return np.asarray(C * alpha + E * _ratio(_dots(E, rest), _dots(E, AE)))
 
     def _times(self, depth: int, X: Array) -> Array:
         self._count(depth, X, 1)
@@ -189,7 +190,7 @@ class Cycle:
 
 
 def _dots(X: Array, Y: Array) -> Array:
-    return np.einsum("ij,ij->j", X, Y, dtype=np.float64).astype(X.dtype)
+    return np.asarray(np.einsum("ij,ij->j", X, Y, dtype=np.float64), X.dtype)
 
 
 def _ratio(a: Array, b: Array) -> Array:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
-from spectrograd.engines.subspace import _inverse_factor
+from spectrograd.engines.subspace import _inverse_factor, orthonormalize
 from spectrograd.laplacian import Operator
 from spectrograd.solvers.protocol import Problem, State
 from spectrograd.solvers.ritz import RitzSolver, RitzState
 
 Array = NDArray[Any]
 SINGLE_FLOOR = 1e-5
+MAX_GROWTH = 3.0
 
 
 @dataclass(eq=False)
@@ -23,7 +24,6 @@ class LanczosState(RitzState):
     """``block`` holds the kept Ritz vectors and, last, the ``front`` columns not yet multiplied."""
 
     front: int = 0
-    shown: Array = field(default_factory=lambda: np.empty(0))  # values and residuals beyond K are kept too
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,8 @@ class Lanczos(RitzSolver):
     block_size
         None is K, at most 8.
     basis_size
-        Columns before a restart; None is ``max(2 K + 2 block_size, 10 block_size)``.
+        Columns before a restart; None is ``max(2 K + 2 block_size, 10 block_size)``, and up to three
+        times as many after a few restarts.
     precision
         ``"auto"`` keeps the basis in float32 until that limits the residual, then float64.
     angle
@@ -86,9 +87,11 @@ class Lanczos(RitzSolver):
         width = operator.upper - operator.lower
         single = state.block.dtype == np.float32
         if single and self.precision == "auto" and state.residuals[:k].max() < SINGLE_FLOOR * width:
-            state.block = state.block.astype(np.float64)
-        size = state.front
-        limit = max(self.basis_size or max(2 * k + 2 * size, 10 * size), k + 2 * size)
+            self._doubled(problem, state)
+        size, base = state.front, self.block_size or min(k, 8)
+        limit = max(self.basis_size or max(2 * k + 2 * base, 10 * base), k + 3 * size)
+        if self.basis_size is None:  # many restarts mean a small gap: higher degrees, up to a point
+            limit = round(limit * min(MAX_GROWTH, 1 + 0.25 * max(0, state.iteration - 4)))
         if problem.n_nodes <= limit + size:
             return self._exact(problem, state, operator)
         basis = _Basis(problem, operator, state, limit)
@@ -108,6 +111,13 @@ class Lanczos(RitzSolver):
         if not np.isfinite(state.U).all():
             raise FloatingPointError("the basis overflowed")
         return self._counted(problem, state, columns)
+
+    def _doubled(self, problem: Problem, state: LanczosState) -> None:
+        """Go on in float64 with the Ritz vectors as the first block: a float32 basis is no basis there."""
+        keep = min(problem.n_components + 2, state.block.shape[1])
+        X = state.block[:, :keep].astype(np.float64)
+        state.block = orthonormalize(problem.engine, X, None, state.rng).Q
+        state.front = keep
 
     def _counted(self, problem: Problem, state: LanczosState, columns: int) -> LanczosState:
         self.account(problem, state, columns)
@@ -180,7 +190,7 @@ class _Basis:
         c = b + F.shape[1]
         self.Q[:, b:c] = F
         self.done, self.filled, self.front = b, c, c - b
-        return b - a
+        return int(b - a)
 
     def _orthonormal(self, W: Array, known: Array, rng: np.random.Generator) -> tuple[Array, Array]:
         """``W = F R``; directions that vanished are replaced by random ones, which R does not see."""

@@ -118,11 +118,11 @@ def advance(problem: Problem, operator: Operator, state: LobpcgState) -> int:
     if state.iteration % 20 == 19 or not np.isfinite(state.values).all():
         # against drift, and in place of anything that is not a number
         begin(problem, operator, state, np.nan_to_num(state.Q[:, :m]))
-        return m + W.shape[1]
+        return m + int(W.shape[1])
     X, AX = (np.ascontiguousarray(S[:, :m]) for S in (state.Q, state.AQ))
     state.residuals = residuals(engine, operator, Ritz(state.values, X, AX))
     _published(problem, state)
-    return W.shape[1]
+    return int(W.shape[1])
 
 
 def _directions(operator: Operator, state: LobpcgState, k: int) -> Array:
@@ -181,9 +181,7 @@ def amg(operator: Operator) -> Preconditioner:
     try:
         import pyamg
     except ImportError:
-        raise ImportError(
-            "preconditioner='amg' needs pyamg: pip install spectrograd[amg]"
-        ) from None
+        raise ImportError("preconditioner='amg' needs pyamg: pip install spectrograd[amg]") from None
     metric = np.ones(operator.n_nodes) if operator.metric is None else operator.metric
     shift = 1e-6 * (operator.upper - operator.lower)
     # a negative row term (sums of layers) would make the sparse part indefinite

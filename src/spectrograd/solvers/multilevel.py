@@ -94,7 +94,7 @@ class Multilevel(RitzSolver):
             if depth > 0:
                 ritz, _, _ = ritz_pairs(problem.engine, level.operator, block, state.rng)
                 block = ritz.Q
-        return block.astype(np.float64)
+        return np.asarray(block, dtype=np.float64)
 
     def _filtered(self, problem: Problem, operator: Operator, block: Array) -> Array:
         width = operator.upper - operator.lower
@@ -103,7 +103,8 @@ class Multilevel(RitzSolver):
 
     def step(self, problem: Problem, state: State) -> MultilevelState:
         """One preconditioned LOBPCG step on the finest level."""
-        assert isinstance(state, MultilevelState) and state.cycle is not None
+        assert isinstance(state, MultilevelState)
+        assert state.cycle is not None
         before = state.cycle.columns
         operator = problem.operator.walk_form().astype(np.float64)
         columns = advance(problem, operator, state)

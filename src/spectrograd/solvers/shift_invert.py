@@ -9,16 +9,18 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.linalg as la
 import scipy.sparse as sp
+import scipy.sparse.csgraph as csgraph
 import scipy.sparse.linalg as sla
 from numpy.typing import NDArray
 
+from spectrograd.engines.subspace import rayleigh_ritz
 from spectrograd.graph import Graph
 from spectrograd.laplacian import Operator
 from spectrograd.solvers.protocol import Problem, Solver, State
 
 Array = NDArray[Any]
+TINY = 64
 BYTES_PER_ENTRY = 12  # a float64 and its row number
-FILL_FACTOR = 1.0  # calibrated against SuperLU with minimum degree, see estimated_fill
 
 
 @dataclass(frozen=True)
@@ -56,13 +58,17 @@ class ShiftInvert(Solver):
         if needed > self.memory_limit:
             raise ValueError(
                 f"shift-invert: the factor would take about {needed / 1e9:.2g} GB, the limit is "
-                f"{self.memory_limit / 1e9:.2g} GB; use solver='lanczos' or 'chebyshev', or raise memory_limit"
+                f"{self.memory_limit / 1e9:.2g} GB; use 'lanczos' or 'chebyshev', or raise memory_limit"
             )
         return State(np.zeros((problem.n_nodes, problem.n_components)), rng)
 
     def step(self, problem: Problem, state: State) -> State:
         """The first step is the last."""
-        operator, k, n = problem.operator.standard_form(), problem.n_components, problem.n_nodes
+        operator, n = problem.operator.standard_form(), problem.n_nodes
+        k = min(problem.n_components + 1, n - 1)  # one more: the certificate asks what follows
+        if n <= max(TINY, 4 * k):
+            vectors = la.eigh(operator.to_dense(), subset_by_index=(0, k - 1))[1]
+            return self._finished(problem, operator, state, vectors)
         sigma = operator.lower - self.shift * (operator.upper - operator.lower)
         solve = shifted_inverse(operator, sigma)
         inverse = sla.LinearOperator((n, n), matvec=solve, dtype=np.float64)
@@ -80,33 +86,50 @@ class ShiftInvert(Solver):
             state.events.append(f"ARPACK found {k - missing} of {k} eigenvectors; the others are random")
             vectors = np.hstack([vectors, state.rng.standard_normal((n, missing))])
             found = np.zeros(k)  # unknown: the probe may replace any of them
-        vectors = _with_skipped_copies(vectors, found, solve, state.rng)
-        state.U = np.ascontiguousarray(problem.operator.from_standard(vectors))
+        return self._finished(
+            problem, operator, state, _with_skipped_copies(vectors, found, solve, state.rng)
+        )
+
+    def _finished(self, problem: Problem, operator: Operator, state: State, vectors: Array) -> State:
+        ordered, state.beyond = _by_rayleigh_quotient(problem, operator, vectors)
+        state.U = np.ascontiguousarray(problem.operator.from_standard(ordered))
         state.iteration, state.done = 1, True
         return state
 
 
 def _with_skipped_copies(vectors: Array, found: Array, solve: Any, rng: np.random.Generator) -> Array:
-    """Swap in what inverse iteration finds outside the span: a copy of an eigenvalue ARPACK skipped.
+    """Swap in what a deflated run finds outside the span: copies of an eigenvalue that ARPACK skipped.
 
-    ``found`` are the eigenvalues of the inverse; a probe with a larger Rayleigh quotient was missed.
+    ``found`` are the eigenvalues of the inverse; an outside vector with a larger one was missed.
     """
-    probes = rng.standard_normal((len(vectors), 2))
-    for _ in range(4):
-        probes -= vectors @ (vectors.T @ probes)
-        probes = np.linalg.qr(probes)[0]
-        images = solve(probes)
-        values, Y = la.eigh(probes.T @ images)
-        probes, images = probes @ Y, images @ Y
-        if values[-1] <= 0.5 * found.min():
-            break
-        probes, before = images, probes
-        probes[:, values <= 0] = before[:, values <= 0]
-    else:
-        probes = before
-    everything, quotients = np.hstack([vectors, probes]), np.concatenate([found, values])
-    best = np.argsort(quotients)[::-1][: vectors.shape[1]]
-    return np.asarray(everything[:, best])
+    n, k = vectors.shape
+
+    def deflated(x: Array) -> Array:
+        x = x.ravel() - vectors @ (vectors.T @ x.ravel())
+        y = solve(x)
+        return np.asarray(y - vectors @ (vectors.T @ y))
+
+    for _ in range(k):
+        product = sla.LinearOperator((n, n), matvec=deflated, dtype=np.float64)
+        start = rng.standard_normal(n)
+        try:
+            value, probe = sla.eigsh(product, 1, which="LA", v0=start, ncv=min(n - 1, 6), tol=1e-2, maxiter=2)
+        except sla.ArpackNoConvergence:
+            return vectors
+        worst = int(np.argmin(found))
+        if value[0] <= found[worst] * (1 + 1e-6):
+            return vectors
+        value, probe = sla.eigsh(product, 1, which="LA", v0=probe[:, 0], ncv=min(n - 1, 12), tol=1e-9)
+        vectors, found = vectors.copy(), found.copy()
+        vectors[:, worst], found[worst] = probe[:, 0], value[0]
+    return vectors
+
+
+def _by_rayleigh_quotient(problem: Problem, operator: Operator, vectors: Array) -> tuple[Array, float | None]:
+    """The K best vectors, and the eigenvalue of the one after."""
+    ritz = rayleigh_ritz(problem.engine, operator, np.linalg.qr(vectors)[0])
+    k = problem.n_components
+    return ritz.Q[:, :k], float(ritz.values[k]) if len(ritz.values) > k else None
 
 
 def _blended(problem: Problem, start: Array) -> Array:
@@ -149,27 +172,30 @@ def estimated_fill(graph: Graph) -> float:
     A level is a separator. The thinnest one among those that leave at least a quarter of the vertices on
     either side has ``s`` vertices, which elimination makes a dense block of ``s^2 / 2`` entries; nested
     dissection repeats this on halves with separators that shrink like sqrt(n), so each of the
-    ``log2(n)`` generations costs as much (Lipton, Rose and Tarjan 1979). Two searches, a few
-    milliseconds; on the far side it only has to be catastrophic where the truth is.
+    ``log2(n)`` generations costs as much (Lipton, Rose and Tarjan 1979). Two searches, a few milliseconds.
+    Measured against SuperLU with minimum degree: 0.9 to 1.25 times the truth on road networks and k-NN
+    graphs in the plane, thousands of times the edges on block models.
     """
     from spectrograd.kernels.levels import level_widths
 
     matrix = graph.matrix
     indptr, indices = matrix.indptr, matrix.indices
-    worst, seen = 0.0, np.full(graph.n_nodes, -1, np.int32)
-    left = graph.n_nodes
-    while left > 0:
-        source = int(np.argmax(seen < 0))
-        before = np.count_nonzero(seen < 0)
-        _, far = level_widths(indptr, indices, source, seen)
-        size = before - np.count_nonzero(seen < 0)
-        left = before - size
-        if size > 50:
-            widths, _ = level_widths(indptr, indices, far, np.full(graph.n_nodes, -1, np.int32))
-            worst = max(worst, _separator(widths) ** 2 / 2 * math.log2(size))
-        if left <= max(worst, 50):  # what remains cannot be worse than what is known
-            break
-    return float(graph.n_edges + graph.n_nodes + FILL_FACTOR * worst)
+
+    def cost(source: int) -> tuple[float, int]:
+        _, far = level_widths(indptr, indices, source, np.full(graph.n_nodes, -1, np.int32))
+        widths, _ = level_widths(indptr, indices, far, np.full(graph.n_nodes, -1, np.int32))
+        size = int(widths.sum())
+        return _separator(widths) ** 2 / 2 * math.log2(size + 1), size
+
+    worst, size = cost(0)
+    if size < graph.n_nodes:
+        _, component = csgraph.connected_components(matrix, directed=False)
+        sizes, first = np.bincount(component), np.unique(component, return_index=True)[1]
+        for c in np.argsort(sizes)[::-1]:
+            if sizes[c] ** 2 / 2 <= worst or sizes[c] < 50:
+                break  # even if dense, it could not be worse than what is known
+            worst = max(worst, cost(int(first[c]))[0])
+    return float(graph.n_edges + graph.n_nodes + worst)
 
 
 def _separator(widths: Array) -> float:
