@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from spectrograd.engines.threadpools import one_thread
+
 Array = NDArray[Any]
+WORTH_THREADS = 1_000_000  # numbers in the embedding
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +111,8 @@ def _kmeans(rows: Array, n_clusters: int, n_init: int, rng: np.random.Generator)
     if n_init < 1:
         raise ValueError(f"n_init is {n_init}; k-means needs at least one start")
     seed = int(rng.integers(2**31 - 1))  # scikit-learn does not take numpy's Generator
-    model = KMeans(n_clusters, n_init=n_init, random_state=seed).fit(rows)
+    with one_thread(rows.size < WORTH_THREADS):
+        model = KMeans(n_clusters, n_init=n_init, random_state=seed).fit(rows)
     return np.asarray(model.labels_), float(model.inertia_)
 
 

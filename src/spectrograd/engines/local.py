@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,26 +14,6 @@ from numpy.typing import NDArray
 from spectrograd.laplacian import SMALL, WORTH_THREADS, Operator
 
 Array = NDArray[Any]
-
-
-@functools.cache
-def _libraries() -> Any:
-    from threadpoolctl import ThreadpoolController  # comes with scikit-learn
-
-    return ThreadpoolController()
-
-
-@contextmanager
-def one_blas_thread(wanted: bool = True) -> Iterator[None]:
-    """Keep BLAS to one thread: its threads fight with the kernels', and small matrices need none.
-
-    Measured on a busy machine: ten times less CPU for a Lanczos run.
-    """
-    if not wanted:
-        yield
-        return
-    with _libraries().limit(limits=1, user_api="blas"):
-        yield
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from spectrograd.laplacian import SMALL
 from spectrograd.solvers.eigen import DENSE_BELOW
 from spectrograd.solvers.protocol import Problem
 
@@ -24,14 +23,14 @@ def plan(problem: Problem) -> tuple[Choice, ...]:
     n_nodes = problem.n_nodes
     if n_nodes <= DENSE_BELOW:
         return (Choice("eigen", f"{n_nodes} nodes: a dense eigendecomposition is exact and instant"),)
-    if n_nodes <= SMALL:  # nothing here may compile
-        return (Choice("eigen", f"{n_nodes} nodes: ARPACK needs no compiling"),)
     from spectrograd.solvers.shift_invert import estimated_fill
 
     fill = estimated_fill(problem.operator.graph) / max(problem.operator.graph.n_entries, 1)
-    krylov = Choice("lanczos", f"a factor would fill {fill:.0f}x the graph: few passes by block Lanczos")
     if fill > CHEAP_FILL:
-        return (krylov, Choice("chebyshev", "escalated: lanczos did not reach the accuracy"))
+        return (
+            Choice("lanczos", f"a factor would fill {fill:.0f}x the graph: few passes by block Lanczos"),
+            Choice("chebyshev", "escalated: lanczos did not reach the accuracy"),
+        )
     direct = Choice("shift-invert", f"a factor fills only {fill:.1f}x the graph: a direct solve is exact")
     return (direct, Choice("lanczos", "escalated: shift-invert did not reach the accuracy"))
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd.engines.local import one_blas_thread
+from spectrograd.engines.threadpools import one_thread
 from spectrograd.laplacian import SMALL
 from spectrograd.solvers.protocol import Problem, Progress, Solver, State
 
@@ -94,7 +94,8 @@ def solve(
     rng = np.random.default_rng(seed)
     # overflow is a step too long, which is handled below: no warning needed
     quiet = np.errstate(over="ignore", invalid="ignore")
-    with problem.engine.threads(), one_blas_thread(problem.n_nodes > SMALL), quiet:
+    large_and_direct = solver.direct and problem.n_nodes > SMALL  # LAPACK knows what to do with threads
+    with problem.engine.threads(), one_thread(not large_and_direct), quiet:
         try:
             reason = run.until_stopped(_first_state(problem, solver, rng), time_budget)
         except KeyboardInterrupt:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from spectrograd.engines.subspace import rayleigh_ritz
 from spectrograd.graph import Graph
-from spectrograd.laplacian import Operator
+from spectrograd.laplacian import SMALL, Operator
 from spectrograd.solvers.protocol import Problem, Solver, State
 
 Array = NDArray[Any]
@@ -176,14 +176,11 @@ def estimated_fill(graph: Graph) -> float:
     Measured against SuperLU with minimum degree: 0.9 to 1.25 times the truth on road networks and k-NN
     graphs in the plane, thousands of times the edges on block models.
     """
-    from spectrograd.kernels.levels import level_widths
-
     matrix = graph.matrix
-    indptr, indices = matrix.indptr, matrix.indices
 
     def cost(source: int) -> tuple[float, int]:
-        _, far = level_widths(indptr, indices, source, np.full(graph.n_nodes, -1, np.int32))
-        widths, _ = level_widths(indptr, indices, far, np.full(graph.n_nodes, -1, np.int32))
+        _, far = _levels(matrix, source)
+        widths, _ = _levels(matrix, far)
         size = int(widths.sum())
         return _separator(widths) ** 2 / 2 * math.log2(size + 1), size
 
@@ -196,6 +193,19 @@ def estimated_fill(graph: Graph) -> float:
                 break  # even if dense, it could not be worse than what is known
             worst = max(worst, cost(int(first[c]))[0])
     return float(graph.n_edges + graph.n_nodes + worst)
+
+
+def _levels(matrix: sp.csr_array, source: int) -> tuple[Array, int]:
+    """Vertices per breadth-first level from ``source``, and a vertex of the last level."""
+    n_nodes = matrix.shape[0]
+    if n_nodes <= SMALL:  # nothing is compiled for a small graph
+        depth = csgraph.dijkstra(matrix, directed=False, indices=source, unweighted=True)
+        reached = np.where(np.isfinite(depth), depth, -1).astype(int)
+        return np.bincount(reached[reached >= 0]), int(reached.argmax())
+    from spectrograd.kernels.levels import level_widths
+
+    widths, far = level_widths(matrix.indptr, matrix.indices, source, np.full(n_nodes, -1, np.int32))
+    return np.asarray(widths), int(far)
 
 
 def _separator(widths: Array) -> float:
