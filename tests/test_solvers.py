@@ -16,10 +16,13 @@ from spectrograd.laplacian import laplacian
 from spectrograd.neighbors import knn_graph
 from spectrograd.solvers import REGISTRY, Problem, Solver, Stopping, make_solver, solve
 from spectrograd.solvers.embed import Settings, embed
+from spectrograd.solvers.ritz import RitzSolver
 
 K = 3
 DIRECT = {name for name in REGISTRY if make_solver(name).direct}
 ITERATIVE = [name for name in REGISTRY if name not in DIRECT]
+# whose state is U itself, not a block of Ritz vectors that U is a part of
+PLAIN = [name for name in ITERATIVE if not isinstance(make_solver(name), RitzSolver)]
 KINDS = ["random_walk", "symmetric", "unnormalized"]
 OPERATORS = [*(f"{graph} {kind}" for graph in ("blocks", "knn") for kind in KINDS), "merged"]
 
@@ -112,19 +115,19 @@ class TestResults:
         assert solution.Q.shape == (300, K)
         assert solution.Q.dtype == np.float64
         assert gram_error(solution.Q, operators[case]) < 1e-8
-        assert solution.last.orthogonality_error < 1e-8
+        assert solution.last.orthogonality_error < 1e-6  # of the state, which may be float32
 
     def test_objective_is_no_smaller_than_possible(self, solutions, operators, truth, name, case):
         solution = solutions(name, case)
         best = truth[case][0].sum()
         found = objective(solution.Q, operators[case])
         assert found >= best - 1e-10 * operators[case].upper
-        assert solution.last.objective == pytest.approx(found, abs=1e-8 * operators[case].upper)
+        assert solution.last.objective == pytest.approx(found, abs=1e-6 * operators[case].upper)
 
     def test_subspace_is_close_to_the_eigenvectors(self, solutions, operators, truth, name, case):
         solution, (values, vectors) = solutions(name, case), truth[case]
         first, last = solution.history[0].objective, solution.last.objective
-        if name not in DIRECT:
+        if name not in DIRECT and first - values.sum() > 1e-6 * operators[case].upper:
             assert (first - last) / (first - values.sum()) >= GAINS.get(name, 0.9999)
         level = ANGLES.get(name, EXACT)[case.split()[0]]
         if level is not None:
@@ -137,8 +140,8 @@ class TestResults:
         R = A @ Q - B @ Q @ (Q.T @ A @ Q)
         b = B.diagonal()
         worst = np.sqrt(np.linalg.norm(R.T @ (R / b[:, None]), 2))
-        assert solution.last.residual <= worst + 1e-10 * operator.upper
-        assert solution.last.residual >= worst / np.sqrt(K) - 1e-10 * operator.upper
+        rounding = 1e-6 * operator.upper  # float32 in some
+        assert worst / np.sqrt(K) - rounding <= solution.last.residual <= worst + rounding
 
     def test_history_is_monotone(self, solutions, name, case):
         solution = solutions(name, case)
@@ -163,7 +166,7 @@ class TestProtocol:
     def test_same_seed_same_bits(self, operators, name):
         runs = [quick(name, operators[self.CASE], seed=seed) for seed in (7, 7, 8)]
         np.testing.assert_array_equal(runs[0].Q, runs[1].Q)
-        if name not in DIRECT:
+        if name in PLAIN:
             assert not np.array_equal(runs[0].Q, runs[2].Q)
         assert runs[0].seed == 7
 
@@ -225,8 +228,9 @@ class TestProtocol:
         solution = quick(name, operators[self.CASE], max_iter=1, start=start)
         np.testing.assert_array_equal(start, truth[self.CASE][1])
         cold = quick(name, operators[self.CASE], max_iter=1)
+        best = truth[self.CASE][0].sum()
         if name not in DIRECT:
-            assert solution.last.objective < 0.5 * cold.last.objective
+            assert solution.last.objective - best < max(0.5 * (cold.last.objective - best), 1e-6)
 
     def test_dependent_columns_of_a_start_are_repaired_and_told(self, operators, name):
         start = np.random.default_rng(0).standard_normal((300, K))
@@ -250,7 +254,7 @@ class TestProtocol:
             make_solver(name, stepsize=1)
 
 
-@pytest.mark.parametrize("name", ITERATIVE)
+@pytest.mark.parametrize("name", PLAIN)
 @pytest.mark.parametrize("case", ["blocks random_walk", "blocks symmetric", "merged"])
 @pytest.mark.parametrize("damage", ["equal", "zero"])
 def test_columns_that_collapse_on_the_way_are_repaired(operators, name, case, damage):
