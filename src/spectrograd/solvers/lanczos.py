@@ -177,13 +177,15 @@ class _Basis:
         a, b = self.done, self.filled
         W = self.problem.engine.spmm(self.operator, np.ascontiguousarray(self.Q[:, a:b]))
         known = self.Q[:, :b]
-        for turn in range(2):
+        before = np.einsum("ij,ij->j", W, W)
+        C = known.T @ W
+        W -= known @ C
+        self.T[:b, a:b] = C
+        # a column that lost most of its length lost as many digits of its orthogonality (DGKS 1976)
+        if (np.einsum("ij,ij->j", W, W) < 0.1 * before).any():
             C = known.T @ W
             W -= known @ C
-            if turn == 0:
-                self.T[:b, a:b] = C
-            else:
-                self.T[:b, a:b] += C
+            self.T[:b, a:b] += C
         self.T[a:b, :b] = self.T[:b, a:b].T
         self.T[a:b, a:b] = (self.T[a:b, a:b] + self.T[a:b, a:b].T) / 2
         F, self.R = self._orthonormal(W, known, rng)
