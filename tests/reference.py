@@ -217,3 +217,11 @@ def level_widths(W, source):
         reached |= front
         front = (W[front].sum(axis=0) > 0) & ~reached
     return widths
+
+
+def residual(Q, AQ, values, metric):
+    """``A X - B X diag(values)`` for the first columns of Q, and squared norms in ``B^-1``."""
+    b = np.ones((len(Q), 1)) if metric is None else metric[:, None]
+    k = len(values)
+    R = AQ[:, :k] - b * Q[:, :k] * values
+    return R, (R**2 / b).sum(axis=0)

@@ -275,6 +275,19 @@ def test_combine(form):
 
 
 @pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_residual(form, dtype):
+    rng = np.random.default_rng(0)
+    Q, AQ = rng.standard_normal((2, 3000, 6)).astype(dtype)
+    values, metric = rng.random(4), (1 + rng.random(3000)).astype(dtype)
+    for b in (metric, None):
+        R, squares = form_of(dense.residual, form)(Q, AQ, values, b)
+        expected, expected_squares = reference.residual(Q, AQ, values, b)
+        np.testing.assert_allclose(R, expected, atol=1e-5 if dtype == np.float32 else 1e-12)
+        np.testing.assert_allclose(squares, expected_squares, rtol=1e-4 if dtype == np.float32 else 1e-12)
+
+
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("weighted", [True, False])
 def test_coarsening(form, weighted):
     rng = np.random.default_rng(0)

@@ -80,6 +80,21 @@ class LocalEngine:
             out -= term if metric is None else term / metric[:, None]
         return out
 
+    def residual(self, operator: Operator, Q: Array, AQ: Array, values: Array) -> tuple[Array, Array]:
+        """``A X - B X diag(values)`` for the first columns X of Q, and its columns' norms in ``B^-1``."""
+        metric = operator.metric
+        if len(Q) <= SMALL:
+            b = np.ones((1, 1)) if metric is None else metric[:, None]
+            X, AX = Q[:, : len(values)], AQ[:, : len(values)]
+            R = np.asarray(AX - b * X * values, dtype=Q.dtype)
+            squares = (R.astype(np.float64) ** 2 / b).sum(axis=0)
+        else:
+            from spectrograd.kernels.dense import residual
+
+            run = residual if len(Q) > WORTH_THREADS // 10 else residual.serial
+            R, squares = run(Q, AQ, values, metric)
+        return R, np.sqrt(squares)
+
     @contextmanager
     def threads(self) -> Iterator[None]:
         """Limit compiled kernels to ``n_jobs`` threads; None leaves numba alone, even unloaded."""

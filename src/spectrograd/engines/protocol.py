@@ -41,6 +41,10 @@ class Engine(Protocol):
         """
         ...
 
+    def residual(self, operator: Operator, Q: Array, AQ: Array, values: Array) -> tuple[Array, Array]:
+        """``A X - B X diag(values)`` for the first columns X of Q, and its columns' norms in ``B^-1``."""
+        ...
+
     def threads(self) -> AbstractContextManager[None]:
         """Use as many threads as the user allowed while inside."""
         ...

@@ -55,3 +55,30 @@ def combine(U, C, V, E):
                     for b in range(n_right):
                         row[b] += x * small[b]
     return out
+
+
+@parallel
+def residual(Q, AQ, values, metric):
+    """``A X - B X diag(values)`` for the first columns X of Q, and their squared norms in ``B^-1``.
+
+    ``metric`` may be None. Norms are summed in float64.
+    """
+    n_rows, n_columns = Q.shape[0], values.shape[0]
+    n_chunks = (n_rows + CHUNK - 1) // CHUNK
+    out = np.empty((n_rows, n_columns), Q.dtype)
+    partial = np.zeros((n_chunks, n_columns))
+    for c in numba.prange(n_chunks):
+        squares = partial[c]
+        for i in range(c * CHUNK, min(n_rows, (c + 1) * CHUNK)):
+            b = 1.0
+            if metric is not None:
+                b = np.float64(metric[i])
+            row, own, product = out[i], Q[i], AQ[i]
+            for k in range(n_columns):
+                r = product[k] - b * own[k] * values[k]
+                row[k] = r
+                squares[k] += r * r / b
+    total = np.zeros(n_columns)
+    for c in range(n_chunks):
+        total += partial[c]
+    return out, total

@@ -110,6 +110,10 @@ class Lanczos(RitzSolver):
         state.U = problem.operator.from_standard(np.ascontiguousarray(Q[:, :k]))
         if not np.isfinite(state.U).all():
             raise FloatingPointError("the basis overflowed")
+        if np.abs(problem.engine.gram(Q[:, :k], Q[:, :k], None) - np.eye(k)).max() > 1e-3:
+            state.events.append(f"iteration {state.iteration}: the basis lost its orthogonality, begun anew")
+            self._doubled(problem, state)
+            state.residuals = np.full(keep, (operator.upper - operator.lower) / 2)  # not to be trusted
         return self._counted(problem, state, columns)
 
     def _doubled(self, problem: Problem, state: LanczosState) -> None:
@@ -177,13 +181,10 @@ class _Basis:
         a, b = self.done, self.filled
         W = self.problem.engine.spmm(self.operator, np.ascontiguousarray(self.Q[:, a:b]))
         known = self.Q[:, :b]
-        for turn in range(2):
+        for _ in range(2):  # once is not enough: orthonormalising W magnifies what is left
             C = known.T @ W
             W -= known @ C
-            if turn == 0:
-                self.T[:b, a:b] = C
-            else:
-                self.T[:b, a:b] += C
+            self.T[:b, a:b] += C
         self.T[a:b, :b] = self.T[:b, a:b].T
         self.T[a:b, a:b] = (self.T[a:b, a:b] + self.T[a:b, a:b].T) / 2
         F, self.R = self._orthonormal(W, known, rng)

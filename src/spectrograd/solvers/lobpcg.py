@@ -12,7 +12,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from spectrograd.engines import Engine
-from spectrograd.engines.subspace import Ritz, residuals
 from spectrograd.laplacian import Operator
 from spectrograd.solvers.protocol import Problem, State
 from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start, guarded_width, ritz_pairs
@@ -23,7 +22,7 @@ Preconditioner = Callable[[Array], Array]
 
 @dataclass(eq=False)
 class LobpcgState(RitzState):
-    """Adds ``Q = [X P]``, orthonormal, with ``A Q`` and ``H = Q'AQ``, and the preconditioner.
+    """Adds ``Q = [X P]``, orthonormal, with ``A Q`` and ``H = Q'AQ``, the residuals R and the preconditioner.
 
     X are the Ritz vectors (``block`` is a view of them), P the directions of their last change.
     """
@@ -31,6 +30,7 @@ class LobpcgState(RitzState):
     Q: Array = field(default_factory=lambda: np.empty((0, 0)))
     AQ: Array = field(default_factory=lambda: np.empty((0, 0)))
     H: Array = field(default_factory=lambda: np.empty((0, 0)))
+    R: Array = field(default_factory=lambda: np.empty((0, 0)))
     precondition: Preconditioner | None = None
 
 
@@ -83,12 +83,13 @@ class LOBPCG(RitzSolver):
 
 def begin(problem: Problem, operator: Operator, state: LobpcgState, block: Array) -> LobpcgState:
     """Ritz vectors of a block, without directions yet."""
-    ritz, state.residuals, lost = ritz_pairs(problem.engine, operator, block, state.rng)
+    ritz, _, lost = ritz_pairs(problem.engine, operator, block, state.rng)
     state.values, state.Q, state.AQ = ritz
     state.H = np.diag(ritz.values)
     if lost:
         state.events.append(f"iteration {state.iteration}: {lost} lost directions replaced")
-    return _published(problem, state)
+    measured = problem.engine.residual(operator, state.Q, state.AQ, state.values)
+    return _published(problem, state, measured)
 
 
 def advance(problem: Problem, operator: Operator, state: LobpcgState) -> int:
@@ -119,22 +120,17 @@ def advance(problem: Problem, operator: Operator, state: LobpcgState) -> int:
         # against drift, and in place of anything that is not a number
         begin(problem, operator, state, np.nan_to_num(state.Q[:, :m]))
         return m + int(W.shape[1])
-    X, AX = (np.ascontiguousarray(S[:, :m]) for S in (state.Q, state.AQ))
-    state.residuals = residuals(engine, operator, Ritz(state.values, X, AX))
-    _published(problem, state)
+    _published(problem, state, engine.residual(operator, state.Q, state.AQ, state.values))
     return int(W.shape[1])
 
 
 def _directions(operator: Operator, state: LobpcgState, k: int) -> Array:
     """Preconditioned residuals of the vectors that still need them (soft locking)."""
-    m = len(state.values)
-    active = np.flatnonzero(state.residuals > 1e-3 * state.residuals[:k].max())
-    X, AX = state.Q[:, :m][:, active], state.AQ[:, :m][:, active]
-    metric = np.ones(1) if operator.metric is None else operator.metric[:, None]
-    R = np.ascontiguousarray(AX - metric * X * state.values[active])
-    if state.precondition is None:
-        return np.asarray(R / metric)
-    return np.nan_to_num(state.precondition(R))
+    active = state.residuals > 1e-3 * state.residuals[:k].max()
+    R = state.R if active.all() else np.ascontiguousarray(state.R[:, active])
+    if state.precondition is not None:
+        return state.precondition(R)
+    return R if operator.metric is None else np.asarray(R / operator.metric[:, None])
 
 
 def _projected(
@@ -152,7 +148,8 @@ def _projected(
     return M, (H + H.T) / 2
 
 
-def _published(problem: Problem, state: LobpcgState) -> LobpcgState:
+def _published(problem: Problem, state: LobpcgState, measured: tuple[Array, Array]) -> LobpcgState:
+    state.R, state.residuals = measured
     state.block = state.Q[:, : len(state.values)]
     state.U = problem.operator.from_walk(np.ascontiguousarray(state.Q[:, : problem.n_components]))
     return state

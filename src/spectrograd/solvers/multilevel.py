@@ -116,5 +116,5 @@ def _trim(state: MultilevelState, width: int) -> None:
     """Back to the usual width after a start had joined."""
     state.values, state.residuals = state.values[:width], state.residuals[:width]
     state.Q, state.AQ = (np.ascontiguousarray(X[:, :width]) for X in (state.Q, state.AQ))
-    state.H = np.diag(state.values)
+    state.H, state.R = np.diag(state.values), np.ascontiguousarray(state.R[:, :width])
     state.block = state.Q

@@ -124,7 +124,7 @@ def ritz_pairs(
     AQ = engine.spmm(operator, Q)
     values, rotation = _generalized(engine.gram(Q, AQ, None), engine.gram(Q, Q, operator.metric))
     ritz = Ritz(values, engine.combine(Q, rotation), engine.combine(AQ, rotation))
-    return ritz, residuals(engine, operator, ritz), 0
+    return ritz, engine.residual(operator.astype(Q.dtype), ritz.Q, ritz.AQ, values)[1], 0
 
 
 def _generalized(H: Array, M: Array) -> tuple[Array, Array]:
