@@ -30,6 +30,10 @@ REGISTRY = {
     "forward-backward": "forward_backward:ForwardBackward",
     "stochastic-fb": "stochastic_fb:StochasticForwardBackward",
     "eigen": "eigen:Eigen",
+    "nystrom": "nystrom:Nystrom",
+    "variational-nystrom": "variational_nystrom:VariationalNystrom",
+    "power": "power:Power",
+    "coordinate-power": "coordinate_power:CoordinatePower",
 }
 
 
