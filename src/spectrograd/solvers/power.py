@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.solvers.protocol import Problem, Solver, State
-from spectrograd.solvers.similarity import Shift, Similarity
+from spectrograd.solvers.similarity import Similarity
 
 Array = NDArray[Any]
 # Products between two orthonormalisations: often enough that no direction drowns in rounding.
@@ -18,9 +18,11 @@ PRODUCTS_PER_QR = 8
 
 @dataclass(eq=False)
 class PowerState(State):
-    """``U`` is in standard form; the similarity is made once."""
+    """``U`` is in standard form; the similarity is made once, or twice after a ``restarted`` run."""
 
     similarity: Similarity | None = None
+    is_orthonormal: bool = False
+    restarted: bool = False
 
 
 @dataclass(frozen=True)
@@ -38,16 +40,18 @@ class Power(Solver):
     **Cost.** Two passes per iteration, O(N K) memory: nothing but products.
 
     **Use it** where a gap follows the K-th eigenvalue (block models: a few dozen passes) and simplicity
-    counts. **Do not** on k-NN graphs, roads or meshes, whose gaps are tiny; nor, with ``shift="centre"``,
-    on nearly bipartite graphs: eigenvalues near -1 are as large in magnitude as those near 1, and the
-    certificate will say NOT converged. ``shift="psd"`` is right there, and slower elsewhere.
+    counts. **Do not** on k-NN graphs, roads or meshes, whose gaps are tiny: the certificate will say NOT
+    converged. On nearly bipartite graphs the affinity of the paper has eigenvalues near -1 that are as
+    large in magnitude as those near 1; ``shift="auto"`` notices negative Ritz values and starts again
+    with a shift that makes all eigenvalues positive. ``"centre"`` does not, and finds the wrong end.
 
     Parameters
     ----------
     max_iter
         The power p.
     shift
-        ``"centre"`` (the paper) or ``"psd"``, which makes all eigenvalues positive.
+        ``"centre"`` (the paper), ``"psd"``, which makes all eigenvalues positive and is slower, or
+        ``"auto"``: the first until it is seen to fail, then the second.
 
     References
     ----------
@@ -65,7 +69,7 @@ class Power(Solver):
     """
 
     max_iter: int = 500
-    shift: Shift = "centre"
+    shift: Literal["auto", "centre", "psd"] = "auto"
 
     name: ClassVar[str] = "power"
     report_every: ClassVar[int] = 5
@@ -75,24 +79,48 @@ class Power(Solver):
         guess = problem.first_guess(rng)  # orthonormal: the same span as its Gaussian block
         metric = problem.operator.metric
         state = PowerState(guess if metric is None else np.sqrt(metric)[:, None] * guess, rng)
-        state.similarity = Similarity.of(problem, state, self.shift)
+        state.similarity = Similarity.of(problem, state, "centre" if self.shift == "auto" else self.shift)
+        return self._multiplied(problem, state)
+
+    def step(self, problem: Problem, state: State) -> PowerState:
+        """Two more products: the power p grows by one."""
+        assert isinstance(state, PowerState)
+        before = state.U
+        self._multiplied(problem, state)
+        if state.is_orthonormal and self.shift == "auto" and _has_negative(before, state.U):
+            self._restart(problem, state)
+        state.is_orthonormal = False
+        self._multiplied(problem, state)
+        state.iteration += 1
+        if 2 * state.iteration % PRODUCTS_PER_QR == 0:
+            state.U, state.is_orthonormal = np.linalg.qr(state.U)[0], True
+        return state
+
+    def _multiplied(self, problem: Problem, state: PowerState) -> PowerState:
+        assert state.similarity is not None
         state.U = state.similarity.apply(problem.engine, state.U)
+        if not state.is_orthonormal:  # else the product is still needed as it is, and small anyway
+            state.U /= np.abs(state.U).max(axis=0)
         state.passes += 1
         return state
 
-    def step(self, problem: Problem, state: State) -> PowerState:
-        """p -> p + 1."""
-        assert isinstance(state, PowerState)
-        assert state.similarity is not None
-        for _ in range(2):
-            state.U = state.similarity.apply(problem.engine, state.U)
-            state.U /= np.abs(state.U).max(axis=0)
-        state.iteration += 1
-        state.passes += 2
-        if 2 * state.iteration % PRODUCTS_PER_QR == 0:
-            state.U = np.linalg.qr(state.U)[0]
-        return state
+    def _restart(self, problem: Problem, state: PowerState) -> None:
+        """Begin again with a similarity that has no negative eigenvalues."""
+        if state.restarted:
+            return
+        state.similarity = Similarity.of(problem, state, "psd")
+        state.U = np.linalg.qr(state.rng.standard_normal(state.U.shape))[0]
+        state.restarted = True
+        state.events.append(
+            f"iteration {state.iteration}: negative eigenvalues dominate, started again with shift='psd'"
+        )
 
     def finish(self, problem: Problem, state: State) -> Array:
         """Back to the pencil, orthonormal in its metric."""
         return problem.orthonormalize(problem.operator.from_standard(state.U)).Q
+
+
+def _has_negative(Q: Array, product: Array) -> bool:
+    """Whether a Ritz value of S is negative: its vector belongs to the other end of the spectrum."""
+    H = Q.T @ product
+    return bool(np.linalg.eigvalsh((H + H.T) / 2)[0] < 0)

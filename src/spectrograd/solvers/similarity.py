@@ -40,14 +40,15 @@ class Similarity:
 
         ``"psd"`` takes the largest eigenvalue of ``A`` as shift, estimated by a few Lanczos steps: the
         least one for which ``S`` is positive semidefinite. A larger one would add a multiple of the
-        identity, which no sample of columns can represent. ``"centre"`` takes the middle of the
-        spectrum, for a normalised Laplacian 1.
+        identity, which no sample of columns can represent. ``"centre"`` takes the mean of the diagonal
+        (for a normalised Laplacian 1) or the middle of the spectrum where that is larger.
         """
         if shift not in ("centre", "psd"):
             raise ValueError(f"shift={shift!r}: expected 'centre' or 'psd'")
         operator = problem.operator.astype(np.float64).standard_form()
         if shift == "centre":
-            return cls(operator, (operator.lower + operator.upper) / 2)
+            middle = (operator.lower + operator.upper) / 2
+            return cls(operator, max(middle, float(operator.diagonal.mean())))
         return cls(operator, _largest_eigenvalue(problem.engine, operator, state))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Similarity:
@@ -144,7 +145,9 @@ def checked_points(points: ArrayLike, n_components: int) -> Array:
     """Float64 coordinates, one row per point, or a clear error."""
     coordinates = np.asarray(points, dtype=np.float64)
     if coordinates.ndim != 2 or not np.isfinite(coordinates).all():
-        raise ValueError(f"points have shape {coordinates.shape}; one row of finite coordinates each is needed")
+        raise ValueError(
+            f"points have shape {coordinates.shape}; one row of finite coordinates each is needed"
+        )
     if not 1 <= n_components < len(coordinates):
         raise ValueError(f"n_components={n_components}: choose 1..{len(coordinates) - 1}")
     return coordinates
