@@ -44,7 +44,6 @@ class ForwardBackward(SteppingSolver):
         state.U, repaired = problem.orthonormalize(moved, state.rng)
         state.iteration += 1
         state.passes += 1
-        state.edges_seen += problem.operator.graph.n_edges
         if repaired:
             state.events.append(f"iteration {state.iteration}: {repaired} lost directions replaced")
         return state

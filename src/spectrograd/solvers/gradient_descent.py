@@ -68,5 +68,4 @@ class GradientDescent(SteppingSolver):
         state.U = state.U - state.step_size * gradient
         state.iteration += 1
         state.passes += 1
-        state.edges_seen += problem.operator.graph.n_edges
         return state

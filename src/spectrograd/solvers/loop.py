@@ -135,10 +135,11 @@ class _Run:
 
     def measure(self, state: State) -> bool:
         """Record where the run stands; False when it diverges."""
+        seconds = self.clock.seconds()
         with self.clock.paused():
             if not np.isfinite(state.U).all():
                 return False
-            progress = replace(self.solver.progress(self.problem, state), seconds=self.clock.seconds())
+            progress = replace(self.solver.progress(self.problem, state), seconds=seconds)
             if not math.isfinite(progress.objective) or self.grows(progress.objective):
                 return False
             self.good = copy.deepcopy(state)
