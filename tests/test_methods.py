@@ -172,7 +172,7 @@ def test_points_agree_with_the_dense_kernel_matrix(seed, method):
 def test_residuals_of_points_tell_when_the_kernel_is_too_narrow():
     points = np.random.default_rng(0).standard_normal((400, 5))
     for method in (nystrom_points, variational_nystrom_points):
-        assert method(points, 3, gamma=20.0, n_landmarks=30, random_state=0).residuals.max() > 0.05
+        assert method(points, 3, gamma=1.0, n_landmarks=20, random_state=0).residuals.max() > 0.05
 
 
 def test_points_take_any_kernel_function():

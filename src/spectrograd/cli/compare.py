@@ -73,7 +73,7 @@ def compare(
     Examples:
       spectrograd compare graph.csv -k 5 --labels truth.csv
       spectrograd compare graph.csv -k 5 --solvers eigen,power,stochastic-fb:setting=columns
-    """
+    """  # noqa: D301
     from spectrograd.aggregation import make_aggregation
     from spectrograd.cli import line
     from spectrograd.report.compare import parse_spec

@@ -6,7 +6,7 @@ import ast
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,17 @@ from spectrograd.engines.subspace import rayleigh_ritz
 from spectrograd.laplacian import Operator
 from spectrograd.metrics import largest_principal_angle, score
 from spectrograd.report.memory import peak_memory
-from spectrograd.solvers import REGISTRY, Problem, Progress, Solution, Solver, State, Stopping
-from spectrograd.solvers import make_solver, solve
+from spectrograd.solvers import (
+    REGISTRY,
+    Problem,
+    Progress,
+    Solution,
+    Solver,
+    State,
+    Stopping,
+    make_solver,
+    solve,
+)
 from spectrograd.solvers.embed import AUTO_TOLERANCE
 
 Array = NDArray[Any]
@@ -63,10 +72,14 @@ class Setting:
     tolerance: float = AUTO_TOLERANCE
     n_jobs: int | None = None
 
-    def problem(self, *, limited: bool = False) -> Problem:
-        """The eigenproblem; ``limited`` stops it when the budget is spent."""
-        over = time.perf_counter() + self.time_budget if limited and self.time_budget else math.inf
-        return Problem(self.operator, self.n_components, Deadline(self.n_jobs, until=over))
+    @property
+    def engine(self) -> LocalEngine:
+        """Where passes run."""
+        return LocalEngine(self.n_jobs)
+
+    def problem(self) -> Problem:
+        """The eigenproblem."""
+        return Problem(self.operator, self.n_components, self.engine)
 
     def clustered(self, vectors: Array, method: str = "kmeans") -> dict[str, float]:
         """Scores of the clusters, where classes are known."""
@@ -188,10 +201,12 @@ def _run(setting: Setting, name: str, solver: Solver) -> Trial:
     try:
         _warm_up(setting, solver)
         with peak_memory() as peak:
-            problem = setting.problem(limited=solver.direct)
-            rules = Stopping(tol=setting.tolerance * (setting.operator.upper - setting.operator.lower))
             solution = solve(
-                problem, watched, stopping=rules, seed=setting.seed, time_budget=setting.time_budget
+                setting.problem(),
+                watched,
+                stopping=Stopping(tol=setting.tolerance * (setting.operator.upper - setting.operator.lower)),
+                seed=setting.seed,
+                time_budget=setting.time_budget,
             )
         _judge(setting, trial, solution, watched)
         trial.row["peak_memory_bytes"] = peak.added
@@ -211,7 +226,7 @@ def _empty_row(name: str) -> Row:
 
 
 def _judge(setting: Setting, trial: Trial, solution: Solution, watched: _Watched) -> None:
-    engine, operator, last = LocalEngine(setting.n_jobs), setting.operator, solution.last
+    engine, operator, last = setting.engine, setting.operator, solution.last
     ritz = rayleigh_ritz(engine, operator, solution.Q)
     certificate = certify(engine, operator, ritz, setting.tolerance)
     trial.vectors = arrange(ritz.Q, ritz.values).vectors
@@ -282,6 +297,10 @@ class _Watched(Solver):
         return self.inner.init(problem, rng)
 
     def step(self, problem: Problem, state: State) -> State:
+        """Step; a direct method does all its work here, so its budget is that of its passes."""
+        if self.direct and self.setting.time_budget is not None:
+            over = time.perf_counter() + self.setting.time_budget
+            problem = replace(problem, engine=Deadline(self.setting.n_jobs, until=over))
         return self.inner.step(problem, state)
 
     def finish(self, problem: Problem, state: State) -> Array:

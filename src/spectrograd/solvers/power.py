@@ -14,6 +14,7 @@ from spectrograd.solvers.similarity import Similarity
 Array = NDArray[Any]
 # Products between two orthonormalisations: often enough that no direction drowns in rounding.
 PRODUCTS_PER_QR = 8
+SIGN_RATIO = 0.8
 
 
 @dataclass(eq=False)
@@ -115,12 +116,25 @@ class Power(Solver):
             f"iteration {state.iteration}: negative eigenvalues dominate, started again with shift='psd'"
         )
 
+    def back_off(self, problem: Problem, state: State) -> State | None:
+        """An objective that grows is the other end of the spectrum coming in."""
+        assert isinstance(state, PowerState)
+        if state.restarted or self.shift != "auto":
+            return None
+        self._restart(problem, state)
+        state.is_orthonormal = False
+        return state
+
     def finish(self, problem: Problem, state: State) -> Array:
         """Back to the pencil, orthonormal in its metric."""
         return problem.orthonormalize(problem.operator.from_standard(state.U)).Q
 
 
 def _has_negative(Q: Array, product: Array) -> bool:
-    """Whether a Ritz value of S is negative: its vector belongs to the other end of the spectrum."""
-    H = Q.T @ product
-    return bool(np.linalg.eigvalsh((H + H.T) / 2)[0] < 0)
+    """Whether negative eigenvalues of S are among those found, alone or mixed with positive ones.
+
+    Without them the Ritz values of S are close to the roots of those of ``S^2`` after a few products.
+    """
+    H, H2 = Q.T @ product, product.T @ product
+    smallest, smallest2 = np.linalg.eigvalsh((H + H.T) / 2)[0], np.linalg.eigvalsh(H2)[0]
+    return bool(smallest < SIGN_RATIO * np.sqrt(max(smallest2, 0.0)))
