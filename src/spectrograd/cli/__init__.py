@@ -18,6 +18,7 @@ import click
 
 from spectrograd import __version__
 from spectrograd.cli.cluster import cluster
+from spectrograd.cli.compare import compare
 from spectrograd.cli.demo import demo
 from spectrograd.cli.embed import embed
 from spectrograd.cli.paper import paper
@@ -46,7 +47,7 @@ def program(context: click.Context) -> int | None:
     context.exit(BAD_INPUT)
 
 
-for _command in (demo, paper, embed, cluster):
+for _command in (demo, paper, embed, cluster, compare):
     program.add_command(_command)
 
 

@@ -35,6 +35,10 @@ REGISTRY = {
     "shift-invert": "shift_invert:ShiftInvert",
     "lobpcg": "lobpcg:LOBPCG",
     "eigen": "eigen:Eigen",
+    "nystrom": "nystrom:Nystrom",
+    "variational-nystrom": "variational_nystrom:VariationalNystrom",
+    "power": "power:Power",
+    "coordinate-power": "coordinate_power:CoordinatePower",
 }
 
 

@@ -1,0 +1,227 @@
+"""``spectrograd compare``: several solvers on the same graph, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import click
+
+from spectrograd.cli.options import AutoOrNumber, common_options
+from spectrograd.cli.session import Session
+
+GOOD, FAILED, INTERRUPTED = 0, 1, 130
+
+
+@click.command(short_help="Run several solvers on the same graph.")
+@click.argument("graphs", metavar="GRAPH...", nargs=-1, required=True)
+@click.option("-k", "k", type=click.IntRange(min=1), default=8, show_default=True, help="Clusters.")
+@click.option("--labels", "truth", help="Known classes (node,label): every result is scored against them.")
+@click.option("--solvers", help="Names, comma-separated, as in power,nystrom:walk=10; all when not given.")
+@click.option(
+    "--time-budget",
+    type=click.FloatRange(min=0, min_open=True),
+    default=3.0,
+    show_default=True,
+    help="Seconds for each solver.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False),
+    default="compare.html",
+    show_default=True,
+    help="The page with table and curves.",
+)
+@click.option(
+    "--laplacian",
+    type=click.Choice(["random_walk", "symmetric", "unnormalized"]),
+    default="random_walk",
+    show_default=True,
+    help="Which eigenproblem; the paper uses unnormalized.",
+)
+@click.option(
+    "--tol",
+    type=AutoOrNumber(),
+    default="auto",
+    show_default=True,
+    help="Largest residual allowed, relative to the width of the spectrum.",
+)
+@click.option("--jobs", type=int, help="Threads of compiled kernels; all cores when not given.")
+@click.option(
+    "--aggregation",
+    default="projection",
+    show_default=True,
+    help="How several layers become one operator.",
+)
+@common_options
+def compare(
+    session: Session,
+    graphs: tuple[str, ...],
+    k: int,
+    truth: str | None,
+    solvers: str | None,
+    output: str,
+    **how: Any,
+) -> int:
+    """Run every solver on the same problem, each under the same budget, and print what came out.
+
+    A solver that fails or runs out of time has its row with the reason; the others go on. Ctrl-C keeps
+    what is done. Several GRAPH are the layers of one multilayer graph: they are merged once, before.
+
+    \b
+    Examples:
+      spectrograd compare graph.csv -k 5 --labels truth.csv
+      spectrograd compare graph.csv -k 5 --solvers eigen,power,stochastic-fb:setting=columns
+    """  # noqa: D301
+    from spectrograd.aggregation import make_aggregation
+    from spectrograd.cli import line
+    from spectrograd.report.compare import parse_spec
+
+    names = None if solvers is None else [name.strip() for name in solvers.split(",") if name.strip()]
+    for name in names or ():
+        parse_spec(name)  # a wrong name is found before a large file is read
+    make_aggregation(how["aggregation"])
+    session.check_target(output, "-o")
+    graph, source = line.read_layers(session, graphs)
+    line.check_size(k, 0, graph)
+    classes = _read_truth(session, truth, graph)
+    operator = _operator(session, graph, k, how)
+    rows = _rows(session, operator, (k, names, classes), how)
+    with session.stage("report"):
+        _write_page(session, output, graph, rows, how["time_budget"])
+    _tell(session, rows, output)
+    session.save_summary(_summary(session, source, graph, rows))
+    return _exit_code(rows)
+
+
+def _read_truth(session: Session, truth: str | None, graph: Any) -> Any:
+    from spectrograd.io import read_labels
+
+    if truth is None:
+        return None
+    with session.stage("read"):
+        return read_labels(truth, graph.node_names)
+
+
+def _operator(session: Session, graph: Any, k: int, how: dict[str, Any]) -> Any:
+    from spectrograd.aggregation.merge import merge
+    from spectrograd.graph import MultilayerGraph
+    from spectrograd.laplacian import Kind, laplacian
+    from spectrograd.solvers.embed import Settings
+
+    kind = cast(Kind, how["laplacian"])
+    if not isinstance(graph, MultilayerGraph):
+        return laplacian(graph, kind)
+    with session.progress("layers") as hook:
+        settings = Settings(seed=session.seed, hooks=(hook,))
+        merged = merge(graph, k, settings, laplacian=kind, aggregation=how["aggregation"])
+    for stage, seconds in merged.seconds.items():
+        session.seconds[stage] += seconds
+    if any(layer.solution.stop_reason == "interrupted" for layer in merged.layers):
+        raise KeyboardInterrupt
+    return merged.operator
+
+
+def _rows(
+    session: Session, operator: Any, what: tuple[int, list[str] | None, Any], how: dict[str, Any]
+) -> list[dict[str, Any]]:
+    from spectrograd.report.compare import compare as run
+    from spectrograd.solvers.embed import AUTO_TOLERANCE
+
+    k, names, classes = what
+
+    def told(row: dict[str, Any]) -> None:
+        result = row["error"] or row["certificate"]
+        session.detail(f"{row['method']}: {result}")
+
+    with session.compile_clock(True), session.stage("solve"):
+        return run(
+            operator,
+            k,
+            names,
+            time_budget=how["time_budget"],
+            labels=classes,
+            seed=session.seed,
+            on_row=told,
+            tolerance=AUTO_TOLERANCE if how["tol"] == "auto" else float(how["tol"]),
+            n_jobs=how["jobs"],
+        )
+
+
+def _write_page(session: Session, output: str, graph: Any, rows: Sequence[Any], budget: float) -> None:
+    from spectrograd.cli.summary import versions
+    from spectrograd.report.compare_page import compare_document, draw_comparison
+    from spectrograd.report.page import write_page
+
+    run = {
+        "command": session.command_line,
+        "seed": session.seed,
+        "time_budget": budget,
+        "versions": versions(),
+    }
+    write_page(output, compare_document(graph, rows, picture=draw_comparison(rows), run=run))
+
+
+def _tell(session: Session, rows: Sequence[dict[str, Any]], output: str) -> None:
+    from rich import box
+    from rich.table import Table
+
+    from spectrograd.report.compare import failures
+    from spectrograd.report.compare_page import SCORES, cells, number
+
+    scores = SCORES if any(row["nmi"] is not None for row in rows) else ()
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    table.add_column("method", overflow="fold", min_width=16)
+    for title in ("seconds", "iter.", "passes", "objective", "angle", *(t for _, t in scores), "MB", "good"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in rows:
+        size = row["peak_memory_bytes"]
+        memory = number(None if size is None else size / 1e6, 0)
+        good = {True: "yes", False: "no", None: "–"}[row["converged"]]
+        table.add_row(*cells(row), *(number(row[key], 3) for key, _ in scores), memory, good)
+    session.console().print(table)
+    for reason in failures(rows):
+        session.note(reason)
+    click.echo(f"saved {output}")
+
+
+def _summary(session: Session, source: Any, graph: Any, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    from spectrograd import __version__
+    from spectrograd.cli.summary import peak_memory, versions
+
+    good = [row for row in rows if row["converged"]]
+    best = min(good, key=lambda row: float(row["seconds"])) if good else None
+    scores = None if best is None else {key: best[key] for key in ("purity", "nmi", "ri", "ari")}
+    return {
+        "command": session.command,
+        "command_line": session.command_line,
+        "version": __version__,
+        "seed": session.seed,
+        "input": {"files": list(source.files), "sha256": source.sha256},
+        "graph": {
+            "n_nodes": graph.n_nodes,
+            "n_edges": graph.n_edges,
+            "n_layers": getattr(graph, "n_layers", 1),
+        },
+        "seconds": session.timing(),
+        "solver": best
+        and {
+            "name": best["method"],
+            "reason": "the fastest of those that converged",
+            "iterations": best["iterations"],
+            "passes": best["passes"],
+        },
+        "certificate": best and {name: best[name] for name in ("converged", "max_residual", "certificate")},
+        "scores": scores,
+        "peak_memory_bytes": peak_memory(),
+        "versions": versions(),
+        "rows": list(rows),
+    }
+
+
+def _exit_code(rows: Sequence[dict[str, Any]]) -> int:
+    if rows and rows[-1]["error"] == "interrupted":
+        click.echo(f"error: interrupted; {len(rows)} rows were kept", err=True)
+        return INTERRUPTED
+    return GOOD if any(row["objective"] is not None for row in rows) else FAILED

@@ -1,0 +1,159 @@
+"""The similarity behind the landmark and power methods, and kernels between points.
+
+Those methods look for the *largest* eigenvectors of an affinity matrix, ours are the *smallest* of an
+operator ``A``. Both are the same vectors for ``S = c I - A``; for a normalised Laplacian ``S`` with
+``c = 1`` is the normalised affinity ``D^-1/2 W D^-1/2`` of the papers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import scipy.sparse.linalg as sla
+from numpy.typing import ArrayLike, NDArray
+
+from spectrograd.embedding import Embedding
+from spectrograd.engines.protocol import Engine
+from spectrograd.laplacian import Operator
+from spectrograd.solvers.protocol import Problem, State
+
+Array = NDArray[Any]
+Kernel = Callable[[Array, Array], Array]
+Shift = Literal["centre", "psd"]
+LANCZOS_BASIS = 12
+BLOCK_ENTRIES = 4_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Similarity:
+    """``S = shift I - A`` with ``A`` in standard form (its metric is the identity)."""
+
+    operator: Operator
+    shift: float
+
+    @classmethod
+    def of(cls, problem: Problem, state: State, shift: Shift = "psd") -> Similarity:
+        """The similarity of a problem.
+
+        ``"psd"`` takes the largest eigenvalue of ``A`` as shift, estimated by a few Lanczos steps: the
+        least one for which ``S`` is positive semidefinite. A larger one would add a multiple of the
+        identity, which no sample of columns can represent. ``"centre"`` takes the mean of the diagonal
+        (for a normalised Laplacian 1) or the middle of the spectrum where that is larger.
+        """
+        if shift not in ("centre", "psd"):
+            raise ValueError(f"shift={shift!r}: expected 'centre' or 'psd'")
+        operator = problem.operator.astype(np.float64).standard_form()
+        if shift == "centre":
+            middle = (operator.lower + operator.upper) / 2
+            return cls(operator, max(middle, float(operator.diagonal.mean())))
+        return cls(operator, _largest_eigenvalue(problem.engine, operator, state))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Similarity:
+        """Itself: it never changes, and the loop copies states."""
+        return self
+
+    def apply(self, engine: Engine, U: Array) -> Array:
+        """``S @ U``: one pass."""
+        return np.asarray(self.shift * U - engine.spmm(self.operator, U))
+
+    def columns(self, nodes: Array) -> Array:
+        """``S[:, nodes]`` as a dense N x n array; reads the rows of those nodes only."""
+        operator = self.operator
+        columns = np.ascontiguousarray(operator.graph.matrix[nodes].toarray().T.astype(np.float64))
+        if operator.scale is not None:
+            columns *= operator.scale[:, None]
+            columns *= operator.scale[nodes]
+        if operator.low_rank is not None:
+            Z, a = operator.low_rank.factors, operator.low_rank.coefficients
+            columns += Z @ (a[:, None] * Z[nodes].T)
+        columns[nodes, np.arange(len(nodes))] += self.shift - operator.diagonal[nodes]
+        return columns
+
+    def walk(self, engine: Engine, nodes: Array, n_steps: int, state: State) -> Array:
+        """``S^n_steps [:, nodes]``; every step after the first is a pass."""
+        if n_steps < 1:
+            raise ValueError(f"walk={n_steps}: at least one step is needed")
+        columns = self.columns(nodes)
+        state.passes += len(nodes) / len(columns)
+        for _ in range(n_steps - 1):
+            columns = self.apply(engine, columns)
+            columns /= np.abs(columns).max()  # a common factor: S^n stays a multiple of itself
+            state.passes += 1
+        return columns
+
+
+def _largest_eigenvalue(engine: Engine, operator: Operator, state: State) -> float:
+    """An upper estimate of the largest eigenvalue of ``A``: Ritz value plus residual."""
+    n = operator.n_nodes
+
+    def product(x: Array) -> Array:
+        state.passes += 1
+        return engine.spmm(operator, x.reshape(-1, 1)).ravel()
+
+    start = state.rng.standard_normal(n)
+    if n <= LANCZOS_BASIS:
+        return float(np.linalg.eigvalsh(operator.to_dense())[-1])
+    matrix = sla.LinearOperator((n, n), matvec=product, dtype=np.float64)
+    try:
+        values, vectors = sla.eigsh(matrix, 1, which="LA", v0=start, ncv=LANCZOS_BASIS, tol=1e-2, maxiter=10)
+    except sla.ArpackNoConvergence:
+        return operator.upper
+    residual = np.linalg.norm(product(vectors[:, 0]) - values[0] * vectors[:, 0])
+    return float(min(operator.upper, values[0] + residual))
+
+
+def draw_landmarks(n_nodes: int, n_landmarks: int, least: int, rng: np.random.Generator) -> Array:
+    """Distinct nodes, uniformly; all of them where there are fewer than asked for."""
+    if n_landmarks < least:
+        raise ValueError(f"n_landmarks={n_landmarks}: at least as many as components are needed ({least})")
+    return np.sort(rng.choice(n_nodes, min(n_landmarks, n_nodes), replace=False))
+
+
+class PointEmbedding(NamedTuple):
+    """An embedding of points whose graph was never built.
+
+    ``embedding`` solves ``L u = lambda D u`` for the kernel matrix (its diagonal included),
+    ``degrees`` are the D it used, ``residuals`` say how far each vector is from an eigenvector.
+    """
+
+    embedding: Embedding
+    degrees: Array
+    landmarks: Array
+    residuals: Array
+
+
+def make_kernel(kernel: str | Kernel, gamma: float | None, points: Array) -> Kernel:
+    """``"rbf"``: ``exp(-gamma |x - y|^2)``; or any function of two arrays of points."""
+    if callable(kernel):
+        return kernel
+    if kernel != "rbf":
+        raise ValueError(f"kernel={kernel!r}: expected 'rbf' or a function of two arrays of points")
+    from sklearn.metrics.pairwise import rbf_kernel
+
+    width = 1 / points.shape[1] if gamma is None else gamma
+
+    def rbf(X: Array, Y: Array) -> Array:
+        return np.asarray(rbf_kernel(X, Y, gamma=width))
+
+    return rbf
+
+
+def checked_points(points: ArrayLike, n_components: int) -> Array:
+    """Float64 coordinates, one row per point, or a clear error."""
+    coordinates = np.asarray(points, dtype=np.float64)
+    if coordinates.ndim != 2 or not np.isfinite(coordinates).all():
+        raise ValueError(
+            f"points have shape {coordinates.shape}; one row of finite coordinates each is needed"
+        )
+    if not 1 <= n_components < len(coordinates):
+        raise ValueError(f"n_components={n_components}: choose 1..{len(coordinates) - 1}")
+    return coordinates
+
+
+def row_blocks(n_points: int) -> list[slice]:
+    """Slices of the kernel matrix that fit into a few tens of megabytes."""
+    rows = max(1, BLOCK_ENTRIES // n_points)
+    return [slice(start, min(start + rows, n_points)) for start in range(0, n_points, rows)]
