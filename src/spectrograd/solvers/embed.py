@@ -56,28 +56,34 @@ def embed(
     operator: Operator, n_components: int, settings: Settings, *, start: Array | None = None
 ) -> Embedded:
     """Embed an operator: the arrow ``Operator -> Embedding`` of the house."""
-    engine = settings.engine
-    problem = Problem(operator, n_components, engine, start)
+    problem = Problem(operator, n_components, settings.engine, start)
     choice = choose(problem) if settings.solver == "auto" else Choice(settings.solver, "asked for")
     params = dict(settings.params)
     solver = make_solver(choice.name, **params)
     if settings.batch_size is not None and "batch_size" not in params and _has(solver, "batch_size"):
         solver = make_solver(choice.name, **params, batch_size=settings.batch_size)
-    tolerance = settings.tolerance
     solution = solve(
         problem,
         solver,
-        stopping=Stopping(settings.max_iter, tolerance * (operator.upper - operator.lower)),
+        stopping=Stopping(settings.max_iter, settings.tolerance * (operator.upper - operator.lower)),
         on_progress=settings.hooks,
         seed=settings.seed,
         time_budget=settings.time_budget,
     )
+    return certified(operator, solution, settings, choice)
+
+
+def certified(
+    operator: Operator, solution: Solution, settings: Settings, choice: Choice | None = None
+) -> Embedded:
+    """The basis of a solution as an embedding with its certificate."""
+    engine = settings.engine
     ritz = rayleigh_ritz(engine, operator, solution.Q)
     return Embedded(
         arrange(ritz.Q, ritz.values, operator.graph.names),
-        certify(engine, operator, ritz, tolerance),
+        certify(engine, operator, ritz, settings.tolerance),
         solution,
-        choice,
+        choice or Choice(solution.solver, "asked for"),
     )
 
 
