@@ -501,7 +501,10 @@ def _as_layers(model: Any, X: Any) -> MultilayerGraph:
     if model.affinity == "precomputed":
         return MultilayerGraph.from_layers(X)
     named = X if isinstance(X, Mapping) else {str(i): layer for i, layer in enumerate(X)}
-    points = {name: check_array(layer, accept_sparse="csr") for name, layer in named.items()}
+    points = {
+        name: check_array(layer, accept_sparse="csr", input_name=f"view {name!r}")
+        for name, layer in named.items()
+    }
     return MultilayerGraph.from_layers({name: _graph_of_points(model, x) for name, x in points.items()})
 
 

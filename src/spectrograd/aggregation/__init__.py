@@ -99,6 +99,12 @@ def without_absent(operator: Operator) -> Operator:
     return replace(operator, diagonal=np.where(absent, operator.upper, operator.diagonal))
 
 
+def typical_diagonal(operator: Operator) -> float:
+    """The median of the diagonal over the nodes that have edges: 1 for a normalised Laplacian."""
+    linked = operator.diagonal[operator.diagonal > 0]
+    return float(np.median(linked)) if len(linked) else 0.0
+
+
 def checked_weights(weights: Sequence[float] | Array | None, n_layers: int) -> Array:
     """Layer weights that sum to the number of layers; None is one each."""
     if weights is None:

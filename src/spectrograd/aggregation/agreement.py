@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from spectrograd.aggregation import without_absent
+from spectrograd.aggregation import typical_diagonal, without_absent
 from spectrograd.graph import Graph
 from spectrograd.laplacian import Operator, laplacian
 from spectrograd.solvers.embed import Settings, embed
@@ -34,7 +34,8 @@ class LayerScores:
     copies
         How many layers have this same subspace, itself included.
     weights
-        ``structure x min(1, agreement / median agreement) / copies``.
+        ``structure x min(1, agreement / median agreement) / copies``, over the layer's median degree
+        where the Laplacians are unnormalised, so that no layer wins by the scale of its weights.
     """
 
     structure: Array
@@ -49,7 +50,7 @@ def layer_distances(embeddings: Sequence[Array]) -> Array:
     widths = np.array([U.shape[1] for U in embeddings], dtype=float)
     distances = (widths[:, None] + widths) / 2 - overlap
     np.fill_diagonal(distances, 0.0)
-    return np.maximum(distances, 0.0)
+    return np.asarray(np.maximum(distances, 0.0))
 
 
 def weigh_layers(
@@ -67,9 +68,13 @@ def weigh_layers(
     same = (distances <= SAME * np.maximum(widths, 1)) & np.equal.outer(widths, widths)
     copies = same.sum(axis=1)
     agreement = _agreement(embeddings, same)
-    typical = float(np.median(agreement[structure > 0])) if (structure > 0).any() else 0.0
+    voters = (structure > 0) & (
+        same.argmax(axis=1) == np.arange(len(same))
+    )  # the first of each set of copies
+    typical = float(np.median(agreement[voters])) if voters.any() else 0.0
     trust = np.minimum(1.0, agreement / typical) if typical > 0 else np.ones(len(agreement))
-    weights = structure * trust / copies
+    scales = np.array([typical_diagonal(operator) or 1.0 for operator in operators])
+    weights = structure * trust / copies / scales
     if not weights.sum() > 0:  # nothing to go by: every layer that has an embedding counts the same
         weights = (widths > 0).astype(float)
     return LayerScores(structure, agreement, copies, weights)
@@ -90,9 +95,9 @@ def _agreement(embeddings: Sequence[Array], same: Array) -> Array:
     room = np.minimum.outer(widths, widths)
     chance = np.outer(widths, widths) / len(embeddings[0])
     excess = np.clip((overlap - chance) / np.maximum(room - chance, 1e-12), 0.0, 1.0)
-    others = np.where(same, 0.0, 1.0)
+    others = np.where(same, 0.0, 1.0 / same.sum(axis=0))  # copies share one voice here too
     counted = others.sum(axis=1)
-    return np.asarray(np.where(counted > 0, (excess * others).sum(axis=1) / np.maximum(counted, 1), 1.0))
+    return np.asarray(np.where(counted > 0, (excess * others).sum(axis=1) / np.maximum(counted, 1e-12), 1.0))
 
 
 def _without_trivial(U: Array) -> Array:

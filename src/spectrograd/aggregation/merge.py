@@ -73,9 +73,7 @@ def merge(
     chosen = make_aggregation(aggregation)
     options = chosen.checked(aggregation_params)
     automatic = isinstance(layer_weights, str)
-    if automatic and layer_weights != "auto":
-        raise ValueError(f"layer_weights={layer_weights!r}: expected None, 'auto' or one number per layer")
-    weights = _without_empty(checked_weights(None if automatic else layer_weights, graph.n_layers), graph)
+    weights = _without_empty(_given_weights(layer_weights, graph.n_layers), graph)
     _check_linked(graph)
     operators = layer_operators(graph, laplacian)
     began = time.perf_counter()
@@ -131,6 +129,14 @@ def _simultaneous(
 
 def _vectors(embedded: Sequence[Embedded]) -> tuple[Array, ...]:
     return tuple(layer.embedding.vectors for layer in embedded)
+
+
+def _given_weights(weights: Sequence[float] | str | None, n_layers: int) -> Array:
+    if not isinstance(weights, str):
+        return checked_weights(weights, n_layers)
+    if weights != "auto":
+        raise ValueError(f"layer_weights={weights!r}: expected None, 'auto' or one number per layer")
+    return np.ones(n_layers)
 
 
 def _without_empty(weights: Array, graph: MultilayerGraph) -> Array:

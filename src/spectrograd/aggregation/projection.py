@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd.aggregation import Layers, mean
+from spectrograd.aggregation import Layers, mean, typical_diagonal
 from spectrograd.laplacian import LowRank, Operator
 
 Array = NDArray[Any]
@@ -38,7 +38,7 @@ def resolve_alpha(alpha: float | str, layers: Layers) -> Array:
     with the weights, layer by layer; a median, because one hub must not set the balance.
     """
     if alpha == "auto":
-        return 0.5 * np.array([_typical(operator.diagonal) for operator in layers.operators])
+        return 0.5 * np.array([typical_diagonal(operator) for operator in layers.operators])
     try:
         value = float(alpha)
     except (TypeError, ValueError):
@@ -46,8 +46,3 @@ def resolve_alpha(alpha: float | str, layers: Layers) -> Array:
     if not np.isfinite(value) or value < 0:
         raise ValueError(f"alpha={alpha!r}: expected a number >= 0 or 'auto'")
     return np.full(len(layers.operators), value)
-
-
-def _typical(diagonal: Array) -> float:
-    linked = diagonal[diagonal > 0]
-    return float(np.median(linked)) if len(linked) else 0.0
