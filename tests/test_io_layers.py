@@ -135,7 +135,7 @@ def test_views_of_different_length_or_with_nan_are_errors():
         model.fit([rng.random((30, 2)), rng.random((20, 2))])
     bad = rng.random((30, 2))
     bad[3] = np.nan
-    with pytest.raises(ValueError, match="view '1'.*NaN"):
+    with pytest.raises(ValueError, match=r"view '1'.*NaN"):
         model.fit([rng.random((30, 2)), bad])
 
 

@@ -127,7 +127,7 @@ def test_nodes_missing_from_a_layer(aggregation):
 def test_a_layer_of_few_nodes_has_few_columns():
     tiny = only(
         data().graph.layers[0],
-        np.flatnonzero(data().graph.layers[0].matrix[[0]].toarray()[0])[:2].tolist() + [0],
+        [0, *np.flatnonzero(data().graph.layers[0].matrix[[0]].toarray()[0])[:2]],
     )
     fitted = model([*data().graph.layers, tiny], layer_weights=None)
     assert fitted.layer_embeddings_[3].shape[1] <= 2

@@ -91,7 +91,8 @@ def chebyshev_series(function: Function, low: float, high: float) -> Array:
     middle, half = (low + high) / 2, (high - low) / 2
     size = 16
     while True:
-        coefficients = chebyshev.chebinterpolate(lambda t: function(middle + half * t), size)
+        nodes = np.cos(np.pi * (np.arange(size + 1) + 0.5) / (size + 1))
+        coefficients = _fitted(function(middle + half * nodes), nodes)
         wanted = np.flatnonzero(np.abs(coefficients) > ACCURACY * np.abs(coefficients).max())
         if wanted[-1] < 0.9 * size:
             return np.asarray(coefficients[: wanted[-1] + 1])
@@ -101,6 +102,14 @@ def chebyshev_series(function: Function, low: float, high: float) -> Array:
                 "choose a larger shift"
             )
         size *= 2
+
+
+def _fitted(values: Array, nodes: Array) -> Array:
+    """Coefficients of the interpolant through values at Chebyshev nodes (a discrete cosine transform)."""
+    basis = chebyshev.chebvander(nodes, len(nodes) - 1)
+    coefficients = basis.T @ values * (2 / len(nodes))
+    coefficients[0] /= 2
+    return np.asarray(coefficients)
 
 
 def _clenshaw(operator: Operator, coefficients: Array, U: Array) -> Array:

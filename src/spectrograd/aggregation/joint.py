@@ -18,7 +18,7 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
-from spectrograd.aggregation import Layers, projection
+from spectrograd.aggregation import Layers, mean, projection
 from spectrograd.engines.minibatch import BatchSource
 from spectrograd.solvers.embed import Settings
 from spectrograd.solvers.loop import Solution, Stopping, solve
@@ -236,7 +236,7 @@ def run(
     of an exact solver: the merged clusters do not change any more (docs/multilayer.md).
     """
     solver = Joint(layers, projection.resolve_alpha(alpha, layers), **options)
-    frame = projection.mean.aggregate(layers)
+    frame = mean.aggregate(layers)
     limit = LOOSER * settings.tolerance * (frame.upper - frame.lower)
     solution = solve(
         Problem(frame, n_components, settings.engine),

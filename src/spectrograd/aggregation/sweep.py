@@ -108,4 +108,4 @@ def embedded_layers(layers: Layers | Merged) -> Layers:
 def _distance(merged: Array, layer: Array) -> float:
     """``(K + K_s) / 2 - |U' U^s|^2``: a layer with few nodes may have fewer columns."""
     widths = (merged.shape[1] + layer.shape[1]) / 2
-    return max(0.0, widths - float(np.sum((merged.T @ layer) ** 2)))
+    return float(max(0.0, widths - float(np.sum((merged.T @ layer) ** 2))))

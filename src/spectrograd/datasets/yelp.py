@@ -64,14 +64,15 @@ def load_yelp(
     -------
     ReviewData
         Layers ``polarity`` (mean over the texts, textblob), ``cool``, ``useful``, ``funny`` (sums of votes).
-        Labels are the rating class from the stars of the business (of its reviews, where the business file has
-        none): 0 below 3, 1 from 3 to 3.5, 2 from 4; the paper does not give its rule.
+        Labels are the rating class from the stars of the business (of its reviews, where the business file
+        has none): 0 below 3, 1 from 3 to 3.5, 2 from 4; the paper does not give its rule.
 
     Notes
     -----
-    Reviews of businesses that the business file does not list are skipped and counted. Texts that are empty, or
-    have no word of the lexicon (other languages), do not enter the mean; a business with no other text is
-    neutral, 0. Businesses without reviews have no place in any layer and are left out. All counts are in ``report``.
+    Reviews of businesses that the business file does not list are skipped and counted. Texts that are
+    empty, or have no word of the lexicon (other languages), do not enter the mean; a business with no other
+    text is neutral, 0. Businesses without reviews have no place in any layer and are left out. All counts
+    are in ``report``.
     """
     if on_error not in ("skip", "raise"):
         raise ValueError(f"on_error={on_error!r}: expected 'skip' or 'raise'")
@@ -104,8 +105,7 @@ class _Lines:
 
     def objects(self, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         """Each object with where it stands."""
-        opened = gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")
-        with opened as handle:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as handle:
             try:
                 for number, line in enumerate(handle, start=1):
                     where = f"{path.name}, line {number}"

@@ -11,11 +11,11 @@ from typing import Any, TextIO
 import numpy as np
 
 TONES = (
-    "awful terrible horrible disgusting worst bad poor nasty boring dirty".split(),
-    "okay average fair decent ordinary acceptable plain usual normal common".split(),
-    "excellent wonderful perfect delicious great best amazing awesome superb lovely".split(),
+    ["awful", "terrible", "horrible", "disgusting", "worst", "bad", "poor", "nasty", "boring", "dirty"],
+    ["okay", "average", "fair", "decent", "ordinary", "acceptable", "plain", "usual", "normal", "common"],
+    ["excellent", "wonderful", "perfect", "delicious", "great", "best", "amazing", "awesome", "superb"],
 )
-FILLER = "we came for the food and the staff at our table on a day in town with a friend".split()
+FILLER = ["we", "came", "for", "food", "and", "the", "staff", "at", "our", "table", "on", "a", "day", "with"]
 STARS = ((1.0, 1.5, 2.0, 2.5), (3.0, 3.5), (4.0, 4.5, 5.0))
 # Mean votes per review of each class: every aspect separates some classes and blurs others.
 RATES = {"cool": (2.0, 6.0, 40.0), "useful": (60.0, 8.0, 12.0), "funny": (30.0, 25.0, 3.0)}
