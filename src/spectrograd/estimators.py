@@ -48,9 +48,9 @@ class _Spectral(BaseEstimator):
         if self.regularization not in ("auto", None):
             raise ValueError(f"regularization={self.regularization!r} is not available in this release")
 
-    def _solve(self, operator: Operator, n_components: int) -> Embedded:
+    def _solve(self, operator: Operator, n_components: int, found: Embedded | None = None) -> Embedded:
         start = self._warm_start(operator, n_components)
-        result = embed(operator, n_components, self._settings(), start=start)
+        result = found or embed(operator, n_components, self._settings(), start=start)
         self._raw_vectors = result.embedding.vectors
         self.certificate_ = result.certificate
         layers = getattr(self, "layer_certificates_", [])
@@ -263,19 +263,24 @@ class MultilayerSpectralEmbedding(_Spectral):
 
     Parameters
     ----------
-    aggregation : {"projection", "mean"}
+    aggregation : {"projection", "mean", "power-mean", "geometric", "grassmann", "joint"}
         ``"projection"`` is the paper's Eq. 22: every layer is embedded first.
     alpha : float or "auto"
         Weight of the layers' subspaces in Eq. 22.
-    layer_weights : sequence of float or None
-        How much each layer counts; None is equally.
+    layer_weights : sequence of float, "auto" or None
+        How much each layer counts; None is equally, "auto" less for layers without structure or far
+        from the rest.
+    aggregation_params : mapping or None
+        Options of the aggregation, such as ``{"p": -5}`` of ``"power-mean"``.
 
     Attributes
     ----------
-    layer_embeddings_ : list of arrays (``projection`` only)
+    layer_embeddings_ : list of arrays (where the layers were embedded)
     layer_certificates_ : list of Certificate; ``converged_`` asks all of them
-    layer_distances_ : pairwise projection distances of the layers (``projection`` only)
+    layer_distances_ : pairwise projection distances of the layers (the same)
     layer_weights_ : array
+    layer_scores_ : LayerScores, with ``layer_weights="auto"``
+    layer_names_ : tuple of str
 
     Examples
     --------
@@ -309,7 +314,8 @@ class MultilayerSpectralEmbedding(_Spectral):
         verbose: int = 0,
         aggregation: str = "projection",
         alpha: float | str = "auto",
-        layer_weights: Sequence[float] | None = None,
+        layer_weights: Sequence[float] | str | None = None,
+        aggregation_params: Mapping[str, Any] | None = None,
     ) -> None:
         self.n_components = n_components
         self.affinity = affinity
@@ -333,6 +339,7 @@ class MultilayerSpectralEmbedding(_Spectral):
         self.aggregation = aggregation
         self.alpha = alpha
         self.layer_weights = layer_weights
+        self.aggregation_params = aggregation_params
 
     def fit(self, X: Any, y: None = None) -> MultilayerSpectralEmbedding:
         """Embed a :class:`MultilayerGraph`, or a list or dict of layers."""
@@ -340,7 +347,7 @@ class MultilayerSpectralEmbedding(_Spectral):
         extra = 1 if self.drop_first else 0
         _check_components(self.n_components, graph.n_nodes - extra, "n_components")
         merged = _merge(self, graph, self.n_components + extra)
-        self._keep(self._solve(merged.operator, self.n_components + extra), self.drop_first)
+        self._keep(self._solve(merged.operator, self.n_components + extra, merged.result), self.drop_first)
         return self
 
     def fit_transform(self, X: Any, y: None = None) -> Array:
@@ -387,7 +394,8 @@ class MultilayerSpectralClustering(ClusterMixin, _Spectral):
         n_init: int = 10,
         aggregation: str = "projection",
         alpha: float | str = "auto",
-        layer_weights: Sequence[float] | None = None,
+        layer_weights: Sequence[float] | str | None = None,
+        aggregation_params: Mapping[str, Any] | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.affinity = affinity
@@ -412,13 +420,14 @@ class MultilayerSpectralClustering(ClusterMixin, _Spectral):
         self.aggregation = aggregation
         self.alpha = alpha
         self.layer_weights = layer_weights
+        self.aggregation_params = aggregation_params
 
     def fit(self, X: Any, y: None = None) -> MultilayerSpectralClustering:
         """Cluster a :class:`MultilayerGraph`, or a list or dict of layers."""
         graph = _as_layers(self, X)
         _check_components(self.n_clusters, graph.n_nodes, "n_clusters")
         merged = _merge(self, graph, self.n_clusters)
-        self._keep(self._solve(merged.operator, self.n_clusters), False)
+        self._keep(self._solve(merged.operator, self.n_clusters, merged.result), False)
         self.labels_ = _labels(self)
         return self
 
@@ -432,9 +441,10 @@ def _merge(model: Any, graph: MultilayerGraph, n_components: int) -> Merged:
         aggregation=model.aggregation,
         alpha=model.alpha,
         layer_weights=model.layer_weights,
+        aggregation_params=model.aggregation_params,
     )
     model.names_, model.layer_names_ = graph.node_names, graph.layer_names
-    model.layer_weights_ = merged.weights
+    model.layer_weights_, model.layer_scores_ = merged.weights, merged.scores
     model.layer_embeddings_ = [layer.embedding.vectors for layer in merged.layers]
     model.layer_certificates_ = [layer.certificate for layer in merged.layers]
     model.layer_distances_ = merged.distances if merged.layers else None
@@ -494,7 +504,10 @@ def _as_layers(model: Any, X: Any) -> MultilayerGraph:
     if model.affinity == "precomputed":
         return MultilayerGraph.from_layers(X)
     named = X if isinstance(X, Mapping) else {str(i): layer for i, layer in enumerate(X)}
-    points = {name: check_array(layer, accept_sparse="csr") for name, layer in named.items()}
+    points = {
+        name: check_array(layer, accept_sparse="csr", input_name=f"view {name!r}")
+        for name, layer in named.items()
+    }
     return MultilayerGraph.from_layers({name: _graph_of_points(model, x) for name, x in points.items()})
 
 

@@ -208,15 +208,12 @@ def laplacian(graph: Graph, kind: Kind = "random_walk", *, allow_isolated: bool 
     degrees = graph.degrees
     _check_isolated(graph, allow_isolated)
     linked = degrees > 0
-    # An isolated node gets an ordinary diagonal: with zero it would be an eigenvector of its own.
-    typical = float(degrees[linked].mean()) if linked.any() else 1.0
-    diagonal = np.where(linked, degrees, typical)
     if kind == "unnormalized":
-        return Operator(graph, diagonal, upper=2.0 * float(diagonal.max()))
+        return Operator(graph, degrees, upper=2.0 * float(degrees.max()))
     if kind == "symmetric":
-        scale = np.where(linked, 1 / np.sqrt(diagonal), 0.0)
-        return Operator(graph, np.ones(graph.n_nodes), scale=scale)
-    return Operator(graph, diagonal, metric=diagonal)
+        scale = np.where(linked, 1 / np.sqrt(np.where(linked, degrees, 1)), 0.0)
+        return Operator(graph, linked.astype(np.float64), scale=scale)
+    return Operator(graph, degrees, metric=np.where(linked, degrees, 1.0))
 
 
 def _check_isolated(graph: Graph, allowed: bool) -> None:

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd.graph import MultilayerGraph
+from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.laplacian import Kind, Operator, laplacian
 
 Array = NDArray[Any]
 
-REGISTRY = {"projection": "projection", "mean": "mean"}
+REGISTRY = {
+    "projection": "projection",
+    "mean": "mean",
+    "power-mean": "power_mean",
+    "geometric": "geometric",
+    "grassmann": "grassmann",
+    "joint": "joint",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,13 +34,47 @@ class Layers:
     weights: Array
     embeddings: tuple[Array, ...] = ()
 
+    @property
+    def n_nodes(self) -> int:
+        """Nodes, shared by all layers."""
+        return self.operators[0].n_nodes
 
-def make_aggregation(name: str) -> tuple[Callable[..., Operator], bool]:
-    """The function ``aggregate(layers, **options)`` of that name, and whether it needs embeddings."""
+    @property
+    def names(self) -> Array | None:
+        """Node names, where the input had any."""
+        return self.operators[0].graph.names
+
+
+@dataclass(frozen=True, eq=False)
+class Aggregation:
+    """An entry of the registry: ``aggregate(layers, **options)`` and what it asks for.
+
+    ``run`` is set for an aggregation that embeds layers and merged graph itself, in one run.
+    """
+
+    name: str
+    aggregate: Callable[..., Operator]
+    needs_embeddings: bool
+    options: tuple[str, ...]
+    run: Callable[..., Any] | None = None
+
+    def checked(self, params: Mapping[str, Any] | None) -> dict[str, Any]:
+        """The options as a dict, or an error that lists what there is."""
+        chosen = dict(params or {})
+        unknown = sorted(set(chosen) - set(self.options))
+        if unknown:
+            known = ", ".join(self.options) or "none"
+            raise ValueError(f"aggregation {self.name!r} has no parameter {unknown[0]!r}; it has {known}")
+        return chosen
+
+
+def make_aggregation(name: str) -> Aggregation:
+    """The aggregation of that name, or an error that lists what there is."""
     if name not in REGISTRY:
         raise ValueError(f"aggregation={name!r}: expected one of {', '.join(REGISTRY)}")
-    module = import_module(f"{__name__}.{REGISTRY[name]}")
-    return module.aggregate, module.NEEDS_EMBEDDINGS
+    module: ModuleType = import_module(f"{__name__}.{REGISTRY[name]}")
+    options = getattr(module, "OPTIONS", ())
+    return Aggregation(name, module.aggregate, module.NEEDS_EMBEDDINGS, options, getattr(module, "run", None))
 
 
 def layer_operators(graph: MultilayerGraph, kind: Kind) -> tuple[Operator, ...]:
@@ -45,6 +87,24 @@ def layer_operators(graph: MultilayerGraph, kind: Kind) -> tuple[Operator, ...]:
     return tuple(laplacian(layer, common, allow_isolated=True) for layer in graph.layers)
 
 
+def without_absent(operator: Operator) -> Operator:
+    """The operator with its isolated nodes at the top of the spectrum instead of at zero.
+
+    A node without edges has eigenvalue zero, so a layer that lacks K nodes would have an embedding
+    made of nothing but absent nodes. In a sum of layers the zero is right: no opinion.
+    """
+    absent = operator.graph.degrees == 0
+    if not absent.any():
+        return operator
+    return replace(operator, diagonal=np.where(absent, operator.upper, operator.diagonal))
+
+
+def typical_diagonal(operator: Operator) -> float:
+    """The median of the diagonal over the nodes that have edges: 1 for a normalised Laplacian."""
+    linked = operator.diagonal[operator.diagonal > 0]
+    return float(np.median(linked)) if len(linked) else 0.0
+
+
 def checked_weights(weights: Sequence[float] | Array | None, n_layers: int) -> Array:
     """Layer weights that sum to the number of layers; None is one each."""
     if weights is None:
@@ -55,3 +115,10 @@ def checked_weights(weights: Sequence[float] | Array | None, n_layers: int) -> A
     if not np.isfinite(values).all() or (values < 0).any() or values.sum() == 0:
         raise ValueError("layer_weights must be finite, not negative and not all zero")
     return np.asarray(values * (n_layers / values.sum()))
+
+
+def edgeless(n_nodes: int, names: Array | None) -> Graph:
+    """A graph of nodes only: the sparse part of an operator that has none."""
+    import scipy.sparse as sp
+
+    return Graph._from_clean_csr(sp.csr_array((n_nodes, n_nodes)), names)

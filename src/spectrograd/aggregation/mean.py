@@ -16,18 +16,18 @@ NEEDS_EMBEDDINGS = False
 
 def aggregate(layers: Layers, **_: Any) -> Operator:
     """``sum_s c_s L^s`` as one sparse operator: the union of the layers' edges."""
-    total, diagonal = None, np.zeros(layers.operators[0].n_nodes)
+    total, diagonal = None, np.zeros(layers.n_nodes)
     lower, upper = 0.0, 0.0
     for weight, operator in zip(layers.weights, layers.operators, strict=True):
+        if weight == 0:
+            continue
         matrix = operator.graph.matrix * weight
         if operator.scale is not None:
             scaling = sp.diags_array(operator.scale)
             matrix = scaling @ matrix @ scaling
         total = matrix if total is None else total + matrix
-        # a node that a layer does not know has nothing to say in the sum
-        diagonal += weight * np.where(operator.graph.degrees > 0, operator.diagonal, 0.0)
+        diagonal += weight * operator.diagonal  # zero where the layer does not know the node
         lower += weight * operator.lower
         upper += weight * operator.upper
-    names = layers.operators[0].graph.names
-    graph = Graph._from_clean_csr(sp.csr_array(total), names)
+    graph = Graph._from_clean_csr(sp.csr_array(total), layers.names)
     return Operator(graph, diagonal, lower=lower, upper=upper)

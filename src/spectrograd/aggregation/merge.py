@@ -1,38 +1,57 @@
-"""From a multilayer graph to one operator: embed the layers where needed, then aggregate."""
+"""From a multilayer graph to one operator: embed the layers where needed, weigh them, aggregate."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd.aggregation import Layers, checked_weights, layer_operators, make_aggregation
-from spectrograd.graph import GraphError, MultilayerGraph
+from spectrograd.aggregation import (
+    Aggregation,
+    Layers,
+    checked_weights,
+    layer_operators,
+    make_aggregation,
+    without_absent,
+)
+from spectrograd.aggregation.agreement import LayerScores, layer_distances, weigh_layers
+from spectrograd.graph import GraphError, GraphWarning, MultilayerGraph
 from spectrograd.laplacian import Kind, Operator
-from spectrograd.metrics import projection_distance
-from spectrograd.solvers.embed import Embedded, Settings, embed
+from spectrograd.solvers.embed import Embedded, Settings, certified, embed
 
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
 class Merged:
-    """The aggregated operator, the layers' own embeddings and the seconds each stage took."""
+    """The aggregated operator, the layers' own embeddings and the seconds each stage took.
+
+    ``result`` is set where the aggregation found the merged embedding itself; ``scores`` where the
+    layers were embedded.
+    """
 
     operator: Operator
     layers: tuple[Embedded, ...]
     weights: Array
     seconds: dict[str, float]
+    layer_names: tuple[str, ...] = ()
+    scores: LayerScores | None = None
+    result: Embedded | None = None
+    inputs: Layers | None = None
 
     @property
     def distances(self) -> Array:
         """Pairwise squared projection distances between the layers' subspaces."""
-        bases = [layer.embedding.vectors for layer in self.layers]
-        return np.array([[projection_distance(U, [V]) for V in bases] for U in bases])
+        return layer_distances([layer.embedding.vectors for layer in self.layers])
+
+    def embed(self, n_components: int, settings: Settings, *, start: Array | None = None) -> Embedded:
+        """The merged embedding: the one found on the way, or solved for now."""
+        return self.result or embed(self.operator, n_components, settings, start=start)
 
 
 def merge(
@@ -43,29 +62,100 @@ def merge(
     laplacian: Kind = "symmetric",
     aggregation: str = "projection",
     alpha: float | str = "auto",
-    layer_weights: Sequence[float] | None = None,
+    layer_weights: Sequence[float] | str | None = None,
+    aggregation_params: Mapping[str, Any] | None = None,
 ) -> Merged:
-    """Walk ``laplacian -> solve`` once per layer, then make the single operator (Eq. 22)."""
-    aggregate, needs_embeddings = make_aggregation(aggregation)
-    weights = checked_weights(layer_weights, graph.n_layers)
+    """Walk ``laplacian -> solve`` once per layer, then make the single operator (Eq. 22).
+
+    ``layer_weights="auto"`` embeds the layers whatever the aggregation, since it compares their
+    subspaces. Layers without an edge get no weight, with a warning.
+    """
+    chosen = make_aggregation(aggregation)
+    options = chosen.checked(aggregation_params)
+    automatic = isinstance(layer_weights, str)
+    weights = _without_empty(_given_weights(layer_weights, graph.n_layers), graph)
     _check_linked(graph)
     operators = layer_operators(graph, laplacian)
     began = time.perf_counter()
-    embedded = _embed_layers(operators, n_components, settings) if needs_embeddings else ()
+    embedded: tuple[Embedded, ...] = ()
+    scores = None
+    if automatic or (chosen.needs_embeddings and chosen.run is None):
+        share = _budget_share(settings, len(operators) + 1)
+        embedded = tuple(_embed_layer(operator, n_components, share) for operator in operators)
+    if automatic:
+        scores = weigh_layers(operators, _vectors(embedded), settings.seed)
+        weights = checked_weights(weights * scores.weights, graph.n_layers)
+    layers = Layers(operators, weights, _vectors(embedded))
     embedded_at = time.perf_counter()
-    vectors = tuple(layer.embedding.vectors for layer in embedded)
-    operator = aggregate(Layers(operators, weights, vectors), alpha=alpha)
+    result = None
+    if chosen.run is not None:
+        embedded, result, operator = _simultaneous(chosen, layers, n_components, settings, alpha, options)
+        layers = replace(layers, embeddings=_vectors(embedded))
+    else:
+        operator = chosen.aggregate(layers, alpha=alpha, **options)
     seconds = {"layers": embedded_at - began, "merge": time.perf_counter() - embedded_at}
-    return Merged(operator, embedded, weights, seconds)
+    return Merged(operator, embedded, weights, seconds, graph.layer_names, scores, result, layers)
 
 
-def _embed_layers(
-    operators: Sequence[Operator], n_components: int, settings: Settings
-) -> tuple[Embedded, ...]:
-    """Embed one layer after the other; a time budget is shared by the layers and the merge."""
-    if settings.time_budget is not None:
-        settings = replace(settings, time_budget=settings.time_budget / (len(operators) + 1))
-    return tuple(embed(operator, n_components, settings) for operator in operators)
+def _budget_share(settings: Settings, n_stages: int) -> Settings:
+    """A time budget is shared by the layers and the merge."""
+    if settings.time_budget is None:
+        return settings
+    return replace(settings, time_budget=settings.time_budget / n_stages)
+
+
+def _embed_layer(operator: Operator, n_components: int, settings: Settings) -> Embedded:
+    """A layer on the nodes it has; columns that only separate absent nodes are left out."""
+    result = embed(without_absent(operator), n_components, settings)
+    linked = int((operator.graph.degrees > 0).sum())
+    if linked > n_components:
+        return result
+    kept = max(0, linked - 1)  # the rest of the subspace is made of absent nodes
+    embedding = result.embedding
+    narrow = replace(embedding, vectors=embedding.vectors[:, :kept], eigenvalues=embedding.eigenvalues[:kept])
+    return replace(result, embedding=narrow)
+
+
+def _simultaneous(
+    chosen: Aggregation,
+    layers: Layers,
+    n_components: int,
+    settings: Settings,
+    alpha: float | str,
+    options: Mapping[str, Any],
+) -> tuple[tuple[Embedded, ...], Embedded, Operator]:
+    """Layers and merged graph in one run, each with its own certificate."""
+    assert chosen.run is not None
+    solution, merged, own = chosen.run(layers, n_components, settings, alpha=alpha, **options)
+    operator = chosen.aggregate(replace(layers, embeddings=own), alpha=alpha)
+    embedded = tuple(
+        certified(without_absent(op), replace(solution, Q=Q), settings)
+        for op, Q in zip(layers.operators, own, strict=True)
+    )
+    return embedded, certified(operator, replace(solution, Q=merged), settings), operator
+
+
+def _vectors(embedded: Sequence[Embedded]) -> tuple[Array, ...]:
+    return tuple(layer.embedding.vectors for layer in embedded)
+
+
+def _given_weights(weights: Sequence[float] | str | None, n_layers: int) -> Array:
+    if not isinstance(weights, str):
+        return checked_weights(weights, n_layers)
+    if weights != "auto":
+        raise ValueError(f"layer_weights={weights!r}: expected None, 'auto' or one number per layer")
+    return np.ones(n_layers)
+
+
+def _without_empty(weights: Array, graph: MultilayerGraph) -> Array:
+    empty = np.array([layer.n_edges == 0 for layer in graph.layers])
+    if not empty.any():
+        return weights
+    names = ", ".join(repr(name) for name, bare in zip(graph.layer_names, empty, strict=True) if bare)
+    if not (weights[~empty] > 0).any():
+        raise GraphError(f"no layer with a positive weight has an edge (without edges: {names})")
+    warnings.warn(f"layers without any edge are left out: {names}", GraphWarning, stacklevel=3)
+    return checked_weights(np.where(empty, 0.0, weights), len(weights))
 
 
 def _check_linked(graph: MultilayerGraph) -> None:

@@ -6,34 +6,43 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from spectrograd.aggregation import Layers, mean
+from spectrograd.aggregation import Layers, mean, typical_diagonal
 from spectrograd.laplacian import LowRank, Operator
 
+Array = NDArray[Any]
 NEEDS_EMBEDDINGS = True
 
 
 def aggregate(layers: Layers, *, alpha: float | str = "auto", **_: Any) -> Operator:
-    """``L_MLG = sum_s c_s (L^s - alpha U^s U^s')``: sparse plus rank S K, never N x N.
+    """``L_MLG = sum_s c_s (L^s - alpha_s U^s U^s')``: sparse plus rank S K, never N x N.
 
-    ``alpha`` is relative to the scale of the Laplacians: "auto" is 0.5 for normalised layers, and
-    0.5 times the mean of the diagonal otherwise, so that both parts stay comparable (docs/adr/0003).
+    A number is the paper's ``alpha``, the same for all layers; "auto" follows each layer's own scale
+    (see :func:`resolve_alpha`).
     """
     summed = mean.aggregate(layers)
-    strength = resolve_alpha(alpha, layers)
+    strengths = layers.weights * resolve_alpha(alpha, layers)
     factors = np.ascontiguousarray(np.hstack(layers.embeddings))
-    widths = [U.shape[1] for U in layers.embeddings]
-    coefficients = strength * np.repeat(layers.weights, widths)
-    # each U^s U^s' is a projector, so the sum lowers the spectrum by at most alpha times the weights
-    lower = summed.lower - strength * float(layers.weights.sum())
+    coefficients = np.repeat(strengths, [U.shape[1] for U in layers.embeddings])
+    # each U^s U^s' is a projector, so the sum lowers the spectrum by at most the sum of the strengths
+    lower = summed.lower - float(strengths.sum())
     return replace(summed, low_rank=LowRank(factors, coefficients), lower=lower)
 
 
-def resolve_alpha(alpha: float | str, layers: Layers) -> float:
-    """The number behind ``alpha``."""
+def resolve_alpha(alpha: float | str, layers: Layers) -> Array:
+    """The number behind ``alpha``, one per layer.
+
+    "auto" is half the median of the layer's diagonal over the nodes it links: 0.5 for normalised
+    layers (Dong et al. 2014), half the median degree otherwise. Both parts of Eq. 22 then scale alike
+    with the weights, layer by layer; a median, because one hub must not set the balance.
+    """
     if alpha == "auto":
-        return 0.5 * float(np.mean([operator.diagonal.mean() for operator in layers.operators]))
-    value = float(alpha)
+        return 0.5 * np.array([typical_diagonal(operator) for operator in layers.operators])
+    try:
+        value = float(alpha)
+    except (TypeError, ValueError):
+        value = float("nan")
     if not np.isfinite(value) or value < 0:
-        raise ValueError(f"alpha={alpha}: expected a number >= 0 or 'auto'")
-    return value
+        raise ValueError(f"alpha={alpha!r}: expected a number >= 0 or 'auto'")
+    return np.full(len(layers.operators), value)

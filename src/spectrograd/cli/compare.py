@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import click
 
-from spectrograd.cli.options import AutoOrNumber, common_options
+from spectrograd.cli.options import auto_or_number, common_options
 from spectrograd.cli.session import Session
 
 GOOD, FAILED, INTERRUPTED = 0, 1, 130
@@ -42,7 +42,7 @@ GOOD, FAILED, INTERRUPTED = 0, 1, 130
 )
 @click.option(
     "--tol",
-    type=AutoOrNumber(),
+    callback=auto_or_number,
     default="auto",
     show_default=True,
     help="Largest residual allowed, relative to the width of the spectrum.",
@@ -127,7 +127,6 @@ def _rows(
     session: Session, operator: Any, what: tuple[int, list[str] | None, Any], how: dict[str, Any]
 ) -> list[dict[str, Any]]:
     from spectrograd.report.compare import compare as run
-    from spectrograd.solvers.embed import AUTO_TOLERANCE
 
     k, names, classes = what
 
@@ -144,7 +143,7 @@ def _rows(
             labels=classes,
             seed=session.seed,
             on_row=told,
-            tolerance=AUTO_TOLERANCE if how["tol"] == "auto" else float(how["tol"]),
+            tol=how["tol"],
             n_jobs=how["jobs"],
         )
 

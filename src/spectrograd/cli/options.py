@@ -15,7 +15,7 @@ from spectrograd.cli.session import Session
 Command = Callable[..., Any]
 
 
-def _auto_or_number(context: click.Context, parameter: click.Parameter, text: str) -> float | str:
+def auto_or_number(context: click.Context, parameter: click.Parameter, text: str) -> float | str:
     """``auto`` or a finite number that is not negative."""
     if text == "auto":
         return text
@@ -76,7 +76,7 @@ _LINE_OPTIONS = (
     click.option(
         "--tol",
         metavar="NUMBER|auto",
-        callback=_auto_or_number,
+        callback=auto_or_number,
         default="auto",
         show_default=True,
         help="Largest residual allowed, relative to the width of the spectrum.",
@@ -104,7 +104,7 @@ _LINE_OPTIONS = (
     click.option(
         "--alpha",
         metavar="NUMBER|auto",
-        callback=_auto_or_number,
+        callback=auto_or_number,
         default="auto",
         show_default=True,
         help="Weight of the layers' subspaces in the projection merge.",

@@ -1,5 +1,7 @@
 """Data with known classes, for tests, benchmarks and first steps."""
 
+from spectrograd.datasets.review_layers import ReviewData
+from spectrograd.datasets.reviews import load_reviews
 from spectrograd.datasets.synthetic import (
     LabelledGraph,
     LayeredData,
@@ -7,11 +9,16 @@ from spectrograd.datasets.synthetic import (
     make_gaussian_mixture,
     make_multilayer_gmm,
 )
+from spectrograd.datasets.yelp import load_yelp, write_yelp_like
 
 __all__ = [
     "LabelledGraph",
     "LayeredData",
+    "ReviewData",
+    "load_reviews",
+    "load_yelp",
     "make_block_model",
     "make_gaussian_mixture",
     "make_multilayer_gmm",
+    "write_yelp_like",
 ]

@@ -54,6 +54,11 @@ class BatchSource:
     @classmethod
     def of(cls, operator: Operator) -> BatchSource:
         """Prepare an in-memory operator for random access."""
+        if operator.graph.n_entries == 0:
+            raise ValueError(
+                "this operator has no edges to draw batches from: use a solver that needs products only, "
+                "such as 'eigen'"
+            )
         (block,) = operator.graph.blocks
         n_nodes, dtype = operator.n_nodes, operator.dtype
         shift = max(0, int(np.log2(max(1, len(block.indices) // n_nodes))))

@@ -11,8 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from spectrograd.graph import Array, Graph, GraphError, GraphWarning, MultilayerGraph
+from spectrograd.io.infomap import INFOMAP_SUFFIX, looks_like_infomap, read_infomap
 from spectrograd.io.labels import read_labels
 from spectrograd.io.matrices import MATRIX_SUFFIXES, read_matrix
+from spectrograd.io.mpx import MPX_SUFFIX, read_mpx
 from spectrograd.io.results import write_embedding, write_labels
 from spectrograd.io.tables import EdgeTable, as_integers, read_table
 from spectrograd.io.text import STDIN, TEXT_SUFFIXES, check_exists, data_suffix
@@ -27,7 +29,8 @@ def read_graph(*sources: str | os.PathLike[str]) -> Graph | MultilayerGraph:
     ----------
     *sources : path-like
         Edge lists ``.csv .tsv .txt .edges .el`` with columns ``src,dst[,weight][,layer]`` (with
-        ``.gz`` too, and ``-`` for standard input), ``.npz`` of ``scipy.sparse.save_npz`` or
+        ``.gz`` too, and ``-`` for standard input), Infomap's ``*Multilayer`` / ``*Intra`` files
+        (``.net`` or any text), multinet's ``.mpx``, ``.npz`` of ``scipy.sparse.save_npz`` or
         MatrixMarket ``.mtx[.gz]``. Several sources are the layers of one multilayer graph, named
         after the files; so are the values of a ``layer`` column.
 
@@ -69,8 +72,9 @@ def read_graph(*sources: str | os.PathLike[str]) -> Graph | MultilayerGraph:
 
 def _kind(path: str) -> str:
     suffix = data_suffix(path)
-    if path != STDIN and suffix not in (*TEXT_SUFFIXES, *MATRIX_SUFFIXES):
-        known = " ".join((*TEXT_SUFFIXES, *MATRIX_SUFFIXES))
+    tables = (*TEXT_SUFFIXES, INFOMAP_SUFFIX, MPX_SUFFIX)
+    if path != STDIN and suffix not in (*tables, *MATRIX_SUFFIXES):
+        known = " ".join((*tables, *MATRIX_SUFFIXES))
         raise GraphError(f"{path}: unknown kind of file {suffix!r}; known are {known} (and .gz of text)")
     if path != STDIN:
         check_exists(path)
@@ -95,7 +99,7 @@ def _join_matrices(paths: Sequence[str]) -> Graph | MultilayerGraph:
 
 
 def _join_tables(paths: Sequence[str]) -> Graph | MultilayerGraph:
-    tables = list(map(read_table, paths))
+    tables = list(map(_read_edges, paths))
     names, ends = _unite_nodes(tables)
     stems = [_stem(path) for path in paths]
     graphs: list[Graph] = []
@@ -111,6 +115,15 @@ def _join_tables(paths: Sequence[str]) -> Graph | MultilayerGraph:
     if len(tables) == 1 and tables[0].layer is None:
         return graphs[0]
     return MultilayerGraph(tuple(graphs), _unique(labels))
+
+
+def _read_edges(path: str) -> EdgeTable:
+    suffix = data_suffix(path)
+    if suffix == MPX_SUFFIX:
+        return read_mpx(path)
+    if suffix == INFOMAP_SUFFIX or (path != STDIN and looks_like_infomap(path)):
+        return read_infomap(path)
+    return read_table(path)
 
 
 def _layers_of(table: EdgeTable) -> Iterator[tuple[str | None, Array | slice]]:

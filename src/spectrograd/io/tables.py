@@ -216,7 +216,7 @@ def _warn_of_edge_like_header(
             f"{file.name}, line {layout.skip}: taken as the header, though {taken[0]!r} is a node; "
             "if it is an edge, put a line 'src,dst' above it",
             GraphWarning,
-            stacklevel=7,  # whoever called read_graph
+            stacklevel=8,  # whoever called read_graph
         )
 
 

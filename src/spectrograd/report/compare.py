@@ -12,11 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd.certificate import certify
 from spectrograd.cluster import assign
-from spectrograd.embedding import arrange
 from spectrograd.engines import LocalEngine
-from spectrograd.engines.subspace import rayleigh_ritz
 from spectrograd.laplacian import Operator
 from spectrograd.metrics import largest_principal_angle, score
 from spectrograd.report.memory import peak_memory
@@ -31,7 +28,7 @@ from spectrograd.solvers import (
     make_solver,
     solve,
 )
-from spectrograd.solvers.embed import AUTO_TOLERANCE
+from spectrograd.solvers.embed import Settings, certified
 
 Array = NDArray[Any]
 Row = dict[str, Any]
@@ -69,7 +66,7 @@ class Setting:
     time_budget: float | None = None
     labels: Array | None = None
     seed: int | None = None
-    tolerance: float = AUTO_TOLERANCE
+    tol: float | str = "auto"
     n_jobs: int | None = None
 
     @property
@@ -116,7 +113,7 @@ def compare(
     labels: Array | None = None,
     seed: int | None = None,
     on_row: Callable[[Row], None] | None = None,
-    tolerance: float = AUTO_TOLERANCE,
+    tol: float | str = "auto",
     n_jobs: int | None = None,
 ) -> list[Row]:
     """Run solvers one after the other on the same problem.
@@ -136,7 +133,7 @@ def compare(
         Seconds for each solver, without the time spent measuring.
     labels
         Known classes (-1 unknown): every embedding is clustered and scored.
-    seed, tolerance, n_jobs
+    seed, tol, n_jobs
         As for a single run.
     on_row
         Called with every row when it is done; angles are added at the end.
@@ -161,7 +158,7 @@ def compare(
     chosen = [(name, parse_spec(name)) for name in (default_names() if names is None else names)]
     if not chosen:
         raise ValueError("no solver to compare: name at least one")
-    setting = Setting(operator, n_components, time_budget, labels, seed, tolerance, n_jobs)
+    setting = Setting(operator, n_components, time_budget, labels, seed, tol, n_jobs)
     setting.problem()  # a wrong number of components is no solver's fault
     trials: list[Trial] = []
     for name, solver in chosen:
@@ -204,7 +201,10 @@ def _run(setting: Setting, name: str, solver: Solver) -> Trial:
             solution = solve(
                 setting.problem(),
                 watched,
-                stopping=Stopping(tol=setting.tolerance * (setting.operator.upper - setting.operator.lower)),
+                stopping=Stopping(
+                    tol=Settings(tol=setting.tol).tolerance
+                    * (setting.operator.upper - setting.operator.lower)
+                ),
                 seed=setting.seed,
                 time_budget=setting.time_budget,
             )
@@ -226,10 +226,12 @@ def _empty_row(name: str) -> Row:
 
 
 def _judge(setting: Setting, trial: Trial, solution: Solution, watched: _Watched) -> None:
-    engine, operator, last = setting.engine, setting.operator, solution.last
-    ritz = rayleigh_ritz(engine, operator, solution.Q)
-    certificate = certify(engine, operator, ritz, setting.tolerance)
-    trial.vectors = arrange(ritz.Q, ritz.values).vectors
+    operator, last = setting.operator, solution.last
+    result = certified(
+        operator, solution, Settings(tol=setting.tol, seed=setting.seed, engine=setting.engine)
+    )
+    certificate = result.certificate
+    trial.vectors = result.embedding.vectors
     scores = setting.clustered(trial.vectors)
     history = watched.history(solution.history)
     if history:
@@ -238,7 +240,7 @@ def _judge(setting: Setting, trial: Trial, solution: Solution, watched: _Watched
         "seconds": solution.seconds,
         "iterations": last.iteration,
         "passes": last.passes + last.edges_seen / max(1, operator.graph.n_edges),
-        "objective": float(ritz.values.sum()),
+        "objective": float(result.embedding.eigenvalues.sum()),
         "certificate": certificate.sentence,
         "max_residual": certificate.max_residual,
         **scores,

@@ -23,6 +23,8 @@ def plan(problem: Problem) -> tuple[Choice, ...]:
     n_nodes = problem.n_nodes
     if n_nodes <= DENSE_BELOW:
         return (Choice("eigen", f"{n_nodes} nodes: a dense eigendecomposition is exact and instant"),)
+    if problem.operator.graph.n_entries == 0:  # an aggregation that is no edge sum
+        return (Choice("lanczos", "the operator has no edges of its own: products only"),)
     from spectrograd.solvers.shift_invert import estimated_fill
 
     fill = estimated_fill(problem.operator.graph) / max(problem.operator.graph.n_entries, 1)

@@ -44,6 +44,11 @@ class Settings:
         if self.tol != "auto" and not (isinstance(self.tol, int | float) and self.tol > 0):
             raise ValueError(f"tol={self.tol!r}: expected a positive number or 'auto'")
 
+    @property
+    def tolerance(self) -> float:
+        """Residual asked for, relative to the width of the spectrum."""
+        return AUTO_RESIDUAL if isinstance(self.tol, str) else float(self.tol)
+
 
 @dataclass(frozen=True, eq=False)
 class Embedded:
@@ -72,29 +77,35 @@ def embed(
     for choice in choices:
         left = _left(settings.time_budget, time.perf_counter() - began)
         tried.append(choice)
-        solution = _run(problem, choice.name, settings, left)
-        ritz = rayleigh_ritz(settings.engine, operator, solution.Q)
-        outside = _evidence(problem, ritz, solution, settings.seed)
-        certificate = certify(settings.engine, operator, ritz, settings.tol, outside)
-        if certificate.converged or left == 0 or solution.stop_reason == "interrupted":
+        result = certified(operator, _run(problem, choice.name, settings, left), settings, choice)
+        interrupted = result.solution.stop_reason == "interrupted"
+        if result.certificate.converged or left == 0 or interrupted:
             break
-        problem = replace(problem, start=ritz.Q)
+        problem = replace(problem, start=result.embedding.vectors)
+    return replace(result, seconds=time.perf_counter() - began, tried=tuple(tried))
+
+
+def certified(
+    operator: Operator, solution: Solution, settings: Settings, choice: Choice | None = None
+) -> Embedded:
+    """The basis of a solution as an embedding with its certificate."""
+    problem = Problem(operator, solution.Q.shape[1], settings.engine)
+    ritz = rayleigh_ritz(settings.engine, operator, solution.Q)
+    outside = _evidence(problem, ritz, solution, settings.seed)
+    certificate = certify(settings.engine, operator, ritz, settings.tol, outside)
     embedding = arrange(ritz.Q, ritz.values, operator.graph.names)
-    seconds = time.perf_counter() - began
-    return Embedded(embedding, certificate, solution, choice, seconds, tuple(tried))
+    chosen = choice or Choice(solution.solver, "asked for")
+    return Embedded(embedding, certificate, solution, chosen, solution.seconds, (chosen,))
 
 
 def _run(problem: Problem, name: str, settings: Settings, time_budget: float | None) -> Solution:
-    operator = problem.operator
-    tol = AUTO_RESIDUAL if isinstance(settings.tol, str) else float(settings.tol)
+    width = problem.operator.upper - problem.operator.lower
     solver = _configured(name, settings)
     judges_itself = bool(getattr(solver, "angle", 0))
     return solve(
         problem,
         solver,
-        stopping=Stopping(
-            settings.max_iter, 0.0 if judges_itself else tol * (operator.upper - operator.lower)
-        ),
+        stopping=Stopping(settings.max_iter, 0.0 if judges_itself else settings.tolerance * width),
         on_progress=settings.hooks,
         seed=settings.seed,
         time_budget=time_budget,

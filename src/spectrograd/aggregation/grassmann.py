@@ -1,0 +1,29 @@
+"""``grassmann``: the subspace closest to all layers' subspaces; no pass over the edges."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from spectrograd.aggregation import Layers, edgeless
+from spectrograd.laplacian import LowRank, Operator
+
+NEEDS_EMBEDDINGS = True
+
+
+def aggregate(layers: Layers, **_: Any) -> Operator:
+    """``-Z diag(c) Z'`` with ``Z = [U^1 .. U^S]``: its smallest eigenvectors minimise Eq. 20.
+
+    They are the top left singular vectors of Z (columns times the roots of the weights). The operator has
+    rank S K and no edges, so product-based solvers only; a product costs O(N K S) per column.
+    """
+    factors = np.ascontiguousarray(np.hstack(layers.embeddings))
+    coefficients = np.repeat(layers.weights, [U.shape[1] for U in layers.embeddings])
+    return Operator(
+        edgeless(layers.n_nodes, layers.names),
+        np.zeros(layers.n_nodes),
+        low_rank=LowRank(factors, coefficients),
+        lower=-float(layers.weights.sum()),
+        upper=0.0,
+    )
