@@ -43,14 +43,14 @@ def graphs(draw):
     return reference.random_graph(n_nodes, rng, weighted=weighted, mean_degree=draw(st.integers(3, 8)))
 
 
-LAW = settings(max_examples=15, deadline=None, derandomize=True)
+LAW = settings(max_examples=10, deadline=None, derandomize=True)
 
 
 def run(name, operator, k, *, seed=0, start=None, **params):
     if name in STOCHASTIC:
         params.setdefault("batch_size", 25)
     problem = Problem(operator, k, start=start)
-    rules = Stopping(12 if name in STOCHASTIC + EQUIVARIANT else 60)
+    rules = Stopping(12 if name in STOCHASTIC + EQUIVARIANT else 50, tol=1e-9 * operator.upper)
     return solve(problem, make_solver(name, **params), stopping=rules, seed=seed)
 
 

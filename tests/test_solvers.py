@@ -269,6 +269,24 @@ def test_columns_that_collapse_on_the_way_are_repaired(operators, name, case, da
         assert any("replaced" in event or "ill-conditioned" in event for event in state.events)
 
 
+@pytest.mark.parametrize("name", ITERATIVE)
+def test_going_on_after_convergence_does_no_harm(name):
+    """Without a tolerance rounding errors are all that is left to work on; LOBPCG once made vectors of them."""
+    rng = np.random.default_rng(65)
+    operator = laplacian(reference.random_graph(23, np.random.default_rng(748), mean_degree=3))
+    values, vectors = reference.smallest(operator, 4)
+    start = rng.standard_normal((23, 4))
+    if name in PLAIN:
+        start = vectors
+    else:
+        start = start @ (np.linalg.qr(rng.standard_normal((4, 4)))[0] * rng.uniform(0.5, 2, 4))
+    problem = Problem(operator, 4, start=start)
+    solution = solve(problem, make_solver(name), stopping=Stopping(100), seed=0)
+    assert min(progress.objective for progress in solution.history) > values.sum() - 1e-6
+    if name not in GAINS:
+        assert reference.largest_sine(solution.Q, vectors, operator.metric) < 1e-5
+
+
 # --- steps that are too long ------------------------------------------------------------------------
 
 STEPPING = [name for name in ITERATIVE if "step_size" in {field.name for field in fields(make_solver(name))}]

@@ -111,6 +111,7 @@ def advance(problem: Problem, operator: Operator, state: LobpcgState) -> int:
     change = Y.copy()
     change[:m] = 0  # the part of the new X that is not in the old one, orthonormal to the new X
     change -= Y @ (Y.T @ M @ change)
+    change[:, np.diag(change.T @ M @ change) < 1e-20] = 0  # rounding of converged vectors is no direction
     change = change @ _kept(change.T @ M @ change)
     C, q = np.hstack([Y, change]), Q.shape[1]
     state.Q = engine.combine(Q, C[:q], W, C[q:])
