@@ -348,3 +348,14 @@ def test_walk_form_is_the_same_pencil():
     expected = symmetric.to_walk(symmetric @ U)
     other = symmetric.walk_form()
     np.testing.assert_allclose((other @ V) / other.metric[:, None], expected, atol=1e-12)
+
+
+def test_multilevel_survives_expanders():
+    """Coarse graphs of an expander stay dense; no dense matrix of their size may be formed."""
+    graph = make_block_model(9000, 3, mean_degree=40, random_state=0).graph
+    operator = laplacian(graph)
+    solution = run(operator, "multilevel", 3, tol=1e-4)
+    assert solution.last.objective == pytest.approx(
+        run(operator, "lanczos", 3, tol=1e-5).last.objective, rel=1e-3
+    )
+    assert any("not a geometric graph" in event for event in solution.last.events)
