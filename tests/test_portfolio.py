@@ -20,6 +20,7 @@ from spectrograd.laplacian import laplacian
 from spectrograd.neighbors import knn_graph
 from spectrograd.solvers import Problem, Stopping, make_solver, solve
 from spectrograd.solvers import hierarchy as tree
+from spectrograd.solvers.auto import choose
 from spectrograd.solvers.shift_invert import estimated_fill
 
 SOLVERS = ["lanczos", "chebyshev", "lobpcg", "shift-invert", "multilevel"]
@@ -359,3 +360,12 @@ def test_multilevel_survives_expanders():
         run(operator, "lanczos", 3, tol=1e-5).last.objective, rel=1e-3
     )
     assert any("not a geometric graph" in event for event in solution.last.events)
+
+
+def test_auto_tells_geometric_graphs_from_expanders():
+    points, _ = make_gaussian_mixture(3000, 3, random_state=0)
+    flat, tangled = knn_graph(points), make_block_model(3000, 3, random_state=0).graph
+    assert choose(Problem(laplacian(flat), 3)).name == "shift-invert"
+    assert choose(Problem(laplacian(tangled), 3)).name == "lanczos"
+    assert choose(Problem(laplacian(path()), 3)).name == "eigen"
+    assert "expander" in choose(Problem(laplacian(tangled), 3)).reason
