@@ -20,6 +20,7 @@ from spectrograd.laplacian import laplacian
 from spectrograd.neighbors import knn_graph
 from spectrograd.solvers import Problem, Stopping, make_solver, solve
 from spectrograd.solvers import hierarchy as tree
+from spectrograd.solvers.auto import choose
 from spectrograd.solvers.shift_invert import estimated_fill
 
 SOLVERS = ["lanczos", "chebyshev", "lobpcg", "shift-invert", "multilevel"]
@@ -348,3 +349,23 @@ def test_walk_form_is_the_same_pencil():
     expected = symmetric.to_walk(symmetric @ U)
     other = symmetric.walk_form()
     np.testing.assert_allclose((other @ V) / other.metric[:, None], expected, atol=1e-12)
+
+
+def test_multilevel_survives_expanders():
+    """Coarse graphs of an expander stay dense; no dense matrix of their size may be formed."""
+    graph = make_block_model(9000, 3, mean_degree=40, random_state=0).graph
+    operator = laplacian(graph)
+    solution = run(operator, "multilevel", 3, tol=1e-4)
+    assert solution.last.objective == pytest.approx(
+        run(operator, "lanczos", 3, tol=1e-5).last.objective, rel=1e-3
+    )
+    assert any("not a geometric graph" in event for event in solution.last.events)
+
+
+def test_auto_tells_geometric_graphs_from_expanders():
+    points, _ = make_gaussian_mixture(3000, 3, random_state=0)
+    flat, tangled = knn_graph(points), make_block_model(3000, 3, random_state=0).graph
+    assert choose(Problem(laplacian(flat), 3)).name == "shift-invert"
+    assert choose(Problem(laplacian(tangled), 3)).name == "lanczos"
+    assert choose(Problem(laplacian(path()), 3)).name == "eigen"
+    assert "expander" in choose(Problem(laplacian(tangled), 3)).reason

@@ -69,15 +69,27 @@ class Chebyshev(RitzSolver):
         limited = block.dtype == np.float32 and state.residuals[:k].max() < SINGLE_FLOOR * width
         if limited and self.precision == "auto":
             block = block.astype(np.float64)
-        cut = self._cut(operator, state)
-        degree = filter_degree(state, k, cut, operator, self.degree)
+        fresh = state.iteration == 0 and problem.start is None
+        cut = self._cut(operator, state, fresh)
+        gain = 1e3
+        if self.angle > 0 and not fresh:  # no more than what is still missing, and a bit
+            gain = float(np.clip(3 * state.angle_bound(k) / self.angle, 10, 1e3))
+        degree = filter_degree(state, k, cut, operator, self.degree, gain)
         state.block = chebyshev_filter(problem.engine, operator, block, cut, degree)
         state = self._measured(problem, operator, state)
         return self.account(problem, state, (degree + 1) * block.shape[1])
 
-    def _cut(self, operator: Operator, state: RitzState) -> float:
+    def _cut(self, operator: Operator, state: RitzState, fresh: bool) -> float:
+        """The largest Ritz value; for random vectors, where the bulk of the spectrum may end.
+
+        Their Rayleigh quotient is the mean of the spectrum and their residual its standard deviation
+        s; a semicircle ends 2 s below its mean.
+        """
         width = operator.upper - operator.lower
         low, high = float(state.values[0]), float(state.values[-1])
+        if fresh:
+            high = max(operator.lower + 0.1 * width, float((state.values - 2 * state.residuals).mean()))
+            return min(high, operator.upper - 0.05 * width)
         return min(max(high, low + 1e-9 * width), operator.upper - 0.05 * width)
 
     def _measured(self, problem: Problem, operator: Operator, state: RitzState) -> RitzState:
@@ -91,18 +103,19 @@ class Chebyshev(RitzSolver):
         return state
 
 
-def filter_degree(state: RitzState, k: int, cut: float, operator: Operator, limit: int) -> int:
-    """Degree that damps what lies above the cut a thousandfold against the k-th eigenvalue.
+def filter_degree(state: RitzState, k: int, cut: float, operator: Operator, limit: int, gain: float) -> int:
+    """Degree that damps what lies above the cut by ``gain`` against the k-th eigenvalue.
 
-    That one is guessed a residual below its Ritz value, so filters are short while little is known.
+    That one is guessed a residual below its Ritz value (or the cut, if that is lower), so filters are
+    short while little is known.
     Smaller where the first vector would outgrow the k-th beyond what float32 can tell apart.
     """
     half = (operator.upper - cut) / 2
     growth = []
     for i in (0, k - 1):
-        guess = max(operator.lower, float(state.values[i] - state.residuals[i]))
+        guess = max(operator.lower, min(cut, float(state.values[i])) - float(state.residuals[i]))
         growth.append(math.acosh(max(1.0, (operator.upper - half - guess) / half)))
-    wanted = math.log(2e3) / max(growth[1], 1e-9)
+    wanted = math.log(2 * gain) / max(growth[1], 1e-9)
     spread = growth[0] - growth[1]
     allowed = math.log(1e4) / spread if spread > 0 else wanted
     return int(np.clip(math.ceil(min(wanted, allowed)), min(4, limit), limit))

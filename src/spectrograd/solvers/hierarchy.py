@@ -15,6 +15,7 @@ from spectrograd.laplacian import WORTH_THREADS, LowRank, Operator
 
 Array = NDArray[Any]
 COARSEST = 400
+DENSE_AT_MOST = 2000
 
 
 def _smoother(low: float, high: float) -> tuple[float, float]:
@@ -137,8 +138,10 @@ class Cycle:
         self.inverse = self._coarsest()
         self.columns = 0.0  # columns multiplied, in units of the finest level's entries
 
-    def _coarsest(self) -> Array:
+    def _coarsest(self) -> Array | None:
         """Pseudo-inverse of the coarsest operator (the constant vector stays where it is)."""
+        if self.levels[-1].operator.n_nodes > DENSE_AT_MOST:
+            return None
         operator = self.jacobi[-1].astype(np.float64)
         assert operator.metric is not None
         root = np.sqrt(operator.metric)
@@ -154,7 +157,7 @@ class Cycle:
 
     def _solve(self, depth: int, R: Array) -> Array:
         if depth == len(self.levels) - 1:
-            return np.asarray(self.inverse @ R)
+            return self._bottom(R)
         level, J = self.levels[depth], self.jacobi[depth]
         assert J.metric is not None
         run, (c0, c1) = self.engine.recurrence, SMOOTHER
@@ -165,6 +168,15 @@ class Cycle:
         rest = run(J, X, R, (-1.0, 0.0, 1.0))
         self._count(depth, R, 4)
         return run(J, rest, X, (c1, c0, 1.0), X)
+
+    def _bottom(self, R: Array) -> Array:
+        if self.inverse is not None:
+            return np.asarray(self.inverse @ R)
+        J, (c0, c1) = self.jacobi[-1], SMOOTHER
+        assert J.metric is not None
+        R = R / J.metric[:, None]
+        self._count(len(self.levels) - 1, R, 1)
+        return self.engine.recurrence(J, R, R, (c1, c0, 0.0))
 
     def _corrected(self, depth: int, R: Array) -> Array:
         C = self._solve(depth, R)

@@ -10,8 +10,8 @@ import scipy.linalg as la
 from numpy.typing import NDArray
 
 from spectrograd.laplacian import Operator
-from spectrograd.solvers.chebyshev import chebyshev_filter
-from spectrograd.solvers.hierarchy import COARSEST, Cycle, Level, build
+from spectrograd.solvers.chebyshev import Chebyshev, chebyshev_filter
+from spectrograd.solvers.hierarchy import COARSEST, DENSE_AT_MOST, Cycle, Level, build
 from spectrograd.solvers.lobpcg import LobpcgState, advance, begin
 from spectrograd.solvers.protocol import Problem, State
 from spectrograd.solvers.ritz import RitzSolver, guarded_width, ritz_pairs
@@ -84,7 +84,16 @@ class Multilevel(RitzSolver):
     def _ascend(self, problem: Problem, levels: list[Level], width: int, state: MultilevelState) -> Array:
         coarse = levels[-1].operator
         assert coarse.metric is not None
-        block = la.eigh(coarse.to_dense(), np.diag(coarse.metric), subset_by_index=(0, width - 1))[1]
+        if coarse.n_nodes <= DENSE_AT_MOST:
+            block = la.eigh(coarse.to_dense(), np.diag(coarse.metric), subset_by_index=(0, width - 1))[1]
+        else:  # an expander: its coarse graphs do not get sparser, so coarsening stopped early
+            state.events.append(f"coarsening stopped at {coarse.n_nodes} nodes: not a geometric graph")
+            filters, small = Chebyshev(guard=0), Problem(coarse, width, problem.engine)
+            rough = filters.init(small, state.rng)
+            for _ in range(3):
+                rough = filters.step(small, rough)
+            state.passes += rough.passes * coarse.graph.n_entries / max(1, problem.operator.graph.n_entries)
+            block = rough.block
         for depth in range(len(levels) - 2, -1, -1):
             level = levels[depth]
             block = np.ascontiguousarray(level.up(block), dtype=np.float32)
