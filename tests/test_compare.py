@@ -136,7 +136,7 @@ def test_names_and_parameters():
         "nystrom", walk=7, n_landmarks=50
     )
     for wrong in ("nonsense", "power:shift", "power:speed=1"):
-        with pytest.raises(ValueError, match="expected|no parameter"):
+        with pytest.raises(ValueError, match=r"expected|no parameter"):
             parse_spec(wrong)
 
 
