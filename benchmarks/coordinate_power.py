@@ -60,7 +60,8 @@ def report(title: str, graph: Graph, k: int, shares: list[float], seeds: range) 
         angles = [largest_principal_angle(run[2].embedding.vectors, exact, operator.metric) for run in runs]
         good = all(run[2].certificate.converged for run in runs)
         print(
-            f"{share:7.3f} {count / 1e6:18.2f} {plain / count:12.1f}x {seconds:7.2f}{max(angles):9.1e} {good}"
+            f"{share:7.3f} {count / 1e6:18.2f} {plain / count:13.1f}x {seconds:8.2f} "
+            f"{max(angles):9.1e}  {good}"
         )
 
 

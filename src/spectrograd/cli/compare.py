@@ -170,8 +170,10 @@ def _tell(session: Session, rows: Sequence[dict[str, Any]], output: str) -> None
     from spectrograd.report.compare_page import SCORES, cells, number
 
     scores = SCORES if any(row["nmi"] is not None for row in rows) else ()
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
-    table.add_column("method", overflow="fold", min_width=16)
+    table = Table(
+        box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 1, 0, 0)
+    )
+    table.add_column("method", no_wrap=True)
     for title in ("seconds", "iter.", "passes", "objective", "angle", *(t for _, t in scores), "MB", "good"):
         table.add_column(title, justify="right", no_wrap=True)
     for row in rows:

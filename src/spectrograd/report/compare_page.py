@@ -41,8 +41,8 @@ def compare_document(
         "title": "spectrograd compare",
         "lead": (
             f"{graph.n_nodes:,} nodes and {graph.n_edges:,} edges; every solver on the same operator, each "
-            "under the same budget. Times exclude measuring and compiling; the angle is the largest to the "
-            "converged result of least objective; memory is what the solver added."
+            "under the same budget. Times exclude measuring and compiling. The angle is the largest one to "
+            "the converged result of least objective; memory is what the solver added."
         ),
         "picture": "data:image/png;base64," + base64.b64encode(picture).decode("ascii"),
         "alt": "Objective and NMI of every solver against time",
