@@ -75,7 +75,7 @@ def _exact(layers: Layers, delta: float) -> Operator:
     )
 
 
-def karcher_mean(matrices: list[Array], shares: Array, *, tol: float = 1e-10) -> Array:
+def karcher_mean(matrices: list[Array], shares: Array, *, tol: float = 1e-8) -> Array:
     """The fixed point ``G <- G^1/2 exp(sum_s c_s log(G^-1/2 A_s G^-1/2)) G^1/2`` of SPD matrices.
 
     Examples

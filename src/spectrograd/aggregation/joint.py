@@ -65,7 +65,7 @@ class Joint(Solver):
     coupling: float = 0.0
     degree: int = 20
     epochs: int = 5
-    guard: int = 3
+    guard: int = 7
     batch_size: int = 4000
     max_iter: int = 60
 
@@ -148,6 +148,7 @@ class Joint(Solver):
         """Rayleigh-Ritz in every block: one shared pass; the layers first, then the merged one on them."""
         k = problem.n_components
         blocks = [problem.orthonormalize(block, state.rng).Q for block in state.blocks]
+        blocks[0] = self._with_consensus(problem, state, blocks)
         products = self._products(state, blocks)
         values: list[Array] = [np.zeros(0)] * len(blocks)
         residuals = np.zeros(len(blocks))
@@ -161,6 +162,21 @@ class Joint(Solver):
             residuals[at] = np.linalg.norm(rest, axis=0).max()
         state.blocks, state.values, state.residuals = blocks, values, residuals
         state.U = np.hstack([block[:, :k] for block in blocks])
+
+    def _with_consensus(self, problem: Problem, state: JointState, blocks: list[Array]) -> Array:
+        """The merged basis with what the layers have in common (the ``grassmann`` merge) as its guards.
+
+        It costs no pass, and follows the layers while they still move.
+        """
+        k, width = problem.n_components, blocks[0].shape[1]
+        if width == k:
+            return blocks[0]
+        roots = np.sqrt(self.layers.weights)
+        Z = np.hstack([root * block[:, :k] for root, block in zip(roots, blocks[1:], strict=True)])
+        _, rotation = la.eigh(Z.T @ Z)
+        common = Z @ rotation[:, ::-1][:, : width - k]
+        kept = blocks[0][:, : width - common.shape[1]]
+        return problem.orthonormalize(np.hstack([kept, common]), state.rng).Q
 
     def _sweep(self, problem: Problem, state: JointState) -> None:
         """Chebyshev filters of all blocks in step; damps what lies above each block's last Ritz value."""

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from spectrograd.aggregation import Layers, make_aggregation
 from spectrograd.aggregation.merge import Merged
 from spectrograd.aggregation.projection import aggregate as project
-from spectrograd.metrics import projection_distance
 from spectrograd.solvers.embed import Embedded, Settings, embed
 
 Array = NDArray[Any]
@@ -91,7 +90,7 @@ def layer_influence(
         if weights.sum() == 0:
             raise ValueError("only one layer has a weight: leaving it out leaves nothing to merge")
         rest = subspace(replace(inputs, weights=weights), whole)
-        moved[left_out] = projection_distance(whole, [rest]) / n_components
+        moved[left_out] = _distance(whole, rest) / n_components
     return moved
 
 
