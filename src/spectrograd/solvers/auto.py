@@ -45,7 +45,7 @@ def choose(problem: Problem) -> Choice:
     shrinkage = first_shrinkage(problem)
     if shrinkage <= SHRINKS:
         return Choice("multilevel", f"coarsening leaves {shrinkage:.0%} of the entries: geometric")
-    return Choice("lanczos", f"an expander (coarsening leaves {shrinkage:.0%} of the entries): few passes")
+    return Choice("chebyshev", f"an expander (coarsening leaves {shrinkage:.0%} of the entries): few passes")
 
 
 def fill_ratio(graph: Graph) -> float:
