@@ -24,7 +24,7 @@ class Choice(NamedTuple):
     reason: str
 
 
-LAST = Choice("chebyshev", "escalated: filters refine all vectors at once")
+LAST = Choice("lanczos", "escalated: the best polynomial of all")
 
 
 def plan(problem: Problem) -> tuple[Choice, ...]:
@@ -43,17 +43,16 @@ def plan(problem: Problem) -> tuple[Choice, ...]:
         direct = Choice("shift-invert", f"a factor has about {fill:.0f} entries per edge: direct is exact")
         return (direct, Choice("lanczos", "escalated: the direct solve was not certified"))
     if operator.low_rank is not None:
-        return (Choice("lanczos", "sparse plus low rank: products are cheap, a factor is not"), LAST)
+        chebyshev = Choice("chebyshev", "escalated: filters refine all vectors at once")
+        return (Choice("lanczos", "sparse plus low rank: products are cheap, a factor is not"), chebyshev)
     if n <= SMALL:  # coarsening would compile
-        return (Choice("lanczos", f"a factor would have {fill:.0f} entries per edge: products only"), LAST)
+        return (Choice("chebyshev", f"a factor would have {fill:.0f} entries per edge: products only"), LAST)
     shrinkage = first_shrinkage(problem)
     if shrinkage <= SHRINKS:
         geometric = Choice("multilevel", f"coarsening leaves {shrinkage:.0%} of the entries: geometric")
-        return (geometric, Choice("lanczos", "escalated: multilevel was not certified"))
-    return (
-        Choice("lanczos", f"an expander (coarsening leaves {shrinkage:.0%} of the entries): few passes"),
-        LAST,
-    )
+        return (geometric, LAST)
+    reason = f"an expander (coarsening leaves {shrinkage:.0%} of the entries): few passes"
+    return (Choice("chebyshev", reason), LAST)
 
 
 def choose(problem: Problem) -> Choice:
