@@ -117,6 +117,7 @@ class Settled(Joint):
         object.__setattr__(self, "epochs", 0)
 
     def init(self, problem, rng):  # type: ignore[no-untyped-def]
+        """Start from the top left singular vectors of all bases."""
         width = problem.n_components + self.guard
         common = np.linalg.svd(np.hstack(self.bases), full_matrices=False)[0]
         state = super().init(problem, rng)
@@ -170,8 +171,8 @@ def yelp(options: argparse.Namespace) -> None:
         began = time.perf_counter()
         data = datasets.load_yelp(folder, cache=None, n_jobs=-1)
     print(f"read and scored in {time.perf_counter() - began:.1f} s: {data.graph}", flush=True)
-    # votes are whole numbers: places with more than five businesses are components of their own, and ARPACK at
-    # full precision would hunt for every copy of the eigenvalue zero
+    # votes are whole numbers: places with more than five businesses are components of their own, and
+    # ARPACK at full precision would hunt for every copy of the eigenvalue zero
     merged = merge(data.graph, 3, Settings(seed=0, params={"tol": 1e-3}))
     print(f"layers {merged.seconds['layers']:.1f} s\n")
     print("| method | seconds | iterations | purity | NMI | RI | ARI |\n|---|---|---|---|---|---|---|")
