@@ -17,7 +17,14 @@ KINDS = ["random_walk", "symmetric", "unnormalized"]
 STOCHASTIC = ["sgd", "sgd-paper", "stochastic-fb"]
 # Their steps commute with permutations, scalings and rotations, so the laws hold before they converge.
 # All others (but the stochastic ones) obey a law because they find the eigenvectors, if those are unique.
-EQUIVARIANT = ["gradient-descent", "forward-backward"]
+EQUIVARIANT = ["gradient-descent", "forward-backward", "power"]
+PARAMS = {
+    **{name: {"batch_size": 25} for name in STOCHASTIC},
+    "power": {"shift": "psd"},  # without a restart
+    "coordinate-power": {"vector_tol": 1e-9},
+}
+# Sine of the angle between two results that the law makes equal: float32 inside, or slow to converge.
+LEVELS = {"sgd-paper": 1e-3, "coordinate-power": 1e-3}
 
 
 def excused(reasons):
@@ -47,8 +54,7 @@ LAW = settings(max_examples=10, deadline=None, derandomize=True)
 
 
 def run(name, operator, k, *, seed=0, start=None, **params):
-    if name in STOCHASTIC:
-        params.setdefault("batch_size", 25)
+    params = PARAMS.get(name, {}) | params
     problem = Problem(operator, k, start=start)
     rules = Stopping(12 if name in STOCHASTIC + EQUIVARIANT else 50, tol=1e-9 * operator.upper)
     return solve(problem, make_solver(name, **params), stopping=rules, seed=seed)
@@ -104,7 +110,8 @@ def test_permuting_the_nodes_permutes_the_projector(name, kind, graph, k, seed):
     assume(is_determined(name, operator, k))
     first = run(name, operator, k, start=start)
     second = run(name, laplacian(permuted, kind), k, start=start[order])
-    assert reference.largest_sine(second.Q, first.Q[order], laplacian(permuted, kind).metric) < 1e-5
+    angle = reference.largest_sine(second.Q, first.Q[order], laplacian(permuted, kind).metric)
+    assert angle < LEVELS.get(name, 1e-5)
 
 
 ABSOLUTE = "its steps are absolute, while a random-walk embedding shrinks with the weights"
@@ -121,8 +128,10 @@ def test_scaling_the_weights_keeps_random_walk_embeddings(name, graph, k, seed, 
     assume(is_determined(name, operator, k))
     first = run(name, operator, k, seed=seed)
     second = run(name, laplacian(scaled, "random_walk"), k, seed=seed)
-    assert reference.largest_sine(second.Q * 2.0**power, first.Q, operator.metric) < 1e-5
-    assert objective(second.Q, laplacian(scaled)) == pytest.approx(objective(first.Q, operator), abs=1e-9)
+    level = LEVELS.get(name, 1e-5)
+    assert reference.largest_sine(second.Q * 2.0**power, first.Q, operator.metric) < level
+    found = objective(second.Q, laplacian(scaled))
+    assert found == pytest.approx(objective(first.Q, operator), rel=level, abs=1e-9)
 
 
 @pytest.mark.parametrize("name", REGISTRY)
@@ -135,7 +144,7 @@ def test_scaling_the_weights_scales_unnormalized_eigenvalues(name, graph, k, see
     assume(is_determined(name, operator, k))
     first = run(name, operator, k, seed=seed)
     second = run(name, laplacian(scaled, "unnormalized"), k, seed=seed)
-    level = 1e-3 if name == "sgd-paper" else 1e-5  # float32 inside
+    level = LEVELS.get(name, 1e-5)
     assert reference.largest_sine(second.Q, first.Q) < level
     found = objective(second.Q, laplacian(scaled, "unnormalized")) / factor
     assert found == pytest.approx(objective(first.Q, operator), rel=level, abs=1e-9 * operator.upper)
@@ -157,5 +166,4 @@ def test_the_span_does_not_depend_on_the_basis_of_the_start(name, kind, graph, k
     params = {"optimizer": "sgd", "step_size": 1e-2} if name == "sgd-paper" else {}
     first = run(name, operator, k, start=start, **params)
     second = run(name, operator, k, start=start @ T, **params)
-    level = 1e-3 if name == "sgd-paper" else 1e-5
-    assert reference.largest_sine(second.Q, first.Q, operator.metric) < level
+    assert reference.largest_sine(second.Q, first.Q, operator.metric) < LEVELS.get(name, 1e-5)

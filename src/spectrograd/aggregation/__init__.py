@@ -83,7 +83,7 @@ def layer_operators(graph: MultilayerGraph, kind: Kind) -> tuple[Operator, ...]:
     Layers are summed with a common metric; ``random_walk`` layers enter as ``symmetric`` ones, which
     have the same eigenvalues (Dong et al. 2014 do the same). A node may be isolated in some layers.
     """
-    common: Kind = "unnormalized" if kind == "unnormalized" else "symmetric"
+    common: Kind = "symmetric" if kind == "random_walk" else kind
     return tuple(laplacian(layer, common, allow_isolated=True) for layer in graph.layers)
 
 

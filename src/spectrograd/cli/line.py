@@ -17,7 +17,7 @@ import click
 import numpy as np
 
 from spectrograd.aggregation import make_aggregation
-from spectrograd.aggregation.merge import merge
+from spectrograd.aggregation.merge import Merged, merge
 from spectrograd.cli.options import LineOptions
 from spectrograd.cli.session import Session
 from spectrograd.cli.summary import Input
@@ -125,12 +125,14 @@ def solve_line(
     """Graph -> operator -> embedding; several layers are merged first."""
     compiles = graph.n_nodes > SMALL or options.solver not in ("auto", "eigen")
     with session.compile_clock(compiles):
+        found = None
         if isinstance(graph, MultilayerGraph):
-            operator = _merge(session, graph, n_components, options, settings)
+            merged = _merge(session, graph, n_components, options, settings)
+            operator, found = merged.operator, merged.result
         else:
             operator = laplacian(graph, cast(Kind, options.laplacian))
         with session.stage("solve"), session.progress("embedding") as hook:
-            result = embed(operator, n_components, replace(settings, hooks=(hook,)))
+            result = found or embed(operator, n_components, replace(settings, hooks=(hook,)))
     session.detail(f"solver {result.choice.name}: {result.choice.reason}")
     session.detail(f"certificate: {result.certificate.sentence}")
     return Solved(result, operator)
@@ -138,7 +140,7 @@ def solve_line(
 
 def _merge(
     session: Session, graph: MultilayerGraph, n_components: int, options: LineOptions, settings: Settings
-) -> Operator:
+) -> Merged:
     with session.progress("layers") as hook:
         merged = merge(
             graph,
@@ -155,7 +157,7 @@ def _merge(
             raise KeyboardInterrupt
         if _fell_short(layer, options):
             session.note(f"layer {name!r}: {layer.certificate.sentence}")
-    return merged.operator
+    return merged
 
 
 def _fell_short(result: Embedded, options: LineOptions) -> bool:

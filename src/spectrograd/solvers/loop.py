@@ -129,6 +129,7 @@ class _Run:
         self.max_iter = solver.max_iter
         self.history: list[Progress] = []
         self.good: State | None = None
+        self.resume: State | None = None  # where to go on from after backing off
         self.back_offs = 0
 
     def until_stopped(self, state: State, time_budget: float | None) -> str:
@@ -171,7 +172,7 @@ class _Run:
             progress = replace(measured, seconds=seconds)
             if not math.isfinite(progress.objective) or self.grows(progress.objective):
                 return False
-            self.good = copy.deepcopy(state)
+            self.good, self.resume = copy.deepcopy(state), None
             self.history.append(progress)
             for hook in self.hooks:
                 hook(progress)
@@ -190,8 +191,8 @@ class _Run:
         self.back_offs += 1
         if self.good is None or self.back_offs > MAX_BACK_OFFS:
             return None
-        state = self.solver.back_off(self.problem, copy.deepcopy(self.good))
+        state = self.solver.back_off(self.problem, copy.deepcopy(self.resume or self.good))
         if state is not None:
-            self.good = copy.deepcopy(state)  # should it diverge again, go on from the shorter step
+            self.resume = copy.deepcopy(state)  # should it diverge again, go on from the shorter step
             self.history[-1] = replace(self.history[-1], events=tuple(state.events))
         return state

@@ -48,7 +48,9 @@ class SubspaceSGD(SteppingSolver):
         """Start from a random basis."""
         if not 0 < self.theta <= 1:
             raise ValueError(f"theta={self.theta}: expected a number in (0, 1]")
-        return StepState(problem.first_guess(rng), rng, step_size=self.theta)
+        U = problem.first_guess(rng)
+        U[problem.operator.graph.degrees == 0] = 0  # absent from this layer: no pair would ever move it
+        return StepState(U, rng, step_size=self.theta)
 
     def step(self, problem: Problem, state: State) -> StepState:
         """One epoch."""
@@ -70,7 +72,7 @@ class SubspaceSGD(SteppingSolver):
         source = problem.batches
         step = state.step_size / _stiffness(problem)
         Y = source.low_rank_product(problem.engine, state.U)
-        for heads in self._head_batches(problem.n_nodes, state.rng):
+        for heads in self._head_batches(problem, state.rng):
             batch = source.pairs(heads, state.rng)
             G, _ = source.gradient(batch, state.U, Y)
             Y += source.move(batch, G, state.U, step / source.metric[batch.vertices])[1]
@@ -92,19 +94,21 @@ class SubspaceSGD(SteppingSolver):
         Y_E = np.zeros((source.factors.shape[1], V.shape[1]))
         Y_F = source.low_rank_product(problem.engine, F)
         t, s = np.ones(len(theta)), np.zeros(len(theta))
-        for heads in self._head_batches(problem.n_nodes, state.rng):
+        batches = self._head_batches(problem, state.rng)
+        n_heads = sum(len(heads) for heads in batches)
+        for heads in batches:
             batch = source.pairs(heads, state.rng)
             G = source.gradient(batch, E, Y_E)[0] + s[:, None] * source.gradient(batch, F, Y_F)[0]
             Y_E += source.move(batch, G, E, step / source.metric[batch.vertices])[1]
-            forward = step * len(heads) / problem.n_nodes
+            forward = step * len(heads) / n_heads
             s -= forward * t
             t -= forward * theta * t
         state.U = V * t + F * s + E
 
-    def _head_batches(self, n_nodes: int, rng: np.random.Generator) -> list[Array]:
-        """All nodes in random order, cut into batches."""
-        order = rng.permutation(n_nodes).astype(np.int32)
-        return np.array_split(order, -(-n_nodes // self.batch_size))
+    def _head_batches(self, problem: Problem, rng: np.random.Generator) -> list[Array]:
+        """All nodes that have a neighbour, in random order, cut into batches."""
+        linked = np.flatnonzero(problem.operator.graph.degrees).astype(np.int32)
+        return np.array_split(rng.permutation(linked), -(-len(linked) // self.batch_size))
 
     def _keep_well_conditioned(self, problem: Problem, state: StepState) -> None:
         M = problem.gram(state.U, state.U)
