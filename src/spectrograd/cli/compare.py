@@ -174,13 +174,13 @@ def _tell(session: Session, rows: Sequence[dict[str, Any]], output: str) -> None
         box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 1, 0, 0)
     )
     table.add_column("method", no_wrap=True)
-    for title in ("seconds", "iter.", "passes", "objective", "angle", *(t for _, t in scores), "MB", "good"):
+    for title in ("s", "iter.", "passes", "obj.", "angle", *(t for _, t in scores), "MB", "good"):
         table.add_column(title, justify="right", no_wrap=True)
     for row in rows:
         size = row["peak_memory_bytes"]
         memory = number(None if size is None else size / 1e6, 0)
         good = {True: "yes", False: "no", None: "–"}[row["converged"]]
-        table.add_row(*cells(row), *(number(row[key], 3) for key, _ in scores), memory, good)
+        table.add_row(*cells(row), *(number(row[key], 2) for key, _ in scores), memory, good)
     session.console().print(table)
     for reason in failures(rows):
         session.note(reason)
