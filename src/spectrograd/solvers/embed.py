@@ -41,8 +41,8 @@ class Settings:
     hooks: Sequence[Hook] = ()
 
     def __post_init__(self) -> None:
-        if self.tol != "auto" and not (isinstance(self.tol, int | float) and self.tol > 0):
-            raise ValueError(f"tol={self.tol!r}: expected a positive number or 'auto'")
+        if self.tol != "auto" and not (isinstance(self.tol, int | float) and self.tol >= 0):
+            raise ValueError(f"tol={self.tol!r}: expected a number that is not negative, or 'auto'")
 
     @property
     def tolerance(self) -> float:

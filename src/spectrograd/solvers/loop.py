@@ -112,8 +112,9 @@ def solve(
 def _first_state(problem: Problem, solver: Solver, rng: np.random.Generator) -> State:
     """The solver's first state; a warm start that had to be repaired is told."""
     state = solver.init(problem, rng)
-    if problem.start is not None and not solver.direct:
-        repaired = problem.orthonormalize(np.asarray(problem.start, dtype=np.float64)).repaired
+    start = problem.finite_start
+    if start is not None and not solver.direct:
+        repaired = problem.orthonormalize(start).repaired
         if repaired:
             state.events.append(f"start: {repaired} dependent columns replaced by random ones")
     return state

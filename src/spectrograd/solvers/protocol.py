@@ -57,6 +57,13 @@ class Problem:
         """Rows of every vector."""
         return self.operator.n_nodes
 
+    @property
+    def finite_start(self) -> Array | None:
+        """A copy of the start in float64 with zeros where it holds no number."""
+        if self.start is None:
+            return None
+        return np.where(np.isfinite(self.start), self.start, 0).astype(np.float64)
+
     @cached_property
     def batches(self) -> BatchSource:
         """Random access to the edges, for stochastic solvers; made when first needed."""
@@ -85,10 +92,10 @@ class Problem:
 
     def first_guess(self, rng: np.random.Generator) -> Array:
         """The warm start if there is one, else random; orthonormal in the metric."""
-        guess = self.start
+        guess = self.finite_start
         if guess is None:
             guess = rng.standard_normal((self.n_nodes, self.n_components))
-        return self.orthonormalize(np.array(guess, dtype=np.float64), rng).Q
+        return self.orthonormalize(guess, rng).Q
 
 
 @dataclass(frozen=True)
