@@ -1,0 +1,212 @@
+"""Estimators of several layers over the same nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+from sklearn.base import ClusterMixin
+
+from spectrograd.aggregation.merge import Merged, merge
+from spectrograd.estimators.base import Spectral, check_components, labels
+from spectrograd.estimators.inputs import as_layers
+from spectrograd.graph import MultilayerGraph
+from spectrograd.laplacian import Kind
+
+Array = NDArray[Any]
+
+
+class MultilayerSpectralEmbedding(Spectral):
+    """Embed the nodes that several layers share.
+
+    Parameters not named here are those of :class:`SpectralEmbedding`.
+
+    Parameters
+    ----------
+    aggregation : {"projection", "mean", "power-mean", "geometric", "grassmann", "joint"}
+        ``"projection"`` is the paper's Eq. 22: every layer is embedded first.
+    alpha : float or "auto"
+        Weight of the layers' subspaces in Eq. 22.
+    layer_weights : sequence of float, "auto" or None
+        How much each layer counts; None is equally, "auto" less for layers without structure or far
+        from the rest.
+    aggregation_params : mapping or None
+        Options of the aggregation, such as ``{"p": -5}`` of ``"power-mean"``.
+
+    Attributes
+    ----------
+    layer_embeddings_ : list of arrays (where the layers were embedded)
+    layer_certificates_ : list of Certificate; ``converged_`` asks all of them
+    layer_distances_ : pairwise projection distances of the layers (the same)
+    layer_weights_ : array
+    layer_scores_ : LayerScores, with ``layer_weights="auto"``
+    layer_names_ : tuple of str
+
+    Examples
+    --------
+    >>> from spectrograd import MultilayerSpectralEmbedding, datasets
+    >>> data = datasets.make_multilayer_gmm(400, 2, 3, random_state=0)
+    >>> MultilayerSpectralEmbedding(3, random_state=0).fit_transform(data.graph).shape
+    (400, 3)
+    """
+
+    def __init__(
+        self,
+        n_components: int = 8,
+        *,
+        affinity: str = "precomputed",
+        n_neighbors: int = 10,
+        laplacian: Kind = "random_walk",
+        solver: str = "auto",
+        solver_params: Mapping[str, Any] | None = None,
+        regularization: float | str | None = "auto",
+        drop_first: bool = True,
+        tol: float | str = "auto",
+        max_iter: int | None = None,
+        time_budget: float | None = None,
+        batch_size: int = 4000,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        engine: str = "auto",
+        memory_limit: str | None = None,
+        checkpoint: str | None = None,
+        warm_start: bool = False,
+        verbose: int = 0,
+        aggregation: str = "projection",
+        alpha: float | str = "auto",
+        layer_weights: Sequence[float] | str | None = None,
+        aggregation_params: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.affinity = affinity
+        self.n_neighbors = n_neighbors
+        self.laplacian = laplacian
+        self.solver = solver
+        self.solver_params = solver_params
+        self.regularization = regularization
+        self.drop_first = drop_first
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_budget = time_budget
+        self.batch_size = batch_size
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.engine = engine
+        self.memory_limit = memory_limit
+        self.checkpoint = checkpoint
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.aggregation = aggregation
+        self.alpha = alpha
+        self.layer_weights = layer_weights
+        self.aggregation_params = aggregation_params
+
+    def fit(self, X: Any, y: None = None) -> MultilayerSpectralEmbedding:
+        """Embed a :class:`MultilayerGraph`, or a list or dict of layers."""
+        graph = as_layers(self, X)
+        extra = 1 if self.drop_first else 0
+        check_components(self.n_components, graph.n_nodes - extra, "n_components")
+        merged = _merge(self, graph, self.n_components + extra)
+        self._keep(self._solve(merged.operator, self.n_components + extra, merged.result), self.drop_first)
+        return self
+
+    def fit_transform(self, X: Any, y: None = None) -> Array:
+        """Embed and return the vectors."""
+        return self.fit(X).embedding_
+
+
+class MultilayerSpectralClustering(ClusterMixin, Spectral):
+    """Cluster the nodes that several layers share.
+
+    Parameters are those of :class:`MultilayerSpectralEmbedding` and :class:`SpectralClustering`.
+
+    Examples
+    --------
+    >>> from spectrograd import MultilayerSpectralClustering, datasets
+    >>> data = datasets.make_multilayer_gmm(400, 3, 3, random_state=0)
+    >>> model = MultilayerSpectralClustering(3, random_state=0).fit(data.graph)
+    >>> len(model.labels_), len(model.layer_embeddings_)
+    (400, 3)
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        affinity: str = "precomputed",
+        n_neighbors: int = 10,
+        laplacian: Kind = "random_walk",
+        solver: str = "auto",
+        solver_params: Mapping[str, Any] | None = None,
+        regularization: float | str | None = "auto",
+        tol: float | str = "auto",
+        max_iter: int | None = None,
+        time_budget: float | None = None,
+        batch_size: int = 4000,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        engine: str = "auto",
+        memory_limit: str | None = None,
+        checkpoint: str | None = None,
+        warm_start: bool = False,
+        verbose: int = 0,
+        assign_labels: str = "kmeans",
+        n_init: int = 10,
+        aggregation: str = "projection",
+        alpha: float | str = "auto",
+        layer_weights: Sequence[float] | str | None = None,
+        aggregation_params: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.affinity = affinity
+        self.n_neighbors = n_neighbors
+        self.laplacian = laplacian
+        self.solver = solver
+        self.solver_params = solver_params
+        self.regularization = regularization
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_budget = time_budget
+        self.batch_size = batch_size
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.engine = engine
+        self.memory_limit = memory_limit
+        self.checkpoint = checkpoint
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.assign_labels = assign_labels
+        self.n_init = n_init
+        self.aggregation = aggregation
+        self.alpha = alpha
+        self.layer_weights = layer_weights
+        self.aggregation_params = aggregation_params
+
+    def fit(self, X: Any, y: None = None) -> MultilayerSpectralClustering:
+        """Cluster a :class:`MultilayerGraph`, or a list or dict of layers."""
+        graph = as_layers(self, X)
+        check_components(self.n_clusters, graph.n_nodes, "n_clusters")
+        merged = _merge(self, graph, self.n_clusters)
+        self._keep(self._solve(merged.operator, self.n_clusters, merged.result), False)
+        self.labels_ = labels(self)
+        return self
+
+
+def _merge(model: Any, graph: MultilayerGraph, n_components: int) -> Merged:
+    merged = merge(
+        graph,
+        n_components,
+        model._settings(),
+        laplacian=model.laplacian,
+        aggregation=model.aggregation,
+        alpha=model.alpha,
+        layer_weights=model.layer_weights,
+        aggregation_params=model.aggregation_params,
+    )
+    model.names_, model.layer_names_ = graph.node_names, graph.layer_names
+    model.layer_weights_, model.layer_scores_ = merged.weights, merged.scores
+    model.layer_embeddings_ = [layer.embedding.vectors for layer in merged.layers]
+    model.layer_certificates_ = [layer.certificate for layer in merged.layers]
+    model.layer_distances_ = merged.distances if merged.layers else None
+    return merged
