@@ -411,7 +411,7 @@ def dispatchers():
     for info in pkgutil.iter_modules(kernels.__path__):
         module = importlib.import_module(f"spectrograd.kernels.{info.name}")
         for name, value in vars(module).items():
-            if name.startswith("_"):  # called by other kernels only
+            if name.startswith("_") or hasattr(value, "for_kernels_only"):
                 continue
             if hasattr(value, "signatures"):
                 found[f"{info.name}.{name}"] = value
