@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from numpy.typing import NDArray
-from sklearn.base import ClusterMixin, TransformerMixin
-
-from spectrograd.estimators.base import Spectral, check_components, labels
+from spectrograd.estimators.base import Clusterer, Embedder, labels
 from spectrograd.estimators.inputs import as_graph
-from spectrograd.laplacian import Kind, laplacian
-
-Array = NDArray[Any]
+from spectrograd.laplacian import laplacian
 
 
-class SpectralEmbedding(TransformerMixin, Spectral):
+class SpectralEmbedding(Embedder):
     """Embed the nodes of a graph (or points, through their neighbours) by eigenvectors of its Laplacian.
 
     Parameters
@@ -53,65 +47,16 @@ class SpectralEmbedding(TransformerMixin, Spectral):
     (300, 2)
     """
 
-    def __init__(
-        self,
-        n_components: int = 8,
-        *,
-        affinity: str = "nearest_neighbors",
-        n_neighbors: int = 10,
-        laplacian: Kind = "random_walk",
-        solver: str = "auto",
-        solver_params: Mapping[str, Any] | None = None,
-        regularization: float | str | None = "auto",
-        drop_first: bool = True,
-        tol: float | str = "auto",
-        max_iter: int | None = None,
-        time_budget: float | None = None,
-        batch_size: int = 4000,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        engine: str = "auto",
-        memory_limit: str | None = None,
-        checkpoint: str | None = None,
-        warm_start: bool = False,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.affinity = affinity
-        self.n_neighbors = n_neighbors
-        self.laplacian = laplacian
-        self.solver = solver
-        self.solver_params = solver_params
-        self.regularization = regularization
-        self.drop_first = drop_first
-        self.tol = tol
-        self.max_iter = max_iter
-        self.time_budget = time_budget
-        self.batch_size = batch_size
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.engine = engine
-        self.memory_limit = memory_limit
-        self.checkpoint = checkpoint
-        self.warm_start = warm_start
-        self.verbose = verbose
-
     def fit(self, X: Any, y: None = None) -> SpectralEmbedding:
         """Embed a graph, an affinity matrix or points."""
         graph = as_graph(self, X)
-        extra = 1 if self.drop_first else 0
-        check_components(self.n_components, graph.n_nodes - extra, "n_components")
-        result = self._solve(laplacian(graph, self.laplacian), self.n_components + extra)
+        result = self._solve(laplacian(graph, self.laplacian), self._n_columns(graph.n_nodes))
         self._keep(result, self.drop_first)
         self.names_ = graph.node_names
         return self
 
-    def fit_transform(self, X: Any, y: None = None) -> Array:
-        """Embed and return the vectors."""
-        return self.fit(X).embedding_
 
-
-class SpectralClustering(ClusterMixin, Spectral):
+class SpectralClustering(Clusterer):
     """Cluster the nodes of a graph (or points, through their neighbours).
 
     Embeds into ``n_clusters`` eigenvectors (the trivial one included, as scikit-learn does), then
@@ -138,56 +83,10 @@ class SpectralClustering(ClusterMixin, Spectral):
     1.0
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        affinity: str = "nearest_neighbors",
-        n_neighbors: int = 10,
-        laplacian: Kind = "random_walk",
-        solver: str = "auto",
-        solver_params: Mapping[str, Any] | None = None,
-        regularization: float | str | None = "auto",
-        tol: float | str = "auto",
-        max_iter: int | None = None,
-        time_budget: float | None = None,
-        batch_size: int = 4000,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        engine: str = "auto",
-        memory_limit: str | None = None,
-        checkpoint: str | None = None,
-        warm_start: bool = False,
-        verbose: int = 0,
-        assign_labels: str = "kmeans",
-        n_init: int = 10,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.affinity = affinity
-        self.n_neighbors = n_neighbors
-        self.laplacian = laplacian
-        self.solver = solver
-        self.solver_params = solver_params
-        self.regularization = regularization
-        self.tol = tol
-        self.max_iter = max_iter
-        self.time_budget = time_budget
-        self.batch_size = batch_size
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.engine = engine
-        self.memory_limit = memory_limit
-        self.checkpoint = checkpoint
-        self.warm_start = warm_start
-        self.verbose = verbose
-        self.assign_labels = assign_labels
-        self.n_init = n_init
-
     def fit(self, X: Any, y: None = None) -> SpectralClustering:
         """Cluster a graph, an affinity matrix or points."""
         graph = as_graph(self, X)
-        check_components(self.n_clusters, graph.n_nodes, "n_clusters")
-        self._keep(self._solve(laplacian(graph, self.laplacian), self.n_clusters), False)
+        self._keep(self._solve(laplacian(graph, self.laplacian), self._n_columns(graph.n_nodes)), False)
         self.names_ = graph.node_names
         self.labels_ = labels(self)
         return self
