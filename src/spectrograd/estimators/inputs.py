@@ -80,9 +80,17 @@ def _affinity(model: Any, X: Any) -> tuple[Any, Graph]:
         graph = _neighbors(model, X)
         return graph.matrix, graph
     kernel = _kernel(model, X)
-    edges = kernel.copy()  # every point resembles itself: no loop worth a warning
-    edges.setdiag(0) if sp.issparse(edges) else np.fill_diagonal(edges, 0)
-    return kernel, Graph.from_matrix(edges)
+    return kernel, Graph.from_matrix(_without_diagonal(kernel))
+
+
+def _without_diagonal(matrix: Any) -> Any:
+    """A copy without loops, quietly: that each point resembles itself is no flaw of the input."""
+    edges = matrix.copy()
+    if sp.issparse(edges):
+        edges.setdiag(0)
+    else:
+        np.fill_diagonal(edges, 0)
+    return edges
 
 
 def _neighbors(model: Any, X: Any) -> Graph:
@@ -93,8 +101,8 @@ def _neighbors(model: Any, X: Any) -> Graph:
     from sklearn.neighbors import NearestNeighbors
 
     search = NearestNeighbors(n_neighbors=model.n_neighbors_, metric="precomputed", n_jobs=model.n_jobs)
-    near = search.fit(X).kneighbors_graph()  # without an argument no point is its own neighbour
-    return Graph.from_matrix((near + near.T) * 0.5)
+    near = search.fit(X).kneighbors_graph(X)  # as in scikit-learn, a point counts among its neighbours
+    return Graph.from_matrix(_without_diagonal((near + near.T) * 0.5))
 
 
 def _kernel(model: Any, X: Any) -> Any:
