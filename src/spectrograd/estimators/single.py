@@ -12,26 +12,49 @@ from spectrograd.laplacian import laplacian
 class SpectralEmbedding(Embedder):
     """Embed the nodes of a graph (or points, through their neighbours) by eigenvectors of its Laplacian.
 
+    Takes every parameter of scikit-learn's estimator of the same name, under the same name.
+
     Parameters
     ----------
     n_components : int
         Columns of the embedding.
-    affinity : {"nearest_neighbors", "rbf", "precomputed", "precomputed_nearest_neighbors"}
-        How ``fit(X)`` turns X into a graph, as in scikit-learn. A :class:`Graph` is taken as it is.
+    drop_first : bool
+        Leave out the trivial first eigenvector.
+    affinity : str or callable
+        How ``fit(X)`` turns X into a graph: ``"nearest_neighbors"``, ``"precomputed"``,
+        ``"precomputed_nearest_neighbors"``, a kernel of scikit-learn (``"rbf"``, ``"cosine"``, ...), or a
+        function from all points to a matrix. A :class:`Graph` is taken as it is.
+    n_neighbors : int or None
+        For the two kinds of neighbours; None is a tenth of the points.
+    gamma, degree, coef0, kernel_params
+        Parameters of the kernels; ``kernel_params`` wins.
     laplacian : {"random_walk", "symmetric", "unnormalized"}
         Which eigenproblem; the paper uses ``"unnormalized"``.
     solver : str
         ``"auto"`` or a name from ``spectrograd.solvers.REGISTRY``; ``solver_params`` go to it.
-    drop_first : bool
-        Leave out the trivial first eigenvector.
+    eigen_solver : {None, "arpack", "lobpcg", "amg"}
+        scikit-learn's word for ``solver``: ``"eigen"``, ``"lobpcg"``, and the latter with ``pyamg``.
     tol, max_iter, time_budget
         When to stop; a run out of time returns its best state, and ``certificate_`` tells how good it is.
+    eigen_tol : float or "auto"
+        scikit-learn's word for ``tol``; 0 is machine precision.
+    batch_size : int
+        Edges per mini-batch, for the stochastic solvers.
     random_state : int, RandomState or None
         Seed; the same seed gives the same result.
+    n_jobs : int or None
+        Threads; None and -1 are all cores.
+    warm_start : bool
+        Start from the vectors of the last ``fit`` of a graph of the same size.
+    verbose : int
+        Above 0, progress goes to the logger ``spectrograd``.
 
     Attributes
     ----------
     embedding_ : array of shape (n_nodes, n_components)
+        Single precision where the input was.
+    affinity_matrix_ : array or sparse array
+        As in scikit-learn; not set by ``fit(Graph)``.
     eigenvalues_ : array of shape (n_components,)
     certificate_ : Certificate
         Residuals and verdict; ``converged_`` is its yes or no.
@@ -66,6 +89,12 @@ class SpectralClustering(Clusterer):
     Parameters
     ----------
     n_clusters : int
+    n_components : int or None
+        Columns of the embedding where they should differ from ``n_clusters``, for k-means.
+    affinity : str or callable
+        As for the embedding, but a function takes two points and returns a number, as in scikit-learn.
+    gamma : float
+        1 by default, as in scikit-learn.
     assign_labels : {"kmeans", "cluster_qr", "discretize"}
     n_init : int
         Restarts of k-means.
