@@ -25,8 +25,9 @@ tests: $(VENV)/.test
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks
 
+# never --quiet: it hides warnings from --strict
 docs: $(VENV)/.docs
-	$(BIN)/mkdocs build --strict --quiet
+	$(BIN)/mkdocs build --strict
 
 clean:
 	rm -rf $(VENV) demo site dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

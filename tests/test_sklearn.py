@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from pathlib import Path
 
 import joblib
 import numpy as np
@@ -76,6 +77,13 @@ POINTS = {"affinity": "nearest_neighbors"}
 )
 def test_scikit_learns_checks(estimator, check):
     check(estimator)
+
+
+def test_the_documentation_lists_the_exceptions():
+    page = (Path(__file__).parents[1] / "docs" / "coming_from_scikit_learn.md").read_text(encoding="utf-8")
+    reasons = [reason for checks in EXCEPTIONS.values() for reason in checks.values()]
+    assert ("exceptions: none" in page) == (not reasons)
+    assert all(reason in page for reason in reasons)
 
 
 def test_the_columns_are_layers(blobs):
