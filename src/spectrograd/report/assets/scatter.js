@@ -1,0 +1,101 @@
+// The embedding: one WebGL picture, drawn anew from the state whenever that changes.
+const PALETTE = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8B6FD6", "#A6A02A", "#8C564B", "#7C8794"];
+const SCALE = "Viridis";
+const scatter = document.getElementById("scatter");
+const state = {
+  space: false,
+  axes: { plane: [...points.axes.plane], space: [...points.axes.space] },
+  colour: groupings.length ? "group 0" : columns.length > 1 ? `column ${points.axes.plane[1]}` : "none",
+  isolated: null, // a code of the grouping
+  found: null, // a node
+};
+
+// Beyond the palette, turns of the golden angle keep neighbours apart.
+const paint = (code) => PALETTE[code] ?? `hsl(${((code * 137.508) % 360).toFixed(0)} 60% ${code % 2 ? 42 : 58}%)`;
+const axes = () => state.axes[state.space ? "space" : "plane"];
+
+function colouring() {
+  const [kind, number] = state.colour.split(" ");
+  if (kind === "group") return { grouping: groupings[number] };
+  const grouping = groupings[0] ?? null;
+  if (kind === "score") return { grouping, ...scores[number], title: `layer ${scores[number].name}`, range: [0, 1] };
+  return kind === "column" ? { grouping, ...columns[number], title: columns[number].name } : { grouping };
+}
+
+function trace(key, nodes, marker, extra = {}) {
+  const [x, y, z] = axes().map((column) =>
+    once(`${key} at ${column}`, () => gather(columns[column].values, nodes)));
+  return {
+    type: state.space ? "scatter3d" : "scattergl", mode: "markers", x, y, ...(state.space ? { z } : {}),
+    text: once(`${key} names`, () => gather(hoverNames, nodes)), customdata: nodes,
+    marker: { size: pointSize(), opacity: 0.75, line: { width: 0 }, ...marker },
+    hovertemplate: "<b>%{text}</b><extra></extra>", ...extra,
+  };
+}
+
+function pointSize() {
+  const size = total > 50_000 ? 2.5 : total > 5_000 ? 4 : 7;
+  return state.space ? Math.max(1.5, size * 0.5) : size;
+}
+
+function traces() {
+  const { grouping, values, title, range } = colouring();
+  const alone = state.isolated !== null;
+  const drawn = [];
+  if (alone) {
+    const rest = others(grouping, state.isolated);
+    const ghost = { color: tint("--soft"), opacity: 0.12 };
+    if (rest.length) drawn.push(trace(`not ${grouping.title} ${state.isolated}`, rest, ghost, { hoverinfo: "skip", hovertemplate: undefined }));
+  }
+  if (state.colour.startsWith("group")) {
+    grouping.members.forEach((nodes, code) => {
+      if (!nodes.length || (alone && code !== state.isolated)) return;
+      const hover = `<b>%{text}</b><br>${grouping.title} ${plain(grouping.names[code])}<extra></extra>`;
+      drawn.push(trace(`${grouping.title} ${code}`, nodes, { color: paint(code) }, { hovertemplate: hover }));
+    });
+  } else {
+    const nodes = alone ? grouping.members[state.isolated] : everyone;
+    const key = alone ? `${grouping.title} ${state.isolated}` : "all";
+    drawn.push(trace(key, nodes, values ? scaled(gather(values, nodes), title, range) : { color: PALETTE[0] }, values
+      ? { hovertemplate: `<b>%{text}</b><br>${plain(title)} %{marker.color:.3g}<extra></extra>` } : {}));
+  }
+  if (state.found !== null) drawn.push(ring(state.found));
+  return drawn;
+}
+
+function scaled(color, title, range) {
+  const limits = range ? { cmin: range[0], cmax: range[1] } : {};
+  const bar = { title: { text: plain(title), side: "right" }, thickness: 12, outlinewidth: 0, tickfont: { color: tint("--soft") } };
+  return { color, colorscale: SCALE, showscale: true, colorbar: bar, ...limits };
+}
+
+function ring(node) {
+  const [x, y, z] = axes().map((column) => [columns[column].values[node]]);
+  return {
+    type: state.space ? "scatter3d" : "scatter", mode: "markers+text", x, y, ...(state.space ? { z } : {}),
+    text: [hoverNames[node]], textposition: "top center", textfont: { color: tint("--ink"), size: 13 },
+    marker: { size: state.space ? 9 : 16, symbol: "circle-open", color: tint("--ink"), line: { width: 3, color: tint("--ink") } },
+    hoverinfo: "skip", cliponaxis: false,
+  };
+}
+
+function scatterLayout() {
+  const chosen = axes();
+  const axis = (i) => ({ ...axisStyle(), title: { text: columns[chosen[i]].name } });
+  const layout = { ...baseLayout(), hovermode: "closest", uirevision: chosen.join(), dragmode: state.space ? "orbit" : "pan" };
+  if (state.space) return { ...layout, margin: { l: 0, r: 0, t: 0, b: 0 }, scene: { xaxis: axis(0), yaxis: axis(1), zaxis: axis(2) } };
+  // The view is a drawing to scale; eigenvectors have no common one.
+  const drawing = chosen.every((column) => columns[column].name.startsWith("view"));
+  return { ...layout, xaxis: axis(0), yaxis: { ...axis(1), ...(drawing ? { scaleanchor: "x" } : {}) } };
+}
+
+let drawnInSpace = null;
+async function drawScatter() {
+  if (drawnInSpace !== null && drawnInSpace !== state.space) Plotly.purge(scatter); // frees the WebGL context
+  const first = drawnInSpace !== state.space;
+  drawnInSpace = state.space;
+  await Plotly.react(scatter, traces(), scatterLayout(), { ...CONFIG, scrollZoom: true });
+  if (first) scatter.on("plotly_click", ({ points: [hit] }) => hit?.customdata !== undefined && choose(hit.customdata));
+  const shown = state.isolated === null ? total : colouring().grouping.members[state.isolated].length;
+  scatter.setAttribute("aria-label", `Scatter of ${shown.toLocaleString("en")} nodes by ${axes().map((c) => columns[c].name).join(", ")}`);
+}
