@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 
 from spectrograd.cluster import assign
 from spectrograd.engines import make_engine
+from spectrograd.estimators.display import Shown
 from spectrograd.estimators.inputs import AFFINITIES
 from spectrograd.laplacian import Operator
 from spectrograd.solvers.embed import Embedded, Settings, embed
@@ -19,7 +20,7 @@ from spectrograd.solvers.embed import Embedded, Settings, embed
 Array = NDArray[Any]
 
 
-class Spectral(BaseEstimator):
+class Spectral(Shown, BaseEstimator):
     """Base of the four estimators."""
 
     def _settings(self) -> Settings:

@@ -64,6 +64,7 @@ def gather_run(
         _curves(result, merged),
         () if labels is None else _conductance(graph, labels),
         _agreement(merged, [*bases, place]) if merged is not None and bases else None,
+        _verdicts(merged),
         None if truth is None else truth[0],
     )
 
@@ -78,6 +79,15 @@ def _spectrum(result: Embedded, first: int) -> dict[str, Any]:
         "residuals": certificate.residuals.tolist(),
         "beyond": beyond if seen else None,
     }
+
+
+def _verdicts(merged: Merged | None) -> list[dict[str, Any]]:
+    if merged is None:
+        return []
+    return [
+        {"name": name, "converged": layer.certificate.converged, "sentence": layer.certificate.sentence}
+        for name, layer in zip(merged.layer_names, merged.layers, strict=False)
+    ]
 
 
 def _curves(result: Embedded, merged: Merged | None) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from spectrograd.report.run import Nodes, Run
 Array = NDArray[Any]
 
 SHOWN_POINTS = 200_000
-SHOWN_COLUMNS = 10
+SHOWN_COLUMNS = 8
 SHOWN_GROUPS = 100
 SHOWN_LAYERS = 20
 

@@ -63,6 +63,8 @@ class Run:
     agreement
         ``names`` and the matrix ``values`` of the layers and the merged embedding; None where the layers
         were not embedded.
+    layers
+        Per embedded layer its ``name``, whether it ``converged`` and its certificate's ``sentence``.
     truth
         Where the classes came from.
     """
@@ -73,6 +75,7 @@ class Run:
     curves: Sequence[Mapping[str, Any]]
     conductance: Sequence[Mapping[str, Any]] = ()
     agreement: Mapping[str, Any] | None = None
+    layers: Sequence[Mapping[str, Any]] = ()
     truth: str | None = None
 
 

@@ -34,11 +34,7 @@ def run_document(run: Run) -> dict[str, Any]:
         "title": f"spectrograd {summary['command']}",
         "lead": _lead(run),
         "note": points["note"],
-        "certificate": {
-            "converged": summary["certificate"]["converged"],
-            "words": certificate_words(summary["certificate"]),
-            "sentence": summary["certificate"]["sentence"],
-        },
+        "certificate": _certificate(run),
         "scores": _scores(run),
         "clusters": _clusters(run),
         "confusion": _confusion(run),
@@ -62,6 +58,17 @@ def _lead(run: Run) -> str:
     if run.nodes.labels is None:
         return f"{head}, embedded in {run.nodes.vectors.shape[1]} dimensions."
     return f"{head}, in {len(np.unique(run.nodes.labels))} clusters."
+
+
+def _certificate(run: Run) -> dict[str, Any]:
+    """The verdict in words; a layer that fell short takes the trust of the whole with it."""
+    certificate = run.summary["certificate"]
+    short = [layer for layer in run.layers if not layer["converged"]]
+    return {
+        "converged": certificate["converged"] and not short,
+        "words": certificate_words(certificate, [layer["name"] for layer in short]),
+        "exact": [certificate["sentence"], *(f"layer {each['name']}: {each['sentence']}" for each in short)],
+    }
 
 
 def _scores(run: Run) -> dict[str, Any] | None:

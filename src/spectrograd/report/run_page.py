@@ -86,11 +86,12 @@ def _inline_script(source: str) -> str:
 
 def _certificate(certificate: Parts) -> str:
     verdict, *details = certificate["words"]
+    exact = "<br>".join(map(escape, certificate["exact"]))
     return (
         f'<section class="certificate{"" if certificate["converged"] else " bad"}" id="certificate">\n'
         f'<h2>Can it be trusted?</h2>\n<p class="verdict">{escape(verdict)}</p>\n'
         f"<p>{escape(' '.join(details))}</p>\n"
-        f'<p class="exact">Certificate: {escape(certificate["sentence"])}</p>\n</section>'
+        f'<p class="exact">Certificate: {exact}</p>\n</section>'
     )
 
 
@@ -139,7 +140,7 @@ def _clusters(clusters: Parts | None) -> str:
 {rows}
 </tbody></table></div>
 <p class="note">Conductance is the share of a cluster's edges that leave it: 0 is a component of its own.
-Click a cluster to see it alone.{hidden}</p>
+<span class="screen">Click a cluster to see it alone.</span>{hidden}</p>
 </section>"""
 
 

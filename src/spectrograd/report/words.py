@@ -10,12 +10,18 @@ TINY = 1e-12
 BELOW = "less than 10⁻¹²"
 
 
-def certificate_words(certificate: Mapping[str, Any]) -> list[str]:
-    """What a certificate (as in ``--summary-json``) means, a sentence each; the verdict first."""
-    if certificate["converged"]:
-        verdict = "The result is as accurate as was asked for."
-    else:
+def certificate_words(certificate: Mapping[str, Any], short_layers: Sequence[str] = ()) -> list[str]:
+    """What a certificate (as in ``--summary-json``) means, a sentence each; the verdict first.
+
+    ``short_layers`` are those whose own embedding, which the result is made of, fell short.
+    """
+    if not certificate["converged"]:
         verdict = "The result did not reach the accuracy that was asked for; read it with care."
+    elif short_layers:
+        names = ", ".join(short_layers)
+        verdict = f"Exact for the layers as they are, but these fell short of what was asked for: {names}."
+    else:
+        verdict = "The result is as accurate as was asked for."
     return [verdict, _angle(certificate), _missed(certificate), _residual(certificate)]
 
 

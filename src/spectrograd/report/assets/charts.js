@@ -64,7 +64,7 @@ async function drawCurves() {
   const layout = {
     ...baseLayout(), showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
     xaxis: { ...axisStyle(), title: { text: "seconds" }, rangemode: "tozero" },
-    yaxis: { ...axisStyle(), type: "log", exponentformat: "power", dtick: 1 },
+    yaxis: { ...axisStyle(), type: "log", exponentformat: "power", nticks: 7 },
   };
   await Plotly.react(chart, drawn, layout, CONFIG);
 }

@@ -57,7 +57,9 @@ function fillLegend() {
     list.append(element("li", null));
     list.lastChild.append(button);
   });
-  by("legend").replaceChildren(element("h3", `${grouping.title}: click to isolate`), list);
+  const heading = element("h3", grouping.title);
+  heading.append(element("span", ": click to isolate", { className: "screen" }));
+  by("legend").replaceChildren(heading, list);
   if (held !== undefined && document.activeElement === document.body) list.querySelector(`[data-code="${held}"]`)?.focus();
 }
 
@@ -179,8 +181,15 @@ function watchTheme() {
   by("theme").addEventListener("click", () => setTheme(isDark() ? "light" : "dark"));
   wish.addEventListener("change", () => setTheme(root.dataset.theme));
   let before;
-  addEventListener("beforeprint", () => { before = root.dataset.theme; setTheme("light"); }); // paper is white
-  addEventListener("afterprint", () => setTheme(before));
+  addEventListener("beforeprint", () => {
+    before = root.dataset.theme;
+    state.printing = true;
+    setTheme("light"); // paper is white
+  });
+  addEventListener("afterprint", () => {
+    state.printing = false;
+    setTheme(before);
+  });
 }
 
 fillControls();

@@ -8,6 +8,7 @@ const state = {
   colour: groupings.length ? "group 0" : columns.length > 1 ? `column ${points.axes.plane[1]}` : "none",
   isolated: null, // a code of the grouping
   found: null, // a node
+  printing: false,
 };
 
 // Beyond the palette, turns of the golden angle keep neighbours apart.
@@ -82,7 +83,8 @@ function ring(node) {
 function scatterLayout() {
   const chosen = axes();
   const axis = (i) => ({ ...axisStyle(), title: { text: columns[chosen[i]].name } });
-  const layout = { ...baseLayout(), hovermode: "closest", uirevision: chosen.join(), dragmode: state.space ? "orbit" : "pan" };
+  const paper = state.printing ? { autosize: false, width: 660, height: 420 } : {}; // as run.css prints it
+  const layout = { ...baseLayout(), ...paper, hovermode: "closest", uirevision: chosen.join(), dragmode: state.space ? "orbit" : "pan" };
   if (state.space) return { ...layout, margin: { l: 0, r: 0, t: 0, b: 0 }, scene: { xaxis: axis(0), yaxis: axis(1), zaxis: axis(2) } };
   // The view is a drawing to scale; eigenvectors have no common one.
   const drawing = chosen.every((column) => columns[column].name.startsWith("view"));
