@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -46,12 +48,10 @@ def check_targets(session: Session, page: str | None, folder: str | None) -> Non
     if page is not None:
         _check_plotly("--report")
     if folder is not None:
-        from pathlib import Path
-
-        try:
-            Path(folder).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise click.BadParameter(f"{folder}: {error.strerror}", param_hint="'--run'") from None
+        place = Path(folder).resolve()
+        existing = next(path for path in (place, *place.parents) if path.exists())
+        if not existing.is_dir() or not os.access(existing, os.W_OK):
+            raise click.BadParameter(f"{folder} cannot be written", param_hint="'--run'")
 
 
 def tell_run(page: str | None, folder: str | None, gather: Callable[[], Run]) -> None:
