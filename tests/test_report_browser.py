@@ -153,12 +153,12 @@ def test_names_stay_text(page):
     page.keyboard.press("Enter")
     settle(page)
     assert page.inner_text("#status").startswith(f"{NASTY} · cluster ")
-    assert NASTY in page.text_content("#scatter .textpoint")
+    assert NASTY in page.text_content("#scatter .annotation-text")
     for name in ("<b>bold</b>", "a&amp;b"):
         page.fill("#search", name)
         page.keyboard.press("Enter")
         settle(page)
-        assert name in page.text_content("#scatter .textpoint")
+        assert name in page.text_content("#scatter .annotation-text")
     assert page.complaints == []
 
 

@@ -170,7 +170,7 @@ def test_layers_agree_with_themselves_and_are_told_when_they_fell_short(layered)
     assert score == pytest.approx(layered.nodes.scores[:, 0], abs=0.003)
     assert [layer["converged"] for layer in layered.layers] == [False, False]
     assert not document["certificate"]["converged"]
-    assert "fell short of what was asked for: 0, 1." in document["certificate"]["words"][0]
+    assert "not these layers it is made of: 0, 1." in document["certificate"]["words"][0]
     assert document["clusters"]["layers"] == ["0", "1"]
 
 

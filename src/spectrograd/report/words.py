@@ -19,7 +19,7 @@ def certificate_words(certificate: Mapping[str, Any], short_layers: Sequence[str
         verdict = "The result did not reach the accuracy that was asked for; read it with care."
     elif short_layers:
         names = ", ".join(short_layers)
-        verdict = f"Exact for the layers as they are, but these fell short of what was asked for: {names}."
+        verdict = f"The merge is as accurate as was asked for, but not these layers it is made of: {names}."
     else:
         verdict = "The result is as accurate as was asked for."
     return [verdict, _angle(certificate), _missed(certificate), _residual(certificate)]

@@ -73,10 +73,19 @@ function scaled(color, title, range) {
 function ring(node) {
   const [x, y, z] = axes().map((column) => [columns[column].values[node]]);
   return {
-    type: state.space ? "scatter3d" : "scatter", mode: "markers+text", x, y, ...(state.space ? { z } : {}),
+    type: state.space ? "scatter3d" : "scattergl", mode: state.space ? "markers+text" : "markers", x, y, ...(state.space ? { z } : {}),
     text: [hoverNames[node]], textposition: "top center", textfont: { color: tint("--ink"), size: 13 },
     marker: { size: state.space ? 9 : 16, symbol: "circle-open", color: tint("--ink"), line: { width: 3, color: tint("--ink") } },
-    hoverinfo: "skip", cliponaxis: false,
+    hoverinfo: "skip",
+  };
+}
+
+// In the plane the name stands on a plate: text of its own would drown among the points.
+function plate(node) {
+  const [x, y] = axes().map((column) => columns[column].values[node]);
+  return {
+    x, y, text: hoverNames[node], ax: 0, ay: -34, arrowcolor: tint("--ink"), arrowwidth: 1, standoff: 9,
+    bgcolor: tint("--back"), bordercolor: tint("--soft"), borderpad: 3, font: { color: tint("--ink"), size: 13 },
   };
 }
 
@@ -86,9 +95,10 @@ function scatterLayout() {
   const paper = state.printing ? { autosize: false, width: 660, height: 420 } : {}; // as run.css prints it
   const layout = { ...baseLayout(), ...paper, hovermode: "closest", uirevision: chosen.join(), dragmode: state.space ? "orbit" : "pan" };
   if (state.space) return { ...layout, margin: { l: 0, r: 0, t: 0, b: 0 }, scene: { xaxis: axis(0), yaxis: axis(1), zaxis: axis(2) } };
+  const annotations = state.found === null ? [] : [plate(state.found)];
   // The view is a drawing to scale; eigenvectors have no common one.
   const drawing = chosen.every((column) => columns[column].name.startsWith("view"));
-  return { ...layout, xaxis: axis(0), yaxis: { ...axis(1), ...(drawing ? { scaleanchor: "x" } : {}) } };
+  return { ...layout, annotations, xaxis: axis(0), yaxis: { ...axis(1), ...(drawing ? { scaleanchor: "x" } : {}) } };
 }
 
 let drawnInSpace = null;
