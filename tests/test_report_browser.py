@@ -47,9 +47,10 @@ def names_for(nodes):
 
 @pytest.fixture(scope="module")
 def browser():
-    from playwright.sync_api import sync_playwright
+    reason = "nothing to drive the browser with: pip install playwright"
+    driver = pytest.importorskip("playwright.sync_api", reason=reason)
 
-    with sync_playwright() as playwright:
+    with driver.sync_playwright() as playwright:
         with_root = ["--no-sandbox"]  # containers run as root, which the sandbox refuses
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=with_root)
         yield browser
