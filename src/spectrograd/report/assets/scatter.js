@@ -1,6 +1,7 @@
 // The embedding: one WebGL picture, drawn anew from the state whenever that changes.
 const PALETTE = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8B6FD6", "#A6A02A", "#8C564B", "#7C8794"];
-const SCALE = "Viridis";
+const VIRIDIS = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
+const STEPS = 24;
 const scatter = document.getElementById("scatter");
 const state = {
   space: false,
@@ -57,17 +58,41 @@ function traces() {
   } else {
     const nodes = alone ? grouping.members[state.isolated] : everyone;
     const key = alone ? `${grouping.title} ${state.isolated}` : "all";
-    drawn.push(trace(key, nodes, values ? scaled(gather(values, nodes), title, range) : { color: PALETTE[0] }, values
-      ? { hovertemplate: `<b>%{text}</b><br>${plain(title)} %{marker.color:.3g}<extra></extra>` } : {}));
+    if (values) drawn.push(...graded(key, nodes, values, title, range));
+    else drawn.push(trace(key, nodes, { color: PALETTE[0] }));
   }
   if (state.found !== null) drawn.push(ring(state.found));
   return drawn;
 }
 
-function scaled(color, title, range) {
-  const limits = range ? { cmin: range[0], cmax: range[1] } : {};
-  const bar = { title: { text: plain(title), side: "right" }, thickness: 12, outlinewidth: 0, tickfont: { color: tint("--soft") } };
-  return { color, colorscale: SCALE, showscale: true, colorbar: bar, ...limits };
+function shade(share) {
+  const place = Math.min(share * (VIRIDIS.length - 1), VIRIDIS.length - 1.001);
+  const [from, to] = [VIRIDIS[Math.floor(place)], VIRIDIS[Math.floor(place) + 1]];
+  return `rgb(${from.map((low, i) => Math.round(low + (to[i] - low) * (place % 1))).join()})`;
+}
+
+// A trace of one colour per step: a colour for each of 200,000 points takes Plotly seconds.
+function graded(key, nodes, values, title, range) {
+  const [low, high] = range ?? once(`range of ${title}`, () => values.reduce(([a, b], v) => [Math.min(a, v), Math.max(b, v)], [Infinity, -Infinity]));
+  const width = (high - low) / STEPS || 1;
+  const steps = once(`${key} by ${title}`, () => {
+    const lists = Array.from({ length: STEPS }, () => []);
+    for (const node of nodes) lists[Math.min(STEPS - 1, Math.floor((values[node] - low) / width))].push(node);
+    return lists.map((list) => Int32Array.from(list));
+  });
+  const drawn = steps.map((some, step) => some.length && trace(`${key} by ${title} ${step}`, some, { color: shade((step + 0.5) / STEPS) },
+    { hovertemplate: `<b>%{text}</b><br>${plain(title)} ≈ ${(low + (step + 0.5) * width).toPrecision(2)}<extra></extra>` }));
+  return [...drawn.filter(Boolean), colourBar(title, low, high)];
+}
+
+// Plotly draws the bar of a trace, so here is one without points.
+function colourBar(title, low, high) {
+  const colorscale = VIRIDIS.map((_, i) => [i / (VIRIDIS.length - 1), shade(i / (VIRIDIS.length - 1))]);
+  const colorbar = { title: { text: plain(title), side: "right" }, thickness: 12, outlinewidth: 0, tickfont: { color: tint("--soft") } };
+  return {
+    type: state.space ? "scatter3d" : "scatter", mode: "markers", x: [null], y: [null], ...(state.space ? { z: [null] } : {}),
+    marker: { color: [low], cmin: low, cmax: high, colorscale, showscale: true, colorbar }, hoverinfo: "skip",
+  };
 }
 
 function ring(node) {
