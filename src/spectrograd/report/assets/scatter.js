@@ -117,7 +117,7 @@ function plate(node) {
 function scatterLayout() {
   const chosen = axes();
   const axis = (i) => ({ ...axisStyle(), title: { text: columns[chosen[i]].name } });
-  const paper = state.printing ? { autosize: false, width: 660, height: 420 } : {}; // as run.css prints it
+  const paper = state.printing ? { autosize: false, width: 660, height: 370 } : {}; // as run.css prints it
   const layout = { ...baseLayout(), ...paper, hovermode: "closest", uirevision: chosen.join(), dragmode: state.space ? "orbit" : "pan" };
   if (state.space) return { ...layout, margin: { l: 0, r: 0, t: 0, b: 0 }, scene: { xaxis: axis(0), yaxis: axis(1), zaxis: axis(2) } };
   const annotations = state.found === null ? [] : [plate(state.found)];
