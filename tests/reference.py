@@ -245,3 +245,12 @@ def paper_iterations(positions, csr, weights, scale, rows, low_rank, settings, m
         )
         M, Y = M + dM, Y + dY
     return U, moments, M, Y
+
+
+def solve_factored(indptr, indices, values, pivots, X):
+    """``(L D L')^-1 X`` by dense solves."""
+    n = len(pivots)
+    L = np.zeros((n, n))
+    for j in range(n):
+        L[indices[indptr[j] : indptr[j + 1]], j] = values[indptr[j] : indptr[j + 1]]
+    return np.linalg.solve(L @ np.diag(pivots) @ L.T, X)

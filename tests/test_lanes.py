@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import reference
-from spectrograd.kernels import paper
+from spectrograd.factor import Factor
+from spectrograd.graph import Graph
+from spectrograd.kernels import paper, triangular
 from spectrograd.kernels._jit import serial
 from spectrograd.kernels.batch import row_guide
 from spectrograd.kernels.lanes import (
@@ -127,3 +130,37 @@ def test_the_paper_s_solver_counts_every_iteration(max_iter):
     assert solution.last.iteration == max_iter
     assert solution.last.edges_seen == 4000 * max_iter
     assert [p.iteration for p in solution.history] == [*range(0, max_iter, 50), max_iter]
+
+
+@pytest.mark.parametrize("form", ["parallel", "serial"])
+@pytest.mark.parametrize("n_columns", [8, 24])
+def test_solve_factored(form, n_columns):
+    rng = np.random.default_rng(4)
+    n = 60
+    L = sp.csc_array(sp.tril(sp.random_array((n, n), density=0.1, rng=rng), -1) + sp.eye_array(n))
+    L.sort_indices()
+    pivots = rng.uniform(0.5, 2, n) * rng.choice([-1, 1], n)
+    X = rng.standard_normal((n, n_columns))
+    args = (L.indptr, L.indices, L.data, pivots)
+    expected = reference.solve_factored(*args, X)
+    kernel = triangular.solve_factored
+    (kernel if form == "parallel" else kernel.serial)(*args, X)
+    np.testing.assert_allclose(X, expected, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("large", [True, False])
+def test_factor_solves_and_counts(large, monkeypatch):
+    monkeypatch.setattr("spectrograd.factor.SMALL", 100 if large else 1000)
+    operator = laplacian(reference.random_graph(300, np.random.default_rng(0)))
+    A, B = reference.dense_pencil(operator)
+    values = np.sort(np.linalg.eigvals(np.linalg.solve(B, A)).real)
+    sigma = (values[4] + values[5]) / 2
+    factor = Factor.of(operator, sigma)
+    X = np.random.default_rng(1).standard_normal((300, 5))
+    np.testing.assert_allclose(factor.solve(X), np.linalg.solve(A - sigma * B, X), rtol=1e-6, atol=1e-8)
+    assert factor.n_negative == 5
+
+
+def test_a_factor_of_a_singular_matrix_is_none():
+    path = laplacian(Graph.from_edges([0], [1]), "unnormalized")
+    assert Factor.of(path, 0.0) is None

@@ -20,7 +20,7 @@ most ``sqrt(K + 1) s``: the chance of a miss is at most ``(K + 1) P(chi <= sqrt(
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -81,6 +81,10 @@ class Complement:
         p = self.directions
         allowed = 2 / p * float(gammaincinv(self.n_vectors / 2, odds / p))
         return max(0.0, (self._log_square(tau) - math.log(allowed)) / 2)
+
+    def gain_per_degree(self, tau: float) -> float:
+        """What a filter like the last one, cut at ``lowest``, adds to ``log |q(tau)|`` per degree."""
+        return replace(self.filters[-1], degree=1, cut=self.lowest).log_gain(tau)
 
     def _log_square(self, tau: float) -> float:
         """Logarithm of the bound on ``(v'x)^2``, or on the squared singular value."""

@@ -129,13 +129,13 @@ def _evidence(problem: Problem, ritz: Ritz, solution: Solution, seed: int | None
     top, beyond = float(ritz.values[-1]), solution.beyond
     if beyond is not None and solution.complete:
         return Complement(beyond, complete=True)
+    if solution.outside is not None and supported_cut(top, solution.outside)[1] <= LIKELY_MISS:
+        return solution.outside
     if beyond is not None and beyond > top and solution.solver == "shift-invert":
         tau = (top + beyond) / 2
         count = count_below(problem.operator, tau)
         if count is not None:
             return Complement(beyond if count == problem.n_components else top, complete=True)
-    if solution.outside is not None and supported_cut(top, solution.outside)[1] <= LIKELY_MISS:
-        return solution.outside
     rng = np.random.default_rng(seed)
     return look_outside(problem.engine, problem.operator, ritz, rng, beyond=beyond)
 

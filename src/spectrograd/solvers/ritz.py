@@ -91,9 +91,34 @@ class RitzSolver(Solver):
             state.beyond = float(state.values[problem.n_components])
         self._remember(problem, state)
         if self.angle > 0 and state.angle_bound(problem.n_components) <= self.angle:
-            state.owed = _owed_gain(state, problem.n_components)
+            state.owed = self._owed_gain(state, problem.n_components)
             state.done = state.owed == 0
         return state
+
+    def worth_proving(self, state: RitzState, degrees: float) -> bool:
+        """Whether a filter of so many degrees more is cheaper than the probe that it replaces.
+
+        A probe needs all of the gain (about 10 to 14) again, but on ``PROBE_COLUMNS`` columns only.
+        """
+        outside = state.outside
+        assert outside is not None
+        probe = 10 / outside.gain_per_degree(self._tau(state, len(state.values) - outside.n_vectors))
+        return degrees * len(state.values) <= probe * PROBE_COLUMNS
+
+    def _owed_gain(self, state: RitzState, k: int) -> float:
+        """What one more filter must add for the random start to be proof, or 0 where it is not worth it."""
+        if state.outside is None:
+            return 0.0
+        tau = self._tau(state, k)
+        owed = state.outside.owed(tau, LIKELY_MISS / 2)
+        if owed == 0 or not np.isfinite(owed):
+            return 0.0
+        return owed if self.worth_proving(state, owed / state.outside.gain_per_degree(tau)) else 0.0
+
+    def _tau(self, state: RitzState, k: int) -> float:
+        """How far the certificate needs to see."""
+        top, beyond = float(state.values[k - 1]), float(state.values[k])
+        return top + PARTS_OF_GAP[-1] * (beyond - top)
 
     def _remember(self, problem: Problem, state: RitzState) -> None:
         """The random start as evidence that nothing was skipped."""
@@ -101,19 +126,6 @@ class RitzSolver(Solver):
         if state.filters and m > k:
             lowest = float(state.values[k])
             state.outside = block_start(problem.n_nodes, k, m, lowest, operator.upper, state.filters)
-
-
-def _owed_gain(state: RitzState, k: int) -> float:
-    """What one more filter must add for the random start to be proof, or 0 where a probe is cheaper.
-
-    A probe needs all of the gain (about 10 to 14) again, but on ``PROBE_COLUMNS`` columns only.
-    """
-    outside = state.outside
-    if outside is None:
-        return 0.0
-    top = float(state.values[k - 1])
-    owed = outside.owed(top + PARTS_OF_GAP[-1] * (outside.lowest - top), LIKELY_MISS / 2)
-    return owed if owed * len(state.values) <= 10 * PROBE_COLUMNS else 0.0
 
 
 def guarded_width(problem: Problem, guard: int | None) -> int:

@@ -1,4 +1,4 @@
-"""``shift-invert``: sparse direct factorisation and Lanczos on the inverse."""
+"""``shift-invert``: sparse direct factorisation and filtered subspace iteration on the inverse."""
 
 from __future__ import annotations
 
@@ -10,25 +10,105 @@ import numpy as np
 import scipy.linalg as la
 import scipy.sparse as sp
 import scipy.sparse.csgraph as csgraph
-import scipy.sparse.linalg as sla
 from numpy.typing import NDArray
 
-from spectrograd.engines.subspace import rayleigh_ritz
+from spectrograd.certificate import PARTS_OF_GAP
+from spectrograd.engines.filters import Filter
+from spectrograd.factor import Factor
 from spectrograd.graph import Graph
 from spectrograd.laplacian import SMALL, Operator
-from spectrograd.solvers.protocol import Problem, Solver, State
+from spectrograd.solvers.protocol import Problem, State
+from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start, ritz_pairs
 
 Array = NDArray[Any]
-TINY = 64
+MOST_SOLVES = 30  # with eight columns; what another factorisation costs
 BYTES_PER_ENTRY = 12  # a float64 and its row number
 
 
 @dataclass(frozen=True)
-class ShiftInvert(Solver):
-    """Lanczos on ``(A + shift I)^-1`` (Ericsson and Ruhe 1980), factored by SuperLU.
+class RationalFilter(Filter):
+    """A Chebyshev polynomial of ``1 / (A - pole)``: bounded by one above the cut, growing below it."""
 
-    Definition: the largest eigenvalues of the inverse are the smallest of A, and far apart, so some
-    ``3 K`` solves find them whatever the gap. Low-rank parts enter through the Woodbury formula.
+    pole: float
+
+    def log_gain(self, value: float) -> float:
+        """``log |p(value)|``, or 0 (its bound) above the cut."""
+        t = 2 * (self.cut - self.pole) / (value - self.pole) - 1
+        return self.degree * math.acosh(t) if t > 1 else 0.0
+
+    def through(self, inverse: Inverse, X: Array) -> Array:
+        """``p(T) X`` by the three-term recurrence; one solve per degree."""
+        scale = 2 * (self.cut - self.pole)
+        previous = inverse.enter(X)
+        current = scale * inverse.apply(previous) - previous
+        for _ in range(self.degree - 1):
+            following = inverse.apply(current)
+            following *= 2 * scale
+            following -= 2 * current
+            following -= previous
+            previous, current = current, following
+        return inverse.leave(current, X.shape[1])
+
+
+@dataclass(frozen=True, eq=False)
+class Inverse:
+    """``T = (A - pole B)^-1 B`` by a sparse factorisation and Woodbury's formula, in the factor's own order.
+
+    ``(S - Z a Z')^-1 = S^-1 + S^-1 Z (a^-1 - Z' S^-1 Z)^-1 Z' S^-1`` with ``SZ = S^-1 Z``.
+    """
+
+    factor: Factor
+    metric: Array | None
+    Z: Array | None = None
+    SZ: Array | None = None
+    small: Any = None
+
+    @classmethod
+    def of(cls, operator: Operator, pole: float) -> Inverse:
+        """Factorise; a breakdown is an error."""
+        factor = Factor.of(operator, pole)
+        if factor is None:
+            raise ValueError("shift-invert: the factorisation broke down; use 'lanczos' or 'chebyshev'")
+        metric = None if operator.metric is None else factor.enter(operator.metric[:, None])[:, :1]
+        if operator.low_rank is None:
+            return cls(factor, metric)
+        kept = operator.low_rank.coefficients != 0
+        Z, a = factor.enter(operator.low_rank.factors[:, kept]), operator.low_rank.coefficients[kept]
+        SZ, r = factor.solve_inside(Z.copy()), len(a)
+        small = la.lu_factor(np.diag(1 / a) - Z[:, :r].T @ SZ[:, :r])
+        return cls(factor, metric, Z[:, :r], SZ[:, :r], small)
+
+    def enter(self, X: Array) -> Array:
+        """A padded copy in the factor's order."""
+        return self.factor.enter(X)
+
+    def leave(self, X: Array, n_columns: int) -> Array:
+        """Back in the order of the nodes."""
+        return np.ascontiguousarray(self.factor.leave(X)[:, :n_columns])
+
+    def apply(self, X: Array) -> Array:
+        """``T X``."""
+        Y = self.factor.solve_inside(X.copy() if self.metric is None else self.metric * X)
+        if self.Z is not None:
+            Y += self.SZ @ la.lu_solve(self.small, self.Z.T @ Y)
+        return Y
+
+
+@dataclass(eq=False)
+class FactoredState(RitzState):
+    """A state that keeps the factorisation."""
+
+    inverse: Inverse | None = None
+    pole: float = 0.0
+
+
+@dataclass(frozen=True)
+class ShiftInvert(RitzSolver):
+    """Subspace iteration with Chebyshev polynomials of ``(A + shift B)^-1 B``, factored by SuperLU.
+
+    Definition: ``U <- Ritz(T_m(S) U)`` where S maps the inverse's eigenvalues beyond the guard vectors to
+    [-1, 1]. The inverse's wanted eigenvalues are large and far apart, so a few solves find them
+    whatever the gap. Low-rank parts enter through the Woodbury formula.
 
     Cost: that of the factor, which is the number of entries it fills. Road networks, meshes and k-NN
     graphs of points in the plane fill little: exact in seconds. Block models and social graphs fill
@@ -38,132 +118,95 @@ class ShiftInvert(Solver):
     ----------
     shift
         Relative to the width of the spectrum; makes the matrix definite although L is singular.
-    tol
-        ARPACK's tolerance on the eigenvalues of the inverse; 0 is machine precision.
+    degree
+        Most solves per step.
+    guard
+        Extra columns; None fills up to a multiple of 8, which costs no more.
+    angle
+        Stop when the bound on the sine of the subspace angle is met; 0 leaves stopping to the loop.
     memory_limit
         Bytes the factor may take by the estimate; above that a ValueError.
     """
 
     shift: float = 1e-5
-    tol: float = 1e-9
+    degree: int = 30
+    guard: int | None = None
+    angle: float = 0.0
     memory_limit: float = 2e9
-    max_iter: int = 1
+    max_iter: int = 100
 
     name: ClassVar[str] = "shift-invert"
-    direct: ClassVar[bool] = True
 
-    def init(self, problem: Problem, rng: np.random.Generator) -> State:
-        """Estimate the fill, and refuse before any work is done."""
+    def init(self, problem: Problem, rng: np.random.Generator) -> FactoredState:
+        """Estimate the fill, and refuse before any work is done; factorise, and smooth a random block."""
         needed = 2 * BYTES_PER_ENTRY * estimated_fill(problem.operator.graph)
         if needed > self.memory_limit:
             raise ValueError(
                 f"shift-invert: the factor would take about {needed / 1e9:.2g} GB, the limit is "
                 f"{self.memory_limit / 1e9:.2g} GB; use 'lanczos' or 'chebyshev', or raise memory_limit"
             )
-        return State(np.zeros((problem.n_nodes, problem.n_components)), rng)
+        operator = problem.operator.walk_form().astype(np.float64)
+        pole = operator.lower - self.shift * (operator.upper - operator.lower)
+        inverse = Inverse.of(operator, pole)
+        block = guarded_start(problem, self._width(problem), rng, np.float64)
+        state = FactoredState(np.empty((0, 0)), rng, block=block, inverse=inverse, pole=pole)
+        if problem.start is None:
+            state.filters = ()
+            smooth = inverse.apply(inverse.apply(inverse.enter(block)))  # nothing is known yet
+            state.block = inverse.leave(smooth, block.shape[1])
+        return self._measured(problem, operator, state)
 
-    def step(self, problem: Problem, state: State) -> State:
-        """The first step is the last."""
-        operator, n = problem.operator.standard_form(), problem.n_nodes
-        k = min(problem.n_components + 1, n - 1)  # one more: the certificate asks what follows
-        if n <= max(TINY, 4 * k):
-            vectors = la.eigh(operator.to_dense(), subset_by_index=(0, k - 1))[1]
-            return self._finished(problem, operator, state, vectors)
-        sigma = operator.lower - self.shift * (operator.upper - operator.lower)
-        solve = shifted_inverse(operator, sigma)
-        inverse = sla.LinearOperator((n, n), matvec=solve, dtype=np.float64)
-        basis = min(n - 1, max(2 * k + 2, 20))
-        start = state.rng.standard_normal(n)
-        if problem.start is not None:
-            start = _blended(problem, start)
-        try:
-            found, vectors = sla.eigsh(
-                inverse, k, which="LA", v0=start, ncv=basis, tol=self.tol, maxiter=1000
-            )
-        except sla.ArpackNoConvergence as stopped:
-            vectors = stopped.eigenvectors
-            missing = k - vectors.shape[1]
-            state.events.append(f"ARPACK found {k - missing} of {k} eigenvectors; the others are random")
-            vectors = np.hstack([vectors, state.rng.standard_normal((n, missing))])
-            found = np.zeros(k)  # unknown: the probe may replace any of them
-        return self._finished(
-            problem, operator, state, _with_skipped_copies(vectors, found, solve, state.rng)
-        )
+    def _width(self, problem: Problem) -> int:
+        k = problem.n_components
+        guard = 3 + -(k + 3) % 8 if self.guard is None else self.guard
+        return min(k + guard, problem.n_nodes)
 
-    def _finished(self, problem: Problem, operator: Operator, state: State, vectors: Array) -> State:
-        ordered, state.beyond = _by_rayleigh_quotient(problem, operator, vectors)
-        state.U = np.ascontiguousarray(problem.operator.from_standard(ordered))
-        state.iteration, state.done = 1, True
+    def step(self, problem: Problem, state: State) -> FactoredState:
+        """One filter and one Rayleigh-Ritz."""
+        assert isinstance(state, FactoredState)
+        assert state.inverse is not None
+        operator = problem.operator.walk_form().astype(np.float64)
+        smooth = self._next_filter(problem, operator, state)
+        state.block = smooth.through(state.inverse, state.block)
+        if state.filters is not None:
+            state.filters = (*state.filters, smooth)
+        self._measured(problem, operator, state)
+        self.account(problem, state, len(state.values))
+        exact = 1e-13 * (operator.upper - operator.lower)
+        state.done = state.done or bool(state.residuals[: problem.n_components].max() < exact)
         return state
 
+    def _next_filter(self, problem: Problem, operator: Operator, state: FactoredState) -> RationalFilter:
+        """As much as is missing, and no more than keeps the first vector from drowning the K-th."""
+        k = problem.n_components
+        evidence = state.owed > 0
+        top, high = float(state.values[k - 1]), float(state.values[k if evidence else -1])
+        high = max(high, top + 1e-12 * (operator.upper - operator.lower))
+        unit = RationalFilter(1, high, operator.upper, state.pole)
+        spread = unit.log_gain(float(state.values[0])) - unit.log_gain(top)
+        if evidence:
+            wanted = state.owed / unit.log_gain(top + PARTS_OF_GAP[-1] * (high - top))
+        else:
+            missing = 3 * state.angle_bound(k) / self.angle if self.angle > 0 else np.inf
+            wanted = math.log(2 * float(np.clip(missing, 10, 1e6))) / max(unit.log_gain(top), 1e-9)
+        allowed = math.log(1e10) / max(spread, 1e-9)
+        degree = int(np.clip(math.ceil(min(wanted, allowed)), 1, self.degree))
+        return RationalFilter(degree, high, operator.upper, state.pole)
 
-def _with_skipped_copies(vectors: Array, found: Array, solve: Any, rng: np.random.Generator) -> Array:
-    """Swap in what a deflated run finds outside the span: copies of an eigenvalue that ARPACK skipped.
+    def worth_proving(self, state: RitzState, degrees: float) -> bool:
+        """The other way is to count the eigenvalues by a second factorisation."""
+        return degrees * -(-len(state.values) // 8) <= MOST_SOLVES
 
-    ``found`` are the eigenvalues of the inverse; an outside vector with a larger one was missed.
-    """
-    n, k = vectors.shape
-
-    def deflated(x: Array) -> Array:
-        x = x.ravel() - vectors @ (vectors.T @ x.ravel())
-        y = solve(x)
-        return np.asarray(y - vectors @ (vectors.T @ y))
-
-    for _ in range(k):
-        product = sla.LinearOperator((n, n), matvec=deflated, dtype=np.float64)
-        start = rng.standard_normal(n)
-        try:
-            value, probe = sla.eigsh(product, 1, which="LA", v0=start, ncv=min(n - 1, 6), tol=1e-2, maxiter=2)
-        except sla.ArpackNoConvergence:
-            return vectors
-        worst = int(np.argmin(found))
-        if value[0] <= found[worst] * (1 + 1e-6):
-            return vectors
-        value, probe = sla.eigsh(product, 1, which="LA", v0=probe[:, 0], ncv=min(n - 1, 12), tol=1e-9)
-        vectors, found = vectors.copy(), found.copy()
-        vectors[:, worst], found[worst] = probe[:, 0], value[0]
-    return vectors
-
-
-def _by_rayleigh_quotient(problem: Problem, operator: Operator, vectors: Array) -> tuple[Array, float | None]:
-    """The K best vectors, and the eigenvalue of the one after."""
-    ritz = rayleigh_ritz(problem.engine, operator, np.linalg.qr(vectors)[0])
-    k = problem.n_components
-    return ritz.Q[:, :k], float(ritz.values[k]) if len(ritz.values) > k else None
-
-
-def _blended(problem: Problem, start: Array) -> Array:
-    """One vector from a block of guesses: ARPACK takes no more."""
-    assert problem.start is not None
-    root = 1.0 if problem.operator.metric is None else np.sqrt(problem.operator.metric)
-    mixed = np.where(np.isfinite(problem.start), problem.start, 0).sum(axis=1) * root
-    return np.asarray(mixed / (np.linalg.norm(mixed) or 1.0) + 1e-3 * start / np.linalg.norm(start))
-
-
-def shifted_inverse(operator: Operator, sigma: float) -> Any:
-    """``x -> (A - sigma I)^-1 x`` for an operator in standard form, by LU and Woodbury."""
-    scale = np.ones(operator.n_nodes) if operator.scale is None else operator.scale
-    scaled = sp.diags_array(scale) @ operator.graph.matrix @ sp.diags_array(scale)
-    matrix = sp.csc_array(sp.diags_array(operator.diagonal - sigma) - scaled)
-    factor = sla.splu(
-        sp.csc_matrix(matrix),
-        permc_spec="MMD_AT_PLUS_A",
-        diag_pivot_thresh=0.0,
-        options={"SymmetricMode": True},
-    )
-    if operator.low_rank is None:
-        return factor.solve
-    # (S - Z a Z')^-1 = S^-1 + S^-1 Z (a^-1 - Z' S^-1 Z)^-1 Z' S^-1
-    kept = operator.low_rank.coefficients != 0
-    Z, a = operator.low_rank.factors[:, kept], operator.low_rank.coefficients[kept]
-    SZ = factor.solve(np.ascontiguousarray(Z, dtype=np.float64))
-    small = la.lu_factor(np.diag(1 / a) - Z.T @ SZ)
-
-    def solve(x: Array) -> Array:
-        y = factor.solve(x)
-        return np.asarray(y + SZ @ la.lu_solve(small, Z.T @ y))
-
-    return solve
+    def _measured(self, problem: Problem, operator: Operator, state: FactoredState) -> FactoredState:
+        if not np.isfinite(state.block).all():
+            raise FloatingPointError("the filter overflowed")
+        ritz, state.residuals, lost = ritz_pairs(problem.engine, operator, state.block, state.rng)
+        state.values, state.block = ritz.values, ritz.Q
+        state.U = problem.operator.from_walk(np.ascontiguousarray(ritz.Q[:, : problem.n_components]))
+        if lost:
+            state.filters = None
+            state.events.append(f"iteration {state.iteration}: {lost} lost directions replaced")
+        return state
 
 
 def estimated_fill(graph: Graph) -> float:
