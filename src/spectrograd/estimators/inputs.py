@@ -10,6 +10,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from spectrograd.graph import Graph, MultilayerGraph
+from spectrograd.io.frames import is_frame, read_layers
 from spectrograd.neighbors import knn_graph
 
 AFFINITIES = ("nearest_neighbors", "rbf", "precomputed", "precomputed_nearest_neighbors")
@@ -52,8 +53,13 @@ def as_layers(model: Any, X: Any) -> MultilayerGraph:
     """The same for several layers; arrays of points become one k-NN layer each."""
     if isinstance(X, MultilayerGraph):
         return X
+    if is_frame(X):
+        return read_layers(X)
     if isinstance(X, Graph) or not isinstance(X, Mapping | Sequence):
-        raise ValueError("expected several layers: a MultilayerGraph, or a list or dict of layers")
+        raise ValueError(
+            "expected several layers: a MultilayerGraph, a list or dict of layers, or an edge table with "
+            "columns src, dst, layer and weight"
+        )
     if model.affinity == "precomputed":
         return MultilayerGraph.from_layers(X)
     named = X if isinstance(X, Mapping) else {str(i): layer for i, layer in enumerate(X)}

@@ -8,16 +8,15 @@ from typing import Any
 from numpy.typing import NDArray
 from sklearn.base import ClusterMixin
 
-from spectrograd.aggregation.merge import Merged, merge
-from spectrograd.estimators.base import Spectral, check_components, labels
+from spectrograd.estimators.base import check_components, labels
 from spectrograd.estimators.inputs import as_layers
-from spectrograd.graph import MultilayerGraph
+from spectrograd.estimators.layered import Layered
 from spectrograd.laplacian import Kind
 
 Array = NDArray[Any]
 
 
-class MultilayerSpectralEmbedding(Spectral):
+class MultilayerSpectralEmbedding(Layered):
     """Embed the nodes that several layers share.
 
     Parameters not named here are those of :class:`SpectralEmbedding`.
@@ -40,7 +39,7 @@ class MultilayerSpectralEmbedding(Spectral):
     layer_certificates_ : list of Certificate; ``converged_`` asks all of them
     layer_distances_ : pairwise projection distances of the layers (the same)
     layer_weights_ : array
-    layer_scores_ : LayerScores, with ``layer_weights="auto"``
+    layer_scores_ : LayerScores: structure, agreement and copies of each layer
     layer_names_ : tuple of str
 
     Examples
@@ -103,12 +102,11 @@ class MultilayerSpectralEmbedding(Spectral):
         self.aggregation_params = aggregation_params
 
     def fit(self, X: Any, y: None = None) -> MultilayerSpectralEmbedding:
-        """Embed a :class:`MultilayerGraph`, or a list or dict of layers."""
+        """Embed layers: a :class:`MultilayerGraph`, a list or dict, or an edge table with layer column."""
         graph = as_layers(self, X)
         extra = 1 if self.drop_first else 0
         check_components(self.n_components, graph.n_nodes - extra, "n_components")
-        merged = _merge(self, graph, self.n_components + extra)
-        self._keep(self._solve(merged.operator, self.n_components + extra, merged.result), self.drop_first)
+        self._keep(self._fit_layers(graph, self.n_components + extra), self.drop_first)
         return self
 
     def fit_transform(self, X: Any, y: None = None) -> Array:
@@ -116,7 +114,7 @@ class MultilayerSpectralEmbedding(Spectral):
         return self.fit(X).embedding_
 
 
-class MultilayerSpectralClustering(ClusterMixin, Spectral):
+class MultilayerSpectralClustering(ClusterMixin, Layered):
     """Cluster the nodes that several layers share.
 
     Parameters are those of :class:`MultilayerSpectralEmbedding` and :class:`SpectralClustering`.
@@ -184,29 +182,9 @@ class MultilayerSpectralClustering(ClusterMixin, Spectral):
         self.aggregation_params = aggregation_params
 
     def fit(self, X: Any, y: None = None) -> MultilayerSpectralClustering:
-        """Cluster a :class:`MultilayerGraph`, or a list or dict of layers."""
+        """Cluster layers: a :class:`MultilayerGraph`, a list or dict, or an edge table with layer column."""
         graph = as_layers(self, X)
         check_components(self.n_clusters, graph.n_nodes, "n_clusters")
-        merged = _merge(self, graph, self.n_clusters)
-        self._keep(self._solve(merged.operator, self.n_clusters, merged.result), False)
+        self._keep(self._fit_layers(graph, self.n_clusters), False)
         self.labels_ = labels(self)
         return self
-
-
-def _merge(model: Any, graph: MultilayerGraph, n_components: int) -> Merged:
-    merged = merge(
-        graph,
-        n_components,
-        model._settings(),
-        laplacian=model.laplacian,
-        aggregation=model.aggregation,
-        alpha=model.alpha,
-        layer_weights=model.layer_weights,
-        aggregation_params=model.aggregation_params,
-    )
-    model.names_, model.layer_names_ = graph.node_names, graph.layer_names
-    model.layer_weights_, model.layer_scores_ = merged.weights, merged.scores
-    model.layer_embeddings_ = [layer.embedding.vectors for layer in merged.layers]
-    model.layer_certificates_ = [layer.certificate for layer in merged.layers]
-    model.layer_distances_ = merged.distances if merged.layers else None
-    return merged
