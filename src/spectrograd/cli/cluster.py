@@ -70,7 +70,9 @@ def cluster(
         line.write_result(output, write_labels, labels, graph.node_names)
         if page is not None:
             _write_page(session, page, graph, (solved.result, labels, classes, scores), truth)
-    session.save_summary(summarize(session, source, graph, solved.result, solved.operator, scores))
+    session.save_summary(
+        summarize(session, source, graph, solved.result, solved.operator, scores, solved.merged)
+    )
     return line.verdict(session, solved.result, options)
 
 

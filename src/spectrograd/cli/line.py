@@ -36,10 +36,11 @@ GOOD, FAILED, INTERRUPTED = 0, 1, 130
 
 @dataclass(frozen=True, eq=False)
 class Solved:
-    """An embedding and the operator it belongs to."""
+    """An embedding, the operator it belongs to and, for several layers, how they were merged."""
 
     result: Embedded
     operator: Operator
+    merged: Merged | None = None
 
 
 def read_layers(session: Session, paths: Sequence[str]) -> tuple[Graph | MultilayerGraph, Input]:
@@ -125,7 +126,7 @@ def solve_line(
     """Graph -> operator -> embedding; several layers are merged first."""
     compiles = graph.n_nodes > SMALL or options.solver not in ("auto", "eigen")
     with session.compile_clock(compiles):
-        found = None
+        merged = found = None
         if isinstance(graph, MultilayerGraph):
             merged = _merge(session, graph, n_components, options, settings)
             operator, found = merged.operator, merged.result
@@ -135,7 +136,7 @@ def solve_line(
             result = found or embed(operator, n_components, replace(settings, hooks=(hook,)))
     session.detail(f"solver {result.choice.name}: {result.choice.reason}")
     session.detail(f"certificate: {result.certificate.sentence}")
-    return Solved(result, operator)
+    return Solved(result, operator, merged)
 
 
 def _merge(
@@ -149,9 +150,12 @@ def _merge(
             laplacian=cast(Kind, options.laplacian),
             aggregation=options.aggregation,
             alpha=options.alpha,
+            layer_weights=options.layer_weights,
         )
     for stage, seconds in merged.seconds.items():
         session.seconds[stage] += seconds
+    shares = zip(graph.layer_names, merged.weights, strict=True)
+    session.detail("layer weights: " + ", ".join(f"{name} {weight:.2f}" for name, weight in shares))
     for name, layer in zip(graph.layer_names, merged.layers, strict=False):
         if layer.solution.stop_reason == "interrupted":
             raise KeyboardInterrupt
