@@ -10,6 +10,7 @@ from spectrograd.cli.options import LineOptions, common_options, line_options
 from spectrograd.cli.session import Session
 
 if TYPE_CHECKING:
+    from spectrograd.cli.line import Solved
     from spectrograd.solvers.embed import Embedded
 
 EXAMPLES = """\b
@@ -69,7 +70,7 @@ def cluster(
     with session.stage("report"):
         line.write_result(output, write_labels, labels, graph.node_names)
         if page is not None:
-            _write_page(session, page, graph, (solved.result, labels, classes, scores), truth)
+            _write_page(session, page, graph, (solved, labels, classes, scores), truth)
     session.save_summary(
         summarize(session, source, graph, solved.result, solved.operator, scores, solved.merged)
     )
@@ -113,14 +114,19 @@ def _score(session: Session, classes: Any, labels: Any) -> dict[str, float] | No
 
 
 def _write_page(
-    session: Session, page: str, graph: Any, found: tuple[Embedded, Any, Any, Any], truth: str | None
+    session: Session, page: str, graph: Any, found: tuple[Solved, Any, Any, Any], truth: str | None
 ) -> None:
+    from spectrograd.cli.demo import agreement
     from spectrograd.cli.summary import versions
     from spectrograd.report import Curve, Picture, cluster_document, draw, write_page
 
-    result, labels, classes, scores = found
+    solved, labels, classes, scores = found
+    result = solved.result
+    shared = None if solved.merged is None else agreement(solved.merged, result, graph.layer_names)
     curve = Curve.of(result.solution.solver, result.solution.history)
-    picture = Picture("Spectral clustering", result.embedding.vectors, labels, curves=(curve,))
+    picture = Picture(
+        "Spectral clustering", result.embedding.vectors, labels, curves=(curve,), agreement=shared
+    )
     document = cluster_document(
         graph,
         labels,
