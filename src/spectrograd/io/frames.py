@@ -27,7 +27,7 @@ def read_layers(frame: Any) -> MultilayerGraph:
     found = {role: _column(frame, role) for role in COLUMN_NAMES}
     missing = [role for role in ("src", "dst", "layer") if found[role] is None]
     if missing:
-        seen = ", ".join(map(str, _columns(frame) or ()))
+        seen = ", ".join(map(str, _columns(frame)))
         raise GraphError(
             f"{NAME}: no column {missing[0]!r}; several layers need the columns src, dst, layer and, "
             f"where edges differ, weight (found: {seen})"
