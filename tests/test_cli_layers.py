@@ -12,6 +12,7 @@ import pytest
 import spectrograd
 from spectrograd import datasets
 from spectrograd.cli import main
+from spectrograd.cli.session import Session
 
 pytest.importorskip("textblob")
 
@@ -164,3 +165,9 @@ def test_compare_takes_alpha_and_weights(edges, tmp_path):
 def test_bad_layer_weights(edges, weights, message, capsys):
     assert main(["cluster", str(edges), "-k", "3", "--layer-weights", weights]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_long_reading_is_told_with_v(capsys):
+    with Session("paper", (), 0, verbose=True).counting("reviews") as count:
+        count(20_000)
+    assert "reviews: 20,000" in capsys.readouterr().err
