@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from spectrograd.aggregation.agreement import LayerScores
 from spectrograd.aggregation.merge import Merged, merge
 from spectrograd.aggregation.sweep import layer_influence
-from spectrograd.estimators.base import Spectral
+from spectrograd.estimators.inputs import Affinity
 from spectrograd.graph import MultilayerGraph
 from spectrograd.solvers.embed import Embedded
 
 Array = NDArray[Any]
 
 
-class Layered(Spectral):
-    """What a fitted estimator of several layers can tell about them."""
+@dataclass(eq=False, repr=False, kw_only=True)
+class Layered(BaseEstimator):
+    """What estimators of several layers add: how to merge, and what a fit can tell about each layer."""
 
-    _merged: Merged
+    affinity: Affinity = "precomputed"
+    aggregation: str = "projection"
+    alpha: float | str = "auto"
+    layer_weights: Sequence[float] | str | None = None
+    aggregation_params: Mapping[str, Any] | None = None
 
     @property
     def layer_scores_(self) -> LayerScores | None:
@@ -58,10 +66,16 @@ class Layered(Spectral):
             layer_weights=self.layer_weights,
             aggregation_params=self.aggregation_params,
         )
-        self._merged = merged
+        self._merged: Merged = merged
         self.names_, self.layer_names_ = graph.node_names, graph.layer_names
         self.layer_weights_ = merged.weights
         self.layer_embeddings_ = [layer.embedding.vectors for layer in merged.layers]
         self.layer_certificates_ = [layer.certificate for layer in merged.layers]
         self.layer_distances_ = merged.distances if merged.layers else None
-        return self._solve(merged.operator, n_components, merged.result)
+        result: Embedded = self._solve(merged.operator, n_components, merged.result)
+        return result
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False  # several of them
+        return tags
