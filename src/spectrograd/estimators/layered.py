@@ -30,6 +30,26 @@ class Layered(BaseEstimator):
     layer_weights: Sequence[float] | str | None = None
     aggregation_params: Mapping[str, Any] | None = None
 
+    def _fit_layers(self, graph: MultilayerGraph, n_components: int) -> Embedded:
+        merged = merge(
+            graph,
+            n_components,
+            self._settings(),
+            laplacian=self.laplacian,
+            aggregation=self.aggregation,
+            alpha=self.alpha,
+            layer_weights=self.layer_weights,
+            aggregation_params=self.aggregation_params,
+        )
+        self._merged: Merged = merged
+        self.names_, self.layer_names_ = graph.node_names, graph.layer_names
+        self.layer_weights_ = merged.weights
+        self.layer_embeddings_ = [layer.embedding.vectors for layer in merged.layers]
+        self.layer_certificates_ = [layer.certificate for layer in merged.layers]
+        self.layer_distances_ = merged.distances if merged.layers else None
+        result: Embedded = self._solve(merged.operator, n_components, merged.result)
+        return result
+
     @property
     def layer_scores_(self) -> LayerScores | None:
         """Structure, agreement and copies of each layer; None where the layers were not embedded.
@@ -54,26 +74,6 @@ class Layered(BaseEstimator):
             alpha=self.alpha,
             aggregation_params=self.aggregation_params,
         )
-
-    def _fit_layers(self, graph: MultilayerGraph, n_components: int) -> Embedded:
-        merged = merge(
-            graph,
-            n_components,
-            self._settings(),
-            laplacian=self.laplacian,
-            aggregation=self.aggregation,
-            alpha=self.alpha,
-            layer_weights=self.layer_weights,
-            aggregation_params=self.aggregation_params,
-        )
-        self._merged: Merged = merged
-        self.names_, self.layer_names_ = graph.node_names, graph.layer_names
-        self.layer_weights_ = merged.weights
-        self.layer_embeddings_ = [layer.embedding.vectors for layer in merged.layers]
-        self.layer_certificates_ = [layer.certificate for layer in merged.layers]
-        self.layer_distances_ = merged.distances if merged.layers else None
-        result: Embedded = self._solve(merged.operator, n_components, merged.result)
-        return result
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
