@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from benchmarks.harness import table
 from spectrograd import datasets
@@ -31,7 +32,11 @@ def measured(*options: str) -> str:
         target = Path(folder) / "table.json"
         command = [sys.executable, "-m", "spectrograd", "paper", *options, "--summary-json", str(target)]
         subprocess.run(command, check=True, capture_output=True)
-        summary = json.loads(target.read_text())
+        return shown(json.loads(target.read_text()))
+
+
+def shown(summary: dict[str, Any]) -> str:
+    """A summary of the command as tables."""
     rows = []
     for row in summary["rows"]:
         ours = [_shown(row[c]) for c in COLUMNS]
@@ -41,7 +46,7 @@ def measured(*options: str) -> str:
         )
     head = ("method", *COLUMNS, "paper: s", "purity", "NMI", '"RI"')
     ratios = "\n".join(
-        f"- {name}: {value:.1f}" for name, value in summary["ratios"].items() if value is not None
+        f"- {name}: {value:.3g}" for name, value in summary["ratios"].items() if value is not None
     )
     layers = ", ".join(f"{layer['name']} {layer['seconds']:.2f}" for layer in summary["layers"])
     apart = f"Not in the times: layers ({layers}), merge {summary['seconds']['merge']:.2f} s."
