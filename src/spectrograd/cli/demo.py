@@ -140,12 +140,13 @@ def _save(session: Session, folder: Path, data: LayeredData, merged: Merged, tri
 
 def agreement(merged: Merged, result: Embedded, names: Sequence[str]) -> Agreement | None:
     """Of the layers, where they were embedded, and the merged embedding."""
+    from spectrograd.aggregation.agreement import pairwise_agreement
     from spectrograd.report.agreement import Agreement
 
     if not merged.layers:
         return None
     bases = [layer.embedding.vectors for layer in merged.layers]
-    return Agreement.of([*bases, result.embedding.vectors], [*names, "merged"])
+    return Agreement((*names, "merged"), pairwise_agreement([*bases, result.embedding.vectors]))
 
 
 def _tell(

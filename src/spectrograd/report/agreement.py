@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
@@ -17,17 +15,10 @@ LONGEST_NAME = 14
 
 @dataclass(frozen=True, eq=False)
 class Agreement:
-    """Pairwise overlaps ``|U' V|^2 / min(K_u, K_v)``: 1 is the same subspace, 0 an orthogonal one."""
+    """Pairwise overlaps of subspaces: 1 is the same, 0 what chance gives."""
 
     names: tuple[str, ...]
     overlaps: Array
-
-    @classmethod
-    def of(cls, embeddings: Sequence[Array], names: Sequence[str]) -> Agreement:
-        """Of orthonormal bases, in their order."""
-        widths = np.array([max(1, U.shape[1]) for U in embeddings])
-        shared = np.array([[float(np.sum((U.T @ V) ** 2)) for V in embeddings] for U in embeddings])
-        return cls(tuple(names), np.clip(shared / np.minimum.outer(widths, widths), 0.0, 1.0))
 
 
 def draw_agreement(axis: Any, agreement: Agreement) -> None:
@@ -41,7 +32,7 @@ def draw_agreement(axis: Any, agreement: Agreement) -> None:
     axis.set_yticks(range(size), shown)
     axis.tick_params(colors=SOFT, labelsize=8, length=0)
     axis.spines[:].set_visible(False)
-    axis.set_title("Agreement: shared part of the subspaces", fontsize=11, color=INK)
+    axis.set_title("Agreement of the subspaces", fontsize=11, color=INK)
     if size > MOST_NUMBERS:
         return
     for row, values in enumerate(agreement.overlaps):
