@@ -8,8 +8,10 @@ from spectrograd import MultilayerSpectralClustering, MultilayerSpectralEmbeddin
 from spectrograd.aggregation import REGISTRY, Layers, layer_operators, make_aggregation
 from spectrograd.aggregation.function_operator import chebyshev_series, function_of_layers
 from spectrograd.aggregation.geometric import karcher_mean
+from spectrograd.aggregation.joint import Joint, JointState
 from spectrograd.aggregation.merge import merge
 from spectrograd.aggregation.projection import resolve_alpha
+from spectrograd.cluster import assign
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.laplacian import laplacian
 from spectrograd.solvers.embed import Settings, embed
@@ -225,3 +227,29 @@ def test_coupling_draws_the_layers_together():
         ).distances
 
     assert spread(1.0).sum() < 0.8 * spread(0.0).sum()
+
+
+def test_joint_reads_the_edges_less_often_than_two_stages():
+    larger = datasets.make_multilayer_gmm(800, 3, K, separation=2.6, random_state=0)
+    apart = Settings("lanczos", tol=1e-4, seed=0)
+    stages = merge(larger.graph, K, apart)
+    merged = stages.embed(K, apart)
+    passes = np.mean([layer.solution.last.passes for layer in stages.layers]) + merged.solution.last.passes
+    together = merge(larger.graph, K, Settings(tol=1e-4, seed=0), aggregation="joint").result
+    assert together.solution.last.passes < 0.8 * passes
+    first, second = (
+        metrics.nmi(larger.labels, assign(found.embedding.vectors, K, unit_rows=True, random_state=0).labels)
+        for found in (merged, together)
+    )
+    assert abs(first - second) <= 0.01
+
+
+def test_a_settled_layer_is_read_no_more():
+    solver = Joint(layers(), np.full(3, 0.5))
+    state = JointState(np.zeros((240, 1)), np.random.default_rng(0), settled=np.array([True, False, True]))
+    blocks = [np.ones((240, 2))] * 4
+    own, total = solver._products(state, blocks, None)
+    edges = [operator.graph.n_edges for operator in layers().operators]
+    assert [product.shape[1] for product in own] == [0, 2, 0]
+    assert total.shape[1] == 0
+    assert state.passes == pytest.approx(edges[1] / sum(edges))

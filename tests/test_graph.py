@@ -331,9 +331,24 @@ def test_layers_must_share_their_nodes():
     with pytest.raises(GraphError, match="layer 'b' has 2 nodes, layer 'a' has 3"):
         MultilayerGraph.from_layers({"a": PATH, "b": PATH[:2, :2]})
     first = Graph.from_matrix(PATH, names=["a", "b", "c"])
-    second = Graph.from_matrix(PATH, names=["a", "c", "b"])
     with pytest.raises(GraphError, match="layer '1' names its nodes differently"):
-        MultilayerGraph.from_layers([first, second])
+        MultilayerGraph.from_layers([first, PATH])
+    twice = Graph.from_matrix(PATH, names=["a", "b", "a"])
+    with pytest.raises(GraphError, match="a node name occurs twice"):
+        MultilayerGraph.from_layers([first, twice])
+
+
+def test_named_layers_are_united_by_name():
+    first = Graph.from_edges(["ann", "bob"], ["bob", "cid"], [2.0, 3.0])
+    second = Graph.from_edges(["cid"], ["dan"])
+    united = MultilayerGraph.from_layers({"work": first, "home": second})
+    assert united.node_names.tolist() == ["ann", "bob", "cid", "dan"]
+    assert united.layers[0].isolated.tolist() == [3]
+    assert united.layers[1].isolated.tolist() == [0, 1]
+    assert united.layers[0].matrix.toarray()[1].tolist() == [2, 0, 3, 0]
+    turned = Graph.from_matrix(PATH[::-1, ::-1], names=["c", "b", "a"])
+    same = MultilayerGraph.from_layers([Graph.from_matrix(PATH, names=["a", "b", "c"]), turned])
+    np.testing.assert_array_equal(same.layers[0].matrix.toarray(), same.layers[1].matrix.toarray())
 
 
 def test_bad_layers_are_refused_by_name():

@@ -214,6 +214,39 @@ def test_sweep_and_influence_say_what_is_missing():
         layer_influence(heavy, K)
 
 
+def test_estimators_score_their_layers_when_asked():
+    fitted = model([*data().graph.layers, noise()], layer_weights=None)
+    assert fitted._merged.scores is None  # not paid for unless wanted
+    scores = fitted.layer_scores_
+    assert scores.structure[3] < 0.05 < 0.9 < scores.structure[:3].min()
+    assert fitted.layer_scores_ is scores
+    np.testing.assert_array_equal(fitted.layer_weights_, np.ones(4))
+    assert model(data().graph.layers, aggregation="mean", layer_weights=None).layer_scores_ is None
+
+
+@pytest.mark.parametrize("aggregation", ["projection", "mean", "joint"])
+def test_estimators_know_what_leaving_a_layer_out_does(aggregation):
+    fitted = model(data().graph.layers, aggregation=aggregation, layer_weights=[1, 1, 0])
+    moved = fitted.layer_influence()
+    assert moved.shape == (3,)
+    assert moved[2] == 0 < moved[:2].min() <= moved.max() <= 1
+
+
+def test_influence_needs_a_fit():
+    with pytest.raises(ValueError, match="not fitted"):
+        MultilayerSpectralClustering(K).layer_influence()
+
+
+def test_layers_in_many_pieces_are_told_and_do_not_cost_hours():
+    pieces = sp.block_diag([np.ones((5, 5)) - np.eye(5)] * (N // 5), format="csr")
+    layers = {"whole": data().graph.layers[0], "crumbs": Graph.from_matrix(pieces)}
+    with pytest.warns(GraphWarning, match=rf"more than {K} connected pieces: 'crumbs' \({N // 5}\)"):
+        fitted = model(layers, layer_weights=None)
+    assert fitted.certificate_.converged
+    assert [c.converged for c in fitted.layer_certificates_] == [True, False]
+    assert not fitted.converged_
+
+
 def random_basis(seed, n_nodes=400, width=4):
     """Orthonormal, its first direction the constant one as in a Laplacian."""
     draws = np.random.default_rng(seed).standard_normal((n_nodes, width))

@@ -9,6 +9,7 @@ import pytest
 
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.report import Curve, Picture, demo_document, draw, render, write_page
+from spectrograd.report.agreement import Agreement, draw_agreement
 from spectrograd.report.picture import _draw_curves, project
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -162,3 +163,13 @@ def test_picture_has_a_panel_for_all_there_is_to_see():
     assert all(png.startswith(PNG) for png in (only, both, full))
     assert sizes[0][0] < sizes[1][0]
     assert sizes[1][1] < sizes[2][1]
+
+
+def test_agreement_is_drawn_with_its_names_and_numbers():
+    from matplotlib.figure import Figure
+
+    axis = Figure().subplots()
+    names = ("calls", "a very long name of a layer")
+    draw_agreement(axis, Agreement(names, np.array([[1.0, 0.25], [0.25, 1.0]])))
+    assert [text.get_text() for text in axis.texts] == ["1.00", "0.25", "0.25", "1.00"]
+    assert [tick.get_text() for tick in axis.get_yticklabels()] == ["calls", "a very long n…"]

@@ -49,7 +49,8 @@ def test_generated_files_give_four_layers(tmp_path, schema, compress):
     assert metrics.nmi(data.labels, model.labels_) > 0.5
 
 
-def test_both_schemas_and_any_number_of_processes_agree(tmp_path):
+def test_both_schemas_and_any_number_of_processes_agree(tmp_path, monkeypatch):
+    monkeypatch.setattr("spectrograd.datasets.polarity.WORTH_PROCESSES", 1)
     for schema in ("flat", "votes"):
         write_yelp_like(tmp_path / schema, 60, schema=schema, seed=1)
     one, two = load(tmp_path / "flat"), load(tmp_path / "votes", n_jobs=2)

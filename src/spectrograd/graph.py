@@ -181,7 +181,8 @@ class MultilayerGraph:
             if layer.n_nodes != first.n_nodes:
                 raise GraphError(
                     f"layer {name!r} has {layer.n_nodes} nodes, layer {self.layer_names[0]!r} has "
-                    f"{first.n_nodes}: all layers must share the same nodes"
+                    f"{first.n_nodes}: rows are matched by number, so all layers must have as many; "
+                    "give graphs with node names to from_layers to match them by name"
                 )
             if not np.array_equal(layer.node_names, first.node_names):
                 raise GraphError(f"layer {name!r} names its nodes differently from {self.layer_names[0]!r}")
@@ -190,7 +191,11 @@ class MultilayerGraph:
     def from_layers(
         cls, layers: Sequence[Any] | Mapping[str, Any], *, names: ArrayLike | None = None
     ) -> MultilayerGraph:
-        """Build from a list or a dict of graphs or adjacency matrices."""
+        """Build from a list or a dict of graphs or adjacency matrices.
+
+        Graphs that name their nodes are united by name: a node that a layer lacks is isolated there.
+        Without names rows are matched by number, so all layers must have as many.
+        """
         named = layers if isinstance(layers, Mapping) else {str(i): x for i, x in enumerate(layers)}
         graphs = []
         for layer_name, layer in named.items():
@@ -198,7 +203,7 @@ class MultilayerGraph:
                 graphs.append(layer if isinstance(layer, Graph) else Graph.from_matrix(layer, names=names))
             except GraphError as error:
                 raise GraphError(f"layer {layer_name!r}: {error}") from None
-        return cls(tuple(graphs), tuple(str(name) for name in named))
+        return cls(_united(graphs), tuple(str(name) for name in named))
 
     @property
     def n_nodes(self) -> int:
@@ -229,6 +234,23 @@ class MultilayerGraph:
         return (
             f"MultilayerGraph(n_nodes={self.n_nodes:,}, n_layers={self.n_layers}, n_edges={self.n_edges:,})"
         )
+
+
+def _united(graphs: Sequence[Graph]) -> tuple[Graph, ...]:
+    """The graphs on the sorted union of their nodes, where all have names and not all the same."""
+    names = [graph.names for graph in graphs]
+    known = [own for own in names if own is not None]
+    if len(known) < len(names) or all(np.array_equal(own, known[0]) for own in known):
+        return tuple(graphs)
+    union = np.unique(np.concatenate(known))
+    placed = []
+    for graph, own in zip(graphs, known, strict=True):
+        if len(np.unique(own)) < len(own):
+            raise GraphError("a node name occurs twice in one layer: layers cannot be matched by name")
+        rows, coo = np.searchsorted(union, own), graph.matrix.tocoo()
+        moved = sp.coo_array((coo.data, (rows[coo.row], rows[coo.col])), shape=(len(union),) * 2)
+        placed.append(Graph._from_clean_csr(moved.tocsr(), union))
+    return tuple(placed)
 
 
 def _frozen(array: Array) -> Array:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
 
 from spectrograd.aggregation import (
     Aggregation,
@@ -20,11 +21,12 @@ from spectrograd.aggregation import (
     without_absent,
 )
 from spectrograd.aggregation.agreement import LayerScores, layer_distances, weigh_layers
-from spectrograd.graph import GraphError, GraphWarning, MultilayerGraph
+from spectrograd.graph import Graph, GraphError, GraphWarning, MultilayerGraph
 from spectrograd.laplacian import Kind, Operator
 from spectrograd.solvers.embed import Embedded, Settings, certified, embed
 
 Array = NDArray[Any]
+LOOSE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +50,11 @@ class Merged:
     def distances(self) -> Array:
         """Pairwise squared projection distances between the layers' subspaces."""
         return layer_distances([layer.embedding.vectors for layer in self.layers])
+
+    def scored(self, seed: int | None) -> Merged:
+        """The same, with the scores of the layers that were embedded."""
+        assert self.inputs is not None
+        return replace(self, scores=weigh_layers(self.inputs.operators, self.inputs.embeddings, seed))
 
     def embed(self, n_components: int, settings: Settings, *, start: Array | None = None) -> Embedded:
         """The merged embedding: the one found on the way, or solved for now."""
@@ -81,7 +88,12 @@ def merge(
     scores = None
     if automatic or (chosen.needs_embeddings and chosen.run is None):
         share = _budget_share(settings, len(operators) + 1)
-        embedded = tuple(_embed_layer(operator, n_components, share) for operator in operators)
+        pieces = [_pieces(layer) for layer in graph.layers]
+        _tell_of_pieces(graph.layer_names, pieces, n_components)
+        embedded = tuple(
+            _embed_layer(operator, n_components, _loosened(share) if count > n_components else share)
+            for operator, count in zip(operators, pieces, strict=True)
+        )
     if automatic:
         scores = weigh_layers(operators, _vectors(embedded), settings.seed)
         weights = checked_weights(weights * scores.weights, graph.n_layers)
@@ -102,6 +114,34 @@ def _budget_share(settings: Settings, n_stages: int) -> Settings:
     if settings.time_budget is None:
         return settings
     return replace(settings, time_budget=settings.time_budget / n_stages)
+
+
+def _pieces(layer: Graph) -> int:
+    """Connected components with an edge."""
+    count, _ = connected_components(layer.matrix, directed=False)
+    return int(count) - len(layer.isolated)
+
+
+def _loosened(settings: Settings) -> Settings:
+    """Settings for a layer whose embedding is one of many: no certificate can be met, so do not try.
+
+    The eigenvalue zero then has more copies than there are columns. A loose Krylov run returns vectors
+    spread over all of them; a tight one hunts for copies without end (docs/adr/0013).
+    """
+    if settings.solver != "auto" or settings.tol != "auto":
+        return settings
+    return replace(settings, solver="eigen", params={"tol": LOOSE})
+
+
+def _tell_of_pieces(names: Sequence[str], pieces: Sequence[int], n_components: int) -> None:
+    many = [f"{name!r} ({count})" for name, count in zip(names, pieces, strict=True) if count > n_components]
+    if many:
+        warnings.warn(
+            f"layers in more than {n_components} connected pieces: {', '.join(many)}; their own embeddings "
+            "are one choice of many, and are not certified",
+            GraphWarning,
+            stacklevel=3,
+        )
 
 
 def _embed_layer(operator: Operator, n_components: int, settings: Settings) -> Embedded:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -66,20 +66,23 @@ def layer_influence(
     *,
     aggregation: str = "projection",
     alpha: float | str = "auto",
+    aggregation_params: Mapping[str, Any] | None = None,
 ) -> Array:
     """How far the merged subspace moves when a layer is left out: per layer, from 0 to 1.
 
     The squared projection distance between the merge of all layers and that of all but one, over
-    ``n_components``. A layer of weight zero has no influence.
+    ``n_components``. A layer of weight zero has no influence. ``joint`` is judged as ``projection``: the
+    layers it found are kept.
     """
-    inputs = embedded_layers(layers)
+    kind = make_aggregation(aggregation)
+    options = {} if kind.run is not None else kind.checked(aggregation_params)
+    inputs = embedded_layers(layers) if kind.needs_embeddings else _given(layers)
     chosen = settings or Settings()
     if len(inputs.operators) < 2:
         raise ValueError("leaving one layer out needs at least two layers")
-    kind = make_aggregation(aggregation)
 
     def subspace(given: Layers, start: Array | None) -> Array:
-        operator = kind.aggregate(given, alpha=alpha)
+        operator = kind.aggregate(given, alpha=alpha, **options)
         return embed(operator, n_components, chosen, start=start).embedding.vectors
 
     whole = subspace(inputs, None)
@@ -96,11 +99,17 @@ def layer_influence(
 
 def embedded_layers(layers: Layers | Merged) -> Layers:
     """The layers behind either form, or an error when nobody embedded them."""
-    inputs = layers.inputs if isinstance(layers, Merged) else layers
-    if inputs is None or len(inputs.embeddings) != len(inputs.operators):
+    inputs = _given(layers)
+    if len(inputs.embeddings) != len(inputs.operators):
         raise ValueError(
             "the layers have no embeddings to reuse: merge them with aggregation='projection' first"
         )
+    return inputs
+
+
+def _given(layers: Layers | Merged) -> Layers:
+    inputs = layers.inputs if isinstance(layers, Merged) else layers
+    assert inputs is not None
     return inputs
 
 

@@ -70,7 +70,7 @@ def cluster(
     solved = line.solve_line(session, graph, k, options, settings)
     labels = _assign(session, solved.result, k, **how)
     scores = _score(session, classes, labels)
-    told = partial(summarize, session, source, graph, solved.result, solved.operator, scores)
+    told = partial(summarize, session, source, graph, solved.result, solved.operator, scores, solved.merged)
     known = None if truth is None else (truth, classes)
     with session.stage("report"):
         line.write_result(output, write_labels, labels, graph.node_names)

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import click
 
-from spectrograd.cli.options import auto_or_number, common_options
+from spectrograd.cli.options import auto_or_number, common_options, merge_options
 from spectrograd.cli.session import Session
 
 GOOD, FAILED, INTERRUPTED = 0, 1, 130
@@ -48,12 +48,7 @@ GOOD, FAILED, INTERRUPTED = 0, 1, 130
     help="Largest residual allowed, relative to the width of the spectrum.",
 )
 @click.option("--jobs", type=int, help="Threads of compiled kernels; all cores when not given.")
-@click.option(
-    "--aggregation",
-    default="projection",
-    show_default=True,
-    help="How several layers become one operator.",
-)
+@merge_options
 @common_options
 def compare(
     session: Session,
@@ -76,6 +71,7 @@ def compare(
     """  # noqa: D301
     from spectrograd.aggregation import make_aggregation
     from spectrograd.cli import line
+    from spectrograd.cli.summary import layer_summary
     from spectrograd.report.compare import parse_spec
 
     names = None if solvers is None else [name.strip() for name in solvers.split(",") if name.strip()]
@@ -86,12 +82,12 @@ def compare(
     graph, source = line.read_layers(session, graphs)
     line.check_size(k, 0, graph)
     classes = _read_truth(session, truth, graph)
-    operator = _operator(session, graph, k, how)
+    operator, merged = _operator(session, graph, k, how)
     rows = _rows(session, operator, (k, names, classes), how)
     with session.stage("report"):
         _write_page(session, output, graph, rows, how["time_budget"])
     _tell(session, rows, output)
-    session.save_summary(_summary(session, source, graph, rows))
+    session.save_summary(_summary(session, source, graph, rows) | layer_summary(merged, graph))
     return _exit_code(rows)
 
 
@@ -104,7 +100,7 @@ def _read_truth(session: Session, truth: str | None, graph: Any) -> Any:
         return read_labels(truth, graph.node_names)
 
 
-def _operator(session: Session, graph: Any, k: int, how: dict[str, Any]) -> Any:
+def _operator(session: Session, graph: Any, k: int, how: dict[str, Any]) -> tuple[Any, Any]:
     from spectrograd.aggregation.merge import merge
     from spectrograd.graph import MultilayerGraph
     from spectrograd.laplacian import Kind, laplacian
@@ -112,15 +108,16 @@ def _operator(session: Session, graph: Any, k: int, how: dict[str, Any]) -> Any:
 
     kind = cast(Kind, how["laplacian"])
     if not isinstance(graph, MultilayerGraph):
-        return laplacian(graph, kind)
+        return laplacian(graph, kind), None
     with session.progress("layers") as hook:
         settings = Settings(seed=session.seed, hooks=(hook,))
-        merged = merge(graph, k, settings, laplacian=kind, aggregation=how["aggregation"])
+        chosen = {name: how[name] for name in ("aggregation", "alpha", "layer_weights")}
+        merged = merge(graph, k, settings, laplacian=kind, **chosen)
     for stage, seconds in merged.seconds.items():
         session.seconds[stage] += seconds
     if any(layer.solution.stop_reason == "interrupted" for layer in merged.layers):
         raise KeyboardInterrupt
-    return merged.operator
+    return merged.operator, merged
 
 
 def _rows(

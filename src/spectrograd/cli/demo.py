@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from spectrograd.aggregation.merge import Merged
     from spectrograd.cli.methods import Trial
     from spectrograd.datasets import LayeredData
+    from spectrograd.report.agreement import Agreement
+    from spectrograd.solvers.embed import Embedded
 
 N_CLUSTERS = 5
 FILES = {"labels": "labels.csv", "picture": "picture.png", "report": "report.html"}
@@ -53,10 +56,10 @@ def demo(session: Session, output: str, nodes: int) -> int:
     if chosen.result is None:
         raise RuntimeError(f"the default solver failed: {chosen.error}")
     with session.stage("report"):
-        _save(session, folder, data, trials, chosen)
+        _save(session, folder, data, merged, trials)
     _tell(session, data, merged, rows, folder)
     source = Input.of_arrays([data.labels, *data.points])
-    summary = summarize(session, source, data.graph, chosen.result, merged.operator, chosen.scores)
+    summary = summarize(session, source, data.graph, chosen.result, merged.operator, chosen.scores, merged)
     session.save_summary(summary | {"rows": rows, "output": {k: str(folder / v) for k, v in FILES.items()}})
     return finish(rows, chosen)
 
@@ -95,11 +98,12 @@ def _run(session: Session, data: LayeredData) -> tuple[Merged, list[Trial]]:
     return merged, trials
 
 
-def _save(session: Session, folder: Path, data: LayeredData, trials: list[Trial], chosen: Trial) -> None:
+def _save(session: Session, folder: Path, data: LayeredData, merged: Merged, trials: list[Trial]) -> None:
     from spectrograd.cli.summary import versions
     from spectrograd.io import write_labels
     from spectrograd.report import Curve, Picture, demo_document, draw, write_page
 
+    chosen = trials[-1]
     assert chosen.result is not None
     assert chosen.labels is not None
     curves = tuple(
@@ -119,6 +123,7 @@ def _save(session: Session, folder: Path, data: LayeredData, trials: list[Trial]
             for number, trial in enumerate(trials[: data.graph.n_layers], start=1)
         ),
         subtitle=f" of the merged layers (NMI {chosen.scores['nmi']:.2f})",
+        agreement=agreement(merged, chosen.result, [f"layer {n + 1}" for n in range(data.graph.n_layers)]),
     )
     png = draw(picture)
     write_labels(folder / FILES["labels"], chosen.labels, data.graph.node_names)
@@ -131,6 +136,17 @@ def _save(session: Session, folder: Path, data: LayeredData, trials: list[Trial]
         run={"command": session.command_line, "seed": session.seed, "versions": versions()},
     )
     write_page(folder / FILES["report"], document)
+
+
+def agreement(merged: Merged, result: Embedded, names: Sequence[str]) -> Agreement | None:
+    """Of the layers, where they were embedded, and the merged embedding."""
+    from spectrograd.aggregation.agreement import pairwise_agreement
+    from spectrograd.report.agreement import Agreement
+
+    if not merged.layers:
+        return None
+    bases = [layer.embedding.vectors for layer in merged.layers]
+    return Agreement((*names, "merged"), pairwise_agreement([*bases, result.embedding.vectors]))
 
 
 def _tell(

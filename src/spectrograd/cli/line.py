@@ -36,7 +36,7 @@ GOOD, FAILED, INTERRUPTED = 0, 1, 130
 
 @dataclass(frozen=True, eq=False)
 class Solved:
-    """An embedding, the operator it belongs to, and the layers where there are several."""
+    """An embedding, the operator it belongs to and, for several layers, how they were merged."""
 
     result: Embedded
     operator: Operator
@@ -126,7 +126,7 @@ def solve_line(
     """Graph -> operator -> embedding; several layers are merged first."""
     compiles = graph.n_nodes > SMALL or options.solver not in ("auto", "eigen")
     with session.compile_clock(compiles):
-        merged, found = None, None
+        merged = found = None
         if isinstance(graph, MultilayerGraph):
             merged = _merge(session, graph, n_components, options, settings)
             operator, found = merged.operator, merged.result
@@ -150,9 +150,12 @@ def _merge(
             laplacian=cast(Kind, options.laplacian),
             aggregation=options.aggregation,
             alpha=options.alpha,
+            layer_weights=options.layer_weights,
         )
     for stage, seconds in merged.seconds.items():
         session.seconds[stage] += seconds
+    shares = zip(graph.layer_names, merged.weights, strict=True)
+    session.detail("layer weights: " + ", ".join(f"{name} {weight:.2f}" for name, weight in shares))
     for name, layer in zip(graph.layer_names, merged.layers, strict=False):
         if layer.solution.stop_reason == "interrupted":
             raise KeyboardInterrupt

@@ -28,6 +28,20 @@ def auto_or_number(context: click.Context, parameter: click.Parameter, text: str
     return number
 
 
+def layer_weights(
+    context: click.Context, parameter: click.Parameter, text: str
+) -> tuple[float, ...] | str | None:
+    """``equal`` (None), ``auto``, or one number per layer."""
+    if text in ("equal", "auto"):
+        return None if text == "equal" else text
+    try:
+        return tuple(float(number) for number in text.split(","))
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is neither 'equal' nor 'auto' nor numbers with commas between, one per layer"
+        ) from None
+
+
 def _named_values(
     context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
 ) -> tuple[tuple[str, str], ...]:
@@ -55,7 +69,33 @@ class LineOptions:
     jobs: int | None
     aggregation: str
     alpha: float | str
+    layer_weights: tuple[float, ...] | str | None
 
+
+_MERGE_OPTIONS = (
+    click.option(
+        "--aggregation",
+        default="projection",
+        show_default=True,
+        help="How several layers become one operator.",
+    ),
+    click.option(
+        "--alpha",
+        metavar="NUMBER|auto",
+        callback=auto_or_number,
+        default="auto",
+        show_default=True,
+        help="Weight of the layers' subspaces in the projection merge.",
+    ),
+    click.option(
+        "--layer-weights",
+        metavar="equal|auto|W1,W2,...",
+        callback=layer_weights,
+        default="equal",
+        show_default=True,
+        help="How much each layer counts; auto: less without structure or far from the rest.",
+    ),
+)
 
 _LINE_OPTIONS = (
     click.option(
@@ -95,20 +135,7 @@ _LINE_OPTIONS = (
         help="Edges per mini-batch of the stochastic solvers.",
     ),
     click.option("--jobs", type=int, help="Threads of compiled kernels; all cores when not given."),
-    click.option(
-        "--aggregation",
-        default="projection",
-        show_default=True,
-        help="How several layers become one operator.",
-    ),
-    click.option(
-        "--alpha",
-        metavar="NUMBER|auto",
-        callback=auto_or_number,
-        default="auto",
-        show_default=True,
-        help="Weight of the layers' subspaces in the projection merge.",
-    ),
+    *_MERGE_OPTIONS,
 )
 
 _COMMON_OPTIONS = (
@@ -140,6 +167,11 @@ def line_options(command: Command) -> Command:
         return command(options=options, **values)
 
     return _decorated(packed, _LINE_OPTIONS)
+
+
+def merge_options(command: Command) -> Command:
+    """Add the options that say how layers are merged."""
+    return _decorated(command, _MERGE_OPTIONS)
 
 
 def common_options(command: Command) -> Command:

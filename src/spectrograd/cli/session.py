@@ -85,6 +85,18 @@ class Session:
 
             yield hook
 
+    @contextmanager
+    def counting(self, label: str) -> Iterator[Callable[[int], None]]:
+        """A function that shows how many things of a stream are done, on a terminal only."""
+        with ExitStack() as stack:
+            show: Callable[[str], None] = self._line(stack, label) if self.on_terminal else self._unseen
+
+            def count(done: int) -> None:
+                show(f"{label}: {done:,}")
+                self.detail(f"{label}: {done:,}")
+
+            yield count
+
     @staticmethod
     def _unseen(text: str) -> None:
         """Draw nothing: stderr is a pipe or a file."""

@@ -8,11 +8,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from spectrograd import __version__
+from spectrograd.aggregation.merge import Merged
 from spectrograd.cli.session import Session
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.laplacian import Operator
@@ -36,6 +38,16 @@ class Input:
             digest.update(np.ascontiguousarray(array).tobytes())
         return cls((), digest.hexdigest())
 
+    @classmethod
+    def of_files(cls, paths: Sequence[Path]) -> Input:
+        """Files that may be large: hashed piece by piece."""
+        digest = hashlib.sha256()
+        for path in paths:
+            with path.open("rb") as handle:
+                while piece := handle.read(1 << 20):
+                    digest.update(piece)
+        return cls(tuple(map(str, paths)), digest.hexdigest())
+
 
 def summarize(
     session: Session,
@@ -44,8 +56,9 @@ def summarize(
     result: Embedded,
     operator: Operator,
     scores: Mapping[str, float] | None,
+    merged: Merged | None = None,
 ) -> dict[str, Any]:
-    """What every command's summary holds."""
+    """What every command's summary holds; for several layers also what is known of each."""
     return {
         "command": session.command,
         "command_line": session.command_line,
@@ -69,7 +82,25 @@ def summarize(
         "scores": None if scores is None else dict(scores),
         "peak_memory_bytes": peak_memory(),
         "versions": versions(),
+        **layer_summary(merged, graph),
     }
+
+
+def layer_summary(merged: Merged | None, graph: Graph | MultilayerGraph) -> dict[str, Any]:
+    """``layers``, one entry each under its name, and the distances between those that were embedded."""
+    if merged is None or not isinstance(graph, MultilayerGraph):
+        return {}
+    entries: list[dict[str, Any]] = [
+        {"name": name, "n_edges": layer.n_edges, "weight": float(weight)}
+        for name, layer, weight in zip(graph.layer_names, graph.layers, merged.weights, strict=True)
+    ]
+    for entry, layer in zip(entries, merged.layers, strict=False):
+        entry |= {"seconds": layer.seconds, "solver": layer.choice.name}
+        entry |= {"converged": layer.certificate.converged}
+    if merged.scores is not None:
+        for at, entry in enumerate(entries):
+            entry |= {key: getattr(merged.scores, key)[at] for key in ("structure", "agreement", "copies")}
+    return {"layers": entries, "layer_distances": merged.distances if merged.layers else None}
 
 
 def passes_of(result: Embedded, n_edges: int) -> float:

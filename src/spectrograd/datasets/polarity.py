@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 TEXTS_PER_BATCH = 4096
+WORTH_PROCESSES = 1000  # fewer texts are scored before a second process has started
 UNKNOWN = 2.0  # how the cache stores a text without any word of the lexicon
 
 
@@ -78,7 +79,11 @@ def _score_batch(
     missing = [text for text in dict.fromkeys(batch) if text not in known]
     if missing:
         size = -(-len(missing) // workers)
-        scored = map(polarity, missing) if pool is None else pool.map(polarity, missing, chunksize=size)
+        scored = (
+            map(polarity, missing)
+            if pool is None or len(missing) < WORTH_PROCESSES
+            else pool.map(polarity, missing, chunksize=size)
+        )
         fresh = dict(zip(missing, scored, strict=True))
         store.keep(fresh)
         known |= fresh

@@ -76,13 +76,13 @@ def load_yelp(
     """
     if on_error not in ("skip", "raise"):
         raise ValueError(f"on_error={on_error!r}: expected 'skip' or 'raise'")
-    folder = Path(directory)
     report = ReadingReport()
     lines = _Lines(on_error == "raise", report)
-    stars = _read_businesses(lines, _find(folder, "business"))
+    businesses, texts = yelp_files(directory)
+    stars = _read_businesses(lines, businesses)
     sums = ItemSums(VOTES)
     reviews = _Reviews(lines, sums, stars, progress)
-    for row, value in Scorer(cache, n_jobs).score(reviews.texts(_find(folder, "review"))):
+    for row, value in Scorer(cache, n_jobs).score(reviews.texts(texts)):
         if value is None:
             report.n_unscored_texts += 1
         else:
@@ -186,6 +186,12 @@ def _votes(review: dict[str, Any]) -> list[float] | None:
 def _number(value: Any) -> float | None:
     usable = isinstance(value, int | float) and not isinstance(value, bool) and np.isfinite(value)
     return float(value) if usable else None
+
+
+def yelp_files(directory: str | os.PathLike[str]) -> tuple[Path, Path]:
+    """The business file and the review file of a folder."""
+    folder = Path(directory)
+    return _find(folder, "business"), _find(folder, "review")
 
 
 def _find(folder: Path, kind: str) -> Path:

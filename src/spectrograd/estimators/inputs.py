@@ -12,6 +12,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from spectrograd.graph import Graph, MultilayerGraph
+from spectrograd.io.frames import is_frame, read_layers
 from spectrograd.neighbors import knn_graph
 
 Affinity = str | Callable[..., Any]
@@ -52,8 +53,13 @@ def as_layers(model: Any, X: Any) -> MultilayerGraph:
     model._float = np.float64
     if isinstance(X, MultilayerGraph):
         return X
+    if is_frame(X):
+        return read_layers(X)
     if isinstance(X, Graph) or not isinstance(X, Mapping | Sequence):
-        raise ValueError("expected several layers: a MultilayerGraph, or a list or dict of layers")
+        raise ValueError(
+            "expected several layers: a MultilayerGraph, a list or dict of layers, or an edge table with "
+            "columns src, dst, layer and weight"
+        )
     check_affinity(model.affinity)
     if model.affinity == "precomputed":
         return MultilayerGraph.from_layers(X)

@@ -2,32 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sklearn.base import BaseEstimator
-
-from spectrograd.aggregation.merge import Merged, merge
 from spectrograd.estimators.base import Clusterer, Embedder, labels
-from spectrograd.estimators.inputs import Affinity, as_layers
-from spectrograd.graph import MultilayerGraph
-
-
-@dataclass(eq=False, repr=False, kw_only=True)
-class Layered(BaseEstimator):
-    """What estimators of several layers add."""
-
-    affinity: Affinity = "precomputed"
-    aggregation: str = "projection"
-    alpha: float | str = "auto"
-    layer_weights: Sequence[float] | str | None = None
-    aggregation_params: Mapping[str, Any] | None = None
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = False  # several of them
-        return tags
+from spectrograd.estimators.inputs import as_layers
+from spectrograd.estimators.layered import Layered
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -54,7 +34,7 @@ class MultilayerSpectralEmbedding(Layered, Embedder):
     layer_certificates_ : list of Certificate; ``converged_`` asks all of them
     layer_distances_ : pairwise projection distances of the layers (the same)
     layer_weights_ : array
-    layer_scores_ : LayerScores, with ``layer_weights="auto"``
+    layer_scores_ : LayerScores: structure, agreement and copies of each layer
     layer_names_ : tuple of str
 
     Examples
@@ -66,11 +46,10 @@ class MultilayerSpectralEmbedding(Layered, Embedder):
     """
 
     def fit(self, X: Any, y: None = None) -> MultilayerSpectralEmbedding:
-        """Embed a :class:`MultilayerGraph`, or a list or dict of layers."""
+        """Embed layers: a :class:`MultilayerGraph`, a list or dict, or an edge table with layer column."""
         graph = as_layers(self, X)
         n_columns = self._n_columns(graph.n_nodes)
-        merged = _merge(self, graph, n_columns)
-        self._keep(self._solve(merged.operator, n_columns, merged.result), self.drop_first)
+        self._keep(self._fit_layers(graph, n_columns), self.drop_first)
         return self
 
 
@@ -90,29 +69,9 @@ class MultilayerSpectralClustering(Layered, Clusterer):
     """
 
     def fit(self, X: Any, y: None = None) -> MultilayerSpectralClustering:
-        """Cluster a :class:`MultilayerGraph`, or a list or dict of layers."""
+        """Cluster layers: a :class:`MultilayerGraph`, a list or dict, or an edge table with layer column."""
         graph = as_layers(self, X)
         n_columns = self._n_columns(graph.n_nodes)
-        merged = _merge(self, graph, n_columns)
-        self._keep(self._solve(merged.operator, n_columns, merged.result), False)
+        self._keep(self._fit_layers(graph, n_columns), False)
         self.labels_ = labels(self)
         return self
-
-
-def _merge(model: Any, graph: MultilayerGraph, n_components: int) -> Merged:
-    merged = merge(
-        graph,
-        n_components,
-        model._settings(),
-        laplacian=model.laplacian,
-        aggregation=model.aggregation,
-        alpha=model.alpha,
-        layer_weights=model.layer_weights,
-        aggregation_params=model.aggregation_params,
-    )
-    model.names_, model.layer_names_ = graph.node_names, graph.layer_names
-    model.layer_weights_, model.layer_scores_ = merged.weights, merged.scores
-    model.layer_embeddings_ = [layer.embedding.vectors for layer in merged.layers]
-    model.layer_certificates_ = [layer.certificate for layer in merged.layers]
-    model.layer_distances_ = merged.distances if merged.layers else None
-    return merged

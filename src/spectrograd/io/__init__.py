@@ -99,9 +99,12 @@ def _join_matrices(paths: Sequence[str]) -> Graph | MultilayerGraph:
 
 
 def _join_tables(paths: Sequence[str]) -> Graph | MultilayerGraph:
-    tables = list(map(_read_edges, paths))
+    return join_edges(list(map(_read_edges, paths)), [_stem(path) for path in paths])
+
+
+def join_edges(tables: Sequence[EdgeTable], stems: Sequence[str]) -> Graph | MultilayerGraph:
+    """Edge tables as one graph, or as layers on the union of their nodes; ``stems`` name the layers."""
     names, ends = _unite_nodes(tables)
-    stems = [_stem(path) for path in paths]
     graphs: list[Graph] = []
     labels: list[str] = []
     for table, (rows, cols), stem in zip(tables, ends, stems, strict=True):

@@ -45,7 +45,7 @@ def demo_document(
             "without compiling."
         ),
         "picture": _data_uri(picture),
-        "alt": "The layers coloured by cluster, the merged embedding, and convergence over time",
+        "alt": "Layers and merged embedding coloured by cluster, convergence, and how far the layers agree",
         "tables": [table],
         "certificate": certificate,
         "facts": _facts(graph, run),

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spectrograd.report.agreement import Agreement, draw_agreement
+
 Array = NDArray[Any]
 
 # Okabe & Ito: told apart with any kind of colour vision. Beyond these, matplotlib's tab20 goes on.
@@ -48,7 +50,8 @@ class Curve:
 class Picture:
     """What to draw.
 
-    ``clouds`` are the points each layer was made from, where they are known, under ``cloud_titles``.
+    ``clouds`` are the points each layer was made from, where they are known, under ``cloud_titles``;
+    ``agreement`` is how much the layers have in common.
     """
 
     title: str
@@ -58,6 +61,7 @@ class Picture:
     clouds: tuple[Array, ...] = ()
     cloud_titles: tuple[str, ...] = ()
     subtitle: str = ""
+    agreement: Agreement | None = None
 
 
 def draw(picture: Picture) -> bytes:
@@ -66,7 +70,9 @@ def draw(picture: Picture) -> bytes:
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     has_curves = any(not curve.is_direct for curve in picture.curves)
-    size = (12.5, 9.6) if picture.clouds else (12.5 if has_curves else 7.5, 6.0)
+    widths = [1.0, *([1.0] if has_curves else []), *([0.62] if picture.agreement else [])]
+    across = 12.5 if picture.clouds and len(widths) < 3 else 2.5 + 5 * sum(widths)
+    size = (across, 9.6 if picture.clouds else 6.0)
     layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1)
     figure: Any = Figure(figsize=size, dpi=130, layout=layout)
     figure.suptitle(picture.title, fontsize=15, fontweight="bold", color=INK)
@@ -74,11 +80,13 @@ def draw(picture: Picture) -> bytes:
     if picture.clouds:
         above, below = figure.subfigures(2, 1, height_ratios=(1, 1.6))
         _draw_clouds(above, picture)
-    axes = below.subplots(1, 2 if has_curves else 1, squeeze=False)[0]
+    axes = below.subplots(1, len(widths), squeeze=False, width_ratios=widths)[0]
     draw_embedding(axes[0], picture.vectors, picture.labels)
     axes[0].set_title(f"Embedding{picture.subtitle}", fontsize=11, color=INK)
     if has_curves:
         _draw_curves(axes[1], picture.curves)
+    if picture.agreement is not None:
+        draw_agreement(axes[-1], picture.agreement)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", facecolor="white")
     return buffer.getvalue()

@@ -1,0 +1,81 @@
+"""What the estimators of several layers share: the merge, and what it tells about each layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from spectrograd.aggregation.agreement import LayerScores
+from spectrograd.aggregation.merge import Merged, merge
+from spectrograd.aggregation.sweep import layer_influence
+from spectrograd.estimators.inputs import Affinity
+from spectrograd.graph import MultilayerGraph
+from spectrograd.solvers.embed import Embedded
+
+Array = NDArray[Any]
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class Layered(BaseEstimator):
+    """What estimators of several layers add: how to merge, and what a fit can tell about each layer."""
+
+    affinity: Affinity = "precomputed"
+    aggregation: str = "projection"
+    alpha: float | str = "auto"
+    layer_weights: Sequence[float] | str | None = None
+    aggregation_params: Mapping[str, Any] | None = None
+
+    def _fit_layers(self, graph: MultilayerGraph, n_components: int) -> Embedded:
+        merged = merge(
+            graph,
+            n_components,
+            self._settings(),
+            laplacian=self.laplacian,
+            aggregation=self.aggregation,
+            alpha=self.alpha,
+            layer_weights=self.layer_weights,
+            aggregation_params=self.aggregation_params,
+        )
+        self._merged: Merged = merged
+        self.names_, self.layer_names_ = graph.node_names, graph.layer_names
+        self.layer_weights_ = merged.weights
+        self.layer_embeddings_ = [layer.embedding.vectors for layer in merged.layers]
+        self.layer_certificates_ = [layer.certificate for layer in merged.layers]
+        self.layer_distances_ = merged.distances if merged.layers else None
+        result: Embedded = self._solve(merged.operator, n_components, merged.result)
+        return result
+
+    @property
+    def layer_scores_(self) -> LayerScores | None:
+        """Structure, agreement and copies of each layer; None where the layers were not embedded.
+
+        Computed when first asked for, unless ``layer_weights="auto"`` needed it.
+        """
+        if self._merged.scores is None and self._merged.layers:
+            self._merged = self._merged.scored(self._settings().seed)
+        return self._merged.scores
+
+    def layer_influence(self) -> Array:
+        """How far the merged subspace moves when each layer is left out, from 0 to 1.
+
+        The layers' embeddings are reused; each number costs one merge.
+        """
+        check_is_fitted(self)
+        return layer_influence(
+            self._merged,
+            self._raw_vectors.shape[1],
+            self._settings(),
+            aggregation=self.aggregation,
+            alpha=self.alpha,
+            aggregation_params=self.aggregation_params,
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False  # several of them
+        return tags
