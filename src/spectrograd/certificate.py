@@ -39,6 +39,8 @@ class Certificate:
         What the probe cost: products of the operator with single columns.
     asked
         The angle (or, with a number as ``tol``, the relative residual) that was asked for.
+    known
+        Why the result is exact without any measurement, where it is.
     """
 
     residuals: Array
@@ -50,6 +52,7 @@ class Certificate:
     columns: int
     asked: str
     converged: bool
+    known: str = ""
 
     @property
     def max_residual(self) -> float:
@@ -64,6 +67,8 @@ class Certificate:
     @property
     def sentence(self) -> str:
         """The verdict in plain words."""
+        if self.known:
+            return f"exact: {self.known}"
         word = "converged" if self.converged else "NOT converged"
         if self.gap <= 0:
             reason = "an eigenvalue as small as the last one lies outside the subspace"
@@ -84,6 +89,12 @@ class Certificate:
             "gap": self.gap,
             "sentence": self.sentence,
         }
+
+
+def exact(n_components: int, known: str) -> Certificate:
+    """The certificate of vectors that are known, not computed."""
+    zeros = np.zeros(n_components)
+    return Certificate(zeros, zeros, 0.0, 0.0, 0.0, 0.0, 0, "exact", True, known)
 
 
 def certify(

@@ -11,10 +11,13 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from spectrograd.cluster import assign
+from spectrograd.components import Connectivity
 from spectrograd.engines import make_engine
 from spectrograd.estimators.inputs import AFFINITIES
+from spectrograd.graph import Graph
 from spectrograd.laplacian import Operator
 from spectrograd.solvers.embed import Embedded, Settings, embed
+from spectrograd.solvers.embed_graph import Treatment, embed_graph
 
 Array = NDArray[Any]
 
@@ -41,25 +44,37 @@ class Spectral(BaseEstimator):
         for name, neutral in (("memory_limit", None), ("checkpoint", None)):
             if getattr(self, name) is not neutral:
                 raise ValueError(f"{name}={getattr(self, name)!r} is not available in this release")
-        if self.regularization not in ("auto", None):
-            raise ValueError(f"regularization={self.regularization!r} is not available in this release")
+
+    def _solve_graph(self, graph: Graph, n_components: int | str) -> Embedded:
+        treatment = Treatment(self.laplacian, self.regularization, self.disconnected)
+        start = self._warm_start(graph.n_nodes, n_components)
+        found = embed_graph(graph, n_components, self._settings(), treatment, start=start)
+        self.regularization_, self.eigengap_ = found.regularization, found.eigengap
+        self._softness = found.softness
+        self._keep_connectivity(found.connectivity, graph.node_names)
+        return self._story(found.result)
 
     def _solve(self, operator: Operator, n_components: int, found: Embedded | None = None) -> Embedded:
-        start = self._warm_start(operator, n_components)
-        result = found or embed(operator, n_components, self._settings(), start=start)
+        start = self._warm_start(operator.n_nodes, n_components)
+        return self._story(found or embed(operator, n_components, self._settings(), start=start))
+
+    def _keep_connectivity(self, connectivity: Connectivity, names: Array) -> None:
+        self.connectivity_, self.set_aside_ = connectivity, names[connectivity.aside]
+
+    def _story(self, result: Embedded) -> Embedded:
         self._raw_vectors = result.embedding.vectors
         self.certificate_ = result.certificate
         layers = getattr(self, "layer_certificates_", [])
         self.converged_ = result.certificate.converged and all(c.converged for c in layers)
-        self.history_ = result.solution.history
+        self.history_, self.attempts_ = result.solution.history, result.attempts
         self.n_iter_ = result.solution.last.iteration
         self.solver_ = result.choice.name
         self.solver_reason_ = result.choice.reason
         return result
 
-    def _warm_start(self, operator: Operator, n_components: int) -> Array | None:
+    def _warm_start(self, n_nodes: int, n_components: int | str) -> Array | None:
         previous = getattr(self, "_raw_vectors", None)
-        fits = previous is not None and previous.shape == (operator.n_nodes, n_components)
+        fits = previous is not None and previous.shape == (n_nodes, n_components)
         return previous if self.warm_start and fits else None
 
     def _keep(self, result: Embedded, drop_first: bool) -> None:
@@ -77,14 +92,25 @@ class Spectral(BaseEstimator):
 def labels(model: Any) -> Array:
     """The labels of a fitted embedding, as the model's parameters say."""
     seed = _seed(model.random_state)
+    model.n_clusters_ = model.embedding_.shape[1]
     return assign(
         model.embedding_,
-        model.n_clusters,
+        model.n_clusters_,
         method=model.assign_labels,
         n_init=model.n_init,
         unit_rows=True,
+        softness=model._softness,
+        aside=model.connectivity_.aside,
         random_state=seed,
     ).labels
+
+
+def check_clusters(k: Any, most: int) -> None:
+    """Refuse a number of clusters that the graph cannot have; "auto" is none yet."""
+    if isinstance(k, str) and k != "auto":
+        raise ValueError(f"n_clusters={k!r}: expected a whole number or 'auto'")
+    if not isinstance(k, str):
+        check_components(k, most, "n_clusters")
 
 
 def check_components(k: Any, most: int, name: str) -> None:

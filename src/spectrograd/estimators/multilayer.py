@@ -61,6 +61,7 @@ class MultilayerSpectralEmbedding(Spectral):
         solver: str = "auto",
         solver_params: Mapping[str, Any] | None = None,
         regularization: float | str | None = "auto",
+        disconnected: str = "components",
         drop_first: bool = True,
         tol: float | str = "auto",
         max_iter: int | None = None,
@@ -85,6 +86,7 @@ class MultilayerSpectralEmbedding(Spectral):
         self.solver = solver
         self.solver_params = solver_params
         self.regularization = regularization
+        self.disconnected = disconnected
         self.drop_first = drop_first
         self.tol = tol
         self.max_iter = max_iter
@@ -140,6 +142,7 @@ class MultilayerSpectralClustering(ClusterMixin, Spectral):
         solver: str = "auto",
         solver_params: Mapping[str, Any] | None = None,
         regularization: float | str | None = "auto",
+        disconnected: str = "components",
         tol: float | str = "auto",
         max_iter: int | None = None,
         time_budget: float | None = None,
@@ -165,6 +168,7 @@ class MultilayerSpectralClustering(ClusterMixin, Spectral):
         self.solver = solver
         self.solver_params = solver_params
         self.regularization = regularization
+        self.disconnected = disconnected
         self.tol = tol
         self.max_iter = max_iter
         self.time_budget = time_budget

@@ -8,9 +8,9 @@ from typing import Any
 from numpy.typing import NDArray
 from sklearn.base import ClusterMixin, TransformerMixin
 
-from spectrograd.estimators.base import Spectral, check_components, labels
+from spectrograd.estimators.base import Spectral, check_clusters, check_components, labels
 from spectrograd.estimators.inputs import as_graph
-from spectrograd.laplacian import Kind, laplacian
+from spectrograd.laplacian import Kind
 
 Array = NDArray[Any]
 
@@ -28,6 +28,13 @@ class SpectralEmbedding(TransformerMixin, Spectral):
         Which eigenproblem; the paper uses ``"unnormalized"``.
     solver : str
         ``"auto"`` or a name from ``spectrograd.solvers.REGISTRY``; ``solver_params`` go to it.
+    regularization : float, "auto" or None
+        ``tau`` in units of the mean degree d: adds ``tau d / N`` to every pair of nodes, implicitly. "auto"
+        adds 0.1 only where the eigenvectors are seen to sit on tiny dangling pieces.
+    disconnected : {"components", "regularize", "largest", "error"}
+        What to do with a graph in pieces. "components" embeds them together and sets specks aside,
+        "regularize" ties all pieces together, "largest" keeps one, "error" refuses. Nodes set aside are
+        named in a warning; their rows are zero.
     drop_first : bool
         Leave out the trivial first eigenvector.
     tol, max_iter, time_budget
@@ -42,7 +49,14 @@ class SpectralEmbedding(TransformerMixin, Spectral):
     certificate_ : Certificate
         Residuals and verdict; ``converged_`` is its yes or no.
     history_ : tuple of Progress
+        Through all attempts; the first of each says in its ``events`` why the solver was picked.
+    attempts_ : tuple of Attempt
+        Which solvers ran, why, at what cost and how each ended.
     solver_, n_iter_ : what ran and for how long
+    regularization_ : Regularization
+        ``tau`` that was used and the reason.
+    connectivity_ : Connectivity
+        Components, and the row numbers set ``aside``; ``set_aside_`` holds their names.
     names_ : node names in the order of the rows, where the input had any
 
     Examples
@@ -63,6 +77,7 @@ class SpectralEmbedding(TransformerMixin, Spectral):
         solver: str = "auto",
         solver_params: Mapping[str, Any] | None = None,
         regularization: float | str | None = "auto",
+        disconnected: str = "components",
         drop_first: bool = True,
         tol: float | str = "auto",
         max_iter: int | None = None,
@@ -83,6 +98,7 @@ class SpectralEmbedding(TransformerMixin, Spectral):
         self.solver = solver
         self.solver_params = solver_params
         self.regularization = regularization
+        self.disconnected = disconnected
         self.drop_first = drop_first
         self.tol = tol
         self.max_iter = max_iter
@@ -101,8 +117,7 @@ class SpectralEmbedding(TransformerMixin, Spectral):
         graph = as_graph(self, X)
         extra = 1 if self.drop_first else 0
         check_components(self.n_components, graph.n_nodes - extra, "n_components")
-        result = self._solve(laplacian(graph, self.laplacian), self.n_components + extra)
-        self._keep(result, self.drop_first)
+        self._keep(self._solve_graph(graph, self.n_components + extra), self.drop_first)
         self.names_ = graph.node_names
         return self
 
@@ -120,14 +135,19 @@ class SpectralClustering(ClusterMixin, Spectral):
 
     Parameters
     ----------
-    n_clusters : int
+    n_clusters : int or "auto"
+        "auto" is the number before the largest eigengap, at most 20.
     assign_labels : {"kmeans", "cluster_qr", "discretize"}
     n_init : int
-        Restarts of k-means.
+        Most starts of k-means; they end when two agree.
 
     Attributes
     ----------
     labels_ : array of shape (n_nodes,)
+        -1 for nodes set aside.
+    n_clusters_ : int
+    eigengap_ : Eigengap or None
+        Eigenvalues and gaps that "auto" chose by: the data of the eigengap plot.
 
     Examples
     --------
@@ -140,7 +160,7 @@ class SpectralClustering(ClusterMixin, Spectral):
 
     def __init__(
         self,
-        n_clusters: int = 8,
+        n_clusters: int | str = 8,
         *,
         affinity: str = "nearest_neighbors",
         n_neighbors: int = 10,
@@ -148,6 +168,7 @@ class SpectralClustering(ClusterMixin, Spectral):
         solver: str = "auto",
         solver_params: Mapping[str, Any] | None = None,
         regularization: float | str | None = "auto",
+        disconnected: str = "components",
         tol: float | str = "auto",
         max_iter: int | None = None,
         time_budget: float | None = None,
@@ -169,6 +190,7 @@ class SpectralClustering(ClusterMixin, Spectral):
         self.solver = solver
         self.solver_params = solver_params
         self.regularization = regularization
+        self.disconnected = disconnected
         self.tol = tol
         self.max_iter = max_iter
         self.time_budget = time_budget
@@ -186,8 +208,8 @@ class SpectralClustering(ClusterMixin, Spectral):
     def fit(self, X: Any, y: None = None) -> SpectralClustering:
         """Cluster a graph, an affinity matrix or points."""
         graph = as_graph(self, X)
-        check_components(self.n_clusters, graph.n_nodes, "n_clusters")
-        self._keep(self._solve(laplacian(graph, self.laplacian), self.n_clusters), False)
+        check_clusters(self.n_clusters, graph.n_nodes)
+        self._keep(self._solve_graph(graph, self.n_clusters), False)
         self.names_ = graph.node_names
         self.labels_ = labels(self)
         return self

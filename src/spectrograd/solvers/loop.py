@@ -53,6 +53,22 @@ class Solution:
         return self.history[-1]
 
 
+def after(earlier: Solution, later: Solution) -> Solution:
+    """The later solution with the history of both: iterations, passes and seconds go on counting."""
+    done = earlier.last
+    moved = (
+        replace(
+            p,
+            iteration=p.iteration + done.iteration,
+            passes=p.passes + done.passes,
+            edges_seen=p.edges_seen + done.edges_seen,
+            seconds=p.seconds + earlier.seconds,
+        )
+        for p in later.history
+    )
+    return replace(later, history=(*earlier.history, *moved), seconds=earlier.seconds + later.seconds)
+
+
 class _Clock:
     """Seconds spent solving; measuring and hooks do not count."""
 
