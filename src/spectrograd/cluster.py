@@ -15,6 +15,7 @@ Array = NDArray[Any]
 WORTH_THREADS = 1_000_000  # numbers in the embedding
 # Rows that starts of k-means are compared on; more rows make a start dearer, not better.
 SAMPLE, SAMPLE_PER_CLUSTER = 4000, 200
+CHEAP = 1000  # rows for which all starts are made
 AGREE = 1e-4  # starts whose inertia differs by less found the same clusters
 POLISH = 10  # Lloyd steps on all rows after the sample has done the work
 SET_ASIDE = -1
@@ -57,8 +58,8 @@ def assign(
         ``"kmeans"`` (one start from ``cluster_qr``, the others k-means++), ``"cluster_qr"`` (Damle, Minden
         and Ying, arXiv 1609.08251: no iteration, no randomness) or ``"discretize"`` (Yu and Shi, 2003).
     n_init
-        Most starts of k-means. They end early when two agree on the best inertia, and run on a sample of
-        the rows where there are many; a last run on all rows begins from the best centres.
+        Most starts of k-means. Beyond 1,000 rows they end when two agree on the best inertia, and run on a
+        sample of the rows where there are many; a last run on all rows begins from the best centres.
     unit_rows
         Scale rows to unit length first; zero rows stay zero.
     softness
@@ -159,7 +160,7 @@ def _best_start(rows: Array, n_clusters: int, n_init: int, rng: np.random.Genera
             continue
         agreeing += bool(run.inertia_ <= best.inertia_ * (1 + AGREE))
         best = min(best, run, key=lambda model: float(model.inertia_))
-        if agreeing == 2:
+        if agreeing == 2 and len(rows) > CHEAP:
             break
     return best
 

@@ -19,6 +19,7 @@ Policy = Literal["components", "regularize", "largest", "error"]
 # Of a cluster's fair share of the nodes (or of the largest component, if that is less), what a component
 # must have to be worth an eigenvector.
 SPECK = 0.05
+MOST = 20  # components beyond which their number is taken for the number of clusters, where none is given
 SHOWN = 5
 
 
@@ -80,13 +81,14 @@ class Connectivity:
         }
 
 
-def connect(graph: Graph, n_clusters: int, policy: str = "components") -> Connectivity:
+def connect(graph: Graph, n_clusters: int | str, policy: str = "components") -> Connectivity:
     """Find the components and apply a policy.
 
     Parameters
     ----------
     n_clusters
-        Eigenvectors (or clusters) asked for: they say how small a component is too small.
+        Eigenvectors (or clusters) asked for: they say how small a component is too small. "auto" is as few
+        as two, unless there are more than 20 components that count.
     policy
         ``"components"``: components that count are embedded together; specks (isolated nodes, and
         components below a twentieth of a cluster's fair share) are set aside. ``"largest"``: all but the
@@ -111,14 +113,14 @@ def connect(graph: Graph, n_clusters: int, policy: str = "components") -> Connec
         raise GraphError(_in_pieces(graph, labels, sizes))
     if policy == "largest":
         return Connectivity(policy, labels, sizes, np.flatnonzero(labels > 0))
-    least = max(2.0, SPECK * min(graph.n_nodes / n_clusters, float(sizes[0])))
-    counts = sizes >= least
+    share = graph.n_nodes / (2 if isinstance(n_clusters, str) else n_clusters)
+    counts = sizes >= max(2.0, SPECK * min(share, float(sizes[0])))
     aside = np.flatnonzero(~counts[labels])
     n_counting = int(counts.sum())
-    groups = _whole_components(labels, sizes[counts], n_clusters) if n_counting >= n_clusters else None
-    if n_counting == n_clusters == 1:
-        groups = None  # one component, one cluster: an ordinary problem
-    return Connectivity(policy, labels, sizes, aside, groups)
+    enough = max(n_counting, MOST + 1) if isinstance(n_clusters, str) else n_clusters
+    if n_counting < enough or n_counting == 1:  # an eigenproblem is left
+        return Connectivity(policy, labels, sizes, aside)
+    return Connectivity(policy, labels, sizes, aside, _whole_components(labels, sizes[counts], enough))
 
 
 def report_aside(connectivity: Connectivity, names: Array) -> None:
@@ -140,6 +142,15 @@ def subgraph(graph: Graph, kept: Array) -> Graph:
         return graph
     names = None if graph.names is None else graph.names[kept]
     return Graph._from_clean_csr(sp.csr_array(graph.matrix[kept][:, kept]), names)
+
+
+def on_all_rows(vectors: Array, kept: Array, n_nodes: int) -> Array:
+    """Rows for all nodes: zero where a node took no part."""
+    if len(kept) == n_nodes:
+        return vectors
+    rows = np.zeros((n_nodes, vectors.shape[1]), vectors.dtype)
+    rows[kept] = vectors
+    return rows
 
 
 def union(graph: MultilayerGraph) -> Graph:

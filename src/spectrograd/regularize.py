@@ -18,7 +18,9 @@ from spectrograd.graph import Graph, GraphError
 from spectrograd.laplacian import Kind, LowRank, Operator, laplacian
 
 Array = NDArray[Any]
-TAU = 0.1  # mean degrees: measured best or close to it wherever regularisation helps (docs/regularization.md)
+# Mean degrees to add, the second only where the first leaves the eigenvectors localised. Measured: 0.1 is
+# best or close to it wherever regularisation helps (docs/regularization.md).
+TAU, MORE_TAU = 0.1, 0.3
 # A vector is localised when it lives on less than this part of a cluster's fair share of the volume.
 TINY_SHARE = 0.1
 # Of the vectors, how many must be localised to crowd out the clusters.
@@ -94,8 +96,11 @@ def participation(operator: Operator, vectors: Array) -> Array:
     return np.asarray((mass @ squares) ** 2 / (mass.sum() * (mass @ squares**2)))
 
 
-def judge(operator: Operator, vectors: Array, n_trivial: int = 1) -> Regularization:
-    """Look at (rough) eigenvectors and decide; the first ``n_trivial`` are constant on components."""
+def judge(operator: Operator, vectors: Array, n_trivial: int = 1, tau: float = TAU) -> Regularization:
+    """Look at (rough) eigenvectors and decide whether ``tau`` is called for.
+
+    The first ``n_trivial`` vectors, which are constant on components, are not looked at.
+    """
     k = vectors.shape[1]
     shares = k * participation(operator, vectors[:, n_trivial:])
     if not len(shares):
@@ -106,5 +111,5 @@ def judge(operator: Operator, vectors: Array, n_trivial: int = 1) -> Regularizat
     )
     localized = n_tiny / len(shares)
     if localized >= TOO_MANY:
-        return Regularization(TAU, f"{found}: {TAU:g} mean degrees added to every degree", localized)
+        return Regularization(tau, f"{found}: {tau:g} mean degrees added to every degree", localized)
     return Regularization(0.0, f"not needed: {found}", localized)

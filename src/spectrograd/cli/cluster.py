@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spectrograd.cli.options import LineOptions, common_options, line_options
+from spectrograd.cli.options import LineOptions, auto_or_count, common_options, line_options
 from spectrograd.cli.session import Session
 
 if TYPE_CHECKING:
+    from spectrograd.cli.line import Solved
     from spectrograd.solvers.embed import Embedded
 
 EXAMPLES = """\b
@@ -22,7 +23,15 @@ Examples:
 
 @click.command(epilog=EXAMPLES, short_help="Cluster the nodes of a graph.")
 @click.argument("graphs", metavar="GRAPH...", nargs=-1, required=True)
-@click.option("-k", "k", type=click.IntRange(min=1), default=8, show_default=True, help="Clusters.")
+@click.option(
+    "-k",
+    "k",
+    metavar="NUMBER|auto",
+    callback=auto_or_count,
+    default="8",
+    show_default=True,
+    help="Clusters; auto is as many as the eigengap tells, at most 20.",
+)
 @click.option("-o", "--output", help=".csv .tsv .npy .npz .parquet, or - (default) for CSV on stdout.")
 @click.option("--labels", "truth", help="Known classes (node,label): the clusters are scored against them.")
 @click.option("--report", "page", type=click.Path(dir_okay=False), help="Write an HTML page there.")
@@ -34,14 +43,14 @@ Examples:
     help="How rows of the embedding become clusters.",
 )
 @click.option(
-    "--n-init", type=click.IntRange(min=1), default=10, show_default=True, help="Starts of k-means."
+    "--n-init", type=click.IntRange(min=1), default=10, show_default=True, help="Most starts of k-means."
 )
 @line_options
 @common_options
 def cluster(
     session: Session,
     graphs: tuple[str, ...],
-    k: int,
+    k: int | str,
     output: str | None,
     truth: str | None,
     page: str | None,
@@ -64,13 +73,15 @@ def cluster(
     line.check_size(k, 0, graph)
     classes = _read_truth(session, truth, graph)
     solved = line.solve_line(session, graph, k, options, settings)
-    labels = _assign(session, solved.result, k, **how)
+    labels = _assign(session, solved, **how)
     scores = _score(session, classes, labels)
     with session.stage("report"):
         line.write_result(output, write_labels, labels, graph.node_names)
         if page is not None:
             _write_page(session, page, graph, (solved.result, labels, classes, scores), truth)
-    session.save_summary(summarize(session, source, graph, solved.result, solved.operator, scores))
+    summary = summarize(session, source, graph, solved.result, solved.operator, scores)
+    found = {"n_clusters": solved.result.embedding.n_components}
+    session.save_summary(summary | line.decisions(solved) | found)
     return line.verdict(session, solved.result, options)
 
 
@@ -83,16 +94,19 @@ def _read_truth(session: Session, truth: str | None, graph: Any) -> Any:
         return read_labels(truth, graph.node_names)
 
 
-def _assign(session: Session, result: Embedded, k: int, assign_labels: str, n_init: int) -> Any:
+def _assign(session: Session, solved: Solved, assign_labels: str, n_init: int) -> Any:
     from spectrograd.cluster import assign
 
+    embedding = solved.result.embedding
     with session.stage("assign"):
         return assign(
-            result.embedding.vectors,
-            k,
+            embedding.vectors,
+            embedding.n_components,
             method=assign_labels,
             n_init=n_init,
             unit_rows=True,
+            softness=solved.softness,
+            aside=solved.connectivity.aside,
             random_state=session.seed,
         ).labels
 

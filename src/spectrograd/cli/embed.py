@@ -42,5 +42,6 @@ def embed(session: Session, graphs: tuple[str, ...], k: int, output: str | None,
     embedding = solved.result.embedding.without_first()
     with session.stage("report"):
         line.write_result(output, write_embedding, embedding.vectors, graph.node_names)
-    session.save_summary(summarize(session, source, graph, solved.result, solved.operator, None))
+    summary = summarize(session, source, graph, solved.result, solved.operator, None)
+    session.save_summary(summary | line.decisions(solved))
     return line.verdict(session, solved.result, options)

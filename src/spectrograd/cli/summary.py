@@ -8,7 +8,7 @@ import math
 import platform
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -66,6 +66,7 @@ def summarize(
             "iterations": result.solution.last.iteration,
             "passes": passes_of(result, operator.graph.n_edges),
             "stopped": result.solution.stop_reason,
+            "attempts": [asdict(attempt) for attempt in result.attempts],
         },
         "certificate": result.certificate.summary(),
         "scores": None if scores is None else dict(scores),

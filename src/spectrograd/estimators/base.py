@@ -25,6 +25,8 @@ Array = NDArray[Any]
 class Spectral(BaseEstimator):
     """Base of the four estimators."""
 
+    _softness = 0.0  # of the rows to cluster: see GraphEmbedding.softness
+
     def _settings(self) -> Settings:
         self._refuse_unbuilt()
         return Settings(
@@ -107,9 +109,7 @@ def labels(model: Any) -> Array:
 
 def check_clusters(k: Any, most: int) -> None:
     """Refuse a number of clusters that the graph cannot have; "auto" is none yet."""
-    if isinstance(k, str) and k != "auto":
-        raise ValueError(f"n_clusters={k!r}: expected a whole number or 'auto'")
-    if not isinstance(k, str):
+    if not (isinstance(k, str) and k == "auto"):
         check_components(k, most, "n_clusters")
 
 

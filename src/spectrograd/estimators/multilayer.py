@@ -8,11 +8,15 @@ from typing import Any
 from numpy.typing import NDArray
 from sklearn.base import ClusterMixin
 
-from spectrograd.aggregation.merge import Merged, merge
-from spectrograd.estimators.base import Spectral, check_components, labels
+from spectrograd.aggregation.merge import merge
+from spectrograd.aggregation.treatment import treat
+from spectrograd.components import on_all_rows
+from spectrograd.estimators.base import Spectral, check_clusters, check_components, labels
 from spectrograd.estimators.inputs import as_layers
 from spectrograd.graph import MultilayerGraph
 from spectrograd.laplacian import Kind
+from spectrograd.solvers.embed import Embedded
+from spectrograd.solvers.embed_graph import Treatment, with_all_nodes
 
 Array = NDArray[Any]
 
@@ -28,6 +32,10 @@ class MultilayerSpectralEmbedding(Spectral):
         ``"projection"`` is the paper's Eq. 22: every layer is embedded first.
     alpha : float or "auto"
         Weight of the layers' subspaces in Eq. 22.
+    regularization : float, "auto" or None
+        A number is added to every layer, in units of its mean degree; "auto" adds nothing here.
+    disconnected : {"components", "regularize", "largest", "error"}
+        Components are those of all layers together.
     layer_weights : sequence of float, "auto" or None
         How much each layer counts; None is equally, "auto" less for layers without structure or far
         from the rest.
@@ -109,8 +117,7 @@ class MultilayerSpectralEmbedding(Spectral):
         graph = as_layers(self, X)
         extra = 1 if self.drop_first else 0
         check_components(self.n_components, graph.n_nodes - extra, "n_components")
-        merged = _merge(self, graph, self.n_components + extra)
-        self._keep(self._solve(merged.operator, self.n_components + extra, merged.result), self.drop_first)
+        self._keep(_solved(self, graph, self.n_components + extra), self.drop_first)
         return self
 
     def fit_transform(self, X: Any, y: None = None) -> Array:
@@ -134,7 +141,7 @@ class MultilayerSpectralClustering(ClusterMixin, Spectral):
 
     def __init__(
         self,
-        n_clusters: int = 8,
+        n_clusters: int | str = 8,
         *,
         affinity: str = "precomputed",
         n_neighbors: int = 10,
@@ -190,27 +197,34 @@ class MultilayerSpectralClustering(ClusterMixin, Spectral):
     def fit(self, X: Any, y: None = None) -> MultilayerSpectralClustering:
         """Cluster a :class:`MultilayerGraph`, or a list or dict of layers."""
         graph = as_layers(self, X)
-        check_components(self.n_clusters, graph.n_nodes, "n_clusters")
-        merged = _merge(self, graph, self.n_clusters)
-        self._keep(self._solve(merged.operator, self.n_clusters, merged.result), False)
+        check_clusters(self.n_clusters, graph.n_nodes)
+        self._keep(_solved(self, graph, self.n_clusters), False)
         self.labels_ = labels(self)
         return self
 
 
-def _merge(model: Any, graph: MultilayerGraph, n_components: int) -> Merged:
+def _solved(model: Any, graph: MultilayerGraph, n_components: int | str) -> Embedded:
+    settings = model._settings()
+    treatment = Treatment(model.laplacian, model.regularization, model.disconnected)
+    treated = treat(graph, n_components, settings, treatment)
     merged = merge(
-        graph,
-        n_components,
-        model._settings(),
+        treated.graph,
+        treated.n_components,
+        settings,
         laplacian=model.laplacian,
         aggregation=model.aggregation,
         alpha=model.alpha,
         layer_weights=model.layer_weights,
         aggregation_params=model.aggregation_params,
+        tau=treated.regularization.tau,
     )
+    kept, n_nodes = treated.connectivity.kept, graph.n_nodes
     model.names_, model.layer_names_ = graph.node_names, graph.layer_names
     model.layer_weights_, model.layer_scores_ = merged.weights, merged.scores
-    model.layer_embeddings_ = [layer.embedding.vectors for layer in merged.layers]
+    model.layer_embeddings_ = [on_all_rows(layer.embedding.vectors, kept, n_nodes) for layer in merged.layers]
     model.layer_certificates_ = [layer.certificate for layer in merged.layers]
     model.layer_distances_ = merged.distances if merged.layers else None
-    return merged
+    model.regularization_, model.eigengap_ = treated.regularization, treated.eigengap
+    model._keep_connectivity(treated.connectivity, graph.node_names)
+    result = model._solve(merged.operator, treated.n_components, merged.result)
+    return with_all_nodes(result, graph.names, kept, n_nodes)

@@ -10,12 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.certificate import GOOD_ANGLE, exact
-from spectrograd.components import Connectivity, connect, indicators, report_aside, subgraph
+from spectrograd.components import (
+    Connectivity,
+    connect,
+    indicators,
+    on_all_rows,
+    report_aside,
+    subgraph,
+)
 from spectrograd.eigengap import Eigengap, n_eigenvalues, widest_gap
 from spectrograd.embedding import Embedding
 from spectrograd.graph import Graph, GraphError
 from spectrograd.laplacian import Kind, Operator, laplacian
-from spectrograd.regularize import TAU, Regularization, checked, judge, regularized
+from spectrograd.regularize import MORE_TAU, TAU, Regularization, checked, judge, regularized
 from spectrograd.solvers.auto import Choice
 from spectrograd.solvers.chebyshev import Chebyshev
 from spectrograd.solvers.embed import Attempt, Embedded, Settings, certified, choices_for, embed, told
@@ -65,31 +72,27 @@ def embed_graph(
     """
     how = treatment or Treatment()
     wanted = checked(how.regularization)
-    automatic = n_components == "auto"
-    k = n_eigenvalues(graph.n_nodes) if isinstance(n_components, str) else n_components
-    connectivity = connect(graph, k, how.disconnected)
-    if automatic and connectivity.groups is not None:  # more components than clusters are looked for
-        k = len(np.unique(connectivity.labels[connectivity.kept]))
-        connectivity = connect(graph, k, how.disconnected)
+    automatic = isinstance(n_components, str)
+    connectivity = connect(graph, n_components, how.disconnected)
     report_aside(connectivity, graph.node_names)
-    kept = connectivity.kept
+    kept, groups = connectivity.kept, connectivity.groups
     part = subgraph(graph, kept)
-    if automatic:
-        k = min(k, part.n_nodes - 1)
+    k = n_eigenvalues(part.n_nodes) if isinstance(n_components, str) else n_components
     if k >= part.n_nodes:
         raise GraphError(f"{k} eigenvectors asked of the {part.n_nodes} nodes that are left: choose fewer")
-    if connectivity.groups is not None:
-        result, operator = _whole_components(part, connectivity.groups[kept], how.laplacian, settings)
+    if groups is not None:
+        result, operator = _whole_components(part, groups[kept], how.laplacian, settings)
         decision = Regularization(0.0, "not needed: whole components make the clusters")
     else:
         pieces = np.unique(connectivity.labels[kept], return_inverse=True)[1]
         line = _Line(part, k, settings, how, pieces, None if start is None else start[kept])
         result, operator, decision = line.embedded(wanted)
     gap = None
-    if automatic and connectivity.groups is None:
+    if automatic and groups is None:
         gap = widest_gap(result.embedding.eigenvalues)
         result = _narrowed(result, operator, gap.n_clusters, settings)
-    return GraphEmbedding(_on_all(result, graph, kept), operator, decision, connectivity, gap)
+    result = with_all_nodes(result, graph.names, kept, graph.n_nodes)
+    return GraphEmbedding(result, operator, decision, connectivity, gap)
 
 
 Found = tuple[Embedded, Operator, Regularization]
@@ -160,8 +163,11 @@ class _Line:
         """Solve the regularised problem after all; localised vectors are no start for it."""
         operator = regularized(self.graph, self.how.laplacian, decision.tau)
         left = self.settings_after(earlier)
-        result = embed(operator, self.k, left, start=self.start, choices=choices)
-        return result.after(attempts, earlier), operator, decision
+        result = embed(operator, self.k, left, start=self.start, choices=choices).after(attempts, earlier)
+        more = judge(operator, result.embedding.vectors, 1, MORE_TAU)
+        if more.tau <= decision.tau or result.solution.stop_reason == "interrupted":
+            return result, operator, decision
+        return self.anew(more, result.attempts, result.solution, choices)
 
     def settings_after(self, earlier: Solution) -> Settings:
         budget = self.settings.time_budget
@@ -217,11 +223,8 @@ def _narrowed(result: Embedded, operator: Operator, k: int, settings: Settings) 
     return replace(narrow, seconds=result.seconds, attempts=result.attempts)
 
 
-def _on_all(result: Embedded, graph: Graph, kept: Array) -> Embedded:
-    """Rows for all nodes: zero where a node took no part."""
+def with_all_nodes(result: Embedded, names: Array | None, kept: Array, n_nodes: int) -> Embedded:
+    """The result with a row for every node."""
     embedding = result.embedding
-    if len(kept) < graph.n_nodes:
-        vectors = np.zeros((graph.n_nodes, embedding.n_components))
-        vectors[kept] = embedding.vectors
-        embedding = Embedding(vectors, embedding.eigenvalues, graph.names)
-    return replace(result, embedding=embedding)
+    vectors = on_all_rows(embedding.vectors, kept, n_nodes)
+    return replace(result, embedding=Embedding(vectors, embedding.eigenvalues, names))
