@@ -31,7 +31,8 @@ def knn_graph(
     Parameters
     ----------
     points
-        N x p coordinates; a 1-D array is one column.
+        N x p coordinates; a 1-D array is one column. A scipy sparse matrix stays sparse, and crowds of
+        equal points are then not spread over a ring.
     n_neighbors
         Neighbours each point chooses, itself never among them, even where points coincide.
     weights
@@ -56,11 +57,11 @@ def knn_graph(
            [0., 0., 1., 0.]])
     """
     coordinates = _checked_points(points, n_neighbors)
+    n_points = coordinates.shape[0]
     if weights not in get_args(Weights):
         raise ValueError(f"unknown weights {weights!r}; choose one of {', '.join(get_args(Weights))}")
     indices, distances = _nearest(coordinates, n_neighbors, n_jobs)
     values = _edge_weights(indices, distances, weights)
-    n_points = len(coordinates)
     order = np.argsort(indices, axis=1)
     directed = sp.csr_array(
         (
@@ -73,8 +74,8 @@ def knn_graph(
     return Graph._from_clean_csr(sp.csr_array(directed.maximum(directed.T.tocsr())), None)
 
 
-def _checked_points(points: ArrayLike, n_neighbors: int) -> Array:
-    coordinates = np.asarray(points)
+def _checked_points(points: ArrayLike, n_neighbors: int) -> Any:
+    coordinates: Any = points if sp.issparse(points) else np.asarray(points)
     if coordinates.dtype.kind not in "biuf":
         raise ValueError(f"points have type {coordinates.dtype}; numbers are needed")
     if coordinates.ndim == 1:
@@ -83,17 +84,26 @@ def _checked_points(points: ArrayLike, n_neighbors: int) -> Array:
         raise ValueError(f"points have shape {coordinates.shape}; one row of coordinates per point is needed")
     if n_neighbors < 1:
         raise ValueError(f"n_neighbors is {n_neighbors}; it must be at least 1")
-    if n_neighbors >= len(coordinates):
-        raise ValueError(
-            f"n_neighbors is {n_neighbors}, but a point has only {len(coordinates) - 1} others to choose from"
-        )
+    others = coordinates.shape[0] - 1
+    if n_neighbors > others:
+        raise ValueError(f"n_neighbors is {n_neighbors}, but a point has only {others} others to choose from")
     coordinates = coordinates.astype(np.float64)
+    if sp.issparse(coordinates):
+        return _finite_sparse(sp.csr_array(coordinates))
     bad = ~np.isfinite(coordinates).all(axis=1)
     if bad.any():
         raise ValueError(
             f"{int(bad.sum())} points are not finite (first in row {int(np.argmax(bad))}); drop or fill them"
         )
     return np.ascontiguousarray(coordinates + 0.0)  # -0.0 and 0.0 are one place, but not the same bytes
+
+
+def _finite_sparse(points: sp.csr_array) -> sp.csr_array:
+    bad = ~np.isfinite(points.data)
+    if bad.any():
+        row = int(np.searchsorted(points.indptr, np.argmax(bad), side="right")) - 1
+        raise ValueError(f"points are not finite (first in row {row}); drop or fill them")
+    return points
 
 
 def _edge_weights(indices: Array, distances: Array, weights: Weights) -> Array:
@@ -115,6 +125,8 @@ def _edge_weights(indices: Array, distances: Array, weights: Weights) -> Array:
 
 def _nearest(points: Array, k: int, n_jobs: int | None) -> tuple[Array, Array]:
     """Find the k others closest to each point: indices and distances, nearest first."""
+    if sp.issparse(points):
+        return _search_sparse(points, k, n_jobs)
     groups = _crowded_places(points, k)
     # Nobody needs more than k points of one place, and trees degenerate on thousands of twins.
     kept = np.ones(len(points), dtype=bool)
@@ -171,6 +183,14 @@ def _search_space(points: Array, k: int, n_jobs: int | None) -> tuple[Array, Arr
     # Without an argument scikit-learn leaves each point out of its own list, twins or not.
     distances, indices = search.fit(centred).kneighbors()
     return (indices, distances) if tree else _measured(centred, indices)
+
+
+def _search_sparse(points: sp.csr_array, k: int, n_jobs: int | None) -> tuple[Array, Array]:
+    from sklearn.neighbors import NearestNeighbors
+
+    search = NearestNeighbors(n_neighbors=k, algorithm="brute", n_jobs=n_jobs).fit(points)
+    distances, indices = search.kneighbors()
+    return indices, distances
 
 
 def _measured(points: Array, indices: Array) -> tuple[Array, Array]:

@@ -2,37 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.utils import check_random_state
 
 from spectrograd.cluster import assign
 from spectrograd.components import Connectivity
 from spectrograd.engines import make_engine
-from spectrograd.estimators.inputs import AFFINITIES
+from spectrograd.estimators.eigen_solver import solver_and_tolerance
+from spectrograd.estimators.inputs import Affinity, is_pairwise
 from spectrograd.graph import Graph
-from spectrograd.laplacian import Operator
+from spectrograd.laplacian import Kind, Operator
 from spectrograd.solvers.embed import Embedded, Settings, embed
 from spectrograd.solvers.embed_graph import Treatment, embed_graph
 
 Array = NDArray[Any]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Spectral(BaseEstimator):
-    """Base of the four estimators."""
+    """Base of the four estimators, with the parameters they share.
+
+    A dataclass, so that each parameter is written once: scikit-learn reads the signature of the
+    generated ``__init__``, which stores what it is given and does nothing else.
+    """
+
+    affinity: Affinity = "nearest_neighbors"
+    n_neighbors: int | None = 10
+    gamma: float | None = None
+    degree: float = 3
+    coef0: float = 1
+    kernel_params: Mapping[str, Any] | None = None
+    laplacian: Kind = "random_walk"
+    solver: str = "auto"
+    solver_params: Mapping[str, Any] | None = None
+    eigen_solver: str | None = None
+    eigen_tol: float | str = "auto"
+    regularization: float | str | None = "auto"
+    disconnected: str = "components"
+    tol: float | str = "auto"
+    max_iter: int | None = None
+    time_budget: float | None = None
+    batch_size: int = 4000
+    random_state: Any = None
+    n_jobs: int | None = None
+    engine: str = "auto"
+    memory_limit: str | None = None
+    checkpoint: str | None = None
+    warm_start: bool = False
+    verbose: int = 0
 
     _softness = 0.0  # of the rows to cluster: see GraphEmbedding.softness
 
     def _settings(self) -> Settings:
         self._refuse_unbuilt()
+        solver, params, tol = solver_and_tolerance(self)
         return Settings(
-            solver=self.solver,
-            params=self.solver_params or {},
-            tol=self.tol,
+            solver=solver,
+            params=params,
+            tol=tol,
             max_iter=self.max_iter,
             time_budget=self.time_budget,
             batch_size=self.batch_size,
@@ -81,20 +114,64 @@ class Spectral(BaseEstimator):
 
     def _keep(self, result: Embedded, drop_first: bool) -> None:
         embedding = result.embedding.without_first() if drop_first else result.embedding
-        self.embedding_ = embedding.vectors
+        self.embedding_ = embedding.vectors.astype(self._float, copy=False)
         self.eigenvalues_ = embedding.eigenvalues
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.pairwise = getattr(self, "affinity", "") in AFFINITIES[2:]
+        tags.input_tags.pairwise = is_pairwise(self.affinity)
         return tags
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Spectral):
+    """An estimator whose result is the embedding."""
+
+    n_components: int = field(default=8, kw_only=False)
+    drop_first: bool = True
+
+    def fit_transform(self, X: Any, y: None = None) -> Array:
+        """Embed and return the vectors."""
+        return self.fit(X).embedding_  # type: ignore[no-any-return]
+
+    def _n_columns(self, n_nodes: int) -> int:
+        """Eigenvectors to compute."""
+        extra = 1 if self.drop_first else 0
+        check_components(self.n_components, n_nodes - extra, "n_components")
+        return self.n_components + extra
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.embedding_.shape[1])
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class Clusterer(ClusterMixin, Spectral):
+    """An estimator whose result is a label per node."""
+
+    n_clusters: int | str = field(default=8, kw_only=False)
+    n_components: int | None = None
+    gamma: float | None = 1.0
+    assign_labels: str = "kmeans"
+    n_init: int = 10
+
+    def _n_columns(self, n_nodes: int) -> int | str:
+        """Eigenvectors to compute: one per cluster unless told otherwise; "auto" is known later."""
+        if isinstance(self.n_clusters, str) and self.n_clusters == "auto":
+            return "auto"
+        check_components(self.n_clusters, n_nodes, "n_clusters")
+        if self.n_components is None:
+            return self.n_clusters
+        check_components(self.n_components, n_nodes, "n_components")
+        return self.n_components
 
 
 def labels(model: Any) -> Array:
     """The labels of a fitted embedding, as the model's parameters say."""
     seed = _seed(model.random_state)
-    model.n_clusters_ = model.embedding_.shape[1]
+    automatic = isinstance(model.n_clusters, str)
+    model.n_clusters_ = model.embedding_.shape[1] if automatic else int(model.n_clusters)
     return assign(
         model.embedding_,
         model.n_clusters_,
@@ -105,12 +182,6 @@ def labels(model: Any) -> Array:
         aside=model.connectivity_.aside,
         random_state=seed,
     ).labels
-
-
-def check_clusters(k: Any, most: int) -> None:
-    """Refuse a number of clusters that the graph cannot have; "auto" is none yet."""
-    if not (isinstance(k, str) and k == "auto"):
-        check_components(k, most, "n_clusters")
 
 
 def check_components(k: Any, most: int, name: str) -> None:
