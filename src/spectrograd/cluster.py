@@ -17,6 +17,7 @@ WORTH_THREADS = 1_000_000  # numbers in the embedding
 SAMPLE, SAMPLE_PER_CLUSTER = 4000, 200
 CHEAP = 1000  # rows for which all starts are made
 AGREE = 1e-4  # starts whose inertia differs by less found the same clusters
+ROUNDING = 1e-9
 POLISH = 10  # Lloyd steps on all rows after the sample has done the work
 SET_ASIDE = -1
 
@@ -159,7 +160,8 @@ def _best_start(rows: Array, n_clusters: int, n_init: int, rng: np.random.Genera
             best, agreeing = run, 1
             continue
         agreeing += bool(run.inertia_ <= best.inertia_ * (1 + AGREE))
-        best = min(best, run, key=lambda model: float(model.inertia_))
+        if run.inertia_ < best.inertia_ * (1 - ROUNDING):  # else labels would be permuted by a rounding error
+            best = run
         if agreeing == 2 and len(rows) > CHEAP:
             break
     return best

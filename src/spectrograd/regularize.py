@@ -23,7 +23,7 @@ Array = NDArray[Any]
 TAU, MORE_TAU = 0.1, 0.3
 # A vector is localised when it lives on less than this part of a cluster's fair share of the volume.
 TINY_SHARE = 0.1
-# Of the vectors, how many must be localised to crowd out the clusters.
+# Of the vectors, more than how many must be localised to crowd out the clusters.
 TOO_MANY = 0.5
 
 
@@ -110,6 +110,6 @@ def judge(operator: Operator, vectors: Array, n_trivial: int = 1, tau: float = T
         f"{n_tiny} of {len(shares)} eigenvectors live on less than a tenth of a cluster's share of the graph"
     )
     localized = n_tiny / len(shares)
-    if localized >= TOO_MANY:
+    if localized > TOO_MANY:
         return Regularization(tau, f"{found}: {tau:g} mean degrees added to every degree", localized)
     return Regularization(0.0, f"not needed: {found}", localized)
