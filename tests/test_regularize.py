@@ -229,3 +229,12 @@ def test_the_sum_of_regularised_layers_is_the_explicit_one():
     )
     np.testing.assert_allclose(summed.to_dense(), expected, atol=1e-12)
     assert isinstance(data.graph, MultilayerGraph)
+
+
+def test_a_tie_counts_only_among_rough_vectors():
+    operator = laplacian(Graph.from_edges(np.arange(200), (np.arange(200) + 1) % 200))
+    spike, wave = np.eye(200)[0], np.cos(np.arange(200) * np.pi / 100)
+    vectors = np.column_stack([np.ones(200), spike, wave])
+    assert judge(operator, vectors).tau == 0
+    assert judge(operator, vectors, rough=True).tau == TAU
+    assert judge(operator, np.column_stack([vectors, np.eye(200)[9]])).tau == TAU

@@ -96,10 +96,13 @@ def participation(operator: Operator, vectors: Array) -> Array:
     return np.asarray((mass @ squares) ** 2 / (mass.sum() * (mass @ squares**2)))
 
 
-def judge(operator: Operator, vectors: Array, n_trivial: int = 1, tau: float = TAU) -> Regularization:
-    """Look at (rough) eigenvectors and decide whether ``tau`` is called for.
+def judge(
+    operator: Operator, vectors: Array, n_trivial: int = 1, *, tau: float = TAU, rough: bool = False
+) -> Regularization:
+    """Look at eigenvectors and decide whether ``tau`` is called for.
 
-    The first ``n_trivial`` vectors, which are constant on components, are not looked at.
+    The first ``n_trivial`` vectors, which are constant on components, are not looked at. ``rough`` vectors
+    still mix neighbours and so live on more than they will: half of them are then enough.
     """
     k = vectors.shape[1]
     shares = k * participation(operator, vectors[:, n_trivial:])
@@ -110,6 +113,6 @@ def judge(operator: Operator, vectors: Array, n_trivial: int = 1, tau: float = T
         f"{n_tiny} of {len(shares)} eigenvectors live on less than a tenth of a cluster's share of the graph"
     )
     localized = n_tiny / len(shares)
-    if localized > TOO_MANY:
+    if localized > TOO_MANY or (rough and localized == TOO_MANY):
         return Regularization(tau, f"{found}: {tau:g} mean degrees added to every degree", localized)
     return Regularization(0.0, f"not needed: {found}", localized)

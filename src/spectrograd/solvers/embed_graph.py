@@ -139,7 +139,7 @@ class _Line:
         choices = choices_for(problem, self.settings)
         if self.settings.solver == "auto" and choices[0].name == "chebyshev":
             look, attempt = _look(problem, self.settings)
-            decision = judge(operator, look.Q, self.n_pieces)
+            decision = judge(operator, look.Q, self.n_pieces, rough=True)
             if look.stop_reason == "interrupted":
                 return certified(operator, look, self.settings), operator, decision
             if decision.tau > 0:
@@ -164,7 +164,7 @@ class _Line:
         operator = regularized(self.graph, self.how.laplacian, decision.tau)
         left = self.settings_after(earlier)
         result = embed(operator, self.k, left, start=self.start, choices=choices).after(attempts, earlier)
-        more = judge(operator, result.embedding.vectors, 1, MORE_TAU)
+        more = judge(operator, result.embedding.vectors, tau=MORE_TAU)
         if more.tau <= decision.tau or result.solution.stop_reason == "interrupted":
             return result, operator, decision
         return self.anew(more, result.attempts, result.solution, choices)
