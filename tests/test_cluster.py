@@ -251,3 +251,11 @@ def test_rows_set_aside_take_no_part():
     found = assign(vectors, 2, aside=[0], unit_rows=True, softness=1.0, random_state=0)
     assert found.labels[0] == -1
     assert adjusted_rand_score(truth, found.labels[1:]) == 1.0
+
+
+def test_clusters_are_numbered_as_they_appear():
+    rng = np.random.default_rng(0)
+    truth = np.array([2, 0, 0, 1] * 20)
+    for _ in range(3):
+        found = assign(indicator_embedding(truth, rng), 3, random_state=0).labels
+        assert found[:4].tolist() == [0, 1, 1, 2]

@@ -99,6 +99,12 @@ def assign(
     return Clustering(all_labels, n_clusters, method, inertia, time.perf_counter() - started)
 
 
+def _in_order(labels: Array) -> Array:
+    """Clusters numbered as they first appear: a rounding error elsewhere must not permute them."""
+    _, first, codes = np.unique(labels, return_index=True, return_inverse=True)
+    return np.asarray(np.argsort(np.argsort(first))[codes])
+
+
 def _checked_rows(vectors: ArrayLike, n_clusters: int) -> Array:
     rows = np.asarray(vectors)
     if rows.dtype not in (np.float32, np.float64):
@@ -143,7 +149,7 @@ def _kmeans(rows: Array, n_clusters: int, n_init: int, rng: np.random.Generator)
         best = _best_start(sample, n_clusters, n_init, rng)
         if sampled:
             best = KMeans(n_clusters, init=best.cluster_centers_, n_init=1, max_iter=POLISH).fit(rows)
-    return np.asarray(best.labels_), float(best.inertia_)
+    return _in_order(best.labels_), float(best.inertia_)
 
 
 def _best_start(rows: Array, n_clusters: int, n_init: int, rng: np.random.Generator) -> Any:

@@ -37,10 +37,8 @@ def auto_or_count(context: click.Context, parameter: click.Parameter, text: str)
     """``auto`` or a whole number of at least one."""
     if text == "auto":
         return text
-    number = int(text) if text.isascii() and text.isdigit() else 0
-    if number < 1:
-        raise click.BadParameter(f"{text!r} is neither a whole number of at least 1 nor 'auto'")
-    return number
+    at_least_one: Any = click.IntRange(min=1)
+    return int(at_least_one.convert(text, parameter, context))
 
 
 def _named_values(
