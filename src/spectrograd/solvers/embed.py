@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd.certificate import GOOD_ANGLE, Certificate, certify
+from spectrograd.certificate import GOOD_ANGLE, LIKELY_MISS, Certificate, certify, supported_cut, unmeasured
 from spectrograd.embedding import Embedding, arrange
 from spectrograd.engines import Engine, LocalEngine
 from spectrograd.engines.subspace import Ritz, rayleigh_ritz
@@ -19,7 +19,7 @@ from spectrograd.laplacian import Operator
 from spectrograd.probe import Complement, look_outside
 from spectrograd.solvers import REGISTRY, make_solver
 from spectrograd.solvers.auto import Choice, plan
-from spectrograd.solvers.loop import Hook, Solution, Stopping, after, solve
+from spectrograd.solvers.loop import GIVEN_UP, Hook, Solution, Stopping, Watch, after, solve
 from spectrograd.solvers.protocol import Problem, Solver
 
 Array = NDArray[Any]
@@ -39,6 +39,7 @@ class Settings:
     seed: int | None = None
     engine: Engine = field(default_factory=LocalEngine)
     hooks: Sequence[Hook] = ()
+    watch: Watch | None = None
 
     def __post_init__(self) -> None:
         if self.tol != "auto" and not (isinstance(self.tol, int | float) and self.tol >= 0):
@@ -109,10 +110,10 @@ def embed(
         solution = _run(problem, choice.name, settings, left)
         if settings.solver == "auto":
             solution = told(solution, choice)
-        latest = certified(operator, solution, settings, choice)
+        latest = _judged(operator, solution, settings, choice)
         result = latest if result is None else latest.after(result.attempts, result.solution)
-        interrupted = solution.stop_reason == "interrupted"
-        if result.certificate.converged or left == 0 or interrupted:
+        stopped = solution.stop_reason in ("interrupted", GIVEN_UP)
+        if result.certificate.converged or left == 0 or stopped:
             break
         problem = replace(problem, start=result.embedding.vectors)
     assert result is not None
@@ -122,6 +123,17 @@ def embed(
 def choices_for(problem: Problem, settings: Settings) -> tuple[Choice, ...]:
     """The plan of ``auto``, or the solver that was asked for."""
     return plan(problem) if settings.solver == "auto" else (Choice(settings.solver, "asked for"),)
+
+
+def _judged(operator: Operator, solution: Solution, settings: Settings, choice: Choice) -> Embedded:
+    """The solution with its certificate; one that was given up is not worth measuring."""
+    if solution.stop_reason != GIVEN_UP:
+        return certified(operator, solution, settings, choice)
+    k = solution.Q.shape[1]
+    certificate = unmeasured(np.full(k, np.nan), "given up for another problem")
+    embedding = Embedding(solution.Q, certificate.eigenvalues, operator.graph.names)
+    attempt = Attempt.of(choice, solution, certificate.sentence)
+    return Embedded(embedding, certificate, solution, choice, solution.seconds, (attempt,))
 
 
 def certified(
@@ -156,6 +168,7 @@ def _run(problem: Problem, name: str, settings: Settings, time_budget: float | N
         on_progress=settings.hooks,
         seed=settings.seed,
         time_budget=time_budget,
+        watch=settings.watch,
     )
 
 
@@ -181,6 +194,8 @@ def _evidence(problem: Problem, ritz: Ritz, solution: Solution, seed: int | None
         count = count_below(problem.operator, tau)
         if count is not None:
             return Complement(beyond if count == problem.n_components else top, complete=True)
+    if solution.outside is not None and supported_cut(top, solution.outside)[1] <= LIKELY_MISS:
+        return solution.outside
     rng = np.random.default_rng(seed)
     return look_outside(problem.engine, problem.operator, ritz, rng, beyond=beyond)
 

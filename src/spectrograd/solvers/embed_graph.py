@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd.certificate import GOOD_ANGLE, exact
+from spectrograd.certificate import exact
 from spectrograd.components import (
     Connectivity,
     connect,
@@ -24,10 +24,10 @@ from spectrograd.graph import Graph, GraphError
 from spectrograd.laplacian import Kind, Operator, laplacian
 from spectrograd.regularize import MORE_TAU, TAU, Regularization, checked, judge, regularized
 from spectrograd.solvers.auto import Choice
-from spectrograd.solvers.chebyshev import Chebyshev
-from spectrograd.solvers.embed import Attempt, Embedded, Settings, certified, choices_for, embed, told
-from spectrograd.solvers.loop import Solution, solve
-from spectrograd.solvers.protocol import Problem, Progress
+from spectrograd.solvers.embed import Attempt, Embedded, Settings, certified, choices_for, embed
+from spectrograd.solvers.loop import Solution
+from spectrograd.solvers.protocol import Problem, Progress, State
+from spectrograd.solvers.ritz import RitzState
 
 Array = NDArray[Any]
 LOOK_STEPS = 2  # Chebyshev steps after which rough vectors show whether they are localised
@@ -133,41 +133,28 @@ class _Line:
         return embed(operator, self.k, self.settings, start=start), operator, decision
 
     def by_evidence(self) -> Found:
-        """Judge by rough vectors where a look at them is cheap, and by the solution itself."""
+        """Judge by rough vectors on the way, where the solver has them, and by the solution itself."""
         operator = laplacian(self.graph, self.how.laplacian)
         problem = Problem(operator, self.k, self.settings.engine, self.first_guess(operator))
         choices = choices_for(problem, self.settings)
-        if self.settings.solver == "auto" and choices[0].name == "chebyshev":
-            look, attempt = _look(problem, self.settings)
-            decision = judge(operator, look.Q, self.n_pieces, rough=True)
-            if look.stop_reason == "interrupted":
-                return certified(operator, look, self.settings), operator, decision
-            if decision.tau > 0:
-                return self.anew(decision, (attempt,), look, choices)
-            left = self.settings_after(look)
-            result = embed(operator, self.k, left, start=look.Q, choices=choices).after((attempt,), look)
-        else:
-            result = embed(operator, self.k, self.settings, start=problem.start, choices=choices)
-        decision = judge(operator, result.embedding.vectors, self.n_pieces)
+        watch = _Watch(operator, self.n_pieces)
+        settings = replace(self.settings, watch=watch)
+        result = embed(operator, self.k, settings, start=problem.start, choices=choices)
+        decision = watch.decision or judge(operator, result.embedding.vectors, self.n_pieces)
         if decision.tau == 0 or result.solution.stop_reason == "interrupted":
             return result, operator, decision
-        return self.anew(decision, result.attempts, result.solution, choices)
+        return self.anew(decision, result, choices)
 
-    def anew(
-        self,
-        decision: Regularization,
-        attempts: Sequence[Attempt],
-        earlier: Solution,
-        choices: Sequence[Choice],
-    ) -> Found:
+    def anew(self, decision: Regularization, before: Embedded, choices: Sequence[Choice]) -> Found:
         """Solve the regularised problem after all; localised vectors are no start for it."""
         operator = regularized(self.graph, self.how.laplacian, decision.tau)
-        left = self.settings_after(earlier)
-        result = embed(operator, self.k, left, start=self.start, choices=choices).after(attempts, earlier)
+        left = self.settings_after(before.solution)
+        result = embed(operator, self.k, left, start=self.start, choices=choices)
+        result = result.after(before.attempts, before.solution)
         more = judge(operator, result.embedding.vectors, tau=MORE_TAU)
         if more.tau <= decision.tau or result.solution.stop_reason == "interrupted":
             return result, operator, decision
-        return self.anew(more, result.attempts, result.solution, choices)
+        return self.anew(more, result, choices)
 
     def settings_after(self, earlier: Solution) -> Settings:
         budget = self.settings.time_budget
@@ -184,19 +171,21 @@ class _Line:
         return np.hstack([null, rest / np.sqrt(self.graph.n_nodes)])
 
 
-def _look(problem: Problem, settings: Settings) -> tuple[Solution, Attempt]:
-    """Rough eigenvectors from a few filters: enough to see where they live."""
-    choice = Choice("chebyshev", "a first look: are the eigenvectors localised?")
-    steps = min(LOOK_STEPS, settings.max_iter or LOOK_STEPS)
-    solution = solve(
-        problem,
-        Chebyshev(angle=GOOD_ANGLE / 3, max_iter=steps),
-        on_progress=settings.hooks,
-        seed=settings.seed,
-        time_budget=settings.time_budget,
-    )
-    solution = told(solution, choice)
-    return solution, Attempt.of(choice, solution, "rough vectors, to judge by and to go on from")
+@dataclass(eq=False)
+class _Watch:
+    """Gives a Chebyshev run up when its rough vectors are already seen to be localised."""
+
+    operator: Operator
+    n_trivial: int
+    decision: Regularization | None = None
+
+    def __call__(self, state: State) -> bool:
+        if type(state) is not RitzState or state.iteration != LOOK_STEPS:
+            return False
+        found = judge(self.operator, state.U, self.n_trivial, rough=True)
+        if found.tau > 0:
+            self.decision = found
+        return found.tau > 0
 
 
 def _whole_components(

@@ -15,10 +15,13 @@ from numpy.typing import NDArray
 
 from spectrograd.engines.threadpools import one_thread
 from spectrograd.laplacian import SMALL
+from spectrograd.probe import Complement
 from spectrograd.solvers.protocol import Problem, Progress, Solver, State
 
 Array = NDArray[Any]
 Hook = Callable[[Progress], None]
+Watch = Callable[[State], bool]
+GIVEN_UP = "given up"
 MAX_BACK_OFFS = 30
 
 
@@ -46,6 +49,7 @@ class Solution:
     seed: int | None
     beyond: float | None = None
     complete: bool = False
+    outside: Complement | None = None
 
     @property
     def last(self) -> Progress:
@@ -96,17 +100,19 @@ def solve(
     on_progress: Sequence[Hook] = (),
     seed: int | None = None,
     time_budget: float | None = None,
+    watch: Watch | None = None,
 ) -> Solution:
     """Run a solver until it is done, good enough, out of time or interrupted.
 
     Time out and Ctrl-C return the best state so far; a diverging run goes back to its last good
-    state with a smaller step. The result is always finite.
+    state with a smaller step. The result is always finite. ``watch`` sees the state after every
+    measurement and may give the run up by returning True.
     """
     rules = stopping or Stopping()
     if rules.max_iter is not None:
         solver = replace(solver, max_iter=rules.max_iter)  # type: ignore[type-var]
     clock = _Clock()
-    run = _Run(problem, solver, rules, on_progress, clock)
+    run = _Run(problem, solver, rules, on_progress, clock, watch)
     rng = np.random.default_rng(seed)
     # overflow is a step too long, which is handled below: no warning needed
     quiet = np.errstate(over="ignore", invalid="ignore")
@@ -122,7 +128,7 @@ def solve(
         Q = solver.finish(problem, run.good)
     last = run.good
     history, seconds = tuple(run.history), clock.seconds()
-    return Solution(Q, solver.name, history, reason, seconds, seed, last.beyond, last.complete)
+    return Solution(Q, solver.name, history, reason, seconds, seed, last.beyond, last.complete, last.outside)
 
 
 def _first_state(problem: Problem, solver: Solver, rng: np.random.Generator) -> State:
@@ -140,8 +146,15 @@ class _Run:
     """One run's bookkeeping: the last good state and the history of measurements."""
 
     def __init__(
-        self, problem: Problem, solver: Solver, rules: Stopping, hooks: Sequence[Hook], clock: _Clock
+        self,
+        problem: Problem,
+        solver: Solver,
+        rules: Stopping,
+        hooks: Sequence[Hook],
+        clock: _Clock,
+        watch: Watch | None = None,
     ) -> None:
+        self.watch = watch
         self.problem, self.solver, self.rules, self.hooks, self.clock = problem, solver, rules, hooks, clock
         self.max_iter = solver.max_iter
         self.history: list[Progress] = []
@@ -173,6 +186,8 @@ class _Run:
                 return "done" if state.done else "max_iter"
             elif self.history[-1].residual <= self.rules.tol:
                 return "converged"
+            elif self.watch is not None and self.watch(state):
+                return GIVEN_UP
             if out_of_time:
                 return "time_budget"
 
