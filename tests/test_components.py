@@ -241,3 +241,10 @@ def test_sublayers_keep_row_numbers_as_names(layered):
     small = sublayers(layered[0], np.array([5, 7, 9]))
     assert small.node_names.tolist() == [5, 7, 9]
     assert union(layered[0]).n_edges >= max(layer.n_edges for layer in layered[0].layers)
+
+
+def test_a_gap_of_one_rounding_error_is_no_gap():
+    star = Graph.from_edges([0, 0, 0], [1, 2, 3])  # eigenvalue 1 twice
+    model = SpectralEmbedding(1, regularization=None, random_state=0).fit(star)
+    assert not model.converged_
+    assert model.certificate_.angle_bound > 1

@@ -121,7 +121,7 @@ def certify(
     top = float(ritz.values[-1])
     gap = outside.lowest - top
     tau, odds = supported_cut(top, outside)
-    angle = float(np.linalg.norm(measured)) / (tau - top) if gap > 0 else float("inf")
+    angle = float(np.linalg.norm(measured)) / (tau - top) if tau > top else float("inf")
     if isinstance(tol, str):
         asked, good = f"sine <= {GOOD_ANGLE}", angle <= GOOD_ANGLE
     else:
