@@ -22,6 +22,7 @@ from spectrograd.cli.compare import compare
 from spectrograd.cli.demo import demo
 from spectrograd.cli.embed import embed
 from spectrograd.cli.paper import paper
+from spectrograd.cli.report import report
 
 __all__ = ["main", "program"]
 
@@ -47,7 +48,7 @@ def program(context: click.Context) -> int | None:
     context.exit(BAD_INPUT)
 
 
-for _command in (demo, paper, embed, cluster, compare):
+for _command in (demo, paper, embed, cluster, compare, report):
     program.add_command(_command)
 
 

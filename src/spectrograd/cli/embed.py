@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
 from spectrograd.cli.options import LineOptions, common_options, line_options
+from spectrograd.cli.report import check_targets, tell_run, telling_options
 from spectrograd.cli.session import Session
 
 EXAMPLES = """\b
@@ -21,9 +24,18 @@ Examples:
     "-k", "k", type=click.IntRange(min=1), default=8, show_default=True, help="Columns of the embedding."
 )
 @click.option("-o", "--output", help=".csv .tsv .npy .npz .parquet .w2v, or - (default) for CSV on stdout.")
+@telling_options
 @line_options
 @common_options
-def embed(session: Session, graphs: tuple[str, ...], k: int, output: str | None, options: LineOptions) -> int:
+def embed(
+    session: Session,
+    graphs: tuple[str, ...],
+    k: int,
+    output: str | None,
+    page: str | None,
+    folder: str | None,
+    options: LineOptions,
+) -> int:
     """Embed the nodes of a graph by eigenvectors of its Laplacian.
 
     GRAPH is an edge list (.csv .tsv .txt, columns src,dst[,weight][,layer]), a matrix (.npz .mtx) or -
@@ -33,15 +45,23 @@ def embed(session: Session, graphs: tuple[str, ...], k: int, output: str | None,
     from spectrograd.cli import line
     from spectrograd.cli.summary import summarize
     from spectrograd.io import write_embedding
+    from spectrograd.report.gather import gather_run
 
     settings = line.make_settings(session, options)
     line.check_output(session, output, write_embedding, [[0.0]])
+    check_targets(session, page, folder)
     graph, source = line.read_layers(session, graphs)
     line.check_size(k, 1, graph)
     solved = line.solve_line(session, graph, k + 1, options, settings)
     embedding = solved.result.embedding.without_first()
+    found = line.decisions(solved)
+    told = partial(summarize, session, source, graph, solved.result, solved.operator, None, found)
     with session.stage("report"):
         line.write_result(output, write_embedding, embedding.vectors, graph.node_names)
-    summary = summarize(session, source, graph, solved.result, solved.operator, None)
-    session.save_summary(summary | line.decisions(solved))
+        tell_run(
+            page,
+            folder,
+            lambda: gather_run(graph, solved.result, told(), merged=solved.merged, drop_first=True),
+        )
+    session.save_summary(told())
     return line.verdict(session, solved.result, options)

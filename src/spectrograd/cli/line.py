@@ -41,7 +41,7 @@ GOOD, FAILED, INTERRUPTED = 0, 1, 130
 
 @dataclass(frozen=True, eq=False)
 class Solved:
-    """An embedding, the operator it belongs to, and what was decided before it was solved."""
+    """An embedding, its operator, what was decided before, and the layers where there are several."""
 
     result: Embedded
     operator: Operator
@@ -49,6 +49,7 @@ class Solved:
     connectivity: Connectivity
     eigengap: Eigengap | None = None
     softness: float = 0.0
+    merged: Merged | None = None
 
 
 def read_layers(session: Session, paths: Sequence[str]) -> tuple[Graph | MultilayerGraph, Input]:
@@ -171,9 +172,10 @@ def _solve_layers(
     merged = _merge(session, treated, options, settings)
     with session.stage("solve"), session.progress("embedding") as hook:
         result = merged.embed(treated.n_components, replace(settings, hooks=(hook,)))
-    connectivity = treated.connectivity
-    result = with_all_nodes(result, graph.names, connectivity.kept, graph.n_nodes)
-    return Solved(result, merged.operator, treated.regularization, connectivity, treated.eigengap)
+    rows = (graph.names, treated.connectivity.kept, graph.n_nodes)
+    merged = replace(merged, layers=tuple(with_all_nodes(layer, *rows) for layer in merged.layers))
+    decided = (treated.regularization, treated.connectivity, treated.eigengap)
+    return Solved(with_all_nodes(result, *rows), merged.operator, *decided, merged=merged)
 
 
 def _merge(session: Session, treated: Treated, options: LineOptions, settings: Settings) -> Merged:

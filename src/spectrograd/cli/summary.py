@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import math
 import platform
 import sys
 from collections.abc import Mapping, Sequence
@@ -46,8 +44,9 @@ def summarize(
     result: Embedded,
     operator: Operator,
     scores: Mapping[str, float] | None,
+    decisions: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """What every command's summary holds."""
+    """What every command's summary holds; ``decisions`` were made before solving."""
     return {
         "command": session.command,
         "command_line": session.command_line,
@@ -72,6 +71,7 @@ def summarize(
         "scores": None if scores is None else dict(scores),
         "peak_memory_bytes": peak_memory(),
         "versions": versions(),
+        **(decisions or {}),
     }
 
 
@@ -100,20 +100,3 @@ def versions() -> dict[str, str | None]:
         except PackageNotFoundError:
             found[package] = None
     return found
-
-
-def to_json(summary: Mapping[str, Any]) -> str:
-    """Strict JSON: what is not finite becomes null, numpy's numbers become plain ones."""
-    return json.dumps(_plain(summary), indent=2, allow_nan=False) + "\n"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | np.ndarray):
-        return [_plain(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
