@@ -9,7 +9,18 @@ from pathlib import Path
 
 from benchmarks.harness import machine
 
-SUITES = ("drop_in", "spmm", "cold_start", "memory", "paper_table", "multilayer", "shootout", "report_page")
+SUITES = (
+    "drop_in",
+    "regularization",
+    "labelling",
+    "spmm",
+    "cold_start",
+    "memory",
+    "paper_table",
+    "multilayer",
+    "shootout",
+    "report_page",
+)
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 HEAD = """# Benchmarks
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import adjusted_rand_score
 
-from spectrograd.cluster import _discretize, assign
+from spectrograd.cluster import _discretize, _unit_rows, assign
 
 METHODS = ["kmeans", "cluster_qr", "discretize"]
 
@@ -178,3 +178,84 @@ def test_one_cluster_and_frozen_result(method):
 def test_bad_input_is_refused_with_the_reason(vectors, k, arguments, message):
     with pytest.raises(ValueError, match=message):
         assign(vectors, k, **arguments)
+
+
+# --- starts of k-means --------------------------------------------------------------------------------
+
+
+def starts_made(monkeypatch):
+    """Rows of every run of k-means, in order."""
+    from sklearn.cluster import KMeans
+
+    seen, fit = [], KMeans.fit
+
+    def counted(self, X, *args, **kwargs):
+        seen.append((len(X), self.init if isinstance(self.init, str) else "given"))
+        return fit(self, X, *args, **kwargs)
+
+    monkeypatch.setattr(KMeans, "fit", counted)
+    return seen
+
+
+def test_starts_end_when_two_agree(monkeypatch):
+    rng = np.random.default_rng(0)
+    truth = rng.integers(4, size=2_000)
+    vectors = indicator_embedding(truth, rng, 0.1)
+    seen = starts_made(monkeypatch)
+    found = assign(vectors, 4, random_state=0)
+    assert seen == [(2_000, "given"), (2_000, "k-means++")]
+    assert adjusted_rand_score(truth, found.labels) > 0.99
+
+
+def test_small_inputs_get_every_start(monkeypatch):
+    rng = np.random.default_rng(0)
+    vectors = indicator_embedding(rng.integers(3, size=100), rng, 0.1)
+    seen = starts_made(monkeypatch)
+    assign(vectors, 3, n_init=4, random_state=0)
+    assert len(seen) == 4
+    assign(vectors[:, :2], 3, n_init=1, random_state=0)  # too few columns for pivots
+    assert seen[-1] == (100, "k-means++")
+
+
+def test_starts_run_on_a_sample_of_many_rows(monkeypatch):
+    from sklearn.cluster import KMeans
+
+    rng = np.random.default_rng(0)
+    truth = rng.integers(6, size=30_000)
+    vectors = indicator_embedding(truth, rng, 0.5)
+    full = KMeans(6, n_init=10, random_state=0).fit(vectors)
+    seen = starts_made(monkeypatch)
+    found = assign(vectors, 6, random_state=0)
+    assert {rows for rows, _ in seen[:-1]} == {4_000}
+    assert seen[-1] == (30_000, "given")
+    assert found.inertia <= full.inertia_ * 1.001
+    assert adjusted_rand_score(full.labels_, found.labels) > 0.99
+    np.testing.assert_array_equal(found.labels, assign(vectors, 6, random_state=0).labels)
+
+
+def test_soft_rows_keep_short_rows_short():
+    rows = np.array([[2.0, 0.0], [0.0, 2.0], [1e-9, 1e-9], [0.0, 0.0], [2e150, 0.0]])
+    soft = _unit_rows(rows, 1.0)
+    half = np.sqrt(0.5)
+    # the median length is 2: a row of that length becomes 1 / sqrt 2 long
+    np.testing.assert_allclose(soft, [[half, 0], [0, half], [5e-10, 5e-10], [0, 0], [1, 0]], atol=1e-12)
+    np.testing.assert_allclose(_unit_rows(rows * 7, 1.0), soft, atol=1e-9)
+    np.testing.assert_array_equal(_unit_rows(rows, 0.0), _unit_rows(rows))
+    np.testing.assert_array_equal(_unit_rows(rows[3:4], 1.0), [[0, 0]])
+
+
+def test_rows_set_aside_take_no_part():
+    rng = np.random.default_rng(0)
+    truth = np.repeat([0, 1], 30)
+    vectors = np.vstack([[[np.nan, np.nan]], indicator_embedding(truth, rng)])
+    found = assign(vectors, 2, aside=[0], unit_rows=True, softness=1.0, random_state=0)
+    assert found.labels[0] == -1
+    assert adjusted_rand_score(truth, found.labels[1:]) == 1.0
+
+
+def test_clusters_are_numbered_as_they_appear():
+    rng = np.random.default_rng(0)
+    truth = np.array([2, 0, 0, 1] * 20)
+    for _ in range(3):
+        found = assign(indicator_embedding(truth, rng), 3, random_state=0).labels
+        assert found[:4].tolist() == [0, 1, 1, 2]

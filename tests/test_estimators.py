@@ -22,6 +22,7 @@ from spectrograd import (
     datasets,
     metrics,
 )
+from spectrograd.graph import GraphWarning
 from spectrograd.laplacian import laplacian
 
 SINGLE = [SpectralEmbedding, SpectralClustering]
@@ -242,8 +243,8 @@ def test_a_node_may_miss_from_some_layers_but_not_from_all(layers):
             assert np.abs(model.layer_embeddings_[1][239]).max() > 1e-3
     second[239, :] = 0
     second[:, 239] = 0
-    with pytest.raises(ValueError, match="1 nodes have no edge in any layer: 239"):
-        make(MultilayerSpectralClustering).fit([first, second])
+    with pytest.warns(GraphWarning, match="1 of 240 nodes .*: 239;"):
+        assert make(MultilayerSpectralClustering).fit([first, second]).labels_[239] == -1
 
 
 # --- scikit-learn's rules ---------------------------------------------------------------------------
@@ -275,6 +276,7 @@ def test_defaults_follow_the_public_contract(cls):
         "solver": "auto",
         "solver_params": None,
         "regularization": "auto",
+        "disconnected": "components",
         "tol": "auto",
         "max_iter": None,
         "time_budget": None,
@@ -424,7 +426,8 @@ def test_k_is_below_the_number_of_nodes(blocks, layers, cls):
         ({"engine": "dask"}, "engine='dask' is not available in this release"),
         ({"memory_limit": "4GB"}, "memory_limit='4GB' is not available in this release"),
         ({"checkpoint": "run.npz"}, "checkpoint='run.npz' is not available in this release"),
-        ({"regularization": 0.1}, "regularization=0.1 is not available in this release"),
+        ({"regularization": -0.1}, "regularization=-0.1: expected 'auto', None or a number"),
+        ({"disconnected": "drop"}, "disconnected='drop': expected one of components, regularize"),
         ({"max_iter": 0, "solver": "forward-backward"}, "max_iter=0"),
     ],
 )
@@ -492,5 +495,7 @@ def test_isolated_nodes_are_named(blocks, cls):
     W = blocks.graph.matrix.toarray()
     W[7] = 0
     W[:, 7] = 0
-    with pytest.raises(ValueError, match=r"1 isolated nodes .*: 7; remove them"):
+    with pytest.raises(ValueError, match=r"1 nodes are outside the largest \(7\)"):
+        make(cls, affinity="precomputed", disconnected="error").fit(W)
+    with pytest.warns(GraphWarning, match=r"1 of 240 nodes .*: 7;"):
         make(cls, affinity="precomputed").fit(W)

@@ -141,10 +141,14 @@ def test_a_layer_of_few_nodes_has_few_columns():
     assert np.isfinite(fitted.layer_distances_).all()
 
 
-def test_a_node_in_no_layer_is_an_error():
+def test_a_node_in_no_layer_is_set_aside_or_an_error():
     layers = [only(layer, np.arange(1, N)) for layer in data().graph.layers]
+    with pytest.warns(GraphWarning, match="1 of .* nodes .*: 0;"):
+        assert model(layers).labels_[0] == -1
+    with pytest.raises(GraphError, match=r"outside the largest \(0\)"):
+        model(layers, disconnected="error")
     with pytest.raises(GraphError, match="1 nodes have no edge in any layer: 0"):
-        model(layers)
+        merge(MultilayerGraph.from_layers(layers), 3, Settings())
 
 
 def test_distances_are_a_semimetric():

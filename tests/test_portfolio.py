@@ -370,3 +370,29 @@ def test_auto_tells_geometric_graphs_from_expanders():
     assert choose(Problem(laplacian(tangled), 3)).name == "chebyshev"
     assert choose(Problem(laplacian(path()), 3)).name == "eigen"
     assert "entries per edge" in choose(Problem(laplacian(tangled), 3)).reason
+
+
+def test_escalations_and_their_reasons_are_kept(monkeypatch):
+    """Every attempt is told, and the history runs on through all of them."""
+    from spectrograd.solvers import embed as room
+    from spectrograd.solvers.auto import Choice
+    from spectrograd.solvers.embed import Settings
+
+    plan = (Choice("gradient-descent", "too slow on purpose"), Choice("lanczos", "escalated: to finish"))
+    monkeypatch.setattr(room, "plan", lambda problem: plan)
+    graph = make_block_model(600, 3, random_state=0).graph
+    result = room.embed(laplacian(graph), 3, Settings(seed=0, max_iter=5))
+    assert [(a.solver, a.reason) for a in result.attempts] == list(plan)
+    assert "NOT converged" in result.attempts[0].outcome
+    assert result.attempts[1].outcome == result.certificate.sentence
+    assert result.choice.name == "lanczos"
+    events = [event for progress in result.solution.history for event in progress.events]
+    assert "auto picked gradient-descent: too slow on purpose" in events
+    assert "auto picked lanczos: escalated: to finish" in events
+    for count in ("iteration", "passes", "seconds"):
+        values = [getattr(progress, count) for progress in result.solution.history]
+        assert values == sorted(values)
+    assert result.solution.last.iteration == sum(a.iterations for a in result.attempts)
+    asked = room.embed(laplacian(graph), 3, Settings(solver="lanczos", seed=0))
+    assert [(a.solver, a.reason) for a in asked.attempts] == [("lanczos", "asked for")]
+    assert asked.solution.history[0].events == ()

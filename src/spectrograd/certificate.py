@@ -40,6 +40,8 @@ class Certificate:
         What the probe cost: products of the operator with single columns.
     asked
         The angle (or, with a number as ``tol``, the relative residual) that was asked for.
+    known
+        Why nothing was measured: the result is exact, or was given up.
     """
 
     residuals: Array
@@ -51,6 +53,7 @@ class Certificate:
     columns: int
     asked: str
     converged: bool
+    known: str = ""
 
     @property
     def max_residual(self) -> float:
@@ -65,6 +68,8 @@ class Certificate:
     @property
     def sentence(self) -> str:
         """The verdict in plain words."""
+        if self.known:
+            return f"{'exact' if self.converged else 'not measured'}: {self.known}"
         word = "converged" if self.converged else "NOT converged"
         if self.gap <= 0:
             reason = "an eigenvalue as small as the last one lies outside the subspace"
@@ -85,6 +90,18 @@ class Certificate:
             "gap": self.gap,
             "sentence": self.sentence,
         }
+
+
+def exact(n_components: int, known: str) -> Certificate:
+    """The certificate of vectors that are known, not computed."""
+    zeros = np.zeros(n_components)
+    return Certificate(zeros, zeros, 0.0, 0.0, 0.0, 0.0, 0, "exact", True, known)
+
+
+def unmeasured(eigenvalues: Array, why: str) -> Certificate:
+    """The certificate of a run that was given up on purpose: it vouches for nothing."""
+    unknown = np.full(len(eigenvalues), np.inf)
+    return Certificate(unknown, eigenvalues, np.inf, 0.0, np.inf, 1.0, 0, "nothing", False, why)
 
 
 def certify(

@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+from scipy.linalg.blas import dger, sger
 
 from spectrograd.graph import Graph, GraphError
 
@@ -26,6 +27,18 @@ class LowRank:
 
     factors: Array
     coefficients: Array
+
+    def subtract_product(
+        self, U: Array, out: Array, weight: float = 1.0, divisor: Array | None = None
+    ) -> None:
+        """Mutates out: ``out -= weight diag(1 / divisor) Z diag(a) Z' U``."""
+        Z = self.factors if divisor is None else self.factors / divisor[:, None]
+        small = self.coefficients[:, None] * (self.factors.T @ U) * U.dtype.type(weight)
+        if Z.shape[1] == 1 and out.flags.c_contiguous:  # in place: half the traffic of a temporary
+            update = dger if out.dtype == np.float64 else sger
+            update(-1.0, small[0], Z[:, 0], a=out.T, overwrite_a=True)
+        else:
+            out -= Z @ small
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +74,11 @@ class Operator:
         return (self.n_nodes, self.n_nodes)
 
     @property
+    def rank(self) -> int:
+        """Rank of the low-rank part; 0 without one."""
+        return 0 if self.low_rank is None else self.low_rank.factors.shape[1]
+
+    @property
     def dtype(self) -> np.dtype[Any]:
         """Type in which the matrix is stored."""
         return self.diagonal.dtype
@@ -88,8 +106,7 @@ class Operator:
                 run = laplacian_rows if len(b.indices) > WORTH_THREADS else laplacian_rows.serial
                 run(b.start, b.indptr, b.indices, b.weights, self.diagonal, self.scale, U, V, out)
         if self.low_rank is not None:
-            Z, a = self.low_rank.factors, self.low_rank.coefficients
-            out -= Z @ (a[:, None] * (Z.T @ U))
+            self.low_rank.subtract_product(U, out)
         return np.asarray(out, dtype=U.dtype)
 
     def astype(self, dtype: DTypeLike) -> Operator:

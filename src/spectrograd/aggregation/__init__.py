@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.laplacian import Kind, Operator, laplacian
+from spectrograd.regularize import regularized
 
 Array = NDArray[Any]
 
@@ -77,14 +78,20 @@ def make_aggregation(name: str) -> Aggregation:
     return Aggregation(name, module.aggregate, module.NEEDS_EMBEDDINGS, options, getattr(module, "run", None))
 
 
-def layer_operators(graph: MultilayerGraph, kind: Kind) -> tuple[Operator, ...]:
+def layer_operators(graph: MultilayerGraph, kind: Kind, tau: float = 0.0) -> tuple[Operator, ...]:
     """One Laplacian per layer, all with the identity as metric so that they can be added.
 
     Layers are summed with a common metric; ``random_walk`` layers enter as ``symmetric`` ones, which
     have the same eigenvalues (Dong et al. 2014 do the same). A node may be isolated in some layers.
+    ``tau`` regularises every layer that has edges.
     """
     common: Kind = "symmetric" if kind == "random_walk" else kind
-    return tuple(laplacian(layer, common, allow_isolated=True) for layer in graph.layers)
+    return tuple(
+        regularized(layer, common, tau)
+        if tau and layer.n_edges
+        else laplacian(layer, common, allow_isolated=True)
+        for layer in graph.layers
+    )
 
 
 def without_absent(operator: Operator) -> Operator:
@@ -94,7 +101,7 @@ def without_absent(operator: Operator) -> Operator:
     made of nothing but absent nodes. In a sum of layers the zero is right: no opinion.
     """
     absent = operator.graph.degrees == 0
-    if not absent.any():
+    if not absent.any() or operator.rank:  # regularised: every node has a degree
         return operator
     return replace(operator, diagonal=np.where(absent, operator.upper, operator.diagonal))
 

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from spectrograd.aggregation import Layers
 from spectrograd.graph import Graph
-from spectrograd.laplacian import Operator
+from spectrograd.laplacian import LowRank, Operator
 
 NEEDS_EMBEDDINGS = False
 
@@ -18,6 +18,7 @@ def aggregate(layers: Layers, **_: Any) -> Operator:
     """``sum_s c_s L^s`` as one sparse operator: the union of the layers' edges."""
     total, diagonal = None, np.zeros(layers.n_nodes)
     lower, upper = 0.0, 0.0
+    parts: list[tuple[float, LowRank]] = []
     for weight, operator in zip(layers.weights, layers.operators, strict=True):
         if weight == 0:
             continue
@@ -29,5 +30,11 @@ def aggregate(layers: Layers, **_: Any) -> Operator:
         diagonal += weight * operator.diagonal  # zero where the layer does not know the node
         lower += weight * operator.lower
         upper += weight * operator.upper
+        if operator.low_rank is not None:  # a regularised layer
+            parts.append((weight, operator.low_rank))
     graph = Graph._from_clean_csr(sp.csr_array(total), layers.names)
-    return Operator(graph, diagonal, lower=lower, upper=upper)
+    low_rank = None
+    if parts:
+        factors = np.hstack([part.factors for _, part in parts])
+        low_rank = LowRank(factors, np.concatenate([weight * part.coefficients for weight, part in parts]))
+    return Operator(graph, diagonal, low_rank=low_rank, lower=lower, upper=upper)

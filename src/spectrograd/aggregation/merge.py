@@ -71,18 +71,22 @@ def merge(
     alpha: float | str = "auto",
     layer_weights: Sequence[float] | str | None = None,
     aggregation_params: Mapping[str, Any] | None = None,
+    tau: float = 0.0,
 ) -> Merged:
     """Walk ``laplacian -> solve`` once per layer, then make the single operator (Eq. 22).
 
     ``layer_weights="auto"`` embeds the layers whatever the aggregation, since it compares their
-    subspaces. Layers without an edge get no weight, with a warning.
+    subspaces. Layers without an edge get no weight, with a warning. ``tau`` regularises every layer.
     """
     chosen = make_aggregation(aggregation)
+    if tau and chosen.run is not None:
+        raise ValueError(f"aggregation {aggregation!r} does not take regularised layers: choose another")
     options = chosen.checked(aggregation_params)
     automatic = isinstance(layer_weights, str)
     weights = _without_empty(_given_weights(layer_weights, graph.n_layers), graph)
-    _check_linked(graph)
-    operators = layer_operators(graph, laplacian)
+    if not tau:
+        _check_linked(graph)
+    operators = layer_operators(graph, laplacian, tau)
     began = time.perf_counter()
     embedded: tuple[Embedded, ...] = ()
     scores = None

@@ -23,11 +23,14 @@ def aggregate(layers: Layers, *, alpha: float | str = "auto", **_: Any) -> Opera
     """
     summed = mean.aggregate(layers)
     strengths = layers.weights * resolve_alpha(alpha, layers)
-    factors = np.ascontiguousarray(np.hstack(layers.embeddings))
+    factors = np.hstack(layers.embeddings)
     coefficients = np.repeat(strengths, [U.shape[1] for U in layers.embeddings])
+    if summed.low_rank is not None:  # of regularised layers
+        factors = np.hstack([factors, summed.low_rank.factors])
+        coefficients = np.concatenate([coefficients, summed.low_rank.coefficients])
     # each U^s U^s' is a projector, so the sum lowers the spectrum by at most the sum of the strengths
     lower = summed.lower - float(strengths.sum())
-    return replace(summed, low_rank=LowRank(factors, coefficients), lower=lower)
+    return replace(summed, low_rank=LowRank(np.ascontiguousarray(factors), coefficients), lower=lower)
 
 
 def resolve_alpha(alpha: float | str, layers: Layers) -> Array:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spectrograd.cli.options import LineOptions, common_options, line_options
+from spectrograd.cli.options import LineOptions, auto_or_count, common_options, line_options
 from spectrograd.cli.report import check_targets, tell_run, telling_options
 from spectrograd.cli.session import Session
 
 if TYPE_CHECKING:
-    from spectrograd.solvers.embed import Embedded
+    from spectrograd.cli.line import Solved
 
 EXAMPLES = """\b
 Examples:
@@ -24,7 +24,15 @@ Examples:
 
 @click.command(epilog=EXAMPLES, short_help="Cluster the nodes of a graph.")
 @click.argument("graphs", metavar="GRAPH...", nargs=-1, required=True)
-@click.option("-k", "k", type=click.IntRange(min=1), default=8, show_default=True, help="Clusters.")
+@click.option(
+    "-k",
+    "k",
+    metavar="NUMBER|auto",
+    callback=auto_or_count,
+    default="8",
+    show_default=True,
+    help="Clusters; auto is as many as the eigengap tells, at most 20.",
+)
 @click.option("-o", "--output", help=".csv .tsv .npy .npz .parquet, or - (default) for CSV on stdout.")
 @click.option("--labels", "truth", help="Known classes (node,label): the clusters are scored against them.")
 @telling_options
@@ -36,14 +44,14 @@ Examples:
     help="How rows of the embedding become clusters.",
 )
 @click.option(
-    "--n-init", type=click.IntRange(min=1), default=10, show_default=True, help="Starts of k-means."
+    "--n-init", type=click.IntRange(min=1), default=10, show_default=True, help="Most starts of k-means."
 )
 @line_options
 @common_options
 def cluster(
     session: Session,
     graphs: tuple[str, ...],
-    k: int,
+    k: int | str,
     output: str | None,
     truth: str | None,
     page: str | None,
@@ -68,9 +76,11 @@ def cluster(
     line.check_size(k, 0, graph)
     classes = _read_truth(session, truth, graph)
     solved = line.solve_line(session, graph, k, options, settings)
-    labels = _assign(session, solved.result, k, **how)
+    labels = _assign(session, solved, **how)
     scores = _score(session, classes, labels)
-    told = partial(summarize, session, source, graph, solved.result, solved.operator, scores, solved.merged)
+    found = line.decisions(solved) | {"n_clusters": solved.result.embedding.n_components}
+    evidence = (found, solved.merged)
+    told = partial(summarize, session, source, graph, solved.result, solved.operator, scores, *evidence)
     known = None if truth is None else (truth, classes)
     with session.stage("report"):
         line.write_result(output, write_labels, labels, graph.node_names)
@@ -94,16 +104,19 @@ def _read_truth(session: Session, truth: str | None, graph: Any) -> Any:
         return read_labels(truth, graph.node_names)
 
 
-def _assign(session: Session, result: Embedded, k: int, assign_labels: str, n_init: int) -> Any:
+def _assign(session: Session, solved: Solved, assign_labels: str, n_init: int) -> Any:
     from spectrograd.cluster import assign
 
+    embedding = solved.result.embedding
     with session.stage("assign"):
         return assign(
-            result.embedding.vectors,
-            k,
+            embedding.vectors,
+            embedding.n_components,
             method=assign_labels,
             n_init=n_init,
             unit_rows=True,
+            softness=solved.softness,
+            aside=solved.connectivity.aside,
             random_state=session.seed,
         ).labels
 

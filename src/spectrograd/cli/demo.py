@@ -59,7 +59,8 @@ def demo(session: Session, output: str, nodes: int) -> int:
         _save(session, folder, data, merged, trials)
     _tell(session, data, merged, rows, folder)
     source = Input.of_arrays([data.labels, *data.points])
-    summary = summarize(session, source, data.graph, chosen.result, merged.operator, chosen.scores, merged)
+    found = (chosen.result, merged.operator, chosen.scores)
+    summary = summarize(session, source, data.graph, *found, merged=merged)
     session.save_summary(summary | {"rows": rows, "output": {k: str(folder / v) for k, v in FILES.items()}})
     return finish(rows, chosen)
 

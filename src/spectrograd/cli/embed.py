@@ -54,7 +54,8 @@ def embed(
     line.check_size(k, 1, graph)
     solved = line.solve_line(session, graph, k + 1, options, settings)
     embedding = solved.result.embedding.without_first()
-    told = partial(summarize, session, source, graph, solved.result, solved.operator, None, solved.merged)
+    evidence = (line.decisions(solved), solved.merged)
+    told = partial(summarize, session, source, graph, solved.result, solved.operator, None, *evidence)
     with session.stage("report"):
         line.write_result(output, write_embedding, embedding.vectors, graph.node_names)
         tell_run(

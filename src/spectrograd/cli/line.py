@@ -18,15 +18,20 @@ import numpy as np
 
 from spectrograd.aggregation import make_aggregation
 from spectrograd.aggregation.merge import Merged, merge
+from spectrograd.aggregation.treatment import Treated, treat
 from spectrograd.cli.options import LineOptions
 from spectrograd.cli.session import Session
 from spectrograd.cli.summary import Input
+from spectrograd.components import Connectivity
+from spectrograd.eigengap import Eigengap
 from spectrograd.engines import make_engine
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.io import read_graph
-from spectrograd.laplacian import SMALL, Kind, Operator, laplacian
+from spectrograd.laplacian import SMALL, Kind, Operator
+from spectrograd.regularize import Regularization
 from spectrograd.solvers import make_solver
-from spectrograd.solvers.embed import Embedded, Settings, embed
+from spectrograd.solvers.embed import Embedded, Settings
+from spectrograd.solvers.embed_graph import Treatment, embed_graph, with_all_nodes
 
 STDIN = STDOUT = "-"
 # Solvers that run their iterations and stop: without --tol nobody asked them for an accuracy.
@@ -36,10 +41,14 @@ GOOD, FAILED, INTERRUPTED = 0, 1, 130
 
 @dataclass(frozen=True, eq=False)
 class Solved:
-    """An embedding, the operator it belongs to and, for several layers, how they were merged."""
+    """An embedding, its operator, what was decided before and, for several layers, how they were merged."""
 
     result: Embedded
     operator: Operator
+    regularization: Regularization
+    connectivity: Connectivity
+    eigengap: Eigengap | None = None
+    softness: float = 0.0
     merged: Merged | None = None
 
 
@@ -58,10 +67,10 @@ def read_layers(session: Session, paths: Sequence[str]) -> tuple[Graph | Multila
     return graph, Input(tuple(paths), digest.hexdigest())
 
 
-def check_size(k: int, extra: int, graph: Graph | MultilayerGraph) -> None:
-    """Refuse more vectors than the graph has."""
+def check_size(k: int | str, extra: int, graph: Graph | MultilayerGraph) -> None:
+    """Refuse more vectors than the graph has; "auto" is no number yet."""
     most = graph.n_nodes - 1 - extra
-    if k > most:
+    if not isinstance(k, str) and k > most:
         raise click.UsageError(
             f"-k {k} is too large for a graph of {graph.n_nodes} nodes; choose at most {most}",
             click.get_current_context(),
@@ -119,44 +128,74 @@ def _like(default: Any, name: str, text: str) -> Any:
 def solve_line(
     session: Session,
     graph: Graph | MultilayerGraph,
-    n_components: int,
+    n_components: int | str,
     options: LineOptions,
     settings: Settings,
 ) -> Solved:
     """Graph -> operator -> embedding; several layers are merged first."""
     compiles = graph.n_nodes > SMALL or options.solver not in ("auto", "eigen")
+    treatment = Treatment(cast(Kind, options.laplacian), options.regularization, options.disconnected)
     with session.compile_clock(compiles):
-        merged = found = None
         if isinstance(graph, MultilayerGraph):
-            merged = _merge(session, graph, n_components, options, settings)
-            operator, found = merged.operator, merged.result
+            solved = _solve_layers(session, graph, n_components, options, (settings, treatment))
         else:
-            operator = laplacian(graph, cast(Kind, options.laplacian))
-        with session.stage("solve"), session.progress("embedding") as hook:
-            result = found or embed(operator, n_components, replace(settings, hooks=(hook,)))
-    session.detail(f"solver {result.choice.name}: {result.choice.reason}")
-    session.detail(f"certificate: {result.certificate.sentence}")
-    return Solved(result, operator, merged)
+            with session.stage("solve"), session.progress("embedding") as hook:
+                found = embed_graph(graph, n_components, replace(settings, hooks=(hook,)), treatment)
+            decided = (found.regularization, found.connectivity, found.eigengap)
+            solved = Solved(found.result, found.operator, *decided, found.softness)
+    session.detail(f"components: {solved.connectivity.sentence}")
+    session.detail(f"regularization: {solved.regularization.reason}")
+    for attempt in solved.result.attempts:
+        session.detail(f"solver {attempt.solver}: {attempt.reason}; {attempt.outcome}")
+    session.detail(f"certificate: {solved.result.certificate.sentence}")
+    return solved
 
 
-def _merge(
-    session: Session, graph: MultilayerGraph, n_components: int, options: LineOptions, settings: Settings
-) -> Merged:
+def decisions(solved: Solved) -> dict[str, Any]:
+    """For the summary: what was decided before solving, and why."""
+    return {
+        "regularization": solved.regularization.summary(),
+        "components": solved.connectivity.summary(),
+        "eigengap": None if solved.eigengap is None else solved.eigengap.summary(),
+    }
+
+
+def _solve_layers(
+    session: Session,
+    graph: MultilayerGraph,
+    n_components: int | str,
+    options: LineOptions,
+    how: tuple[Settings, Treatment],
+) -> Solved:
+    settings, treatment = how
+    treated = treat(graph, n_components, settings, treatment)
+    merged = _merge(session, treated, options, settings)
+    with session.stage("solve"), session.progress("embedding") as hook:
+        result = merged.embed(treated.n_components, replace(settings, hooks=(hook,)))
+    rows = (graph.names, treated.connectivity.kept, graph.n_nodes)
+    merged = replace(merged, layers=tuple(with_all_nodes(layer, *rows) for layer in merged.layers))
+    decided = (treated.regularization, treated.connectivity, treated.eigengap)
+    return Solved(with_all_nodes(result, *rows), merged.operator, *decided, merged=merged)
+
+
+def _merge(session: Session, treated: Treated, options: LineOptions, settings: Settings) -> Merged:
     with session.progress("layers") as hook:
         merged = merge(
-            graph,
-            n_components,
+            treated.graph,
+            treated.n_components,
             replace(settings, hooks=(hook,)),
             laplacian=cast(Kind, options.laplacian),
             aggregation=options.aggregation,
             alpha=options.alpha,
             layer_weights=options.layer_weights,
+            tau=treated.regularization.tau,
         )
     for stage, seconds in merged.seconds.items():
         session.seconds[stage] += seconds
-    shares = zip(graph.layer_names, merged.weights, strict=True)
+    names = treated.graph.layer_names
+    shares = zip(names, merged.weights, strict=True)
     session.detail("layer weights: " + ", ".join(f"{name} {weight:.2f}" for name, weight in shares))
-    for name, layer in zip(graph.layer_names, merged.layers, strict=False):
+    for name, layer in zip(names, merged.layers, strict=False):
         if layer.solution.stop_reason == "interrupted":
             raise KeyboardInterrupt
         if _fell_short(layer, options):

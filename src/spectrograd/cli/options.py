@@ -42,6 +42,19 @@ def layer_weights(
         ) from None
 
 
+def tau_option(context: click.Context, parameter: click.Parameter, text: str) -> float | str | None:
+    """``auto``, ``none`` or a finite number that is not negative."""
+    return None if text == "none" else auto_or_number(context, parameter, text)
+
+
+def auto_or_count(context: click.Context, parameter: click.Parameter, text: str) -> int | str:
+    """``auto`` or a whole number of at least one."""
+    if text == "auto":
+        return text
+    at_least_one: Any = click.IntRange(min=1)
+    return int(at_least_one.convert(text, parameter, context))
+
+
 def _named_values(
     context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
 ) -> tuple[tuple[str, str], ...]:
@@ -60,6 +73,8 @@ class LineOptions:
     """How to go from a graph to an embedding: the options ``embed`` and ``cluster`` share."""
 
     laplacian: str
+    regularization: float | str | None
+    disconnected: str
     solver: str
     param: tuple[tuple[str, str], ...]
     tol: float | str
@@ -104,6 +119,21 @@ _LINE_OPTIONS = (
         default="random_walk",
         show_default=True,
         help="Which eigenproblem; the paper uses unnormalized.",
+    ),
+    click.option(
+        "--regularization",
+        metavar="NUMBER|auto|none",
+        callback=tau_option,
+        default="auto",
+        show_default=True,
+        help="tau in mean degrees, added to every degree; auto adds it where eigenvectors are localised.",
+    ),
+    click.option(
+        "--disconnected",
+        type=click.Choice(["components", "regularize", "largest", "error"]),
+        default="components",
+        show_default=True,
+        help="What to do with a graph in pieces; nodes set aside get cluster -1.",
     ),
     click.option("--solver", default="auto", show_default=True, help="auto or a solver's name."),
     click.option(

@@ -108,7 +108,8 @@ def paper(session: Session, table: str, yelp: str | None, strict: bool, skip_den
         raise RuntimeError(f"the default solver failed: {chosen.error}")
     ratios = _ratios(rows, seconds_per_pass(merged.operator, k))
     _tell(session, experiment, rows, ratios, (data, merged))
-    summary = summarize(session, source, data.graph, chosen.result, merged.operator, chosen.scores, merged)
+    found = (chosen.result, merged.operator, chosen.scores)
+    summary = summarize(session, source, data.graph, *found, merged=merged)
     session.save_summary(summary | {"table": experiment.table, "rows": rows, "ratios": ratios})
     return finish(rows, chosen)
 

@@ -6,7 +6,7 @@ import hashlib
 import platform
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -56,9 +56,13 @@ def summarize(
     result: Embedded,
     operator: Operator,
     scores: Mapping[str, float] | None,
+    decisions: Mapping[str, Any] | None = None,
     merged: Merged | None = None,
 ) -> dict[str, Any]:
-    """What every command's summary holds; for several layers also what is known of each."""
+    """What every command's summary holds.
+
+    ``decisions`` were made before solving; for several layers there is also what is known of each.
+    """
     return {
         "command": session.command,
         "command_line": session.command_line,
@@ -77,11 +81,13 @@ def summarize(
             "iterations": result.solution.last.iteration,
             "passes": passes_of(result, operator.graph.n_edges),
             "stopped": result.solution.stop_reason,
+            "attempts": [asdict(attempt) for attempt in result.attempts],
         },
         "certificate": result.certificate.summary(),
         "scores": None if scores is None else dict(scores),
         "peak_memory_bytes": peak_memory(),
         "versions": versions(),
+        **(decisions or {}),
         **layer_summary(merged, graph),
     }
 

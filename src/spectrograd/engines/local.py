@@ -75,9 +75,7 @@ class LocalEngine:
             rows = (b.start, b.indptr, b.indices)
             run(rows, b.weights, operator.diagonal, metric, (alpha, beta, gamma), U, previous, out)
         if operator.low_rank is not None:
-            Z, a = operator.low_rank.factors, operator.low_rank.coefficients
-            term = Z @ (alpha * a[:, None] * (Z.T @ U))
-            out -= term if metric is None else term / metric[:, None]
+            operator.low_rank.subtract_product(U, out, float(alpha), metric)
         return out
 
     def residual(self, operator: Operator, Q: Array, AQ: Array, values: Array) -> tuple[Array, Array]:

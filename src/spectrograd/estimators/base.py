@@ -12,12 +12,15 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Cluster
 from sklearn.utils import check_random_state
 
 from spectrograd.cluster import assign
+from spectrograd.components import Connectivity
 from spectrograd.engines import make_engine
 from spectrograd.estimators.display import Shown
 from spectrograd.estimators.eigen_solver import solver_and_tolerance
 from spectrograd.estimators.inputs import Affinity, is_pairwise
+from spectrograd.graph import Graph
 from spectrograd.laplacian import Kind, Operator
 from spectrograd.solvers.embed import Embedded, Settings, embed
+from spectrograd.solvers.embed_graph import Treatment, embed_graph
 
 Array = NDArray[Any]
 
@@ -42,6 +45,7 @@ class Spectral(Shown, BaseEstimator):
     eigen_solver: str | None = None
     eigen_tol: float | str = "auto"
     regularization: float | str | None = "auto"
+    disconnected: str = "components"
     tol: float | str = "auto"
     max_iter: int | None = None
     time_budget: float | None = None
@@ -53,6 +57,8 @@ class Spectral(Shown, BaseEstimator):
     checkpoint: str | None = None
     warm_start: bool = False
     verbose: int = 0
+
+    _softness = 0.0  # of the rows to cluster: see GraphEmbedding.softness
 
     def _settings(self) -> Settings:
         self._refuse_unbuilt()
@@ -74,25 +80,37 @@ class Spectral(Shown, BaseEstimator):
         for name, neutral in (("memory_limit", None), ("checkpoint", None)):
             if getattr(self, name) is not neutral:
                 raise ValueError(f"{name}={getattr(self, name)!r} is not available in this release")
-        if self.regularization not in ("auto", None):
-            raise ValueError(f"regularization={self.regularization!r} is not available in this release")
+
+    def _solve_graph(self, graph: Graph, n_components: int | str) -> Embedded:
+        treatment = Treatment(self.laplacian, self.regularization, self.disconnected)
+        start = self._warm_start(graph.n_nodes, n_components)
+        found = embed_graph(graph, n_components, self._settings(), treatment, start=start)
+        self.regularization_, self.eigengap_ = found.regularization, found.eigengap
+        self._softness = found.softness
+        self._keep_connectivity(found.connectivity, graph.node_names)
+        return self._story(found.result)
 
     def _solve(self, operator: Operator, n_components: int, found: Embedded | None = None) -> Embedded:
-        start = self._warm_start(operator, n_components)
-        result = found or embed(operator, n_components, self._settings(), start=start)
+        start = self._warm_start(operator.n_nodes, n_components)
+        return self._story(found or embed(operator, n_components, self._settings(), start=start))
+
+    def _keep_connectivity(self, connectivity: Connectivity, names: Array) -> None:
+        self.connectivity_, self.set_aside_ = connectivity, names[connectivity.aside]
+
+    def _story(self, result: Embedded) -> Embedded:
         self._raw_vectors = result.embedding.vectors
         self.certificate_ = result.certificate
         layers = getattr(self, "layer_certificates_", [])
         self.converged_ = result.certificate.converged and all(c.converged for c in layers)
-        self.history_ = result.solution.history
+        self.history_, self.attempts_ = result.solution.history, result.attempts
         self.n_iter_ = result.solution.last.iteration
         self.solver_ = result.choice.name
         self.solver_reason_ = result.choice.reason
         return result
 
-    def _warm_start(self, operator: Operator, n_components: int) -> Array | None:
+    def _warm_start(self, n_nodes: int, n_components: int | str) -> Array | None:
         previous = getattr(self, "_raw_vectors", None)
-        fits = previous is not None and previous.shape == (operator.n_nodes, n_components)
+        fits = previous is not None and previous.shape == (n_nodes, n_components)
         return previous if self.warm_start and fits else None
 
     def _keep(self, result: Embedded, drop_first: bool) -> None:
@@ -133,14 +151,16 @@ class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Spectral):
 class Clusterer(ClusterMixin, Spectral):
     """An estimator whose result is a label per node."""
 
-    n_clusters: int = field(default=8, kw_only=False)
+    n_clusters: int | str = field(default=8, kw_only=False)
     n_components: int | None = None
     gamma: float | None = 1.0
     assign_labels: str = "kmeans"
     n_init: int = 10
 
-    def _n_columns(self, n_nodes: int) -> int:
-        """Eigenvectors to compute: one per cluster unless told otherwise."""
+    def _n_columns(self, n_nodes: int) -> int | str:
+        """Eigenvectors to compute: one per cluster unless told otherwise; "auto" is known later."""
+        if isinstance(self.n_clusters, str) and self.n_clusters == "auto":
+            return "auto"
         check_components(self.n_clusters, n_nodes, "n_clusters")
         if self.n_components is None:
             return self.n_clusters
@@ -151,12 +171,16 @@ class Clusterer(ClusterMixin, Spectral):
 def labels(model: Any) -> Array:
     """The labels of a fitted embedding, as the model's parameters say."""
     seed = _seed(model.random_state)
+    automatic = isinstance(model.n_clusters, str)
+    model.n_clusters_ = model.embedding_.shape[1] if automatic else int(model.n_clusters)
     return assign(
         model.embedding_,
-        model.n_clusters,
+        model.n_clusters_,
         method=model.assign_labels,
         n_init=model.n_init,
         unit_rows=True,
+        softness=model._softness,
+        aside=model.connectivity_.aside,
         random_state=seed,
     ).labels
 

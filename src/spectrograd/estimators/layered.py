@@ -13,9 +13,12 @@ from sklearn.utils.validation import check_is_fitted
 from spectrograd.aggregation.agreement import LayerScores
 from spectrograd.aggregation.merge import Merged, merge
 from spectrograd.aggregation.sweep import layer_influence
+from spectrograd.aggregation.treatment import treat
+from spectrograd.components import on_all_rows
 from spectrograd.estimators.inputs import Affinity
 from spectrograd.graph import MultilayerGraph
 from spectrograd.solvers.embed import Embedded
+from spectrograd.solvers.embed_graph import Treatment, with_all_nodes
 
 Array = NDArray[Any]
 
@@ -30,25 +33,35 @@ class Layered(BaseEstimator):
     layer_weights: Sequence[float] | str | None = None
     aggregation_params: Mapping[str, Any] | None = None
 
-    def _fit_layers(self, graph: MultilayerGraph, n_components: int) -> Embedded:
-        merged = merge(
-            graph,
-            n_components,
-            self._settings(),
+    def _fit_layers(self, graph: MultilayerGraph, n_components: int | str) -> Embedded:
+        settings = self._settings()
+        treatment = Treatment(self.laplacian, self.regularization, self.disconnected)
+        treated = treat(graph, n_components, settings, treatment)
+        merged: Merged = merge(
+            treated.graph,
+            treated.n_components,
+            settings,
             laplacian=self.laplacian,
             aggregation=self.aggregation,
             alpha=self.alpha,
             layer_weights=self.layer_weights,
             aggregation_params=self.aggregation_params,
+            tau=treated.regularization.tau,
         )
-        self._merged: Merged = merged
         self.names_, self.layer_names_ = graph.node_names, graph.layer_names
+        self.regularization_, self.eigengap_ = treated.regularization, treated.eigengap
+        self._keep_connectivity(treated.connectivity, graph.node_names)
+        rows = (treated.connectivity.kept, graph.n_nodes)
+        self._keep_layers(merged, rows)
+        result = self._solve(merged.operator, treated.n_components, merged.result)
+        return with_all_nodes(result, graph.names, *rows)
+
+    def _keep_layers(self, merged: Merged, rows: tuple[Array, int]) -> None:
+        self._merged = merged
         self.layer_weights_ = merged.weights
-        self.layer_embeddings_ = [layer.embedding.vectors for layer in merged.layers]
+        self.layer_embeddings_ = [on_all_rows(layer.embedding.vectors, *rows) for layer in merged.layers]
         self.layer_certificates_ = [layer.certificate for layer in merged.layers]
         self.layer_distances_ = merged.distances if merged.layers else None
-        result: Embedded = self._solve(merged.operator, n_components, merged.result)
-        return result
 
     @property
     def layer_scores_(self) -> LayerScores | None:

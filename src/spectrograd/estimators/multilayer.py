@@ -22,6 +22,10 @@ class MultilayerSpectralEmbedding(Layered, Embedder):
         ``"projection"`` is the paper's Eq. 22: every layer is embedded first.
     alpha : float or "auto"
         Weight of the layers' subspaces in Eq. 22.
+    regularization : float, "auto" or None
+        A number is added to every layer, in units of its mean degree; "auto" adds nothing here.
+    disconnected : {"components", "regularize", "largest", "error"}
+        Components are those of all layers together.
     layer_weights : sequence of float, "auto" or None
         How much each layer counts; None is equally, "auto" less for layers without structure or far
         from the rest.
@@ -48,8 +52,7 @@ class MultilayerSpectralEmbedding(Layered, Embedder):
     def fit(self, X: Any, y: None = None) -> MultilayerSpectralEmbedding:
         """Embed layers: a :class:`MultilayerGraph`, a list or dict, or an edge table with layer column."""
         graph = as_layers(self, X)
-        n_columns = self._n_columns(graph.n_nodes)
-        self._keep(self._fit_layers(graph, n_columns), self.drop_first)
+        self._keep(self._fit_layers(graph, self._n_columns(graph.n_nodes)), self.drop_first)
         return self
 
 
@@ -71,7 +74,6 @@ class MultilayerSpectralClustering(Layered, Clusterer):
     def fit(self, X: Any, y: None = None) -> MultilayerSpectralClustering:
         """Cluster layers: a :class:`MultilayerGraph`, a list or dict, or an edge table with layer column."""
         graph = as_layers(self, X)
-        n_columns = self._n_columns(graph.n_nodes)
-        self._keep(self._fit_layers(graph, n_columns), False)
+        self._keep(self._fit_layers(graph, self._n_columns(graph.n_nodes)), False)
         self.labels_ = labels(self)
         return self

@@ -6,7 +6,6 @@ from typing import Any
 
 from spectrograd.estimators.base import Clusterer, Embedder, labels
 from spectrograd.estimators.inputs import as_graph
-from spectrograd.laplacian import laplacian
 
 
 class SpectralEmbedding(Embedder):
@@ -34,6 +33,13 @@ class SpectralEmbedding(Embedder):
         ``"auto"`` or a name from ``spectrograd.solvers.REGISTRY``; ``solver_params`` go to it.
     eigen_solver : {None, "arpack", "lobpcg", "amg"}
         scikit-learn's word for ``solver``: ``"eigen"``, ``"lobpcg"``, and the latter with ``pyamg``.
+    regularization : float, "auto" or None
+        ``tau`` in units of the mean degree d: adds ``tau d / N`` to every pair of nodes, implicitly. "auto"
+        adds 0.1 (or 0.3) only where the eigenvectors are seen to sit on tiny dangling pieces.
+    disconnected : {"components", "regularize", "largest", "error"}
+        What to do with a graph in pieces. "components" embeds them together and sets specks aside,
+        "regularize" ties all pieces together, "largest" keeps one, "error" refuses. Nodes set aside are
+        named in a warning; their rows are zero.
     tol, max_iter, time_budget
         When to stop; a run out of time returns its best state, and ``certificate_`` tells how good it is.
     eigen_tol : float or "auto"
@@ -59,7 +65,14 @@ class SpectralEmbedding(Embedder):
     certificate_ : Certificate
         Residuals and verdict; ``converged_`` is its yes or no.
     history_ : tuple of Progress
+        Through all attempts; the first of each says in its ``events`` why the solver was picked.
+    attempts_ : tuple of Attempt
+        Which solvers ran, why, at what cost and how each ended.
     solver_, n_iter_ : what ran and for how long
+    regularization_ : Regularization
+        The ``tau`` that was used and the reason.
+    connectivity_ : Connectivity
+        Components, and the row numbers set ``aside``; ``set_aside_`` holds their names.
     names_ : node names in the order of the rows, where the input had any
 
     Examples
@@ -73,8 +86,7 @@ class SpectralEmbedding(Embedder):
     def fit(self, X: Any, y: None = None) -> SpectralEmbedding:
         """Embed a graph, an affinity matrix or points."""
         graph = as_graph(self, X)
-        result = self._solve(laplacian(graph, self.laplacian), self._n_columns(graph.n_nodes))
-        self._keep(result, self.drop_first)
+        self._keep(self._solve_graph(graph, self._n_columns(graph.n_nodes)), self.drop_first)
         self.names_ = graph.node_names
         return self
 
@@ -88,7 +100,8 @@ class SpectralClustering(Clusterer):
 
     Parameters
     ----------
-    n_clusters : int
+    n_clusters : int or "auto"
+        "auto" is the number before the largest eigengap, at most 20.
     n_components : int or None
         Columns of the embedding where they should differ from ``n_clusters``, for k-means.
     affinity : str or callable
@@ -97,11 +110,15 @@ class SpectralClustering(Clusterer):
         1 by default, as in scikit-learn.
     assign_labels : {"kmeans", "cluster_qr", "discretize"}
     n_init : int
-        Restarts of k-means.
+        Most starts of k-means; on larger graphs they end when two agree.
 
     Attributes
     ----------
     labels_ : array of shape (n_nodes,)
+        -1 for nodes set aside.
+    n_clusters_ : int
+    eigengap_ : Eigengap or None
+        Eigenvalues and gaps that "auto" chose by: the data of the eigengap plot.
 
     Examples
     --------
@@ -115,7 +132,7 @@ class SpectralClustering(Clusterer):
     def fit(self, X: Any, y: None = None) -> SpectralClustering:
         """Cluster a graph, an affinity matrix or points."""
         graph = as_graph(self, X)
-        self._keep(self._solve(laplacian(graph, self.laplacian), self._n_columns(graph.n_nodes)), False)
+        self._keep(self._solve_graph(graph, self._n_columns(graph.n_nodes)), False)
         self.names_ = graph.node_names
         self.labels_ = labels(self)
         return self

@@ -42,7 +42,7 @@ def plan(problem: Problem) -> tuple[Choice, ...]:
     if fill <= LITTLE_FILL:
         direct = Choice("shift-invert", f"a factor has about {fill:.0f} entries per edge: direct is exact")
         return (direct, Choice("lanczos", "escalated: the direct solve was not certified"))
-    if operator.low_rank is not None:
+    if operator.rank > 1:  # a regularised graph, rank one, is as cheap as a plain one
         return (Choice("chebyshev", "sparse plus low rank: products are cheap, a factor is not"), LAST)
     if n <= SMALL:  # coarsening would compile
         return (Choice("chebyshev", f"a factor would have {fill:.0f} entries per edge: products only"), LAST)

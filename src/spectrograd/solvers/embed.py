@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd.certificate import GOOD_ANGLE, LIKELY_MISS, Certificate, certify, supported_cut
+from spectrograd.certificate import GOOD_ANGLE, LIKELY_MISS, Certificate, certify, supported_cut, unmeasured
 from spectrograd.embedding import Embedding, arrange
 from spectrograd.engines import Engine, LocalEngine
 from spectrograd.engines.subspace import Ritz, rayleigh_ritz
@@ -19,7 +19,7 @@ from spectrograd.laplacian import Operator
 from spectrograd.probe import Complement, look_outside
 from spectrograd.solvers import REGISTRY, make_solver
 from spectrograd.solvers.auto import Choice, plan
-from spectrograd.solvers.loop import Hook, Solution, Stopping, solve
+from spectrograd.solvers.loop import GIVEN_UP, Hook, Solution, Stopping, Watch, after, solve
 from spectrograd.solvers.protocol import Problem, Solver
 
 Array = NDArray[Any]
@@ -39,6 +39,7 @@ class Settings:
     seed: int | None = None
     engine: Engine = field(default_factory=LocalEngine)
     hooks: Sequence[Hook] = ()
+    watch: Watch | None = None
 
     def __post_init__(self) -> None:
         if self.tol != "auto" and not (isinstance(self.tol, int | float) and self.tol >= 0):
@@ -50,39 +51,89 @@ class Settings:
         return AUTO_RESIDUAL if isinstance(self.tol, str) else float(self.tol)
 
 
+@dataclass(frozen=True)
+class Attempt:
+    """One solver's turn: why it was picked, what it cost and how it ended."""
+
+    solver: str
+    reason: str
+    outcome: str
+    iterations: int
+    passes: float
+    seconds: float
+
+    @classmethod
+    def of(cls, choice: Choice, solution: Solution, outcome: str) -> Attempt:
+        """The attempt behind a solution."""
+        last = solution.last
+        return cls(choice.name, choice.reason, outcome, last.iteration, last.passes, solution.seconds)
+
+
 @dataclass(frozen=True, eq=False)
 class Embedded:
-    """An embedding with the evidence and the story of how it was found; ``seconds`` is all of it."""
+    """An embedding with the evidence and the story of how it was found; ``seconds`` is all of it.
+
+    ``solution.history`` runs through all ``attempts``, the last of which found the embedding.
+    """
 
     embedding: Embedding
     certificate: Certificate
     solution: Solution
     choice: Choice
     seconds: float
-    tried: tuple[Choice, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
+
+    def after(self, attempts: Sequence[Attempt], earlier: Solution) -> Embedded:
+        """The same with what came before it: attempts, and their history."""
+        joined = after(earlier, self.solution)
+        return replace(self, solution=joined, attempts=(*attempts, *self.attempts))
 
 
 def embed(
-    operator: Operator, n_components: int, settings: Settings, *, start: Array | None = None
+    operator: Operator,
+    n_components: int,
+    settings: Settings,
+    *,
+    start: Array | None = None,
+    choices: Sequence[Choice] = (),
 ) -> Embedded:
     """Embed an operator: the arrow ``Operator -> Embedding`` of the house.
 
-    With ``solver="auto"`` the solvers of the plan are tried in order, each from where the last one
-    stopped, until the certificate is met.
+    With ``solver="auto"`` the solvers of the plan (or of ``choices``) are tried in order, each from
+    where the last one stopped, until the certificate is met.
     """
     began = time.perf_counter()
     problem = Problem(operator, n_components, settings.engine, start)
-    choices = plan(problem) if settings.solver == "auto" else (Choice(settings.solver, "asked for"),)
-    tried: list[Choice] = []
-    for choice in choices:
+    result: Embedded | None = None
+    for choice in choices or choices_for(problem, settings):
         left = _left(settings.time_budget, time.perf_counter() - began)
-        tried.append(choice)
-        result = certified(operator, _run(problem, choice.name, settings, left), settings, choice)
-        interrupted = result.solution.stop_reason == "interrupted"
-        if result.certificate.converged or left == 0 or interrupted:
+        solution = _run(problem, choice.name, settings, left)
+        if settings.solver == "auto":
+            solution = told(solution, choice)
+        latest = _judged(operator, solution, settings, choice)
+        result = latest if result is None else latest.after(result.attempts, result.solution)
+        stopped = solution.stop_reason in ("interrupted", GIVEN_UP)
+        if result.certificate.converged or left == 0 or stopped:
             break
         problem = replace(problem, start=result.embedding.vectors)
-    return replace(result, seconds=time.perf_counter() - began, tried=tuple(tried))
+    assert result is not None
+    return replace(result, seconds=time.perf_counter() - began)
+
+
+def choices_for(problem: Problem, settings: Settings) -> tuple[Choice, ...]:
+    """The plan of ``auto``, or the solver that was asked for."""
+    return plan(problem) if settings.solver == "auto" else (Choice(settings.solver, "asked for"),)
+
+
+def _judged(operator: Operator, solution: Solution, settings: Settings, choice: Choice) -> Embedded:
+    """The solution with its certificate; one that was given up is not worth measuring."""
+    if solution.stop_reason != GIVEN_UP:
+        return certified(operator, solution, settings, choice)
+    k = solution.Q.shape[1]
+    certificate = unmeasured(np.full(k, np.nan), "given up for another problem")
+    embedding = Embedding(solution.Q, certificate.eigenvalues, operator.graph.names)
+    attempt = Attempt.of(choice, solution, certificate.sentence)
+    return Embedded(embedding, certificate, solution, choice, solution.seconds, (attempt,))
 
 
 def certified(
@@ -95,7 +146,15 @@ def certified(
     certificate = certify(settings.engine, operator, ritz, settings.tol, outside)
     embedding = arrange(ritz.Q, ritz.values, operator.graph.names)
     chosen = choice or Choice(solution.solver, "asked for")
-    return Embedded(embedding, certificate, solution, chosen, solution.seconds, (chosen,))
+    attempt = Attempt.of(chosen, solution, certificate.sentence)
+    return Embedded(embedding, certificate, solution, chosen, solution.seconds, (attempt,))
+
+
+def told(solution: Solution, choice: Choice) -> Solution:
+    """The choice of ``auto`` and its reason as the first event of the history."""
+    first, *rest = solution.history
+    event = f"auto picked {choice.name}: {choice.reason}"
+    return replace(solution, history=(replace(first, events=(event, *first.events)), *rest))
 
 
 def _run(problem: Problem, name: str, settings: Settings, time_budget: float | None) -> Solution:
@@ -109,6 +168,7 @@ def _run(problem: Problem, name: str, settings: Settings, time_budget: float | N
         on_progress=settings.hooks,
         seed=settings.seed,
         time_budget=time_budget,
+        watch=settings.watch,
     )
 
 

@@ -20,6 +20,8 @@ from spectrograd.solvers.protocol import Problem, Progress, Solver, State
 
 Array = NDArray[Any]
 Hook = Callable[[Progress], None]
+Watch = Callable[[State], bool]
+GIVEN_UP = "given up"
 MAX_BACK_OFFS = 30
 
 
@@ -55,6 +57,22 @@ class Solution:
         return self.history[-1]
 
 
+def after(earlier: Solution, later: Solution) -> Solution:
+    """The later solution with the history of both: iterations, passes and seconds go on counting."""
+    done = earlier.last
+    moved = (
+        replace(
+            p,
+            iteration=p.iteration + done.iteration,
+            passes=p.passes + done.passes,
+            edges_seen=p.edges_seen + done.edges_seen,
+            seconds=p.seconds + earlier.seconds,
+        )
+        for p in later.history
+    )
+    return replace(later, history=(*earlier.history, *moved), seconds=earlier.seconds + later.seconds)
+
+
 class _Clock:
     """Seconds spent solving; measuring and hooks do not count."""
 
@@ -82,17 +100,19 @@ def solve(
     on_progress: Sequence[Hook] = (),
     seed: int | None = None,
     time_budget: float | None = None,
+    watch: Watch | None = None,
 ) -> Solution:
     """Run a solver until it is done, good enough, out of time or interrupted.
 
     Time out and Ctrl-C return the best state so far; a diverging run goes back to its last good
-    state with a smaller step. The result is always finite.
+    state with a smaller step. The result is always finite. ``watch`` sees the state after every
+    measurement and may give the run up by returning True.
     """
     rules = stopping or Stopping()
     if rules.max_iter is not None:
         solver = replace(solver, max_iter=rules.max_iter)  # type: ignore[type-var]
     clock = _Clock()
-    run = _Run(problem, solver, rules, on_progress, clock)
+    run = _Run(problem, solver, rules, on_progress, clock, watch)
     rng = np.random.default_rng(seed)
     # overflow is a step too long, which is handled below: no warning needed
     quiet = np.errstate(over="ignore", invalid="ignore")
@@ -126,8 +146,15 @@ class _Run:
     """One run's bookkeeping: the last good state and the history of measurements."""
 
     def __init__(
-        self, problem: Problem, solver: Solver, rules: Stopping, hooks: Sequence[Hook], clock: _Clock
+        self,
+        problem: Problem,
+        solver: Solver,
+        rules: Stopping,
+        hooks: Sequence[Hook],
+        clock: _Clock,
+        watch: Watch | None = None,
     ) -> None:
+        self.watch = watch
         self.problem, self.solver, self.rules, self.hooks, self.clock = problem, solver, rules, hooks, clock
         self.max_iter = solver.max_iter
         self.history: list[Progress] = []
@@ -159,6 +186,8 @@ class _Run:
                 return "done" if state.done else "max_iter"
             elif self.history[-1].residual <= self.rules.tol:
                 return "converged"
+            elif self.watch is not None and self.watch(state):
+                return GIVEN_UP
             if out_of_time:
                 return "time_budget"
 

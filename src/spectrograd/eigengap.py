@@ -1,0 +1,56 @@
+"""How many clusters? As many as there are eigenvalues before the largest jump."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[Any]
+MOST = 20  # clusters looked for
+
+
+@dataclass(frozen=True, eq=False)
+class Eigengap:
+    """The data of the eigengap plot, and the number of clusters it tells.
+
+    ``gaps[i]`` is the gap after ``i + 1`` clusters, ``eigenvalues[i + 1] - eigenvalues[i]``, and
+    ``jumps[i]`` the same over the square root of the upper eigenvalue, which is what is compared.
+    """
+
+    n_clusters: int
+    eigenvalues: Array
+    gaps: Array
+    jumps: Array
+
+    def summary(self) -> dict[str, Any]:
+        """What ``--summary-json`` holds."""
+        return {"eigenvalues": self.eigenvalues, "gaps": self.gaps, "jumps": self.jumps}
+
+
+def n_eigenvalues(n_nodes: int) -> int:
+    """How many eigenvalues the choice needs: one more than the most clusters looked for."""
+    return min(MOST + 1, n_nodes - 1)
+
+
+def widest_gap(eigenvalues: ArrayLike) -> Eigengap:
+    """The number of clusters (at least 2) after which the eigenvalues jump most.
+
+    A gap is compared in units of ``sqrt(lambda)`` above it. On block models eigenvalues of clusters
+    and bulk have the same size and any unit will do; on geometric graphs eigenvalues grow steadily,
+    so that the largest gap in itself is an accident far up and the largest ratio one far down.
+
+    Examples
+    --------
+    >>> widest_gap([0.0, 0.1, 0.12, 0.5, 0.53]).n_clusters
+    3
+    """
+    values = np.maximum(np.asarray(eigenvalues, dtype=np.float64), 0.0)
+    gaps = np.diff(values)
+    above = np.sqrt(values[1:])
+    jumps = np.divide(gaps, above, out=np.zeros_like(gaps), where=above > 0)
+    if len(jumps) < 2:
+        raise ValueError(f"n_clusters='auto' needs at least 3 eigenvalues, the graph gave {len(values)}")
+    return Eigengap(2 + int(np.argmax(jumps[1:])), values, gaps, jumps)
