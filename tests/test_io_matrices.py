@@ -121,7 +121,7 @@ BAD = {
         ),
         (lambda p: p.write_text(""), "a.mtx: not a MatrixMarket file ("),
     ],
-    "a.mtx.gz": [(lambda p: p.write_bytes(b"hello\n"), "a.mtx.gz: not a MatrixMarket file (")],
+    "a.mtx.gz": [(lambda p: p.write_bytes(b"hello\n"), "a.mtx.gz: broken gzip file (")],
 }
 
 

@@ -10,6 +10,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from spectrograd.graph import Graph, MultilayerGraph
+from spectrograd.io import align_layers, graph_of
 from spectrograd.neighbors import knn_graph
 
 AFFINITIES = ("nearest_neighbors", "rbf", "precomputed", "precomputed_nearest_neighbors")
@@ -17,10 +18,11 @@ AFFINITIES = ("nearest_neighbors", "rbf", "precomputed", "precomputed_nearest_ne
 
 def as_graph(model: Any, X: Any) -> Graph:
     """What ``fit`` was given, as a graph; arrays are read as ``affinity`` says."""
-    if isinstance(X, Graph):
-        return X
-    if isinstance(X, MultilayerGraph):
+    graph = graph_of(X)
+    if isinstance(graph, MultilayerGraph):
         raise ValueError("this is a multilayer graph: use the Multilayer estimators")
+    if graph is not None:
+        return graph
     if model.affinity not in AFFINITIES:
         raise ValueError(f"affinity={model.affinity!r}: expected one of {', '.join(AFFINITIES)}")
     if model.affinity == "precomputed":
@@ -48,12 +50,24 @@ def _graph_of_points(model: Any, X: Any) -> Graph:
     return knn_graph(X, n_neighbors, n_jobs=model.n_jobs)
 
 
+def _foreign_layers(X: Mapping[Any, Any] | Sequence[Any]) -> MultilayerGraph | None:
+    """Graphs and edge tables of other libraries, united by the names of their nodes; None for arrays."""
+    named = X if isinstance(X, Mapping) else dict(enumerate(X))
+    graphs = {str(name): graph_of(layer) for name, layer in named.items()}
+    single = {name: graph for name, graph in graphs.items() if isinstance(graph, Graph)}
+    return align_layers(single) if single and len(single) == len(graphs) else None
+
+
 def as_layers(model: Any, X: Any) -> MultilayerGraph:
     """The same for several layers; arrays of points become one k-NN layer each."""
-    if isinstance(X, MultilayerGraph):
-        return X
-    if isinstance(X, Graph) or not isinstance(X, Mapping | Sequence):
+    graph = graph_of(X)
+    if isinstance(graph, MultilayerGraph):
+        return graph
+    if graph is not None or not isinstance(X, Mapping | Sequence):
         raise ValueError("expected several layers: a MultilayerGraph, or a list or dict of layers")
+    foreign = _foreign_layers(X)
+    if foreign is not None:
+        return foreign
     if model.affinity == "precomputed":
         return MultilayerGraph.from_layers(X)
     named = X if isinstance(X, Mapping) else {str(i): layer for i, layer in enumerate(X)}

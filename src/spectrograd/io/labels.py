@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from spectrograd.graph import Array, GraphError
+from spectrograd.io.compressed import data_suffix
 from spectrograd.io.tables import as_integers
 from spectrograd.io.text import (
     INTEGER,
@@ -20,7 +21,6 @@ from spectrograd.io.text import (
     TextFile,
     check_exists,
     data_lines,
-    data_suffix,
     read_rows,
     sniff_delimiter,
     split_line,

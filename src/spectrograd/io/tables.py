@@ -7,6 +7,7 @@ surprise, is scanned line by line, so that an error can name its line.
 from __future__ import annotations
 
 import itertools
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,23 +26,20 @@ COLUMN_NAMES = {
 _ROLE_OF = {name: role for role, names in COLUMN_NAMES.items() for name in names}
 _LONG_LAYER_NAME = 32
 _BULK_TYPES = {"src": "i8", "dst": "i8", "weight": "f8", "layer": f"U{_LONG_LAYER_NAME}"}
+_PADDED = re.compile(r'(?:^|[\s,;"])[+-]?0[0-9]')
 _HEADER_HINT = "name the columns src,dst[,weight][,layer] in a header line"
 
 
 @dataclass(frozen=True, eq=False)
 class EdgeTable:
-    """The columns of an edge list. Ends are int64 when all are integers, else objects holding str."""
+    """The columns of an edge list; ``nodes`` names those that may have no edge."""
 
     name: str
     source: Array
     target: Array
     weight: Array | None = None
     layer: Array | None = None
-
-    @property
-    def has_integer_ids(self) -> bool:
-        """Whether the ends are numbers."""
-        return self.source.dtype != object
+    nodes: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,7 @@ def _read_layout(file: TextFile) -> _Layout:
         raise GraphError(f"{file.name}: empty, no edges in it; each line should be src,dst[,weight]")
     delimiter = sniff_delimiter(line, file.suffix, _is_whole_field)
     fields = split_line(line, delimiter)
-    roles = tuple(_ROLE_OF.get(field.lower()) for field in fields)
+    roles = tuple(map(role_of, fields))
     if "src" in roles and "dst" in roles:
         for role, names in COLUMN_NAMES.items():
             same = [field for field, its_role in zip(fields, roles, strict=True) if its_role == role]
@@ -96,7 +94,7 @@ def _read_layout(file: TextFile) -> _Layout:
 
 
 def _is_whole_field(word: str) -> bool:
-    return word.lower() in _ROLE_OF or _is_number(word)
+    return role_of(word) is not None or _is_number(word)
 
 
 def _is_number(word: str) -> bool:
@@ -141,10 +139,13 @@ def _read_bulk(file: TextFile, layout: _Layout) -> EdgeTable | None:
 
 
 def _ascii_lines(lines: Iterator[str]) -> Iterator[str]:
-    """Keep other characters from numpy's integer parser, which may read outside its table for them."""
+    """Keep other characters from numpy's integer parser, which may read outside its table for them.
+
+    An id like 007 is no number either: as one it would come back as 7.
+    """
     for line in lines:
-        if not line.isascii():
-            raise ValueError("not ASCII")
+        if not line.isascii() or ("0" in line and _PADDED.search(line)):
+            raise ValueError("not plain numbers")
         yield line
 
 
@@ -160,17 +161,29 @@ def _read_slowly(file: TextFile, layout: _Layout) -> EdgeTable:
     _check_ids(file, layout, columns, lines)
     weight = _parse_weights(file, columns["weight"], lines) if "weight" in columns else None
     layer = np.array(columns["layer"], dtype=object) if "layer" in columns else None
-    integers = as_integers(sources), as_integers(targets)
-    if integers[0] is None or integers[1] is None:
-        return EdgeTable(
-            file.name, np.array(sources, dtype=object), np.array(targets, dtype=object), weight, layer
-        )
-    return EdgeTable(file.name, integers[0], integers[1], weight, layer)
+    source, target = ids_of_texts(sources, targets)
+    return EdgeTable(file.name, source, target, weight, layer)
+
+
+def role_of(column: str) -> str | None:
+    """Say what a column of this name holds: ``src``, ``dst``, ``weight``, ``layer`` or None."""
+    return _ROLE_OF.get(column.lower())
+
+
+def ids_of_texts(*columns: Sequence[str]) -> list[Array]:
+    """Turn columns of texts into integers where all of them are, else into objects holding str."""
+    numbers = [as_integers(column) for column in columns]
+    if any(column is None for column in numbers):
+        return [np.array(column, dtype=object) for column in columns]
+    return [column for column in numbers if column is not None]
 
 
 def as_integers(texts: Sequence[str]) -> Array | None:
-    """Turn texts into int64, or return None when one of them is not an integer of that size."""
-    if not all(map(INTEGER.fullmatch, texts)):
+    """Turn texts into int64, or return None when one of them is not an integer of that size.
+
+    Neither is 007, which would come back as 7.
+    """
+    if not all(map(INTEGER.fullmatch, texts)) or any(map(_PADDED.match, texts)):
         return None
     try:
         return np.fromiter(map(int, texts), dtype=np.int64, count=len(texts))

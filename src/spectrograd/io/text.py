@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import os
 import re
 import sys
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from io import StringIO
-from pathlib import Path
+from io import StringIO, TextIOWrapper
 from typing import TextIO
 
 from spectrograd.graph import GraphError
+from spectrograd.io.compressed import data_suffix, open_bytes
 
 Row = tuple[str, ...]
 STDIN = "-"
@@ -28,7 +26,7 @@ _WORDS = re.compile(r'"(?:[^"]|"")*"|\S+')
 
 @dataclass(frozen=True)
 class TextFile:
-    """A text file, plain or gzipped, or standard input, that can be opened several times."""
+    """A text file, plain or packed, or standard input, that can be opened several times."""
 
     path: str
 
@@ -39,7 +37,7 @@ class TextFile:
 
     @property
     def suffix(self) -> str:
-        """The suffix that tells the format, without ``.gz``."""
+        """The suffix that tells the format, without ``.gz`` or ``.zst``."""
         return data_suffix(self.path)
 
     @cached_property
@@ -52,30 +50,18 @@ class TextFile:
         try:
             if self.path == STDIN:
                 yield StringIO(self._typed)
-            elif self.path.lower().endswith(".gz"):
-                with gzip.open(self.path, "rt", encoding="utf-8-sig") as handle:
-                    yield handle
             else:
-                with open(self.path, encoding="utf-8-sig") as handle:
+                with open_bytes(self.path) as raw, TextIOWrapper(raw, encoding="utf-8-sig") as handle:
                     yield handle
         except UnicodeDecodeError as error:
             raise GraphError(
                 f"{self.name}: not UTF-8 text (byte {error.object[error.start]:#04x}); convert it first, "
                 "for example with iconv"
             ) from None
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise GraphError(f"{self.name}: broken gzip file ({error}); copy or compress it again") from None
-        except OSError as error:
-            raise GraphError(f"{self.name}: {error.strerror or error}") from None
 
     def error(self, line: int, message: str) -> GraphError:
         """Make an error that points at a line."""
         return GraphError(f"{self.name}, line {line}: {message}")
-
-
-def data_suffix(path: str) -> str:
-    """Return the lower-case suffix of a path, looking through a final ``.gz``."""
-    return Path(path.lower().removesuffix(".gz")).suffix
 
 
 def check_exists(path: str) -> None:
