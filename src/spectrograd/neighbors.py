@@ -1,20 +1,29 @@
-"""Points to graph: exact k nearest neighbours, with weights that follow the local density."""
+"""Points to graph: k nearest neighbours, with weights that follow the local density."""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from spectrograd.graph import Graph
+from spectrograd.extras import MissingExtra, need
+from spectrograd.graph import Graph, GraphWarning
+from spectrograd.links import TREE_MAX_FEATURES, join_components
 
 Array = NDArray[Any]
 Weights = Literal["self-tuned", "binary", "distance-kernel"]
+Search = Literal["auto", "exact", "approximate"]
 
-# Trees visit nearly every leaf in many dimensions; blocked brute force is faster there.
-TREE_MAX_FEATURES = 15
+# pynndescent compiles for most of a minute in each process; an exact search of so many points, or of any
+# number of them in so few dimensions, does not take longer.
+EXACT_MAX_POINTS, EXACT_MAX_FEATURES = 100_000, 8
+# It finds more of the true neighbours when asked for more than are needed.
+SPARE_NEIGHBORS = 10
 # A node whose weights all underflow is isolated in effect: one spurious zero eigenvalue each.
 SMALLEST_WEIGHT = 1e-6
 
@@ -24,6 +33,8 @@ def knn_graph(
     n_neighbors: int = 10,
     *,
     weights: Weights = "self-tuned",
+    search: Search = "auto",
+    connect: bool = False,
     n_jobs: int | None = None,
 ) -> Graph:
     """Join every point to its ``n_neighbors`` nearest ones; an edge stands if either end chose the other.
@@ -38,6 +49,13 @@ def knn_graph(
         ``"self-tuned"``: ``exp(-d^2 / (s_i s_j))``, s the distance to the last neighbour (Zelnik-Manor and
         Perona, 2004); ``"distance-kernel"``: ``exp(-d^2 / s^2)``, s the median of those that are not zero;
         ``"binary"``: ones. Weights are at least 1e-6, so that no chosen neighbour is lost.
+    search
+        ``"exact"``, ``"approximate"`` (pynndescent, ``pip install spectrograd[knn]``; the same on every
+        call), or ``"auto"``: approximate above 100,000 points in more than 8 dimensions.
+    connect
+        Join the pieces of the graph, if there are several, by the shortest links between them (a minimum
+        spanning tree of pieces), weighted as every edge. They stay weak: pieces far apart stay clusters.
+        Above 15 dimensions and 20,000 points the links are the shortest between samples of the pieces.
     n_jobs
         Threads for the search, as in scikit-learn.
 
@@ -58,8 +76,11 @@ def knn_graph(
     coordinates = _checked_points(points, n_neighbors)
     if weights not in get_args(Weights):
         raise ValueError(f"unknown weights {weights!r}; choose one of {', '.join(get_args(Weights))}")
-    indices, distances = _nearest(coordinates, n_neighbors, n_jobs)
-    values = _edge_weights(indices, distances, weights)
+    if search not in get_args(Search):
+        raise ValueError(f"unknown search {search!r}; choose one of {', '.join(get_args(Search))}")
+    indices, distances = _nearest(coordinates, n_neighbors, n_jobs, search)
+    weigh = partial(_edge_weights, scale=distances[:, -1], weights=weights)
+    values = weigh(np.arange(len(indices))[:, None], indices, distances)
     n_points = len(coordinates)
     order = np.argsort(indices, axis=1)
     directed = sp.csr_array(
@@ -70,7 +91,8 @@ def knn_graph(
         ),
         shape=(n_points, n_points),
     )
-    return Graph._from_clean_csr(sp.csr_array(directed.maximum(directed.T.tocsr())), None)
+    matrix = sp.csr_array(directed.maximum(directed.T.tocsr()))
+    return Graph._from_clean_csr(join_components(matrix, coordinates, weigh) if connect else matrix, None)
 
 
 def _checked_points(points: ArrayLike, n_neighbors: int) -> Array:
@@ -96,12 +118,12 @@ def _checked_points(points: ArrayLike, n_neighbors: int) -> Array:
     return np.ascontiguousarray(coordinates + 0.0)  # -0.0 and 0.0 are one place, but not the same bytes
 
 
-def _edge_weights(indices: Array, distances: Array, weights: Weights) -> Array:
+def _edge_weights(rows: Array, cols: Array, distances: Array, *, scale: Array, weights: Weights) -> Array:
+    """Weights of edges of these lengths; ``scale`` is each point's distance to its last neighbour."""
     if weights == "binary":
         return np.ones_like(distances)
-    scale = distances[:, -1]
     if weights == "self-tuned":
-        own, other = np.broadcast_to(scale[:, None], indices.shape), scale[indices]
+        own, other = scale[rows], scale[cols]
         # A point among twins has no scale of its own: the other end's stands in, or its edge would vanish.
         own, other = np.where(own == 0, other, own), np.where(other == 0, own, other)
     else:
@@ -113,7 +135,7 @@ def _edge_weights(indices: Array, distances: Array, weights: Weights) -> Array:
     return np.asarray(np.maximum(np.exp(-exponent), SMALLEST_WEIGHT))
 
 
-def _nearest(points: Array, k: int, n_jobs: int | None) -> tuple[Array, Array]:
+def _nearest(points: Array, k: int, n_jobs: int | None, search: Search = "auto") -> tuple[Array, Array]:
     """Find the k others closest to each point: indices and distances, nearest first."""
     groups = _crowded_places(points, k)
     # Nobody needs more than k points of one place, and trees degenerate on thousands of twins.
@@ -124,8 +146,8 @@ def _nearest(points: Array, k: int, n_jobs: int | None) -> tuple[Array, Array]:
     indices = np.zeros((len(points), k), dtype=np.int64)
     distances = np.zeros((len(points), k))
     if len(rows) > k:
-        search = _search_sorted if points.shape[1] == 1 else _search_space
-        found, distances[rows] = search(points[rows], k, n_jobs)
+        look = _search_for(points[rows], search)
+        found, distances[rows] = look(points[rows], k, n_jobs)
         indices[rows] = rows[found]
     rng = np.random.default_rng(0)  # fixed: the same points always give the same graph
     for group in groups:
@@ -133,6 +155,23 @@ def _nearest(points: Array, k: int, n_jobs: int | None) -> tuple[Array, Array]:
         indices[group] = group[(np.arange(len(group))[:, None] + steps) % len(group)]
         distances[group] = 0.0
     return indices, distances
+
+
+def _search_for(points: Array, search: Search) -> Callable[[Array, int, int | None], tuple[Array, Array]]:
+    n_points, n_features = points.shape
+    if n_features == 1 and search != "approximate":
+        return _search_sorted
+    many = n_points > EXACT_MAX_POINTS and n_features > EXACT_MAX_FEATURES
+    if search == "exact" or (search == "auto" and not many):
+        return _search_space
+    try:
+        need("pynndescent", f"an approximate search of {n_points:,} points in {n_features} dimensions")
+    except MissingExtra as missing:
+        if search == "approximate":
+            raise
+        warnings.warn(f"{missing}; the exact one may take long", GraphWarning, stacklevel=4)
+        return _search_space
+    return _search_approximately
 
 
 def _crowded_places(points: Array, k: int) -> list[Array]:
@@ -171,6 +210,30 @@ def _search_space(points: Array, k: int, n_jobs: int | None) -> tuple[Array, Arr
     # Without an argument scikit-learn leaves each point out of its own list, twins or not.
     distances, indices = search.fit(centred).kneighbors()
     return (indices, distances) if tree else _measured(centred, indices)
+
+
+def _search_approximately(points: Array, k: int, n_jobs: int | None) -> tuple[Array, Array]:
+    from pynndescent import NNDescent
+
+    centred = points - points.mean(axis=0)  # it works in single precision
+    wanted = min(k + 1 + SPARE_NEIGHBORS, len(points))
+    index = NNDescent(centred.astype(np.float32), n_neighbors=wanted, random_state=0, n_jobs=n_jobs)
+    found = np.asarray(index.neighbor_graph[0], dtype=np.int64)
+    # Nearest first, without the point itself and without gaps: those go to the end and are cut off.
+    useless = (found < 0) | (found == np.arange(len(found))[:, None])
+    short = np.flatnonzero((~useless).sum(axis=1) < k)
+    found = np.take_along_axis(found, np.argsort(useless, axis=1, kind="stable"), axis=1)[:, :k]
+    if len(short):  # too few were found: look at all others
+        found[short] = _nearest_of_rows(centred, short, k)
+    return _measured(centred, found)
+
+
+def _nearest_of_rows(points: Array, rows: Array, k: int) -> Array:
+    from sklearn.neighbors import NearestNeighbors
+
+    found = NearestNeighbors(n_neighbors=k + 1, algorithm="brute").fit(points).kneighbors(points[rows])[1]
+    order = np.argsort(found == rows[:, None], axis=1, kind="stable")
+    return np.asarray(np.take_along_axis(found, order, axis=1)[:, :k])
 
 
 def _measured(points: Array, indices: Array) -> tuple[Array, Array]:

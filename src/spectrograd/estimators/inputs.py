@@ -47,7 +47,7 @@ def _graph_of_points(model: Any, X: Any) -> Graph:
         np.fill_diagonal(kernel, 0)
         return Graph.from_matrix(kernel)
     n_neighbors = min(model.n_neighbors, X.shape[0] - 1)
-    return knn_graph(X, n_neighbors, n_jobs=model.n_jobs)
+    return knn_graph(X, n_neighbors, connect=True, n_jobs=model.n_jobs)
 
 
 def _foreign_layers(X: Mapping[Any, Any] | Sequence[Any]) -> MultilayerGraph | None:

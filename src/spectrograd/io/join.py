@@ -38,7 +38,8 @@ def join_tables(
 def align_layers(layers: Mapping[str, Graph]) -> MultilayerGraph:
     """Unite graphs by the names of their nodes; a node absent from a layer is isolated there."""
     columns = [graph.node_names for graph in layers.values()]
-    if all(np.array_equal(column, columns[0]) for column in columns):
+    unnamed = any(graph.names is None for graph in layers.values())  # rows are matched by number
+    if unnamed or all(np.array_equal(column, columns[0]) for column in columns):
         return MultilayerGraph(tuple(layers.values()), tuple(map(str, layers)))
     names, rows = number_nodes(columns)
     graphs = []
