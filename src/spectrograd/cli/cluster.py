@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spectrograd.cli.options import LineOptions, common_options, line_options
+from spectrograd.cli.options import LineOptions, common_options, dry_run_option, line_options
 from spectrograd.cli.session import Session
 
 if TYPE_CHECKING:
@@ -22,9 +22,13 @@ Examples:
 
 @click.command(epilog=EXAMPLES, short_help="Cluster the nodes of a graph.")
 @click.argument("graphs", metavar="GRAPH...", nargs=-1, required=True)
-@click.option("-k", "k", type=click.IntRange(min=1), default=8, show_default=True, help="Clusters.")
+@click.option(
+    "-k", "--clusters", "k", type=click.IntRange(min=1), default=8, show_default=True, help="Clusters."
+)
 @click.option("-o", "--output", help=".csv .tsv .npy .npz .parquet, or - (default) for CSV on stdout.")
-@click.option("--labels", "truth", help="Known classes (node,label): the clusters are scored against them.")
+@click.option(
+    "-l", "--labels", "truth", help="Known classes (node,label): the clusters are scored against them."
+)
 @click.option("--report", "page", type=click.Path(dir_okay=False), help="Write an HTML page there.")
 @click.option(
     "--assign-labels",
@@ -37,6 +41,7 @@ Examples:
     "--n-init", type=click.IntRange(min=1), default=10, show_default=True, help="Starts of k-means."
 )
 @line_options
+@dry_run_option
 @common_options
 def cluster(
     session: Session,
@@ -50,8 +55,9 @@ def cluster(
 ) -> int:
     """Cluster the nodes of a graph: spectral embedding, then k-means on rows of unit length.
 
-    GRAPH is an edge list (.csv .tsv .txt, columns src,dst[,weight][,layer]), a matrix (.npz .mtx) or -
-    for standard input. Several GRAPH are the layers of one multilayer graph.
+    GRAPH is an edge list (.csv .tsv .txt .parquet, columns src,dst[,weight][,layer]), a matrix (.npz .mtx),
+    .graphml, .net, .mpx, or - for text on standard input; text may be .gz or .zst. Several GRAPH are the
+    layers of one multilayer graph.
     """
     from spectrograd.cli import line
     from spectrograd.cli.summary import summarize
@@ -63,6 +69,8 @@ def cluster(
     graph, source = line.read_layers(session, graphs)
     line.check_size(k, 0, graph)
     classes = _read_truth(session, truth, graph)
+    if session.dry_run:
+        return line.tell_plan(graph, k, options, output=output, report=page)
     solved = line.solve_line(session, graph, k, options, settings)
     labels = _assign(session, solved.result, k, **how)
     scores = _score(session, classes, labels)

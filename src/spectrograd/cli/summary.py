@@ -48,6 +48,21 @@ def summarize(
     scores: Mapping[str, float] | None,
 ) -> dict[str, Any]:
     """What every command's summary holds."""
+    return outline(session, source, graph) | {
+        "solver": {
+            "name": result.choice.name,
+            "reason": result.choice.reason,
+            "iterations": result.solution.last.iteration,
+            "passes": passes_of(result, operator.graph.n_edges),
+            "stopped": result.solution.stop_reason,
+        },
+        "certificate": result.certificate.summary(),
+        "scores": None if scores is None else dict(scores),
+    }
+
+
+def outline(session: Session, source: Input, graph: Graph | MultilayerGraph) -> dict[str, Any]:
+    """Summary of a command that solves nothing."""
     return {
         "command": session.command,
         "command_line": session.command_line,
@@ -60,15 +75,9 @@ def summarize(
             "n_layers": graph.n_layers if isinstance(graph, MultilayerGraph) else 1,
         },
         "seconds": session.timing(),
-        "solver": {
-            "name": result.choice.name,
-            "reason": result.choice.reason,
-            "iterations": result.solution.last.iteration,
-            "passes": passes_of(result, operator.graph.n_edges),
-            "stopped": result.solution.stop_reason,
-        },
-        "certificate": result.certificate.summary(),
-        "scores": None if scores is None else dict(scores),
+        "solver": None,
+        "certificate": None,
+        "scores": None,
         "peak_memory_bytes": peak_memory(),
         "versions": versions(),
     }

@@ -7,12 +7,15 @@ from spectrograd.io.join import align_layers
 from spectrograd.io.labels import read_labels
 from spectrograd.io.networkx import from_networkx, to_networkx
 from spectrograd.io.objects import graph_of
+from spectrograd.io.points import Points, read_points
 from spectrograd.io.pyg import from_pyg, to_edge_index
 from spectrograd.io.results import write_embedding, write_labels
-from spectrograd.io.writing import write_graph
+from spectrograd.io.writing import check_graph_path, write_graph
 
 __all__ = [
+    "Points",
     "align_layers",
+    "check_graph_path",
     "from_frame",
     "from_igraph",
     "from_networkx",
@@ -20,6 +23,7 @@ __all__ = [
     "graph_of",
     "read_graph",
     "read_labels",
+    "read_points",
     "to_arrow",
     "to_edge_index",
     "to_igraph",

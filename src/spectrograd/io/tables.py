@@ -15,7 +15,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from spectrograd.graph import Array, GraphError, GraphWarning
-from spectrograd.io.text import INTEGER, Row, TextFile, data_lines, read_rows, sniff_delimiter, split_line
+from spectrograd.io.text import (
+    INTEGER,
+    Row,
+    TextFile,
+    data_lines,
+    is_number,
+    read_rows,
+    sniff_delimiter,
+    split_line,
+)
 
 COLUMN_NAMES = {
     "src": ("src", "source", "from", "node1", "u"),
@@ -94,15 +103,7 @@ def _read_layout(file: TextFile) -> _Layout:
 
 
 def _is_whole_field(word: str) -> bool:
-    return role_of(word) is not None or _is_number(word)
-
-
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
+    return role_of(word) is not None or is_number(word)
 
 
 def _read_bulk(file: TextFile, layout: _Layout) -> EdgeTable | None:
@@ -237,7 +238,7 @@ def _parse_weights(file: TextFile, texts: list[str], lines: list[int]) -> Array:
     try:
         weight = np.fromiter(map(float, texts), dtype=np.float64, count=len(texts))
     except ValueError:
-        at = next(i for i, text in enumerate(texts) if not _is_number(text))
+        at = next(i for i, text in enumerate(texts) if not is_number(text))
         hint = f"; if it is a header, {_HEADER_HINT}" if at == 0 else ""
         raise file.error(lines[at], f"{texts[at]!r} is not a number (weight){hint}") from None
     for bad, what in ((~np.isfinite(weight), "not finite"), (weight < 0, "negative")):

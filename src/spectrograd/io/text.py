@@ -72,6 +72,15 @@ def check_exists(path: str) -> None:
         raise GraphError(f"{path}: no such file; check the spelling and the folder")
 
 
+def is_number(word: str) -> bool:
+    """Whether a word is a number, in Python's spelling."""
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
 def data_lines(handle: TextIO) -> Iterator[tuple[int, str]]:
     """Yield number and text of each line that is neither blank nor a comment."""
     for number, line in enumerate(handle, start=1):

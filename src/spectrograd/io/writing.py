@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
+from spectrograd.extras import need
 from spectrograd.graph import Array, Graph, GraphError, GraphWarning, MultilayerGraph
 from spectrograd.io.compressed import compression_of, data_suffix
 from spectrograd.io.edges import edge_columns
@@ -35,11 +36,7 @@ def write_graph(path: str | os.PathLike[str], graph: Graph | MultilayerGraph) ->
         Layers go into tables only. Ids that are neither numbers nor texts are written as their text.
     """
     path = os.fspath(path)
-    suffix = data_suffix(path)
-    if suffix not in GRAPH_SUFFIXES:
-        raise GraphError(f"{path}: cannot write {suffix!r} files; choose one of {' '.join(GRAPH_SUFFIXES)}")
-    if compression_of(path) and suffix not in (*_DELIMITERS, ".mtx", GRAPHML_SUFFIX):
-        raise GraphError(f"{path}: {suffix} files are packed already; leave {compression_of(path)} away")
+    suffix = check_graph_path(path)
     is_table = suffix in (*_DELIMITERS, PARQUET_SUFFIX)
     if isinstance(graph, MultilayerGraph) and not is_table:
         raise GraphError(f"{path}: {suffix} files hold one layer; choose .csv, .tsv or .parquet")
@@ -54,6 +51,18 @@ def write_graph(path: str | os.PathLike[str], graph: Graph | MultilayerGraph) ->
                 write_text(handle, graphml_lines(graph))
             else:
                 _MATRICES[suffix](handle, graph)
+
+
+def check_graph_path(path: str) -> str:
+    """Return the suffix of a path that :func:`write_graph` can write, or refuse it."""
+    suffix = data_suffix(path)
+    if suffix not in GRAPH_SUFFIXES:
+        raise GraphError(f"{path}: cannot write {suffix!r} files; choose one of {' '.join(GRAPH_SUFFIXES)}")
+    if compression_of(path) and suffix not in (*_DELIMITERS, ".mtx", GRAPHML_SUFFIX):
+        raise GraphError(f"{path}: {suffix} files are packed already; leave {compression_of(path)} away")
+    if suffix == PARQUET_SUFFIX:
+        need("pyarrow", f"{path}: Parquet")
+    return suffix
 
 
 def _plain_columns(graph: Graph | MultilayerGraph) -> dict[str, Array]:
