@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from spectrograd.engines.threadpools import one_thread
+from spectrograd.lloyd import lloyd
 
 Array = NDArray[Any]
 WORTH_THREADS = 1_000_000  # numbers in the embedding
+FEW_ROWS = 2_000  # clustered before scikit-learn would be loaded
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,10 +108,13 @@ def _unit_rows(rows: Array) -> Array:
 
 
 def _kmeans(rows: Array, n_clusters: int, n_init: int, rng: np.random.Generator) -> tuple[Array, float]:
-    from sklearn.cluster import KMeans
-
     if n_init < 1:
         raise ValueError(f"n_init is {n_init}; k-means needs at least one start")
+    if len(rows) <= FEW_ROWS:
+        with one_thread(True):
+            return lloyd(rows, n_clusters, n_init, rng)
+    from sklearn.cluster import KMeans
+
     seed = int(rng.integers(2**31 - 1))  # scikit-learn does not take numpy's Generator
     with one_thread(rows.size < WORTH_THREADS):
         model = KMeans(n_clusters, n_init=n_init, random_state=seed).fit(rows)

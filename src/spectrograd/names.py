@@ -80,4 +80,4 @@ def _number_integers(columns: Sequence[Array]) -> tuple[Array, list[Array]]:
 def as_plain(names: Any) -> Array:
     """Return names that any file can hold: numbers and texts as they are, other objects as their text."""
     array = as_names(names)
-    return array.astype(str) if array.dtype == object else array
+    return np.array(list(map(str, array.tolist()))) if array.dtype == object else array
