@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: demo test lint types tests bench clean
+.PHONY: demo test lint types tests bench docs clean
 
 demo: $(VENV)/.base
 	$(BIN)/spectrograd demo
@@ -25,8 +25,12 @@ tests: $(VENV)/.test
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks
 
+# never --quiet: it hides warnings from --strict
+docs: $(VENV)/.docs
+	$(BIN)/mkdocs build --strict
+
 clean:
-	rm -rf $(VENV) demo dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) demo site dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
 # One stamp per extra: installing is done once, and again when the requirements change.
 $(VENV)/bin/python:
@@ -37,6 +41,6 @@ $(VENV)/.base: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable .
 	touch $@
 
-$(VENV)/.test $(VENV)/.bench: $(VENV)/.%: $(VENV)/bin/python pyproject.toml
+$(VENV)/.test $(VENV)/.bench $(VENV)/.docs: $(VENV)/.%: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[$*]'
 	touch $@

@@ -225,3 +225,23 @@ def residual(Q, AQ, values, metric):
     k = len(values)
     R = AQ[:, :k] - b * Q[:, :k] * values
     return R, (R**2 / b).sum(axis=0)
+
+
+def paper_iterations(positions, csr, weights, scale, rows, low_rank, settings, moments, U, M, Y):
+    """U, the moments, M and Y after one iteration of the paper per row of ``positions`` (Eqs. 10-19)."""
+    indptr, indices = csr[:2]
+    (row_term, metric), (Z, a), (step, *betas) = rows, low_rank, settings
+    for batch in positions:
+        heads, tails, values = edges_at(batch, indptr, indices, weights, scale)
+        ends = np.concatenate([heads, tails])
+        vertices, counts = np.unique(ends, return_counts=True)
+        shares = counts / np.diff(indptr)[vertices]
+        G, H = batch_gradient(heads, tails, values, (shares, row_term), Z, a[:, None] * Y, U, vertices)
+        inverse = np.linalg.inv(M)
+        P = inverse @ H @ inverse
+        rates = np.full(len(vertices), step)
+        U, moments, dM, dY = move_rows(
+            vertices, G, (2 * inverse, P + P.T), rates, metric, Z, (moments, betas), U
+        )
+        M, Y = M + dM, Y + dY
+    return U, moments, M, Y

@@ -472,8 +472,8 @@ def test_bad_layers_are_refused(layers, cls):
 def test_bad_inputs_are_refused(layers, cls):
     with pytest.raises(ValueError, match="use the Multilayer estimators"):
         make(cls).fit(MultilayerGraph.from_layers(layers[0]))
-    with pytest.raises(ValueError, match="affinity='cosine': expected one of nearest_neighbors, rbf"):
-        make(cls, affinity="cosine").fit(np.eye(5))
+    with pytest.raises(ValueError, match="affinity='magic': expected one of nearest_neighbors, rbf"):
+        make(cls, affinity="magic").fit(np.eye(5))
     bad = np.random.default_rng(0).standard_normal((30, 2))
     bad[3, 1] = np.nan
     for affinity in ("nearest_neighbors", "rbf"):

@@ -1,6 +1,12 @@
-"""The examples run, the documentation's Python runs, and every name it maps an equation to exists."""
+"""The examples run, the documentation's Python runs, and every name it maps an equation to exists.
+
+Every Python block of a page runs by itself, in a folder of its own; ``<!-- goes on -->`` above a block lets
+it use the names and files of the one before, ``<!-- not run -->`` leaves it out, and a text block below
+``<!-- prints -->`` is what the block before it must print.
+"""
 
 import importlib
+import json
 import os
 import re
 import subprocess
@@ -11,30 +17,60 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs/methods").glob("*.md")),
+]
 ALL_PAGES = [*PAGES, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs" / "adr").glob("*.md"))]
-NOT_RUN = "<!-- not run -->"
+NOT_RUN, GOES_ON, PRINTS = "<!-- not run -->", "<!-- goes on -->", "<!-- prints -->"
+# One process for all blocks: to start Python and import takes longer than most of them run.
+RUNNER = """
+import contextlib, io, json, os, sys, traceback
+base, failed = os.getcwd(), 0
+for number, (place, code, goes_on, expected) in enumerate(json.load(sys.stdin)):
+    if not goes_on:
+        names, folder = {"__name__": "__main__"}, os.path.join(base, str(number))
+        os.makedirs(folder)
+        os.chdir(folder)
+    printed = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(printed):
+            exec(compile(code, place, "exec"), names)
+        assert expected in (None, printed.getvalue()), f"it prints\\n{printed.getvalue()}"
+    except BaseException:
+        failed += 1
+        print(place, traceback.format_exc(), sep="\\n", file=sys.stderr)
+sys.exit(failed > 0)
+"""
 
 
-def python_blocks(text):
-    """Line number and code of each Python block that is to be run."""
-    lines = text.splitlines()
-    blocks, begun = [], None
+def fenced_blocks(text):
+    """Line number, language, the comment above and the lines of each fenced block."""
+    lines, begun = text.splitlines(), None
     for number, line in enumerate(lines):
-        if begun is None and line.strip() == "```python":
-            begun = number
+        if begun is None and line.startswith("```"):
+            begun, language = number, line.strip("`").strip()
         elif begun is not None and line.strip() == "```":
-            if begun == 0 or lines[begun - 1].strip() != NOT_RUN:
-                blocks.append((begun + 1, "\n".join(lines[begun + 1 : number]) + "\n"))
+            above = lines[begun - 1].strip() if begun else ""
+            yield begun + 1, language, above, "\n".join(lines[begun + 1 : number]) + "\n"
             begun = None
     assert begun is None, f"the block of line {begun} does not end"
+
+
+def python_blocks(text, page="page"):
+    """Place, code, whether it goes on, and what it must print, of each Python block that is to be run."""
+    blocks = []
+    for line, language, above, code in fenced_blocks(text):
+        if language == "python" and above != NOT_RUN:
+            blocks.append((f"{page}:{line}", code, above == GOES_ON, None))
+        elif above == PRINTS:
+            blocks[-1] = (*blocks[-1][:3], code)
     return blocks
 
 
-def runnable_blocks():
-    for page in PAGES:
-        for line, code in python_blocks(page.read_text(encoding="utf-8")):
-            yield pytest.param(code, id=f"{page.name}:{line}")
+def blocks_of(page):
+    return python_blocks(page.read_text(encoding="utf-8"), page.relative_to(ROOT).as_posix())
 
 
 def equation_map():
@@ -60,11 +96,12 @@ def find(name):
     return found
 
 
-def run(arguments, folder):
+def run(arguments, folder, stdin=None):
     sources = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     return subprocess.run(
         [sys.executable, "-W", "error::DeprecationWarning:__main__", *arguments],
         cwd=folder,
+        input=stdin,
         env=os.environ | {"PYTHONPATH": sources},
         capture_output=True,
         text=True,
@@ -81,21 +118,40 @@ def test_example_runs_and_prints(path, tmp_path):
     assert len(path.read_text(encoding="utf-8").splitlines()) < 40
 
 
-@pytest.mark.parametrize("code", list(runnable_blocks()))
-def test_block_of_the_documentation_runs(code, tmp_path):
-    done = run(["-c", code], tmp_path)
+@pytest.mark.parametrize("folder", ["docs", "docs/methods"])
+def test_code_of_the_documentation_runs(folder, tmp_path):
+    folders = {ROOT / folder, ROOT} if folder == "docs" else {ROOT / folder}
+    pages = [page for page in PAGES if page.parent in folders]
+    blocks = [block for page in pages for block in blocks_of(page)]
+    done = run(["-c", RUNNER], tmp_path, stdin=json.dumps(blocks))
     assert done.returncode == 0, done.stderr
 
 
 def test_there_is_something_to_run():
     assert {path.name for path in EXAMPLES} >= {"quickstart.py", "multilayer.py", "add_a_solver.py"}
-    for page in ("README.md", "docs/method.md", "docs/add_a_solver.md"):
-        assert python_blocks((ROOT / page).read_text(encoding="utf-8")), page
+    for page in ("README.md", "docs/method.md", "docs/add_a_solver.md", "docs/faq.md", "docs/methods/sgd.md"):
+        assert blocks_of(ROOT / page), page
 
 
-def test_blocks_marked_as_not_run_are_skipped():
+def test_comments_above_blocks_are_obeyed():
     text = f"a\n```python\n1\n```\n{NOT_RUN}\n```python\n2\n```\n```bash\n3\n```\n"
-    assert python_blocks(text) == [(2, "1\n")]
+    text += f"{GOES_ON}\n```python\n4\n```\n{PRINTS}\n```text\n5\n```\n"
+    assert python_blocks(text) == [("page:2", "1\n", False, None), ("page:13", "4\n", True, "5\n")]
+
+
+def test_the_runner_notices(tmp_path):
+    blocks = [
+        ("good:1", "x = 1\n", False, None),
+        ("good:2", "print(x)\n", True, "1\n"),
+        ("alone:3", "print(x)\n", False, None),
+        ("wrong:4", "print(1)\n", False, "2\n"),
+    ]
+    done = run(["-c", RUNNER], tmp_path, stdin=json.dumps(blocks))
+    assert done.returncode == 1
+    assert "good" not in done.stderr
+    assert "alone:3" in done.stderr
+    assert "wrong:4" in done.stderr
+    assert "it prints\n1\n" in done.stderr
 
 
 def test_quoted_example_is_the_example():

@@ -247,6 +247,21 @@ def test_the_input_is_never_changed_nor_watched(make):
     assert graph.node_names.tolist() == ["a", "b", "c"]
 
 
+def test_even_a_flawless_matrix_is_copied():
+    given = sp.csr_array(PATH)
+    graph = Graph.from_matrix(given)
+    given.data[:] = 77.0
+    np.testing.assert_array_equal(graph.matrix.toarray(), PATH)
+    # columns out of order and one entry twice: scipy would put that right in place
+    data, columns = np.array([1.5, 0.5, 0.5, 2.0, 0.5]), np.array([1, 1, 2, 0, 1])
+    given = sp.csr_array((data, columns, np.array([0, 2, 4, 5])), shape=(3, 3))
+    with pytest.warns(GraphWarning, match="duplicate"):
+        graph = Graph.from_matrix(given)
+    np.testing.assert_array_equal(graph.matrix.toarray(), PATH)
+    assert given.indices.tolist() == [1, 1, 2, 0, 1]
+    assert given.data.tolist() == [1.5, 0.5, 0.5, 2.0, 0.5]
+
+
 def test_edge_lists_are_never_changed():
     source, target, weight = np.array([0, 1, 1]), np.array([1, 1, 2]), np.array([2.0, 9.0, 0.5])
     copies = source.copy(), target.copy(), weight.copy()

@@ -50,7 +50,7 @@ def graphs(draw):
     return reference.random_graph(n_nodes, rng, weighted=weighted, mean_degree=draw(st.integers(3, 8)))
 
 
-LAW = settings(max_examples=10, deadline=None, derandomize=True)
+LAW = settings(max_examples=7, deadline=None, derandomize=True)
 
 
 def run(name, operator, k, *, seed=0, start=None, **params):

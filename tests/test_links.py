@@ -110,10 +110,8 @@ def test_auto_searches_approximately_where_exact_is_slow(
     monkeypatch, fake_pynndescent, n_points, n_features, approximate
 ):
     monkeypatch.setattr(neighbors, "EXACT_MAX_POINTS", 50)
-    used, original = [], neighbors._search_approximately
-    monkeypatch.setattr(
-        neighbors, "_search_approximately", lambda *args: used.append(True) or original(*args)
-    )
+    used, original = [], neighbors.search_approximately
+    monkeypatch.setattr(neighbors, "search_approximately", lambda *args: used.append(True) or original(*args))
     knn_graph(np.random.default_rng(0).standard_normal((n_points, n_features)), 3)
     assert bool(used) is approximate
 

@@ -248,11 +248,12 @@ def form_of(kernel, form):
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_recurrence(form, weighted, dtype):
+@pytest.mark.parametrize("n_columns", [5, 8, 19])
+def test_recurrence(form, weighted, dtype, n_columns):
     rng = np.random.default_rng(0)
     operator = laplacian(reference.random_graph(400, rng, weighted=weighted)).astype(dtype)
     block = operator.graph.blocks[0]
-    U, previous = rng.standard_normal((2, 400, 5)).astype(dtype)
+    U, previous = rng.standard_normal((2, 400, n_columns)).astype(dtype)
     coefficients = tuple(dtype(c) for c in (0.7, -0.3, 0.2))
     for metric in (operator.metric, None):
         rows = (0, block.indptr, block.indices)

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from spectrograd.descent import measured, search_approximately
 from spectrograd.extras import MissingExtra, need
 from spectrograd.graph import Graph, GraphWarning
 from spectrograd.links import TREE_MAX_FEATURES, join_components
@@ -22,8 +23,6 @@ Search = Literal["auto", "exact", "approximate"]
 # pynndescent compiles for most of a minute in each process; an exact search of so many points, or of any
 # number of them in so few dimensions, does not take longer.
 EXACT_MAX_POINTS, EXACT_MAX_FEATURES = 100_000, 8
-# It finds more of the true neighbours when asked for more than are needed.
-SPARE_NEIGHBORS = 10
 # A node whose weights all underflow is isolated in effect: one spurious zero eigenvalue each.
 SMALLEST_WEIGHT = 1e-6
 
@@ -42,7 +41,8 @@ def knn_graph(
     Parameters
     ----------
     points
-        N x p coordinates; a 1-D array is one column.
+        N x p coordinates; a 1-D array is one column. A scipy sparse matrix stays sparse, and crowds of
+        equal points are then not spread over a ring.
     n_neighbors
         Neighbours each point chooses, itself never among them, even where points coincide.
     weights
@@ -74,6 +74,7 @@ def knn_graph(
            [0., 0., 1., 0.]])
     """
     coordinates = _checked_points(points, n_neighbors)
+    n_points = coordinates.shape[0]
     if weights not in get_args(Weights):
         raise ValueError(f"unknown weights {weights!r}; choose one of {', '.join(get_args(Weights))}")
     if search not in get_args(Search):
@@ -81,7 +82,6 @@ def knn_graph(
     indices, distances = _nearest(coordinates, n_neighbors, n_jobs, search)
     weigh = partial(_edge_weights, scale=distances[:, -1], weights=weights)
     values = weigh(np.arange(len(indices))[:, None], indices, distances)
-    n_points = len(coordinates)
     order = np.argsort(indices, axis=1)
     directed = sp.csr_array(
         (
@@ -95,8 +95,8 @@ def knn_graph(
     return Graph._from_clean_csr(join_components(matrix, coordinates, weigh) if connect else matrix, None)
 
 
-def _checked_points(points: ArrayLike, n_neighbors: int) -> Array:
-    coordinates = np.asarray(points)
+def _checked_points(points: ArrayLike, n_neighbors: int) -> Any:
+    coordinates: Any = points if sp.issparse(points) else np.asarray(points)
     if coordinates.dtype.kind not in "biuf":
         raise ValueError(f"points have type {coordinates.dtype}; numbers are needed")
     if coordinates.ndim == 1:
@@ -105,17 +105,26 @@ def _checked_points(points: ArrayLike, n_neighbors: int) -> Array:
         raise ValueError(f"points have shape {coordinates.shape}; one row of coordinates per point is needed")
     if n_neighbors < 1:
         raise ValueError(f"n_neighbors is {n_neighbors}; it must be at least 1")
-    if n_neighbors >= len(coordinates):
-        raise ValueError(
-            f"n_neighbors is {n_neighbors}, but a point has only {len(coordinates) - 1} others to choose from"
-        )
+    others = coordinates.shape[0] - 1
+    if n_neighbors > others:
+        raise ValueError(f"n_neighbors is {n_neighbors}, but a point has only {others} others to choose from")
     coordinates = coordinates.astype(np.float64)
+    if sp.issparse(coordinates):
+        return _finite_sparse(sp.csr_array(coordinates))
     bad = ~np.isfinite(coordinates).all(axis=1)
     if bad.any():
         raise ValueError(
             f"{int(bad.sum())} points are not finite (first in row {int(np.argmax(bad))}); drop or fill them"
         )
     return np.ascontiguousarray(coordinates + 0.0)  # -0.0 and 0.0 are one place, but not the same bytes
+
+
+def _finite_sparse(points: sp.csr_array) -> sp.csr_array:
+    bad = ~np.isfinite(points.data)
+    if bad.any():
+        row = int(np.searchsorted(points.indptr, np.argmax(bad), side="right")) - 1
+        raise ValueError(f"points are not finite (first in row {row}); drop or fill them")
+    return points
 
 
 def _edge_weights(rows: Array, cols: Array, distances: Array, *, scale: Array, weights: Weights) -> Array:
@@ -137,6 +146,8 @@ def _edge_weights(rows: Array, cols: Array, distances: Array, *, scale: Array, w
 
 def _nearest(points: Array, k: int, n_jobs: int | None, search: Search = "auto") -> tuple[Array, Array]:
     """Find the k others closest to each point: indices and distances, nearest first."""
+    if sp.issparse(points):
+        return _search_sparse(points, k, n_jobs)
     groups = _crowded_places(points, k)
     # Nobody needs more than k points of one place, and trees degenerate on thousands of twins.
     kept = np.ones(len(points), dtype=bool)
@@ -171,7 +182,7 @@ def _search_for(points: Array, search: Search) -> Callable[[Array, int, int | No
             raise
         warnings.warn(f"{missing}; the exact one may take long", GraphWarning, stacklevel=4)
         return _search_space
-    return _search_approximately
+    return search_approximately
 
 
 def _crowded_places(points: Array, k: int) -> list[Array]:
@@ -209,39 +220,12 @@ def _search_space(points: Array, k: int, n_jobs: int | None) -> tuple[Array, Arr
     search = NearestNeighbors(n_neighbors=k, algorithm="kd_tree" if tree else "brute", n_jobs=n_jobs)
     # Without an argument scikit-learn leaves each point out of its own list, twins or not.
     distances, indices = search.fit(centred).kneighbors()
-    return (indices, distances) if tree else _measured(centred, indices)
+    return (indices, distances) if tree else measured(centred, indices)
 
 
-def _search_approximately(points: Array, k: int, n_jobs: int | None) -> tuple[Array, Array]:
-    from pynndescent import NNDescent
-
-    centred = points - points.mean(axis=0)  # it works in single precision
-    wanted = min(k + 1 + SPARE_NEIGHBORS, len(points))
-    index = NNDescent(centred.astype(np.float32), n_neighbors=wanted, random_state=0, n_jobs=n_jobs)
-    found = np.asarray(index.neighbor_graph[0], dtype=np.int64)
-    # Nearest first, without the point itself and without gaps: those go to the end and are cut off.
-    useless = (found < 0) | (found == np.arange(len(found))[:, None])
-    short = np.flatnonzero((~useless).sum(axis=1) < k)
-    found = np.take_along_axis(found, np.argsort(useless, axis=1, kind="stable"), axis=1)[:, :k]
-    if len(short):  # too few were found: look at all others
-        found[short] = _nearest_of_rows(centred, short, k)
-    return _measured(centred, found)
-
-
-def _nearest_of_rows(points: Array, rows: Array, k: int) -> Array:
+def _search_sparse(points: sp.csr_array, k: int, n_jobs: int | None) -> tuple[Array, Array]:
     from sklearn.neighbors import NearestNeighbors
 
-    found = NearestNeighbors(n_neighbors=k + 1, algorithm="brute").fit(points).kneighbors(points[rows])[1]
-    order = np.argsort(found == rows[:, None], axis=1, kind="stable")
-    return np.asarray(np.take_along_axis(found, order, axis=1)[:, :k])
-
-
-def _measured(points: Array, indices: Array) -> tuple[Array, Array]:
-    """Distances from differences, nearest first: exact zeros for twins, which the expanded square misses."""
-    distances = np.empty(indices.shape)
-    rows_at_once = max(1, 4_000_000 // (indices.shape[1] * points.shape[1]))
-    for start in range(0, len(points), rows_at_once):
-        rows = slice(start, start + rows_at_once)
-        distances[rows] = np.linalg.norm(points[indices[rows]] - points[rows, None], axis=2)
-    order = np.argsort(distances, axis=1, kind="stable")
-    return np.take_along_axis(indices, order, axis=1), np.take_along_axis(distances, order, axis=1)
+    search = NearestNeighbors(n_neighbors=k, algorithm="brute", n_jobs=n_jobs).fit(points)
+    distances, indices = search.kneighbors()
+    return indices, distances

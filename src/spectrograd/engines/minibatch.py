@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -11,6 +12,8 @@ from numpy.typing import NDArray
 
 from spectrograd.engines.protocol import Engine
 from spectrograd.kernels import batch as kernels
+from spectrograd.kernels import paper
+from spectrograd.kernels.lanes import WIDTH
 from spectrograd.laplacian import WORTH_THREADS, Operator
 
 Array = NDArray[Any]
@@ -164,6 +167,28 @@ class BatchSource:
         run = _sized(kernels.move_rows, batch)
         dM, dY = run(batch.vertices, G, small, rates, self.metric, self.factors, moments, U)
         return dM, dY
+
+    def iterate(
+        self, positions: Array, U: Array, M: Array, Y: Array, moments: Array, settings: tuple[float, ...]
+    ) -> int:
+        """Many iterations of the paper's algorithm at once; how many were done before M broke down.
+
+        Mutates: U (float32, at most eight columns), M, Y and the moments of 24 columns.
+        """
+        padded = np.zeros((len(U), WIDTH), U.dtype)
+        padded[:, : U.shape[1]] = U
+        csr = (self.indptr, self.indices, self.guide, self.shift)
+        single = tuple(U.dtype.type(s) for s in settings)
+        done = paper.paper_iterations(
+            positions, csr, self.weights, self.operator.scale, *self._row_parts, single, moments, padded, M, Y
+        )
+        U[:] = padded[:, : U.shape[1]]
+        return int(done)
+
+    @cached_property
+    def _row_parts(self) -> tuple[tuple[Array, ...], ...]:
+        rows = (self.operator.row_term.astype(np.float32), self.metric.astype(np.float32))
+        return rows, (self.factors.astype(np.float32), self.coefficients.astype(np.float64))
 
     def low_rank_product(self, engine: Engine, U: Array) -> Array:
         """``Y = Z'U`` in full."""

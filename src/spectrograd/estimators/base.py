@@ -2,32 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.utils import check_random_state
 
 from spectrograd.cluster import assign
 from spectrograd.engines import make_engine
-from spectrograd.estimators.inputs import AFFINITIES
-from spectrograd.laplacian import Operator
+from spectrograd.estimators.eigen_solver import solver_and_tolerance
+from spectrograd.estimators.inputs import Affinity, is_pairwise
+from spectrograd.laplacian import Kind, Operator
 from spectrograd.solvers.embed import Embedded, Settings, embed
 
 Array = NDArray[Any]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Spectral(BaseEstimator):
-    """Base of the four estimators."""
+    """Base of the four estimators, with the parameters they share.
+
+    A dataclass, so that each parameter is written once: scikit-learn reads the signature of the
+    generated ``__init__``, which stores what it is given and does nothing else.
+    """
+
+    affinity: Affinity = "nearest_neighbors"
+    n_neighbors: int | None = 10
+    gamma: float | None = None
+    degree: float = 3
+    coef0: float = 1
+    kernel_params: Mapping[str, Any] | None = None
+    laplacian: Kind = "random_walk"
+    solver: str = "auto"
+    solver_params: Mapping[str, Any] | None = None
+    eigen_solver: str | None = None
+    eigen_tol: float | str = "auto"
+    regularization: float | str | None = "auto"
+    tol: float | str = "auto"
+    max_iter: int | None = None
+    time_budget: float | None = None
+    batch_size: int = 4000
+    random_state: Any = None
+    n_jobs: int | None = None
+    engine: str = "auto"
+    memory_limit: str | None = None
+    checkpoint: str | None = None
+    warm_start: bool = False
+    verbose: int = 0
 
     def _settings(self) -> Settings:
         self._refuse_unbuilt()
+        solver, params, tol = solver_and_tolerance(self)
         return Settings(
-            solver=self.solver,
-            params=self.solver_params or {},
-            tol=self.tol,
+            solver=solver,
+            params=params,
+            tol=tol,
             max_iter=self.max_iter,
             time_budget=self.time_budget,
             batch_size=self.batch_size,
@@ -64,14 +96,55 @@ class Spectral(BaseEstimator):
 
     def _keep(self, result: Embedded, drop_first: bool) -> None:
         embedding = result.embedding.without_first() if drop_first else result.embedding
-        self.embedding_ = embedding.vectors
+        self.embedding_ = embedding.vectors.astype(self._float, copy=False)
         self.eigenvalues_ = embedding.eigenvalues
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.pairwise = getattr(self, "affinity", "") in AFFINITIES[2:]
+        tags.input_tags.pairwise = is_pairwise(self.affinity)
         return tags
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Spectral):
+    """An estimator whose result is the embedding."""
+
+    n_components: int = field(default=8, kw_only=False)
+    drop_first: bool = True
+
+    def fit_transform(self, X: Any, y: None = None) -> Array:
+        """Embed and return the vectors."""
+        return self.fit(X).embedding_  # type: ignore[no-any-return]
+
+    def _n_columns(self, n_nodes: int) -> int:
+        """Eigenvectors to compute."""
+        extra = 1 if self.drop_first else 0
+        check_components(self.n_components, n_nodes - extra, "n_components")
+        return self.n_components + extra
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.embedding_.shape[1])
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class Clusterer(ClusterMixin, Spectral):
+    """An estimator whose result is a label per node."""
+
+    n_clusters: int = field(default=8, kw_only=False)
+    n_components: int | None = None
+    gamma: float | None = 1.0
+    assign_labels: str = "kmeans"
+    n_init: int = 10
+
+    def _n_columns(self, n_nodes: int) -> int:
+        """Eigenvectors to compute: one per cluster unless told otherwise."""
+        check_components(self.n_clusters, n_nodes, "n_clusters")
+        if self.n_components is None:
+            return self.n_clusters
+        check_components(self.n_components, n_nodes, "n_components")
+        return self.n_components
 
 
 def labels(model: Any) -> Array:

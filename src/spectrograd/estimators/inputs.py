@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
+from sklearn.base import is_clusterer
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
@@ -13,41 +15,60 @@ from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.io import align_layers, graph_of
 from spectrograd.neighbors import knn_graph
 
+Affinity = str | Callable[..., Any]
 AFFINITIES = ("nearest_neighbors", "rbf", "precomputed", "precomputed_nearest_neighbors")
 
 
+def is_pairwise(affinity: Affinity) -> bool:
+    """Whether ``fit`` gets a square matrix rather than points."""
+    return affinity in AFFINITIES[2:]
+
+
 def as_graph(model: Any, X: Any) -> Graph:
-    """What ``fit`` was given, as a graph; arrays are read as ``affinity`` says."""
+    """What ``fit`` was given, as a graph; arrays are read as ``affinity`` says.
+
+    Sets ``affinity_matrix_`` as scikit-learn does, but not for a :class:`Graph`: that is its own matrix.
+    """
+    model._float = np.float64
+    vars(model).pop("affinity_matrix_", None)  # of an earlier fit
+    given = graph_of(X)
+    if isinstance(given, MultilayerGraph):
+        raise ValueError("this is a multilayer graph: use the Multilayer estimators")
+    if given is not None:
+        return given
+    check_affinity(model.affinity)
+    if model.affinity == "precomputed":
+        # Graph looks for what is not finite, and names the edge
+        X = validate_data(model, X, accept_sparse=True, ensure_all_finite=False, ensure_min_samples=2)
+        matrix, graph = X, Graph.from_matrix(X)
+    else:
+        X = validate_data(model, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
+        matrix, graph = _affinity(model, X)
+    model.affinity_matrix_ = matrix
+    model._float = np.float32 if X.dtype == np.float32 else np.float64
+    return graph
+
+
+def as_layers(model: Any, X: Any) -> MultilayerGraph:
+    """The same for several layers; arrays of points become one layer each."""
+    model._float = np.float64
     graph = graph_of(X)
     if isinstance(graph, MultilayerGraph):
-        raise ValueError("this is a multilayer graph: use the Multilayer estimators")
-    if graph is not None:
         return graph
-    if model.affinity not in AFFINITIES:
-        raise ValueError(f"affinity={model.affinity!r}: expected one of {', '.join(AFFINITIES)}")
+    if graph is not None or not isinstance(X, Mapping | Sequence):
+        raise ValueError("expected several layers: a MultilayerGraph, or a list or dict of layers")
+    foreign = _foreign_layers(X)
+    if foreign is not None:
+        return foreign
+    check_affinity(model.affinity)
     if model.affinity == "precomputed":
-        validate_data(
-            model, X, accept_sparse="csr", dtype=None, ensure_all_finite=False, ensure_min_samples=2
-        )
-        return Graph.from_matrix(X)
-    X = validate_data(model, X, accept_sparse="csr", ensure_min_samples=2)
-    return _graph_of_points(model, X)
-
-
-def _graph_of_points(model: Any, X: Any) -> Graph:
-    if model.affinity == "precomputed_nearest_neighbors":
-        from sklearn.neighbors import kneighbors_graph
-
-        near = kneighbors_graph(X, model.n_neighbors, metric="precomputed", include_self=False)
-        return Graph.from_matrix((near + near.T) * 0.5)
-    if model.affinity == "rbf":
-        from sklearn.metrics.pairwise import rbf_kernel
-
-        kernel = rbf_kernel(X)
-        np.fill_diagonal(kernel, 0)
-        return Graph.from_matrix(kernel)
-    n_neighbors = min(model.n_neighbors, X.shape[0] - 1)
-    return knn_graph(X, n_neighbors, connect=True, n_jobs=model.n_jobs)
+        return MultilayerGraph.from_layers(X)
+    named = X if isinstance(X, Mapping) else {str(i): layer for i, layer in enumerate(X)}
+    points = {
+        name: check_array(layer, accept_sparse="csr", input_name=f"view {name!r}")
+        for name, layer in named.items()
+    }
+    return MultilayerGraph.from_layers({name: _affinity(model, x)[1] for name, x in points.items()})
 
 
 def _foreign_layers(X: Mapping[Any, Any] | Sequence[Any]) -> MultilayerGraph | None:
@@ -58,21 +79,55 @@ def _foreign_layers(X: Mapping[Any, Any] | Sequence[Any]) -> MultilayerGraph | N
     return align_layers(single) if single and len(single) == len(graphs) else None
 
 
-def as_layers(model: Any, X: Any) -> MultilayerGraph:
-    """The same for several layers; arrays of points become one k-NN layer each."""
-    graph = graph_of(X)
-    if isinstance(graph, MultilayerGraph):
-        return graph
-    if graph is not None or not isinstance(X, Mapping | Sequence):
-        raise ValueError("expected several layers: a MultilayerGraph, or a list or dict of layers")
-    foreign = _foreign_layers(X)
-    if foreign is not None:
-        return foreign
-    if model.affinity == "precomputed":
-        return MultilayerGraph.from_layers(X)
-    named = X if isinstance(X, Mapping) else {str(i): layer for i, layer in enumerate(X)}
-    points = {
-        name: check_array(layer, accept_sparse="csr", input_name=f"view {name!r}")
-        for name, layer in named.items()
-    }
-    return MultilayerGraph.from_layers({name: _graph_of_points(model, x) for name, x in points.items()})
+def check_affinity(affinity: Affinity) -> None:
+    """Refuse a name that neither we nor scikit-learn's kernels know."""
+    from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
+
+    known = (*AFFINITIES, *(name for name in PAIRWISE_KERNEL_FUNCTIONS if name not in AFFINITIES))
+    if not callable(affinity) and affinity not in known:
+        raise ValueError(f"affinity={affinity!r}: expected one of {', '.join(known)}, or a function")
+
+
+def _affinity(model: Any, X: Any) -> tuple[Any, Graph]:
+    """The matrix scikit-learn calls ``affinity_matrix_``, and the graph of its edges."""
+    if model.affinity in ("nearest_neighbors", "precomputed_nearest_neighbors"):
+        graph = _neighbors(model, X)
+        return graph.matrix, graph
+    kernel = _kernel(model, X)
+    return kernel, Graph.from_matrix(_without_diagonal(kernel))
+
+
+def _without_diagonal(matrix: Any) -> Any:
+    """A copy without loops, quietly: that each point resembles itself is no flaw of the input."""
+    edges = matrix.copy()
+    if sp.issparse(edges):
+        edges.setdiag(0)
+    else:
+        np.fill_diagonal(edges, 0)
+    return edges
+
+
+def _neighbors(model: Any, X: Any) -> Graph:
+    wanted = max(X.shape[0] // 10, 1) if model.n_neighbors is None else model.n_neighbors
+    model.n_neighbors_ = min(wanted, X.shape[0] - 1)
+    if model.affinity == "nearest_neighbors":
+        return knn_graph(X, model.n_neighbors_, connect=True, n_jobs=model.n_jobs)
+    from sklearn.neighbors import NearestNeighbors
+
+    search = NearestNeighbors(n_neighbors=model.n_neighbors_, metric="precomputed", n_jobs=model.n_jobs)
+    near = search.fit(X).kneighbors_graph(X)  # as in scikit-learn, a point counts among its neighbours
+    return Graph.from_matrix(_without_diagonal((near + near.T) * 0.5))
+
+
+def _kernel(model: Any, X: Any) -> Any:
+    """A kernel matrix of the points, under scikit-learn's names."""
+    from sklearn.metrics.pairwise import pairwise_kernels
+
+    given = dict(model.kernel_params or {})
+    if callable(model.affinity):
+        # as in scikit-learn: a clustering's function takes two points, an embedding's takes all of them
+        return (
+            pairwise_kernels(X, metric=model.affinity, **given) if is_clusterer(model) else model.affinity(X)
+        )
+    params = {"gamma": model.gamma, "degree": model.degree, "coef0": model.coef0} | given
+    return pairwise_kernels(X, metric=model.affinity, filter_params=True, **params)

@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from numpy.typing import NDArray
-from sklearn.base import ClusterMixin
+from sklearn.base import BaseEstimator
 
 from spectrograd.aggregation.merge import Merged, merge
-from spectrograd.estimators.base import Spectral, check_components, labels
-from spectrograd.estimators.inputs import as_layers
+from spectrograd.estimators.base import Clusterer, Embedder, labels
+from spectrograd.estimators.inputs import Affinity, as_layers
 from spectrograd.graph import MultilayerGraph
-from spectrograd.laplacian import Kind
-
-Array = NDArray[Any]
 
 
-class MultilayerSpectralEmbedding(Spectral):
+@dataclass(eq=False, repr=False, kw_only=True)
+class Layered(BaseEstimator):
+    """What estimators of several layers add."""
+
+    affinity: Affinity = "precomputed"
+    aggregation: str = "projection"
+    alpha: float | str = "auto"
+    layer_weights: Sequence[float] | str | None = None
+    aggregation_params: Mapping[str, Any] | None = None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False  # several of them
+        return tags
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class MultilayerSpectralEmbedding(Layered, Embedder):
     """Embed the nodes that several layers share.
 
     Parameters not named here are those of :class:`SpectralEmbedding`.
@@ -51,72 +65,17 @@ class MultilayerSpectralEmbedding(Spectral):
     (400, 3)
     """
 
-    def __init__(
-        self,
-        n_components: int = 8,
-        *,
-        affinity: str = "precomputed",
-        n_neighbors: int = 10,
-        laplacian: Kind = "random_walk",
-        solver: str = "auto",
-        solver_params: Mapping[str, Any] | None = None,
-        regularization: float | str | None = "auto",
-        drop_first: bool = True,
-        tol: float | str = "auto",
-        max_iter: int | None = None,
-        time_budget: float | None = None,
-        batch_size: int = 4000,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        engine: str = "auto",
-        memory_limit: str | None = None,
-        checkpoint: str | None = None,
-        warm_start: bool = False,
-        verbose: int = 0,
-        aggregation: str = "projection",
-        alpha: float | str = "auto",
-        layer_weights: Sequence[float] | str | None = None,
-        aggregation_params: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.affinity = affinity
-        self.n_neighbors = n_neighbors
-        self.laplacian = laplacian
-        self.solver = solver
-        self.solver_params = solver_params
-        self.regularization = regularization
-        self.drop_first = drop_first
-        self.tol = tol
-        self.max_iter = max_iter
-        self.time_budget = time_budget
-        self.batch_size = batch_size
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.engine = engine
-        self.memory_limit = memory_limit
-        self.checkpoint = checkpoint
-        self.warm_start = warm_start
-        self.verbose = verbose
-        self.aggregation = aggregation
-        self.alpha = alpha
-        self.layer_weights = layer_weights
-        self.aggregation_params = aggregation_params
-
     def fit(self, X: Any, y: None = None) -> MultilayerSpectralEmbedding:
         """Embed a :class:`MultilayerGraph`, or a list or dict of layers."""
         graph = as_layers(self, X)
-        extra = 1 if self.drop_first else 0
-        check_components(self.n_components, graph.n_nodes - extra, "n_components")
-        merged = _merge(self, graph, self.n_components + extra)
-        self._keep(self._solve(merged.operator, self.n_components + extra, merged.result), self.drop_first)
+        n_columns = self._n_columns(graph.n_nodes)
+        merged = _merge(self, graph, n_columns)
+        self._keep(self._solve(merged.operator, n_columns, merged.result), self.drop_first)
         return self
 
-    def fit_transform(self, X: Any, y: None = None) -> Array:
-        """Embed and return the vectors."""
-        return self.fit(X).embedding_
 
-
-class MultilayerSpectralClustering(ClusterMixin, Spectral):
+@dataclass(eq=False, repr=False, kw_only=True)
+class MultilayerSpectralClustering(Layered, Clusterer):
     """Cluster the nodes that several layers share.
 
     Parameters are those of :class:`MultilayerSpectralEmbedding` and :class:`SpectralClustering`.
@@ -130,65 +89,12 @@ class MultilayerSpectralClustering(ClusterMixin, Spectral):
     (400, 3)
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        affinity: str = "precomputed",
-        n_neighbors: int = 10,
-        laplacian: Kind = "random_walk",
-        solver: str = "auto",
-        solver_params: Mapping[str, Any] | None = None,
-        regularization: float | str | None = "auto",
-        tol: float | str = "auto",
-        max_iter: int | None = None,
-        time_budget: float | None = None,
-        batch_size: int = 4000,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        engine: str = "auto",
-        memory_limit: str | None = None,
-        checkpoint: str | None = None,
-        warm_start: bool = False,
-        verbose: int = 0,
-        assign_labels: str = "kmeans",
-        n_init: int = 10,
-        aggregation: str = "projection",
-        alpha: float | str = "auto",
-        layer_weights: Sequence[float] | str | None = None,
-        aggregation_params: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.affinity = affinity
-        self.n_neighbors = n_neighbors
-        self.laplacian = laplacian
-        self.solver = solver
-        self.solver_params = solver_params
-        self.regularization = regularization
-        self.tol = tol
-        self.max_iter = max_iter
-        self.time_budget = time_budget
-        self.batch_size = batch_size
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.engine = engine
-        self.memory_limit = memory_limit
-        self.checkpoint = checkpoint
-        self.warm_start = warm_start
-        self.verbose = verbose
-        self.assign_labels = assign_labels
-        self.n_init = n_init
-        self.aggregation = aggregation
-        self.alpha = alpha
-        self.layer_weights = layer_weights
-        self.aggregation_params = aggregation_params
-
     def fit(self, X: Any, y: None = None) -> MultilayerSpectralClustering:
         """Cluster a :class:`MultilayerGraph`, or a list or dict of layers."""
         graph = as_layers(self, X)
-        check_components(self.n_clusters, graph.n_nodes, "n_clusters")
-        merged = _merge(self, graph, self.n_clusters)
-        self._keep(self._solve(merged.operator, self.n_clusters, merged.result), False)
+        n_columns = self._n_columns(graph.n_nodes)
+        merged = _merge(self, graph, n_columns)
+        self._keep(self._solve(merged.operator, n_columns, merged.result), False)
         self.labels_ = labels(self)
         return self
 

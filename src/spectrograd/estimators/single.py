@@ -2,42 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from numpy.typing import NDArray
-from sklearn.base import ClusterMixin, TransformerMixin
-
-from spectrograd.estimators.base import Spectral, check_components, labels
+from spectrograd.estimators.base import Clusterer, Embedder, labels
 from spectrograd.estimators.inputs import as_graph
-from spectrograd.laplacian import Kind, laplacian
-
-Array = NDArray[Any]
+from spectrograd.laplacian import laplacian
 
 
-class SpectralEmbedding(TransformerMixin, Spectral):
+class SpectralEmbedding(Embedder):
     """Embed the nodes of a graph (or points, through their neighbours) by eigenvectors of its Laplacian.
+
+    Takes every parameter of scikit-learn's estimator of the same name, under the same name.
 
     Parameters
     ----------
     n_components : int
         Columns of the embedding.
-    affinity : {"nearest_neighbors", "rbf", "precomputed", "precomputed_nearest_neighbors"}
-        How ``fit(X)`` turns X into a graph, as in scikit-learn. A :class:`Graph` is taken as it is.
+    drop_first : bool
+        Leave out the trivial first eigenvector.
+    affinity : str or callable
+        How ``fit(X)`` turns X into a graph: ``"nearest_neighbors"``, ``"precomputed"``,
+        ``"precomputed_nearest_neighbors"``, a kernel of scikit-learn (``"rbf"``, ``"cosine"``, ...), or a
+        function from all points to a matrix. A :class:`Graph` is taken as it is.
+    n_neighbors : int or None
+        For the two kinds of neighbours; None is a tenth of the points.
+    gamma, degree, coef0, kernel_params
+        Parameters of the kernels; ``kernel_params`` wins.
     laplacian : {"random_walk", "symmetric", "unnormalized"}
         Which eigenproblem; the paper uses ``"unnormalized"``.
     solver : str
         ``"auto"`` or a name from ``spectrograd.solvers.REGISTRY``; ``solver_params`` go to it.
-    drop_first : bool
-        Leave out the trivial first eigenvector.
+    eigen_solver : {None, "arpack", "lobpcg", "amg"}
+        scikit-learn's word for ``solver``: ``"eigen"``, ``"lobpcg"``, and the latter with ``pyamg``.
     tol, max_iter, time_budget
         When to stop; a run out of time returns its best state, and ``certificate_`` tells how good it is.
+    eigen_tol : float or "auto"
+        scikit-learn's word for ``tol``; 0 is machine precision.
+    batch_size : int
+        Edges per mini-batch, for the stochastic solvers.
     random_state : int, RandomState or None
         Seed; the same seed gives the same result.
+    n_jobs : int or None
+        Threads; None and -1 are all cores.
+    warm_start : bool
+        Start from the vectors of the last ``fit`` of a graph of the same size.
+    verbose : int
+        Above 0, progress goes to the logger ``spectrograd``.
 
     Attributes
     ----------
     embedding_ : array of shape (n_nodes, n_components)
+        Single precision where the input was.
+    affinity_matrix_ : array or sparse array
+        As in scikit-learn; not set by ``fit(Graph)``.
     eigenvalues_ : array of shape (n_components,)
     certificate_ : Certificate
         Residuals and verdict; ``converged_`` is its yes or no.
@@ -53,65 +70,16 @@ class SpectralEmbedding(TransformerMixin, Spectral):
     (300, 2)
     """
 
-    def __init__(
-        self,
-        n_components: int = 8,
-        *,
-        affinity: str = "nearest_neighbors",
-        n_neighbors: int = 10,
-        laplacian: Kind = "random_walk",
-        solver: str = "auto",
-        solver_params: Mapping[str, Any] | None = None,
-        regularization: float | str | None = "auto",
-        drop_first: bool = True,
-        tol: float | str = "auto",
-        max_iter: int | None = None,
-        time_budget: float | None = None,
-        batch_size: int = 4000,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        engine: str = "auto",
-        memory_limit: str | None = None,
-        checkpoint: str | None = None,
-        warm_start: bool = False,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.affinity = affinity
-        self.n_neighbors = n_neighbors
-        self.laplacian = laplacian
-        self.solver = solver
-        self.solver_params = solver_params
-        self.regularization = regularization
-        self.drop_first = drop_first
-        self.tol = tol
-        self.max_iter = max_iter
-        self.time_budget = time_budget
-        self.batch_size = batch_size
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.engine = engine
-        self.memory_limit = memory_limit
-        self.checkpoint = checkpoint
-        self.warm_start = warm_start
-        self.verbose = verbose
-
     def fit(self, X: Any, y: None = None) -> SpectralEmbedding:
         """Embed a graph, an affinity matrix or points."""
         graph = as_graph(self, X)
-        extra = 1 if self.drop_first else 0
-        check_components(self.n_components, graph.n_nodes - extra, "n_components")
-        result = self._solve(laplacian(graph, self.laplacian), self.n_components + extra)
+        result = self._solve(laplacian(graph, self.laplacian), self._n_columns(graph.n_nodes))
         self._keep(result, self.drop_first)
         self.names_ = graph.node_names
         return self
 
-    def fit_transform(self, X: Any, y: None = None) -> Array:
-        """Embed and return the vectors."""
-        return self.fit(X).embedding_
 
-
-class SpectralClustering(ClusterMixin, Spectral):
+class SpectralClustering(Clusterer):
     """Cluster the nodes of a graph (or points, through their neighbours).
 
     Embeds into ``n_clusters`` eigenvectors (the trivial one included, as scikit-learn does), then
@@ -121,6 +89,12 @@ class SpectralClustering(ClusterMixin, Spectral):
     Parameters
     ----------
     n_clusters : int
+    n_components : int or None
+        Columns of the embedding where they should differ from ``n_clusters``, for k-means.
+    affinity : str or callable
+        As for the embedding, but a function takes two points and returns a number, as in scikit-learn.
+    gamma : float
+        1 by default, as in scikit-learn.
     assign_labels : {"kmeans", "cluster_qr", "discretize"}
     n_init : int
         Restarts of k-means.
@@ -138,56 +112,10 @@ class SpectralClustering(ClusterMixin, Spectral):
     1.0
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        affinity: str = "nearest_neighbors",
-        n_neighbors: int = 10,
-        laplacian: Kind = "random_walk",
-        solver: str = "auto",
-        solver_params: Mapping[str, Any] | None = None,
-        regularization: float | str | None = "auto",
-        tol: float | str = "auto",
-        max_iter: int | None = None,
-        time_budget: float | None = None,
-        batch_size: int = 4000,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        engine: str = "auto",
-        memory_limit: str | None = None,
-        checkpoint: str | None = None,
-        warm_start: bool = False,
-        verbose: int = 0,
-        assign_labels: str = "kmeans",
-        n_init: int = 10,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.affinity = affinity
-        self.n_neighbors = n_neighbors
-        self.laplacian = laplacian
-        self.solver = solver
-        self.solver_params = solver_params
-        self.regularization = regularization
-        self.tol = tol
-        self.max_iter = max_iter
-        self.time_budget = time_budget
-        self.batch_size = batch_size
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.engine = engine
-        self.memory_limit = memory_limit
-        self.checkpoint = checkpoint
-        self.warm_start = warm_start
-        self.verbose = verbose
-        self.assign_labels = assign_labels
-        self.n_init = n_init
-
     def fit(self, X: Any, y: None = None) -> SpectralClustering:
         """Cluster a graph, an affinity matrix or points."""
         graph = as_graph(self, X)
-        check_components(self.n_clusters, graph.n_nodes, "n_clusters")
-        self._keep(self._solve(laplacian(graph, self.laplacian), self.n_clusters), False)
+        self._keep(self._solve(laplacian(graph, self.laplacian), self._n_columns(graph.n_nodes)), False)
         self.names_ = graph.node_names
         self.labels_ = labels(self)
         return self

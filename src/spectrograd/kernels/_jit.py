@@ -43,7 +43,11 @@ def serial(function):
     return numba.njit(**_FLAGS)(function)
 
 
-inner = serial  # the same, for functions that only other kernels call
+def inner(function):
+    """Compile a function that only other kernels call; it may return what Python has no name for."""
+    compiled = serial(function)
+    compiled.for_kernels_only = True
+    return compiled
 
 
 def parallel(function):

@@ -1,8 +1,10 @@
 """Sparse matrix times a few columns, fused with the diagonal and the scaling of a Laplacian."""
 
 import numba
+import numpy as np
 
-from spectrograd.kernels._jit import parallel
+from spectrograd.kernels._jit import inner, parallel
+from spectrograd.kernels.lanes import WIDTH, nothing, put, put_first, take, take_first
 
 CHUNK = 256
 
@@ -16,26 +18,44 @@ def laplacian_rows(start, indptr, indices, weights, diagonal, scale, U, V, out):
     """
     n_rows = indptr.shape[0] - 1
     n_columns = U.shape[1]
+    rest = n_columns % WIDTH
+    whole = n_columns - rest
+    one = diagonal.dtype.type(1)
     for c in numba.prange((n_rows + CHUNK - 1) // CHUNK):
         for r in range(c * CHUNK, min(n_rows, (c + 1) * CHUNK)):
-            row = out[start + r]
-            for k in range(n_columns):
-                row[k] = 0
-            for p in range(indptr[r], indptr[r + 1]):
-                source = V[numba.uint32(indices[p])]
-                if weights is None:
-                    for k in range(n_columns):
-                        row[k] += source[k]
-                else:
-                    w = weights[p]
-                    for k in range(n_columns):
-                        row[k] += w * source[k]
-            own = U[start + r]
-            d = diagonal[start + r]
-            if scale is None:
-                for k in range(n_columns):
-                    row[k] = d * own[k] - row[k]
-            else:
-                s = scale[start + r]
-                for k in range(n_columns):
-                    row[k] = d * own[k] - s * row[k]
+            i = start + r
+            d = diagonal[i]
+            s = one if scale is None else scale[i]
+            span = (indptr[r], indptr[r + 1])
+            for k in range(0, whole, WIDTH):
+                put(out, i, k, d * take(U, i, k) - s * neighbour_lanes(span, indices, weights, V, k))
+            if rest > 0:
+                total = neighbour_rest(span, indices, weights, V, rest)
+                put_first(out, i, whole, rest, d * take_first(U, i, whole, rest) - s * total)
+
+
+@inner
+def neighbour_lanes(span, indices, weights, V, k):
+    """``sum_j w_ij v_j`` over one row, the entries of ``span``, eight columns from ``k`` on."""
+    total = nothing(V)
+    for p in range(span[0], span[1]):
+        row = take(V, np.uint32(indices[p]), k)
+        if weights is None:
+            total = total + row
+        else:
+            total = total + weights[p] * row
+    return total
+
+
+@inner
+def neighbour_rest(span, indices, weights, V, rest):
+    """The same for the last ``rest`` columns."""
+    total = nothing(V)
+    k = V.shape[1] - rest
+    for p in range(span[0], span[1]):
+        row = take_first(V, np.uint32(indices[p]), k, rest)
+        if weights is None:
+            total = total + row
+        else:
+            total = total + weights[p] * row
+    return total

@@ -10,9 +10,11 @@ import scipy.linalg as la
 from numpy.typing import NDArray
 
 from spectrograd.engines.minibatch import Sampling
+from spectrograd.kernels.lanes import WIDTH
 from spectrograd.solvers.protocol import Problem, State, SteppingSolver, StepState
 
 Array = NDArray[Any]
+EDGES_AT_ONCE = 1_000_000  # so that a time budget is kept
 
 
 @dataclass(eq=False)
@@ -62,16 +64,19 @@ class PaperSGD(SteppingSolver):
         if self.optimizer not in ("amsgrad", "sgd"):
             raise ValueError(f"optimizer={self.optimizer!r}: expected 'amsgrad' or 'sgd'")
         rows = len(U) if self.optimizer == "amsgrad" else 0
-        moments = np.zeros((rows, 3 * U.shape[1]), np.float32)
+        columns = WIDTH if self._in_lanes(problem) else U.shape[1]
+        moments = np.zeros((rows, 3 * columns), np.float32)
         state = PaperState(U, rng, moments=moments, step_size=self.step_size)
         return self._refreshed(problem, state)
 
     def step(self, problem: Problem, state: State) -> PaperState:
-        """One mini-batch (Eq. 10)."""
+        """One mini-batch (Eq. 10), or all up to the next report where they fit one compiled call."""
         assert isinstance(state, PaperState)
-        source = problem.single_batches
         if state.iteration % self.refresh == 0:
             self._refreshed(problem, state)
+        if self._in_lanes(problem):
+            return self._iterations(problem, state)
+        source = problem.single_batches
         batch = source.sampler(self.batch)(self.batch_size, state.rng)
         state.iteration += 1
         state.edges_seen += batch.n_edges
@@ -92,6 +97,26 @@ class PaperSGD(SteppingSolver):
         state.Y += dY
         return state
 
+    def _in_lanes(self, problem: Problem) -> bool:
+        """Whether the kernel that keeps a row in registers can be used: the paper's own settings."""
+        return self.batch == "edges" and self.optimizer == "amsgrad" and problem.n_components <= WIDTH
+
+    def _iterations(self, problem: Problem, state: PaperState) -> PaperState:
+        source = problem.single_batches
+        until = [self.max_iter] + [
+            (state.iteration // every + 1) * every for every in (self.report_every, self.refresh)
+        ]
+        count = min(min(until) - state.iteration, max(1, EDGES_AT_ONCE // self.batch_size))
+        # in ascending order edges are read once through the memory; their order in a batch means nothing
+        positions = np.sort(state.rng.integers(0, source.n_entries, (count, self.batch_size)), axis=1)
+        settings = (state.step_size, self.beta1, self.beta2)
+        done = source.iterate(positions, state.U, state.M, state.Y, state.moments, settings)
+        if done == 0:
+            self._repaired(problem, state)
+        state.iteration += done
+        state.edges_seen += done * self.batch_size
+        return state
+
     def _inverse_gram(self, problem: Problem, state: PaperState) -> Array:
         """``M^-1`` by Cholesky and triangular solves; a failing M is repaired and counted."""
         try:
@@ -101,6 +126,10 @@ class PaperSGD(SteppingSolver):
                 return np.asarray(la.cho_solve((R, False), np.eye(len(R)), check_finite=False))
         except la.LinAlgError:
             pass
+        return self._repaired(problem, state)
+
+    def _repaired(self, problem: Problem, state: PaperState) -> Array:
+        """Re-orthonormalise; the new ``M^-1`` is the identity."""
         if not np.isfinite(state.U).all():
             raise FloatingPointError("the step was too long")  # the loop backs off
         state.U = problem.orthonormalize(state.U, state.rng).Q

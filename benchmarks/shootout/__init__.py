@@ -1,0 +1,83 @@
+"""Shootout: the default solver against the best peers, time to equal quality, on every family of graphs.
+
+`python -m benchmarks shootout`, or with words that case names must contain:
+`python -m benchmarks.shootout knn road`. Every entrant runs alone in its own process; a peer may take
+``PATIENCE`` times as long as we do before it is stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from benchmarks.shootout.entrants import ENTRANTS, OURS
+from benchmarks.shootout.graphs import Case, cases
+from benchmarks.shootout.page import page
+
+PATIENCE = 25
+LEAST_SECONDS = 10
+START_SECONDS = 40  # imports, compiling, reading the graph
+RESULTS = Path(__file__).parents[1] / "results" / "shootout.json"
+
+Row = dict[str, Any]
+
+
+def run(words: tuple[str, ...] = ()) -> str:
+    """Run the cases whose names contain one of the words (all, without words); the page of all so far."""
+    RESULTS.parent.mkdir(exist_ok=True)
+    table: dict[str, Row] = json.loads(RESULTS.read_text()) if RESULTS.exists() and words else {}
+    for case in cases():
+        if words and not any(word in case.name for word in words):
+            continue
+        table[case.name] = _case(case)
+        RESULTS.write_text(json.dumps(table, indent=1))
+    return page(table)
+
+
+def _case(case: Case) -> Row:
+    with tempfile.TemporaryDirectory() as folder:
+        matrix, labels = case.build()
+        sp.save_npz(Path(folder) / "graph.npz", matrix, compressed=False)
+        if labels is not None:
+            np.save(Path(folder) / "labels.npy", labels)
+        print(f"{case.name}: {matrix.shape[0]:,} nodes, {matrix.nnz:,} nonzeros", flush=True)
+        rows: Row = {}
+        limit = 600.0
+        for name in ENTRANTS:
+            rows[name] = _alone(name, folder, case.n_clusters, limit)
+            print(f"  {name:20} {_short(rows[name])}", flush=True)
+            if name == OURS:
+                spent = rows[name].get("seconds", 60) + rows[name].get("label_seconds", 0)
+                limit = max(LEAST_SECONDS, PATIENCE * spent)
+    size = {"nodes": matrix.shape[0], "nonzeros": matrix.nnz, "k": case.n_clusters, "family": case.family}
+    return size | {"entrants": rows}
+
+
+def _alone(name: str, folder: str, k: int, limit: float) -> Row:
+    command = [sys.executable, "-m", "benchmarks.shootout.child", name, folder, str(k)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        try:
+            out, errors = child.communicate(timeout=START_SECONDS + 3 * limit)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            out, errors = child.communicate()
+            errors = f"more than {limit:.0f} s"
+    lines = [line for line in out.splitlines() if line.startswith("{")]
+    if lines:
+        row: Row = json.loads(lines[-1])
+        return row
+    return {"failed": errors.strip().splitlines()[-1][:120] if errors.strip() else "no answer"}
+
+
+def _short(row: Row) -> str:
+    if "failed" in row:
+        return str(row["failed"])
+    shown = (f"{key} {row[key]:.4g}" for key in ("seconds", "trace", "label_seconds", "nmi") if key in row)
+    return "  ".join(shown) + f"  {row.get('solver', '')} {row.get('converged', '')}"

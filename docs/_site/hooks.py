@@ -1,0 +1,43 @@
+"""Two small steps of the site's build: stars in the navigation, and Sphinx roles in docstrings."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+
+def on_config(config: Any) -> Any:
+    """Replace each entry with a star by the pages it matches that are not placed elsewhere."""
+    docs = Path(config["docs_dir"])
+    placed = {page for page in _pages(config["nav"]) if "*" not in page}
+    config["nav"] = [_expanded(entry, docs, placed) for entry in config["nav"]]
+    return config
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Show ``:class:`Graph` `` as its name only."""
+    return re.sub(r":(?:class|meth|func|attr|mod):(?=<code>)", "", html)
+
+
+def _pages(nav: Any) -> list[str]:
+    if isinstance(nav, str):
+        return [nav]
+    children = nav.values() if isinstance(nav, dict) else nav
+    return [page for child in children for page in _pages(child)]
+
+
+def _expanded(entry: Any, docs: Path, placed: set[str]) -> Any:
+    if isinstance(entry, dict):
+        return {title: _listed(pages, docs, placed) for title, pages in entry.items()}
+    return entry
+
+
+def _listed(pages: Any, docs: Path, placed: set[str]) -> list[str]:
+    found: list[str] = []
+    for page in pages:
+        names = (
+            sorted(path.relative_to(docs).as_posix() for path in docs.glob(page)) if "*" in page else [page]
+        )
+        found.extend(name for name in names if "*" not in page or name not in placed)
+    return found
