@@ -151,10 +151,13 @@ def solve_line(
             operator, found = merged.operator, merged.result
         else:
             operator = laplacian(graph, cast(Kind, options.laplacian))
-        with session.stage("solve"), session.progress("embedding", meter(settings)) as hook:
+        waiting = "embedding (the first run on a machine compiles kernels)" if compiles else ""
+        with session.stage("solve"), session.progress("embedding", meter(settings), waiting) as hook:
             result = found or embed(operator, n_components, replace(settings, hooks=(hook,)))
     session.detail(f"solver {result.choice.name}: {result.choice.reason}")
     session.detail(f"certificate: {result.certificate.sentence}")
+    if session.seconds["jit"]:
+        session.detail(f"compiling or loading kernels took {session.seconds['jit']:.1f} s")
     return Solved(result, operator)
 
 

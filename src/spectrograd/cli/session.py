@@ -74,14 +74,16 @@ class Session:
         return self.seconds | {"total": time.perf_counter() - self.started}
 
     @contextmanager
-    def progress(self, label: str, meter: Meter | None = None) -> Iterator[Hook]:
+    def progress(self, label: str, meter: Meter | None = None, waiting: str = "") -> Iterator[Hook]:
         """A hook for the solver loop that draws a progress bar, on a terminal only.
 
-        The bar fills up as far as the ``meter`` knows a limit.
+        The bar fills up as far as the ``meter`` knows a limit; ``waiting`` stands there until it moves.
         """
         limits = meter or Meter()
         with ExitStack() as stack:
-            show: Callable[..., None] = self._line(stack, label) if self.on_terminal else self._unseen
+            show: Callable[..., None] = self._unseen
+            if self.on_terminal:
+                show = self._line(stack, waiting or label)
 
             def hook(progress: Progress) -> None:
                 text = f"{label}: iteration {progress.iteration:,}  objective {progress.objective:.6g}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import os
 import re
 import sys
@@ -13,6 +14,8 @@ from functools import cached_property
 from io import StringIO, TextIOWrapper
 from typing import TextIO
 
+import numpy as np
+
 from spectrograd.graph import GraphError
 from spectrograd.io.compressed import data_suffix, open_bytes
 
@@ -22,6 +25,8 @@ TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".edges", ".el")
 COMMENTS = ("#", "%")
 INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*")  # not int(): that takes "1_2", a likely node name, for 12
 _WORDS = re.compile(r'"(?:[^"]|"")*"|\S+')
+_LINES_AT_ONCE = 10_000
+_IS_DIGIT, _GOES_ON = (np.isin(np.arange(256), list(marks)) for marks in (b"0123456789", b"0123456789.eE+-"))
 
 
 @dataclass(frozen=True)
@@ -87,6 +92,25 @@ def data_lines(handle: TextIO) -> Iterator[tuple[int, str]]:
         text = line.strip()
         if text and not text.startswith(COMMENTS):
             yield number, line
+
+
+def plain_lines(lines: Iterator[str]) -> Iterator[str]:
+    """Keep other characters from numpy's integer parser, which may read outside its table for them.
+
+    An id like 007 is no number either: as one it would come back as 7.
+    """
+    while batch := list(itertools.islice(lines, _LINES_AT_ONCE)):
+        text = "".join(batch)
+        if not text.isascii() or _has_padded_number(text):
+            raise ValueError("not plain numbers")
+        yield from batch
+
+
+def _has_padded_number(text: str) -> bool:
+    """Whether a zero begins a number of several digits; those of 0.05, 105 and 1e-05 do not."""
+    letters = np.frombuffer(f"\n{text}\n".encode("ascii"), dtype=np.uint8)
+    zeros = np.flatnonzero(letters == ord("0"))
+    return bool(np.any(_IS_DIGIT[letters[zeros + 1]] & ~_GOES_ON[letters[zeros - 1]]))
 
 
 def sniff_delimiter(line: str, suffix: str, is_known: Callable[[str], bool]) -> str | None:
