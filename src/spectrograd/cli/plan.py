@@ -38,11 +38,11 @@ class Estimate:
 
     def lines(self) -> list[str]:
         """For people."""
-        low, high = (f"{seconds:.2g}" for seconds in self.seconds)
+        low, high = map(_short, self.seconds)
         return [
             f"solver   {self.choice.name}: {self.choice.reason}",
             f"memory   about {max(1, self.memory / 1e6):,.0f} MB",
-            f"time     {low} to {high} s ({self.seconds_per_pass * 1e3:.2g} ms for one pass over the edges)",
+            f"time     {low} to {high} s ({_short(self.seconds_per_pass * 1e3)} ms for one pass over the edges)",
         ]
 
 
@@ -75,6 +75,10 @@ def describe(graph: Graph | MultilayerGraph) -> str:
     """Sizes in words."""
     n_layers = graph.n_layers if isinstance(graph, MultilayerGraph) else 1
     return f"{graph.n_nodes:,} nodes, {graph.n_edges:,} edges, {n_layers} layer{'s' * (n_layers > 1)}"
+
+
+def _short(number: float) -> str:
+    return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
 
 
 def _without_isolated(graph: Graph) -> Graph:
