@@ -11,8 +11,8 @@ from benchmarks.shootout.entrants import ENTRANTS, OURS
 
 Row = dict[str, Any]
 DEFAULT_PEER = "scikit-learn arpack"
-HEAD = """Seconds for the embedding (ours with its certificate). A peer of equal quality has a trace within 1 %
-of the best, or an NMI within .01 of the best where classes are known; X marks a result that is silently
+HEAD = """Seconds for the embedding (ours with its certificate). A peer of equal quality has a trace within
+1 % of the best, or an NMI within .01 of the best where classes are known; X marks a result that is silently
 wrong, - one that failed or took more than 25 times as long as ours."""
 
 
@@ -120,7 +120,7 @@ def _summary(verdicts: list[Row]) -> str:
     wrong = [v["name"] for v in verdicts if not v["right"]]
     lines = [
         f"Geometric mean over {len(verdicts)} graphs: {mean('ratio'):.1f}x the best peer of each graph,",
-        f"{mean('labelled'):.1f}x with labels, {mean('default'):.1f}x scikit-learn's default where it finished.",
+        f"{mean('labelled'):.1f}x with labels, {mean('default'):.1f}x scikit-learn's default solver.",
         f"Cases we lose: {', '.join(lost) or 'none'}.",
         f"Cases where our own answer is not of equal quality: {', '.join(wrong) or 'none'}.",
     ]

@@ -16,6 +16,7 @@ from spectrograd.probe import Complement
 Array = NDArray[Any]
 GOOD_ANGLE = 0.03  # what clustering needs: beyond it labels no longer change
 LIKELY_MISS = 1e-3
+PARTS_OF_GAP = (0.5, 0.34)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,15 +96,14 @@ def certify(
 ) -> Certificate:
     """Measure Ritz pairs, and judge them by what lies outside their span.
 
-    The angle follows from Davis and Kahan: ``sin <= |R|_F / (tau - theta_K)``, where ``tau`` lies half
-    way to the lowest Ritz value outside and nothing below ``tau`` was missed, with the stated odds.
+    The angle follows from Davis and Kahan: ``sin <= |R|_F / (tau - theta_K)``, where nothing below
+    ``tau`` was missed, with the stated odds.
     """
     measured = residuals(engine, operator, ritz)
     orthogonality = orthogonality_error(engine, operator, ritz.Q)
     top = float(ritz.values[-1])
     gap = outside.lowest - top
-    tau = top + 0.5 * max(gap, 0.0)
-    odds = outside.odds_below(tau)
+    tau, odds = supported_cut(top, outside)
     angle = float(np.linalg.norm(measured)) / (tau - top) if gap > 0 else float("inf")
     if isinstance(tol, str):
         asked, good = f"sine <= {GOOD_ANGLE}", angle <= GOOD_ANGLE
@@ -114,3 +114,17 @@ def certify(
     return Certificate(
         measured, ritz.values, orthogonality, gap, angle, odds, outside.columns, asked, converged
     )
+
+
+def supported_cut(top: float, outside: Complement) -> tuple[float, float]:
+    """``tau`` on the way from the last value found to the lowest outside, and the odds of a miss below it.
+
+    Half way if the evidence reaches so far, else a third.
+    """
+    gap = max(outside.lowest - top, 0.0)
+    for part in PARTS_OF_GAP:
+        tau = top + part * gap
+        odds = outside.odds_below(tau)
+        if odds <= LIKELY_MISS:
+            break
+    return tau, odds

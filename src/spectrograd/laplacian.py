@@ -153,8 +153,10 @@ class Operator:
 
         A pass then gathers the vectors as they are; for a normalised Laplacian this is the random walk.
         """
-        if self.scale is None:
-            return self
+        return self if self.scale is None else self._walk
+
+    @cached_property
+    def _walk(self) -> Operator:
         scale = self._positive_scale
         squares = scale**2
         return replace(

@@ -7,6 +7,14 @@ small above a cut and large below. If some eigenvector ``v`` outside the subspac
     (v'x)^2 <= |x|^2 ((cut - rho)+ q(rho)^2 + upper - rho) / ((rho - tau) q(tau)^2)
 
 and ``v'x`` is a standard normal number: the chance that it is so small is the chance of a miss.
+
+A block method that starts from m Gaussian columns X carries this evidence in itself. Suppose K + 1
+eigenvectors, the columns of V, had eigenvalues below ``tau``, while only K Ritz values of the block
+``q(A) X`` lie below ``rho > tau``. Among the combinations ``q(A) X (V'X)' a`` one would then have a Rayleigh
+quotient of at least ``rho``, and as above the smallest singular value s of the Gaussian (K + 1) x m matrix
+``V'X`` would obey the bound, with ``|X|^2`` for ``|x|^2``. The distance of a row of it from the span of the
+others follows a chi distribution with m - K degrees of freedom, and the smallest of these distances is at
+most ``sqrt(K + 1) s``: the chance of a miss is at most ``(K + 1) P(chi <= sqrt(K + 1) s)``.
 """
 
 from __future__ import annotations
@@ -17,44 +25,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammainc, gammaincinv
 
 from spectrograd.engines import Engine
+from spectrograd.engines.filters import Filter
 from spectrograd.engines.subspace import Ritz, orthonormalize, rayleigh_ritz
 from spectrograd.laplacian import Operator
 
 Array = NDArray[Any]
 DEGREES = (6, 30)
 ENOUGH = 1e-4
-
-
-@dataclass(frozen=True)
-class Filter:
-    """A Chebyshev polynomial: at most one in magnitude on [cut, upper], growing fast below the cut."""
-
-    degree: int
-    cut: float
-    upper: float
-
-    def log_gain(self, value: float) -> float:
-        """``log |p(value)|``, or 0 (its bound) inside [cut, upper]."""
-        t = (self.upper + self.cut - 2 * value) / (self.upper - self.cut)
-        return self.degree * math.acosh(t) if t > 1 else 0.0
-
-    def apply(self, engine: Engine, operator: Operator, X: Array) -> Array:
-        """``p(B^-1 A) X`` by the three-term recurrence; one pass per degree."""
-        centre, half = (self.upper + self.cut) / 2, (self.upper - self.cut) / 2
-        metric = operator.metric
-
-        def shifted(Y: Array) -> Array:
-            AY = engine.spmm(operator, Y)
-            if metric is not None:
-                AY /= metric[:, None]
-            return np.asarray((AY - centre * Y) / half)
-
-        before, now = X, shifted(X)
-        for _ in range(self.degree - 1):
-            before, now = now, 2 * shifted(now) - before
-        return now
+PROBE_COLUMNS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +44,8 @@ class Complement:
 
     ``lowest`` is the smallest Ritz value there; ``odds_below(tau)`` bounds the chance that an
     eigenvalue below ``tau`` was skipped all the same; ``columns`` is the cost, in products of the
-    operator with single columns. ``complete`` means that ``lowest`` is known, not guessed.
+    operator with single columns. ``complete`` means that ``lowest`` is known, not guessed. ``directions``
+    is K + 1 where the evidence is the random start of a block method, with ``n_vectors`` guard columns.
     """
 
     lowest: float
@@ -73,6 +55,7 @@ class Complement:
     upper: float = 2.0
     filters: tuple[Filter, ...] = ()
     complete: bool = False
+    directions: int = 0
 
     def odds_below(self, tau: float) -> float:
         """Bound on the chance that an eigenvector with eigenvalue below ``tau`` was missed."""
@@ -81,15 +64,45 @@ class Complement:
             return 1.0
         if self.complete:
             return 0.0
+        if not self.filters or any(tau >= f.cut for f in self.filters):
+            return 1.0  # a filter may have damped what it should have raised
+        square, p = math.exp(min(self._log_square(tau), 5.0)), self.directions
+        if p:
+            return min(1.0, p * float(gammainc(self.n_vectors / 2, p * square / 2)))
+        return math.erf(math.sqrt(square / 2)) ** self.n_vectors
+
+    def owed(self, tau: float, odds: float) -> float:
+        """How much more ``log |q(tau)|`` a random start needs before the odds are as asked for.
+
+        Infinite where no further filter helps.
+        """
+        if tau >= min(self.lowest, *(f.cut for f in self.filters)):
+            return math.inf
+        p = self.directions
+        allowed = 2 / p * float(gammaincinv(self.n_vectors / 2, odds / p))
+        return max(0.0, (self._log_square(tau) - math.log(allowed)) / 2)
+
+    def _log_square(self, tau: float) -> float:
+        """Logarithm of the bound on ``(v'x)^2``, or on the squared singular value."""
+        rho = self.lowest
         gain_tau = sum(f.log_gain(tau) for f in self.filters)
         gain_rho = sum(f.log_gain(rho) for f in self.filters)
         cut = max(f.cut for f in self.filters)
         log_above = math.log(max(self.upper - rho, 1e-300))
         log_between = 2 * gain_rho + math.log(max(cut - rho, 1e-300)) if cut > rho else -math.inf
-        log_rest = np.logaddexp(log_above, log_between) + math.log(self.squared_norm)
-        log_square = log_rest - math.log(rho - tau) - 2 * gain_tau
-        chance = 1.0 if log_square > 5 else math.erf(math.exp(log_square / 2) / math.sqrt(2))
-        return float(chance**self.n_vectors)
+        log_rest = float(np.logaddexp(log_above, log_between)) + math.log(self.squared_norm)
+        return log_rest - math.log(rho - tau) - 2 * gain_tau
+
+
+def block_start(
+    n_nodes: int, n_found: int, n_columns: int, lowest: float, upper: float, filters: tuple[Filter, ...]
+) -> Complement:
+    """The evidence in the start of a block method: Gaussian columns in the metric, then ``filters``.
+
+    ``|X| <= sqrt(N) + sqrt(m) + 6`` fails with odds of 1e-8 (Davidson and Szarek 2001).
+    """
+    norm = math.sqrt(n_nodes) + math.sqrt(n_columns) + 6
+    return Complement(lowest, norm**2, n_columns - n_found, 0, upper, filters, directions=n_found + 1)
 
 
 def look_outside(
@@ -100,14 +113,16 @@ def look_outside(
     *,
     beyond: float | None = None,
     max_rounds: int = 10,
-    n_vectors: int = 4,
+    n_vectors: int = PROBE_COLUMNS,
 ) -> Complement:
     """Filter random vectors in the complement of the Ritz vectors until the odds are good enough.
 
     ``beyond`` is the solver's guess of the next eigenvalue: with it the first filter has the right cut
-    and degree, without it they are found on the way.
+    and degree, without it they are found on the way. The filters run in single precision: noise of 1e-7 is
+    not what hides an eigenvector from a random vector.
     """
-    Q, top = ritz.Q, float(ritz.values[-1])
+    Q, top = operator.to_walk(ritz.Q), float(ritz.values[-1])
+    operator = operator.walk_form()
     n_vectors = min(n_vectors, operator.n_nodes - Q.shape[1])
     X = rng.standard_normal((operator.n_nodes, n_vectors))
     if operator.metric is not None:
@@ -122,7 +137,8 @@ def look_outside(
         guess = beyond if turn == 0 and beyond is not None else float(found.values[0])
         cut = _next_cut(top, guess, operator.upper)
         filters.append(Filter(_degree(top, cut, operator, squared_norm), cut, operator.upper))
-        Y = _deflated(engine, operator, Q, filters[-1].apply(engine, operator, found.Q))
+        Y = filters[-1].apply(engine, operator, found.Q.astype(np.float32))
+        Y = _deflated(engine, operator, Q, Y.astype(np.float64))
         found = rayleigh_ritz(engine, operator, orthonormalize(engine, Y, operator.metric, rng).Q)
         columns += (filters[-1].degree + 1) * n_vectors
         lowest = float(found.values[0])

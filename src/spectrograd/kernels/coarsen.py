@@ -150,3 +150,21 @@ def add_prolonged(part, C, X):
             row, coarse = X[i], C[part[i]]
             for k in range(n_columns):
                 row[k] += coarse[k]
+
+
+@serial
+def entries_left(indptr, indices, part, begin, order, chosen):
+    """What share of the entries of the chosen aggregates is left after coarsening."""
+    last_seen = np.full(begin.shape[0] - 1, -1, np.int32)
+    before, after = 0, 0
+    for c in chosen:
+        last_seen[c] = c  # entries inside an aggregate vanish
+        for m in range(begin[c], begin[c + 1]):
+            i = order[m]
+            before += indptr[i + 1] - indptr[i]
+            for p in range(indptr[i], indptr[i + 1]):
+                neighbour = part[indices[p]]
+                if last_seen[neighbour] != c:
+                    last_seen[neighbour] = c
+                    after += 1
+    return after / max(before, 1)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd.engines import Engine
+from spectrograd.engines.filters import Filter
 from spectrograd.laplacian import Operator
 from spectrograd.solvers.protocol import Problem, State
 from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start, guarded_width, ritz_pairs
@@ -59,6 +59,8 @@ class Chebyshev(RitzSolver):
         dtype = np.float64 if self.precision == "double" else np.float32
         width = guarded_width(problem, self.guard)
         state = RitzState(np.empty((0, 0)), rng, block=guarded_start(problem, width, rng, dtype))
+        if problem.start is None:
+            state.filters = ()
         return self._measured(problem, problem.operator.walk_form(), state)
 
     def step(self, problem: Problem, state: State) -> RitzState:
@@ -74,8 +76,13 @@ class Chebyshev(RitzSolver):
         gain = 1e3
         if self.angle > 0 and not fresh:  # no more than what is still missing, and a bit
             gain = float(np.clip(3 * state.angle_bound(k) / self.angle, 10, 1e3))
+        if state.owed > 0:
+            gain = math.exp(state.owed)
         degree = filter_degree(state, k, cut, operator, self.degree, gain)
-        state.block = chebyshev_filter(problem.engine, operator, block, cut, degree)
+        smooth = Filter(degree, cut, operator.upper)
+        state.block = smooth.apply(problem.engine, operator, block)
+        if state.filters is not None:
+            state.filters = (*state.filters, smooth)
         state = self._measured(problem, operator, state)
         return self.account(problem, state, (degree + 1) * block.shape[1])
 
@@ -99,6 +106,7 @@ class Chebyshev(RitzSolver):
         state.values, state.block = ritz.values, ritz.Q
         state.U = problem.operator.from_walk(np.ascontiguousarray(ritz.Q[:, : problem.n_components]))
         if lost:
+            state.filters = None
             state.events.append(f"iteration {state.iteration}: {lost} lost directions replaced")
         return state
 
@@ -119,24 +127,3 @@ def filter_degree(state: RitzState, k: int, cut: float, operator: Operator, limi
     spread = growth[0] - growth[1]
     allowed = math.log(1e4) / spread if spread > 0 else wanted
     return int(np.clip(math.ceil(min(wanted, allowed)), min(4, limit), limit))
-
-
-def chebyshev_filter(engine: Engine, operator: Operator, U: Array, cut: float, degree: int) -> Array:
-    """``T_degree`` of the operator mapped so that ``[cut, upper]`` is [-1, 1], scaled against overflow.
-
-    The scaling (Zhou et al. 2006, Algorithm 3.1) keeps the value at the lower end of the spectrum at 1.
-    """
-    half, centre = (operator.upper - cut) / 2, (operator.upper + cut) / 2
-    sigma = half / (operator.lower - centre)
-    first = sigma
-    previous = U
-    current = engine.recurrence(operator, U, U, (sigma / half, -centre * sigma / half, 0.0))
-    spare: Array | None = None
-    for _ in range(degree - 1):
-        following = 1 / (2 / first - sigma)
-        c = 2 * following / half
-        coefficients = (c, -centre * c, -sigma * following)
-        fresh = engine.recurrence(operator, current, previous, coefficients, spare)
-        spare = None if previous is U else previous
-        previous, current, sigma = current, fresh, following
-    return current

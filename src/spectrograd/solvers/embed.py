@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd.certificate import GOOD_ANGLE, Certificate, certify
+from spectrograd.certificate import GOOD_ANGLE, LIKELY_MISS, Certificate, certify, supported_cut
 from spectrograd.embedding import Embedding, arrange
 from spectrograd.engines import Engine, LocalEngine
 from spectrograd.engines.subspace import Ritz, rayleigh_ritz
@@ -134,6 +134,8 @@ def _evidence(problem: Problem, ritz: Ritz, solution: Solution, seed: int | None
         count = count_below(problem.operator, tau)
         if count is not None:
             return Complement(beyond if count == problem.n_components else top, complete=True)
+    if solution.outside is not None and supported_cut(top, solution.outside)[1] <= LIKELY_MISS:
+        return solution.outside
     rng = np.random.default_rng(seed)
     return look_outside(problem.engine, problem.operator, ritz, rng, beyond=beyond)
 

@@ -61,13 +61,27 @@ def coarsened(operator: Operator, largest: int = 3) -> tuple[Level, Operator]:
 
     Self loops leave the edges but not the metric, so degrees are preserved; a Laplacian does not see them.
     """
+    return _joined(operator, *_matched(operator, largest))
+
+
+def shrinkage(operator: Operator, n_sampled: int = 2000) -> float:
+    """What share of the entries one matching leaves, from a sample of the aggregates."""
     from spectrograd.kernels import coarsen
 
     block = operator.graph.matrix
+    part, n = _matched(operator, 3)
+    begin, order = coarsen.members(part, n)
+    chosen = np.linspace(0, n - 1, min(n, n_sampled)).astype(np.int64)
+    return float(coarsen.entries_left(block.indptr, block.indices, part, begin, order, chosen))
+
+
+def _matched(operator: Operator, largest: int) -> tuple[Array, int]:
+    from spectrograd.kernels.coarsen import match
+
+    block = operator.graph.matrix
     weights = None if not operator.graph.is_weighted else block.data
-    mass = operator.diagonal
-    part, n = coarsen.match(block.indptr, block.indices, weights, np.maximum(mass, 1e-300), largest)
-    return _joined(operator, part, n)
+    part, n = match(block.indptr, block.indices, weights, np.maximum(operator.diagonal, 1e-300), largest)
+    return part, int(n)
 
 
 def _joined(operator: Operator, part: Array, n: int) -> tuple[Level, Operator]:

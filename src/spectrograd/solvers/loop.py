@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from spectrograd.engines.threadpools import one_thread
 from spectrograd.laplacian import SMALL
+from spectrograd.probe import Complement
 from spectrograd.solvers.protocol import Problem, Progress, Solver, State
 
 Array = NDArray[Any]
@@ -46,6 +47,7 @@ class Solution:
     seed: int | None
     beyond: float | None = None
     complete: bool = False
+    outside: Complement | None = None
 
     @property
     def last(self) -> Progress:
@@ -106,7 +108,7 @@ def solve(
         Q = solver.finish(problem, run.good)
     last = run.good
     history, seconds = tuple(run.history), clock.seconds()
-    return Solution(Q, solver.name, history, reason, seconds, seed, last.beyond, last.complete)
+    return Solution(Q, solver.name, history, reason, seconds, seed, last.beyond, last.complete, last.outside)
 
 
 def _first_state(problem: Problem, solver: Solver, rng: np.random.Generator) -> State:

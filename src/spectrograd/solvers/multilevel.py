@@ -9,8 +9,9 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
+from spectrograd.engines.filters import Filter
 from spectrograd.laplacian import Operator
-from spectrograd.solvers.chebyshev import Chebyshev, chebyshev_filter
+from spectrograd.solvers.chebyshev import Chebyshev
 from spectrograd.solvers.hierarchy import COARSEST, DENSE_AT_MOST, Cycle, Level, build
 from spectrograd.solvers.lobpcg import LobpcgState, advance, begin
 from spectrograd.solvers.protocol import Problem, State
@@ -108,7 +109,7 @@ class Multilevel(RitzSolver):
     def _filtered(self, problem: Problem, operator: Operator, block: Array) -> Array:
         width = operator.upper - operator.lower
         cut = operator.lower + 0.1 * width  # what piecewise constant prolongation makes is rough
-        return chebyshev_filter(problem.engine, operator, block, cut, self.degree)
+        return Filter(self.degree, cut, operator.upper).apply(problem.engine, operator, block)
 
     def step(self, problem: Problem, state: State) -> MultilevelState:
         """One preconditioned LOBPCG step on the finest level."""

@@ -24,6 +24,7 @@ from spectrograd.engines.subspace import (
     residuals,
 )
 from spectrograd.laplacian import Operator
+from spectrograd.probe import Complement
 
 if TYPE_CHECKING:
     from spectrograd.engines.minibatch import BatchSource
@@ -120,7 +121,8 @@ class State:
     the whole operator, ``edges_seen`` single edges read by stochastic methods. ``events`` collects
     what the user should know: repairs, backed-off steps. ``beyond`` is the solver's own estimate of
     the first eigenvalue it does not return, where it has one; ``complete`` says that nothing below it
-    can have been missed (a dense factorisation, a count by inertia).
+    can have been missed (a dense factorisation, a count by inertia), ``outside`` what else the solver
+    knows about it.
     """
 
     U: Array
@@ -132,6 +134,7 @@ class State:
     done: bool = False
     beyond: float | None = None
     complete: bool = False
+    outside: Complement | None = None
 
 
 class Solver(ABC):

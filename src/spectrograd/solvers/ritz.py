@@ -10,7 +10,9 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
+from spectrograd.certificate import LIKELY_MISS, PARTS_OF_GAP
 from spectrograd.engines import Engine
+from spectrograd.engines.filters import Filter
 from spectrograd.engines.subspace import (
     Ritz,
     _inverse_factor,
@@ -20,6 +22,7 @@ from spectrograd.engines.subspace import (
     residuals,
 )
 from spectrograd.laplacian import Operator
+from spectrograd.probe import PROBE_COLUMNS, block_start
 from spectrograd.solvers.protocol import Problem, Progress, Solver, State
 
 Array = NDArray[Any]
@@ -37,6 +40,8 @@ class RitzState(State):
     block: Array = field(default_factory=lambda: np.empty((0, 0)))
     values: Array = field(default_factory=lambda: np.empty(0))
     residuals: Array = field(default_factory=lambda: np.empty(0))
+    filters: tuple[Filter, ...] | None = None  # all that a random start went through, if it was random
+    owed: float = 0.0  # the angle is met, but the start needs so much more gain to be proof
 
     def __deepcopy__(self, memo: dict[int, Any]) -> RitzState:
         twin = copy.copy(self)
@@ -84,9 +89,31 @@ class RitzSolver(Solver):
         state.passes += columns / problem.n_components
         if len(state.values) > problem.n_components:
             state.beyond = float(state.values[problem.n_components])
+        self._remember(problem, state)
         if self.angle > 0 and state.angle_bound(problem.n_components) <= self.angle:
-            state.done = True
+            state.owed = _owed_gain(state, problem.n_components)
+            state.done = state.owed == 0
         return state
+
+    def _remember(self, problem: Problem, state: RitzState) -> None:
+        """The random start as evidence that nothing was skipped."""
+        k, m, operator = problem.n_components, len(state.values), problem.operator
+        if state.filters and m > k:
+            lowest = float(state.values[k])
+            state.outside = block_start(problem.n_nodes, k, m, lowest, operator.upper, state.filters)
+
+
+def _owed_gain(state: RitzState, k: int) -> float:
+    """What one more filter must add for the random start to be proof, or 0 where a probe is cheaper.
+
+    A probe needs all of the gain (about 10 to 14) again, but on ``PROBE_COLUMNS`` columns only.
+    """
+    outside = state.outside
+    if outside is None:
+        return 0.0
+    top = float(state.values[k - 1])
+    owed = outside.owed(top + PARTS_OF_GAP[-1] * (outside.lowest - top), LIKELY_MISS / 2)
+    return owed if owed * len(state.values) <= 10 * PROBE_COLUMNS else 0.0
 
 
 def guarded_width(problem: Problem, guard: int | None) -> int:
@@ -99,8 +126,14 @@ def guarded_width(problem: Problem, guard: int | None) -> int:
 
 
 def guarded_start(problem: Problem, width: int, rng: np.random.Generator, dtype: Any) -> Array:
-    """The warm start, completed by random columns, in walk form; not yet orthonormal."""
+    """The warm start, completed by random columns, in walk form; not yet orthonormal.
+
+    The random columns are Gaussian in the metric, which makes them evidence (see :mod:`spectrograd.probe`).
+    """
     block = rng.standard_normal((problem.n_nodes, width))
+    metric = problem.operator.walk_form().metric
+    if metric is not None:
+        block /= np.sqrt(metric)[:, None]
     if problem.start is not None:
         start = problem.operator.to_walk(np.asarray(problem.start, dtype=np.float64))
         block[:, : problem.n_components] = np.where(np.isfinite(start), start, 0)
