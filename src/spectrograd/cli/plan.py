@@ -39,10 +39,11 @@ class Estimate:
     def lines(self) -> list[str]:
         """For people."""
         low, high = map(_short, self.seconds)
+        one_pass = _short(self.seconds_per_pass * 1e3)
         return [
             f"solver   {self.choice.name}: {self.choice.reason}",
             f"memory   about {max(1, self.memory / 1e6):,.0f} MB",
-            f"time     {low} to {high} s ({_short(self.seconds_per_pass * 1e3)} ms for one pass over the edges)",
+            f"time     {low} to {high} s ({one_pass} ms for one pass over the edges)",
         ]
 
 
