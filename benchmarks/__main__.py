@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.harness import machine
 
-SUITES = ("drop_in", "spmm", "cold_start", "memory", "paper_table", "shootout")
+SUITES = ("drop_in", "spmm", "cold_start", "memory", "paper_table", "shootout", "report_page")
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 HEAD = """# Benchmarks
 

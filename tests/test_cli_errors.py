@@ -52,6 +52,7 @@ BAD = {
     "output format": (["good.csv", "-o", "labels.docx"], ["labels.docx", "choose one of .csv"]),
     "summary folder": (["good.csv", "--summary-json", "nowhere/s.json"], ["'--summary-json'", "nowhere"]),
     "report folder": (["good.csv", "--report", "nowhere/p.html"], ["'--report'", "nowhere"]),
+    "run folder": (["good.csv", "--run", "good.csv/run"], ["'--run'", "good.csv/run cannot be written"]),
     "labels": (
         ["good.csv", "-k", "2", "--labels", "truth.csv"],
         ["truth.csv, line 3", "'zebra' is not in the graph"],
@@ -75,6 +76,30 @@ def test_a_target_that_cannot_be_written_is_found_before_the_graph_is_read(folde
     done = run("embed", "text.csv", "-o", "emb.docx", cwd=folder)
     assert done.returncode == 2
     assert "emb.docx" in done.stderr
+    assert "heavy" not in done.stderr
+
+
+def test_report_of_a_folder_without_a_run(folder):
+    done = run("report", ".", cwd=folder)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert "no saved run there (run.json is missing)" in line
+    assert "--run" in line
+    assert not (folder / "report.html").exists()
+
+
+def test_without_plotly_the_page_is_refused_before_the_work(folder):
+    code = (
+        "import sys, importlib.util, spectrograd.cli as cli\n"
+        "find = importlib.util.find_spec\n"
+        "importlib.util.find_spec = lambda name, *rest: None if name == 'plotly' else find(name, *rest)\n"
+        "sys.exit(cli.main(['embed', 'text.csv', '--report', 'page.html']))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "pip install 'spectrograd[report]'" in done.stderr
     assert "heavy" not in done.stderr
 
 
@@ -127,7 +152,7 @@ def test_closed_pipe_is_no_traceback(folder):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("command", ["demo", "paper", "embed", "cluster"])
+@pytest.mark.parametrize("command", ["demo", "paper", "embed", "cluster", "report"])
 def test_help_has_an_example_and_the_common_options(folder, command):
     done = run(command, "--help", cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")

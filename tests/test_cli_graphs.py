@@ -108,7 +108,7 @@ def test_solver_parameters_reach_the_solver(folder):
     assert (solver["name"], solver["iterations"]) == ("sgd-paper", 7)
 
 
-def test_report_escapes_names(tmp_path):
+def test_the_page_of_a_run_escapes_names_and_can_be_made_later(tmp_path):
     nasty = "<script>alert(1)</script>"
     names = [f"{nasty}{i:02d}" for i in range(12)]
     cliques = [(i, j) for i in range(12) for j in range(i) if i // 6 == j // 6]
@@ -116,14 +116,29 @@ def test_report_escapes_names(tmp_path):
     (tmp_path / "g.csv").write_text("src,dst\n" + "".join(edges))
     truth = "node,label\n" + "".join(f"{name},{i // 6}\n" for i, name in enumerate(names))
     (tmp_path / "<b>truth.csv").write_text(truth)
-    options = ("--report", "page.html", "--labels", "<b>truth.csv", "-q")
+    options = ("--report", "page.html", "--run", "deep/run", "--labels", "<b>truth.csv", "-q")
     done = run("cluster", "g.csv", "-k", 2, *options, cwd=tmp_path)
     page = (tmp_path / "page.html").read_text()
     assert (done.returncode, done.stderr) == (0, "")
-    assert "<script>" not in page
-    assert "<b>" not in page
+    assert nasty not in page
+    assert "<b>truth" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;0" in page
+    assert "\\u003cscript>alert(1)\\u003c/script>0" in page
     assert "&lt;b&gt;truth.csv" in page
+    again = run("report", "deep/run", "-o", "again.html", "--summary-json", "again.json", cwd=tmp_path)
+    assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
+    assert (tmp_path / "again.html").read_text() == page
+    assert load_strictly(tmp_path / "again.json")["command"] == "report"
+
+
+def test_embed_writes_a_page_and_a_run_too(folder, tmp_path):
+    options = ("-k", 2, "-o", tmp_path / "e.npy", "--report", tmp_path / "e.html", "--run", tmp_path / "run")
+    done = run("embed", "graph.csv", "graph.csv", *options, cwd=folder)
+    assert done.returncode == 0
+    page = (tmp_path / "e.html").read_text()
+    assert "How the layers agree" in page
+    assert 'id="clusters"' not in page
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {"run.json", "nodes.npz"}
 
 
 def test_quiet_hides_warnings_and_scores_verbose_explains(tmp_path):

@@ -6,7 +6,13 @@ import scipy.sparse as sp
 
 from spectrograd import MultilayerSpectralClustering, datasets, metrics
 from spectrograd.aggregation import Layers
-from spectrograd.aggregation.agreement import layer_distances, shuffled, weigh_layers
+from spectrograd.aggregation.agreement import (
+    layer_distances,
+    node_agreement,
+    pairwise_agreement,
+    shuffled,
+    weigh_layers,
+)
 from spectrograd.aggregation.merge import merge
 from spectrograd.aggregation.sweep import layer_influence, sweep_alpha
 from spectrograd.graph import Graph, GraphError, GraphWarning, MultilayerGraph
@@ -206,3 +212,31 @@ def test_sweep_and_influence_say_what_is_missing():
     heavy = Layers(merged.operators[:2], np.array([2.0, 0.0]), merged.embeddings[:2])
     with pytest.raises(ValueError, match="only one layer has a weight"):
         layer_influence(heavy, K)
+
+
+def random_basis(seed, n_nodes=400, width=4):
+    """Orthonormal, its first direction the constant one as in a Laplacian."""
+    draws = np.random.default_rng(seed).standard_normal((n_nodes, width))
+    draws[:, 0] = 1
+    return np.linalg.qr(draws)[0]
+
+
+def test_pairwise_agreement_is_one_for_the_same_subspace_and_chance_for_strangers():
+    one, other = random_basis(0), random_basis(1)
+    turned = one @ np.linalg.qr(np.random.default_rng(2).standard_normal((4, 4)))[0]
+    table = pairwise_agreement([one, turned, other])
+    assert table[0, 1] == pytest.approx(1)
+    assert table[0, 2] < 0.02  # though both hold the constant vector
+    assert table == pytest.approx(table.T)
+
+
+def test_node_agreement_adds_up_to_the_overlap_and_tells_where_a_layer_fails():
+    merged = random_basis(0)
+    assert node_agreement(merged * 3, merged) == pytest.approx(np.ones(400))
+    half = merged.copy()
+    half[200:] = random_basis(1)[200:]  # right for the first half of the nodes only
+    local = node_agreement(half, merged)
+    assert local[:200].mean() > local[200:].mean() + 0.1
+    assert (local >= 0).all()
+    assert (local <= 1).all()
+    assert not node_agreement(half[:, :0], merged).any()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spectrograd import metrics
+from spectrograd import Graph, metrics
 
 SCORES = [metrics.purity, metrics.nmi, metrics.rand_index, metrics.adjusted_rand_index]
 label_lists = st.integers(2, 25).flatmap(
@@ -189,3 +189,25 @@ def test_subspaces_of_different_sizes_are_refused():
         metrics.projection_distance(np.eye(4)[:, :2], [np.eye(4)[:, :2], np.eye(4)[:, :3]])
     with pytest.raises(ValueError, match="layer 0 are linearly dependent"):
         metrics.projection_distance(np.eye(4)[:, :2], [np.ones((4, 2))])
+
+
+def test_conductance_is_the_share_of_weight_that_leaves():
+    rng = np.random.default_rng(0)
+    dense = np.triu(rng.random((30, 30)) * (rng.random((30, 30)) < 0.3), 1)
+    dense += dense.T
+    labels = rng.integers(0, 4, 30) * 7
+    for value, label in zip(
+        metrics.conductance(Graph.from_matrix(dense), labels), np.unique(labels), strict=True
+    ):
+        inside = labels == label
+        leaving = dense[inside][:, ~inside].sum()
+        assert value == pytest.approx(leaving / min(dense[inside].sum(), dense[~inside].sum()))
+
+
+def test_conductance_at_the_ends():
+    pairs = Graph.from_edges([0, 2], [1, 3])
+    assert metrics.conductance(pairs, [0, 0, 1, 1]).tolist() == [0, 0]
+    assert metrics.conductance(pairs, [0, 1, 0, 1]).tolist() == [1, 1]
+    assert np.isnan(metrics.conductance(pairs, [5, 5, 5, 5])).all()
+    with pytest.raises(ValueError, match=r"shape \(3,\) for 4 nodes"):
+        metrics.conductance(pairs, [0, 0, 1])

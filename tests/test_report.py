@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from spectrograd.graph import Graph, MultilayerGraph
-from spectrograd.report import Curve, Picture, cluster_document, demo_document, draw, render, write_page
+from spectrograd.report import Curve, Picture, demo_document, draw, render, write_page
 from spectrograd.report.picture import _draw_curves, project
 
 PNG = b"\x89PNG\r\n\x1a\n"
-RUN = {"command": "spectrograd cluster 'a&b.csv'", "seed": 4, "versions": {"numpy": "9.9"}}
+RUN = {"command": "spectrograd demo 'a&b.csv'", "seed": 4, "versions": {"numpy": "9.9"}}
 
 
 class Texts(HTMLParser):
@@ -34,39 +34,18 @@ def ring(names):
     return Graph.from_edges(np.arange(len(names)), np.roll(np.arange(len(names)), 1), names=names)
 
 
+def two_layers():
+    return MultilayerGraph.from_layers({"x": ring(list("abc")), "<y>": ring(list("abc"))})
+
+
 def method_row(**changes):
     row = dict.fromkeys(("seconds", "iterations", "passes", "purity", "nmi", "ri", "ari", "error"))
     return row | {"method": "a method"} | changes
 
 
-def test_cluster_document_counts_and_names_the_members():
-    graph = ring([f"node {i}" for i in range(10)])
-    labels = np.array([0] * 8 + [1] * 2)
-    document = cluster_document(graph, labels, picture=PNG, certificate="fine", run=RUN)
-    (table,) = document["tables"]
-    assert table["rows"][0][:3] == ["0", "8", "80.0%"]
-    assert table["rows"][0][3] == "node 0, node 1, node 2, node 3, node 4, node 5, …"
-    assert table["rows"][1] == ["1", "2", "20.0%", "node 8, node 9"]
-
-
-def test_cluster_document_crosses_clusters_with_classes_of_labelled_nodes():
-    labels = np.array([0, 0, 0, 1, 1, 1])
-    classes = np.array([7, 7, 9, 9, 9, -1])
-    scores = {"purity": 0.8, "nmi": 0.5, "ri": 0.6, "ari": 0.1}
-    document = cluster_document(
-        ring(list("abcdef")), labels, picture=PNG, certificate="", run=RUN, truth=("t.csv", classes, scores)
-    )
-    agreement, _, crossed = document["tables"]
-    assert agreement["caption"] == "Agreement with t.csv (5 labelled nodes)"
-    assert agreement["rows"] == [["0.800", "0.500", "0.600", "0.100"]]
-    assert crossed["columns"] == ["cluster", "class 7", "class 9"]
-    assert crossed["rows"] == [["0", "2", "1"], ["1", "0", "2"]]
-
-
 def test_demo_document_shows_failures_and_leaves_out_what_is_unknown():
-    graph = MultilayerGraph.from_layers({"x": ring(list("abc")), "<y>": ring(list("abc"))})
     rows = [method_row(seconds=1.234, iterations=1, nmi=0.5), method_row(error="MemoryError: no room")]
-    document = demo_document(graph, rows, picture=PNG, certificate="fine", run=RUN)
+    document = demo_document(two_layers(), rows, picture=PNG, certificate="fine", run=RUN)
     good, bad = document["tables"][0]["rows"]
     assert good == ["a method", "1.23", "–", "–", "–", "0.500", "–", "–"]
     assert bad[0] == "a method: failed, MemoryError: no room"
@@ -75,12 +54,9 @@ def test_demo_document_shows_failures_and_leaves_out_what_is_unknown():
 
 def test_page_escapes_every_text_and_needs_nothing_beside_it(tmp_path):
     nasty = "<script>alert('x')</script>&amp;"
-    graph = ring([nasty, "b", "c"])
     run = {"command": nasty, "seed": nasty, "versions": {nasty: nasty}}
-    truth = (nasty, np.array([0, 1, 1]), dict.fromkeys(("purity", "nmi", "ri", "ari"), 1.0))
-    document = cluster_document(
-        graph, np.array([0, 1, 1]), picture=PNG, certificate=nasty, run=run, truth=truth
-    )
+    rows = [method_row(method=nasty), method_row(error=nasty)]
+    document = demo_document(two_layers(), rows, picture=PNG, certificate=nasty, run=run)
     document |= {"title": nasty, "lead": nasty, "alt": nasty + '"'}
     write_page(tmp_path / "page.html", document)
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
@@ -93,11 +69,9 @@ def test_page_escapes_every_text_and_needs_nothing_beside_it(tmp_path):
 
 
 def test_page_says_what_was_certified_and_how_to_repeat_it():
-    document = cluster_document(
-        ring(list("abc")), np.array([0, 1, 1]), picture=PNG, certificate="converged: 1 < 2", run=RUN
-    )
+    document = demo_document(two_layers(), [], picture=PNG, certificate="converged: 1 < 2", run=RUN)
     texts = Texts(render(document)).texts
-    for expected in ("converged: 1 < 2", "spectrograd cluster 'a&b.csv'", "seed", "4", "numpy", "9.9"):
+    for expected in ("converged: 1 < 2", "spectrograd demo 'a&b.csv'", "seed", "4", "numpy", "9.9"):
         assert expected in texts
 
 

@@ -1,12 +1,15 @@
-"""How good a clustering or a subspace is: purity, NMI, Rand indices, projection distance, subspace angle."""
+"""How good a clustering or a subspace is: scores, conductance, projection distance, subspace angle."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+if TYPE_CHECKING:
+    from spectrograd.graph import Graph
 
 Array = NDArray[Any]
 
@@ -84,6 +87,44 @@ def score(truth: ArrayLike, labels: ArrayLike) -> dict[str, float]:
         "ri": rand_index(classes, clusters),
         "ari": adjusted_rand_index(classes, clusters),
     }
+
+
+def conductance(graph: Graph, labels: ArrayLike) -> Array:
+    """Weight of the edges that leave a cluster, over its volume or that of the rest, whichever is smaller.
+
+    Parameters
+    ----------
+    graph
+        One layer; volumes are sums of its degrees.
+    labels
+        Cluster of every node.
+
+    Returns
+    -------
+    array
+        One number per cluster, in the order of ``np.unique(labels)``: 0 a component of its own, 1 no edge
+        inside; nan where the cluster or the rest has no edges.
+
+    Examples
+    --------
+    >>> from spectrograd import Graph
+    >>> conductance(Graph.from_edges([0, 1, 2], [1, 2, 3]), [0, 0, 1, 1]).round(3).tolist()
+    [0.333, 0.333]
+    """
+    import scipy.sparse as sp
+
+    clusters, ranks = np.unique(np.asarray(labels), return_inverse=True)
+    if ranks.shape != (graph.n_nodes,):
+        raise ValueError(f"labels have shape {ranks.shape} for {graph.n_nodes} nodes")
+    shape = (graph.n_nodes, len(clusters))
+    members = sp.csr_array((np.ones(len(ranks)), ranks, np.arange(len(ranks) + 1)), shape=shape)
+    volume = np.bincount(ranks, weights=graph.degrees, minlength=len(clusters))
+    leaving = volume - (members.T @ (graph.matrix @ members)).diagonal()
+    room = np.minimum(volume, volume.sum() - volume)
+    # Differences of sums: what is left of rounding is no weight.
+    shares = np.full(len(room), np.nan)
+    np.divide(np.maximum(leaving, 0), room, out=shares, where=room > 0)
+    return shares
 
 
 def projection_distance(

@@ -74,7 +74,7 @@ class Complement:
     def owed(self, tau: float, odds: float) -> float:
         """How much more ``log |q(tau)|`` a random start needs before the odds are as asked for.
 
-        Infinite where no further filter helps.
+        From a filter whose cut is ``lowest``; infinite where no further filter helps.
         """
         if tau >= min(self.lowest, *(f.cut for f in self.filters)):
             return math.inf

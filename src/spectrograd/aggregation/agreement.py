@@ -84,8 +84,8 @@ def _overlaps(embeddings: Sequence[Array]) -> Array:
     return np.array([[float(np.sum((U.T @ V) ** 2)) for V in embeddings] for U in embeddings])
 
 
-def _agreement(embeddings: Sequence[Array], same: Array) -> Array:
-    """Mean overlap with the layers that are no copies, from 0 (chance) to 1 (the same subspace).
+def pairwise_agreement(embeddings: Sequence[Array]) -> Array:
+    """Overlap of every two subspaces, from 0 (chance) to 1 (the same).
 
     The trivial vectors of any two layers nearly coincide; they say nothing and are taken out.
     """
@@ -94,7 +94,26 @@ def _agreement(embeddings: Sequence[Array], same: Array) -> Array:
     widths = np.array([max(1, U.shape[1]) for U in inner], dtype=float)
     room = np.minimum.outer(widths, widths)
     chance = np.outer(widths, widths) / len(embeddings[0])
-    excess = np.clip((overlap - chance) / np.maximum(room - chance, 1e-12), 0.0, 1.0)
+    return np.asarray(np.clip((overlap - chance) / np.maximum(room - chance, 1e-12), 0.0, 1.0))
+
+
+def node_agreement(layer: Array, merged: Array) -> Array:
+    """Per node, the share of its place in the merged embedding that the layer's subspace holds too.
+
+    With the projection ``P`` onto the layer's subspace and the rows ``u_i`` of the merged one (both without
+    their trivial vectors), ``<(P U)_i, u_i> / |u_i|^2``, cut to [0, 1]. Weighted with ``|u_i|^2`` the
+    scores add up to the overlap of the two subspaces.
+    """
+    P, U = (_without_trivial(np.linalg.qr(basis)[0]) for basis in (layer, merged))
+    shared = np.einsum("ij,ij->i", P @ (P.T @ U), U)
+    lengths = np.einsum("ij,ij->i", U, U)
+    share = np.divide(shared, lengths, out=np.zeros(len(U)), where=lengths > 0)
+    return np.asarray(np.clip(share, 0.0, 1.0))
+
+
+def _agreement(embeddings: Sequence[Array], same: Array) -> Array:
+    """Mean overlap with the layers that are no copies."""
+    excess = pairwise_agreement(embeddings)
     others = np.where(same, 0.0, 1.0 / same.sum(axis=0))  # copies share one voice here too
     counted = others.sum(axis=1)
     return np.asarray(np.where(counted > 0, (excess * others).sum(axis=1) / np.maximum(counted, 1e-12), 1.0))

@@ -25,6 +25,7 @@ from spectrograd.cli.embed import embed
 from spectrograd.cli.info import info
 from spectrograd.cli.knn import knn
 from spectrograd.cli.paper import paper
+from spectrograd.cli.report import report
 from spectrograd.cli.voice import say
 from spectrograd.extras import MissingExtra
 
@@ -52,7 +53,7 @@ def program(context: click.Context) -> int | None:
     context.exit(BAD_INPUT)
 
 
-for _command in (demo, paper, info, knn, embed, cluster, compare, completion):
+for _command in (demo, paper, info, knn, embed, cluster, compare, report, completion):
     program.add_command(_command)
 
 

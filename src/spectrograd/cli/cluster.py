@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from spectrograd.cli.options import LineOptions, common_options, dry_run_option, line_options
+from spectrograd.cli.report import check_targets, tell_run, telling_options
 from spectrograd.cli.session import Session
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ Examples:
 @click.option(
     "-l", "--labels", "truth", help="Known classes (node,label): the clusters are scored against them."
 )
-@click.option("--report", "page", type=click.Path(dir_okay=False), help="Write an HTML page there.")
+@telling_options
 @click.option(
     "--assign-labels",
     type=click.Choice(["kmeans", "cluster_qr", "discretize"]),
@@ -50,6 +52,7 @@ def cluster(
     output: str | None,
     truth: str | None,
     page: str | None,
+    folder: str | None,
     options: LineOptions,
     **how: Any,
 ) -> int:
@@ -62,23 +65,31 @@ def cluster(
     from spectrograd.cli import line
     from spectrograd.cli.summary import summarize
     from spectrograd.io import write_labels
+    from spectrograd.report.gather import gather_run
 
     settings = line.make_settings(session, options)
     line.check_output(session, output, write_labels, [0])
-    session.check_target(page, "--report")
+    check_targets(session, page, folder)
     graph, source = line.read_layers(session, graphs)
     line.check_size(k, 0, graph)
     classes = _read_truth(session, truth, graph)
     if session.dry_run:
-        return line.tell_plan(graph, k, options, output=output, report=page)
+        return line.tell_plan(graph, k, options, output=output, report=page, run=folder)
     solved = line.solve_line(session, graph, k, options, settings)
     labels = _assign(session, solved.result, k, **how)
     scores = _score(session, classes, labels)
+    told = partial(summarize, session, source, graph, solved.result, solved.operator, scores)
+    known = None if truth is None else (truth, classes)
     with session.stage("report"):
         line.write_result(output, write_labels, labels, graph.node_names)
-        if page is not None:
-            _write_page(session, page, graph, (solved.result, labels, classes, scores), truth)
-    session.save_summary(summarize(session, source, graph, solved.result, solved.operator, scores))
+        tell_run(
+            page,
+            folder,
+            lambda: gather_run(
+                graph, solved.result, told(), merged=solved.merged, labels=labels, truth=known
+            ),
+        )
+    session.save_summary(told())
     return line.verdict(session, solved.result, options)
 
 
@@ -116,23 +127,3 @@ def _score(session: Session, classes: Any, labels: Any) -> dict[str, float] | No
 
         session.console(stderr=True).print(score_table(scores))
     return scores
-
-
-def _write_page(
-    session: Session, page: str, graph: Any, found: tuple[Embedded, Any, Any, Any], truth: str | None
-) -> None:
-    from spectrograd.cli.summary import versions
-    from spectrograd.report import Curve, Picture, cluster_document, draw, write_page
-
-    result, labels, classes, scores = found
-    curve = Curve.of(result.solution.solver, result.solution.history)
-    picture = Picture("Spectral clustering", result.embedding.vectors, labels, curves=(curve,))
-    document = cluster_document(
-        graph,
-        labels,
-        picture=draw(picture),
-        certificate=result.certificate.sentence,
-        run={"command": session.command_line, "seed": session.seed, "versions": versions()},
-        truth=None if classes is None else (str(truth), classes, scores),
-    )
-    write_page(page, document)

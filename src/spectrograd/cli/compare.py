@@ -177,7 +177,8 @@ def _tell(session: Session, rows: Sequence[dict[str, Any]], output: str) -> None
     from rich.table import Table
 
     from spectrograd.report.compare import failures
-    from spectrograd.report.compare_page import SCORES, cells, number
+    from spectrograd.report.compare_page import SCORES, cells
+    from spectrograd.report.document import number
 
     scores = SCORES if any(row["nmi"] is not None for row in rows) else ()
     table = Table(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
 from spectrograd.cli.options import LineOptions, common_options, dry_run_option, line_options
+from spectrograd.cli.report import check_targets, tell_run, telling_options
 from spectrograd.cli.session import Session
 
 EXAMPLES = """\b
@@ -27,10 +30,19 @@ Examples:
     help="Columns of the embedding.",
 )
 @click.option("-o", "--output", help=".csv .tsv .npy .npz .parquet .w2v, or - (default) for CSV on stdout.")
+@telling_options
 @line_options
 @dry_run_option
 @common_options
-def embed(session: Session, graphs: tuple[str, ...], k: int, output: str | None, options: LineOptions) -> int:
+def embed(
+    session: Session,
+    graphs: tuple[str, ...],
+    k: int,
+    output: str | None,
+    page: str | None,
+    folder: str | None,
+    options: LineOptions,
+) -> int:
     """Embed the nodes of a graph by eigenvectors of its Laplacian.
 
     GRAPH is an edge list (.csv .tsv .txt .parquet, columns src,dst[,weight][,layer]), a matrix (.npz .mtx),
@@ -40,16 +52,24 @@ def embed(session: Session, graphs: tuple[str, ...], k: int, output: str | None,
     from spectrograd.cli import line
     from spectrograd.cli.summary import summarize
     from spectrograd.io import write_embedding
+    from spectrograd.report.gather import gather_run
 
     settings = line.make_settings(session, options)
     line.check_output(session, output, write_embedding, [[0.0]])
+    check_targets(session, page, folder)
     graph, source = line.read_layers(session, graphs)
     line.check_size(k, 1, graph)
     if session.dry_run:
-        return line.tell_plan(graph, k + 1, options, output=output)
+        return line.tell_plan(graph, k + 1, options, output=output, report=page, run=folder)
     solved = line.solve_line(session, graph, k + 1, options, settings)
     embedding = solved.result.embedding.without_first()
+    told = partial(summarize, session, source, graph, solved.result, solved.operator, None)
     with session.stage("report"):
         line.write_result(output, write_embedding, embedding.vectors, graph.node_names)
-    session.save_summary(summarize(session, source, graph, solved.result, solved.operator, None))
+        tell_run(
+            page,
+            folder,
+            lambda: gather_run(graph, solved.result, told(), merged=solved.merged, drop_first=True),
+        )
+    session.save_summary(told())
     return line.verdict(session, solved.result, options)

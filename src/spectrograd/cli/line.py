@@ -38,10 +38,11 @@ GOOD, FAILED, INTERRUPTED = 0, 1, 130
 
 @dataclass(frozen=True, eq=False)
 class Solved:
-    """An embedding and the operator it belongs to."""
+    """An embedding, the operator it belongs to, and the layers where there are several."""
 
     result: Embedded
     operator: Operator
+    merged: Merged | None = None
 
 
 def read_layers(session: Session, paths: Sequence[str]) -> tuple[Graph | MultilayerGraph, Input]:
@@ -145,7 +146,7 @@ def solve_line(
     """Graph -> operator -> embedding; several layers are merged first."""
     compiles = graph.n_nodes > SMALL or options.solver not in ("auto", "eigen")
     with session.compile_clock(compiles):
-        found = None
+        merged, found = None, None
         if isinstance(graph, MultilayerGraph):
             merged = _merge(session, graph, n_components, options, settings)
             operator, found = merged.operator, merged.result
@@ -158,7 +159,7 @@ def solve_line(
     session.detail(f"certificate: {result.certificate.sentence}")
     if session.seconds["jit"]:
         session.detail(f"compiling or loading kernels took {session.seconds['jit']:.1f} s")
-    return Solved(result, operator)
+    return Solved(result, operator, merged)
 
 
 def _merge(

@@ -152,6 +152,6 @@ class Session:
     def save_summary(self, summary: dict[str, Any]) -> None:
         """Write the summary where ``--summary-json`` says."""
         if self.summary_json is not None:
-            from spectrograd.cli.summary import to_json
+            from spectrograd.report.strict_json import to_json
 
             Path(self.summary_json).write_text(to_json(summary), encoding="utf-8")

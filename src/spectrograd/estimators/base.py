@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 
 from spectrograd.cluster import assign
 from spectrograd.engines import make_engine
+from spectrograd.estimators.display import Shown
 from spectrograd.estimators.eigen_solver import solver_and_tolerance
 from spectrograd.estimators.inputs import Affinity, is_pairwise
 from spectrograd.laplacian import Kind, Operator
@@ -22,7 +23,7 @@ Array = NDArray[Any]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class Spectral(BaseEstimator):
+class Spectral(Shown, BaseEstimator):
     """Base of the four estimators, with the parameters they share.
 
     A dataclass, so that each parameter is written once: scikit-learn reads the signature of the

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from spectrograd.graph import Graph, MultilayerGraph
+from spectrograd.report.document import number
 
 Rows = Sequence[Mapping[str, Any]]
 SCORES = (("purity", "purity"), ("nmi", "NMI"), ("ri", "RI"), ("ari", "ARI"))
@@ -83,11 +84,6 @@ def _verdicts(rows: Rows) -> dict[str, Any]:
         "columns": ["method", "certificate", "remark"],
         "rows": [[str(r["method"]), r["certificate"] or "no result", r["error"] or ""] for r in rows],
     }
-
-
-def number(value: float | None, digits: int) -> str:
-    """A figure, or a dash where there is none."""
-    return "–" if value is None else f"{value:,.{digits}f}"
 
 
 def _megabytes(row: Mapping[str, Any]) -> str:

@@ -3,33 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-STYLE = """
-:root { color-scheme: light dark; --ink: #1d2430; --soft: #5b6675; --line: #dfe3e8;
-        --back: #fff; --good: #0b6b4f }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e6e9ee; --soft: #9aa4b2; --line: #333b47; --back: #14181f; --good: #5fd3ae }
-}
-body { font: 16px/1.55 system-ui, sans-serif; color: var(--ink); background: var(--back);
-       max-width: 68rem; margin: 2.5rem auto; padding: 0 1.25rem }
-h1 { font-size: 1.7rem; margin: 0 0 .25rem } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem }
-.lead, dt { color: var(--soft) }
-img { width: 100%; height: auto; border: 1px solid var(--line); border-radius: 8px; background: #fff }
-.scroll { overflow-x: auto }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums }
-caption { text-align: left; font-weight: 600; padding: 1.5rem 0 .4rem }
-th, td { padding: .35rem .7rem; border-bottom: 1px solid var(--line); text-align: right }
-th:first-child, td:first-child, td.text { text-align: left }
-tbody tr:hover { background: color-mix(in srgb, var(--line) 45%, transparent) }
-.certificate { border-left: 4px solid var(--good); padding: .4rem 1rem }
-pre { background: color-mix(in srgb, var(--line) 45%, transparent); padding: .7rem 1rem; border-radius: 6px;
-      overflow-x: auto }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1.2rem } dd { margin: 0 }
-""".strip()
+
+def asset(name: str) -> str:
+    """The text of a file that comes with the package: style or script."""
+    return files("spectrograd.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
 def write_page(path: str | os.PathLike[str], document: Mapping[str, Any]) -> None:
@@ -46,8 +29,7 @@ def render(document: Mapping[str, Any]) -> str:
         As made by :mod:`spectrograd.report.document`: ``title``, ``lead``, ``picture`` (a data URI),
         ``alt``, ``tables``, ``certificate``, ``facts`` and ``command``.
     """
-    facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in document["facts"])
-    tables = "\n".join(map(_table, document["tables"]))
+    tables = "\n".join(map(render_table, document["tables"]))
     title = escape(document["title"])
     return f"""<!doctype html>
 <html lang="en">
@@ -55,7 +37,7 @@ def render(document: Mapping[str, Any]) -> str:
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>
-<style>{STYLE}</style>
+<style>{asset("page.css")}</style>
 </head>
 <body>
 <h1>{title}</h1>
@@ -66,13 +48,20 @@ def render(document: Mapping[str, Any]) -> str:
 <p class="certificate">{escape(document["certificate"])}</p>
 <h2>Repeat it</h2>
 <pre>{escape(document["command"])}</pre>
-<dl>{facts}</dl>
+{render_facts(document["facts"])}
 </body>
 </html>
 """
 
 
-def _table(table: Mapping[str, Any]) -> str:
+def render_facts(facts: Sequence[Sequence[str]]) -> str:
+    """Names and values, one line each."""
+    pairs = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts)
+    return f"<dl>{pairs}</dl>"
+
+
+def render_table(table: Mapping[str, Any]) -> str:
+    """A table with ``caption``, ``columns`` and ``rows`` of texts."""
     head = "".join(f'<th scope="col">{escape(column)}</th>' for column in table["columns"])
     body = "\n".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in table["rows"])
     return (

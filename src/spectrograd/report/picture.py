@@ -75,7 +75,8 @@ def draw(picture: Picture) -> bytes:
         above, below = figure.subfigures(2, 1, height_ratios=(1, 1.6))
         _draw_clouds(above, picture)
     axes = below.subplots(1, 2 if has_curves else 1, squeeze=False)[0]
-    _draw_embedding(axes[0], picture)
+    draw_embedding(axes[0], picture.vectors, picture.labels)
+    axes[0].set_title(f"Embedding{picture.subtitle}", fontsize=11, color=INK)
     if has_curves:
         _draw_curves(axes[1], picture.curves)
     buffer = io.BytesIO()
@@ -124,15 +125,22 @@ def _draw_clouds(figure: Any, picture: Picture) -> None:
         axis.set_aspect("equal", adjustable="datalim")
 
 
-def _draw_embedding(axis: Any, picture: Picture) -> None:
-    from matplotlib.lines import Line2D
-
-    points, view = project(picture.vectors, picture.labels)
-    _scatter(axis, points, _colours(picture.labels))
-    axis.set_title(f"Embedding{picture.subtitle}", fontsize=11, color=INK)
+def draw_embedding(axis: Any, vectors: Array, labels: Array) -> None:
+    """The view of :func:`project`, coloured by cluster."""
+    points, view = project(vectors, labels)
+    draw_points(axis, points, labels)
     axis.set_xlabel(f"unit rows, {view}", color=SOFT)
     axis.set_aspect("equal", adjustable="datalim")
-    clusters, sizes = np.unique(picture.labels, return_counts=True)
+
+
+def draw_points(axis: Any, points: Array, labels: Array | None) -> None:
+    """Points in the plane, coloured by cluster where there are clusters; a legend where they are few."""
+    from matplotlib.lines import Line2D
+
+    _scatter(axis, points, _colours(np.zeros(len(points)) if labels is None else labels))
+    if labels is None:
+        return
+    clusters, sizes = np.unique(labels, return_counts=True)
     if len(clusters) > MOST_CORNERS:
         return
     handles = [

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from spectrograd.certificate import PARTS_OF_GAP
 from spectrograd.engines.filters import Filter
 from spectrograd.laplacian import Operator
 from spectrograd.solvers.protocol import Problem, State
@@ -71,20 +72,26 @@ class Chebyshev(RitzSolver):
         limited = block.dtype == np.float32 and state.residuals[:k].max() < SINGLE_FLOOR * width
         if limited and self.precision == "auto":
             block = block.astype(np.float64)
+        smooth = self._next_filter(problem, operator, state)
+        state.block = smooth.apply(problem.engine, operator, block)
+        if state.filters is not None:
+            state.filters = (*state.filters, smooth)
+        state = self._measured(problem, operator, state)
+        return self.account(problem, state, (smooth.degree + 1) * block.shape[1])
+
+    def _next_filter(self, problem: Problem, operator: Operator, state: RitzState) -> Filter:
+        k = problem.n_components
+        if state.owed > 0:  # only evidence is missing: raise tau against the first guard vector
+            top, beyond = float(state.values[k - 1]), float(state.values[k])
+            unit = Filter(1, beyond, operator.upper)
+            degree = math.ceil(state.owed / unit.log_gain(top + PARTS_OF_GAP[-1] * (beyond - top)))
+            return Filter(min(degree, self.degree), beyond, operator.upper)
         fresh = state.iteration == 0 and problem.start is None
         cut = self._cut(operator, state, fresh)
         gain = 1e3
         if self.angle > 0 and not fresh:  # no more than what is still missing, and a bit
             gain = float(np.clip(3 * state.angle_bound(k) / self.angle, 10, 1e3))
-        if state.owed > 0:
-            gain = math.exp(state.owed)
-        degree = filter_degree(state, k, cut, operator, self.degree, gain)
-        smooth = Filter(degree, cut, operator.upper)
-        state.block = smooth.apply(problem.engine, operator, block)
-        if state.filters is not None:
-            state.filters = (*state.filters, smooth)
-        state = self._measured(problem, operator, state)
-        return self.account(problem, state, (degree + 1) * block.shape[1])
+        return Filter(filter_degree(state, k, cut, operator, self.degree, gain), cut, operator.upper)
 
     def _cut(self, operator: Operator, state: RitzState, fresh: bool) -> float:
         """The largest Ritz value; for random vectors, where the bulk of the spectrum may end.

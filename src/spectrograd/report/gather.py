@@ -1,0 +1,127 @@
+"""From results to a run: measure what the page shows and the summary does not hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectrograd.aggregation.agreement import node_agreement, pairwise_agreement
+from spectrograd.aggregation.merge import Merged
+from spectrograd.graph import Graph, MultilayerGraph
+from spectrograd.metrics import conductance
+from spectrograd.report.run import Nodes, Run
+from spectrograd.solvers.embed import Embedded
+
+Array = NDArray[Any]
+MERGED = "merged"
+
+
+def gather_run(
+    graph: Graph | MultilayerGraph,
+    result: Embedded,
+    summary: Mapping[str, Any],
+    *,
+    merged: Merged | None = None,
+    labels: Array | None = None,
+    truth: tuple[str, Array] | None = None,
+    drop_first: bool = False,
+) -> Run:
+    """Collect a run for its page.
+
+    Parameters
+    ----------
+    graph, result, summary
+        The data, the embedding of it, and what ``--summary-json`` holds.
+    merged
+        Of a multilayer graph: the layers on the way to the result.
+    labels
+        Cluster of every node, where there are clusters.
+    truth
+        Name of the file of classes and the classes, -1 where unknown.
+    drop_first
+        Whether the trivial first eigenvector is left out of the coordinates.
+    """
+    embedding = result.embedding.without_first() if drop_first else result.embedding
+    layers = () if merged is None else merged.layers
+    bases = [layer.embedding.vectors for layer in layers]
+    place = result.embedding.vectors
+    scores = np.column_stack([node_agreement(basis, place) for basis in bases]) if bases else None
+    names = graph.node_names
+    return Run(
+        summary,
+        Nodes(
+            names.astype(str) if names.dtype == object else names,
+            embedding.vectors.astype(np.float32),
+            labels,
+            None if truth is None else truth[1],
+            None if scores is None else scores.astype(np.float32),
+        ),
+        _spectrum(result, first=2 if drop_first else 1),
+        _curves(result, merged),
+        () if labels is None else _conductance(graph, labels),
+        _agreement(merged, [*bases, place]) if merged is not None and bases else None,
+        _verdicts(merged),
+        None if truth is None else truth[0],
+    )
+
+
+def _spectrum(result: Embedded, first: int) -> dict[str, Any]:
+    certificate = result.certificate
+    beyond = float(certificate.eigenvalues[-1]) + certificate.gap
+    seen = certificate.gap > 0 and math.isfinite(beyond)
+    return {
+        "first": first,
+        "values": certificate.eigenvalues.tolist(),
+        "residuals": certificate.residuals.tolist(),
+        "beyond": beyond if seen else None,
+    }
+
+
+def _verdicts(merged: Merged | None) -> list[dict[str, Any]]:
+    if merged is None:
+        return []
+    return [
+        {"name": name, "converged": layer.certificate.converged, "sentence": layer.certificate.sentence}
+        for name, layer in zip(merged.layer_names, merged.layers, strict=False)
+    ]
+
+
+def _curves(result: Embedded, merged: Merged | None) -> list[dict[str, Any]]:
+    if merged is None or merged.result is not None:  # one solve, also where it found the layers as well
+        return [_curve(MERGED if merged else "embedding", result)]
+    layers = [_curve(name, layer) for name, layer in zip(merged.layer_names, merged.layers, strict=False)]
+    return [*layers, _curve(MERGED, result)]
+
+
+def _curve(name: str, result: Embedded) -> dict[str, Any]:
+    history = result.solution.history
+    columns = {
+        column: [getattr(point, column) for point in history]
+        for column in ("seconds", "objective", "residual")
+    }
+    return {"name": name, "solver": result.solution.solver, **columns}
+
+
+def _conductance(graph: Graph | MultilayerGraph, labels: Array) -> list[dict[str, Any]]:
+    layers = (
+        zip(graph.layer_names, graph.layers, strict=True)
+        if isinstance(graph, MultilayerGraph)
+        else [("", graph)]
+    )
+    return [{"name": name, "values": _known(conductance(layer, labels))} for name, layer in layers]
+
+
+def _known(values: Array) -> list[float | None]:
+    return [value if math.isfinite(value) else None for value in values.tolist()]
+
+
+def _agreement(merged: Merged, bases: list[Array]) -> dict[str, Any]:
+    orthonormal = [np.linalg.qr(basis)[0] for basis in bases]
+    return {
+        "names": [*merged.layer_names, MERGED],
+        "values": pairwise_agreement(orthonormal).tolist(),
+    }
