@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spectrograd.extras import MissingExtra
 from spectrograd.graph import GraphError
 from spectrograd.io import read_graph, read_labels, write_embedding, write_labels
 
@@ -65,7 +66,7 @@ def test_parquet_without_pyarrow_says_what_is_missing(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     for write, values in ((write_embedding, VECTORS), (write_labels, np.arange(6))):
         with pytest.raises(
-            ValueError, match=r"x\.parquet: Parquet needs the package 'pyarrow' \(pip install"
+            MissingExtra, match=r"Parquet needs the package 'pyarrow': pip install spectrograd\[interop\]"
         ):
             write(tmp_path / "x.parquet", values)
     assert os.listdir(tmp_path) == []

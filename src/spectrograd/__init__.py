@@ -14,7 +14,25 @@ if TYPE_CHECKING:
         SpectralEmbedding,
     )
     from spectrograd.graph import Graph, GraphError, GraphWarning, MultilayerGraph
-    from spectrograd.io import read_graph
+    from spectrograd.io import (
+        from_frame,
+        from_igraph,
+        from_networkx,
+        from_pyg,
+        read_graph,
+        read_labels,
+        read_points,
+        to_arrow,
+        to_edge_index,
+        to_igraph,
+        to_networkx,
+        to_pandas,
+        to_polars,
+        write_embedding,
+        write_graph,
+        write_labels,
+    )
+    from spectrograd.neighbors import knn_graph
 
 __version__ = "0.1.0"
 
@@ -28,7 +46,23 @@ _HOMES = {
     "GraphError": "graph",
     "GraphWarning": "graph",
     "MultilayerGraph": "graph",
+    "from_frame": "io",
+    "from_igraph": "io",
+    "from_networkx": "io",
+    "from_pyg": "io",
     "read_graph": "io",
+    "read_labels": "io",
+    "read_points": "io",
+    "to_arrow": "io",
+    "to_edge_index": "io",
+    "to_igraph": "io",
+    "to_networkx": "io",
+    "to_pandas": "io",
+    "to_polars": "io",
+    "write_embedding": "io",
+    "write_graph": "io",
+    "write_labels": "io",
+    "knn_graph": "neighbors",
     "datasets": "",
     "metrics": "",
 }
@@ -43,8 +77,24 @@ __all__ = [
     "SpectralClustering",
     "SpectralEmbedding",
     "datasets",
+    "from_frame",
+    "from_igraph",
+    "from_networkx",
+    "from_pyg",
+    "knn_graph",
     "metrics",
     "read_graph",
+    "read_labels",
+    "read_points",
+    "to_arrow",
+    "to_edge_index",
+    "to_igraph",
+    "to_networkx",
+    "to_pandas",
+    "to_polars",
+    "write_embedding",
+    "write_graph",
+    "write_labels",
 ]
 
 

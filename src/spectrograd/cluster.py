@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from spectrograd.engines.threadpools import one_thread
+from spectrograd.lloyd import lloyd
 
 Array = NDArray[Any]
 WORTH_THREADS = 1_000_000  # numbers in the embedding
@@ -20,6 +21,7 @@ AGREE = 1e-4  # starts whose inertia differs by less found the same clusters
 ROUNDING = 1e-9
 POLISH = 10  # Lloyd steps on all rows after the sample has done the work
 SET_ASIDE = -1
+FEW_ROWS = 2_000  # clustered before scikit-learn would be loaded
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,10 +140,14 @@ def _unit_rows(rows: Array, softness: float = 0.0) -> Array:
 
 def _kmeans(rows: Array, n_clusters: int, n_init: int, rng: np.random.Generator) -> tuple[Array, float]:
     """The best of a few starts (docs/adr/0012): sampled rows, then all of them from the best centres."""
-    from sklearn.cluster import KMeans
-
     if n_init < 1:
         raise ValueError(f"n_init is {n_init}; k-means needs at least one start")
+    if len(rows) <= FEW_ROWS:
+        with one_thread(True):
+            labels, inertia = lloyd(rows, n_clusters, n_init, rng)
+        return _in_order(labels), inertia
+    from sklearn.cluster import KMeans
+
     size = max(SAMPLE, SAMPLE_PER_CLUSTER * n_clusters)
     sampled = len(rows) > size
     sample = rows[rng.choice(len(rows), size, replace=False)] if sampled else rows

@@ -12,6 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from spectrograd.names import as_names, number_nodes
+
 Array = NDArray[Any]
 
 
@@ -89,28 +91,29 @@ class Graph:
         Each row is one undirected edge. A list that holds every edge in both directions is
         recognised; otherwise repeated edges are summed with a warning.
         """
-        ends = [np.asarray(source).ravel(), np.asarray(target).ravel()]
+        ends = [as_names(source), as_names(target)]
         if len(ends[0]) != len(ends[1]):
             raise GraphError(f"edge list: {len(ends[0])} sources but {len(ends[1])} targets")
         if n_nodes is None and names is None:
-            names, codes = np.unique(np.concatenate(ends), return_inverse=True)
-            rows, cols = np.split(codes, 2)
+            names, (rows, cols) = number_nodes(ends)
         else:
-            n_nodes = len(np.asarray(names)) if n_nodes is None else n_nodes
+            n_nodes = len(as_names(names)) if n_nodes is None else n_nodes
             rows, cols = (_row_numbers(end, n_nodes) for end in ends)
-        size = len(np.asarray(names)) if n_nodes is None else n_nodes
+        size = len(as_names(names)) if n_nodes is None else n_nodes
         if size == 0:
             raise GraphError("the graph is empty: no nodes, no edges")
         data = np.ones(len(rows)) if weight is None else np.asarray(weight, dtype=np.float64).ravel()
         if len(data) != len(rows):
             raise GraphError(f"edge list: {len(rows)} edges but {len(data)} weights")
-        _check_weights(data, rows, cols)
+        _check_weights(data, rows, cols, None if names is None else as_names(names))
         return cls._from_clean_csr(_undirected(rows, cols, data, size), names)
 
     @classmethod
     def _from_clean_csr(cls, csr: sp.csr_array, names: ArrayLike | None) -> Graph:
         """Freeze a CSR matrix known to be symmetric, loop-free and non-negative."""
-        labels = None if names is None else _frozen(np.array(names))  # a copy: the caller may go on with his
+        labels = (
+            None if names is None else _frozen(as_names(names).copy())
+        )  # a copy: the caller may go on with his
         if labels is not None and len(labels) != csr.shape[0]:
             raise GraphError(f"{len(labels)} node names for {csr.shape[0]} nodes")
         weights = None if bool(np.all(csr.data == 1)) else _frozen(csr.data)
@@ -242,13 +245,13 @@ def _united(graphs: Sequence[Graph]) -> tuple[Graph, ...]:
     known = [own for own in names if own is not None]
     if len(known) < len(names) or all(np.array_equal(own, known[0]) for own in known):
         return tuple(graphs)
-    union = np.unique(np.concatenate(known))
+    union, rows = number_nodes(known)
     placed = []
-    for graph, own in zip(graphs, known, strict=True):
-        if len(np.unique(own)) < len(own):
+    for graph, row_of in zip(graphs, rows, strict=True):
+        if len(np.unique(row_of)) < len(row_of):
             raise GraphError("a node name occurs twice in one layer: layers cannot be matched by name")
-        rows, coo = np.searchsorted(union, own), graph.matrix.tocoo()
-        moved = sp.coo_array((coo.data, (rows[coo.row], rows[coo.col])), shape=(len(union),) * 2)
+        coo = graph.matrix.tocoo()
+        moved = sp.coo_array((coo.data, (row_of[coo.row], row_of[coo.col])), shape=(len(union),) * 2)
         placed.append(Graph._from_clean_csr(moved.tocsr(), union))
     return tuple(placed)
 
@@ -287,12 +290,13 @@ def _row_numbers(ends: Array, n_nodes: int) -> Array:
     return ends
 
 
-def _check_weights(data: Array, rows: Array, cols: Array) -> None:
+def _check_weights(data: Array, rows: Array, cols: Array, names: Array | None = None) -> None:
     for bad, what in ((~np.isfinite(data), "not finite"), (data < 0, "negative")):
         if bad.any():
             at = int(np.argmax(bad))
+            ends = (rows[at], cols[at]) if names is None else (names[rows[at]], names[cols[at]])
             raise GraphError(
-                f"weight of edge ({rows[at]}, {cols[at]}) is {data[at]}: {what}; "
+                f"weight of edge ({ends[0]}, {ends[1]}) is {data[at]}: {what}; "
                 "weights must be finite and not negative"
             )
 

@@ -1,20 +1,28 @@
-"""Points to graph: exact k nearest neighbours, with weights that follow the local density."""
+"""Points to graph: k nearest neighbours, with weights that follow the local density."""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from spectrograd.graph import Graph
+from spectrograd.descent import measured, search_approximately
+from spectrograd.extras import MissingExtra, need
+from spectrograd.graph import Graph, GraphWarning
+from spectrograd.links import TREE_MAX_FEATURES, join_components
 
 Array = NDArray[Any]
 Weights = Literal["self-tuned", "binary", "distance-kernel"]
+Search = Literal["auto", "exact", "approximate"]
 
-# Trees visit nearly every leaf in many dimensions; blocked brute force is faster there.
-TREE_MAX_FEATURES = 15
+# pynndescent compiles for most of a minute in each process; an exact search of so many points, or of any
+# number of them in so few dimensions, does not take longer.
+EXACT_MAX_POINTS, EXACT_MAX_FEATURES = 100_000, 8
 # A node whose weights all underflow is isolated in effect: one spurious zero eigenvalue each.
 SMALLEST_WEIGHT = 1e-6
 
@@ -24,6 +32,8 @@ def knn_graph(
     n_neighbors: int = 10,
     *,
     weights: Weights = "self-tuned",
+    search: Search = "auto",
+    connect: bool = False,
     n_jobs: int | None = None,
 ) -> Graph:
     """Join every point to its ``n_neighbors`` nearest ones; an edge stands if either end chose the other.
@@ -39,6 +49,13 @@ def knn_graph(
         ``"self-tuned"``: ``exp(-d^2 / (s_i s_j))``, s the distance to the last neighbour (Zelnik-Manor and
         Perona, 2004); ``"distance-kernel"``: ``exp(-d^2 / s^2)``, s the median of those that are not zero;
         ``"binary"``: ones. Weights are at least 1e-6, so that no chosen neighbour is lost.
+    search
+        ``"exact"``, ``"approximate"`` (pynndescent, ``pip install spectrograd[knn]``; the same on every
+        call), or ``"auto"``: approximate above 100,000 points in more than 8 dimensions.
+    connect
+        Join the pieces of the graph, if there are several, by the shortest links between them (a minimum
+        spanning tree of pieces), weighted as every edge. They stay weak: pieces far apart stay clusters.
+        Above 15 dimensions and 20,000 points the links are the shortest between samples of the pieces.
     n_jobs
         Threads for the search, as in scikit-learn.
 
@@ -60,8 +77,11 @@ def knn_graph(
     n_points = coordinates.shape[0]
     if weights not in get_args(Weights):
         raise ValueError(f"unknown weights {weights!r}; choose one of {', '.join(get_args(Weights))}")
-    indices, distances = _nearest(coordinates, n_neighbors, n_jobs)
-    values = _edge_weights(indices, distances, weights)
+    if search not in get_args(Search):
+        raise ValueError(f"unknown search {search!r}; choose one of {', '.join(get_args(Search))}")
+    indices, distances = _nearest(coordinates, n_neighbors, n_jobs, search)
+    weigh = partial(_edge_weights, scale=distances[:, -1], weights=weights)
+    values = weigh(np.arange(len(indices))[:, None], indices, distances)
     order = np.argsort(indices, axis=1)
     directed = sp.csr_array(
         (
@@ -71,7 +91,8 @@ def knn_graph(
         ),
         shape=(n_points, n_points),
     )
-    return Graph._from_clean_csr(sp.csr_array(directed.maximum(directed.T.tocsr())), None)
+    matrix = sp.csr_array(directed.maximum(directed.T.tocsr()))
+    return Graph._from_clean_csr(join_components(matrix, coordinates, weigh) if connect else matrix, None)
 
 
 def _checked_points(points: ArrayLike, n_neighbors: int) -> Any:
@@ -106,12 +127,12 @@ def _finite_sparse(points: sp.csr_array) -> sp.csr_array:
     return points
 
 
-def _edge_weights(indices: Array, distances: Array, weights: Weights) -> Array:
+def _edge_weights(rows: Array, cols: Array, distances: Array, *, scale: Array, weights: Weights) -> Array:
+    """Weights of edges of these lengths; ``scale`` is each point's distance to its last neighbour."""
     if weights == "binary":
         return np.ones_like(distances)
-    scale = distances[:, -1]
     if weights == "self-tuned":
-        own, other = np.broadcast_to(scale[:, None], indices.shape), scale[indices]
+        own, other = scale[rows], scale[cols]
         # A point among twins has no scale of its own: the other end's stands in, or its edge would vanish.
         own, other = np.where(own == 0, other, own), np.where(other == 0, own, other)
     else:
@@ -123,7 +144,7 @@ def _edge_weights(indices: Array, distances: Array, weights: Weights) -> Array:
     return np.asarray(np.maximum(np.exp(-exponent), SMALLEST_WEIGHT))
 
 
-def _nearest(points: Array, k: int, n_jobs: int | None) -> tuple[Array, Array]:
+def _nearest(points: Array, k: int, n_jobs: int | None, search: Search = "auto") -> tuple[Array, Array]:
     """Find the k others closest to each point: indices and distances, nearest first."""
     if sp.issparse(points):
         return _search_sparse(points, k, n_jobs)
@@ -136,8 +157,8 @@ def _nearest(points: Array, k: int, n_jobs: int | None) -> tuple[Array, Array]:
     indices = np.zeros((len(points), k), dtype=np.int64)
     distances = np.zeros((len(points), k))
     if len(rows) > k:
-        search = _search_sorted if points.shape[1] == 1 else _search_space
-        found, distances[rows] = search(points[rows], k, n_jobs)
+        look = _search_for(points[rows], search)
+        found, distances[rows] = look(points[rows], k, n_jobs)
         indices[rows] = rows[found]
     rng = np.random.default_rng(0)  # fixed: the same points always give the same graph
     for group in groups:
@@ -145,6 +166,23 @@ def _nearest(points: Array, k: int, n_jobs: int | None) -> tuple[Array, Array]:
         indices[group] = group[(np.arange(len(group))[:, None] + steps) % len(group)]
         distances[group] = 0.0
     return indices, distances
+
+
+def _search_for(points: Array, search: Search) -> Callable[[Array, int, int | None], tuple[Array, Array]]:
+    n_points, n_features = points.shape
+    if n_features == 1 and search != "approximate":
+        return _search_sorted
+    many = n_points > EXACT_MAX_POINTS and n_features > EXACT_MAX_FEATURES
+    if search == "exact" or (search == "auto" and not many):
+        return _search_space
+    try:
+        need("pynndescent", f"an approximate search of {n_points:,} points in {n_features} dimensions")
+    except MissingExtra as missing:
+        if search == "approximate":
+            raise
+        warnings.warn(f"{missing}; the exact one may take long", GraphWarning, stacklevel=4)
+        return _search_space
+    return search_approximately
 
 
 def _crowded_places(points: Array, k: int) -> list[Array]:
@@ -182,7 +220,7 @@ def _search_space(points: Array, k: int, n_jobs: int | None) -> tuple[Array, Arr
     search = NearestNeighbors(n_neighbors=k, algorithm="kd_tree" if tree else "brute", n_jobs=n_jobs)
     # Without an argument scikit-learn leaves each point out of its own list, twins or not.
     distances, indices = search.fit(centred).kneighbors()
-    return (indices, distances) if tree else _measured(centred, indices)
+    return (indices, distances) if tree else measured(centred, indices)
 
 
 def _search_sparse(points: sp.csr_array, k: int, n_jobs: int | None) -> tuple[Array, Array]:
@@ -191,14 +229,3 @@ def _search_sparse(points: sp.csr_array, k: int, n_jobs: int | None) -> tuple[Ar
     search = NearestNeighbors(n_neighbors=k, algorithm="brute", n_jobs=n_jobs).fit(points)
     distances, indices = search.kneighbors()
     return indices, distances
-
-
-def _measured(points: Array, indices: Array) -> tuple[Array, Array]:
-    """Distances from differences, nearest first: exact zeros for twins, which the expanded square misses."""
-    distances = np.empty(indices.shape)
-    rows_at_once = max(1, 4_000_000 // (indices.shape[1] * points.shape[1]))
-    for start in range(0, len(points), rows_at_once):
-        rows = slice(start, start + rows_at_once)
-        distances[rows] = np.linalg.norm(points[indices[rows]] - points[rows, None], axis=2)
-    order = np.argsort(distances, axis=1, kind="stable")
-    return np.take_along_axis(indices, order, axis=1), np.take_along_axis(distances, order, axis=1)

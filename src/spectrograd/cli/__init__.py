@@ -19,10 +19,15 @@ import click
 from spectrograd import __version__
 from spectrograd.cli.cluster import cluster
 from spectrograd.cli.compare import compare
+from spectrograd.cli.completion import completion
 from spectrograd.cli.demo import demo
 from spectrograd.cli.embed import embed
+from spectrograd.cli.info import info
+from spectrograd.cli.knn import knn
 from spectrograd.cli.paper import paper
 from spectrograd.cli.report import report
+from spectrograd.cli.voice import say
+from spectrograd.extras import MissingExtra
 
 __all__ = ["main", "program"]
 
@@ -48,7 +53,7 @@ def program(context: click.Context) -> int | None:
     context.exit(BAD_INPUT)
 
 
-for _command in (demo, paper, embed, cluster, compare, report):
+for _command in (demo, paper, info, knn, embed, cluster, compare, report, completion):
     program.add_command(_command)
 
 
@@ -64,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if debug:
             traceback.print_exc()
         code, message = _explain(error)
-        click.echo(f"error: {' '.join(message.split())}", err=True)
+        say("error", message)
         return code
 
 
@@ -74,6 +79,8 @@ def _explain(error: BaseException) -> tuple[int, str]:
         return INTERRUPTED, "interrupted; nothing was written"
     if isinstance(error, click.ClickException):
         return BAD_INPUT, error.format_message().rstrip(".") + _hint(error)
+    if isinstance(error, MissingExtra):
+        return BAD_INPUT, str(error)
     if isinstance(error, ValueError) and not _is_from_linear_algebra(error):
         return BAD_INPUT, str(error)
     if isinstance(error, MemoryError):
@@ -100,7 +107,7 @@ def _one_line_warnings(debug: bool, quiet: bool) -> Iterator[None]:
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         if not quiet and (debug or issubclass(category, UserWarning)):
-            click.echo(f"warning: {' '.join(str(message).split())}", err=True)
+            say("warning", str(message))
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)

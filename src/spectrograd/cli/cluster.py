@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spectrograd.cli.options import LineOptions, auto_or_count, common_options, line_options
+from spectrograd.cli.options import (
+    LineOptions,
+    auto_or_count,
+    common_options,
+    dry_run_option,
+    line_options,
+)
 from spectrograd.cli.report import check_targets, tell_run, telling_options
 from spectrograd.cli.session import Session
 
@@ -26,6 +32,7 @@ Examples:
 @click.argument("graphs", metavar="GRAPH...", nargs=-1, required=True)
 @click.option(
     "-k",
+    "--clusters",
     "k",
     metavar="NUMBER|auto",
     callback=auto_or_count,
@@ -34,7 +41,9 @@ Examples:
     help="Clusters; auto is as many as the eigengap tells, at most 20.",
 )
 @click.option("-o", "--output", help=".csv .tsv .npy .npz .parquet, or - (default) for CSV on stdout.")
-@click.option("--labels", "truth", help="Known classes (node,label): the clusters are scored against them.")
+@click.option(
+    "-l", "--labels", "truth", help="Known classes (node,label): the clusters are scored against them."
+)
 @telling_options
 @click.option(
     "--assign-labels",
@@ -47,6 +56,7 @@ Examples:
     "--n-init", type=click.IntRange(min=1), default=10, show_default=True, help="Most starts of k-means."
 )
 @line_options
+@dry_run_option
 @common_options
 def cluster(
     session: Session,
@@ -61,8 +71,9 @@ def cluster(
 ) -> int:
     """Cluster the nodes of a graph: spectral embedding, then k-means on rows of unit length.
 
-    GRAPH is an edge list (.csv .tsv .txt, columns src,dst[,weight][,layer]), a matrix (.npz .mtx) or -
-    for standard input. Several GRAPH are the layers of one multilayer graph.
+    GRAPH is an edge list (.csv .tsv .txt .parquet, columns src,dst[,weight][,layer]), a matrix (.npz .mtx),
+    .graphml, .net, .mpx, or - for text on standard input; text may be .gz or .zst. Several GRAPH are the
+    layers of one multilayer graph.
     """
     from spectrograd.cli import line
     from spectrograd.cli.summary import summarize
@@ -75,6 +86,8 @@ def cluster(
     graph, source = line.read_layers(session, graphs)
     line.check_size(k, 0, graph)
     classes = _read_truth(session, truth, graph)
+    if session.dry_run:
+        return line.tell_plan(graph, k, options, output=output, report=page, run=folder)
     solved = line.solve_line(session, graph, k, options, settings)
     labels = _assign(session, solved, **how)
     scores = _score(session, classes, labels)

@@ -7,16 +7,21 @@ from typing import Any, cast
 
 import click
 
-from spectrograd.cli.options import auto_or_number, common_options, merge_options
+from spectrograd.cli.options import auto_or_number, common_options, dry_run_option, merge_options
 from spectrograd.cli.session import Session
+from spectrograd.cli.voice import say
 
 GOOD, FAILED, INTERRUPTED = 0, 1, 130
 
 
 @click.command(short_help="Run several solvers on the same graph.")
 @click.argument("graphs", metavar="GRAPH...", nargs=-1, required=True)
-@click.option("-k", "k", type=click.IntRange(min=1), default=8, show_default=True, help="Clusters.")
-@click.option("--labels", "truth", help="Known classes (node,label): every result is scored against them.")
+@click.option(
+    "-k", "--clusters", "k", type=click.IntRange(min=1), default=8, show_default=True, help="Clusters."
+)
+@click.option(
+    "-l", "--labels", "truth", help="Known classes (node,label): every result is scored against them."
+)
 @click.option("--solvers", help="Names, comma-separated, as in power,nystrom:walk=10; all when not given.")
 @click.option(
     "--time-budget",
@@ -47,8 +52,9 @@ GOOD, FAILED, INTERRUPTED = 0, 1, 130
     show_default=True,
     help="Largest residual allowed, relative to the width of the spectrum.",
 )
-@click.option("--jobs", type=int, help="Threads of compiled kernels; all cores when not given.")
+@click.option("-j", "--jobs", type=int, help="Threads of compiled kernels; all cores when not given.")
 @merge_options
+@dry_run_option
 @common_options
 def compare(
     session: Session,
@@ -82,6 +88,10 @@ def compare(
     graph, source = line.read_layers(session, graphs)
     line.check_size(k, 0, graph)
     classes = _read_truth(session, truth, graph)
+    if session.dry_run:
+        click.echo(f"dry run: nothing is computed or written\ngraph    {graph}\nsolvers  {solvers or 'all'}")
+        click.echo(f"time     at most {how['time_budget']:g} s for each solver\noutput   {output}")
+        return GOOD
     operator, merged = _operator(session, graph, k, how)
     rows = _rows(session, operator, (k, names, classes), how)
     with session.stage("report"):
@@ -221,6 +231,6 @@ def _summary(session: Session, source: Any, graph: Any, rows: Sequence[dict[str,
 
 def _exit_code(rows: Sequence[dict[str, Any]]) -> int:
     if rows and rows[-1]["error"] == "interrupted":
-        click.echo(f"error: interrupted; {len(rows)} rows were kept", err=True)
+        say("error", f"interrupted; {len(rows)} rows were kept")
         return INTERRUPTED
     return GOOD if any(row["objective"] is not None for row in rows) else FAILED

@@ -10,6 +10,7 @@ import click
 
 from spectrograd.cli.options import common_options, nodes_option
 from spectrograd.cli.session import Session
+from spectrograd.cli.voice import say
 
 if TYPE_CHECKING:
     from spectrograd.aggregation.merge import Merged
@@ -71,7 +72,7 @@ def finish(rows: list[dict[str, Any]], chosen: Trial) -> int:
     if chosen.result is not None and not chosen.result.certificate.converged:
         failed.append(f"{chosen.method.label}: {chosen.result.certificate.sentence}")
     for reason in failed:
-        click.echo(f"error: {' '.join(reason.split())}", err=True)
+        say("error", reason)
     return 1 if failed else 0
 
 

@@ -6,7 +6,7 @@ from functools import partial
 
 import click
 
-from spectrograd.cli.options import LineOptions, common_options, line_options
+from spectrograd.cli.options import LineOptions, common_options, dry_run_option, line_options
 from spectrograd.cli.report import check_targets, tell_run, telling_options
 from spectrograd.cli.session import Session
 
@@ -21,11 +21,18 @@ Examples:
 @click.command(epilog=EXAMPLES, short_help="Embed the nodes of a graph.")
 @click.argument("graphs", metavar="GRAPH...", nargs=-1, required=True)
 @click.option(
-    "-k", "k", type=click.IntRange(min=1), default=8, show_default=True, help="Columns of the embedding."
+    "-k",
+    "--components",
+    "k",
+    type=click.IntRange(min=1),
+    default=8,
+    show_default=True,
+    help="Columns of the embedding.",
 )
 @click.option("-o", "--output", help=".csv .tsv .npy .npz .parquet .w2v, or - (default) for CSV on stdout.")
 @telling_options
 @line_options
+@dry_run_option
 @common_options
 def embed(
     session: Session,
@@ -38,9 +45,9 @@ def embed(
 ) -> int:
     """Embed the nodes of a graph by eigenvectors of its Laplacian.
 
-    GRAPH is an edge list (.csv .tsv .txt, columns src,dst[,weight][,layer]), a matrix (.npz .mtx) or -
-    for standard input. Several GRAPH are the layers of one multilayer graph. The trivial first
-    eigenvector is left out.
+    GRAPH is an edge list (.csv .tsv .txt .parquet, columns src,dst[,weight][,layer]), a matrix (.npz .mtx),
+    .graphml, .net, .mpx, or - for text on standard input; text may be .gz or .zst. Several GRAPH are the
+    layers of one multilayer graph. The trivial first eigenvector is left out.
     """
     from spectrograd.cli import line
     from spectrograd.cli.summary import summarize
@@ -52,6 +59,8 @@ def embed(
     check_targets(session, page, folder)
     graph, source = line.read_layers(session, graphs)
     line.check_size(k, 1, graph)
+    if session.dry_run:
+        return line.tell_plan(graph, k + 1, options, output=output, report=page, run=folder)
     solved = line.solve_line(session, graph, k + 1, options, settings)
     embedding = solved.result.embedding.without_first()
     evidence = (line.decisions(solved), solved.merged)

@@ -19,11 +19,13 @@ import numpy as np
 from spectrograd.aggregation import make_aggregation
 from spectrograd.aggregation.merge import Merged, merge
 from spectrograd.aggregation.treatment import Treated, treat
+from spectrograd.cli.meter import Meter
 from spectrograd.cli.options import LineOptions
 from spectrograd.cli.session import Session
 from spectrograd.cli.summary import Input
+from spectrograd.cli.voice import say
 from spectrograd.components import Connectivity
-from spectrograd.eigengap import Eigengap
+from spectrograd.eigengap import MOST, Eigengap
 from spectrograd.engines import make_engine
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.io import read_graph
@@ -54,17 +56,27 @@ class Solved:
 
 def read_layers(session: Session, paths: Sequence[str]) -> tuple[Graph | MultilayerGraph, Input]:
     """Read the graph and remember which bytes it came from."""
-    with session.stage("read"):
-        typed = b""
-        if STDIN in paths:  # keep the bytes: they can be read only once
-            typed = sys.stdin.buffer.read()
-            sys.stdin = io.TextIOWrapper(io.BytesIO(typed), encoding="utf-8")
+    with session.stage("read"), session.progress(f"reading {' '.join(paths)}"):
+        keep_stdin(paths)
         graph = read_graph(*paths)
-        digest = hashlib.sha256()
-        for path in paths:
-            digest.update(typed if path == STDIN else Path(path).read_bytes())
+        source = hashed(paths)
     session.detail(f"{graph} read in {session.seconds['read']:.2f} s")
-    return graph, Input(tuple(paths), digest.hexdigest())
+    return graph, source
+
+
+def keep_stdin(paths: Sequence[str]) -> None:
+    """Keep the bytes of standard input: they can be read only once, but are parsed and hashed."""
+    if STDIN in paths:
+        sys.stdin = io.TextIOWrapper(io.BytesIO(sys.stdin.buffer.read()), encoding="utf-8")
+
+
+def hashed(paths: Sequence[str]) -> Input:
+    """Remember files and what was in them."""
+    digest = hashlib.sha256()
+    for path in paths:
+        kept = cast(io.BytesIO, sys.stdin.buffer)
+        digest.update(kept.getvalue() if path == STDIN else Path(path).read_bytes())
+    return Input(tuple(paths), digest.hexdigest())
 
 
 def check_size(k: int | str, extra: int, graph: Graph | MultilayerGraph) -> None:
@@ -90,6 +102,14 @@ def make_settings(session: Session, options: LineOptions) -> Settings:
         seed=session.seed,
         engine=make_engine(n_jobs=options.jobs),
     )
+
+
+def meter(settings: Settings) -> Meter:
+    """The limits of a run; a solver that is asked for by name has its own number of iterations."""
+    limit = settings.max_iter
+    if limit is None and settings.solver != "auto":
+        limit = make_solver(settings.solver, **settings.params).max_iter
+    return Meter(limit, settings.time_budget)
 
 
 def _solver_params(options: LineOptions) -> dict[str, Any]:
@@ -139,7 +159,8 @@ def solve_line(
         if isinstance(graph, MultilayerGraph):
             solved = _solve_layers(session, graph, n_components, options, (settings, treatment))
         else:
-            with session.stage("solve"), session.progress("embedding") as hook:
+            waiting = "embedding (the first run on a machine compiles kernels)" if compiles else ""
+            with session.stage("solve"), session.progress("embedding", meter(settings), waiting) as hook:
                 found = embed_graph(graph, n_components, replace(settings, hooks=(hook,)), treatment)
             decided = (found.regularization, found.connectivity, found.eigengap)
             solved = Solved(found.result, found.operator, *decided, found.softness)
@@ -148,6 +169,8 @@ def solve_line(
     for attempt in solved.result.attempts:
         session.detail(f"solver {attempt.solver}: {attempt.reason}; {attempt.outcome}")
     session.detail(f"certificate: {solved.result.certificate.sentence}")
+    if session.seconds["jit"]:
+        session.detail(f"compiling or loading kernels took {session.seconds['jit']:.1f} s")
     return solved
 
 
@@ -170,7 +193,7 @@ def _solve_layers(
     settings, treatment = how
     treated = treat(graph, n_components, settings, treatment)
     merged = _merge(session, treated, options, settings)
-    with session.stage("solve"), session.progress("embedding") as hook:
+    with session.stage("solve"), session.progress("embedding", meter(settings)) as hook:
         result = merged.embed(treated.n_components, replace(settings, hooks=(hook,)))
     rows = (graph.names, treated.connectivity.kept, graph.n_nodes)
     merged = replace(merged, layers=tuple(with_all_nodes(layer, *rows) for layer in merged.layers))
@@ -208,20 +231,30 @@ def _fell_short(result: Embedded, options: LineOptions) -> bool:
     return not result.certificate.converged and not without_goal
 
 
+def tell_plan(
+    graph: Graph | MultilayerGraph, k: int | str, options: LineOptions, **outputs: str | None
+) -> int:
+    """What ``--dry-run`` prints instead of solving."""
+    from spectrograd.cli.plan import estimate, tell
+
+    n_components = k if isinstance(k, int) else min(MOST, graph.n_nodes - 1)
+    return tell(graph, estimate(graph, n_components, cast(Kind, options.laplacian), options.solver), outputs)
+
+
 def verdict(session: Session, result: Embedded, options: LineOptions) -> int:
     """Exit code of a finished run, with a line on stderr where it is not plainly good."""
     sentence, iterations = result.certificate.sentence, result.solution.last.iteration
     if result.solution.stop_reason == "interrupted":
-        click.echo(
-            f"error: interrupted after {iterations} iterations; the best result so far was kept ({sentence})",
-            err=True,
+        say(
+            "error",
+            f"interrupted after {iterations} iterations; the best result so far was kept ({sentence})",
         )
         return INTERRUPTED
     if _fell_short(result, options):
-        click.echo(
-            f"error: {sentence}; the result was kept: raise --max-iter, --time-budget or --tol, "
+        say(
+            "error",
+            f"{sentence}; the result was kept: raise --max-iter, --time-budget or --tol, "
             "or choose another --solver or -k",
-            err=True,
         )
         return FAILED
     if not result.certificate.converged:
@@ -237,7 +270,7 @@ def check_output(session: Session, output: str | None, write: Callable[..., None
         return
     session.check_target(output, "-o")
     with tempfile.TemporaryDirectory() as folder:
-        probe = Path(folder, f"probe{Path(str(output)).suffix}")
+        probe = Path(folder, f"probe{''.join(Path(str(output)).suffixes[-2:])}")
         try:
             write(probe, sample, np.zeros(1, dtype=np.int64))
         except ValueError as error:

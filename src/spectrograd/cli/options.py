@@ -10,6 +10,9 @@ from typing import Any
 
 import click
 
+from spectrograd.cli import completion
+from spectrograd.cli.config import load as load_config
+from spectrograd.cli.config import save as save_config
 from spectrograd.cli.session import Session
 
 Command = Callable[..., Any]
@@ -89,9 +92,11 @@ class LineOptions:
 
 _MERGE_OPTIONS = (
     click.option(
+        "-a",
         "--aggregation",
         default="projection",
         show_default=True,
+        shell_complete=completion.aggregations,
         help="How several layers become one operator.",
     ),
     click.option(
@@ -135,8 +140,16 @@ _LINE_OPTIONS = (
         show_default=True,
         help="What to do with a graph in pieces; nodes set aside get cluster -1.",
     ),
-    click.option("--solver", default="auto", show_default=True, help="auto or a solver's name."),
     click.option(
+        "-s",
+        "--solver",
+        default="auto",
+        show_default=True,
+        shell_complete=completion.solvers,
+        help="auto or a solver's name.",
+    ),
+    click.option(
+        "-p",
         "--param",
         metavar="NAME=VALUE",
         multiple=True,
@@ -144,6 +157,7 @@ _LINE_OPTIONS = (
         help="A parameter of the solver; may be repeated.",
     ),
     click.option(
+        "-t",
         "--tol",
         metavar="NUMBER|auto",
         callback=auto_or_number,
@@ -164,11 +178,19 @@ _LINE_OPTIONS = (
         show_default=True,
         help="Edges per mini-batch of the stochastic solvers.",
     ),
-    click.option("--jobs", type=int, help="Threads of compiled kernels; all cores when not given."),
+    click.option("-j", "--jobs", type=int, help="Threads of compiled kernels; all cores when not given."),
     *_MERGE_OPTIONS,
 )
 
 _COMMON_OPTIONS = (
+    click.option(
+        "-c",
+        "--config",
+        type=click.Path(dir_okay=False),
+        is_eager=True,
+        callback=load_config,
+        help="Take options from a TOML file, such as the .run.toml that a run leaves beside its output.",
+    ),
     click.option(
         "--seed",
         type=click.IntRange(min=0),
@@ -209,13 +231,16 @@ def common_options(command: Command) -> Command:
 
     @functools.wraps(command)
     @click.pass_context
-    def packed(context: click.Context, /, debug: bool, **values: Any) -> Any:
+    def packed(context: click.Context, /, debug: bool, config: str | None, **values: Any) -> Any:
         names = ("seed", "summary_json", "verbose", "quiet")
-        settings = {name: values.pop(name) for name in names}
+        settings = {name: values.pop(name) for name in names} | {"dry_run": values.pop("dry_run", False)}
         argv = tuple(context.find_object(list) or ())
         session = Session(str(context.info_name), argv, **settings)
         session.check_target(session.summary_json, "--summary-json")
-        return command(session=session, **values)
+        code = command(session=session, **values)
+        if not session.dry_run:
+            save_config(context, argv[1:])
+        return code
 
     return _decorated(packed, _COMMON_OPTIONS)
 
@@ -225,6 +250,10 @@ def _decorated(command: Command, options: tuple[Callable[[Command], Command], ..
         command = option(command)
     return command
 
+
+dry_run_option = click.option(
+    "-n", "--dry-run", is_flag=True, help="Check everything, say what would be done, and stop."
+)
 
 nodes_option = click.option(
     "--nodes",

@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from spectrograd.cli.meter import Meter
+from spectrograd.cli.voice import say
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -33,6 +36,7 @@ class Session:
     summary_json: str | None = None
     verbose: bool = False
     quiet: bool = False
+    dry_run: bool = False
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys((*STAGES, "jit"), 0.0))
     started: float = field(default_factory=time.perf_counter)
 
@@ -49,7 +53,7 @@ class Session:
     def note(self, text: str) -> None:
         """Say something worth knowing."""
         if not self.quiet:
-            click.echo(f"note: {text}", err=True)
+            say("note", text)
 
     def detail(self, text: str) -> None:
         """Say something only with ``-v``."""
@@ -70,18 +74,21 @@ class Session:
         return self.seconds | {"total": time.perf_counter() - self.started}
 
     @contextmanager
-    def progress(self, label: str) -> Iterator[Hook]:
-        """A hook for the solver loop that draws a progress line, on a terminal only."""
+    def progress(self, label: str, meter: Meter | None = None, waiting: str = "") -> Iterator[Hook]:
+        """A hook for the solver loop that draws a progress bar, on a terminal only.
+
+        The bar fills up as far as the ``meter`` knows a limit; ``waiting`` stands there until it moves.
+        """
+        limits = meter or Meter()
         with ExitStack() as stack:
-            show: Callable[[str], None] = self._line(stack, label) if self.on_terminal else self._unseen
+            show: Callable[..., None] = self._unseen
+            if self.on_terminal:
+                show = self._line(stack, waiting or label)
 
             def hook(progress: Progress) -> None:
-                text = (
-                    f"{label}: iteration {progress.iteration:,}  objective {progress.objective:.6g}  "
-                    f"{progress.seconds:.1f} s"
-                )
-                show(text)
-                self.detail(text)
+                text = f"{label}: iteration {progress.iteration:,}  objective {progress.objective:.6g}"
+                show(text, limits.share(progress), limits.text(progress))
+                self.detail(f"{text}  {progress.seconds:.1f} s")
 
             yield hook
 
@@ -98,16 +105,25 @@ class Session:
             yield count
 
     @staticmethod
-    def _unseen(text: str) -> None:
+    def _unseen(text: str, share: float | None = None, rate: str = "") -> None:
         """Draw nothing: stderr is a pipe or a file."""
 
-    def _line(self, stack: ExitStack, label: str) -> Callable[[str], None]:
-        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    def _line(self, stack: ExitStack, label: str) -> Callable[..., None]:
+        from rich.progress import BarColumn, Progress, TextColumn
 
-        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=10),
+            TextColumn("{task.fields[rate]}", markup=False),
+        )
         bar = stack.enter_context(Progress(*columns, console=self.console(stderr=True), transient=True))
-        task = bar.add_task(label, total=None)
-        return lambda text: bar.update(task, description=text)
+        task = bar.add_task(label, total=None, rate="")
+
+        def show(text: str, share: float | None = None, rate: str = "") -> None:
+            limit = None if share is None else 1.0
+            bar.update(task, description=text, total=limit, completed=share or 0.0, rate=rate)
+
+        return show
 
     def console(self, *, stderr: bool = False) -> Console:
         """A rich console; tables get room where there is no terminal to fit."""

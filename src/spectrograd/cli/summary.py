@@ -63,6 +63,27 @@ def summarize(
 
     ``decisions`` were made before solving; for several layers there is also what is known of each.
     """
+    return (
+        outline(session, source, graph)
+        | {
+            "solver": {
+                "name": result.choice.name,
+                "reason": result.choice.reason,
+                "iterations": result.solution.last.iteration,
+                "passes": passes_of(result, operator.graph.n_edges),
+                "stopped": result.solution.stop_reason,
+                "attempts": [asdict(attempt) for attempt in result.attempts],
+            },
+            "certificate": result.certificate.summary(),
+            "scores": None if scores is None else dict(scores),
+        }
+        | dict(decisions or {})
+        | layer_summary(merged, graph)
+    )
+
+
+def outline(session: Session, source: Input, graph: Graph | MultilayerGraph) -> dict[str, Any]:
+    """Summary of a command that solves nothing."""
     return {
         "command": session.command,
         "command_line": session.command_line,
@@ -75,20 +96,11 @@ def summarize(
             "n_layers": graph.n_layers if isinstance(graph, MultilayerGraph) else 1,
         },
         "seconds": session.timing(),
-        "solver": {
-            "name": result.choice.name,
-            "reason": result.choice.reason,
-            "iterations": result.solution.last.iteration,
-            "passes": passes_of(result, operator.graph.n_edges),
-            "stopped": result.solution.stop_reason,
-            "attempts": [asdict(attempt) for attempt in result.attempts],
-        },
-        "certificate": result.certificate.summary(),
-        "scores": None if scores is None else dict(scores),
+        "solver": None,
+        "certificate": None,
+        "scores": None,
         "peak_memory_bytes": peak_memory(),
         "versions": versions(),
-        **(decisions or {}),
-        **layer_summary(merged, graph),
     }
 
 

@@ -13,6 +13,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from spectrograd.extras import need
+
 TEXTS_PER_BATCH = 4096
 WORTH_PROCESSES = 1000  # fewer texts are scored before a second process has started
 UNKNOWN = 2.0  # how the cache stores a text without any word of the lexicon
@@ -38,7 +40,7 @@ class Scorer:
 
         That is the case for empty texts and, nearly always, for texts that are not English.
         """
-        _require_textblob()
+        need("textblob", "polarity of texts")
         with ExitStack() as stack:
             store = stack.enter_context(_Store(self._cache_path()))
             workers = _n_workers(self.n_jobs)
@@ -151,12 +153,3 @@ def _chunks(items: list[bytes], size: int) -> Iterator[list[bytes]]:
 def _n_workers(n_jobs: int | None) -> int:
     cores = os.cpu_count() or 1
     return 1 if n_jobs is None else max(1, n_jobs if n_jobs > 0 else cores + 1 + n_jobs)
-
-
-def _require_textblob() -> None:
-    try:
-        import textblob  # noqa: F401
-    except ImportError:
-        raise ImportError(
-            "polarity of texts needs textblob: install it with pip install 'spectrograd[reviews]'"
-        ) from None

@@ -11,8 +11,9 @@ from sklearn.base import is_clusterer
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
-from spectrograd.graph import Graph, MultilayerGraph
-from spectrograd.io.frames import is_frame, read_layers
+from spectrograd.graph import Graph, GraphError, MultilayerGraph
+from spectrograd.io import graph_of
+from spectrograd.io.frames import from_frame, is_frame
 from spectrograd.neighbors import knn_graph
 
 Affinity = str | Callable[..., Any]
@@ -31,10 +32,11 @@ def as_graph(model: Any, X: Any) -> Graph:
     """
     model._float = np.float64
     vars(model).pop("affinity_matrix_", None)  # of an earlier fit
-    if isinstance(X, Graph):
-        return X
-    if isinstance(X, MultilayerGraph):
+    given = graph_of(X)
+    if isinstance(given, MultilayerGraph):
         raise ValueError("this is a multilayer graph: use the Multilayer estimators")
+    if given is not None:
+        return given
     check_affinity(model.affinity)
     if model.affinity == "precomputed":
         # Graph looks for what is not finite, and names the edge
@@ -51,15 +53,19 @@ def as_graph(model: Any, X: Any) -> Graph:
 def as_layers(model: Any, X: Any) -> MultilayerGraph:
     """The same for several layers; arrays of points become one layer each."""
     model._float = np.float64
-    if isinstance(X, MultilayerGraph):
-        return X
+    graph = from_frame(X) if is_frame(X) else graph_of(X)
+    if isinstance(graph, MultilayerGraph):
+        return graph
     if is_frame(X):
-        return read_layers(X)
-    if isinstance(X, Graph) or not isinstance(X, Mapping | Sequence):
+        raise GraphError("edge table: no column 'layer'; for one graph use the estimators of one graph")
+    if graph is not None or not isinstance(X, Mapping | Sequence):
         raise ValueError(
             "expected several layers: a MultilayerGraph, a list or dict of layers, or an edge table with "
             "columns src, dst, layer and weight"
         )
+    foreign = _foreign_layers(X)
+    if foreign is not None:
+        return foreign
     check_affinity(model.affinity)
     if model.affinity == "precomputed":
         return MultilayerGraph.from_layers(X)
@@ -69,6 +75,14 @@ def as_layers(model: Any, X: Any) -> MultilayerGraph:
         for name, layer in named.items()
     }
     return MultilayerGraph.from_layers({name: _affinity(model, x)[1] for name, x in points.items()})
+
+
+def _foreign_layers(X: Mapping[Any, Any] | Sequence[Any]) -> MultilayerGraph | None:
+    """Graphs and edge tables of other libraries, united by the names of their nodes; None for arrays."""
+    named = X if isinstance(X, Mapping) else dict(enumerate(X))
+    graphs = {str(name): graph_of(layer) for name, layer in named.items()}
+    single = {name: graph for name, graph in graphs.items() if isinstance(graph, Graph)}
+    return MultilayerGraph.from_layers(single) if single and len(single) == len(graphs) else None
 
 
 def check_affinity(affinity: Affinity) -> None:
@@ -103,7 +117,7 @@ def _neighbors(model: Any, X: Any) -> Graph:
     wanted = max(X.shape[0] // 10, 1) if model.n_neighbors is None else model.n_neighbors
     model.n_neighbors_ = min(wanted, X.shape[0] - 1)
     if model.affinity == "nearest_neighbors":
-        return knn_graph(X, model.n_neighbors_, n_jobs=model.n_jobs)
+        return knn_graph(X, model.n_neighbors_, connect=True, n_jobs=model.n_jobs)
     from sklearn.neighbors import NearestNeighbors
 
     search = NearestNeighbors(n_neighbors=model.n_neighbors_, metric="precomputed", n_jobs=model.n_jobs)

@@ -12,6 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from spectrograd.graph import Array, GraphError
+from spectrograd.io.compressed import data_suffix
+from spectrograd.io.frames import column_names, column_values
+from spectrograd.io.parquet import PARQUET_SUFFIX, load_parquet
 from spectrograd.io.tables import as_integers
 from spectrograd.io.text import (
     INTEGER,
@@ -20,13 +23,13 @@ from spectrograd.io.text import (
     TextFile,
     check_exists,
     data_lines,
-    data_suffix,
     read_rows,
     sniff_delimiter,
     split_line,
 )
+from spectrograd.names import as_names
 
-_NODE_COLUMNS = ("node", "id", "node_id", "name", "vertex")
+NODE_COLUMNS = ("node", "id", "node_id", "name", "vertex")
 _LABEL_COLUMNS = ("label", "labels", "cluster", "class", "community", "group")
 _UNLABELLED = -1
 
@@ -48,7 +51,7 @@ def read_labels(path: str | os.PathLike[str], names: ArrayLike | None = None) ->
     path : path-like
         Text (``.csv``, ``.tsv``, ``.txt``, also ``.gz``, or ``-``) with a header ``node,label[,...]``,
         with two columns and no header, or with a single column in the order of the nodes; ``.npy``
-        in that order; or ``.npz`` as written by :func:`write_labels`.
+        in that order; or ``.npz`` or ``.parquet`` as written by :func:`write_labels`.
     names : array of shape (n_nodes,), optional
         The graph's node names: labels come back in their order, -1 for nodes the file leaves out or
         leaves blank. Without them labels come in the order of the file.
@@ -60,12 +63,16 @@ def read_labels(path: str | os.PathLike[str], names: ArrayLike | None = None) ->
     """
     path = os.fspath(path)
     suffix = data_suffix(path)
-    if path != STDIN and suffix not in (".npy", ".npz", *TEXT_SUFFIXES):
-        raise GraphError(f"{path}: unknown kind of label file; known are .npy .npz {' '.join(TEXT_SUFFIXES)}")
+    known = (".npy", ".npz", PARQUET_SUFFIX, *TEXT_SUFFIXES)
+    if path != STDIN and suffix not in known:
+        raise GraphError(f"{path}: unknown kind of label file; known are {' '.join(known)}")
     if path != STDIN:
         check_exists(path)
     file = TextFile(path)
-    listing = _load_arrays(file) if suffix in (".npy", ".npz") else _read_columns(file)
+    if suffix == PARQUET_SUFFIX:
+        listing = _load_columns(file)
+    else:
+        listing = _load_arrays(file) if suffix in (".npy", ".npz") else _read_columns(file)
     return listing.labels if names is None else _aligned(file, listing, np.asarray(names))
 
 
@@ -76,7 +83,7 @@ def _read_columns(file: TextFile) -> _Listing:
     if delimiter is None and file.suffix == ".csv" and not all(map(_is_integer, first.split())):
         delimiter = ","  # a single column of labels like "New York"
     fields = [field.lower() for field in split_line(first, delimiter)]
-    node_at = next((i for i, field in enumerate(fields) if field in _NODE_COLUMNS), None)
+    node_at = next((i for i, field in enumerate(fields) if field in NODE_COLUMNS), None)
     label_at = next((i for i, field in enumerate(fields) if field in _LABEL_COLUMNS), None)
     has_header = label_at is not None and (node_at is not None or len(fields) == 1)
     rows, lines = read_rows(file, delimiter)
@@ -113,6 +120,16 @@ def _load_arrays(file: TextFile) -> _Listing:
         raise
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise GraphError(f"{file.name}: cannot be read as labels ({error})") from None
+
+
+def _load_columns(file: TextFile) -> _Listing:
+    frame = load_parquet(file.path)
+    found = {name.lower(): column_values(frame, name) for name in column_names(frame)}
+    nodes = next((found[name] for name in NODE_COLUMNS if name in found), None)
+    labels = next((found[name] for name in _LABEL_COLUMNS if name in found), None)
+    if nodes is None or labels is None:
+        raise GraphError(f"{file.name}: columns 'node' and 'label' are needed, found {', '.join(found)}")
+    return _Listing(nodes.tolist(), _number_array(file, as_names(labels)))
 
 
 def _number_array(file: TextFile, labels: Array) -> Array:

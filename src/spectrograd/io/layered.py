@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from spectrograd.graph import GraphError
-from spectrograd.io.tables import EdgeTable, as_integers
+from spectrograd.io.tables import EdgeTable, ids_of_texts
 from spectrograd.io.text import TextFile
 
 
@@ -41,10 +41,6 @@ class LayeredEdges:
         if not self.source:
             raise GraphError(f"{self.file.name}: no edges inside the layers were found")
         columns = [[self.node_names.get(end, end) for end in ends] for ends in (self.source, self.target)]
-        integers = [as_integers(column) for column in columns]
-        if integers[0] is None or integers[1] is None:
-            ends = [np.array(column, dtype=object) for column in columns]
-        else:
-            ends = [integers[0], integers[1]]
+        ends = ids_of_texts(*columns)
         layers = np.array([self.layer_names.get(layer, layer) for layer in self.layer], dtype=object)
         return EdgeTable(self.file.name, ends[0], ends[1], np.array(self.weight), layers)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
-import io
 import os
-import secrets
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
@@ -15,7 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from spectrograd.graph import Array
-from spectrograd.io.text import COMMENTS
+from spectrograd.io.compressed import compression_of, data_suffix
+from spectrograd.io.output import quoted, whole_file, write_text
+from spectrograd.io.parquet import write_parquet
+from spectrograd.names import as_plain
 
 Writer = Callable[[BinaryIO, Array, Array], None]
 
@@ -27,7 +26,8 @@ def write_embedding(path: str | os.PathLike[str], vectors: ArrayLike, names: Arr
     ----------
     path : path-like
         ``.npy`` (vectors only), ``.npz`` (arrays ``embedding`` and ``nodes``), ``.csv``, ``.tsv``,
-        ``.parquet`` (columns ``node,e0,e1,...``), ``.w2v`` or ``.vec`` (word2vec text).
+        ``.parquet`` (columns ``node,e0,e1,...``), ``.w2v`` or ``.vec`` (word2vec text);
+        text may be packed as ``.gz`` or ``.zst``.
     vectors : array of shape (n_nodes, n_components)
         Text formats keep every bit of it.
     names : array of shape (n_nodes,), optional
@@ -56,9 +56,10 @@ def write_labels(
     names : array of shape (n_nodes,), optional
         Node names; row numbers when not given.
     """
-    array = _without_objects(np.asarray(labels))
+    array = np.asarray(labels)
     if array.ndim != 1:
         raise ValueError(f"labels have shape {array.shape}; one label per node is needed")
+    array = as_plain(array)
     if isinstance(target, str | os.PathLike):
         _write(target, _LABEL_WRITERS, array, names)
     else:
@@ -69,44 +70,22 @@ def _write(
     path: str | os.PathLike[str], writers: Mapping[str, Writer], values: Array, names: ArrayLike | None
 ) -> None:
     path = Path(path)
-    writer = writers.get(path.suffix.lower())
+    suffix, packing = data_suffix(str(path)), compression_of(str(path))
+    writer = writers.get(suffix)
     if writer is None:
-        raise ValueError(f"{path}: cannot write {path.suffix!r} files; choose one of {' '.join(writers)}")
+        raise ValueError(f"{path}: cannot write {suffix!r} files; choose one of {' '.join(writers)}")
+    if packing and suffix not in _TEXT_SUFFIXES:
+        raise ValueError(f"{path}: {suffix} files are not packed; leave {packing} away")
     nodes = _checked_names(names, len(values))
-    try:
-        with _whole_file(path) as handle:
-            writer(handle, values, nodes)
-    except ImportError:
-        raise ValueError(
-            f"{path}: Parquet needs the package 'pyarrow' (pip install pyarrow); or choose .npz or .csv"
-        ) from None
+    with whole_file(path) as handle:
+        writer(handle, values, nodes)
 
 
 def _checked_names(names: ArrayLike | None, n_nodes: int) -> Array:
-    nodes = np.arange(n_nodes) if names is None else np.asarray(names)
+    nodes = np.arange(n_nodes) if names is None else as_plain(names)  # no pickles: nothing to hand on
     if len(nodes) != n_nodes:
         raise ValueError(f"{len(nodes)} node names for {n_nodes} rows")
-    return _without_objects(nodes)
-
-
-def _without_objects(array: Array) -> Array:
-    """Objects could only be pickled, and a pickle is nothing to hand on: make them texts."""
-    return array.astype(str) if array.dtype == object else array
-
-
-@contextmanager
-def _whole_file(path: Path) -> Iterator[BinaryIO]:
-    """Write beside the target, then move over it: no reader ever sees half a file."""
-    target = Path(os.path.realpath(path))  # write through a link, do not replace it
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"{path}: the folder {target.parent} does not exist; create it first")
-    draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with open(draft, "xb") as handle:
-            yield handle
-        os.replace(draft, target)
-    finally:
-        draft.unlink(missing_ok=True)
+    return nodes
 
 
 def _write_npy(handle: BinaryIO, values: Array, nodes: Array) -> None:
@@ -123,15 +102,9 @@ def _npz_writer(key: str) -> Writer:
 
 def _table_writer(delimiter: str) -> Writer:
     def write(handle: BinaryIO, values: Array, nodes: Array) -> None:
-        _write_text(handle, _table_lines(values, nodes, delimiter))
+        write_text(handle, _table_lines(values, nodes, delimiter))
 
     return write
-
-
-def _write_text(handle: BinaryIO, lines: Iterator[str]) -> None:
-    text = io.TextIOWrapper(handle, encoding="utf-8", newline="")
-    text.writelines(lines)
-    text.detach()  # flushes, and leaves closing to the owner
 
 
 def _write_word2vec(handle: BinaryIO, values: Array, nodes: Array) -> None:
@@ -142,15 +115,13 @@ def _write_word2vec(handle: BinaryIO, values: Array, nodes: Array) -> None:
             f"node name {broken!r} holds blanks, which word2vec text cannot; choose .csv or .npz"
         )
     rows = (f"{word} {' '.join(row)}\n" for word, row in zip(words, _texts(values), strict=True))
-    _write_text(handle, iter([f"{values.shape[0]} {values.shape[1]}\n"]))
-    _write_text(handle, rows)
+    write_text(handle, iter([f"{values.shape[0]} {values.shape[1]}\n"]))
+    write_text(handle, rows)
 
 
 def _write_parquet(handle: BinaryIO, values: Array, nodes: Array) -> None:
-    arrow = importlib.import_module("pyarrow")
-    parquet = importlib.import_module("pyarrow.parquet")
-    table = dict(zip(_column_names(values), [nodes, *np.atleast_2d(values.T)], strict=True))
-    parquet.write_table(arrow.table(table), handle)
+    columns = dict(zip(_column_names(values), [nodes, *np.atleast_2d(values.T)], strict=True))
+    write_parquet(handle, columns)
 
 
 def _column_names(values: Array) -> list[str]:
@@ -160,8 +131,8 @@ def _column_names(values: Array) -> list[str]:
 def _table_lines(values: Array, nodes: Array, delimiter: str) -> Iterator[str]:
     yield delimiter.join(_column_names(values)) + "\n"
     for node, row in zip(nodes.tolist(), _texts(values), strict=True):
-        fields = row if values.dtype.kind in "biuf" else [_quoted(text, delimiter) for text in row]
-        yield delimiter.join([_quoted(str(node), delimiter), *fields]) + "\n"
+        fields = row if values.dtype.kind in "biuf" else [quoted(text, delimiter) for text in row]
+        yield delimiter.join([quoted(str(node), delimiter), *fields]) + "\n"
 
 
 def _texts(values: Array) -> Iterator[list[str]]:
@@ -172,17 +143,7 @@ def _texts(values: Array) -> Iterator[list[str]]:
         yield list(map(text, row.tolist()))
 
 
-def _quoted(text: str, delimiter: str) -> str:
-    """Quote a name that would not be read back as one field of a data line."""
-    if (
-        text.startswith(COMMENTS)
-        or text != text.strip()
-        or any(c in text for c in (delimiter, '"', "\n", "\r"))
-    ):
-        return '"' + text.replace('"', '""') + '"'
-    return text
-
-
+_TEXT_SUFFIXES = (".csv", ".tsv", ".w2v", ".vec")
 _EMBEDDING_WRITERS: Mapping[str, Writer] = {
     ".npy": _write_npy,
     ".npz": _npz_writer("embedding"),

@@ -7,14 +7,25 @@ surprise, is scanned line by line, so that an error can name its line.
 from __future__ import annotations
 
 import itertools
+import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from spectrograd.graph import Array, GraphError, GraphWarning
-from spectrograd.io.text import INTEGER, Row, TextFile, data_lines, read_rows, sniff_delimiter, split_line
+from spectrograd.io.text import (
+    INTEGER,
+    Row,
+    TextFile,
+    data_lines,
+    is_number,
+    plain_lines,
+    read_rows,
+    sniff_delimiter,
+    split_line,
+)
 
 COLUMN_NAMES = {
     "src": ("src", "source", "from", "node1", "u"),
@@ -25,23 +36,20 @@ COLUMN_NAMES = {
 _ROLE_OF = {name: role for role, names in COLUMN_NAMES.items() for name in names}
 _LONG_LAYER_NAME = 32
 _BULK_TYPES = {"src": "i8", "dst": "i8", "weight": "f8", "layer": f"U{_LONG_LAYER_NAME}"}
+_PADDED = re.compile(r"0[0-9]")
 _HEADER_HINT = "name the columns src,dst[,weight][,layer] in a header line"
 
 
 @dataclass(frozen=True, eq=False)
 class EdgeTable:
-    """The columns of an edge list. Ends are int64 when all are integers, else objects holding str."""
+    """The columns of an edge list; ``nodes`` names those that may have no edge."""
 
     name: str
     source: Array
     target: Array
     weight: Array | None = None
     layer: Array | None = None
-
-    @property
-    def has_integer_ids(self) -> bool:
-        """Whether the ends are numbers."""
-        return self.source.dtype != object
+    nodes: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -81,7 +89,7 @@ def _read_layout(file: TextFile) -> _Layout:
         raise GraphError(f"{file.name}: empty, no edges in it; each line should be src,dst[,weight]")
     delimiter = sniff_delimiter(line, file.suffix, _is_whole_field)
     fields = split_line(line, delimiter)
-    roles = tuple(_ROLE_OF.get(field.lower()) for field in fields)
+    roles = tuple(map(role_of, fields))
     if "src" in roles and "dst" in roles:
         for role, names in COLUMN_NAMES.items():
             same = [field for field, its_role in zip(fields, roles, strict=True) if its_role == role]
@@ -96,15 +104,7 @@ def _read_layout(file: TextFile) -> _Layout:
 
 
 def _is_whole_field(word: str) -> bool:
-    return word.lower() in _ROLE_OF or _is_number(word)
-
-
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
+    return role_of(word) is not None or is_number(word)
 
 
 def _read_bulk(file: TextFile, layout: _Layout) -> EdgeTable | None:
@@ -116,7 +116,7 @@ def _read_bulk(file: TextFile, layout: _Layout) -> EdgeTable | None:
         with warnings.catch_warnings(), file.open() as handle:
             warnings.simplefilter("error")  # no data; or, in older numpy, an integer read from "1.5"
             rows = np.loadtxt(
-                _ascii_lines(itertools.islice(handle, layout.skip, None)),
+                plain_lines(itertools.islice(handle, layout.skip, None)),
                 dtype=kinds,
                 delimiter=layout.delimiter,
                 comments=None,
@@ -140,14 +140,6 @@ def _read_bulk(file: TextFile, layout: _Layout) -> EdgeTable | None:
     return EdgeTable(file.name, columns["src"], columns["dst"], weight, layer)
 
 
-def _ascii_lines(lines: Iterator[str]) -> Iterator[str]:
-    """Keep other characters from numpy's integer parser, which may read outside its table for them."""
-    for line in lines:
-        if not line.isascii():
-            raise ValueError("not ASCII")
-        yield line
-
-
 def _read_slowly(file: TextFile, layout: _Layout) -> EdgeTable:
     rows, lines = read_rows(file, layout.delimiter)
     if layout.header:
@@ -160,17 +152,29 @@ def _read_slowly(file: TextFile, layout: _Layout) -> EdgeTable:
     _check_ids(file, layout, columns, lines)
     weight = _parse_weights(file, columns["weight"], lines) if "weight" in columns else None
     layer = np.array(columns["layer"], dtype=object) if "layer" in columns else None
-    integers = as_integers(sources), as_integers(targets)
-    if integers[0] is None or integers[1] is None:
-        return EdgeTable(
-            file.name, np.array(sources, dtype=object), np.array(targets, dtype=object), weight, layer
-        )
-    return EdgeTable(file.name, integers[0], integers[1], weight, layer)
+    source, target = ids_of_texts(sources, targets)
+    return EdgeTable(file.name, source, target, weight, layer)
+
+
+def role_of(column: str) -> str | None:
+    """Say what a column of this name holds: ``src``, ``dst``, ``weight``, ``layer`` or None."""
+    return _ROLE_OF.get(column.lower())
+
+
+def ids_of_texts(*columns: Sequence[str]) -> list[Array]:
+    """Turn columns of texts into integers where all of them are, else into objects holding str."""
+    numbers = [as_integers(column) for column in columns]
+    if any(column is None for column in numbers):
+        return [np.array(column, dtype=object) for column in columns]
+    return [column for column in numbers if column is not None]
 
 
 def as_integers(texts: Sequence[str]) -> Array | None:
-    """Turn texts into int64, or return None when one of them is not an integer of that size."""
-    if not all(map(INTEGER.fullmatch, texts)):
+    """Turn texts into int64, or return None when one of them is not an integer of that size.
+
+    Neither is 007, which would come back as 7.
+    """
+    if not all(map(INTEGER.fullmatch, texts)) or any(map(_PADDED.match, texts)):
         return None
     try:
         return np.fromiter(map(int, texts), dtype=np.int64, count=len(texts))
@@ -224,7 +228,7 @@ def _parse_weights(file: TextFile, texts: list[str], lines: list[int]) -> Array:
     try:
         weight = np.fromiter(map(float, texts), dtype=np.float64, count=len(texts))
     except ValueError:
-        at = next(i for i, text in enumerate(texts) if not _is_number(text))
+        at = next(i for i, text in enumerate(texts) if not is_number(text))
         hint = f"; if it is a header, {_HEADER_HINT}" if at == 0 else ""
         raise file.error(lines[at], f"{texts[at]!r} is not a number (weight){hint}") from None
     for bad, what in ((~np.isfinite(weight), "not finite"), (weight < 0, "negative")):

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import csv
-import gzip
+import itertools
 import os
 import re
 import sys
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from io import StringIO
-from pathlib import Path
+from io import StringIO, TextIOWrapper
 from typing import TextIO
 
+import numpy as np
+
 from spectrograd.graph import GraphError
+from spectrograd.io.compressed import data_suffix, open_bytes
 
 Row = tuple[str, ...]
 STDIN = "-"
@@ -24,11 +25,13 @@ TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".edges", ".el")
 COMMENTS = ("#", "%")
 INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*")  # not int(): that takes "1_2", a likely node name, for 12
 _WORDS = re.compile(r'"(?:[^"]|"")*"|\S+')
+_LINES_AT_ONCE = 10_000
+_IS_DIGIT, _GOES_ON = (np.isin(np.arange(256), list(marks)) for marks in (b"0123456789", b"0123456789.eE+-"))
 
 
 @dataclass(frozen=True)
 class TextFile:
-    """A text file, plain or gzipped, or standard input, that can be opened several times."""
+    """A text file, plain or packed, or standard input, that can be opened several times."""
 
     path: str
 
@@ -39,7 +42,7 @@ class TextFile:
 
     @property
     def suffix(self) -> str:
-        """The suffix that tells the format, without ``.gz``."""
+        """The suffix that tells the format, without ``.gz`` or ``.zst``."""
         return data_suffix(self.path)
 
     @cached_property
@@ -52,30 +55,18 @@ class TextFile:
         try:
             if self.path == STDIN:
                 yield StringIO(self._typed)
-            elif self.path.lower().endswith(".gz"):
-                with gzip.open(self.path, "rt", encoding="utf-8-sig") as handle:
-                    yield handle
             else:
-                with open(self.path, encoding="utf-8-sig") as handle:
+                with open_bytes(self.path) as raw, TextIOWrapper(raw, encoding="utf-8-sig") as handle:
                     yield handle
         except UnicodeDecodeError as error:
             raise GraphError(
                 f"{self.name}: not UTF-8 text (byte {error.object[error.start]:#04x}); convert it first, "
                 "for example with iconv"
             ) from None
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise GraphError(f"{self.name}: broken gzip file ({error}); copy or compress it again") from None
-        except OSError as error:
-            raise GraphError(f"{self.name}: {error.strerror or error}") from None
 
     def error(self, line: int, message: str) -> GraphError:
         """Make an error that points at a line."""
         return GraphError(f"{self.name}, line {line}: {message}")
-
-
-def data_suffix(path: str) -> str:
-    """Return the lower-case suffix of a path, looking through a final ``.gz``."""
-    return Path(path.lower().removesuffix(".gz")).suffix
 
 
 def check_exists(path: str) -> None:
@@ -86,12 +77,40 @@ def check_exists(path: str) -> None:
         raise GraphError(f"{path}: no such file; check the spelling and the folder")
 
 
+def is_number(word: str) -> bool:
+    """Whether a word is a number, in Python's spelling."""
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
 def data_lines(handle: TextIO) -> Iterator[tuple[int, str]]:
     """Yield number and text of each line that is neither blank nor a comment."""
     for number, line in enumerate(handle, start=1):
         text = line.strip()
         if text and not text.startswith(COMMENTS):
             yield number, line
+
+
+def plain_lines(lines: Iterator[str]) -> Iterator[str]:
+    """Keep other characters from numpy's integer parser, which may read outside its table for them.
+
+    An id like 007 is no number either: as one it would come back as 7.
+    """
+    while batch := list(itertools.islice(lines, _LINES_AT_ONCE)):
+        text = "".join(batch)
+        if not text.isascii() or _has_padded_number(text):
+            raise ValueError("not plain numbers")
+        yield from batch
+
+
+def _has_padded_number(text: str) -> bool:
+    """Whether a zero begins a number of several digits; those of 0.05, 105 and 1e-05 do not."""
+    letters = np.frombuffer(f"\n{text}\n".encode("ascii"), dtype=np.uint8)
+    zeros = np.flatnonzero(letters == ord("0"))
+    return bool(np.any(_IS_DIGIT[letters[zeros + 1]] & ~_GOES_ON[letters[zeros - 1]]))
 
 
 def sniff_delimiter(line: str, suffix: str, is_known: Callable[[str], bool]) -> str | None:

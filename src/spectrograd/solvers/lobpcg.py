@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from spectrograd.engines import Engine
+from spectrograd.extras import need
 from spectrograd.laplacian import Operator
 from spectrograd.solvers.protocol import Problem, State
 from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start, guarded_width, ritz_pairs
@@ -176,10 +177,7 @@ def _kept(M: Array, protected: int = 0) -> Array:
 
 def amg(operator: Operator) -> Preconditioner:
     """One cycle of smoothed aggregation on the sparse part, shifted to be definite."""
-    try:
-        import pyamg
-    except ImportError:
-        raise ImportError("preconditioner='amg' needs pyamg: pip install spectrograd[amg]") from None
+    pyamg = need("pyamg", "preconditioner='amg'")
     metric = np.ones(operator.n_nodes) if operator.metric is None else operator.metric
     shift = 1e-6 * (operator.upper - operator.lower)
     # a negative row term (sums of layers) would make the sparse part indefinite

@@ -1,0 +1,117 @@
+"""``spectrograd info``: what is in a graph, what is wrong with it, what it will need."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from spectrograd.cli.options import common_options
+from spectrograd.cli.session import Session
+
+if TYPE_CHECKING:
+    from spectrograd.graph import Graph, MultilayerGraph
+
+EXAMPLES = """\b
+Examples:
+  spectrograd info graph.csv
+  spectrograd info friends.csv calls.csv --summary-json info.json
+"""
+WIDE_RANGE = 1e6  # weights that differ by more make the lightest edges vanish beside rounding
+
+
+@click.command(epilog=EXAMPLES, short_help="Look at a graph: contents, faults, needs.")
+@click.argument("graphs", metavar="GRAPH...", nargs=-1, required=True)
+@click.option(
+    "-k",
+    "--components",
+    "k",
+    type=click.IntRange(min=1),
+    default=8,
+    show_default=True,
+    help="Vectors to estimate memory and time for.",
+)
+@common_options
+def info(session: Session, graphs: tuple[str, ...], k: int) -> int:
+    """Say what is in a graph, what is wrong with it and how to mend it, and the memory and time it will need.
+
+    GRAPH is any file that the other commands read; several are the layers of one multilayer graph.
+    """
+    from spectrograd.cli import line
+    from spectrograd.cli.plan import describe, estimate
+    from spectrograd.cli.summary import outline
+
+    graph, source = line.read_layers(session, graphs)
+    facts = _facts(graph)
+    click.echo(f"graph    {describe(graph)}")
+    for row in facts["layers"]:
+        click.echo(_sentence(row))
+    for finding in facts["findings"]:
+        click.echo(f"mind     {finding}")
+    plan = estimate(graph, k) if graph.n_edges else None
+    for text in plan.lines() if plan else ():
+        click.echo(text)
+    summary = outline(session, source, graph)
+    summary["graph"] |= facts
+    if plan:
+        summary["solver"] = {"name": plan.choice.name, "reason": plan.choice.reason}
+        summary["estimate"] = {"memory_bytes": plan.memory, "seconds": list(plan.seconds)}
+    session.save_summary(summary)
+    return 0
+
+
+def _sentence(row: dict[str, Any]) -> str:
+    low, high = row["weights"]
+    weights = "unweighted" if low == high == 1 else f"weights {low:.4g} to {high:.4g}"
+    return (
+        f"layer    {row['name']}: {row['n_edges']:,} edges, {weights}, degree {row['degrees'][0]:.4g} to "
+        f"{row['degrees'][1]:.4g}, pieces {row['n_components']:,}, lone nodes {row['n_isolated']:,}"
+    )
+
+
+def _facts(graph: Graph | MultilayerGraph) -> dict[str, Any]:
+    from spectrograd.graph import MultilayerGraph
+
+    if isinstance(graph, MultilayerGraph):
+        named = dict(zip(graph.layer_names, graph.layers, strict=True))
+    else:
+        named = {"graph": graph}
+    rows = [_layer_facts(name, layer) for name, layer in named.items()]
+    return {"layers": rows, "findings": [text for row in rows for text in _findings(row, len(rows))]}
+
+
+def _layer_facts(name: str, layer: Graph) -> dict[str, Any]:
+    from scipy.sparse.csgraph import connected_components
+
+    pieces = connected_components(layer.matrix, directed=False, return_labels=False)
+    lone = layer.isolated
+    data = layer.matrix.data
+    filled = layer.degrees[layer.degrees > 0]
+    return {
+        "name": name,
+        "n_edges": layer.n_edges,
+        "weights": [float(data.min()), float(data.max())] if len(data) else [1.0, 1.0],
+        "degrees": [float(filled.min()), float(filled.max())] if len(filled) else [0.0, 0.0],
+        "n_components": int(pieces - len(lone)),
+        "n_isolated": len(lone),
+        "lone_nodes": [str(node) for node in layer.node_names[lone[:3]]],
+    }
+
+
+def _findings(row: dict[str, Any], n_layers: int) -> list[str]:
+    """Faults, each with what to do about it."""
+    where = f"layer {row['name']}: " if n_layers > 1 else ""
+    found = []
+    if row["n_edges"] == 0:
+        found.append(f"{where}no edges; leave it out")
+    if row["n_isolated"] and n_layers == 1:
+        some = ", ".join(row["lone_nodes"])
+        found.append(f"{row['n_isolated']:,} nodes have no edge ({some}); remove them from the file")
+    if row["n_components"] > 1:
+        found.append(
+            f"{where}{row['n_components']:,} separate pieces; the first eigenvectors only tell them apart"
+        )
+    low, high = row["weights"]
+    if low > 0 and high / low > WIDE_RANGE:
+        found.append(f"{where}weights range over a factor of {high / low:.1g}; consider their logarithm")
+    return found

@@ -1,0 +1,110 @@
+"""``spectrograd knn``: points to a graph of nearest neighbours."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import click
+
+from spectrograd.cli.options import common_options, dry_run_option
+from spectrograd.cli.session import Session
+
+EXAMPLES = """\b
+Examples:
+  spectrograd knn points.csv -o graph.npz
+  spectrograd knn points.parquet -k 15 --ignore species --no-connect -o graph.csv.gz
+  spectrograd knn vectors.npy -o graph.npz && spectrograd cluster graph.npz -k 5 -o labels.csv
+"""
+
+
+@click.command(epilog=EXAMPLES, short_help="Join points to their nearest neighbours.")
+@click.argument("points", metavar="POINTS")
+@click.option(
+    "-k",
+    "--neighbors",
+    "k",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    help="Neighbours each point chooses.",
+)
+@click.option(
+    "-o", "--output", required=True, help=".npz .csv .tsv .parquet .mtx .graphml; text also as .gz or .zst."
+)
+@click.option(
+    "-i", "--ignore", metavar="COLUMN", multiple=True, help="A column that is no coordinate; may be repeated."
+)
+@click.option(
+    "--weights",
+    type=click.Choice(["self-tuned", "binary", "distance-kernel"]),
+    default="self-tuned",
+    show_default=True,
+    help="How close neighbours weigh.",
+)
+@click.option(
+    "--search",
+    type=click.Choice(["auto", "exact", "approximate"]),
+    default="auto",
+    show_default=True,
+    help="approximate needs spectrograd[knn].",
+)
+@click.option(
+    "--connect/--no-connect",
+    default=True,
+    show_default=True,
+    help="Join separate pieces by their shortest links.",
+)
+@click.option("-j", "--jobs", type=int, help="Threads of the search.")
+@dry_run_option
+@common_options
+def knn(
+    session: Session,
+    points: str,
+    k: int,
+    output: str,
+    ignore: tuple[str, ...],
+    jobs: int | None,
+    weights: str,
+    search: str,
+    connect: bool,
+) -> int:
+    """Read points and write the graph that joins each to its nearest neighbours.
+
+    POINTS is a table with a header (.csv .tsv .txt .parquet, one row per point; a column node, id or name
+    names the nodes), an array (.npy, or the first of an .npz), or - for a table on standard input.
+    """
+    from spectrograd.cli.line import hashed, keep_stdin
+    from spectrograd.cli.plan import describe
+    from spectrograd.cli.summary import outline
+    from spectrograd.graph import Graph
+    from spectrograd.io import check_graph_path, read_points, write_graph
+    from spectrograd.neighbors import Search, Weights, knn_graph
+
+    check_graph_path(output)
+    session.check_target(output, "-o")
+    with session.stage("read"), session.progress(f"reading {points}"):
+        keep_stdin([points])
+        table = read_points(points, ignore=ignore)
+        source = hashed([points])
+    n_points, n_features = table.coordinates.shape
+    if session.dry_run:
+        click.echo(
+            f"dry run: nothing is computed or written\npoints   {n_points:,} in {n_features} dimensions"
+        )
+        click.echo(f"edges    at most {n_points * k:,}\noutput   {output}")
+        return 0
+    with session.stage("solve"), session.progress(f"neighbours of {n_points:,} points"):
+        made = knn_graph(
+            table.coordinates,
+            k,
+            weights=cast(Weights, weights),
+            search=cast(Search, search),
+            connect=connect,
+            n_jobs=jobs,
+        )
+        graph = Graph(made.blocks, made.n_nodes, table.names)
+    with session.stage("report"):
+        write_graph(output, graph)
+    session.detail(f"{describe(graph)} saved in {output}")
+    session.save_summary(outline(session, source, graph))
+    return 0

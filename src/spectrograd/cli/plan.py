@@ -1,0 +1,108 @@
+"""What a run will need, told without running it: ``info`` and ``--dry-run``."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import click
+import numpy as np
+
+from spectrograd.engines import LocalEngine
+from spectrograd.graph import Graph, MultilayerGraph
+from spectrograd.laplacian import Kind, Operator, laplacian
+from spectrograd.solvers.auto import Choice, choose
+from spectrograd.solvers.eigen import DENSE_BELOW
+from spectrograd.solvers.protocol import Problem
+from spectrograd.solvers.shift_invert import estimated_fill
+
+# Copies of an N x K block that iterative solvers hold at once, and the guard columns they add.
+BLOCKS, GUARDS = 6, 8
+# Passes over the edges that the default solvers took on graphs of all kinds, from block models to roads.
+FEW_PASSES, MANY_PASSES = 10, 200
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Solver, memory in bytes and seconds per pass; passes are few on expanders, many on long thin graphs."""
+
+    choice: Choice
+    memory: int
+    seconds_per_pass: float
+
+    @property
+    def seconds(self) -> tuple[float, float]:
+        """Between what and what a run should take."""
+        return FEW_PASSES * self.seconds_per_pass, MANY_PASSES * self.seconds_per_pass
+
+    def lines(self) -> list[str]:
+        """For people."""
+        low, high = map(_short, self.seconds)
+        one_pass = _short(self.seconds_per_pass * 1e3)
+        return [
+            f"solver   {self.choice.name}: {self.choice.reason}",
+            f"memory   about {max(1, self.memory / 1e6):,.0f} MB",
+            f"time     {low} to {high} s ({one_pass} ms for one pass over the edges)",
+        ]
+
+
+def estimate(
+    graph: Graph | MultilayerGraph, k: int, kind: Kind = "random_walk", solver: str = "auto"
+) -> Estimate:
+    """Look at the graph (of several layers at the largest) and measure one pass; nothing is solved."""
+    layers = graph.layers if isinstance(graph, MultilayerGraph) else (graph,)
+    largest = max(layers, key=lambda layer: layer.n_edges)
+    n_components = max(1, min(k, largest.n_nodes - 1))
+    operator = laplacian(_without_isolated(largest), kind)
+    problem = Problem(operator, min(n_components, operator.n_nodes - 1))
+    choice = choose(problem) if solver == "auto" else Choice(solver, "asked for")
+    one_pass = len(layers) * _seconds_per_pass(operator, problem.n_components)
+    return Estimate(choice, _memory(layers, largest, n_components, choice), one_pass)
+
+
+def tell(graph: Graph | MultilayerGraph, plan: Estimate, outputs: dict[str, str | None]) -> int:
+    """Print what would be done, to stdout; the exit code is good."""
+    click.echo(f"dry run: nothing is computed or written\ngraph    {describe(graph)}")
+    for line in plan.lines():
+        click.echo(line)
+    for what, path in outputs.items():
+        if path is not None:
+            click.echo(f"{what:8} {path}")
+    return 0
+
+
+def describe(graph: Graph | MultilayerGraph) -> str:
+    """Sizes in words."""
+    n_layers = graph.n_layers if isinstance(graph, MultilayerGraph) else 1
+    return f"{graph.n_nodes:,} nodes, {graph.n_edges:,} edges, {n_layers} layer{'s' * (n_layers > 1)}"
+
+
+def _short(number: float) -> str:
+    return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
+
+
+def _without_isolated(graph: Graph) -> Graph:
+    if not len(graph.isolated) or not graph.n_edges:
+        return graph
+    kept = np.flatnonzero(graph.degrees)
+    return Graph.from_matrix(graph.matrix[kept][:, kept])
+
+
+def _memory(layers: tuple[Graph, ...], largest: Graph, k: int, choice: Choice) -> int:
+    stored = sum(layer.n_entries * (12 if layer.is_weighted else 4) + 8 * layer.n_nodes for layer in layers)
+    n = largest.n_nodes
+    vectors = 8 * n * (k + GUARDS) * BLOCKS
+    if choice.name == "eigen" and n <= DENSE_BELOW:
+        return stored + 3 * 8 * n * n
+    factor = 16 * int(estimated_fill(largest)) if choice.name == "shift-invert" else 0
+    return stored + vectors + factor
+
+
+def _seconds_per_pass(operator: Operator, k: int) -> float:
+    engine: Any = LocalEngine()
+    block = np.ones((operator.n_nodes, k))
+    engine.spmm(operator, block)  # compiled, and in the caches
+    began = time.perf_counter()
+    engine.spmm(operator, block)
+    return time.perf_counter() - began

@@ -1,0 +1,83 @@
+"""Names of nodes: any hashable ids, kept as they are, and their numbering."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+_PACKED = (bool, int, float, str, bytes, np.generic)
+
+
+def as_names(ids: Any) -> Array:
+    """Return the ids as a 1-D array: packed where all are of one plain type, else objects.
+
+    Examples
+    --------
+    >>> as_names([3, 1]).dtype, as_names([(0, 1), (0, 2)]).tolist(), as_names(["a", 1]).tolist()
+    (dtype('int64'), [(0, 1), (0, 2)], ['a', 1])
+    """
+    if hasattr(ids, "__array__"):
+        array = np.asarray(ids).ravel()
+        if array.dtype != object:
+            return array
+        ids = array.tolist()
+    listed = list(ids)
+    kinds = set(map(type, listed))
+    if len(kinds) == 1 and issubclass(kinds.pop(), _PACKED):
+        packed = np.array(listed)
+        if packed.dtype.kind not in "US" or packed.tolist() == listed:  # numpy cuts NULs off the end of texts
+            return packed
+    return as_objects(listed)
+
+
+def as_objects(listed: Sequence[Any]) -> Array:
+    """Return a 1-D array that holds the things themselves, tuples too."""
+    return np.fromiter(listed, dtype=object, count=len(listed))
+
+
+def number_nodes(columns: Sequence[Array]) -> tuple[Array, list[Array]]:
+    """Names of all nodes in the columns, sorted where they have an order, and each column as row numbers."""
+    if all(column.dtype.kind in "iu" for column in columns):
+        return _number_integers(columns)
+    return number_ids([column.tolist() for column in columns])
+
+
+def number_ids(columns: Iterable[Iterable[Any]]) -> tuple[Array, list[Array]]:
+    """Do the same for ids of any kind; those that cannot be sorted stand in the order they are first met."""
+    listed = [list(column) for column in columns]
+    met = dict.fromkeys(node for column in listed for node in column)
+    try:
+        names = sorted(met)
+    except TypeError:
+        names = list(met)
+    row_of = {name: row for row, name in enumerate(names)}
+    return as_names(names), [
+        np.fromiter(map(row_of.__getitem__, column), dtype=np.int64, count=len(column)) for column in listed
+    ]
+
+
+def _number_integers(columns: Sequence[Array]) -> tuple[Array, list[Array]]:
+    filled = [column for column in columns if len(column)]
+    if not filled:
+        return np.zeros(0, dtype=np.int64), [column.astype(np.int64) for column in columns]
+    low = min(int(column.min()) for column in filled)
+    span = max(int(column.max()) for column in filled) - low + 1
+    if span > 4 * sum(map(len, columns)):
+        names, codes = np.unique(np.concatenate(columns), return_inverse=True)
+        return names, np.split(codes, np.cumsum([len(column) for column in columns])[:-1])
+    # Ids close together: a table of those present is many times faster than a sort.
+    present = np.zeros(span, dtype=bool)
+    for column in columns:
+        present[column - low] = True
+    row_of = np.cumsum(present) - 1
+    return np.flatnonzero(present) + low, [row_of[column - low] for column in columns]
+
+
+def as_plain(names: Any) -> Array:
+    """Return names that any file can hold: numbers and texts as they are, other objects as their text."""
+    array = as_names(names)
+    return np.array(list(map(str, array.tolist()))) if array.dtype == object else array
