@@ -254,3 +254,13 @@ def solve_factored(indptr, indices, values, pivots, X):
     for j in range(n):
         L[indices[indptr[j] : indptr[j + 1]], j] = values[indptr[j] : indptr[j + 1]]
     return np.linalg.solve(L @ np.diag(pivots) @ L.T, X)
+
+
+def entries_left(W, part, chosen):
+    """Distinct coarse neighbours of the chosen aggregates over the entries of their members."""
+    before = after = 0
+    for c in chosen:
+        rows = W[np.flatnonzero(part == c)].tocoo()
+        before += rows.nnz
+        after += len(set(part[rows.coords[1]].tolist()) - {c})
+    return after / max(before, 1)

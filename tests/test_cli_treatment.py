@@ -63,4 +63,4 @@ def test_refused_with_a_word(folder):
     assert "2 components; 2 nodes are outside the largest" in done.stderr
     done = run("cluster", "pieces.csv", "-k", "many", cwd=folder)
     assert done.returncode == 2
-    assert "'-k': 'many' is not a valid integer" in done.stderr
+    assert "'many' is not a valid integer range" in done.stderr

@@ -199,17 +199,18 @@ def starts_made(monkeypatch):
 
 def test_starts_end_when_two_agree(monkeypatch):
     rng = np.random.default_rng(0)
-    truth = rng.integers(4, size=2_000)
+    truth = rng.integers(4, size=3_000)
     vectors = indicator_embedding(truth, rng, 0.1)
     seen = starts_made(monkeypatch)
     found = assign(vectors, 4, random_state=0)
-    assert seen == [(2_000, "given"), (2_000, "k-means++")]
+    assert seen == [(3_000, "given"), (3_000, "k-means++")]
     assert adjusted_rand_score(truth, found.labels) > 0.99
 
 
 def test_small_inputs_get_every_start(monkeypatch):
     rng = np.random.default_rng(0)
     vectors = indicator_embedding(rng.integers(3, size=100), rng, 0.1)
+    monkeypatch.setattr("spectrograd.cluster.FEW_ROWS", 50)
     seen = starts_made(monkeypatch)
     assign(vectors, 3, n_init=4, random_state=0)
     assert len(seen) == 4

@@ -84,10 +84,11 @@ def test_laplacian_rows(graphs, form, dtype, scaled, weighted, n_columns):
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("with_metric", [True, False])
-def test_gram(form, dtype, with_metric):
+@pytest.mark.parametrize("widths", [(3, 4), (8, 8), (5, 19)])  # blocks of 4 x 8, whole and in parts
+def test_gram(form, dtype, with_metric, widths):
     rng = np.random.default_rng(1)
     n_rows = 2 * dense.CHUNK + 17
-    U, V = columns(n_rows, 3, rng, dtype), columns(n_rows, 4, rng, dtype)
+    U, V = (columns(n_rows, width, rng, dtype) for width in widths)
     metric = rng.random(n_rows).astype(dtype) if with_metric else None
     found = form_of(dense.gram, form)(U, V, metric)
     assert found.dtype == np.float64

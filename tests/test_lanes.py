@@ -22,14 +22,15 @@ from spectrograd.kernels.lanes import (
     spread,
     take,
     take_first,
+    wide,
 )
 from spectrograd.laplacian import laplacian
 from spectrograd.solvers import Problem, Stopping, make_solver, solve
 
 
 @serial
-def calculate(A, count, scalar, out):
-    """Mutates: out, one result per row."""
+def calculate(A, count, scalar, out, doubled):
+    """Mutates: out, one result per row, and doubled."""
     x, y = take(A, 0, 1), take(A, 1, 2)
     put(out, 0, 0, x + y)
     put(out, 1, 0, x - y)
@@ -40,6 +41,7 @@ def calculate(A, count, scalar, out):
     put(out, 6, 0, spread(scalar, x) + nothing(A))
     put(out, 7, 0, take_first(A, 2, 0, count))
     put_first(out, 8, 0, count, x)
+    put(doubled, 0, 0, wide(x))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -49,7 +51,9 @@ def test_lanes_calculate_as_numpy_does(dtype, count):
     A[1] = np.abs(A[1])
     x, y, scalar = A[0, 1:9], A[1, 2:10], dtype(0.7)
     out = np.full((9, 8), 5, dtype)
-    calculate(A, count, scalar, out)
+    doubled = np.zeros((1, 8))
+    calculate(A, count, scalar, out, doubled)
+    np.testing.assert_array_equal(doubled[0], x.astype(np.float64))
     below = np.arange(8) < count
     expected = np.array(
         [

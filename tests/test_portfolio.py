@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import builtins
+import sys
 import warnings
 from functools import cache
 from itertools import pairwise
@@ -224,14 +224,7 @@ def test_lobpcg_with_amg():
 
 
 def test_without_pyamg_the_message_says_what_to_install(monkeypatch):
-    real = builtins.__import__
-
-    def refuse(name, *args, **kwargs):
-        if name == "pyamg":
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
+    monkeypatch.setitem(sys.modules, "pyamg", None)
     with pytest.raises(ImportError, match=r"pip install spectrograd\[amg\]"):
         run(laplacian(neighbours()), "lobpcg", preconditioner="amg")
     with pytest.raises(ValueError, match="expected None or 'amg'"):
@@ -268,9 +261,10 @@ def test_recurrence(form, weighted, dtype, n_columns):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_combine(form):
+@pytest.mark.parametrize("width", [4, 8, 19])
+def test_combine(form, width):
     rng = np.random.default_rng(0)
-    U, V, C, E = (rng.standard_normal(s) for s in ((3000, 5), (3000, 2), (5, 4), (2, 4)))
+    U, V, C, E = (rng.standard_normal(s) for s in ((3000, 5), (3000, 2), (5, width), (2, width)))
     kernel = form_of(dense.combine, form)
     np.testing.assert_allclose(kernel(U, C, V, E), reference.combine(U, C, V, E), atol=1e-12)
     np.testing.assert_allclose(kernel(U, C, None, None), reference.combine(U, C, None, None), atol=1e-12)
@@ -396,3 +390,14 @@ def test_escalations_and_their_reasons_are_kept(monkeypatch):
     asked = room.embed(laplacian(graph), 3, Settings(solver="lanczos", seed=0))
     assert [(a.solver, a.reason) for a in asked.attempts] == [("lanczos", "asked for")]
     assert asked.solution.history[0].events == ()
+
+
+def test_entries_left():
+    rng = np.random.default_rng(2)
+    W = reference.random_graph(200, rng).matrix
+    part, n = coarsen.match(W.indptr, W.indices, W.data, np.ones(200), 3)
+    begin, order = coarsen.members(part, n)
+    chosen = rng.choice(n, n // 2, replace=False)
+    found = coarsen.entries_left(W.indptr, W.indices, part, begin, order, chosen)
+    assert found == reference.entries_left(W, part, chosen)
+    assert 0 < found < 1

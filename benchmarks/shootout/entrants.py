@@ -15,17 +15,19 @@ OURS = "spectrograd"
 
 
 def spectrograd(matrix: Any, k: int) -> tuple[Any, dict[str, Any]]:
-    """The default of the library, certificate included."""
+    """The defaults of the library, from the matrix to the certificate."""
     from spectrograd import Graph
-    from spectrograd.laplacian import laplacian
-    from spectrograd.solvers.embed import Settings, embed
+    from spectrograd.solvers.embed import Settings
+    from spectrograd.solvers.embed_graph import embed_graph
 
-    result = embed(laplacian(Graph.from_matrix(matrix)), k, Settings(seed=0))
+    found = embed_graph(Graph.from_matrix(matrix), k, Settings(seed=0))
     facts = {
-        "solver": " -> ".join(choice.name for choice in result.tried),
-        "converged": result.certificate.converged,
+        "solver": " -> ".join(attempt.solver for attempt in found.result.attempts),
+        "converged": found.result.certificate.converged,
+        "tau": found.regularization.tau,
+        "passes_counted": found.result.solution.last.passes,
     }
-    return result.embedding.vectors, facts
+    return found.result.embedding.vectors, facts
 
 
 def scikit_learn(matrix: Any, k: int, *, solver: str) -> tuple[Any, dict[str, Any]]:
@@ -114,7 +116,8 @@ def labels_of(name: str, vectors: Any, k: int) -> Any:
     if name == OURS:
         from spectrograd.cluster import assign
 
-        return assign(vectors, k, unit_rows=True, random_state=0).labels
+        aside = np.flatnonzero(~vectors.any(axis=1))
+        return assign(vectors, k, unit_rows=True, softness=1.0, aside=aside, random_state=0).labels
     from sklearn.cluster import KMeans
 
     with warnings.catch_warnings():

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spectrograd.cli.options import (
+    CountOrAuto,
     LineOptions,
-    auto_or_count,
     common_options,
     dry_run_option,
     line_options,
@@ -35,8 +35,8 @@ Examples:
     "--clusters",
     "k",
     metavar="NUMBER|auto",
-    callback=auto_or_count,
-    default="8",
+    type=CountOrAuto(),
+    default=8,
     show_default=True,
     help="Clusters; auto is as many as the eigengap tells, at most 20.",
 )

@@ -97,6 +97,8 @@ def _as_declared(option: click.Parameter, value: Any) -> Any:
         return int(value)
     if isinstance(value, str) and isinstance(option.type, click.types.FloatParamType):
         return float(value)
+    if option.type.name == "number or auto" and value != "auto":
+        return int(value)
     return value
 
 

@@ -50,12 +50,19 @@ def tau_option(context: click.Context, parameter: click.Parameter, text: str) ->
     return None if text == "none" else auto_or_number(context, parameter, text)
 
 
-def auto_or_count(context: click.Context, parameter: click.Parameter, text: str) -> int | str:
-    """``auto`` or a whole number of at least one."""
-    if text == "auto":
-        return text
-    at_least_one: Any = click.IntRange(min=1)
-    return int(at_least_one.convert(text, parameter, context))
+class CountOrAuto(click.ParamType):  # type: ignore[type-arg]
+    """A whole number of at least one, or ``auto``."""
+
+    name = "number or auto"
+
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> int | str:
+        """What the text means."""
+        if value == "auto":
+            return "auto"
+        at_least_one: Any = click.IntRange(min=1)
+        return int(at_least_one.convert(value, parameter, context))
 
 
 def _named_values(

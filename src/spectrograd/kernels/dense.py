@@ -3,9 +3,10 @@
 import numba
 import numpy as np
 
-from spectrograd.kernels._jit import parallel
+from spectrograd.kernels._jit import inner, parallel
+from spectrograd.kernels.lanes import WIDTH, nothing, put, put_first, take, take_first, wide
 
-CHUNK = 2048
+CHUNK = 512
 
 
 @parallel
@@ -16,18 +17,44 @@ def gram(U, V, metric):
     n_chunks = (n_rows + CHUNK - 1) // CHUNK
     partial = np.zeros((n_chunks, n_left, n_right))
     for c in numba.prange(n_chunks):
-        block = partial[c]
-        for i in range(c * CHUNK, min(n_rows, (c + 1) * CHUNK)):
-            for a in range(n_left):
-                x = np.float64(U[i, a])
-                if metric is not None:
-                    x *= metric[i]
-                for b in range(n_right):
-                    block[a, b] += x * V[i, b]
+        rows = (c * CHUNK, min(n_rows, (c + 1) * CHUNK))
+        for b in range(0, n_right, WIDTH):
+            width = min(WIDTH, n_right - b)
+            for a in range(0, n_left, 4):
+                _gram_block(U, V, metric, rows, (a, min(4, n_left - a)), (b, width), partial[c])
     total = np.zeros((n_left, n_right))
     for c in range(n_chunks):
         total += partial[c]
     return total
+
+
+@inner
+def _gram_block(U, V, metric, rows, left, right, out):
+    """Mutates: a block of at most 4 x 8 sums in ``out``, kept in registers meanwhile."""
+    (a, height), (b, width) = left, right
+    zero = nothing(out)
+    first, second, third, fourth = zero, zero, zero, zero
+    for i in range(rows[0], rows[1]):
+        if width == WIDTH:
+            row = wide(take(V, i, b))
+        else:
+            row = wide(take_first(V, i, b, width))
+        if metric is not None:
+            row = row * metric[i]
+        first = first + U[i, a] * row
+        if height > 1:
+            second = second + U[i, a + 1] * row
+        if height > 2:
+            third = third + U[i, a + 2] * row
+        if height > 3:
+            fourth = fourth + U[i, a + 3] * row
+    put_first(out, a, b, width, first)
+    if height > 1:
+        put_first(out, a + 1, b, width, second)
+    if height > 2:
+        put_first(out, a + 2, b, width, third)
+    if height > 3:
+        put_first(out, a + 3, b, width, fourth)
 
 
 @parallel
@@ -36,24 +63,29 @@ def combine(U, C, V, E):
 
     No library threads to fight with, and the same bits for any number of them.
     """
-    n_rows, n_left = U.shape
+    n_rows = U.shape[0]
     n_right = C.shape[1]
-    out = np.zeros((n_rows, n_right), U.dtype)
+    out = np.empty((n_rows, n_right), U.dtype)
+    rest = n_right % WIDTH
+    whole = n_right - rest
     for c in numba.prange((n_rows + CHUNK - 1) // CHUNK):
         for i in range(c * CHUNK, min(n_rows, (c + 1) * CHUNK)):
-            row, own = out[i], U[i]
-            for a in range(n_left):
-                x = own[a]
-                small = C[a]
-                for b in range(n_right):
-                    row[b] += x * small[b]
-            if V is not None:
-                other = V[i]
-                for a in range(V.shape[1]):
-                    x = other[a]
-                    small = E[a]
-                    for b in range(n_right):
-                        row[b] += x * small[b]
+            for b in range(0, whole, WIDTH):
+                row = nothing(out)
+                for a in range(U.shape[1]):
+                    row = row + U[i, a] * take(C, a, b)
+                if V is not None:
+                    for a in range(V.shape[1]):
+                        row = row + V[i, a] * take(E, a, b)
+                put(out, i, b, row)
+            if rest > 0:
+                row = nothing(out)
+                for a in range(U.shape[1]):
+                    row = row + U[i, a] * take_first(C, a, whole, rest)
+                if V is not None:
+                    for a in range(V.shape[1]):
+                        row = row + V[i, a] * take_first(E, a, whole, rest)
+                put_first(out, i, whole, rest, row)
     return out
 
 

@@ -130,6 +130,19 @@ def _spread(builder, scalar, vector_type):
 
 
 @intrinsic
+def wide(typing, lanes):
+    """The same numbers in float64."""
+    double = Lanes(types.float64)
+
+    def code(context, builder, signature, args):
+        if lanes.dtype == types.float64:
+            return args[0]
+        return builder.fpext(args[0], context.get_value_type(double))
+
+    return double(lanes), code
+
+
+@intrinsic
 def nothing(typing, array):
     """Eight zeros in the type of ``array``."""
     lanes = Lanes(array.dtype)

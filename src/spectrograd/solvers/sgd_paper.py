@@ -106,7 +106,7 @@ class PaperSGD(SteppingSolver):
         until = [self.max_iter] + [
             (state.iteration // every + 1) * every for every in (self.report_every, self.refresh)
         ]
-        count = min(min(until) - state.iteration, max(1, EDGES_AT_ONCE // self.batch_size))
+        count = max(1, min(min(until) - state.iteration, EDGES_AT_ONCE // self.batch_size))
         # in ascending order edges are read once through the memory; their order in a batch means nothing
         positions = np.sort(state.rng.integers(0, source.n_entries, (count, self.batch_size)), axis=1)
         settings = (state.step_size, self.beta1, self.beta2)
