@@ -21,6 +21,7 @@ from spectrograd.solvers.protocol import Problem, State
 from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start, ritz_pairs
 
 Array = NDArray[Any]
+SPREAD = 1e6  # how much more the first vector may grow than the K-th, which it would drown in rounding errors
 MOST_SOLVES = 30  # with eight columns; what another factorisation costs
 BYTES_PER_ENTRY = 12  # a float64 and its row number
 
@@ -189,8 +190,8 @@ class ShiftInvert(RitzSolver):
         else:
             missing = 3 * state.angle_bound(k) / self.angle if self.angle > 0 else np.inf
             wanted = math.log(2 * float(np.clip(missing, 10, 1e6))) / max(unit.log_gain(top), 1e-9)
-        allowed = math.log(1e10) / max(spread, 1e-9)
-        degree = int(np.clip(math.ceil(min(wanted, allowed)), 1, self.degree))
+        allowed = math.log(SPREAD) / max(spread, 1e-9)
+        degree = int(np.clip(math.floor(min(wanted + 1, allowed)), 1, self.degree))
         return RationalFilter(degree, high, operator.upper, state.pole)
 
     def worth_proving(self, state: RitzState, degrees: float) -> bool:
@@ -200,6 +201,7 @@ class ShiftInvert(RitzSolver):
     def _measured(self, problem: Problem, operator: Operator, state: FactoredState) -> FactoredState:
         if not np.isfinite(state.block).all():
             raise FloatingPointError("the filter overflowed")
+        state.block /= np.linalg.norm(state.block, axis=0)
         ritz, state.residuals, lost = ritz_pairs(problem.engine, operator, state.block, state.rng)
         state.values, state.block = ritz.values, ritz.Q
         state.U = problem.operator.from_walk(np.ascontiguousarray(ritz.Q[:, : problem.n_components]))
