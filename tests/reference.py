@@ -264,3 +264,18 @@ def entries_left(W, part, chosen):
         before += rows.nnz
         after += len(set(part[rows.coords[1]].tolist()) - {c})
     return after / max(before, 1)
+
+
+def is_symmetric(W):
+    """Whether a matrix equals its transpose."""
+    return bool((W.toarray() == W.toarray().T).all())
+
+
+def component_of(W):
+    """The connected component of every vertex, by spreading the smallest number along the edges."""
+    found = np.arange(W.shape[0])
+    linked = W.toarray() > 0
+    for _ in range(W.shape[0]):
+        for i in range(W.shape[0]):
+            found[i] = min([found[i], *found[linked[i]]])
+    return np.unique(found, return_inverse=True)[1]

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse import csgraph
 
-from spectrograd.graph import Graph, GraphError, GraphWarning, MultilayerGraph
+from spectrograd.graph import LARGE, Graph, GraphError, GraphWarning, MultilayerGraph
 
 Array = NDArray[Any]
 Policy = Literal["components", "regularize", "largest", "error"]
@@ -180,12 +180,20 @@ def indicators(labels: Array, metric: Array | None) -> Array:
 
 
 def _by_size(graph: Graph) -> tuple[Array, Array]:
-    _, found = csgraph.connected_components(graph.matrix, directed=False)
+    found = _component_of(graph)
     sizes = np.bincount(found)
     order = np.argsort(-sizes, kind="stable")
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     return rank[found], sizes[order]
+
+
+def _component_of(graph: Graph) -> Array:
+    if graph.n_nodes <= LARGE:
+        return np.asarray(csgraph.connected_components(graph.matrix, directed=False)[1])
+    from spectrograd.kernels.structure import component_of
+
+    return np.asarray(component_of(graph.matrix.indptr, graph.matrix.indices))
 
 
 def _whole_components(labels: Array, sizes: Array, n_clusters: int) -> Array:

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from spectrograd.names import as_names, number_nodes
 
 Array = NDArray[Any]
+LARGE = 4096  # nodes from which compiled code pays
 
 
 class GraphError(ValueError):
@@ -337,6 +338,11 @@ def _without_loops(csr: sp.csr_array) -> sp.csr_array:
 
 
 def _symmetrized(csr: sp.csr_array) -> sp.csr_array:
+    if csr.shape[0] > LARGE:
+        from spectrograd.kernels.structure import is_symmetric
+
+        if is_symmetric(csr.indptr, csr.indices, csr.data):
+            return csr
     transposed = csr.T.tocsr()
     same_pattern = np.array_equal(csr.indptr, transposed.indptr) and np.array_equal(
         csr.indices, transposed.indices

@@ -18,7 +18,7 @@ Kind = Literal["random_walk", "symmetric", "unnormalized"]
 # Below this many nodes numpy and scipy are fast enough, and nothing has to be compiled.
 SMALL = 4096
 # Passes over fewer entries than this take less time than waking the threads may cost.
-WORTH_THREADS = 500_000
+WORTH_THREADS = 200_000
 
 
 @dataclass(frozen=True, eq=False)

@@ -108,7 +108,9 @@ class PaperSGD(SteppingSolver):
         ]
         count = max(1, min(min(until) - state.iteration, EDGES_AT_ONCE // self.batch_size))
         # in ascending order edges are read once through the memory; their order in a batch means nothing
-        positions = np.sort(state.rng.integers(0, source.n_entries, (count, self.batch_size)), axis=1)
+        short = np.int32 if source.n_entries < 2**31 else np.int64  # sorts faster
+        drawn = state.rng.integers(0, source.n_entries, (count, self.batch_size), dtype=short)
+        positions = np.sort(drawn, axis=1)
         settings = (state.step_size, self.beta1, self.beta2)
         done = source.iterate(positions, state.U, state.M, state.Y, state.moments, settings)
         if done == 0:
