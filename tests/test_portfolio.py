@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 import reference
 from spectrograd.aggregation import Layers, layer_operators, projection
-from spectrograd.datasets import make_block_model, make_gaussian_mixture
+from spectrograd.datasets import make_block_model, make_gaussian_mixture, make_multilayer_gmm
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.kernels import coarsen, dense, levels, recurrence
 from spectrograd.laplacian import laplacian
@@ -21,6 +21,7 @@ from spectrograd.neighbors import knn_graph
 from spectrograd.solvers import Problem, Stopping, make_solver, solve
 from spectrograd.solvers import hierarchy as tree
 from spectrograd.solvers.auto import choose
+from spectrograd.solvers.embed import Settings, embed
 from spectrograd.solvers.shift_invert import estimated_fill
 
 SOLVERS = ["lanczos", "chebyshev", "lobpcg", "shift-invert", "multilevel"]
@@ -401,3 +402,13 @@ def test_entries_left():
     found = coarsen.entries_left(W.indptr, W.indices, part, begin, order, chosen)
     assert found == reference.entries_left(W, part, chosen)
     assert 0 < found < 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_layers_of_the_paper_are_certified_by_a_factorisation(kind):
+    """Their first eigenvalues are far apart from the K-th: filters must not drown it."""
+    for layer in make_multilayer_gmm(6_000, random_state=0).graph.layers:
+        result = embed(laplacian(layer, kind), 5, Settings(seed=0))
+        assert [choice.name for choice in result.tried] == ["shift-invert"]
+        assert result.certificate.converged
+        assert not result.solution.last.events

@@ -21,7 +21,7 @@ from spectrograd.solvers.protocol import Problem, State
 from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start, ritz_pairs
 
 Array = NDArray[Any]
-SPREAD = 1e6  # how much more the first vector may grow than the K-th, which it would drown in rounding errors
+SPREAD = 1e4  # how much of another vector a column may hold before Rayleigh-Ritz cannot tell them apart
 MOST_SOLVES = 30  # with eight columns; what another factorisation costs
 BYTES_PER_ENTRY = 12  # a float64 and its row number
 
@@ -101,6 +101,7 @@ class FactoredState(RitzState):
 
     inverse: Inverse | None = None
     pole: float = 0.0
+    most: int = 1  # solves per step
 
 
 @dataclass(frozen=True)
@@ -151,6 +152,7 @@ class ShiftInvert(RitzSolver):
         inverse = Inverse.of(operator, pole)
         block = guarded_start(problem, self._width(problem), rng, np.float64)
         state = FactoredState(np.empty((0, 0)), rng, block=block, inverse=inverse, pole=pole)
+        state.most = self.degree
         if problem.start is None:
             state.filters = ()
             smooth = inverse.apply(inverse.apply(inverse.enter(block)))  # nothing is known yet
@@ -184,15 +186,20 @@ class ShiftInvert(RitzSolver):
         top, high = float(state.values[k - 1]), float(state.values[k if evidence else -1])
         high = max(high, top + 1e-12 * (operator.upper - operator.lower))
         unit = RationalFilter(1, high, operator.upper, state.pole)
-        spread = unit.log_gain(float(state.values[0])) - unit.log_gain(top)
         if evidence:
             wanted = state.owed / unit.log_gain(top + PARTS_OF_GAP[-1] * (high - top))
         else:
             missing = 3 * state.angle_bound(k) / self.angle if self.angle > 0 else np.inf
             wanted = math.log(2 * float(np.clip(missing, 10, 1e6))) / max(unit.log_gain(top), 1e-9)
-        allowed = math.log(SPREAD) / max(spread, 1e-9)
-        degree = int(np.clip(math.floor(min(wanted + 1, allowed)), 1, self.degree))
+        degree = int(np.clip(math.floor(min(wanted + 1, _allowed(unit, state, k))), 1, state.most))
         return RationalFilter(degree, high, operator.upper, state.pole)
+
+    def back_off(self, problem: Problem, state: State) -> State | None:
+        """Shorter filters: the first vectors drowned the others."""
+        assert isinstance(state, FactoredState)
+        state.most //= 2
+        state.events.append(f"iteration {state.iteration}: diverged, at most {state.most} solves per step")
+        return state if state.most > 0 else None
 
     def worth_proving(self, state: RitzState, degrees: float) -> bool:
         """The other way is to count the eigenvalues by a second factorisation."""
@@ -201,7 +208,7 @@ class ShiftInvert(RitzSolver):
     def _measured(self, problem: Problem, operator: Operator, state: FactoredState) -> FactoredState:
         if not np.isfinite(state.block).all():
             raise FloatingPointError("the filter overflowed")
-        state.block /= np.linalg.norm(state.block, axis=0)
+        state.block = _unit_columns(state.block)
         ritz, state.residuals, lost = ritz_pairs(problem.engine, operator, state.block, state.rng)
         state.values, state.block = ritz.values, ritz.Q
         state.U = problem.operator.from_walk(np.ascontiguousarray(ritz.Q[:, : problem.n_components]))
@@ -209,6 +216,24 @@ class ShiftInvert(RitzSolver):
             state.filters = None
             state.events.append(f"iteration {state.iteration}: {lost} lost directions replaced")
         return state
+
+
+def _allowed(unit: RationalFilter, state: RitzState, k: int) -> float:
+    """The degree up to which no vector drowns the K-th column, which holds ``residual / distance`` of it."""
+    top = float(state.values[k - 1])
+    most = math.inf
+    for value, residual in zip(state.values[: k - 1], state.residuals[: k - 1], strict=True):
+        growth = unit.log_gain(float(value)) - unit.log_gain(top)
+        if growth > 1e-9:
+            held = max(float(residual) / (top - float(value)), 1e-14)
+            most = min(most, math.log(max(SPREAD / held, 1.0)) / growth)
+    return most
+
+
+def _unit_columns(X: Array) -> Array:
+    """Columns of length one, so that the Gram matrix is of one scale; zeros stay zeros."""
+    X = X / np.maximum(np.abs(X).max(axis=0), 1e-300)
+    return np.asarray(X / np.maximum(np.linalg.norm(X, axis=0), 1e-300))
 
 
 def estimated_fill(graph: Graph) -> float:
