@@ -409,6 +409,6 @@ def test_layers_of_the_paper_are_certified_by_a_factorisation(kind):
     """Their first eigenvalues are far apart from the K-th: filters must not drown it."""
     for layer in make_multilayer_gmm(6_000, random_state=0).graph.layers:
         result = embed(laplacian(layer, kind), 5, Settings(seed=0))
-        assert [choice.name for choice in result.tried] == ["shift-invert"]
+        assert [attempt.solver for attempt in result.attempts] == ["shift-invert"]
         assert result.certificate.converged
         assert not result.solution.last.events
