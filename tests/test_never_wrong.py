@@ -156,3 +156,10 @@ def test_what_is_owed_is_what_is_missing():
     richer = block_start(1000, 2, 6, 0.5, 2.0, (Filter(5, 0.5, 2.0), Filter(more, 0.5, 2.0)))
     assert seen.odds_below(0.2) > 1e-3
     assert richer.odds_below(0.2) <= 1e-3
+
+
+def test_the_wrong_end_of_the_spectrum_is_not_certified():
+    """The power method of the paper finds eigenvalues near 2 on a bipartite graph, with small residuals."""
+    operator = laplacian(bipartite(200, np.random.default_rng(0)), "symmetric")
+    settings = Settings(solver="power", params={"shift": "centre"}, seed=0)
+    assert not embed(operator, 3, settings).certificate.converged
