@@ -367,3 +367,12 @@ def test_the_base_install_is_small():
     names = {re.match(r"[\w-]+", line).group() for line in project["dependencies"]}
     assert names <= {"numpy", "scipy", "scikit-learn", "numba", "click", "rich", "matplotlib", "tbb"}
     assert {"interop", "knn"} <= set(project["optional-dependencies"])
+
+
+def test_the_paper_s_plan_is_told_without_running_it(here, capsys):
+    assert main(["paper", "--table", "1", "--skip-dense", "--dry-run"]) == 0
+    told = capsys.readouterr().out
+    assert "dry run: nothing is computed or written" in told
+    assert "Stochastic FB, Proposed (sgd-paper), Default (auto)" in told
+    assert "dense" not in told
+    assert not list(here.glob("*.toml"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spectrograd.cli.demo import finish
-from spectrograd.cli.options import common_options, nodes_option
+from spectrograd.cli.options import common_options, dry_run_option, nodes_option
 from spectrograd.cli.session import Session
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ Examples:
 @click.option("--strict", is_flag=True, help="Table 2: stop at a broken line instead of skipping it.")
 @click.option("--skip-dense", is_flag=True, help="Leave out the dense eigendecomposition (minutes).")
 @nodes_option
+@dry_run_option
 @common_options
 def paper(session: Session, table: str, yelp: str | None, strict: bool, skip_dense: bool, nodes: int) -> int:
     """Repeat Table 1 (synthetic data, three layers, five clusters) or 2 (Yelp, four layers, three classes).
@@ -95,6 +96,8 @@ def paper(session: Session, table: str, yelp: str | None, strict: bool, skip_den
         raise click.UsageError(
             problem if yelp is None else "--yelp is for --table 2", click.get_current_context()
         )
+    if session.dry_run:
+        return _tell_plan(experiment, yelp, skip_dense, nodes)
     data, source = _synthetic(session, nodes) if yelp is None else _yelp(session, yelp, strict)
     k = experiment.n_clusters
     merged = merge_layers(session, data, k)
@@ -112,6 +115,14 @@ def paper(session: Session, table: str, yelp: str | None, strict: bool, skip_den
     summary = summarize(session, source, data.graph, *found, merged=merged)
     session.save_summary(summary | {"table": experiment.table, "rows": rows, "ratios": ratios})
     return finish(rows, chosen)
+
+
+def _tell_plan(experiment: Experiment, yelp: str | None, skip_dense: bool, nodes: int) -> int:
+    """What ``--dry-run`` prints instead of solving."""
+    click.echo("dry run: nothing is computed or written")
+    click.echo(f"table    {experiment.table}: {experiment.data}, {yelp or f'{nodes:,} nodes'}")
+    click.echo(f"methods  {', '.join(m.label for m in _methods(experiment, skip_dense, nodes))}")
+    return 0
 
 
 def _synthetic(session: Session, nodes: int) -> tuple[LayeredData, Input]:
