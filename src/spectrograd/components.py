@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse import csgraph
 
-from spectrograd.graph import LARGE, Graph, GraphError, GraphWarning, MultilayerGraph
+from spectrograd.graph import SMALL, Graph, GraphError, GraphWarning, MultilayerGraph
 
 Array = NDArray[Any]
 Policy = Literal["components", "regularize", "largest", "error"]
@@ -189,7 +189,7 @@ def _by_size(graph: Graph) -> tuple[Array, Array]:
 
 
 def _component_of(graph: Graph) -> Array:
-    if graph.n_nodes <= LARGE:
+    if graph.n_nodes <= SMALL:
         return np.asarray(csgraph.connected_components(graph.matrix, directed=False)[1])
     from spectrograd.kernels.structure import component_of
 

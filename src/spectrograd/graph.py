@@ -15,7 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from spectrograd.names import as_names, number_nodes
 
 Array = NDArray[Any]
-LARGE = 4096  # nodes from which compiled code pays
+# Up to this many nodes numpy and scipy are fast enough, and nothing has to be compiled.
+SMALL = 4096
 
 
 class GraphError(ValueError):
@@ -338,7 +339,7 @@ def _without_loops(csr: sp.csr_array) -> sp.csr_array:
 
 
 def _symmetrized(csr: sp.csr_array) -> sp.csr_array:
-    if csr.shape[0] > LARGE:
+    if csr.shape[0] > SMALL:
         from spectrograd.kernels.structure import is_symmetric
 
         if is_symmetric(csr.indptr, csr.indices, csr.data):

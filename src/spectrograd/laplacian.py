@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.linalg.blas import dger, sger
 
+from spectrograd.graph import SMALL as SMALL
 from spectrograd.graph import Graph, GraphError
 
 Array = NDArray[Any]
 Kind = Literal["random_walk", "symmetric", "unnormalized"]
 
-# Below this many nodes numpy and scipy are fast enough, and nothing has to be compiled.
-SMALL = 4096
 # Passes over fewer entries than this take less time than waking the threads may cost.
 WORTH_THREADS = 200_000
 

@@ -196,24 +196,12 @@ def _tell(session: Session, rows: Sequence[dict[str, Any]], output: str) -> None
 
 
 def _summary(session: Session, source: Any, graph: Any, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    from spectrograd import __version__
-    from spectrograd.cli.summary import peak_memory, versions
+    from spectrograd.cli.summary import outline
 
     good = [row for row in rows if row["converged"]]
     best = min(good, key=lambda row: float(row["seconds"])) if good else None
     scores = None if best is None else {key: best[key] for key in ("purity", "nmi", "ri", "ari")}
-    return {
-        "command": session.command,
-        "command_line": session.command_line,
-        "version": __version__,
-        "seed": session.seed,
-        "input": {"files": list(source.files), "sha256": source.sha256},
-        "graph": {
-            "n_nodes": graph.n_nodes,
-            "n_edges": graph.n_edges,
-            "n_layers": getattr(graph, "n_layers", 1),
-        },
-        "seconds": session.timing(),
+    return outline(session, source, graph) | {
         "solver": best
         and {
             "name": best["method"],
@@ -223,8 +211,6 @@ def _summary(session: Session, source: Any, graph: Any, rows: Sequence[dict[str,
         },
         "certificate": best and {name: best[name] for name in ("converged", "max_residual", "certificate")},
         "scores": scores,
-        "peak_memory_bytes": peak_memory(),
-        "versions": versions(),
         "rows": list(rows),
     }
 

@@ -13,7 +13,7 @@ from spectrograd.certificate import PARTS_OF_GAP
 from spectrograd.engines.filters import Filter
 from spectrograd.laplacian import Operator
 from spectrograd.solvers.protocol import Problem, State
-from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start, guarded_width, ritz_pairs
+from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start, guarded_width
 
 Array = NDArray[Any]
 Precision = Literal["auto", "single", "double"]
@@ -62,7 +62,7 @@ class Chebyshev(RitzSolver):
         state = RitzState(np.empty((0, 0)), rng, block=guarded_start(problem, width, rng, dtype))
         if problem.start is None:
             state.filters = ()
-        return self._measured(problem, problem.operator.walk_form(), state)
+        return self.measured(problem, problem.operator.walk_form(), state)
 
     def step(self, problem: Problem, state: State) -> RitzState:
         """One filter and one Rayleigh-Ritz."""
@@ -76,7 +76,7 @@ class Chebyshev(RitzSolver):
         state.block = smooth.apply(problem.engine, operator, block)
         if state.filters is not None:
             state.filters = (*state.filters, smooth)
-        state = self._measured(problem, operator, state)
+        state = self.measured(problem, operator, state)
         return self.account(problem, state, (smooth.degree + 1) * block.shape[1])
 
     def _next_filter(self, problem: Problem, operator: Operator, state: RitzState) -> Filter:
@@ -105,17 +105,6 @@ class Chebyshev(RitzSolver):
             high = max(operator.lower + 0.1 * width, float((state.values - 2 * state.residuals).mean()))
             return min(high, operator.upper - 0.05 * width)
         return min(max(high, low + 1e-9 * width), operator.upper - 0.05 * width)
-
-    def _measured(self, problem: Problem, operator: Operator, state: RitzState) -> RitzState:
-        if not np.isfinite(state.block).all():
-            raise FloatingPointError("the filter overflowed")
-        ritz, state.residuals, lost = ritz_pairs(problem.engine, operator, state.block, state.rng)
-        state.values, state.block = ritz.values, ritz.Q
-        state.U = problem.operator.from_walk(np.ascontiguousarray(ritz.Q[:, : problem.n_components]))
-        if lost:
-            state.filters = None
-            state.events.append(f"iteration {state.iteration}: {lost} lost directions replaced")
-        return state
 
 
 def filter_degree(state: RitzState, k: int, cut: float, operator: Operator, limit: int, gain: float) -> int:

@@ -83,6 +83,18 @@ class RitzSolver(Solver):
         """In float64, whatever the iteration used."""
         return problem.orthonormalize(state.U.astype(np.float64)).Q
 
+    def measured(self, problem: Problem, operator: Operator, state: RitzState) -> RitzState:
+        """The state after a Rayleigh-Ritz on its block; a lost direction makes its start no evidence."""
+        if not np.isfinite(state.block).all():
+            raise FloatingPointError("the filter overflowed")
+        ritz, state.residuals, lost = ritz_pairs(problem.engine, operator, state.block, state.rng)
+        state.values, state.block = ritz.values, ritz.Q
+        state.U = problem.operator.from_walk(np.ascontiguousarray(ritz.Q[:, : problem.n_components]))
+        if lost:
+            state.filters = None
+            state.events.append(f"iteration {state.iteration}: {lost} lost directions replaced")
+        return state
+
     def account(self, problem: Problem, state: RitzState, columns: float) -> RitzState:
         """Count a step that read the operator for so many columns, and stop where the angle is met."""
         state.iteration += 1

@@ -18,7 +18,7 @@ from spectrograd.factor import Factor
 from spectrograd.graph import Graph
 from spectrograd.laplacian import SMALL, Operator
 from spectrograd.solvers.protocol import Problem, State
-from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start, ritz_pairs
+from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start
 
 Array = NDArray[Any]
 SPREAD = 1e4  # how much of another vector a column may hold before Rayleigh-Ritz cannot tell them apart
@@ -157,7 +157,9 @@ class ShiftInvert(RitzSolver):
             state.filters = ()
             smooth = inverse.apply(inverse.apply(inverse.enter(block)))  # nothing is known yet
             state.block = inverse.leave(smooth, block.shape[1])
-        return self._measured(problem, operator, state)
+        state.block = _unit_columns(state.block)
+        self.measured(problem, operator, state)
+        return state
 
     def _width(self, problem: Problem) -> int:
         k = problem.n_components
@@ -170,10 +172,10 @@ class ShiftInvert(RitzSolver):
         assert state.inverse is not None
         operator = problem.operator.walk_form().astype(np.float64)
         smooth = self._next_filter(problem, operator, state)
-        state.block = smooth.through(state.inverse, state.block)
+        state.block = _unit_columns(smooth.through(state.inverse, state.block))
         if state.filters is not None:
             state.filters = (*state.filters, smooth)
-        self._measured(problem, operator, state)
+        self.measured(problem, operator, state)
         self.account(problem, state, len(state.values))
         exact = 1e-13 * (operator.upper - operator.lower)
         state.done = state.done or bool(state.residuals[: problem.n_components].max() < exact)
@@ -204,18 +206,6 @@ class ShiftInvert(RitzSolver):
     def worth_proving(self, state: RitzState, degrees: float) -> bool:
         """The other way is to count the eigenvalues by a second factorisation."""
         return degrees * -(-len(state.values) // 8) <= MOST_SOLVES
-
-    def _measured(self, problem: Problem, operator: Operator, state: FactoredState) -> FactoredState:
-        if not np.isfinite(state.block).all():
-            raise FloatingPointError("the filter overflowed")
-        state.block = _unit_columns(state.block)
-        ritz, state.residuals, lost = ritz_pairs(problem.engine, operator, state.block, state.rng)
-        state.values, state.block = ritz.values, ritz.Q
-        state.U = problem.operator.from_walk(np.ascontiguousarray(ritz.Q[:, : problem.n_components]))
-        if lost:
-            state.filters = None
-            state.events.append(f"iteration {state.iteration}: {lost} lost directions replaced")
-        return state
 
 
 def _allowed(unit: RationalFilter, state: RitzState, k: int) -> float:
