@@ -19,7 +19,6 @@ from spectrograd.datasets import LayeredData
 from spectrograd.laplacian import Operator
 from spectrograd.metrics import score
 from spectrograd.solvers import make_solver
-from spectrograd.solvers.auto import choose
 from spectrograd.solvers.embed import Embedded, Settings, embed
 from spectrograd.solvers.protocol import Problem
 
@@ -77,7 +76,7 @@ class Trial:
 def merge_layers(session: Session, data: LayeredData, n_clusters: int) -> Merged:
     """Embed the layers with the default solver and merge them (Eq. 22); kernels are compiled before."""
     with session.stage("jit"), session.progress(COMPILING):
-        _warm_products(layer_operators(data.graph, "symmetric")[0], n_clusters)
+        _warm_up(layer_operators(data.graph, "symmetric")[0], n_clusters, Settings())
     with session.progress("layers") as hook:
         merged = merge(
             data.graph, n_clusters, Settings(seed=session.seed, hooks=(hook,)), laplacian="symmetric"
@@ -142,13 +141,16 @@ def _judged(
 
 
 def _warm_up(operator: Operator, n_components: int, settings: Settings) -> None:
-    """Compile what the method will need: two iterations, or for a direct method some products."""
-    name = settings.solver
-    if name == DEFAULT:
-        name = choose(Problem(operator, n_components)).name
+    """Compile what the method will need: two iterations, or for a direct method some products.
+
+    The default is run in full, since only then is it known what it takes; it is the fastest of all.
+    """
+    if settings.solver == DEFAULT:
+        embed(operator, n_components, Settings(seed=0))
+        return
     _warm_products(operator, n_components)
-    if not make_solver(name).direct:
-        embed(operator, n_components, Settings(solver=name, params=settings.params, max_iter=2, seed=0))
+    if not make_solver(settings.solver).direct:
+        embed(operator, n_components, replace(settings, max_iter=2, seed=0))
 
 
 def _warm_products(operator: Operator, n_components: int) -> None:
