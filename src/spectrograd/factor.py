@@ -2,97 +2,185 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as sla
 from numpy.typing import NDArray
 
+from spectrograd.graph import Graph
 from spectrograd.laplacian import SMALL, Operator
+
+if TYPE_CHECKING:
+    from spectrograd.kernels.fronts import Fronts
 
 Array = NDArray[Any]
 LANES = 8
+SAFE_PIVOT = 1e-10  # of the largest: a definite matrix that is not nearly singular needs no further check
+
+_fronts: WeakKeyDictionary[Graph, Fronts] = WeakKeyDictionary()  # the same for every shift
+
+
+class Factor(ABC):
+    """``P (A - sigma B) P' = L D L'`` for the part of A that is not low rank, in walk form.
+
+    Vectors enter and leave the order P; between, they are in the factor's own, with whole lanes of columns.
+    """
+
+    order: Array
+    pivots: Array
+
+    @staticmethod
+    def of(operator: Operator, sigma: float) -> Factor | None:
+        """Factorise without pivoting, or None where the result cannot be trusted."""
+        operator = operator.walk_form().astype(np.float64)
+        diagonal = operator.diagonal - sigma * (1.0 if operator.metric is None else operator.metric)
+        make = SmallFactor if operator.n_nodes <= SMALL else FrontFactor
+        factor = make.of_matrix(operator.graph, diagonal)
+        if factor is None or factor._safe():
+            return factor
+        x = np.cos(np.arange(len(diagonal)))[:, None]  # did errors grow? then the signs mean nothing
+        product = diagonal[:, None] * x - operator.graph.matrix @ x
+        return factor if np.abs(factor.solve(product) - x).max() < 1e-6 else None
+
+    @classmethod
+    @abstractmethod
+    def of_matrix(cls, graph: Graph, diagonal: Array) -> Factor | None:
+        """Factorise ``diag(diagonal) - W``, or None where that breaks down."""
+
+    @property
+    def n_negative(self) -> int:
+        """Eigenvalues of the pencil below sigma, by the signs of D (Sylvester)."""
+        return int((self.pivots < 0).sum())
+
+    def solve(self, X: Array) -> Array:
+        """``(A - sigma B)^-1 X``."""
+        inside = self.enter(X)
+        found, work = np.zeros_like(inside), np.empty_like(inside)
+        self.step(np.ones(len(X)), inside, found, work, (1.0, 0.0, 0.0))
+        return self.leave(found, X.shape[1])
+
+    def enter(self, X: Array) -> Array:
+        """A copy of X in the order of the factor, its columns padded to whole lanes."""
+        if X.shape[1] % LANES == 0:
+            return X.take(self.order, axis=0)
+        padded = np.zeros((len(X), -(-X.shape[1] // LANES) * LANES))
+        padded[:, : X.shape[1]] = X.take(self.order, axis=0)
+        return padded
+
+    def leave(self, X: Array, n_columns: int) -> Array:
+        """A copy of the first columns in the order of the nodes."""
+        out = np.empty((len(X), n_columns))
+        out[self.order] = X[:, :n_columns]
+        return out
+
+    @abstractmethod
+    def step(
+        self,
+        metric: Array,
+        current: Array,
+        previous: Array,
+        work: Array,
+        coefficients: tuple[float, float, float],
+    ) -> None:
+        """Mutates previous: it becomes ``a (L D L')^-1 metric current + b current + c previous``."""
+
+    def _safe(self) -> bool:
+        """A definite matrix far from singular: elimination without pivoting is stable."""
+        return bool(self.pivots.min() > SAFE_PIVOT * self.pivots.max())
 
 
 @dataclass(frozen=True, eq=False)
-class Factor:
-    """``P (A - sigma B) P' = L D L'`` for the part of A that is not low rank (SuperLU, minimum degree)."""
+class SmallFactor(Factor):
+    """By SuperLU, minimum degree: nothing is compiled for a small graph."""
 
     lu: Any
-    matrix: sp.csr_array
+    order: Array
+    pivots: Array
 
     @classmethod
-    def of(cls, operator: Operator, sigma: float) -> Factor | None:
-        """Factorise without pivoting, or None where the result cannot be trusted."""
-        matrix = _shifted(operator, sigma)
+    def of_matrix(cls, graph: Graph, diagonal: Array) -> SmallFactor | None:
+        """SuperLU in symmetric mode; pivots off the diagonal are a breakdown."""
         try:
             lu = sla.splu(
-                sp.csc_matrix(matrix),
+                sp.csc_matrix(sp.diags_array(diagonal) - graph.matrix),
                 permc_spec="MMD_AT_PLUS_A",
                 diag_pivot_thresh=0.0,
                 options={"SymmetricMode": True},
             )
         except RuntimeError:  # exactly singular: sigma is an eigenvalue
             return None
-        factor = cls(lu, matrix)
-        return factor if factor._trustworthy() else None
+        if not np.array_equal(lu.perm_r, lu.perm_c):
+            return None
+        return cls(lu, np.argsort(lu.perm_r), np.asarray(lu.U.diagonal()))
+
+    def step(
+        self,
+        metric: Array,
+        current: Array,
+        previous: Array,
+        work: Array,
+        coefficients: tuple[float, float, float],
+    ) -> None:
+        """In the order of the nodes, as SuperLU wants it."""
+        a, b, c = coefficients
+        right = self.leave(metric[:, None] * current, current.shape[1])
+        previous *= c
+        previous += a * self.enter(self.lu.solve(right)) + b * current
+
+
+@dataclass(frozen=True, eq=False)
+class FrontFactor(Factor):
+    """By compiled kernels: approximate minimum degree, dense fronts."""
+
+    fronts: Fronts
+    values: Array
+    pivots: Array
 
     @property
-    def n_negative(self) -> int:
-        """Eigenvalues of the pencil below sigma, by the signs of D (Sylvester)."""
-        return int((self._pivots < 0).sum())
+    def order(self) -> Array:  # type: ignore[override]
+        """The node of every place."""
+        return self.fronts.order
 
-    def solve(self, X: Array) -> Array:
-        """``(A - sigma B)^-1 X``."""
-        return self.leave(self.solve_inside(self.enter(X)))[:, : X.shape[1]]
+    @classmethod
+    def of_matrix(cls, graph: Graph, diagonal: Array) -> FrontFactor | None:
+        """The numbers; the order and shape of the factor are kept with the graph, for another shift."""
+        from spectrograd.kernels.lanes import WIDTH
+        from spectrograd.kernels.numeric import factorize
 
-    def enter(self, X: Array) -> Array:
-        """A copy of X in the order of the factor, its columns padded to whole lanes."""
-        padded = np.zeros((len(X), -(-X.shape[1] // LANES) * LANES))
-        padded[self.lu.perm_r, : X.shape[1]] = X
-        return padded
+        fronts = _fronts_of(graph)
+        W = graph.matrix
+        values, pivots = np.empty((1, fronts.entry_start[-1] + WIDTH)), np.empty(len(diagonal))
+        weights = np.ascontiguousarray(W.data, dtype=np.float64)
+        done = factorize(W.indptr, W.indices, weights, diagonal, fronts, values, pivots)
+        return cls(fronts, values, pivots) if done else None
 
-    def leave(self, X: Array) -> Array:
-        """Back in the order of the nodes (with the padding)."""
-        return np.asarray(X[self.lu.perm_r])
+    def step(
+        self,
+        metric: Array,
+        current: Array,
+        previous: Array,
+        work: Array,
+        coefficients: tuple[float, float, float],
+    ) -> None:
+        """All in one kernel."""
+        from spectrograd.kernels.triangular import recur
 
-    def solve_inside(self, X: Array) -> Array:
-        """The solve between :meth:`enter` and :meth:`leave`; may overwrite X."""
-        if len(X) <= SMALL:  # nothing is compiled for a small graph
-            return self.enter(self.lu.solve(self.leave(X)))
-        from spectrograd.kernels.triangular import solve_factored
-
-        L = self._columns
-        run = solve_factored if X.shape[1] > LANES else solve_factored.serial
-        run(L.indptr, L.indices, L.data, self._pivots, X)
-        return X
-
-    @cached_property
-    def _columns(self) -> sp.csc_array:
-        """L with the unit diagonal first in every column, as SuperLU stores it."""
-        L = self.lu.L
-        assert np.array_equal(L.indices[L.indptr[:-1]], np.arange(L.shape[1]))
-        return L
-
-    @cached_property
-    def _pivots(self) -> Array:
-        return np.asarray(self.lu.U.diagonal())
-
-    def _trustworthy(self) -> bool:
-        """No pivots off the diagonal, and no growth of errors: otherwise the signs mean nothing."""
-        if not np.array_equal(self.lu.perm_r, self.lu.perm_c):
-            return False
-        x = np.cos(np.arange(self.matrix.shape[0]))
-        return bool(np.abs(self.lu.solve(self.matrix @ x) - x).max() < 1e-6)
+        run = recur if current.shape[1] > LANES else recur.serial
+        run(self.fronts, self.values, self.pivots, metric, work, current, previous, coefficients)
 
 
-def _shifted(operator: Operator, sigma: float) -> sp.csr_array:
-    weights = operator.graph.matrix
-    if operator.scale is not None:
-        scaling = sp.diags_array(operator.scale)
-        weights = scaling @ weights @ scaling
-    metric = 1.0 if operator.metric is None else operator.metric
-    return sp.csr_array(sp.diags_array(operator.diagonal - sigma * metric) - weights)
+def _fronts_of(graph: Graph) -> Fronts:
+    found = _fronts.get(graph)
+    if found is None:
+        from spectrograd.kernels.fronts import Fronts, arrange_fronts
+        from spectrograd.kernels.ordering import minimum_degree
+
+        W = graph.matrix
+        found = Fronts(*arrange_fronts(W.indptr, W.indices, *minimum_degree(W.indptr, W.indices)))
+        _fronts[graph] = found
+    return found

@@ -14,7 +14,7 @@ def count_below(operator: Operator, tau: float) -> int | None:
     A low-rank part is added by Haynsworth's formula for the bordered matrix
     ``[[A - tau B, Z], [Z', diag(1/a)]]``, whose inertia can be counted from either corner.
     """
-    operator = operator.astype(np.float64)
+    operator = operator.walk_form().astype(np.float64)  # congruent: the same signs
     factor = Factor.of(operator, tau)
     if factor is None or operator.low_rank is None:
         return None if factor is None else factor.n_negative

@@ -51,6 +51,19 @@ def take(typing, array, row, column):
 
 
 @intrinsic
+def take_one(typing, array, row, column):
+    """One number in all eight lanes."""
+    lanes = Lanes(array.dtype)
+
+    def code(context, builder, signature, args):
+        address = _address(context, builder, signature, args, lanes)
+        scalar = builder.load(builder.bitcast(address, address.type.pointee.element.as_pointer()))
+        return _spread(builder, scalar, address.type.pointee)
+
+    return lanes(array, row, column), code
+
+
+@intrinsic
 def put(typing, array, row, column, lanes):
     """Mutates: eight columns of a row of ``array``."""
 

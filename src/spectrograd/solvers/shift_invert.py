@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -40,27 +41,19 @@ class RationalFilter(Filter):
     def through(self, inverse: Inverse, X: Array) -> Array:
         """``p(T) X`` by the three-term recurrence; one solve per degree."""
         scale = 2 * (self.cut - self.pole)
-        previous = inverse.enter(X)
-        current = scale * inverse.apply(previous) - previous
-        for _ in range(self.degree - 1):
-            following = inverse.apply(current)
-            following *= 2 * scale
-            following -= 2 * current
-            following -= previous
-            previous, current = current, following
-        return inverse.leave(current, X.shape[1])
+        first, others = (scale, -1.0, 0.0), (2 * scale, -2.0, -1.0)
+        return inverse.recur(X, [first] + [others] * (self.degree - 1))
 
 
 @dataclass(frozen=True, eq=False)
 class Inverse:
-    """``T = (A - pole B)^-1 B`` by a sparse factorisation and Woodbury's formula, in the factor's own order.
+    """``T = (A - pole B)^-1 B`` by a sparse factorisation and Woodbury's formula.
 
-    ``(S - Z a Z')^-1 = S^-1 + S^-1 Z (a^-1 - Z' S^-1 Z)^-1 Z' S^-1`` with ``SZ = S^-1 Z``.
+    ``(S - Z a Z')^-1 = S^-1 + SZ (a^-1 - Z' SZ)^-1 SZ'`` with ``SZ = S^-1 Z``, in the factor's own order.
     """
 
     factor: Factor
-    metric: Array | None
-    Z: Array | None = None
+    metric: Array
     SZ: Array | None = None
     small: Any = None
 
@@ -70,29 +63,26 @@ class Inverse:
         factor = Factor.of(operator, pole)
         if factor is None:
             raise ValueError("shift-invert: the factorisation broke down; use 'lanczos' or 'chebyshev'")
-        metric = None if operator.metric is None else factor.enter(operator.metric[:, None])[:, :1]
+        metric = np.ones(operator.n_nodes) if operator.metric is None else operator.metric[factor.order]
         if operator.low_rank is None:
             return cls(factor, metric)
         kept = operator.low_rank.coefficients != 0
-        Z, a = factor.enter(operator.low_rank.factors[:, kept]), operator.low_rank.coefficients[kept]
-        SZ, r = factor.solve_inside(Z.copy()), len(a)
-        small = la.lu_factor(np.diag(1 / a) - Z[:, :r].T @ SZ[:, :r])
-        return cls(factor, metric, Z[:, :r], SZ[:, :r], small)
+        Z, a = operator.low_rank.factors[:, kept], operator.low_rank.coefficients[kept]
+        SZ = factor.solve(Z)
+        return cls(factor, metric, SZ[factor.order], la.lu_factor(np.diag(1 / a) - Z.T @ SZ))
 
-    def enter(self, X: Array) -> Array:
-        """A padded copy in the factor's order."""
-        return self.factor.enter(X)
-
-    def leave(self, X: Array, n_columns: int) -> Array:
-        """Back in the order of the nodes."""
-        return np.ascontiguousarray(self.factor.leave(X)[:, :n_columns])
-
-    def apply(self, X: Array) -> Array:
-        """``T X``."""
-        Y = self.factor.solve_inside(X.copy() if self.metric is None else self.metric * X)
-        if self.Z is not None:
-            Y += self.SZ @ la.lu_solve(self.small, self.Z.T @ Y)
-        return Y
+    def recur(self, X: Array, steps: Sequence[tuple[float, float, float]]) -> Array:
+        """Steps ``X_i+1 = a T X_i + b X_i + c X_i-1`` from X and zero; the last one's result."""
+        current = self.factor.enter(X)
+        previous, work = np.zeros_like(current), np.empty_like(current)
+        for a, b, c in steps:
+            if self.SZ is not None:
+                small = la.lu_solve(self.small, self.SZ.T @ (self.metric[:, None] * current))
+            self.factor.step(self.metric, current, previous, work, (a, b, c))
+            if self.SZ is not None:
+                previous += self.SZ @ (a * small)
+            previous, current = current, previous
+        return self.factor.leave(current, X.shape[1])
 
 
 @dataclass(eq=False)
@@ -106,7 +96,7 @@ class FactoredState(RitzState):
 
 @dataclass(frozen=True)
 class ShiftInvert(RitzSolver):
-    """Subspace iteration with Chebyshev polynomials of ``(A + shift B)^-1 B``, factored by SuperLU.
+    """Subspace iteration with Chebyshev polynomials of ``(A + shift B)^-1 B``, by a sparse factorisation.
 
     Definition: ``U <- Ritz(T_m(S) U)`` where S maps the inverse's eigenvalues beyond the guard vectors to
     [-1, 1]. The inverse's wanted eigenvalues are large and far apart, so a few solves find them
@@ -155,8 +145,7 @@ class ShiftInvert(RitzSolver):
         state.most = self.degree
         if problem.start is None:
             state.filters = ()
-            smooth = inverse.apply(inverse.apply(inverse.enter(block)))  # nothing is known yet
-            state.block = inverse.leave(smooth, block.shape[1])
+            state.block = inverse.recur(block, [(1.0, 0.0, 0.0)] * 2)  # nothing is known yet
         state.block = _unit_columns(state.block)
         self.measured(problem, operator, state)
         return state
@@ -221,9 +210,13 @@ def _allowed(unit: RationalFilter, state: RitzState, k: int) -> float:
 
 
 def _unit_columns(X: Array) -> Array:
-    """Columns of length one, so that the Gram matrix is of one scale; zeros stay zeros."""
-    X = X / np.maximum(np.abs(X).max(axis=0), 1e-300)
-    return np.asarray(X / np.maximum(np.linalg.norm(X, axis=0), 1e-300))
+    """Mutates X: columns of length one, so that the Gram matrix is of one scale; zeros stay zeros."""
+    squares = np.einsum("ij,ij->j", X, X)
+    if not (np.isfinite(squares).all() and squares.min() > 1e-200):  # the squares left the range
+        X /= np.maximum(np.abs(X).max(axis=0), 1e-300)
+        squares = np.einsum("ij,ij->j", X, X)
+    X /= np.maximum(np.sqrt(squares), 1e-300)
+    return X
 
 
 def estimated_fill(graph: Graph) -> float:
