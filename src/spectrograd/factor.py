@@ -31,7 +31,7 @@ class Factor(ABC):
     Vectors enter and leave the order P; between, they are in the factor's own, with whole lanes of columns.
     """
 
-    order: Array
+    order: Array  # the node of every place
     pivots: Array
 
     @staticmethod
@@ -64,19 +64,13 @@ class Factor(ABC):
         self.step(np.ones(len(X)), inside, found, work, (1.0, 0.0, 0.0))
         return self.leave(found, X.shape[1])
 
+    @abstractmethod
     def enter(self, X: Array) -> Array:
-        """A copy of X in the order of the factor, its columns padded to whole lanes."""
-        if X.shape[1] % LANES == 0:
-            return X.take(self.order, axis=0)
-        padded = np.zeros((len(X), -(-X.shape[1] // LANES) * LANES))
-        padded[:, : X.shape[1]] = X.take(self.order, axis=0)
-        return padded
+        """A copy of X in the order of the factor, as panels of eight columns, the last one filled up."""
 
-    def leave(self, X: Array, n_columns: int) -> Array:
-        """A copy of the first columns in the order of the nodes."""
-        out = np.empty((len(X), n_columns))
-        out[self.order] = X[:, :n_columns]
-        return out
+    @abstractmethod
+    def leave(self, panels: Array, n_columns: int) -> Array:
+        """The first columns in the order of the nodes."""
 
     @abstractmethod
     def step(
@@ -96,7 +90,7 @@ class Factor(ABC):
 
 @dataclass(frozen=True, eq=False)
 class SmallFactor(Factor):
-    """By SuperLU, minimum degree: nothing is compiled for a small graph."""
+    """By SuperLU, minimum degree: nothing is compiled for a small graph. Its vectors are in the nodes' order."""
 
     lu: Any
     order: Array
@@ -116,7 +110,15 @@ class SmallFactor(Factor):
             return None
         if not np.array_equal(lu.perm_r, lu.perm_c):
             return None
-        return cls(lu, np.argsort(lu.perm_r), np.asarray(lu.U.diagonal()))
+        return cls(lu, np.arange(len(diagonal)), np.asarray(lu.U.diagonal()))
+
+    def enter(self, X: Array) -> Array:
+        """A copy as one panel."""
+        return X[None].copy()
+
+    def leave(self, panels: Array, n_columns: int) -> Array:
+        """The one panel."""
+        return np.asarray(panels[0])
 
     def step(
         self,
@@ -126,11 +128,10 @@ class SmallFactor(Factor):
         work: Array,
         coefficients: tuple[float, float, float],
     ) -> None:
-        """In the order of the nodes, as SuperLU wants it."""
+        """One panel, which has all columns."""
         a, b, c = coefficients
-        right = self.leave(metric[:, None] * current, current.shape[1])
         previous *= c
-        previous += a * self.enter(self.lu.solve(right)) + b * current
+        previous[0] += a * self.lu.solve(metric[:, None] * current[0]) + b * current[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,6 +160,22 @@ class FrontFactor(Factor):
         done = factorize(W.indptr, W.indices, weights, diagonal, fronts, values, pivots)
         return cls(fronts, values, pivots) if done else None
 
+    def enter(self, X: Array) -> Array:
+        """By one pass."""
+        from spectrograd.kernels.panels import to_panels
+
+        panels = np.empty((-(-X.shape[1] // LANES), len(X), LANES))
+        (to_panels if len(panels) > 1 else to_panels.serial)(X, self.fronts.order, panels)
+        return panels
+
+    def leave(self, panels: Array, n_columns: int) -> Array:
+        """By one pass."""
+        from spectrograd.kernels.panels import from_panels
+
+        out = np.empty((panels.shape[1], n_columns))
+        (from_panels if len(panels) > 1 else from_panels.serial)(panels, self.fronts.position, out)
+        return out
+
     def step(
         self,
         metric: Array,
@@ -170,7 +187,7 @@ class FrontFactor(Factor):
         """All in one kernel."""
         from spectrograd.kernels.triangular import recur
 
-        run = recur if current.shape[1] > LANES else recur.serial
+        run = recur if len(current) > 1 else recur.serial
         run(self.fronts, self.values, self.pivots, metric, work, current, previous, coefficients)
 
 

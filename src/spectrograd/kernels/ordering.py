@@ -12,8 +12,9 @@ from spectrograd.kernels._jit import inner, serial
 NONE = -1
 # A row of the table, which is half a cache line: where the list begins, its entries, those of them that
 # are elements; vertices the variable stands for (negative in the newest element, 0 where it is none any
-# more); its degree; a mark (0 where an element was absorbed); neighbours in the list of equal degree.
-START, LENGTH, ELEMENTS, WIDTH, DEGREE, MARK, NEXT, LAST = range(8)
+# more); its degree; a mark (0 where an element was absorbed); its hash, and who follows in that bucket.
+START, LENGTH, ELEMENTS, WIDTH, DEGREE, MARK, KEY, NEXT = range(8)
+NODE, BELOW = range(2)  # a ticket: a variable, and the ticket below it on the pile
 MOST = 2**30
 
 
@@ -31,17 +32,16 @@ def minimum_degree(indptr, indices):
     into, parent = np.full(n, NONE, np.int32), np.full(n, NONE, np.int32)
     head, bucket = np.full(n + 1, NONE, np.int32), np.full(n, NONE, np.int32)
     pivots = np.empty(n, np.int32)
-    n_hubs = _file_all(table, head, pivots)
+    tickets = np.empty((3 * n + 1, 2), np.int32)  # ticket 0 says which is the next
+    n_hubs = _set_hubs_aside(table, pivots)
+    _file_all(table, tickets, head)
     n_pivots, left, least, flag, longest = 0, n - n_hubs, 0, 2, 0
     while left > 0:
-        while head[least] == NONE:
-            least += 1
-        me = head[least]
-        _unlink(table, head, me, least)
+        me, least = _next_pivot(table, tickets, head, least)
         in_place = table[me, ELEMENTS] == 0
         if not in_place and free + least >= len(lists):
             free = _compress(table, lists)
-        first, last, degree = _new_element(table, lists, head, parent, me, free)
+        first, last, degree = _new_element(table, lists, parent, me, free)
         _measure_outside(table, lists, first, last, flag)
         went = _update_degrees(table, lists, bucket, into, parent, me, first, last, flag)
         degree -= went
@@ -50,7 +50,9 @@ def minimum_degree(indptr, indices):
         flag = _fresh(table, _join_equals(table, lists, bucket, into, first, last, flag))
         width = went - table[me, WIDTH]
         left -= width
-        least, end = _file_again(table, lists, head, first, last, degree, left, least)
+        if tickets[0, NODE] + last - first > len(tickets):
+            _file_all(table, tickets, head)
+        least, end = _file_again(table, lists, tickets, head, first, last, degree, left, least)
         if not in_place:
             free = end
         table[me, WIDTH], table[me, DEGREE], table[me, LENGTH] = width, degree, end - first
@@ -84,8 +86,8 @@ def _quotient_graph(indptr, indices):
 
 
 @inner
-def _file_all(table, head, pivots):
-    """Mutates: table, head, pivots. Lists of equal degree; hubs go to the end of the pivots: their number."""
+def _set_hubs_aside(table, pivots):
+    """Mutates: table, pivots, at the end of which vertices of very many neighbours wait: their number."""
     n = len(table)
     many, n_hubs = max(16, int(10 * np.sqrt(n))), 0
     for r in range(n):
@@ -94,30 +96,39 @@ def _file_all(table, head, pivots):
             n_hubs += 1
             pivots[n - n_hubs] = i
             table[i, WIDTH] = table[i, LENGTH] = 0
-        else:
-            _link(table, head, i, table[i, DEGREE])
     return n_hubs
 
 
 @inner
-def _link(table, head, i, degree):
-    """Mutates: the list of this degree, which i joins."""
-    j = head[degree]
-    table[i, NEXT], table[i, LAST], head[degree] = j, NONE, i
-    if j != NONE:
-        table[j, LAST] = i
+def _file(tickets, head, i, degree):
+    """Mutates: tickets, head. A ticket for variable i on the pile of its degree; older ones become invalid."""
+    t = tickets[0, NODE]
+    tickets[t, NODE], tickets[t, BELOW], head[degree] = i, head[degree], t
+    tickets[0, NODE] = t + 1
 
 
 @inner
-def _unlink(table, head, i, degree):
-    """Mutates: the list of this degree, which i leaves."""
-    before, after = table[i, LAST], table[i, NEXT]
-    if after != NONE:
-        table[after, LAST] = before
-    if before != NONE:
-        table[before, NEXT] = after
-    else:
-        head[degree] = after
+def _file_all(table, tickets, head):
+    """Mutates: tickets, head. One ticket for every variable outside the newest element."""
+    head[:] = NONE
+    tickets[0, NODE] = 1
+    for r in range(len(table)):
+        i = len(table) - 1 - r
+        if table[i, WIDTH] > 0 and table[i, ELEMENTS] >= 0:
+            _file(tickets, head, i, table[i, DEGREE])
+
+
+@inner
+def _next_pivot(table, tickets, head, least):
+    """Mutates: head. The variable of the first valid ticket, and its degree."""
+    while True:
+        while head[least] == NONE:
+            least += 1
+        t = head[least]
+        head[least] = tickets[t, BELOW]
+        i = tickets[t, NODE]
+        if table[i, DEGREE] == least and table[i, WIDTH] > 0 and table[i, ELEMENTS] >= 0:
+            return i, least
 
 
 @inner
@@ -145,7 +156,7 @@ def _compress(table, lists):
 
 
 @inner
-def _new_element(table, lists, head, parent, me, free):
+def _new_element(table, lists, parent, me, free):
     """Mutates: all. The neighbours of pivot me, through its elements (absorbed) and edges: where, how many."""
     n_elements, own = table[me, ELEMENTS], table[me, START]
     n_own = table[me, LENGTH] - n_elements
@@ -166,7 +177,6 @@ def _new_element(table, lists, head, parent, me, free):
                 table[i, WIDTH] = -width
                 lists[end] = i
                 end += 1
-                _unlink(table, head, i, table[i, DEGREE])
     table[me, START], table[me, LENGTH], table[me, ELEMENTS] = first, end - first, NONE
     return first, end, degree
 
@@ -226,7 +236,7 @@ def _update_degrees(table, lists, bucket, into, parent, me, first, last, flag):
         lists[end], lists[edges], lists[start] = lists[edges], lists[start], me
         table[i, LENGTH] = end - start + 1
         key %= len(bucket)
-        table[i, NEXT], table[i, LAST], bucket[key] = bucket[key], key, i
+        table[i, NEXT], table[i, KEY], bucket[key] = bucket[key], key, i
     return went
 
 
@@ -237,7 +247,7 @@ def _join_equals(table, lists, bucket, into, first, last, flag):
         i = lists[p]
         if table[i, WIDTH] == 0:
             continue
-        key = table[i, LAST]
+        key = table[i, KEY]
         i, bucket[key] = bucket[key], NONE
         while i != NONE and table[i, NEXT] != NONE:
             start, length = table[i, START], table[i, LENGTH]
@@ -264,8 +274,8 @@ def _join_equals(table, lists, bucket, into, first, last, flag):
 
 
 @inner
-def _file_again(table, lists, head, first, last, degree, left, least):
-    """Mutates: table, lists, head. The element's variables return to the lists of their new degrees."""
+def _file_again(table, lists, tickets, head, first, last, degree, left, least):
+    """Mutates: table, lists, head. The element's variables get tickets for their new degrees."""
     end = first
     for p in range(first, last):
         i = lists[p]
@@ -274,7 +284,7 @@ def _file_again(table, lists, head, first, last, degree, left, least):
             table[i, WIDTH] = width
             bound = min(table[i, DEGREE] + degree - width, left - width)
             table[i, DEGREE] = bound
-            _link(table, head, i, bound)
+            _file(tickets, head, i, bound)
             least = min(least, bound)
             lists[end] = i
             end += 1

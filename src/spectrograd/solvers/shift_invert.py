@@ -23,7 +23,7 @@ from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start
 
 Array = NDArray[Any]
 SPREAD = 1e4  # how much of another vector a column may hold before Rayleigh-Ritz cannot tell them apart
-MOST_SOLVES = 30  # with eight columns; what another factorisation costs
+MOST_SOLVES = 12  # with eight columns; what the numbers of another factorisation cost
 BYTES_PER_ENTRY = 12  # a float64 and its row number
 
 
@@ -55,6 +55,7 @@ class Inverse:
     factor: Factor
     metric: Array
     SZ: Array | None = None
+    BSZ: Array | None = None
     small: Any = None
 
     @classmethod
@@ -69,18 +70,20 @@ class Inverse:
         kept = operator.low_rank.coefficients != 0
         Z, a = operator.low_rank.factors[:, kept], operator.low_rank.coefficients[kept]
         SZ = factor.solve(Z)
-        return cls(factor, metric, SZ[factor.order], la.lu_factor(np.diag(1 / a) - Z.T @ SZ))
+        small, inside = la.lu_factor(np.diag(1 / a) - Z.T @ SZ), SZ[factor.order]
+        return cls(factor, metric, inside, metric[:, None] * inside, small)
 
     def recur(self, X: Array, steps: Sequence[tuple[float, float, float]]) -> Array:
         """Steps ``X_i+1 = a T X_i + b X_i + c X_i-1`` from X and zero; the last one's result."""
         current = self.factor.enter(X)
-        previous, work = np.zeros_like(current), np.empty_like(current)
+        previous, work = np.zeros(current.shape), np.empty(current.shape)
         for a, b, c in steps:
             if self.SZ is not None:
-                small = la.lu_solve(self.small, self.SZ.T @ (self.metric[:, None] * current))
+                small = [la.lu_solve(self.small, self.BSZ.T @ panel) for panel in current]
             self.factor.step(self.metric, current, previous, work, (a, b, c))
             if self.SZ is not None:
-                previous += self.SZ @ (a * small)
+                for panel, correction in zip(previous, small, strict=True):
+                    panel += self.SZ @ (a * correction)
             previous, current = current, previous
         return self.factor.leave(current, X.shape[1])
 
@@ -109,7 +112,8 @@ class ShiftInvert(RitzSolver):
     Parameters
     ----------
     shift
-        Relative to the width of the spectrum; makes the matrix definite although L is singular.
+        Relative to the width of the spectrum; makes the matrix definite although L is singular. None is
+        0.2 / N: the K-th eigenvalue of a graph in the plane is about K / N, and the shift a part of that.
     degree
         Most solves per step.
     guard
@@ -120,7 +124,7 @@ class ShiftInvert(RitzSolver):
         Bytes the factor may take by the estimate; above that a ValueError.
     """
 
-    shift: float = 1e-5
+    shift: float | None = None
     degree: int = 30
     guard: int | None = None
     angle: float = 0.0
@@ -138,7 +142,7 @@ class ShiftInvert(RitzSolver):
                 f"{self.memory_limit / 1e9:.2g} GB; use 'lanczos' or 'chebyshev', or raise memory_limit"
             )
         operator = problem.operator.walk_form().astype(np.float64)
-        pole = operator.lower - self.shift * (operator.upper - operator.lower)
+        pole = operator.lower - self._shift(problem) * (operator.upper - operator.lower)
         inverse = Inverse.of(operator, pole)
         block = guarded_start(problem, self._width(problem), rng, np.float64)
         state = FactoredState(np.empty((0, 0)), rng, block=block, inverse=inverse, pole=pole)
@@ -149,6 +153,9 @@ class ShiftInvert(RitzSolver):
         state.block = _unit_columns(state.block)
         self.measured(problem, operator, state)
         return state
+
+    def _shift(self, problem: Problem) -> float:
+        return max(0.2 / problem.n_nodes, 1e-8) if self.shift is None else self.shift
 
     def _width(self, problem: Problem) -> int:
         k = problem.n_components
