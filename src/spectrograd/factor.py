@@ -150,22 +150,19 @@ class FrontFactor(Factor):
     @classmethod
     def of_matrix(cls, graph: Graph, diagonal: Array) -> FrontFactor | None:
         """The numbers; the order and shape of the factor are kept with the graph, for another shift."""
-        from spectrograd.kernels.lanes import WIDTH
         from spectrograd.kernels.numeric import factorize
 
-        fronts = _fronts_of(graph)
-        W = graph.matrix
-        values, pivots = np.empty((1, fronts.entry_start[-1] + WIDTH)), np.empty(len(diagonal))
+        fronts, W = _fronts_of(graph), graph.matrix
         weights = np.ascontiguousarray(W.data, dtype=np.float64)
-        done = factorize(W.indptr, W.indices, weights, diagonal, fronts, values, pivots)
-        return cls(fronts, values, pivots) if done else None
+        found = factorize(W.indptr, W.indices, weights, diagonal, fronts)
+        return None if found is None else cls(fronts, *found)
 
     def enter(self, X: Array) -> Array:
         """By one pass."""
         from spectrograd.kernels.panels import to_panels
 
         panels = np.empty((-(-X.shape[1] // LANES), len(X), LANES))
-        (to_panels if len(panels) > 1 else to_panels.serial)(X, self.fronts.order, panels)
+        to_panels(X, self.fronts.order, panels)
         return panels
 
     def leave(self, panels: Array, n_columns: int) -> Array:
@@ -173,7 +170,7 @@ class FrontFactor(Factor):
         from spectrograd.kernels.panels import from_panels
 
         out = np.empty((panels.shape[1], n_columns))
-        (from_panels if len(panels) > 1 else from_panels.serial)(panels, self.fronts.position, out)
+        from_panels(panels, self.fronts.position, out)
         return out
 
     def step(
@@ -194,10 +191,10 @@ class FrontFactor(Factor):
 def _fronts_of(graph: Graph) -> Fronts:
     found = _fronts.get(graph)
     if found is None:
-        from spectrograd.kernels.fronts import Fronts, arrange_fronts
+        from spectrograd.kernels.fronts import arrange_fronts
         from spectrograd.kernels.ordering import minimum_degree
 
         W = graph.matrix
-        found = Fronts(*arrange_fronts(W.indptr, W.indices, *minimum_degree(W.indptr, W.indices)))
+        found = arrange_fronts(W.indptr, W.indices, minimum_degree(W.indptr, W.indices))
         _fronts[graph] = found
     return found

@@ -4,12 +4,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spectrograd.kernels._jit import inner, serial
+from spectrograd.kernels._jit import serial
 from spectrograd.kernels.ordering import NONE
 
-# A pivot joins its parent where the two have at most so many columns, or few of the entries become zeros.
-ALWAYS, OFTEN, SELDOM = 1, 4, 24
-MANY_ZEROS, SOME_ZEROS, FEW_ZEROS = .3, .1, .05
+# A pivot joins its parent where less than a share of the entries become zeros: the fewer columns the two
+# have, the more is allowed, since a group costs time however small it is.
+FEW, SEVERAL = 4, 24
+MANY_ZEROS, SOME_ZEROS, FEW_ZEROS = 0.3, 0.1, 0.05
+CHILD, SIBLING, FIRST, GROUP = range(4)
 
 
 class Fronts(NamedTuple):
@@ -29,132 +31,113 @@ class Fronts(NamedTuple):
     oldest: np.ndarray
 
 
+def arrange_fronts(indptr, indices, pivots):
+    """The fronts of a graph from the :class:`~spectrograd.kernels.ordering.Pivots` of its order."""
+    n, n_pivots = len(indptr) - 1, len(pivots.order)
+    joined, zeros = np.arange(n, dtype=np.int32), np.zeros(n)
+    _join_small(pivots, joined, zeros)
+    tree = np.full((n, 4), NONE, np.int32)
+    kept, up, oldest = (np.empty(n_pivots, np.int32) for _ in range(3))
+    n_groups = _postorder(pivots, joined, tree, kept, up, oldest)
+    kept, up, oldest = kept[:n_groups], up[:n_groups], oldest[:n_groups]
+    columns, row_start = (np.concatenate([[0], np.cumsum(a[kept])]) for a in (pivots.width, pivots.below))
+    order, position, owner = (np.empty(n, np.int32) for _ in range(3))
+    rows, seen = np.empty(row_start[-1], np.int32), np.full(n_groups, NONE, np.int32)
+    _number(pivots.into, joined, tree, columns[:-1].copy(), order, position, owner)
+    _list_rows(indptr, indices, (order, position, owner), up, row_start, rows, seen)
+    widths = np.diff(columns)
+    entry_start = np.concatenate([[0], np.cumsum(widths * (widths + np.diff(row_start)))])
+    return Fronts(order, position, columns, row_start, rows[: row_start[-1]], entry_start, oldest)
+
+
 @serial
-def arrange_fronts(indptr, indices, pivots, into, parent, width, below, n_hubs):
-    """The fronts of a graph from what :func:`~spectrograd.kernels.ordering.minimum_degree` returns."""
-    n_pivots = len(pivots)
-    joined = _join_small(pivots, parent, width, below, n_hubs)
-    kept, group, up, oldest = _postorder(pivots, parent, joined)
-    columns = np.zeros(len(kept) + 1, np.int64)
-    for s in range(len(kept)):
-        columns[s + 1] = columns[s] + width[kept[s]]
-    order, position, owner = _number(into, joined, group, columns)
-    row_start, rows = _rows(indptr, indices, order, position, owner, up, columns, below[kept])
-    entry_start = np.zeros(len(kept) + 1, np.int64)
-    for s in range(len(kept)):
-        w = columns[s + 1] - columns[s]
-        entry_start[s + 1] = entry_start[s] + w * (w + row_start[s + 1] - row_start[s])
-    return order, position, columns, row_start, rows, entry_start, oldest
-
-
-@inner
-def _join_small(pivots, parent, width, below, n_hubs):
-    """Mutates: parent, width, below. The pivot that each joins, itself where it stays."""
-    joined, zeros = np.arange(len(parent)), np.zeros(len(parent))
-    n_pivots = len(pivots)
+def _join_small(pivots, joined, zeros):
+    """Mutates: the tree of the pivots, and joined: the pivot that each joins, itself where it stays."""
+    order, parent, width, below = pivots.order, pivots.parent, pivots.width, pivots.below
+    n_pivots, n_hubs = len(order), pivots.n_hubs
     for k in range(n_pivots):
-        c = pivots[k]
-        after_hubs = k - (n_pivots - n_hubs)
-        if after_hubs >= 0:
-            below[c] = n_hubs - 1 - after_hubs
-            parent[c] = pivots[k + 1] if k + 1 < n_pivots else NONE
+        c, hub = order[k], k - (n_pivots - n_hubs)
+        if hub >= 0:  # a chain above all others
+            below[c] = n_hubs - 1 - hub
+            parent[c] = order[k + 1] if k + 1 < n_pivots else NONE
         elif n_hubs > 0:
             below[c] += n_hubs
             if parent[c] == NONE:
-                parent[c] = pivots[n_pivots - n_hubs]
+                parent[c] = order[n_pivots - n_hubs]
     for k in range(n_pivots):
-        c = pivots[k]
+        c = order[k]
         p = parent[c]
-        if p == NONE:
-            continue
-        w = width[c] + width[p]
-        wasted = zeros[c] + zeros[p] + width[c] * float(width[p] + below[p] - below[c])
-        share = wasted / (w * (w + below[p]))
-        if (
-            w <= ALWAYS
-            or (w <= OFTEN and share < MANY_ZEROS)
-            or (w <= SELDOM and share < SOME_ZEROS)
-            or share < FEW_ZEROS
-        ):
-            joined[c], width[p], zeros[p] = p, w, wasted
+        if p != NONE:
+            w = width[c] + width[p]
+            wasted = zeros[c] + zeros[p] + width[c] * float(width[p] + below[p] - below[c])
+            share = wasted / (w * (w + below[p]))
+            if share < (MANY_ZEROS if w <= FEW else SOME_ZEROS if w <= SEVERAL else FEW_ZEROS):
+                joined[c], width[p], zeros[p] = p, w, wasted
     for k in range(n_pivots):  # parents first
-        c = pivots[n_pivots - 1 - k]
+        c = order[n_pivots - 1 - k]
         joined[c] = joined[joined[c]]
     for k in range(n_pivots):
-        c = pivots[k]
+        c = order[k]
         if parent[c] != NONE:
             parent[c] = joined[parent[c]]
-    return joined
 
 
-@inner
-def _postorder(pivots, parent, joined):
-    """The kept pivots with children before parents and descendants together, and their tree by numbers."""
-    n, n_pivots = len(parent), len(pivots)
-    child, sibling = np.full(n, NONE, np.int32), np.full(n, NONE, np.int32)
-    group, stack = np.full(n, NONE, np.int32), np.empty(n_pivots, np.int32)
-    n_kept, depth = 0, 0
-    for k in range(n_pivots):
-        c = pivots[n_pivots - 1 - k]
-        if joined[c] != c:
-            continue
-        n_kept += 1
-        if parent[c] != NONE:
-            child[c], sibling[c] = child[c], child[parent[c]]
-            child[parent[c]] = c
-    kept, oldest = np.empty(n_kept, np.int32), np.empty(n_kept, np.int32)
+@serial
+def _postorder(pivots, joined, tree, kept, up, oldest):
+    """Mutates: all but the first two. The kept pivots, children before parents and descendants together.
+
+    Returns their number; ``up`` and ``oldest`` say parent and first descendant by number.
+    """
+    order, parent = pivots.order, pivots.parent
+    for k in range(len(order)):
+        c = order[len(order) - 1 - k]
+        p = parent[c]
+        if joined[c] == c and p != NONE:
+            tree[c, SIBLING], tree[p, CHILD] = tree[p, CHILD], c
     done = 0
-    for k in range(n_pivots):
-        root = pivots[k]
-        if joined[root] != root or parent[root] != NONE:
+    for k in range(len(order)):
+        c = order[k]
+        if joined[c] != c or parent[c] != NONE:
             continue
-        stack[0], depth = root, 1
-        while depth > 0:
-            c = stack[depth - 1]
-            if child[c] != NONE:  # its children first, and then it has none left
-                stack[depth] = child[c]
-                depth += 1
-                child[c] = sibling[child[c]]
+        tree[c, FIRST] = done
+        while c != NONE:
+            child = tree[c, CHILD]
+            if child != NONE:  # its children first, and then it has none left
+                tree[c, CHILD] = tree[child, SIBLING]
+                tree[child, FIRST] = done
+                c = child
             else:
-                depth -= 1
-                kept[done], group[c] = c, done
+                kept[done], oldest[done], tree[c, GROUP] = c, tree[c, FIRST], done
                 done += 1
-    up = np.full(n_kept, NONE, np.int32)
-    for s in range(n_kept):
-        oldest[s] = s
-    for s in range(n_kept):
-        if parent[kept[s]] != NONE:
-            up[s] = group[parent[kept[s]]]
-            oldest[up[s]] = min(oldest[up[s]], oldest[s])
-    return kept, group, up, oldest
+                c = parent[c]
+    for s in range(done):
+        p = parent[kept[s]]
+        up[s] = tree[p, GROUP] if p != NONE else NONE
+    return done
 
 
-@inner
-def _number(into, joined, group, columns):
-    """The order of the nodes, its inverse, and the group of every column."""
-    n = len(into)
-    order, position, owner = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
-    free = columns[:-1].copy()
-    for v in range(n):
+@serial
+def _number(into, joined, tree, free, order, position, owner):
+    """Mutates: all but joined and tree. The order of the nodes, its inverse, and the group of every column."""
+    for v in range(len(order)):
         p = v
         while into[p] != NONE:
             if into[into[p]] != NONE:
                 into[p] = into[into[p]]  # shorter for those who follow
             p = into[p]
-        s = group[joined[p]]
+        s = tree[joined[p], GROUP]
         order[free[s]], position[v], owner[free[s]] = v, free[s], s
         free[s] += 1
-    return order, position, owner
 
 
-@inner
-def _rows(indptr, indices, order, position, owner, up, columns, most):
-    """Rows below each group: those of an edge are all groups on the way up from its first end."""
-    n_groups = len(columns) - 1
-    row_start, seen = np.zeros(n_groups + 1, np.int64), np.full(n_groups, NONE, np.int32)
-    for s in range(n_groups):
-        row_start[s + 1] = row_start[s] + most[s]
-    rows, end = np.empty(row_start[-1], np.int32), row_start[:-1].copy()
+@serial
+def _list_rows(indptr, indices, places, up, row_start, rows, seen):
+    """Mutates: the last three. An edge puts its later end below all groups on the way up from the other.
+
+    Room for the rows of each group begins at ``row_start``; hubs may leave gaps, which are closed.
+    """
+    order, position, owner = places
+    end = row_start.copy()
     for i in range(len(order)):
         v, mine = order[i], owner[i]
         for p in range(indptr[v], indptr[v + 1]):
@@ -167,10 +150,9 @@ def _rows(indptr, indices, order, position, owner, up, columns, most):
                     end[s] += 1
                     s = up[s]
     total = 0
-    for s in range(n_groups):  # close the gaps that hubs may leave
+    for s in range(len(seen)):
         first, row_start[s] = row_start[s], total
         for p in range(first, end[s]):
             rows[total] = rows[p]
             total += 1
-    row_start[-1] = total
-    return row_start, rows[:total]
+    row_start[len(seen)] = total

@@ -12,95 +12,98 @@ from spectrograd.kernels.lanes import WIDTH, nothing, put, put_first, take, take
 PANEL = 8
 
 
-@serial
-def factorize(indptr, indices, weights, diagonal, fronts, values, pivots):
-    """Mutates: values, pivots. ``diag(diagonal) - W = L D L'``; False where a pivot is zero.
+def factorize(indptr, indices, weights, diagonal, fronts):
+    """``diag(diagonal) - W = L D L'`` in the fronts' order: the entries of ``L'`` and D, or None.
 
-    ``values`` is a row with eight places to spare, since whole registers are read from it.
+    The entries are a row with eight places to spare, since whole registers are read from it. None: a pivot is zero.
     """
-    n_groups = len(fronts.columns) - 1
-    where = np.empty(len(diagonal), np.int32)  # of a row or column in the present front
-    size, widest = _stack_size(fronts)
-    stack, base = np.empty((1, size + WIDTH)), np.zeros(n_groups + 1, np.int64)
-    pack = np.empty((1, 4 * widest))
+    widths, heights = np.diff(fronts.columns), np.diff(fronts.row_start)
+    values, pivots = np.empty((1, fronts.entry_start[-1] + WIDTH)), np.empty(len(diagonal))
+    base = np.zeros(len(widths), np.int64)
+    stack = np.empty((1, _stack_size(fronts.oldest, heights, base) + WIDTH))
+    pack = np.empty((1, 4 * widths.max()))
+    where = np.empty(len(diagonal), np.int32)
+    matrix = (indptr, indices, weights, diagonal)
+    done = _factorize(matrix, fronts, values, pivots, where, stack, base, pack)
+    return (values, pivots) if done else None
+
+
+@serial
+def _stack_size(oldest, heights, base):
+    """Mutates: base, where on the stack each front is left. How many numbers wait for their parents at most."""
+    top, size = 0, 0
+    for s in range(len(oldest)):
+        r = heights[s]
+        size = max(size, top + r * r)
+        base[s] = base[oldest[s]] if oldest[s] < s else top
+        top = base[s] + r * r
+    return size
+
+
+@serial
+def _factorize(matrix, fronts, values, pivots, where, stack, base, pack):
+    """Mutates: all but the first two; ``where`` is the place of a row in the present front."""
+    columns, row_start, rows, entry_start = fronts.columns, fronts.row_start, fronts.rows, fronts.entry_start
     top = 0
-    for s in range(n_groups):
-        first, w = fronts.columns[s], fronts.columns[s + 1] - fronts.columns[s]
-        rows = fronts.rows[fronts.row_start[s] : fronts.row_start[s + 1]]
-        r, start = len(rows), fronts.entry_start[s]
+    for s in range(len(base)):
+        first, w, start = columns[s], columns[s + 1] - columns[s], entry_start[s]
+        r = row_start[s + 1] - row_start[s]
         m = w + r
         for c in range(w):
             where[first + c] = c
         for q in range(r):
-            where[rows[q]] = w + q
-        values[0, start : start + w * m] = 0
-        stack[0, top : top + r * r] = 0
-        _add_graph(indptr, indices, weights, diagonal, fronts, s, where, values)
-        c, bottom = s - 1, top
+            where[rows[row_start[s] + q]] = w + q
+        for q in range(start, start + w * m):
+            values[0, q] = 0
+        for q in range(top, top + r * r):
+            stack[0, q] = 0
+        _add_graph(matrix, fronts.order, fronts.position, first, w, where, values, start, m)
+        c = s - 1
         while c >= fronts.oldest[s]:
-            bottom = base[c]
-            _add_child(fronts, c, stack, bottom, where, w, values, start, m, top)
+            child = (row_start[c], row_start[c + 1], base[c])
+            _add_child(rows, child, stack, where, w, values, start, m, top)
             c = fronts.oldest[c] - 1
         if not _eliminate(values, start, w, m, pivots, first, pack):
             return False
-        _subtract(stack, top, r, r, r, values, start + w, m, w, pivots, first, pack)
+        _subtract(stack, top, r, (r, r), values, start + w, m, w, pivots, first, pack)
         for k in range(w):
             inverse = 1 / pivots[first + k]
             for q in range(start + k * m + k, start + (k + 1) * m):
                 values[0, q] *= inverse
-        if bottom < top:
+        if base[s] < top:
             for q in range(r * r):
-                stack[0, bottom + q] = stack[0, top + q]
-        base[s], top = bottom, bottom + r * r
+                stack[0, base[s] + q] = stack[0, top + q]
+        top = base[s] + r * r
     return True
 
 
 @inner
-def _stack_size(fronts):
-    """Most numbers that wait for their parents at once, and the most columns of a group."""
-    n_groups = len(fronts.columns) - 1
-    base = np.zeros(n_groups, np.int64)
-    top, size, widest = 0, 0, 1
-    for s in range(n_groups):
-        r = fronts.row_start[s + 1] - fronts.row_start[s]
-        widest = max(widest, fronts.columns[s + 1] - fronts.columns[s])
-        size = max(size, top + r * r)
-        base[s] = base[fronts.oldest[s]] if fronts.oldest[s] < s else top
-        top = base[s] + r * r
-    return size, widest
-
-
-@inner
-def _add_graph(indptr, indices, weights, diagonal, fronts, s, where, values):
+def _add_graph(matrix, order, position, first, w, where, values, start, m):
     """Mutates: values, to which the group's own rows of the matrix are added."""
-    first, stop = fronts.columns[s], fronts.columns[s + 1]
-    m = stop - first + fronts.row_start[s + 1] - fronts.row_start[s]
-    for j in range(first, stop):
-        v = fronts.order[j]
-        row = fronts.entry_start[s] + (j - first) * m
-        values[0, row + j - first] += diagonal[v]
+    indptr, indices, weights, diagonal = matrix
+    for c in range(w):
+        v, row = order[first + c], start + c * m
+        values[0, row + c] += diagonal[v]
         for p in range(indptr[v], indptr[v + 1]):
-            i = fronts.position[indices[p]]
-            if i >= j:
+            i = position[indices[p]]
+            if i >= first + c:
                 values[0, row + where[i]] -= weights[p]
 
 
 @inner
-def _add_child(fronts, child, stack, base, where, w, values, start, m, top):
+def _add_child(rows, child, stack, where, w, values, start, m, top):
     """Mutates: values, stack. What a child left is added to the front of its parent."""
-    first = fronts.row_start[child]
-    r = fronts.row_start[child + 1] - first
-    rows = fronts.rows
-    for a in range(r):
-        i = where[rows[first + a]]
-        source = base + a * r
+    low, high, source = child
+    for a in range(low, high):
+        i = where[rows[a]]
         if i < w:
-            for b in range(a, r):
-                values[0, start + i * m + where[rows[first + b]]] += stack[0, source + b]
+            for b in range(a, high):
+                values[0, start + i * m + where[rows[b]]] += stack[0, source + b - low]
         else:
             target = top + (i - w) * (m - w) - w
-            for b in range(a, r):
-                stack[0, target + where[rows[first + b]]] += stack[0, source + b]
+            for b in range(a, high):
+                stack[0, target + where[rows[b]]] += stack[0, source + b - low]
+        source += high - low
 
 
 @inner
@@ -120,17 +123,18 @@ def _eliminate(values, start, w, m, pivots, first, pack):
                     values[0, target + i] -= factor * values[0, row + i]
         if high < w:
             corner = start + high * m + high
-            _subtract(values, corner, m, w - high, m - high, values, start + low * m + high, m, high - low,
-                      pivots, first + low, pack)
+            begin, rank, size = start + low * m + high, high - low, (w - high, m - high)
+            _subtract(values, corner, m, size, values, begin, m, rank, pivots, first + low, pack)
     return True
 
 
 @inner
-def _subtract(target, corner, stride, n_rows, n_columns, source, begin, length, rank, pivots, first, pack):
+def _subtract(target, corner, stride, size, source, begin, length, rank, pivots, first, pack):
     """Mutates: target, the upper triangle of which loses ``U' D^-1 U``, four rows by eight columns at a time.
 
     Rows of U begin at ``begin + k * length``; what falls below the diagonal is of no account.
     """
+    n_rows, n_columns = size
     for a in range(0, n_rows, 4):
         for k in range(rank):
             inverse = 1 / pivots[first + k]

@@ -5,6 +5,8 @@ which stands for the clique of its variables; a variable's list holds its elemen
 variables it still neighbours by an edge of its own. Lists only shrink, so all fit where the graph was.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from spectrograd.kernels._jit import inner, serial
@@ -18,29 +20,50 @@ NODE, BELOW = range(2)  # a ticket: a variable, and the ticket below it on the p
 MOST = 2**30
 
 
-@serial
-def minimum_degree(indptr, indices):
-    """The pivots in order, and their tree: ``pivots, into, parent, width, below``.
+class Pivots(NamedTuple):
+    """The pivots in order, and their tree.
 
     Vertices that go together with pivot ``p`` lead to it along ``into`` (-1 at p itself); ``width[p]``
     counts them, p included. ``below[p]`` later vertices are neighbours of the pivot, and the update
-    of them is complete when the later pivot ``parent[p]`` (or none, -1) goes. Vertices of very
-    many neighbours are left out and come last, each alone: add their number to ``below``.
+    of them is complete when the later pivot ``parent[p]`` (or none, -1) goes. The last ``n_hubs`` have
+    so many neighbours that they were left out, and count for nobody's ``below``.
     """
-    n = indptr.shape[0] - 1
-    table, lists, free = _quotient_graph(indptr, indices)
-    into, parent = np.full(n, NONE, np.int32), np.full(n, NONE, np.int32)
-    head, bucket = np.full(n + 1, NONE, np.int32), np.full(n, NONE, np.int32)
-    pivots = np.empty(n, np.int32)
+
+    order: np.ndarray
+    into: np.ndarray
+    parent: np.ndarray
+    width: np.ndarray
+    below: np.ndarray
+    n_hubs: int
+
+
+def minimum_degree(indptr, indices):
+    """The pivots of a graph; a symmetric pattern, of which the diagonal is left out."""
+    n, n_entries = len(indptr) - 1, len(indices)
+    table = np.zeros((n, 8), np.int32)
+    lists = np.empty(n_entries + n_entries // 5 + 2 * n + 1, np.int32)  # with elbow room
+    into, parent, head, bucket = (np.full(n + 1, NONE, np.int32) for _ in range(4))
     tickets = np.empty((3 * n + 1, 2), np.int32)  # ticket 0 says which is the next
-    n_hubs = _set_hubs_aside(table, pivots)
+    order = np.empty(n, np.int32)
+    args = (indptr, indices, table, lists, tickets, (into, parent, head, bucket), order)
+    n_pivots, n_hubs = _eliminate(*args)
+    return Pivots(order[:n_pivots], into, parent, table[:, WIDTH].copy(), table[:, DEGREE].copy(), n_hubs)
+
+
+@serial
+def _eliminate(indptr, indices, table, lists, tickets, links, order):
+    """Mutates: all but the graph. How many pivots there are, and how many of them are hubs."""
+    into, parent, head, bucket = links
+    free = _copy_graph(indptr, indices, table, lists)
+    n_hubs = _set_hubs_aside(table, order)
     _file_all(table, tickets, head)
+    n = len(table)
     n_pivots, left, least, flag, longest = 0, n - n_hubs, 0, 2, 0
     while left > 0:
         me, least = _next_pivot(table, tickets, head, least)
         in_place = table[me, ELEMENTS] == 0
         if not in_place and free + least >= len(lists):
-            free = _compress(table, lists)
+            free = _compress(table, lists, free)
         first, last, degree = _new_element(table, lists, parent, me, free)
         _measure_outside(table, lists, first, last, flag)
         went = _update_degrees(table, lists, bucket, into, parent, me, first, last, flag)
@@ -58,23 +81,20 @@ def minimum_degree(indptr, indices):
         table[me, WIDTH], table[me, DEGREE], table[me, LENGTH] = width, degree, end - first
         if end == first:
             table[me, MARK] = 0  # nothing depends on it any more: a root
-        pivots[n_pivots] = me
+        order[n_pivots] = me
         n_pivots += 1
     for h in range(n_hubs):  # they wait at the end of the array
-        i = pivots[n - n_hubs + h]
+        i = order[n - n_hubs + h]
         table[i, WIDTH], table[i, DEGREE] = 1, 0
-        pivots[n_pivots + h] = i
-    return pivots[: n_pivots + n_hubs], into, parent, table[:, WIDTH].copy(), table[:, DEGREE].copy(), n_hubs
+        order[n_pivots + h] = i
+    return n_pivots + n_hubs, n_hubs
 
 
 @inner
-def _quotient_graph(indptr, indices):
-    """The table and lists of a graph without elements, with elbow room; loops are left out."""
-    n = indptr.shape[0] - 1
-    table = np.zeros((n, 8), np.int32)
-    lists = np.empty(len(indices) + len(indices) // 5 + 2 * n + 1, np.int32)
+def _copy_graph(indptr, indices, table, lists):
+    """Mutates: table, lists, which become those of a graph without elements. Where free space begins."""
     end = 0
-    for i in range(n):
+    for i in range(len(table)):
         table[i, START] = end
         for p in range(indptr[i], indptr[i + 1]):
             if indices[p] != i:
@@ -82,19 +102,19 @@ def _quotient_graph(indptr, indices):
                 end += 1
         table[i, LENGTH] = table[i, DEGREE] = end - table[i, START]
         table[i, WIDTH] = table[i, MARK] = 1
-    return table, lists, end
+    return end
 
 
 @inner
-def _set_hubs_aside(table, pivots):
-    """Mutates: table, pivots, at the end of which vertices of very many neighbours wait: their number."""
+def _set_hubs_aside(table, order):
+    """Mutates: table, order, at the end of which vertices of very many neighbours wait: their number."""
     n = len(table)
     many, n_hubs = max(16, int(10 * np.sqrt(n))), 0
     for r in range(n):
         i = n - 1 - r
         if table[i, DEGREE] > many:
             n_hubs += 1
-            pivots[n - n_hubs] = i
+            order[n - n_hubs] = i
             table[i, WIDTH] = table[i, LENGTH] = 0
     return n_hubs
 
@@ -110,7 +130,8 @@ def _file(tickets, head, i, degree):
 @inner
 def _file_all(table, tickets, head):
     """Mutates: tickets, head. One ticket for every variable outside the newest element."""
-    head[:] = NONE
+    for degree in range(len(head)):
+        head[degree] = NONE
     tickets[0, NODE] = 1
     for r in range(len(table)):
         i = len(table) - 1 - r
@@ -132,7 +153,7 @@ def _next_pivot(table, tickets, head, least):
 
 
 @inner
-def _compress(table, lists):
+def _compress(table, lists, free):
     """Mutates: table, lists. Living lists move together; returns where free space begins."""
     for j in range(len(table)):
         if table[j, LENGTH] > 0 and table[j, MARK] != 0:
@@ -140,7 +161,7 @@ def _compress(table, lists):
             table[j, START] = lists[p]  # its first entry waits here, and its owner stands there
             lists[p] = -j - 2
     source, end = 0, 0
-    while source < len(lists):
+    while source < free:
         j = -lists[source] - 2
         source += 1
         if j >= 0:
@@ -150,8 +171,6 @@ def _compress(table, lists):
                 lists[end + q] = lists[source + q - 1]
             end += table[j, LENGTH]
             source += table[j, LENGTH] - 1
-    for p in range(end, len(lists)):
-        lists[p] = 0  # no owner stands here
     return end
 
 

@@ -1,16 +1,15 @@
 """Vectors as panels of eight columns in an order of their own: what a factor works on."""
 
-import numba
 import numpy as np
 
-from spectrograd.kernels._jit import parallel
+from spectrograd.kernels._jit import serial
 from spectrograd.kernels.lanes import WIDTH, put, put_first, take, take_first
 
 
-@parallel
+@serial
 def to_panels(X, order, panels):
     """Mutates: panels, which become the rows of X in this order; columns that X has not are zero."""
-    for panel in numba.prange(len(panels)):
+    for panel in range(len(panels)):
         first, out = panel * WIDTH, panels[panel]
         width = min(WIDTH, X.shape[1] - first)
         for j in range(len(order)):
@@ -18,10 +17,10 @@ def to_panels(X, order, panels):
             put(out, j, 0, take(X, i, first) if width == WIDTH else take_first(X, i, first, width))
 
 
-@parallel
+@serial
 def from_panels(panels, position, X):
     """Mutates: X, which becomes the first columns of the panels, row i from place ``position[i]``."""
-    for panel in numba.prange(len(panels)):
+    for panel in range(len(panels)):
         first, source = panel * WIDTH, panels[panel]
         width = min(WIDTH, X.shape[1] - first)
         for i in range(len(position)):
