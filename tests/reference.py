@@ -247,13 +247,38 @@ def paper_iterations(positions, csr, weights, scale, rows, low_rank, settings, m
     return U, moments, M, Y
 
 
-def solve_factored(indptr, indices, values, pivots, X):
-    """``(L D L')^-1 X`` by dense solves."""
-    n = len(pivots)
+def dense_factor(fronts, values):
+    """L as a dense matrix, from the rows of ``L'`` in every front."""
+    n = len(fronts.order)
     L = np.zeros((n, n))
-    for j in range(n):
-        L[indices[indptr[j] : indptr[j + 1]], j] = values[indptr[j] : indptr[j + 1]]
-    return np.linalg.solve(L @ np.diag(pivots) @ L.T, X)
+    for s in range(len(fronts.columns) - 1):
+        columns = np.arange(fronts.columns[s], fronts.columns[s + 1])
+        front = np.concatenate([columns, fronts.rows[fronts.row_start[s] : fronts.row_start[s + 1]]])
+        size = len(columns) * len(front)
+        block = values[0, fronts.entry_start[s] :][:size].reshape(len(columns), len(front))
+        for k, j in enumerate(columns):
+            L[front[k:], j] = block[k, k:]
+    return L
+
+
+def neighbours_at_elimination(W, order):
+    """Later neighbours of every node when it is eliminated, by adding the edges that elimination makes."""
+    linked = W.toarray() != 0
+    np.fill_diagonal(linked, False)
+    left, found = np.ones(len(order), bool), {}
+    for v in order:
+        left[v] = False
+        found[v] = np.flatnonzero(linked[v] & left)
+        linked[np.ix_(found[v], found[v])] = True
+        linked[found[v], found[v]] = False
+    return found
+
+
+def recur(A, metric, current, previous, coefficients):
+    """``a A^-1 M current + b current + c previous`` for every panel, by a dense solve."""
+    a, b, c = coefficients
+    pairs = zip(current, previous, strict=True)
+    return np.array([a * np.linalg.solve(A, metric[:, None] * X) + b * X + c * Y for X, Y in pairs])
 
 
 def entries_left(W, part, chosen):

@@ -7,9 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 import reference
-from spectrograd.factor import Factor
-from spectrograd.graph import Graph
-from spectrograd.kernels import paper, structure, triangular
+from spectrograd.kernels import paper, structure
 from spectrograd.kernels._jit import serial
 from spectrograd.kernels.batch import row_guide
 from spectrograd.kernels.lanes import (
@@ -22,6 +20,7 @@ from spectrograd.kernels.lanes import (
     spread,
     take,
     take_first,
+    take_one,
     wide,
 )
 from spectrograd.laplacian import laplacian
@@ -41,6 +40,7 @@ def calculate(A, count, scalar, out, doubled):
     put(out, 6, 0, spread(scalar, x) + nothing(A))
     put(out, 7, 0, take_first(A, 2, 0, count))
     put_first(out, 8, 0, count, x)
+    put(out, 9, 0, take_one(A, 2, 3))
     put(doubled, 0, 0, wide(x))
 
 
@@ -50,7 +50,7 @@ def test_lanes_calculate_as_numpy_does(dtype, count):
     A = np.random.default_rng(0).standard_normal((3, 11)).astype(dtype)
     A[1] = np.abs(A[1])
     x, y, scalar = A[0, 1:9], A[1, 2:10], dtype(0.7)
-    out = np.full((9, 8), 5, dtype)
+    out = np.full((10, 8), 5, dtype)
     doubled = np.zeros((1, 8))
     calculate(A, count, scalar, out, doubled)
     np.testing.assert_array_equal(doubled[0], x.astype(np.float64))
@@ -66,6 +66,7 @@ def test_lanes_calculate_as_numpy_does(dtype, count):
             np.full(8, scalar),
             np.where(below, A[2, :8], 0),
             np.where(below, x, 5),
+            np.full(8, A[2, 3]),
         ]
     )
     np.testing.assert_allclose(out, expected, rtol=4 * np.finfo(dtype).eps)
@@ -134,40 +135,6 @@ def test_the_paper_s_solver_counts_every_iteration(max_iter):
     assert solution.last.iteration == max_iter
     assert solution.last.edges_seen == 4000 * max_iter
     assert [p.iteration for p in solution.history] == [*range(0, max_iter, 50), max_iter]
-
-
-@pytest.mark.parametrize("form", ["parallel", "serial"])
-@pytest.mark.parametrize("n_columns", [8, 24])
-def test_solve_factored(form, n_columns):
-    rng = np.random.default_rng(4)
-    n = 60
-    L = sp.csc_array(sp.tril(sp.random_array((n, n), density=0.1, rng=rng), -1) + sp.eye_array(n))
-    L.sort_indices()
-    pivots = rng.uniform(0.5, 2, n) * rng.choice([-1, 1], n)
-    X = rng.standard_normal((n, n_columns))
-    args = (L.indptr, L.indices, L.data, pivots)
-    expected = reference.solve_factored(*args, X)
-    kernel = triangular.solve_factored
-    (kernel if form == "parallel" else kernel.serial)(*args, X)
-    np.testing.assert_allclose(X, expected, rtol=1e-7, atol=1e-9)
-
-
-@pytest.mark.parametrize("large", [True, False])
-def test_factor_solves_and_counts(large, monkeypatch):
-    monkeypatch.setattr("spectrograd.factor.SMALL", 100 if large else 1000)
-    operator = laplacian(reference.random_graph(300, np.random.default_rng(0)))
-    A, B = reference.dense_pencil(operator)
-    values = np.sort(np.linalg.eigvals(np.linalg.solve(B, A)).real)
-    sigma = (values[4] + values[5]) / 2
-    factor = Factor.of(operator, sigma)
-    X = np.random.default_rng(1).standard_normal((300, 5))
-    np.testing.assert_allclose(factor.solve(X), np.linalg.solve(A - sigma * B, X), rtol=1e-6, atol=1e-8)
-    assert factor.n_negative == 5
-
-
-def test_a_factor_of_a_singular_matrix_is_none():
-    path = laplacian(Graph.from_edges([0], [1]), "unnormalized")
-    assert Factor.of(path, 0.0) is None
 
 
 @pytest.mark.parametrize("spoil", [None, "weight", "entry"])

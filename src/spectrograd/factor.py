@@ -90,7 +90,7 @@ class Factor(ABC):
 
 @dataclass(frozen=True, eq=False)
 class SmallFactor(Factor):
-    """By SuperLU, minimum degree: nothing is compiled for a small graph. Its vectors are in the nodes' order."""
+    """By SuperLU, minimum degree: nothing is compiled for a small graph. Vectors keep the nodes' order."""
 
     lu: Any
     order: Array
@@ -162,7 +162,7 @@ class FrontFactor(Factor):
         from spectrograd.kernels.panels import to_panels
 
         panels = np.empty((-(-X.shape[1] // LANES), len(X), LANES))
-        to_panels(X, self.fronts.order, panels)
+        to_panels(np.ascontiguousarray(X, dtype=np.float64), self.fronts.order, panels)
         return panels
 
     def leave(self, panels: Array, n_columns: int) -> Array:

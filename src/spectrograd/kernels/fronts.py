@@ -5,7 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from spectrograd.kernels._jit import serial
-from spectrograd.kernels.ordering import NONE
+from spectrograd.kernels.ordering import Pivots
+from spectrograd.kernels.quotient import NONE
 
 # A pivot joins its parent where less than a share of the entries become zeros: the fewer columns the two
 # have, the more is allowed, since a group costs time however small it is.
@@ -31,8 +32,8 @@ class Fronts(NamedTuple):
     oldest: np.ndarray
 
 
-def arrange_fronts(indptr, indices, pivots):
-    """The fronts of a graph from the :class:`~spectrograd.kernels.ordering.Pivots` of its order."""
+def arrange_fronts(indptr: np.ndarray, indices: np.ndarray, pivots: Pivots) -> Fronts:
+    """Mutates: pivots. The fronts of a graph with these pivots."""
     n, n_pivots = len(indptr) - 1, len(pivots.order)
     joined, zeros = np.arange(n, dtype=np.int32), np.zeros(n)
     _join_small(pivots, joined, zeros)
@@ -118,7 +119,7 @@ def _postorder(pivots, joined, tree, kept, up, oldest):
 
 @serial
 def _number(into, joined, tree, free, order, position, owner):
-    """Mutates: all but joined and tree. The order of the nodes, its inverse, and the group of every column."""
+    """Mutates: all but joined and tree. The order of the nodes, its inverse, the group of every column."""
     for v in range(len(order)):
         p = v
         while into[p] != NONE:

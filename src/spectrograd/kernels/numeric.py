@@ -1,21 +1,25 @@
 """The numbers of a factor: ``L D L'`` without pivoting, front by front (Duff and Reid 1983).
 
-A front is the dense matrix of a group's columns and the rows below. Its first rows, of the upper triangle, are
-the group's entries of ``D L'``; what elimination leaves of the rest is added to the parent's front.
+A front is the dense matrix of a group's columns and the rows below them, its upper triangle. Its first rows
+become the group's entries of ``D L'``; what elimination leaves of the rest is added to the parent's front.
 """
 
 import numpy as np
 
 from spectrograd.kernels._jit import inner, serial
+from spectrograd.kernels.fronts import Fronts
 from spectrograd.kernels.lanes import WIDTH, nothing, put, put_first, take, take_first, take_one
 
 PANEL = 8
 
 
-def factorize(indptr, indices, weights, diagonal, fronts):
-    """``diag(diagonal) - W = L D L'`` in the fronts' order: the entries of ``L'`` and D, or None.
+def factorize(
+    indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, diagonal: np.ndarray, fronts: Fronts
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """``diag(diagonal) - W = L D L'`` in the fronts' order: the entries of ``L'`` and D.
 
-    The entries are a row with eight places to spare, since whole registers are read from it. None: a pivot is zero.
+    The entries are a row with eight places to spare, since whole registers are read from it. None where a
+    pivot is zero.
     """
     widths, heights = np.diff(fronts.columns), np.diff(fronts.row_start)
     values, pivots = np.empty((1, fronts.entry_start[-1] + WIDTH)), np.empty(len(diagonal))
@@ -30,7 +34,7 @@ def factorize(indptr, indices, weights, diagonal, fronts):
 
 @serial
 def _stack_size(oldest, heights, base):
-    """Mutates: base, where on the stack each front is left. How many numbers wait for their parents at most."""
+    """Mutates: base, where on the stack each front is left. Most numbers that wait for their parents."""
     top, size = 0, 0
     for s in range(len(oldest)):
         r = heights[s]

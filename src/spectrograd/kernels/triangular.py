@@ -10,8 +10,8 @@ from spectrograd.kernels.lanes import put, take, take_one
 def recur(fronts, values, pivots, metric, work, current, previous, coefficients):
     """Mutates: work, and previous, which becomes ``a (L D L')^-1 M current + b current + c previous``.
 
-    ``a, b, c = coefficients``; ``metric`` is the diagonal of M; all are in the factor's order, and come as panels of
-    eight columns. One step of a three-term recurrence; ``(1, 0, 0)`` is a plain solve.
+    ``a, b, c = coefficients``; ``metric`` is the diagonal of M. Vectors are in the factor's order and come as
+    panels of eight columns. One step of a three-term recurrence; ``(1, 0, 0)`` is a plain solve.
     """
     shape = (fronts.columns, fronts.row_start, fronts.rows, fronts.entry_start)
     for panel in numba.prange(len(current)):

@@ -17,7 +17,7 @@ from spectrograd.certificate import PARTS_OF_GAP
 from spectrograd.engines.filters import Filter
 from spectrograd.factor import Factor
 from spectrograd.graph import Graph
-from spectrograd.laplacian import SMALL, Operator
+from spectrograd.laplacian import SMALL, LowRank, Operator
 from spectrograd.solvers.protocol import Problem, State
 from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start
 
@@ -46,17 +46,34 @@ class RationalFilter(Filter):
 
 
 @dataclass(frozen=True, eq=False)
-class Inverse:
-    """``T = (A - pole B)^-1 B`` by a sparse factorisation and Woodbury's formula.
+class Woodbury:
+    """A low-rank part: ``(S - Z a Z')^-1 = S^-1 + SZ (a^-1 - Z' SZ)^-1 SZ'`` with ``SZ = S^-1 Z``."""
 
-    ``(S - Z a Z')^-1 = S^-1 + SZ (a^-1 - Z' SZ)^-1 SZ'`` with ``SZ = S^-1 Z``, in the factor's own order.
-    """
+    SZ: Array
+    BSZ: Array
+    small: Any
+
+    @classmethod
+    def of(cls, low_rank: LowRank, factor: Factor, metric: Array) -> Woodbury:
+        """Solve for the factors; metric and result are in the factor's order."""
+        kept = low_rank.coefficients != 0
+        Z, a = low_rank.factors[:, kept], low_rank.coefficients[kept]
+        SZ = factor.solve(Z)
+        small, inside = la.lu_factor(np.diag(1 / a) - Z.T @ SZ), SZ[factor.order]
+        return cls(inside, metric[:, None] * inside, small)
+
+    def times(self, panels: Array) -> Array:
+        """Coefficients of SZ in what is missing of ``T X``, for every panel X."""
+        return np.array([la.lu_solve(self.small, self.BSZ.T @ X) for X in panels])
+
+
+@dataclass(frozen=True, eq=False)
+class Inverse:
+    """``T = (A - pole B)^-1 B`` by a sparse factorisation and Woodbury's formula, in the factor's order."""
 
     factor: Factor
     metric: Array
-    SZ: Array | None = None
-    BSZ: Array | None = None
-    small: Any = None
+    woodbury: Woodbury | None
 
     @classmethod
     def of(cls, operator: Operator, pole: float) -> Inverse:
@@ -65,25 +82,18 @@ class Inverse:
         if factor is None:
             raise ValueError("shift-invert: the factorisation broke down; use 'lanczos' or 'chebyshev'")
         metric = np.ones(operator.n_nodes) if operator.metric is None else operator.metric[factor.order]
-        if operator.low_rank is None:
-            return cls(factor, metric)
-        kept = operator.low_rank.coefficients != 0
-        Z, a = operator.low_rank.factors[:, kept], operator.low_rank.coefficients[kept]
-        SZ = factor.solve(Z)
-        small, inside = la.lu_factor(np.diag(1 / a) - Z.T @ SZ), SZ[factor.order]
-        return cls(factor, metric, inside, metric[:, None] * inside, small)
+        low_rank = operator.low_rank
+        return cls(factor, metric, None if low_rank is None else Woodbury.of(low_rank, factor, metric))
 
     def recur(self, X: Array, steps: Sequence[tuple[float, float, float]]) -> Array:
         """Steps ``X_i+1 = a T X_i + b X_i + c X_i-1`` from X and zero; the last one's result."""
         current = self.factor.enter(X)
         previous, work = np.zeros(current.shape), np.empty(current.shape)
         for a, b, c in steps:
-            if self.SZ is not None:
-                small = [la.lu_solve(self.small, self.BSZ.T @ panel) for panel in current]
+            missing = None if self.woodbury is None else a * self.woodbury.times(current)
             self.factor.step(self.metric, current, previous, work, (a, b, c))
-            if self.SZ is not None:
-                for panel, correction in zip(previous, small, strict=True):
-                    panel += self.SZ @ (a * correction)
+            if self.woodbury is not None:
+                previous += self.woodbury.SZ @ missing
             previous, current = current, previous
         return self.factor.leave(current, X.shape[1])
 
@@ -189,7 +199,7 @@ class ShiftInvert(RitzSolver):
         else:
             missing = 3 * state.angle_bound(k) / self.angle if self.angle > 0 else np.inf
             wanted = math.log(2 * float(np.clip(missing, 10, 1e6))) / max(unit.log_gain(top), 1e-9)
-        degree = int(np.clip(math.floor(min(wanted + 1, _allowed(unit, state, k))), 1, state.most))
+        degree = int(np.clip(math.floor(min(wanted + 1, _allowed(unit, state, k, evidence))), 1, state.most))
         return RationalFilter(degree, high, operator.upper, state.pole)
 
     def back_off(self, problem: Problem, state: State) -> State | None:
@@ -204,12 +214,16 @@ class ShiftInvert(RitzSolver):
         return degrees * -(-len(state.values) // 8) <= MOST_SOLVES
 
 
-def _allowed(unit: RationalFilter, state: RitzState, k: int) -> float:
-    """The degree up to which no vector drowns the K-th column, which holds ``residual / distance`` of it."""
+def _allowed(unit: RationalFilter, state: RitzState, k: int, evidence: bool) -> float:
+    """The degree up to which no vector drowns the K-th column, which holds ``residual / distance`` of it.
+
+    Where the random start shall be evidence, the guard vectors, which do not grow, must not drown either.
+    """
     top = float(state.values[k - 1])
+    least = 0.0 if evidence else unit.log_gain(top)
     most = math.inf
     for value, residual in zip(state.values[: k - 1], state.residuals[: k - 1], strict=True):
-        growth = unit.log_gain(float(value)) - unit.log_gain(top)
+        growth = unit.log_gain(float(value)) - least
         if growth > 1e-9:
             held = max(float(residual) / (top - float(value)), 1e-14)
             most = min(most, math.log(max(SPREAD / held, 1.0)) / growth)
