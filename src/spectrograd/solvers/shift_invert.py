@@ -24,7 +24,7 @@ from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start
 Array = NDArray[Any]
 SPREAD = 1e4  # how much of another vector a column may hold before Rayleigh-Ritz cannot tell them apart
 MOST_SOLVES = 12  # with eight columns; what the numbers of another factorisation cost
-BYTES_PER_ENTRY = 12  # a float64 and its row number
+BYTES_PER_ENTRY = 12  # a float64, zeros stored with it, and what waits on the stack meanwhile
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class ShiftInvert(RitzSolver):
 
     def init(self, problem: Problem, rng: np.random.Generator) -> FactoredState:
         """Estimate the fill, and refuse before any work is done; factorise, and smooth a random block."""
-        needed = 2 * BYTES_PER_ENTRY * estimated_fill(problem.operator.graph)
+        needed = BYTES_PER_ENTRY * estimated_fill(problem.operator.graph)
         if needed > self.memory_limit:
             raise ValueError(
                 f"shift-invert: the factor would take about {needed / 1e9:.2g} GB, the limit is "
