@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 import reference
 from spectrograd import lloyd
-from spectrograd.kernels.nearest import CHUNK, assign_rows
+from spectrograd.kernels import nearest
+from spectrograd.kernels.nearest import CHUNK
 from spectrograd.lloyd import centre_table, descend, look
 
 FORMS = pytest.mark.parametrize("compiled", [False, True])
@@ -42,7 +43,7 @@ def test_the_kernel_adds_up_chunk_by_chunk():
     rows, centres = rng.standard_normal((3 * CHUNK + 5, 4)), rng.standard_normal((3, 4))
     labels, gaps = np.full(len(rows), -1), np.zeros(len(rows))
     tallies = np.zeros((4, 3, 6))
-    assign_rows(1, 4, rows, centres, centre_table(centres), labels, gaps, tallies)
+    nearest.assign_rows(1, 4, rows, centres, centre_table(centres), labels, gaps, tallies)
     assert (labels[:CHUNK] == -1).all()
     assert not tallies[0].any()
     expected = reference.assign_rows(rows[CHUNK:], centres)
@@ -69,7 +70,7 @@ def test_few_versions_are_compiled():
         for n_columns in (2, 9):
             rows = rng.standard_normal((100, n_columns)).astype(dtype)
             descend(rows, rows[:3].astype(np.float64), compiled=True)
-    assert len(assign_rows.signatures) == 2
+    assert len(nearest.assign_rows.signatures) == 2
 
 
 @FORMS
