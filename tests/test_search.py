@@ -27,12 +27,17 @@ def matrix_of(kind):
         return sp.csr_array(
             sp.block_diag([reference.random_graph(n, rng, mean_degree=12).matrix for n in (60, 80)])
         )
+    if kind == "whiskers":  # chains of two hang at an expander: not all are met by one step from below
+        core = sp.triu(reference.random_graph(100, rng, mean_degree=20).matrix)
+        ends, chain = np.arange(100, 130), np.arange(30)
+        sources = np.r_[core.row, chain, ends]
+        return Graph.from_edges(sources, np.r_[core.col, ends, ends + 30], n_nodes=160).matrix
     if kind == "path":
         return Graph.from_edges(np.arange(49), np.arange(1, 50)).matrix
     return reference.random_graph(150, rng, mean_degree={"sparse": 2, "expander": 20}[kind]).matrix
 
 
-KINDS = ["pieces", "expanders", "path", "sparse", "expander"]
+KINDS = ["pieces", "whiskers", "expanders", "path", "sparse", "expander"]
 
 
 @pytest.mark.parametrize("small", [0, 4096])

@@ -67,9 +67,7 @@ def mean_with_transpose(indptr, indices, values):
     half = values.dtype.type(0.5)
     largest = values.dtype.type(0)
     for i in range(n):
-        if cursor[i] < indptr[i + 1] and indices[cursor[i]] < i:
-            return mean, values.dtype.type(np.inf)  # an entry below the diagonal without its twin
-        for p in range(cursor[i], indptr[i + 1]):
+        for p in range(cursor[i], indptr[i + 1]):  # below the diagonal only what found no twin: none again
             j = indices[p]
             q = cursor[j]
             if q >= indptr[j + 1] or indices[q] != i:
