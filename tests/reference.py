@@ -180,13 +180,15 @@ def move_rows(vertices, G, small, rates, metric, Z, moments, U):
     return after, table, dM, Z.T.astype(np.float64) @ (after - before)
 
 
-def recurrence_rows(block, weights, diagonal, metric, coefficients, U, previous, out):
+def recurrence_rows(block, weights, diagonal, metric, coefficients, rank_one, U, previous, out):
     """``out`` with the rows of the block replaced by ``alpha B^-1 A u + beta u + gamma previous``."""
     start, indptr, indices = block
     rows = slice(start, start + len(indptr) - 1)
     alpha, beta, gamma = coefficients
     U = U.astype(np.float64)
     product = diagonal[rows, None] * U[rows] - adjacency(indptr, indices, weights, len(U)) @ U
+    if rank_one is not None:
+        product -= np.outer(rank_one[0][rows], rank_one[1])
     if metric is not None:
         product = product / metric[rows, None]
     result = out.astype(np.float64)

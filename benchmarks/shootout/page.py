@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import table
+from benchmarks.plots import shootout_plot
 from benchmarks.shootout.entrants import ENTRANTS, OURS
 
 Row = dict[str, Any]
@@ -26,6 +27,7 @@ def page(cases: dict[str, Row]) -> str:
             _times(cases),
             _summary(verdicts),
             _verdicts(verdicts),
+            f"![times faster than the best peer]({shootout_plot(verdicts)})",
         ]
     )
 

@@ -25,12 +25,16 @@ class LowRank:
     factors: Array
     coefficients: Array
 
+    def projected(self, U: Array) -> Array:
+        """``diag(a) Z' U``."""
+        return np.asarray(self.coefficients[:, None] * (self.factors.T @ U), dtype=U.dtype)
+
     def subtract_product(
         self, U: Array, out: Array, weight: float = 1.0, divisor: Array | None = None
     ) -> None:
         """Mutates out: ``out -= weight diag(1 / divisor) Z diag(a) Z' U``."""
         Z = self.factors if divisor is None else self.factors / divisor[:, None]
-        small = self.coefficients[:, None] * (self.factors.T @ U) * U.dtype.type(weight)
+        small = self.projected(U) * U.dtype.type(weight)
         if Z.shape[1] == 1 and out.flags.c_contiguous:  # in place: half the traffic of a temporary
             update = dger if out.dtype == np.float64 else sger
             update(-1.0, small[0], Z[:, 0], a=out.T, overwrite_a=True)

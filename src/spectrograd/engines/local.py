@@ -70,12 +70,16 @@ class LocalEngine:
         from spectrograd.kernels.recurrence import recurrence_rows
 
         out = np.empty_like(U) if out is None else out
+        low_rank = operator.low_rank
+        rank_one = None
+        if low_rank is not None and operator.rank == 1:  # on the way, instead of another pass over out
+            rank_one = (low_rank.factors[:, 0], low_rank.projected(U))
         for b in operator.graph.blocks:
             run = recurrence_rows if len(b.indices) > WORTH_THREADS else recurrence_rows.serial
             rows = (b.start, b.indptr, b.indices)
-            run(rows, b.weights, operator.diagonal, metric, (alpha, beta, gamma), U, previous, out)
-        if operator.low_rank is not None:
-            operator.low_rank.subtract_product(U, out, float(alpha), metric)
+            run(rows, b.weights, operator.diagonal, metric, (alpha, beta, gamma), rank_one, U, previous, out)
+        if low_rank is not None and rank_one is None:
+            low_rank.subtract_product(U, out, float(alpha), metric)
         return out
 
     def residual(self, operator: Operator, Q: Array, AQ: Array, values: Array) -> tuple[Array, Array]:

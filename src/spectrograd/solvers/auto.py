@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from spectrograd.fill import estimated_fill
 from spectrograd.graph import Graph
 from spectrograd.laplacian import SMALL
-from spectrograd.solvers.eigen import DENSE_BELOW
 from spectrograd.solvers.protocol import Problem
 
 # Entries of the factor per edge up to which a direct solve is cheap; 2 to 11 on roads and planar k-NN
@@ -17,15 +18,19 @@ FAR_TOO_MUCH = 4  # times little: more than a second search could take back
 # Of the entries, what one matching may leave on a geometric graph; measured: 0.34 on planar k-NN, 0.5
 # to 0.56 on roads and k-NN of many dimensions, 0.65 to 0.8 on social graphs, 0.9 on block models.
 SHRINKS = 0.6
+# Nodes up to which all eigenvectors take no longer than a few of them and a probe.
+INSTANT = 600
 
 
 class Choice(NamedTuple):
-    """A solver's name and the reason it was picked."""
+    """A solver's name, the reason it was picked, and parameters that are not its defaults."""
 
     name: str
     reason: str
+    params: Mapping[str, Any] = MappingProxyType({})
 
 
+ARPACK = MappingProxyType({"method": "arpack", "tol": 1e-4})
 LAST = Choice("lanczos", "escalated: the best polynomial of all")
 
 
@@ -36,7 +41,7 @@ def plan(problem: Problem) -> tuple[Choice, ...]:
     solve comes first wherever it is affordable, since only a factorisation can count eigenvalues.
     """
     n, operator = problem.n_nodes, problem.operator
-    if n <= DENSE_BELOW:
+    if n <= INSTANT:
         return (Choice("eigen", f"{n} nodes: a dense eigendecomposition is exact and instant"),)
     if operator.graph.n_entries == 0:
         return (Choice("lanczos", "the operator has no edges of its own: products only"),)
@@ -44,10 +49,11 @@ def plan(problem: Problem) -> tuple[Choice, ...]:
     if fill <= LITTLE_FILL:
         direct = Choice("shift-invert", f"a factor has about {fill:.0f} entries per edge: direct is exact")
         return (direct, Choice("lanczos", "escalated: the direct solve was not certified"))
+    if n <= SMALL:  # nothing is compiled, and one vector at a time is what scipy is best at
+        arpack = Choice("eigen", f"{n} nodes, a factor would fill: products by ARPACK", ARPACK)
+        return (arpack, Choice("chebyshev", "escalated: a block does not skip repeated eigenvalues"), LAST)
     if operator.rank > 1:  # a regularised graph, rank one, is as cheap as a plain one
         return (Choice("chebyshev", "sparse plus low rank: products are cheap, a factor is not"), LAST)
-    if n <= SMALL:  # coarsening would compile
-        return (Choice("chebyshev", f"a factor would have {fill:.0f} entries per edge: products only"), LAST)
     shrinkage = first_shrinkage(problem)
     if shrinkage <= SHRINKS:
         geometric = Choice("multilevel", f"coarsening leaves {shrinkage:.0%} of the entries: geometric")

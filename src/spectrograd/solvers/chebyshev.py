@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd.certificate import PARTS_OF_GAP
 from spectrograd.engines.filters import Filter
 from spectrograd.laplacian import Operator
 from spectrograd.solvers.protocol import Problem, State
@@ -82,10 +81,9 @@ class Chebyshev(RitzSolver):
     def _next_filter(self, problem: Problem, operator: Operator, state: RitzState) -> Filter:
         k = problem.n_components
         if state.owed > 0:  # only evidence is missing: raise tau against the first guard vector
-            top, beyond = float(state.values[k - 1]), float(state.values[k])
-            unit = Filter(1, beyond, operator.upper)
-            degree = math.ceil(state.owed / unit.log_gain(top + PARTS_OF_GAP[-1] * (beyond - top)))
-            return Filter(min(degree, self.degree), beyond, operator.upper)
+            unit = Filter(1, float(state.values[k]), operator.upper)
+            degree = math.ceil(unit.degree_for(state.owed, self.tau(state, k)))
+            return replace(unit, degree=min(degree, self.degree))
         fresh = state.iteration == 0 and problem.start is None
         cut = self._cut(operator, state, fresh)
         gain = 1e3

@@ -10,7 +10,6 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
-from spectrograd.certificate import PARTS_OF_GAP
 from spectrograd.engines.filters import Filter
 from spectrograd.factor import Factor
 from spectrograd.fill import estimated_fill
@@ -30,10 +29,10 @@ class RationalFilter(Filter):
 
     pole: float
 
-    def log_gain(self, value: float) -> float:
-        """``log |p(value)|``, or 0 (its bound) above the cut."""
+    def rate(self, value: float) -> float:
+        """What each degree adds to ``log |p(value)|``; 0 above the cut."""
         t = 2 * (self.cut - self.pole) / (value - self.pole) - 1
-        return self.degree * math.acosh(t) if t > 1 else 0.0
+        return math.acosh(t) if t > 1 else 0.0
 
     def through(self, inverse: Inverse, X: Array) -> Array:
         """``p(T) X`` by the three-term recurrence; one solve per degree."""
@@ -187,10 +186,10 @@ class ShiftInvert(RitzSolver):
         high = max(high, top + 1e-12 * (operator.upper - operator.lower))
         unit = RationalFilter(1, high, operator.upper, state.pole)
         if evidence:
-            wanted = state.owed / unit.log_gain(top + PARTS_OF_GAP[-1] * (high - top))
+            wanted = unit.degree_for(state.owed, self.tau(state, k))
         else:
             missing = 3 * state.angle_bound(k) / self.angle if self.angle > 0 else np.inf
-            wanted = math.log(2 * float(np.clip(missing, 10, 1e6))) / max(unit.log_gain(top), 1e-9)
+            wanted = math.log(2 * float(np.clip(missing, 10, 1e6))) / max(unit.rate(top), 1e-9)
         degree = int(np.clip(math.floor(min(wanted + 1, _allowed(unit, state, k))), 1, state.most))
         return RationalFilter(degree, high, operator.upper, state.pole)
 
@@ -211,7 +210,7 @@ def _allowed(unit: RationalFilter, state: RitzState, k: int) -> float:
     top = float(state.values[k - 1])
     most = math.inf
     for value, residual in zip(state.values[: k - 1], state.residuals[: k - 1], strict=True):
-        growth = unit.log_gain(float(value)) - unit.log_gain(top)
+        growth = unit.rate(float(value)) - unit.rate(top)
         if growth > 1e-9:
             held = max(float(residual) / (top - float(value)), 1e-14)
             most = min(most, math.log(max(SPREAD / held, 1.0)) / growth)
