@@ -300,3 +300,16 @@ def component_of(W):
         for i in range(W.shape[0]):
             found[i] = min([found[i], *found[linked[i]]])
     return np.unique(found, return_inverse=True)[1]
+
+
+def assign_rows(rows, centres):
+    """Labels, squared distances, and per centre: sum of its rows, their number, what is lost without it."""
+    gaps = ((rows[:, None].astype(np.float64) - centres) ** 2).sum(axis=2)
+    labels = np.argmin(gaps, axis=1)
+    least = np.sort(gaps, axis=1)[:, :2]
+    tallies = []
+    for c in range(len(centres)):
+        own = labels == c
+        lost = (least[own, -1] - least[own, 0]).sum() if len(centres) > 1 else np.inf
+        tallies.append([*rows[own].sum(axis=0, dtype=np.float64), own.sum(), lost])
+    return labels, least[:, 0], np.array(tallies)

@@ -29,14 +29,18 @@ class LocalEngine:
         """``A @ U``: one pass."""
         return operator @ U
 
-    def gram(self, U: Array, V: Array, metric: Array | None) -> Array:
-        """``U' diag(metric) V`` in float64, the same bits for any number of threads."""
+    def gram(self, U: Array, V: Array, metric: Array | None, *, symmetric: bool = False) -> Array:
+        """``U' diag(metric) V`` in float64, the same bits for any number of threads.
+
+        A product known to be ``symmetric``, as that of U with itself, takes half the work.
+        """
         if len(U) <= SMALL:
             left = U if metric is None else metric[:, None] * U
             return np.asarray(left.T.astype(np.float64) @ V.astype(np.float64))
         from spectrograd.kernels.dense import gram
 
-        return np.asarray((gram if len(U) > WORTH_THREADS // 10 else gram.serial)(U, V, metric))
+        run = gram if len(U) > WORTH_THREADS // 10 else gram.serial
+        return np.asarray(run(U, V, metric, symmetric or U is V))
 
     def combine(self, U: Array, C: Array, V: Array | None = None, E: Array | None = None) -> Array:
         """``U C + V E`` for small C and E, in the type of U; without V just ``U C``."""

@@ -180,7 +180,8 @@ def ritz_pairs(
         return ritz, residuals(engine, operator, ritz), lost
     Q = engine.combine(U, factor)
     AQ = engine.spmm(operator, Q)
-    values, rotation = _generalized(engine.gram(Q, AQ, None), engine.gram(Q, Q, operator.metric))
+    H = engine.gram(Q, AQ, None, symmetric=True)
+    values, rotation = _generalized(H, engine.gram(Q, Q, operator.metric))
     ritz = Ritz(values, engine.combine(Q, rotation), engine.combine(AQ, rotation))
     return ritz, engine.residual(operator.astype(Q.dtype), ritz.Q, ritz.AQ, values)[1], 0
 
