@@ -209,16 +209,21 @@ def galerkin(W, part):
     return coarse
 
 
-def level_widths(W, source):
-    """Vertices at each distance from the source, by powers of the adjacency matrix."""
-    reached, widths = np.zeros(len(W), bool), []
+def level_of(W, source):
+    """Every vertex's distance from the source, by powers of the adjacency matrix; -1 where it has none."""
+    level = np.full(len(W), -1)
     front = np.zeros(len(W), bool)
     front[source] = True
     while front.any():
-        widths.append(int(front.sum()))
-        reached |= front
-        front = (W[front].sum(axis=0) > 0) & ~reached
-    return widths
+        level[front] = level.max() + 1
+        front = (W[front].sum(axis=0) > 0) & (level < 0)
+    return level
+
+
+def level_widths(W, source):
+    """Vertices at each distance from the source."""
+    level = level_of(W, source)
+    return np.bincount(level[level >= 0]).tolist()
 
 
 def residual(Q, AQ, values, metric):
@@ -268,9 +273,23 @@ def entries_left(W, part, chosen):
     return after / max(before, 1)
 
 
-def is_symmetric(W):
-    """Whether a matrix equals its transpose."""
-    return bool((W.toarray() == W.toarray().T).all())
+def look_over(W):
+    """Whether a CSR matrix has flaws, weights other than one, and is unlike its transpose, entry by entry."""
+    entries, flawed = {}, False
+    for i in range(W.shape[0]):
+        columns = W.indices[W.indptr[i] : W.indptr[i + 1]].tolist()
+        flawed |= columns != sorted(set(columns)) or i in columns
+        entries |= {(i, j): W.data[W.indptr[i] + at] for at, j in enumerate(columns)}
+    flawed |= not all(0 < weight < np.inf for weight in W.data)
+    unlike = any(entries.get((j, i)) != weight for (i, j), weight in entries.items())
+    return flawed, any(weight != 1 for weight in W.data), unlike
+
+
+def mean_with_transpose(W):
+    """``(W + W') / 2`` and the largest difference of the two, infinite where the patterns differ; dense."""
+    W = W.toarray()
+    largest = np.abs(W - W.T).max() if ((W > 0) == (W > 0).T).all() else np.inf
+    return (W + W.T) * W.dtype.type(0.5), largest
 
 
 def component_of(W):

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import reference
 from spectrograd.factor import Factor
 from spectrograd.graph import Graph
-from spectrograd.kernels import paper, structure, triangular
+from spectrograd.kernels import paper, triangular
 from spectrograd.kernels._jit import serial
 from spectrograd.kernels.batch import row_guide
 from spectrograd.kernels.lanes import (
@@ -168,22 +168,3 @@ def test_factor_solves_and_counts(large, monkeypatch):
 def test_a_factor_of_a_singular_matrix_is_none():
     path = laplacian(Graph.from_edges([0], [1]), "unnormalized")
     assert Factor.of(path, 0.0) is None
-
-
-@pytest.mark.parametrize("spoil", [None, "weight", "entry"])
-def test_is_symmetric(spoil):
-    W = reference.random_graph(60, np.random.default_rng(0)).matrix.copy()
-    if spoil == "weight":
-        W.data[7] += 1
-    if spoil == "entry":
-        W.data[7] = 0
-        W.eliminate_zeros()
-    assert structure.is_symmetric(W.indptr, W.indices, W.data) == reference.is_symmetric(W) == (spoil is None)
-
-
-def test_component_of():
-    rng = np.random.default_rng(1)
-    W = sp.csr_array(
-        sp.block_diag([reference.random_graph(n, rng, mean_degree=2).matrix for n in (9, 30, 5)])
-    )
-    np.testing.assert_array_equal(structure.component_of(W.indptr, W.indices), reference.component_of(W))

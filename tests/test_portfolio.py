@@ -15,14 +15,13 @@ import reference
 from spectrograd.aggregation import Layers, layer_operators, projection
 from spectrograd.datasets import make_block_model, make_gaussian_mixture, make_multilayer_gmm
 from spectrograd.graph import Graph, MultilayerGraph
-from spectrograd.kernels import coarsen, dense, levels, recurrence
+from spectrograd.kernels import coarsen, dense, recurrence
 from spectrograd.laplacian import laplacian
 from spectrograd.neighbors import knn_graph
 from spectrograd.solvers import Problem, Stopping, make_solver, solve
 from spectrograd.solvers import hierarchy as tree
 from spectrograd.solvers.auto import choose, plan
 from spectrograd.solvers.embed import Settings, embed
-from spectrograd.solvers.shift_invert import estimated_fill
 
 SOLVERS = ["lanczos", "chebyshev", "lobpcg", "shift-invert", "multilevel"]
 PARAMS = {"shift-invert": {"memory_limit": 1e12}}
@@ -201,14 +200,6 @@ def test_single_precision_changes_to_double_when_it_must():
 # --- shift-invert and preconditioners ----------------------------------------------------------------
 
 
-def test_fill_is_told_before_the_factor():
-    flat, tangled = estimated_fill(neighbours()), estimated_fill(block_model())
-    assert flat < 30 * neighbours().n_edges
-    assert tangled > 10 * block_model().n_edges
-    pieces = sp.block_diag([neighbours().matrix, block_model().matrix])
-    assert estimated_fill(Graph.from_matrix(pieces)) > tangled / 2  # the worst component decides
-
-
 def test_shift_invert_refuses_what_does_not_fit():
     with pytest.raises(ValueError, match="GB, the limit is"):
         solve(Problem(laplacian(block_model()), K), make_solver("shift-invert", memory_limit=1e5))
@@ -311,14 +302,6 @@ def test_coarsening(form, weighted):
     expected = X + P @ C
     form_of(coarsen.add_prolonged, form)(part, C, X)
     np.testing.assert_allclose(X, expected, atol=1e-12)
-
-
-def test_level_widths():
-    graph = neighbours()
-    reached = np.full(graph.n_nodes, -1, np.int32)
-    widths, last = levels.level_widths(graph.matrix.indptr, graph.matrix.indices, 5, reached)
-    assert widths.tolist() == reference.level_widths(graph.matrix.toarray(), 5)
-    assert reached[last] == len(widths) - 1
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -10,14 +10,12 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.linalg.blas import dger, sger
 
-from spectrograd.graph import SMALL as SMALL
 from spectrograd.graph import Graph, GraphError
+from spectrograd.kernels import SMALL as SMALL
+from spectrograd.kernels import WORTH_THREADS as WORTH_THREADS
 
 Array = NDArray[Any]
 Kind = Literal["random_walk", "symmetric", "unnormalized"]
-
-# Passes over fewer entries than this take less time than waking the threads may cost.
-WORTH_THREADS = 200_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,7 +233,7 @@ def laplacian(graph: Graph, kind: Kind = "random_walk", *, allow_isolated: bool 
     if kind == "symmetric":
         scale = np.where(linked, 1 / np.sqrt(np.where(linked, degrees, 1)), 0.0)
         return Operator(graph, linked.astype(np.float64), scale=scale)
-    return Operator(graph, degrees, metric=np.where(linked, degrees, 1.0))
+    return Operator(graph, degrees, metric=degrees if linked.all() else np.where(linked, degrees, 1.0))
 
 
 def _check_isolated(graph: Graph, allowed: bool) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from spectrograd.fill import estimated_fill
 from spectrograd.graph import Graph
 from spectrograd.laplacian import SMALL
 from spectrograd.solvers.protocol import Problem
@@ -13,6 +14,7 @@ from spectrograd.solvers.protocol import Problem
 # Entries of the factor per edge up to which a direct solve is cheap; 2 to 11 on roads and planar k-NN
 # graphs, thousands on block models and social graphs.
 LITTLE_FILL = 40
+FAR_TOO_MUCH = 4  # times little: more than a second search could take back
 # Of the entries, what one matching may leave on a geometric graph; measured: 0.34 on planar k-NN, 0.5
 # to 0.56 on roads and k-NN of many dimensions, 0.65 to 0.8 on social graphs, 0.9 on block models.
 SHRINKS = 0.6
@@ -35,8 +37,8 @@ LAST = Choice("lanczos", "escalated: the best polynomial of all")
 def plan(problem: Problem) -> tuple[Choice, ...]:
     """Solvers to try, best first; the next one goes on where the certificate of the last is not met.
 
-    Cheap looks decide: size, fill (two breadth-first searches), shrinkage (one matching). A direct solve
-    comes first wherever it is affordable, since only a factorisation can count eigenvalues.
+    Cheap looks decide: size, fill (at most two breadth-first searches), shrinkage (one matching). A direct
+    solve comes first wherever it is affordable, since only a factorisation can count eigenvalues.
     """
     n, operator = problem.n_nodes, problem.operator
     if n <= INSTANT:
@@ -66,10 +68,9 @@ def choose(problem: Problem) -> Choice:
 
 
 def fill_ratio(graph: Graph) -> float:
-    """Estimated entries of a factor per edge."""
-    from spectrograd.solvers.shift_invert import estimated_fill
-
-    return estimated_fill(graph) / max(1, graph.n_edges)
+    """Estimated entries of a factor per edge; one search is enough where they are far too many."""
+    n_edges = max(1, graph.n_edges)
+    return estimated_fill(graph, enough=FAR_TOO_MUCH * LITTLE_FILL * n_edges) / n_edges
 
 
 def first_shrinkage(problem: Problem) -> float:

@@ -8,14 +8,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 import scipy.linalg as la
-import scipy.sparse as sp
-import scipy.sparse.csgraph as csgraph
 from numpy.typing import NDArray
 
 from spectrograd.engines.filters import Filter
 from spectrograd.factor import Factor
-from spectrograd.graph import Graph
-from spectrograd.laplacian import SMALL, Operator
+from spectrograd.fill import estimated_fill
+from spectrograd.laplacian import Operator
 from spectrograd.solvers.protocol import Problem, State
 from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start
 
@@ -223,56 +221,3 @@ def _unit_columns(X: Array) -> Array:
     """Columns of length one, so that the Gram matrix is of one scale; zeros stay zeros."""
     X = X / np.maximum(np.abs(X).max(axis=0), 1e-300)
     return np.asarray(X / np.maximum(np.linalg.norm(X, axis=0), 1e-300))
-
-
-def estimated_fill(graph: Graph) -> float:
-    """Entries one triangular factor will have, from the width of breadth-first levels.
-
-    A level is a separator. The thinnest one among those that leave at least a quarter of the vertices on
-    either side has ``s`` vertices, which elimination makes a dense block of ``s^2 / 2`` entries; nested
-    dissection repeats this on halves with separators that shrink like sqrt(n), so each of the
-    ``log2(n)`` generations costs as much (Lipton, Rose and Tarjan 1979). Two searches, a few milliseconds.
-    Measured against SuperLU with minimum degree: 0.9 to 1.25 times the truth on road networks and k-NN
-    graphs in the plane, thousands of times the edges on block models.
-    """
-    matrix = graph.matrix
-
-    def cost(source: int) -> tuple[float, int]:
-        _, far = _levels(matrix, source)
-        widths, _ = _levels(matrix, far)
-        size = int(widths.sum())
-        return _separator(widths) ** 2 / 2 * math.log2(size + 1), size
-
-    worst, size = cost(0)
-    if size < graph.n_nodes:
-        _, component = csgraph.connected_components(matrix, directed=False)
-        sizes, first = np.bincount(component), np.unique(component, return_index=True)[1]
-        for c in np.argsort(sizes)[::-1]:
-            if sizes[c] ** 2 / 2 <= worst or sizes[c] < 50:
-                break  # even if dense, it could not be worse than what is known
-            worst = max(worst, cost(int(first[c]))[0])
-    return float(graph.n_edges + graph.n_nodes + worst)
-
-
-def _levels(matrix: sp.csr_array, source: int) -> tuple[Array, int]:
-    """Vertices per breadth-first level from ``source``, and a vertex of the last level."""
-    n_nodes = matrix.shape[0]
-    if n_nodes <= SMALL:  # nothing is compiled for a small graph
-        depth = csgraph.dijkstra(matrix, directed=False, indices=source, unweighted=True)
-        reached = np.where(np.isfinite(depth), depth, -1).astype(int)
-        return np.bincount(reached[reached >= 0]), int(reached.argmax())
-    from spectrograd.kernels.levels import level_widths
-
-    widths, far = level_widths(matrix.indptr, matrix.indices, source, np.full(n_nodes, -1, np.int32))
-    return np.asarray(widths), int(far)
-
-
-def _separator(widths: Array) -> float:
-    """The thinnest level that cuts off at least a quarter on each side, or the middle one."""
-    total = widths.sum()
-    below = np.cumsum(widths) - widths
-    above = total - below - widths
-    fair = np.minimum(below, above) >= total / 4
-    if fair.any():
-        return float(widths[fair].min())
-    return float(widths.max())
