@@ -18,7 +18,7 @@ eigenvectors, the columns of V, had eigenvalues below ``tau``, while only K Ritz
 quotient of at least ``rho``, and from ``y'(A - rho) y >= 0`` the smallest singular value s of the Gaussian
 (K + 1) x m matrix ``V'X`` would obey
 
-    s^2 <= |X|^2 ((cut - rho)+ q(rho)^2 + upper - rho) / ((rho - tau) q(tau)^2).
+    s^2 <= |X|^2 max {(x - rho) q(x)^2 : rho <= x <= upper} / ((rho - tau) q(tau)^2).
 
 The distance of a row of it from the span of the others follows a chi distribution with m - K degrees of
 freedom, and the smallest of these distances is at most ``sqrt(K + 1) s``: the chance of a miss is at most
@@ -51,6 +51,7 @@ FIRST_DEGREE = 12  # of the first look, where nothing is known of what lies outs
 LEAST_PART, MOST_PART = 0.05, 0.5  # of the gap: where tau may lie
 QUIET = 9.0  # log of the growth of rounding errors in the found directions between two cleanings
 LOUD = 1e12
+HALVINGS = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,11 +132,22 @@ class RandomStart(Evidence):
 
     def log_square(self, tau: float) -> float:
         """Logarithm of the bound on ``s^2``."""
+        largest = self.log_square_norm + self._log_largest()
+        return largest - math.log(self.lowest - tau) - 2 * self.gain(tau)
+
+    def _log_largest(self) -> float:
+        """Bound on the logarithm of ``(x - rho) q(x)^2`` for x above ``rho = lowest``, where q decreases.
+
+        Above all cuts q is at most one; below, x is taken at the right end of an interval and q at the left.
+        """
         rho, cut = self.lowest, max(f.cut for f in self.filters)
-        log_above = math.log(max(self.upper - rho, 1e-300))
-        log_between = 2 * self.gain(rho) + math.log(cut - rho) if cut > rho else -math.inf
-        log_rest = float(np.logaddexp(log_above, log_between)) + self.log_square_norm
-        return log_rest - math.log(rho - tau) - 2 * self.gain(tau)
+        found = math.log(max(self.upper - rho, 1e-300))
+        right = cut - rho
+        for halving in range(HALVINGS if right > 0 else 0):
+            left = right / 2 if halving < HALVINGS - 1 else 0.0
+            found = max(found, math.log(max(right, 1e-300)) + 2 * self.gain(rho + left))
+            right = left
+        return found
 
 
 def block_start(

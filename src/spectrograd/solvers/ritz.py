@@ -155,14 +155,14 @@ def guarded_start(problem: Problem, width: int, rng: np.random.Generator, dtype:
 
     The random columns are Gaussian in the metric, which makes them evidence (see :mod:`spectrograd.probe`).
     """
-    block = rng.standard_normal((problem.n_nodes, width))
+    block = rng.standard_normal((problem.n_nodes, width), dtype=dtype)
     metric = problem.operator.walk_form().metric
     if metric is not None:
-        block /= np.sqrt(metric)[:, None]
+        block /= np.sqrt(metric, dtype=dtype)[:, None]
     if problem.start is not None:
         start = problem.operator.to_walk(np.asarray(problem.start, dtype=np.float64))
         block[:, : problem.n_components] = np.where(np.isfinite(start), start, 0)
-    return np.ascontiguousarray(block, dtype=dtype)
+    return block
 
 
 def ritz_pairs(
