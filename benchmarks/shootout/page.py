@@ -14,7 +14,8 @@ Row = dict[str, Any]
 DEFAULT_PEER = "scikit-learn arpack"
 HEAD = """Seconds for the embedding (ours with its certificate). A peer of equal quality has a trace within
 1 % of the best, or an NMI within .01 of the best where classes are known; X marks a result that is silently
-wrong, - one that failed or was stopped after 25 times our time, or 40 s."""
+wrong, - one that failed or was stopped after 25 times our time, or 40 s (and is then not run on larger graphs
+of the same kind)."""
 
 
 def page(cases: dict[str, Row]) -> str:

@@ -37,7 +37,7 @@ def orthonormalize(
     for _ in range(2):
         M = engine.gram(U, U, metric)
         factor, lost = _inverse_factor(M)
-        U = (U @ factor.astype(U.dtype)).astype(U.dtype, copy=False)
+        U = engine.combine(U, factor)
         if lost:
             rng = np.random.default_rng(0) if rng is None else rng
             fresh = rng.standard_normal((len(U), lost)).astype(U.dtype)
@@ -72,8 +72,7 @@ def rayleigh_ritz(engine: Engine, operator: Operator, Q: Array) -> Ritz:
     AQ = engine.spmm(operator, Q)
     H = engine.gram(Q, AQ, None, symmetric=True)
     values, rotation = la.eigh((H + H.T) / 2)
-    rotation = rotation.astype(Q.dtype)
-    return Ritz(values, Q @ rotation, AQ @ rotation)
+    return Ritz(values, engine.combine(Q, rotation), engine.combine(AQ, rotation))
 
 
 def residuals(engine: Engine, operator: Operator, ritz: Ritz) -> Array:

@@ -128,9 +128,9 @@ class RitzSolver(Solver):
             return 0.0
         return owed if self.worth_proving(state, outside.degrees(owed, tau)) else 0.0
 
-    def tau(self, state: RitzState, k: int) -> float:
-        """How far the certificate needs to see."""
-        residual = float(np.linalg.norm(state.residuals[:k]))
+    def tau(self, state: RitzState, k: int, after: float = 1.0) -> float:
+        """How far the certificate needs to see, once the residuals are ``after`` times what they are."""
+        residual = after * float(np.linalg.norm(state.residuals[:k]))
         return needed_cut(float(state.values[k - 1]), float(state.values[k]), residual)
 
     def _remember(self, problem: Problem, state: RitzState) -> None:
