@@ -19,6 +19,7 @@ SUITES = (
     "paper_table",
     "multilayer",
     "shootout",
+    "growth",
     "report_page",
 )
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"

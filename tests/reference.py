@@ -180,13 +180,15 @@ def move_rows(vertices, G, small, rates, metric, Z, moments, U):
     return after, table, dM, Z.T.astype(np.float64) @ (after - before)
 
 
-def recurrence_rows(block, weights, diagonal, metric, coefficients, U, previous, out):
+def recurrence_rows(block, weights, diagonal, metric, coefficients, rank_one, U, previous, out):
     """``out`` with the rows of the block replaced by ``alpha B^-1 A u + beta u + gamma previous``."""
     start, indptr, indices = block
     rows = slice(start, start + len(indptr) - 1)
     alpha, beta, gamma = coefficients
     U = U.astype(np.float64)
     product = diagonal[rows, None] * U[rows] - adjacency(indptr, indices, weights, len(U)) @ U
+    if rank_one is not None:
+        product -= np.outer(rank_one[0][rows], rank_one[1])
     if metric is not None:
         product = product / metric[rows, None]
     result = out.astype(np.float64)
@@ -207,16 +209,21 @@ def galerkin(W, part):
     return coarse
 
 
-def level_widths(W, source):
-    """Vertices at each distance from the source, by powers of the adjacency matrix."""
-    reached, widths = np.zeros(len(W), bool), []
+def level_of(W, source):
+    """Every vertex's distance from the source, by powers of the adjacency matrix; -1 where it has none."""
+    level = np.full(len(W), -1)
     front = np.zeros(len(W), bool)
     front[source] = True
     while front.any():
-        widths.append(int(front.sum()))
-        reached |= front
-        front = (W[front].sum(axis=0) > 0) & ~reached
-    return widths
+        level[front] = level.max() + 1
+        front = (W[front].sum(axis=0) > 0) & (level < 0)
+    return level
+
+
+def level_widths(W, source):
+    """Vertices at each distance from the source."""
+    level = level_of(W, source)
+    return np.bincount(level[level >= 0]).tolist()
 
 
 def residual(Q, AQ, values, metric):
@@ -291,9 +298,23 @@ def entries_left(W, part, chosen):
     return after / max(before, 1)
 
 
-def is_symmetric(W):
-    """Whether a matrix equals its transpose."""
-    return bool((W.toarray() == W.toarray().T).all())
+def look_over(W):
+    """Whether a CSR matrix has flaws, weights other than one, and is unlike its transpose, entry by entry."""
+    entries, flawed = {}, False
+    for i in range(W.shape[0]):
+        columns = W.indices[W.indptr[i] : W.indptr[i + 1]].tolist()
+        flawed |= columns != sorted(set(columns)) or i in columns
+        entries |= {(i, j): W.data[W.indptr[i] + at] for at, j in enumerate(columns)}
+    flawed |= not all(0 < weight < np.inf for weight in W.data)
+    unlike = any(entries.get((j, i)) != weight for (i, j), weight in entries.items())
+    return flawed, any(weight != 1 for weight in W.data), unlike
+
+
+def mean_with_transpose(W):
+    """``(W + W') / 2`` and the largest difference of the two, infinite where the patterns differ; dense."""
+    W = W.toarray()
+    largest = np.abs(W - W.T).max() if ((W > 0) == (W > 0).T).all() else np.inf
+    return (W + W.T) * W.dtype.type(0.5), largest
 
 
 def component_of(W):
@@ -304,3 +325,16 @@ def component_of(W):
         for i in range(W.shape[0]):
             found[i] = min([found[i], *found[linked[i]]])
     return np.unique(found, return_inverse=True)[1]
+
+
+def assign_rows(rows, centres):
+    """Labels, squared distances, and per centre: sum of its rows, their number, what is lost without it."""
+    gaps = ((rows[:, None].astype(np.float64) - centres) ** 2).sum(axis=2)
+    labels = np.argmin(gaps, axis=1)
+    least = np.sort(gaps, axis=1)[:, :2]
+    tallies = []
+    for c in range(len(centres)):
+        own = labels == c
+        lost = (least[own, -1] - least[own, 0]).sum() if len(centres) > 1 else np.inf
+        tallies.append([*rows[own].sum(axis=0, dtype=np.float64), own.sum(), lost])
+    return labels, least[:, 0], np.array(tallies)

@@ -180,60 +180,6 @@ def test_bad_input_is_refused_with_the_reason(vectors, k, arguments, message):
         assign(vectors, k, **arguments)
 
 
-# --- starts of k-means --------------------------------------------------------------------------------
-
-
-def starts_made(monkeypatch):
-    """Rows of every run of k-means, in order."""
-    from sklearn.cluster import KMeans
-
-    seen, fit = [], KMeans.fit
-
-    def counted(self, X, *args, **kwargs):
-        seen.append((len(X), self.init if isinstance(self.init, str) else "given"))
-        return fit(self, X, *args, **kwargs)
-
-    monkeypatch.setattr(KMeans, "fit", counted)
-    return seen
-
-
-def test_starts_end_when_two_agree(monkeypatch):
-    rng = np.random.default_rng(0)
-    truth = rng.integers(4, size=3_000)
-    vectors = indicator_embedding(truth, rng, 0.1)
-    seen = starts_made(monkeypatch)
-    found = assign(vectors, 4, random_state=0)
-    assert seen == [(3_000, "given"), (3_000, "k-means++")]
-    assert adjusted_rand_score(truth, found.labels) > 0.99
-
-
-def test_small_inputs_get_every_start(monkeypatch):
-    rng = np.random.default_rng(0)
-    vectors = indicator_embedding(rng.integers(3, size=100), rng, 0.1)
-    monkeypatch.setattr("spectrograd.cluster.FEW_ROWS", 50)
-    seen = starts_made(monkeypatch)
-    assign(vectors, 3, n_init=4, random_state=0)
-    assert len(seen) == 4
-    assign(vectors[:, :2], 3, n_init=1, random_state=0)  # too few columns for pivots
-    assert seen[-1] == (100, "k-means++")
-
-
-def test_starts_run_on_a_sample_of_many_rows(monkeypatch):
-    from sklearn.cluster import KMeans
-
-    rng = np.random.default_rng(0)
-    truth = rng.integers(6, size=30_000)
-    vectors = indicator_embedding(truth, rng, 0.5)
-    full = KMeans(6, n_init=10, random_state=0).fit(vectors)
-    seen = starts_made(monkeypatch)
-    found = assign(vectors, 6, random_state=0)
-    assert {rows for rows, _ in seen[:-1]} == {4_000}
-    assert seen[-1] == (30_000, "given")
-    assert found.inertia <= full.inertia_ * 1.001
-    assert adjusted_rand_score(full.labels_, found.labels) > 0.99
-    np.testing.assert_array_equal(found.labels, assign(vectors, 6, random_state=0).labels)
-
-
 def test_soft_rows_keep_short_rows_short():
     rows = np.array([[2.0, 0.0], [0.0, 2.0], [1e-9, 1e-9], [0.0, 0.0], [2e150, 0.0]])
     soft = _unit_rows(rows, 1.0)
@@ -260,3 +206,27 @@ def test_clusters_are_numbered_as_they_appear():
     for _ in range(3):
         found = assign(indicator_embedding(truth, rng), 3, random_state=0).labels
         assert found[:4].tolist() == [0, 1, 1, 2]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_lengths_out_of_the_range_of_squares(dtype):
+    rows = np.array([[3, 4], [3e-30, 4e-30], [3e30, 4e30], [0, 0]], dtype=dtype)
+    unit = _unit_rows(np.vstack([rows, rows]), 0.0)
+    assert unit.dtype == dtype
+    np.testing.assert_allclose(unit[:4], [[0.6, 0.8]] * 3 + [[0, 0]], rtol=1e-6)
+    tiny = _unit_rows(np.array([[3e-310, 4e-310], [3e200, 4e200]]))
+    np.testing.assert_allclose(tiny, [[0.6, 0.8]] * 2, rtol=1e-6)
+
+
+def test_large_finite_numbers_are_finite():
+    rows = np.full((4, 2), 8e307)
+    assert assign(rows, 1, unit_rows=True).inertia == pytest.approx(0, abs=1e-12)
+    rows[3, 1] = np.inf
+    with pytest.raises(ValueError, match=r"1 rows of the embedding are not finite .first: row 3"):
+        assign(rows, 1)
+
+
+def test_the_order_of_memory_does_not_matter():
+    vectors = np.random.default_rng(0).standard_normal((5_000, 3))
+    one, two = (assign(x, 3, random_state=0).labels for x in (vectors, np.asfortranarray(vectors)))
+    np.testing.assert_array_equal(one, two)

@@ -90,10 +90,23 @@ def test_gram(form, dtype, with_metric, widths):
     n_rows = 2 * dense.CHUNK + 17
     U, V = (columns(n_rows, width, rng, dtype) for width in widths)
     metric = rng.random(n_rows).astype(dtype) if with_metric else None
-    found = form_of(dense.gram, form)(U, V, metric)
+    found = form_of(dense.gram, form)(U, V, metric, False)
     assert found.dtype == np.float64
     # float32 vectors, yet the sums are float64: as exact as the twin
     np.testing.assert_allclose(found, reference.gram(U, V, metric), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("width", [1, 4, 7, 8, 13, 40])
+def test_symmetric_gram(form, width):
+    rng = np.random.default_rng(1)
+    U, metric = (
+        columns(dense.CHUNK + 17, width, rng, np.float32),
+        rng.random(dense.CHUNK + 17).astype(np.float32),
+    )
+    found = form_of(dense.gram, form)(U, U, metric, True)
+    np.testing.assert_array_equal(found, found.T)
+    np.testing.assert_allclose(found, reference.gram(U, U, metric), rtol=0, atol=1e-9)
 
 
 # --- choosing edges ---------------------------------------------------------------------------------
@@ -295,7 +308,7 @@ def outputs_of_every_parallel_kernel(graphs):
     moments = (np.zeros((1300, 15)), np.array([0.9, 0.999]))
     rates = np.full(len(vertices), 1e-3)
     changes = batch.move_rows(vertices, G, (np.eye(5), H), rates, degrees, Z, moments, U)
-    return [out, dense.gram(tall, tall, None), G, H, U, moments[0], *changes]
+    return [out, dense.gram(tall, tall, None, False), G, H, U, moments[0], *changes]
 
 
 @pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="needs two threads")
@@ -319,7 +332,7 @@ from spectrograd.kernels.dense import gram
 U = np.random.default_rng(0).standard_normal((60_000, 5))
 
 def once(_=None):
-    return gram(U, U, None)
+    return gram(U, U, None, False)
 """
 
 
@@ -391,7 +404,7 @@ def test_in_spawned_processes(tmp_path):
 def test_serial_and_parallel_forms_do_not_share_a_cache(tmp_path):
     """Numba's disk cache knows names, not flags: whichever form came first would stand for both."""
     threaded = """
-        gram{form}(U, U, None)
+        gram{form}(U, U, None, False)
         try:
             print(numba.threading_layer())
         except ValueError:

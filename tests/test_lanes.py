@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
 import reference
-from spectrograd.kernels import paper, structure
+from spectrograd.kernels import paper
 from spectrograd.kernels._jit import serial
 from spectrograd.kernels.batch import row_guide
 from spectrograd.kernels.lanes import (
@@ -135,22 +134,3 @@ def test_the_paper_s_solver_counts_every_iteration(max_iter):
     assert solution.last.iteration == max_iter
     assert solution.last.edges_seen == 4000 * max_iter
     assert [p.iteration for p in solution.history] == [*range(0, max_iter, 50), max_iter]
-
-
-@pytest.mark.parametrize("spoil", [None, "weight", "entry"])
-def test_is_symmetric(spoil):
-    W = reference.random_graph(60, np.random.default_rng(0)).matrix.copy()
-    if spoil == "weight":
-        W.data[7] += 1
-    if spoil == "entry":
-        W.data[7] = 0
-        W.eliminate_zeros()
-    assert structure.is_symmetric(W.indptr, W.indices, W.data) == reference.is_symmetric(W) == (spoil is None)
-
-
-def test_component_of():
-    rng = np.random.default_rng(1)
-    W = sp.csr_array(
-        sp.block_diag([reference.random_graph(n, rng, mean_degree=2).matrix for n in (9, 30, 5)])
-    )
-    np.testing.assert_array_equal(structure.component_of(W.indptr, W.indices), reference.component_of(W))

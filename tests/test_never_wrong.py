@@ -124,7 +124,7 @@ def test_most_of_them_do_converge():
     assert good == 10
 
 
-@pytest.mark.parametrize(("n_found", "n_columns", "degree"), [(1, 2, 5), (1, 3, 3), (4, 5, 5)])
+@pytest.mark.parametrize(("n_found", "n_columns", "degree"), [(1, 2, 5), (1, 2, 4), (4, 5, 5)])
 def test_the_odds_of_a_random_start_are_a_bound(n_found, n_columns, degree):
     """Where one more eigenvalue lies below tau than was found, small odds must be as rare as they say."""
     rng = np.random.default_rng(0)

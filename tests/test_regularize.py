@@ -112,6 +112,19 @@ def test_participation_is_the_share_of_the_volume():
     np.testing.assert_allclose(participation(operator, vectors), [1.0, 0.25])
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", ["random_walk", "symmetric", "unnormalized"])
+def test_participation_in_slices_is_that_of_the_whole(kind, dtype):
+    n = 20_000  # several slices
+    operator = laplacian(Graph.from_edges(np.arange(n), np.roll(np.arange(n), 1)), kind)
+    vectors = np.random.default_rng(0).standard_normal((n, 5)).astype(dtype)
+    vectors[100:, 3] = 0
+    u = operator.to_walk(vectors.astype(np.float64))
+    mass = np.ones(n) if operator.walk_form().metric is None else operator.walk_form().metric
+    expected = (mass @ u**2) ** 2 / (mass.sum() * (mass @ u**4))
+    np.testing.assert_allclose(participation(operator, vectors), expected, rtol=1e-6)
+
+
 def test_auto_finds_the_clusters_behind_the_whiskers(dangling):
     graph, labels = dangling
     plain = SpectralClustering(2, regularization=None, random_state=0).fit(graph)

@@ -9,14 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.engines import Engine
-from spectrograd.engines.subspace import Ritz, orthogonality_error, residuals
+from spectrograd.engines.subspace import Ritz, orthogonality_error
 from spectrograd.laplacian import Operator
-from spectrograd.probe import Complement
+from spectrograd.probe import GOOD_ANGLE, LIKELY_MISS, MOST_PART, Complement, needed_cut
 
 Array = NDArray[Any]
-GOOD_ANGLE = 0.03  # what clustering needs: beyond it labels no longer change
-LIKELY_MISS = 1e-3
-PARTS_OF_GAP = (0.5, 0.34)
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +30,7 @@ class Certificate:
     gap
         Distance from the last eigenvalue found to what lies beyond, as the probe saw it.
     angle_bound
-        Bound on the sine of the largest angle to the true subspace: residual over half the gap.
+        Bound on the sine of the largest angle to the true subspace: residual over a part of the gap.
     missed_probability
         Bound on the chance that a smaller eigenvalue was skipped.
     columns
@@ -110,18 +107,19 @@ def certify(
     ritz: Ritz,
     tol: float | str,
     outside: Complement,
+    measured: Array,
 ) -> Certificate:
-    """Measure Ritz pairs, and judge them by what lies outside their span.
+    """Judge Ritz pairs with ``measured`` residuals by what lies outside their span.
 
     The angle follows from Davis and Kahan: ``sin <= |R|_F / (tau - theta_K)``, where nothing below
     ``tau`` was missed, with the stated odds.
     """
-    measured = residuals(engine, operator, ritz)
     orthogonality = orthogonality_error(engine, operator, ritz.Q)
     top = float(ritz.values[-1])
     gap = outside.lowest - top
-    tau, odds = supported_cut(top, outside)
-    angle = float(np.linalg.norm(measured)) / (tau - top) if tau > top else float("inf")
+    error = float(np.linalg.norm(measured))
+    tau, odds = _supported_cut(top, outside, error)
+    angle = error / (tau - top) if tau > top else float("inf")
     if isinstance(tol, str):
         asked, good = f"sine <= {GOOD_ANGLE}", angle <= GOOD_ANGLE
     else:
@@ -133,15 +131,11 @@ def certify(
     )
 
 
-def supported_cut(top: float, outside: Complement) -> tuple[float, float]:
-    """``tau`` on the way from the last value found to the lowest outside, and the odds of a miss below it.
-
-    Half way if the evidence reaches so far, else a third.
-    """
-    gap = max(outside.lowest - top, 0.0)
-    for part in PARTS_OF_GAP:
-        tau = top + part * gap
-        odds = outside.odds_below(tau)
-        if odds <= LIKELY_MISS:
-            break
-    return tau, odds
+def _supported_cut(top: float, outside: Complement, error: float) -> tuple[float, float]:
+    """``tau`` and the odds of a miss below it: half way to what lies outside, or as far as needed."""
+    tau = top + MOST_PART * max(outside.lowest - top, 0.0)
+    odds = outside.odds_below(tau)
+    if odds <= LIKELY_MISS:
+        return tau, odds
+    tau = needed_cut(top, outside.lowest, error)
+    return tau, outside.odds_below(tau)

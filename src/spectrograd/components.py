@@ -10,9 +10,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.sparse import csgraph
 
-from spectrograd.graph import SMALL, Graph, GraphError, GraphWarning, MultilayerGraph
+from spectrograd.graph import Graph, GraphError, GraphWarning, MultilayerGraph
 
 Array = NDArray[Any]
 Policy = Literal["components", "regularize", "largest", "error"]
@@ -55,7 +54,9 @@ class Connectivity:
     @property
     def kept(self) -> Array:
         """Row numbers that take part."""
-        return np.setdiff1d(np.arange(len(self.labels)), self.aside, assume_unique=True)
+        taking_part = np.ones(len(self.labels), bool)
+        taking_part[self.aside] = False
+        return np.flatnonzero(taking_part)
 
     @property
     def sentence(self) -> str:
@@ -180,20 +181,14 @@ def indicators(labels: Array, metric: Array | None) -> Array:
 
 
 def _by_size(graph: Graph) -> tuple[Array, Array]:
-    found = _component_of(graph)
+    found = graph.search.component
     sizes = np.bincount(found)
+    if len(sizes) == 1:
+        return found, sizes
     order = np.argsort(-sizes, kind="stable")
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     return rank[found], sizes[order]
-
-
-def _component_of(graph: Graph) -> Array:
-    if graph.n_nodes <= SMALL:
-        return np.asarray(csgraph.connected_components(graph.matrix, directed=False)[1])
-    from spectrograd.kernels.structure import component_of
-
-    return np.asarray(component_of(graph.matrix.indptr, graph.matrix.indices))
 
 
 def _whole_components(labels: Array, sizes: Array, n_clusters: int) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+IN_CACHE = 32_768  # numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +40,24 @@ def arrange(vectors: Array, eigenvalues: Array, names: Array | None = None) -> E
     [[2.0, 1.0], [-1.0, 0.5]]
     """
     order = np.argsort(eigenvalues, kind="stable")
-    sorted_vectors = vectors[:, order]
-    peaks = np.argmax(np.abs(sorted_vectors), axis=0)
-    signs = np.sign(sorted_vectors[peaks, np.arange(len(order))])
-    signs[signs == 0] = 1
-    return Embedding(sorted_vectors * signs, eigenvalues[order], names)
+    if (np.diff(order) < 0).any():
+        vectors = vectors[:, order]
+    signs = np.where(peaks(vectors) < 0, -1, 1).astype(vectors.dtype)
+    return Embedding(vectors * signs, eigenvalues[order], names)
+
+
+def peaks(vectors: Array) -> Array:
+    """The entry of largest magnitude in each column, with its sign; of several the first."""
+    found, columns = np.zeros(vectors.shape[1], vectors.dtype), np.arange(vectors.shape[1])
+    for rows in row_slices(vectors):
+        part = vectors[rows]
+        here = part[np.abs(part.T, order="C").argmax(axis=1), columns]
+        found = np.where(np.abs(here) > np.abs(found), here, found)
+    return found
+
+
+def row_slices(vectors: Array) -> Iterator[slice]:
+    """Slices of rows whose temporaries stay in the cache."""
+    n_rows, n_columns = vectors.shape
+    step = max(1, IN_CACHE // max(1, n_columns))
+    return (slice(start, start + step) for start in range(0, n_rows, step))

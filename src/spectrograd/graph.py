@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,19 +11,25 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from spectrograd.adjacency import (
+    CleanArrays,
+    as_csr,
+    check_weights,
+    clean_arrays,
+    compact,
+    row_numbers,
+    symmetrized,
+    undirected,
+    without_duplicates,
+    without_loops,
+)
+from spectrograd.adjacency import GraphError as GraphError
+from spectrograd.adjacency import GraphWarning as GraphWarning
+from spectrograd.kernels import SMALL as SMALL
 from spectrograd.names import as_names, number_nodes
+from spectrograd.search import Search, search
 
 Array = NDArray[Any]
-# Up to this many nodes numpy and scipy are fast enough, and nothing has to be compiled.
-SMALL = 4096
-
-
-class GraphError(ValueError):
-    """The input is not a graph we can embed; the message says what, where and what to do."""
-
-
-class GraphWarning(UserWarning):
-    """The input was repaired; the message says how."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,8 +80,12 @@ class Graph:
         Self loops are dropped, duplicate entries summed and asymmetric matrices replaced by
         ``(W + W') / 2``, each with a warning. Negative, NaN or infinite weights are errors.
         """
-        csr = _checked_csr(matrix)
-        return cls._from_clean_csr(_symmetrized(_without_loops(csr)), names)
+        csr = as_csr(matrix)
+        arrays = clean_arrays(csr)
+        if arrays is None:  # repaired, each time with a warning
+            csr = without_loops(without_duplicates(csr))
+            arrays = clean_arrays(csr) or compact(symmetrized(csr))
+        return cls._from_arrays(arrays, names)
 
     @classmethod
     def from_edges(
@@ -100,29 +109,29 @@ class Graph:
             names, (rows, cols) = number_nodes(ends)
         else:
             n_nodes = len(as_names(names)) if n_nodes is None else n_nodes
-            rows, cols = (_row_numbers(end, n_nodes) for end in ends)
+            rows, cols = (row_numbers(end, n_nodes) for end in ends)
         size = len(as_names(names)) if n_nodes is None else n_nodes
         if size == 0:
             raise GraphError("the graph is empty: no nodes, no edges")
         data = np.ones(len(rows)) if weight is None else np.asarray(weight, dtype=np.float64).ravel()
         if len(data) != len(rows):
             raise GraphError(f"edge list: {len(rows)} edges but {len(data)} weights")
-        _check_weights(data, rows, cols, None if names is None else as_names(names))
-        return cls._from_clean_csr(_undirected(rows, cols, data, size), names)
+        check_weights(data, rows, cols, None if names is None else as_names(names))
+        return cls._from_clean_csr(undirected(rows, cols, data, size), names)
 
     @classmethod
     def _from_clean_csr(cls, csr: sp.csr_array, names: ArrayLike | None) -> Graph:
         """Freeze a CSR matrix known to be symmetric, loop-free and non-negative."""
-        labels = (
-            None if names is None else _frozen(as_names(names).copy())
-        )  # a copy: the caller may go on with his
-        if labels is not None and len(labels) != csr.shape[0]:
-            raise GraphError(f"{len(labels)} node names for {csr.shape[0]} nodes")
-        weights = None if bool(np.all(csr.data == 1)) else _frozen(csr.data)
-        block = RowBlock(
-            0, _frozen(csr.indptr.astype(np.int64)), _frozen(csr.indices.astype(np.int32)), weights
-        )
-        return cls((block,), csr.shape[0], labels)
+        return cls._from_arrays(compact(csr), names)
+
+    @classmethod
+    def _from_arrays(cls, arrays: CleanArrays, names: ArrayLike | None) -> Graph:
+        n_nodes = len(arrays.indptr) - 1
+        labels = None if names is None else _frozen(as_names(names).copy())  # the caller may go on with his
+        if labels is not None and len(labels) != n_nodes:
+            raise GraphError(f"{len(labels)} node names for {n_nodes} nodes")
+        weights = None if arrays.weights is None else _frozen(arrays.weights)
+        return cls((RowBlock(0, _frozen(arrays.indptr), _frozen(arrays.indices), weights),), n_nodes, labels)
 
     @property
     def n_entries(self) -> int:
@@ -158,6 +167,17 @@ class Graph:
             shape = (block.n_rows, self.n_nodes)
             parts.append(sp.csr_array((data, block.indices, _narrow(block.indptr)), shape=shape))
         return parts[0] if len(parts) == 1 else sp.csr_array(sp.vstack(parts, format="csr"))
+
+    @property
+    def pattern(self) -> tuple[Array, Array]:
+        """Row pointers and columns of the adjacency matrix: no weights are made up for one block."""
+        source = self.blocks[0] if len(self.blocks) == 1 else self.matrix
+        return source.indptr, source.indices
+
+    @cached_property
+    def search(self) -> Search:
+        """The components of the graph and the breadth-first levels from its first node."""
+        return search(*self.pattern)
 
     @property
     def isolated(self) -> Array:
@@ -278,110 +298,3 @@ def _row_sums(block: RowBlock) -> Array:
     if len(filled):  # reduceat needs every segment non-empty
         sums[filled] = np.add.reduceat(block.weights, block.indptr[filled], dtype=np.float64)
     return sums
-
-
-def _row_numbers(ends: Array, n_nodes: int) -> Array:
-    if len(ends) == 0:  # an empty list has no type of its own
-        return ends.astype(np.int64)
-    if ends.dtype.kind not in "iu":
-        raise GraphError("edge list: with n_nodes given the ends must be row numbers (integers)")
-    outside = (ends < 0) | (ends >= n_nodes)
-    if outside.any():
-        at = int(np.argmax(outside))
-        raise GraphError(f"edge {at}: node {ends[at]} is outside 0..{n_nodes - 1}")
-    return ends
-
-
-def _check_weights(data: Array, rows: Array, cols: Array, names: Array | None = None) -> None:
-    for bad, what in ((~np.isfinite(data), "not finite"), (data < 0, "negative")):
-        if bad.any():
-            at = int(np.argmax(bad))
-            ends = (rows[at], cols[at]) if names is None else (names[rows[at]], names[cols[at]])
-            raise GraphError(
-                f"weight of edge ({ends[0]}, {ends[1]}) is {data[at]}: {what}; "
-                "weights must be finite and not negative"
-            )
-
-
-def _checked_csr(matrix: Any) -> sp.csr_array:
-    """A canonical float CSR copy of the input, or a clear error."""
-    if not sp.issparse(matrix):
-        matrix = np.asarray(matrix)
-    if matrix.dtype.kind not in "biuf":
-        raise GraphError(f"adjacency matrix has type {matrix.dtype}; real numbers are needed")
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise GraphError(f"adjacency matrix has shape {matrix.shape}; it must be square")
-    if matrix.shape[0] == 0:
-        raise GraphError("the graph is empty: no nodes, no edges")
-    csr = sp.csr_array(matrix, copy=True)
-    if csr.dtype not in (np.float32, np.float64):
-        csr = csr.astype(np.float64)
-    if not np.all(np.isfinite(csr.data)) or np.any(csr.data < 0):
-        coo = csr.tocoo()
-        _check_weights(coo.data, coo.row, coo.col)
-    before = csr.nnz
-    csr.sum_duplicates()
-    if csr.nnz < before:
-        warnings.warn(f"{before - csr.nnz} duplicate entries were summed", GraphWarning, stacklevel=3)
-    csr.eliminate_zeros()
-    return csr
-
-
-def _without_loops(csr: sp.csr_array) -> sp.csr_array:
-    loops = np.flatnonzero(csr.diagonal())
-    if len(loops):
-        warnings.warn(
-            f"{len(loops)} self loops dropped (first at node {loops[0]})", GraphWarning, stacklevel=3
-        )
-        csr.setdiag(0)
-        csr.eliminate_zeros()
-    return csr
-
-
-def _symmetrized(csr: sp.csr_array) -> sp.csr_array:
-    if csr.shape[0] > SMALL:
-        from spectrograd.kernels.structure import is_symmetric
-
-        if is_symmetric(csr.indptr, csr.indices, csr.data):
-            return csr
-    transposed = csr.T.tocsr()
-    same_pattern = np.array_equal(csr.indptr, transposed.indptr) and np.array_equal(
-        csr.indices, transposed.indices
-    )
-    if same_pattern and np.array_equal(csr.data, transposed.data):
-        return csr
-    difference = abs(csr - transposed)
-    if difference.max() > 1e-10 * csr.data.max():
-        row = int(np.argmax(difference.max(axis=1).toarray()))
-        warnings.warn(
-            f"the adjacency matrix is not symmetric (first seen in row {row}); using (W + W') / 2",
-            GraphWarning,
-            stacklevel=3,
-        )
-    return sp.csr_array((csr + transposed) * csr.dtype.type(0.5))
-
-
-def _undirected(rows: Array, cols: Array, data: Array, n_nodes: int) -> sp.csr_array:
-    """Symmetric CSR of an edge list, whether it lists each edge once or in both directions."""
-    loops = rows == cols
-    if loops.any():
-        warnings.warn(
-            f"{int(loops.sum())} self loops dropped (first at edge {int(np.argmax(loops))})",
-            GraphWarning,
-            stacklevel=3,
-        )
-        rows, cols, data = rows[~loops], cols[~loops], data[~loops]
-    listed = sp.coo_array((data, (rows, cols)), shape=(n_nodes, n_nodes)).tocsr()
-    transposed = listed.T.tocsr()
-    both_ways = listed.nnz > 0 and (listed != transposed).nnz == 0
-    if listed.nnz < len(rows):
-        warnings.warn(f"{len(rows) - listed.nnz} repeated edges were summed", GraphWarning, stacklevel=3)
-    csr = listed if both_ways else sp.csr_array(listed + transposed)
-    if not both_ways and csr.nnz < 2 * listed.nnz:
-        warnings.warn(
-            f"{2 * listed.nnz - csr.nnz} edges listed in both directions were summed",
-            GraphWarning,
-            stacklevel=3,
-        )
-    csr.eliminate_zeros()
-    return csr

@@ -10,14 +10,12 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.linalg.blas import dger, sger
 
-from spectrograd.graph import SMALL as SMALL
 from spectrograd.graph import Graph, GraphError
+from spectrograd.kernels import SMALL as SMALL
+from spectrograd.kernels import WORTH_THREADS as WORTH_THREADS
 
 Array = NDArray[Any]
 Kind = Literal["random_walk", "symmetric", "unnormalized"]
-
-# Passes over fewer entries than this take less time than waking the threads may cost.
-WORTH_THREADS = 200_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,12 +25,16 @@ class LowRank:
     factors: Array
     coefficients: Array
 
+    def projected(self, U: Array) -> Array:
+        """``diag(a) Z' U``."""
+        return np.asarray(self.coefficients[:, None] * (self.factors.T @ U), dtype=U.dtype)
+
     def subtract_product(
         self, U: Array, out: Array, weight: float = 1.0, divisor: Array | None = None
     ) -> None:
         """Mutates out: ``out -= weight diag(1 / divisor) Z diag(a) Z' U``."""
         Z = self.factors if divisor is None else self.factors / divisor[:, None]
-        small = self.coefficients[:, None] * (self.factors.T @ U) * U.dtype.type(weight)
+        small = self.projected(U) * U.dtype.type(weight)
         if Z.shape[1] == 1 and out.flags.c_contiguous:  # in place: half the traffic of a temporary
             update = dger if out.dtype == np.float64 else sger
             update(-1.0, small[0], Z[:, 0], a=out.T, overwrite_a=True)
@@ -231,7 +233,7 @@ def laplacian(graph: Graph, kind: Kind = "random_walk", *, allow_isolated: bool 
     if kind == "symmetric":
         scale = np.where(linked, 1 / np.sqrt(np.where(linked, degrees, 1)), 0.0)
         return Operator(graph, linked.astype(np.float64), scale=scale)
-    return Operator(graph, degrees, metric=np.where(linked, degrees, 1.0))
+    return Operator(graph, degrees, metric=degrees if linked.all() else np.where(linked, degrees, 1.0))
 
 
 def _check_isolated(graph: Graph, allowed: bool) -> None:

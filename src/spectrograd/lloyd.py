@@ -1,8 +1,11 @@
-"""k-means of few rows in plain numpy: loading scikit-learn takes longer than clustering them."""
+"""Lloyd's algorithm: rows to their nearest centres, centres to the means of their rows."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -10,64 +13,134 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 MAX_STEPS = 300
+WORTH_THREADS = 5_000_000  # multiplications of one pass
+LANES = 8
 
 
-def lloyd(rows: Array, n_clusters: int, n_init: int, rng: np.random.Generator) -> tuple[Array, float]:
-    """Labels and inertia of the best of ``n_init`` runs of Lloyd's algorithm from k-means++ starts.
+@dataclass(frozen=True, eq=False)
+class Look:
+    """Where every row belongs, seen from some ``centres``; ``measure`` finds :attr:`gaps` and :attr:`use`."""
+
+    centres: Array
+    labels: Array
+    sums: Array
+    sizes: Array
+    measure: Callable[[], tuple[Array, Array]]
+
+    @cached_property
+    def _measured(self) -> tuple[Array, Array]:
+        return self.measure()
+
+    @property
+    def gaps(self) -> Array:
+        """Squared distances of the rows to their centres."""
+        return self._measured[0]
+
+    @property
+    def use(self) -> Array:
+        """By how much the squared distances would grow without each centre."""
+        return self._measured[1]
+
+    @cached_property
+    def inertia(self) -> float:
+        """The sum of squared distances to the means of the clusters."""
+        filled = self.sizes > 0
+        means = self.sums[filled] / self.sizes[filled, None]
+        moved = ((means - self.centres[filled]) ** 2).sum(axis=1)
+        return max(0.0, float(self.gaps.sum() - self.sizes[filled] @ moved))
+
+    def means(self, points: Array) -> Array:
+        """The next centres. Those without rows move to the rows that are worst off, as in scikit-learn."""
+        means = self.sums / np.maximum(self.sizes, 1)[:, None]
+        empty = np.flatnonzero(self.sizes == 0)
+        if len(empty):
+            means[empty] = points[np.argsort(self.gaps)[::-1][: len(empty)]]
+        return means
+
+
+def descend(
+    points: Array, centres: Array, *, compiled: bool, tolerance: float = 0.0, max_steps: int = MAX_STEPS
+) -> Look:
+    """The last look of Lloyd's algorithm, as soon as a step moves the centres by no more than ``tolerance``.
+
+    The rows should be near the origin or the expanded squares lose digits. ``tolerance`` is a sum of squares.
 
     Examples
     --------
-    >>> points = np.array([[0.0], [0.1], [5.0], [5.2]])
-    >>> labels, inertia = lloyd(points, 2, 3, np.random.default_rng(0))
-    >>> bool(labels[0] == labels[1] != labels[2] == labels[3]), round(inertia, 3)
-    (True, 0.025)
+    >>> points = np.array([[-2.6], [-2.5], [2.4], [2.6]])
+    >>> found = descend(points, points[:2], compiled=False)
+    >>> found.labels.tolist(), round(found.inertia, 3)
+    ([0, 0, 1, 1], 0.025)
     """
-    points = np.asarray(rows, dtype=np.float64)
-    points = points - points.mean(axis=0)  # the expanded square loses digits far from the origin
-    runs = [_run(points, _spread_centres(points, n_clusters, rng)) for _ in range(n_init)]
-    return min(runs, key=lambda run: run[1])
+    for _ in range(max_steps):
+        found = look(points, centres, compiled=compiled)
+        means = found.means(points)
+        if ((means - centres) ** 2).sum() <= tolerance:
+            return found
+        centres = means
+    return look(points, centres, compiled=compiled)
 
 
-def _run(points: Array, centres: Array) -> tuple[Array, float]:
-    labels = np.full(len(points), -1)
-    for _ in range(MAX_STEPS):
-        gaps = _squares(points, centres)
-        nearest = np.argmin(gaps, axis=1)
-        if np.array_equal(nearest, labels):
-            break
-        labels = nearest
-        centres = _means(points, labels, gaps, len(centres))
+def look(points: Array, centres: Array, *, compiled: bool) -> Look:
+    """One pass over the rows; where it is compiled, the same bits for any number of threads."""
+    return _compiled_look(points, centres) if compiled else _plain_look(points, centres)
+
+
+def _plain_look(points: Array, centres: Array) -> Look:
+    scores = _scores(points, centres)
+    labels = np.argmax(scores, axis=1)
+    members = scores  # its memory is warm
+    members.fill(0)
+    members[np.arange(len(points)), labels] = 1
+    sizes = np.bincount(labels, minlength=len(centres))
+    return Look(centres, labels, members.T @ points, sizes, partial(_measure, points, centres, labels))
+
+
+def _measure(points: Array, centres: Array, labels: Array) -> tuple[Array, Array]:
+    scores, every = _scores(points, centres), np.arange(len(points))
+    best = scores[every, labels]
+    scores[every, labels] = -np.inf
+    use = np.bincount(labels, 2 * (best - scores.max(axis=1)), len(centres))
     own = points - centres[labels]
-    return labels, float(np.einsum("ij,ij->", own, own))
+    return np.einsum("ij,ij->i", own, own), use
 
 
-def _means(points: Array, labels: Array, gaps: Array, n_clusters: int) -> Array:
-    sizes = np.bincount(labels, minlength=n_clusters)
-    sums = np.stack([np.bincount(labels, column, n_clusters) for column in points.T], axis=1)
-    centres = sums / np.maximum(sizes, 1)[:, None]
-    empty = np.flatnonzero(sizes == 0)
-    if len(empty):  # as in scikit-learn: they move to the points that are worst off
-        centres[empty] = points[np.argsort(gaps.min(axis=1))[::-1][: len(empty)]]
-    return centres
+def _scores(points: Array, centres: Array) -> Array:
+    """A row is nearest to the centre of largest ``x'c - |c|^2 / 2``."""
+    scores = points @ centres.T
+    scores -= np.einsum("ij,ij->i", centres, centres) / 2
+    return np.asarray(scores)
 
 
-def _spread_centres(points: Array, n_clusters: int, rng: np.random.Generator) -> Array:
-    """k-means++ (Arthur and Vassilvitskii, 2007), each time the best of a few candidates."""
-    n_trials = 2 + int(math.log(n_clusters))
-    chosen = [int(rng.integers(len(points)))]
-    gaps = _squares(points, points[chosen])[:, 0]
-    while len(chosen) < n_clusters:
-        total = gaps.sum()
-        odds = gaps / total if total > 0 else None  # all places are taken: any point will do
-        candidates = rng.choice(len(points), size=n_trials, p=odds)
-        after = np.minimum(gaps[:, None], _squares(points, points[candidates]))
-        best = int(np.argmin(after.sum(axis=0)))
-        chosen.append(int(candidates[best]))
-        gaps = after[:, best]
-    return points[chosen]
+def _compiled_look(points: Array, centres: Array) -> Look:
+    from spectrograd.kernels.nearest import CHUNK, assign_rows
+
+    n_chunks = -(-len(points) // CHUNK)
+    labels, gaps = np.empty(len(points), dtype=np.int64), np.empty(len(points))
+    tallies = np.zeros((n_chunks, len(centres), points.shape[1] + 2))
+    given = (points, centres, centre_table(centres), labels, gaps, tallies)
+    if points.size * len(centres) > WORTH_THREADS:
+        _share(n_chunks, lambda first, last: assign_rows(first, last, *given))
+    else:
+        assign_rows(0, n_chunks, *given)
+    total = tallies.sum(axis=0)
+    sums, sizes, use = total[:, :-2], total[:, -2], total[:, -1]
+    return Look(centres, labels, sums, sizes, lambda: (gaps, use))
 
 
-def _squares(points: Array, centres: Array) -> Array:
-    """Squared distances, never below zero."""
-    own, other = (np.einsum("ij,ij->i", rows, rows) for rows in (points, centres))
-    return np.asarray(np.maximum(own[:, None] + other - 2 * points @ centres.T, 0))
+def _share(n_chunks: int, work: Callable[[int, int], None]) -> None:
+    """As many plain threads as numba would take: its own would have the kernel compiled a second time."""
+    from numba import get_num_threads
+
+    bounds = np.linspace(0, n_chunks, get_num_threads() + 1).astype(int).tolist()
+    with ThreadPoolExecutor(len(bounds) - 1) as pool:
+        list(pool.map(work, bounds[:-1], bounds[1:]))
+
+
+def centre_table(centres: Array) -> Array:
+    """Centres as columns with ``-|c|^2 / 2`` below, padded to whole lanes."""
+    n_centres, n_columns = centres.shape
+    table = np.zeros((n_columns + 1, -(-n_centres // LANES) * LANES))
+    table[:-1, :n_centres] = centres.T
+    table[-1, :n_centres] = -np.einsum("ij,ij->i", centres, centres) / 2
+    return table

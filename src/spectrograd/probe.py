@@ -1,20 +1,28 @@
 """Did the solver skip an eigenvector? Filtered random vectors look for one, with odds that can be stated.
 
-Let ``x`` be Gaussian in the complement of the found subspace and ``y = q(A) x`` for a polynomial that is
-small above a cut and large below. If some eigenvector ``v`` outside the subspace had an eigenvalue below
-``tau``, then ``y`` would be rich in it and its Rayleigh quotient low. From ``y'(A - rho) y >= 0`` follows
+Let X be n Gaussian columns in the complement of the found subspace, and ``Y = q(A) X`` for a polynomial that
+is at most one above a cut and large below. If some eigenvector ``v`` outside the subspace had an eigenvalue
+below ``tau < cut``, then the combination ``y = Y a`` with ``a`` along ``X'v`` would hold it with weight
+``|q(tau)| |v'X|`` at least. A vector whose Rayleigh quotient is ``rho`` holds at most the share
+``(upper - rho) / (upper - tau)`` of its square below ``tau``; with rho the lowest Ritz value of Y and |Y| its
+largest singular value, both measured,
 
-    (v'x)^2 <= |x|^2 ((cut - rho)+ q(rho)^2 + upper - rho) / ((rho - tau) q(tau)^2)
+    |v'X|^2 <= |Y|^2 (upper - rho) / ((upper - tau) q(tau)^2)
 
-and ``v'x`` is a standard normal number: the chance that it is so small is the chance of a miss.
+and ``|v'X|`` follows a chi distribution with n degrees of freedom: the chance that it is so small is the
+chance of a miss.
 
-A block method that starts from m Gaussian columns X carries this evidence in itself. Suppose K + 1
+A block method that starts from m Gaussian columns X carries such evidence in itself. Suppose K + 1
 eigenvectors, the columns of V, had eigenvalues below ``tau``, while only K Ritz values of the block
 ``q(A) X`` lie below ``rho > tau``. Among the combinations ``q(A) X (V'X)' a`` one would then have a Rayleigh
-quotient of at least ``rho``, and as above the smallest singular value s of the Gaussian (K + 1) x m matrix
-``V'X`` would obey the bound, with ``|X|^2`` for ``|x|^2``. The distance of a row of it from the span of the
-others follows a chi distribution with m - K degrees of freedom, and the smallest of these distances is at
-most ``sqrt(K + 1) s``: the chance of a miss is at most ``(K + 1) P(chi <= sqrt(K + 1) s)``.
+quotient of at least ``rho``, and from ``y'(A - rho) y >= 0`` the smallest singular value s of the Gaussian
+(K + 1) x m matrix ``V'X`` would obey
+
+    s^2 <= |X|^2 max {(x - rho) q(x)^2 : rho <= x <= upper} / ((rho - tau) q(tau)^2).
+
+The distance of a row of it from the span of the others follows a chi distribution with m - K degrees of
+freedom, and the smallest of these distances is at most ``sqrt(K + 1) s``: the chance of a miss is at most
+``(K + 1) P(chi <= sqrt(K + 1) s)``.
 """
 
 from __future__ import annotations
@@ -24,89 +32,144 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy.linalg as la
 from numpy.typing import NDArray
 from scipy.special import gammainc, gammaincinv
 
 from spectrograd.engines import Engine
 from spectrograd.engines.filters import Filter
-from spectrograd.engines.subspace import Ritz, orthonormalize, rayleigh_ritz
-from spectrograd.laplacian import Operator
+from spectrograd.engines.subspace import Ritz
+from spectrograd.laplacian import SMALL, Operator
 
 Array = NDArray[Any]
-DEGREES = (6, 30)
-ENOUGH = 1e-4
+GOOD_ANGLE = 0.03  # what clustering needs: beyond it labels no longer change
+LIKELY_MISS = 1e-3
+ENOUGH = LIKELY_MISS / 2
 PROBE_COLUMNS = 4
+MOST_DEGREES, MOST_ROUNDS = 300, 6
+FIRST_DEGREE = 12  # of the first look, where nothing is known of what lies outside
+LEAST_PART, MOST_PART = 0.05, 0.5  # of the gap: where tau may lie
+QUIET = 9.0  # log of the growth of rounding errors in the found directions between two cleanings
+LOUD = 1e12
+HALVINGS = 12
 
 
 @dataclass(frozen=True, eq=False)
 class Complement:
-    """What the probe saw outside the found subspace.
+    """What lies outside the found subspace; this one knows it.
 
-    ``lowest`` is the smallest Ritz value there; ``odds_below(tau)`` bounds the chance that an
-    eigenvalue below ``tau`` was skipped all the same; ``columns`` is the cost, in products of the
-    operator with single columns. ``complete`` means that ``lowest`` is known, not guessed. ``directions``
-    is K + 1 where the evidence is the random start of a block method, with ``n_vectors`` guard columns.
+    ``lowest`` is the smallest eigenvalue there (or Ritz value, where it is not known), ``columns`` the cost,
+    in products of the operator with single columns, and nothing lies below ``sure`` (None: ``lowest``).
     """
 
     lowest: float
-    squared_norm: float = 1.0
-    n_vectors: int = 0
     columns: int = 0
-    upper: float = 2.0
-    filters: tuple[Filter, ...] = ()
-    complete: bool = False
-    directions: int = 0
+    sure: float | None = None
 
     def odds_below(self, tau: float) -> float:
         """Bound on the chance that an eigenvector with eigenvalue below ``tau`` was missed."""
-        rho = self.lowest
-        if tau >= rho:
-            return 1.0
-        if self.complete:
-            return 0.0
-        if not self.filters or any(tau >= f.cut for f in self.filters):
+        return 0.0 if tau < (self.lowest if self.sure is None else self.sure) else 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence(Complement):
+    """Odds from Gaussian columns and the filters they went through.
+
+    ``directions`` is the number of eigenvectors of which one must be missed, ``freedom`` the degrees of
+    freedom of its distance from the others.
+    """
+
+    upper: float = 2.0
+    filters: tuple[Filter, ...] = ()
+    freedom: int = 1
+    directions: int = 1
+    log_square_norm: float = 0.0
+
+    def odds_below(self, tau: float) -> float:
+        """See the module's text."""
+        if tau >= self.lowest or not self.filters or any(tau >= f.cut for f in self.filters):
             return 1.0  # a filter may have damped what it should have raised
-        square, p = math.exp(min(self._log_square(tau), 5.0)), self.directions
-        if p:
-            return min(1.0, p * float(gammainc(self.n_vectors / 2, p * square / 2)))
-        return math.erf(math.sqrt(square / 2)) ** self.n_vectors
+        square, p = math.exp(min(self.log_square(tau), 5.0)), self.directions
+        return min(1.0, p * float(gammainc(self.freedom / 2, p * square / 2)))
 
     def owed(self, tau: float, odds: float) -> float:
-        """How much more ``log |q(tau)|`` a random start needs before the odds are as asked for.
+        """How much more ``log |q(tau)|`` is needed before the odds are as asked for.
 
         From a filter whose cut is ``lowest``; infinite where no further filter helps.
         """
         if tau >= min(self.lowest, *(f.cut for f in self.filters)):
             return math.inf
-        p = self.directions
-        allowed = 2 / p * float(gammaincinv(self.n_vectors / 2, odds / p))
-        return max(0.0, (self._log_square(tau) - math.log(allowed)) / 2)
+        return max(0.0, (self.log_square(tau) - _log_allowed(self.freedom, self.directions, odds)) / 2)
 
-    def gain_per_degree(self, tau: float) -> float:
-        """What a filter like the last one, cut at ``lowest``, adds to ``log |q(tau)|`` per degree."""
-        return replace(self.filters[-1], degree=1, cut=self.lowest).log_gain(tau)
+    def degrees(self, gain: float, tau: float) -> float:
+        """How many degrees of a filter like the last one, cut at ``lowest``, add so much gain."""
+        return replace(self.filters[-1], degree=1, cut=self.lowest).degree_for(gain, tau)
 
-    def _log_square(self, tau: float) -> float:
-        """Logarithm of the bound on ``(v'x)^2``, or on the squared singular value."""
-        rho = self.lowest
-        gain_tau = sum(f.log_gain(tau) for f in self.filters)
-        gain_rho = sum(f.log_gain(rho) for f in self.filters)
-        cut = max(f.cut for f in self.filters)
-        log_above = math.log(max(self.upper - rho, 1e-300))
-        log_between = 2 * gain_rho + math.log(max(cut - rho, 1e-300)) if cut > rho else -math.inf
-        log_rest = float(np.logaddexp(log_above, log_between)) + math.log(self.squared_norm)
-        return log_rest - math.log(rho - tau) - 2 * gain_tau
+    def log_square(self, tau: float) -> float:
+        """Logarithm of the bound on the squared singular value."""
+        raise NotImplementedError
+
+    def gain(self, value: float) -> float:
+        """``log |q(value)|``."""
+        return sum(f.log_gain(value) for f in self.filters)
+
+
+@dataclass(frozen=True, eq=False)
+class Probed(Evidence):
+    """Filtered random vectors: ``|Y|^2`` and its lowest Ritz value ``rho`` were measured."""
+
+    rho: float = 0.0
+
+    def log_square(self, tau: float) -> float:
+        """Logarithm of the bound on ``|v'X|^2``."""
+        share = (self.upper - self.rho) / (self.upper - tau)
+        return self.log_square_norm + math.log(max(share, 1e-12)) - 2 * self.gain(tau)
+
+
+@dataclass(frozen=True, eq=False)
+class RandomStart(Evidence):
+    """The random start of a block method, of which K Ritz values lie below ``lowest``."""
+
+    def log_square(self, tau: float) -> float:
+        """Logarithm of the bound on ``s^2``."""
+        largest = self.log_square_norm + self._log_largest()
+        return largest - math.log(self.lowest - tau) - 2 * self.gain(tau)
+
+    def _log_largest(self) -> float:
+        """Bound on the logarithm of ``(x - rho) q(x)^2`` for x above ``rho = lowest``, where q decreases.
+
+        Above all cuts q is at most one; below, x is taken at the right end of an interval and q at the left.
+        """
+        rho, cut = self.lowest, max(f.cut for f in self.filters)
+        found = math.log(max(self.upper - rho, 1e-300))
+        right = cut - rho
+        for halving in range(HALVINGS if right > 0 else 0):
+            left = right / 2 if halving < HALVINGS - 1 else 0.0
+            found = max(found, math.log(max(right, 1e-300)) + 2 * self.gain(rho + left))
+            right = left
+        return found
 
 
 def block_start(
     n_nodes: int, n_found: int, n_columns: int, lowest: float, upper: float, filters: tuple[Filter, ...]
-) -> Complement:
+) -> RandomStart:
     """The evidence in the start of a block method: Gaussian columns in the metric, then ``filters``.
 
     ``|X| <= sqrt(N) + sqrt(m) + 6`` fails with odds of 1e-8 (Davidson and Szarek 2001).
     """
     norm = math.sqrt(n_nodes) + math.sqrt(n_columns) + 6
-    return Complement(lowest, norm**2, n_columns - n_found, 0, upper, filters, directions=n_found + 1)
+    free, directions = n_columns - n_found, n_found + 1
+    return RandomStart(lowest, 0, None, upper, filters, free, directions, 2 * math.log(norm))
+
+
+def needed_cut(top: float, lowest: float, residual: float) -> float:
+    """``tau`` between the last value found and the lowest outside: so far must the evidence reach.
+
+    By Davis and Kahan ``residual / (tau - top)`` bounds the sine that should be good; tau is no higher
+    than that takes, since evidence is cheaper the farther it stays from ``lowest``.
+    """
+    gap = max(lowest - top, 0.0)
+    return top + float(np.clip(residual / (0.99 * GOOD_ANGLE), LEAST_PART * gap, MOST_PART * gap))
 
 
 def look_outside(
@@ -116,8 +179,8 @@ def look_outside(
     rng: np.random.Generator,
     *,
     beyond: float | None = None,
-    max_rounds: int = 10,
-    n_vectors: int = PROBE_COLUMNS,
+    residual: float = 0.0,
+    n_vectors: int | None = None,
 ) -> Complement:
     """Filter random vectors in the complement of the Ritz vectors until the odds are good enough.
 
@@ -125,48 +188,90 @@ def look_outside(
     and degree, without it they are found on the way. The filters run in single precision: noise of 1e-7 is
     not what hides an eigenvector from a random vector.
     """
-    Q, top = operator.to_walk(ritz.Q), float(ritz.values[-1])
-    operator = operator.walk_form()
-    n_vectors = min(n_vectors, operator.n_nodes - Q.shape[1])
-    X = rng.standard_normal((operator.n_nodes, n_vectors))
-    if operator.metric is not None:
-        X /= np.sqrt(operator.metric)[:, None]  # Gaussian in the metric
-    X = _deflated(engine, operator, Q, X)
-    squared_norm = float(np.diag(engine.gram(X, X, operator.metric)).max())
-    found = rayleigh_ritz(engine, operator, orthonormalize(engine, X, operator.metric, rng).Q)
-    filters: list[Filter] = []
-    columns = n_vectors
-    seen = Complement(float(found.values[0]), squared_norm, n_vectors, columns, operator.upper)
-    for turn in range(max_rounds):
-        guess = beyond if turn == 0 and beyond is not None else float(found.values[0])
-        cut = _next_cut(top, guess, operator.upper)
-        filters.append(Filter(_degree(top, cut, operator, squared_norm), cut, operator.upper))
-        Y = filters[-1].apply(engine, operator, found.Q.astype(np.float32))
-        Y = _deflated(engine, operator, Q, Y.astype(np.float64))
-        found = rayleigh_ritz(engine, operator, orthonormalize(engine, Y, operator.metric, rng).Q)
-        columns += (filters[-1].degree + 1) * n_vectors
-        lowest = float(found.values[0])
-        seen = Complement(lowest, squared_norm, n_vectors, columns, operator.upper, tuple(filters))
-        if lowest <= top or seen.odds_below(top + 0.5 * (lowest - top)) < ENOUGH:
+    look = _Look(engine, operator, ritz)
+    if n_vectors is None:  # scipy multiplies four columns in more than four times the time of one
+        n_vectors = PROBE_COLUMNS if operator.n_nodes > SMALL else 1
+    Y = look.random_columns(min(n_vectors, operator.n_nodes - ritz.Q.shape[1]), rng)
+    known = beyond is not None and beyond > look.top
+    cut = float(beyond) if beyond is not None and known else look.measured(Y)[0]
+    filters: tuple[Filter, ...] = ()
+    lowest, spent = cut, 0
+    for turn in range(MOST_ROUNDS):
+        limit = MOST_DEGREES - spent if known or turn else FIRST_DEGREE
+        smooth, Y = look.filtered(look.next_filter(cut, residual, filters, Y.shape[1], limit), Y)
+        filters, spent = (*filters, smooth), spent + smooth.degree + 1
+        rho, log_norm = look.measured(Y)
+        cut = lowest = min(lowest, rho)
+        evidence = (operator.upper, filters, Y.shape[1], 1, log_norm)
+        seen = Probed(lowest, spent * Y.shape[1], None, *evidence, rho=rho)
+        enough = seen.odds_below(needed_cut(look.top, lowest, residual)) <= ENOUGH
+        if lowest <= look.top or enough or spent >= MOST_DEGREES:
             break
     return seen
 
 
-def _deflated(engine: Engine, operator: Operator, Q: Array, X: Array) -> Array:
-    """Take the found directions out, twice for accuracy."""
-    for _ in range(2):
-        X = X - Q @ engine.gram(Q, X, operator.metric)
-    return X
+def _log_allowed(freedom: int, directions: int, odds: float) -> float:
+    """Logarithm of the squared singular value whose odds these are."""
+    return math.log(2 / directions * float(gammaincinv(freedom / 2, odds / directions)))
 
 
-def _next_cut(top: float, lowest: float, upper: float) -> float:
-    """Damp everything above the lowest Ritz value seen outside, but never the found subspace itself."""
-    return max(lowest, top + 1e-3 * (upper - top))
+class _Look:
+    """Random columns outside the span of the Ritz vectors, in walk form and single precision."""
 
+    def __init__(self, engine: Engine, operator: Operator, ritz: Ritz) -> None:
+        self.engine, self.top = engine, float(ritz.values[-1])
+        self.operator = operator.walk_form()
+        self.Q = np.ascontiguousarray(operator.to_walk(ritz.Q), dtype=np.float32)
 
-def _degree(top: float, cut: float, operator: Operator, squared_norm: float) -> int:
-    """Degree after which one random vector would betray a skipped eigenvector nine times in ten."""
-    tau, half = (top + cut) / 2, (operator.upper - cut) / 2
-    gain = 0.5 * math.log(squared_norm * (operator.upper - operator.lower) / (1e-2 * (cut - tau)))
-    rate = math.acosh(1 + (cut - tau) / half)
-    return int(np.clip(math.ceil(gain / rate), *DEGREES))
+    def random_columns(self, n_columns: int, rng: np.random.Generator) -> Array:
+        """Gaussian in the metric."""
+        X = rng.standard_normal((self.operator.n_nodes, n_columns), dtype=np.float32)
+        if self.operator.metric is not None:
+            X /= np.sqrt(self.operator.metric, dtype=np.float32)[:, None]
+        return self.cleaned(X)
+
+    def cleaned(self, X: Array) -> Array:
+        """Without the found directions."""
+        C = self.engine.gram(self.Q, X, self.operator.metric)
+        return self.engine.combine(X, np.eye(X.shape[1]), self.Q, -C)
+
+    def next_filter(
+        self, cut: float, residual: float, before: tuple[Filter, ...], n_columns: int, limit: int
+    ) -> Filter:
+        """As high a degree as the odds still need at ``tau``."""
+        upper = self.operator.upper
+        cut = max(cut, self.top + 1e-3 * (upper - self.top))  # never damp the found subspace itself
+        tau = needed_cut(self.top, cut, residual)
+        random = (math.log(1.5 * self.operator.n_nodes) - _log_allowed(n_columns, 1, ENOUGH)) / 2
+        gain = random - sum(f.log_gain(tau) for f in before if tau < f.cut)
+        degree = Filter(1, cut, upper).degree_for(max(gain, 1.0), tau)
+        return Filter(max(4, math.ceil(min(degree, limit))), cut, upper)
+
+    def filtered(self, smooth: Filter, X: Array) -> tuple[Filter, Array]:
+        """The filter as far as it was run, and ``T_m(A) X``.
+
+        Rounding errors in the found directions would outgrow all else: they are taken out of both vectors of
+        the recurrence as often as needed, which in the complement goes on as if nothing had been.
+        """
+        half, centre = (smooth.upper - smooth.cut) / 2, (smooth.upper + smooth.cut) / 2
+        every = max(1, int(QUIET / max(smooth.rate(self.operator.lower), 1e-9)))
+        step = self.engine.recurrence
+        previous, current = X, step(self.operator, X, X, (-1 / half, centre / half, 0.0))
+        for degree in range(2, smooth.degree + 1):
+            if degree % every == 0:
+                previous, current = self.cleaned(previous), self.cleaned(current)
+                if not np.abs(current).max() < LOUD:  # whatever it is that grows outside, it can be seen
+                    smooth = replace(smooth, degree=degree - 1)
+                    break
+            twice = (-2 / half, 2 * centre / half, -1.0)
+            previous, current = current, step(self.operator, current, previous, twice)
+        return smooth, self.cleaned(current)
+
+    def measured(self, Y: Array) -> tuple[float, float]:
+        """The lowest Ritz value of the span of Y, and ``log |Y|^2``."""
+        M = self.engine.gram(Y, Y, self.operator.metric)
+        H = self.engine.gram(Y, self.engine.spmm(self.operator, Y), None)
+        squares, basis = la.eigh(M)
+        kept = squares > 1e-10 * squares[-1]
+        basis = basis[:, kept] / np.sqrt(squares[kept])
+        return float(la.eigvalsh(basis.T @ (H + H.T) @ basis / 2)[0]), math.log(squares[-1])

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spectrograd.embedding import peaks, row_slices
 from spectrograd.graph import Graph, GraphError
 from spectrograd.laplacian import Kind, LowRank, Operator, laplacian
 
@@ -90,10 +91,15 @@ def participation(operator: Operator, vectors: Array) -> Array:
     One for a constant, the share itself for the indicator of a set, whatever its place.
     """
     walk = operator.walk_form()
-    u = operator.to_walk(np.asarray(vectors, dtype=np.float64))
-    squares = (u / np.maximum(np.abs(u).max(axis=0), 1e-300)) ** 2  # scaled: u^4 must not underflow
+    u = operator.to_walk(vectors)
+    largest = np.maximum(np.abs(peaks(u)), 1e-300, dtype=np.float64)  # scaled: u^4 must not underflow
     mass = np.ones(len(u)) if walk.metric is None else walk.metric
-    return np.asarray((mass @ squares) ** 2 / (mass.sum() * (mass @ squares**2)))
+    second, fourth = np.zeros(u.shape[1]), np.zeros(u.shape[1])
+    for rows in row_slices(u):
+        squares = (u[rows] / largest) ** 2
+        second += mass[rows] @ squares
+        fourth += mass[rows] @ squares**2
+    return np.asarray(second**2 / (mass.sum() * fourth))
 
 
 def judge(

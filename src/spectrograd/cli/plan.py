@@ -10,12 +10,12 @@ import click
 import numpy as np
 
 from spectrograd.engines import LocalEngine
+from spectrograd.fill import estimated_fill
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.laplacian import Kind, Operator, laplacian
 from spectrograd.solvers.auto import Choice, choose
 from spectrograd.solvers.eigen import DENSE_BELOW
 from spectrograd.solvers.protocol import Problem
-from spectrograd.solvers.shift_invert import estimated_fill
 
 # Copies of an N x K block that iterative solvers hold at once, and the guard columns they add.
 BLOCKS, GUARDS = 6, 8

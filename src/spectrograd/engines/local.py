@@ -29,14 +29,18 @@ class LocalEngine:
         """``A @ U``: one pass."""
         return operator @ U
 
-    def gram(self, U: Array, V: Array, metric: Array | None) -> Array:
-        """``U' diag(metric) V`` in float64, the same bits for any number of threads."""
+    def gram(self, U: Array, V: Array, metric: Array | None, *, symmetric: bool = False) -> Array:
+        """``U' diag(metric) V`` in float64, the same bits for any number of threads.
+
+        A product known to be ``symmetric``, as that of U with itself, takes half the work.
+        """
         if len(U) <= SMALL:
             left = U if metric is None else metric[:, None] * U
             return np.asarray(left.T.astype(np.float64) @ V.astype(np.float64))
         from spectrograd.kernels.dense import gram
 
-        return np.asarray((gram if len(U) > WORTH_THREADS // 10 else gram.serial)(U, V, metric))
+        run = gram if len(U) > WORTH_THREADS // 10 else gram.serial
+        return np.asarray(run(U, V, metric, symmetric or U is V))
 
     def combine(self, U: Array, C: Array, V: Array | None = None, E: Array | None = None) -> Array:
         """``U C + V E`` for small C and E, in the type of U; without V just ``U C``."""
@@ -70,12 +74,16 @@ class LocalEngine:
         from spectrograd.kernels.recurrence import recurrence_rows
 
         out = np.empty_like(U) if out is None else out
+        low_rank = operator.low_rank
+        rank_one = None
+        if low_rank is not None and operator.rank == 1:  # on the way, instead of another pass over out
+            rank_one = (low_rank.factors[:, 0], low_rank.projected(U))
         for b in operator.graph.blocks:
             run = recurrence_rows if len(b.indices) > WORTH_THREADS else recurrence_rows.serial
             rows = (b.start, b.indptr, b.indices)
-            run(rows, b.weights, operator.diagonal, metric, (alpha, beta, gamma), U, previous, out)
-        if operator.low_rank is not None:
-            operator.low_rank.subtract_product(U, out, float(alpha), metric)
+            run(rows, b.weights, operator.diagonal, metric, (alpha, beta, gamma), rank_one, U, previous, out)
+        if low_rank is not None and rank_one is None:
+            low_rank.subtract_product(U, out, float(alpha), metric)
         return out
 
     def residual(self, operator: Operator, Q: Array, AQ: Array, values: Array) -> tuple[Array, Array]:

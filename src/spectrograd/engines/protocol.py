@@ -19,8 +19,8 @@ class Engine(Protocol):
         """``A @ U``: one pass."""
         ...
 
-    def gram(self, U: Array, V: Array, metric: Array | None) -> Array:
-        """``U' diag(metric) V`` in float64."""
+    def gram(self, U: Array, V: Array, metric: Array | None, *, symmetric: bool = False) -> Array:
+        """``U' diag(metric) V`` in float64; one known to be ``symmetric`` may cost half."""
         ...
 
     def combine(self, U: Array, C: Array, V: Array | None = None, E: Array | None = None) -> Array:

@@ -70,19 +70,14 @@ def _inverse_factor(M: Array) -> tuple[Array, int]:
 def rayleigh_ritz(engine: Engine, operator: Operator, Q: Array) -> Ritz:
     """Rotate an orthonormal basis to Ritz vectors: one pass and a small eigenproblem."""
     AQ = engine.spmm(operator, Q)
-    H = engine.gram(Q, AQ, None)
+    H = engine.gram(Q, AQ, None, symmetric=True)
     values, rotation = la.eigh((H + H.T) / 2)
     return Ritz(values, engine.combine(Q, rotation), engine.combine(AQ, rotation))
 
 
 def residuals(engine: Engine, operator: Operator, ritz: Ritz) -> Array:
     """``|A q - theta B q|`` per vector in the norm of ``B^-1``: the natural one of the pencil."""
-    metric = operator.metric
-    BQ = ritz.Q if metric is None else metric[:, None] * ritz.Q
-    difference = ritz.AQ - BQ * ritz.values.astype(ritz.Q.dtype)
-    inverse = None if metric is None else 1 / metric
-    squares = np.diag(engine.gram(difference, difference, inverse))
-    return np.asarray(np.sqrt(np.maximum(squares, 0)))
+    return engine.residual(operator.astype(ritz.Q.dtype), ritz.Q, ritz.AQ, ritz.values)[1]
 
 
 def orthogonality_error(engine: Engine, operator: Operator, Q: Array) -> float:

@@ -3,3 +3,8 @@
 Every kernel is parallel over rows or fixed-size chunks and sums the chunks in order, so the bits of
 a result do not depend on the number of threads. Each has a plain-NumPy twin in ``tests/reference.py``.
 """
+
+# Up to this many nodes numpy and scipy are fast enough, and nothing has to be compiled.
+SMALL = 4096
+# Passes over fewer entries than this take less time than waking the threads may cost.
+WORTH_THREADS = 200_000

@@ -10,8 +10,11 @@ CHUNK = 512
 
 
 @parallel
-def gram(U, V, metric):
-    """``U' diag(metric) V`` accumulated in float64; ``metric`` may be None."""
+def gram(U, V, metric, symmetric):
+    """``U' diag(metric) V`` accumulated in float64; ``metric`` may be None.
+
+    Of a product that is ``symmetric`` only the upper half is formed, and mirrored.
+    """
     n_rows, n_left = U.shape
     n_right = V.shape[1]
     n_chunks = (n_rows + CHUNK - 1) // CHUNK
@@ -20,11 +23,15 @@ def gram(U, V, metric):
         rows = (c * CHUNK, min(n_rows, (c + 1) * CHUNK))
         for b in range(0, n_right, WIDTH):
             width = min(WIDTH, n_right - b)
-            for a in range(0, n_left, 4):
+            for a in range(0, min(n_left, b + width) if symmetric else n_left, 4):
                 _gram_block(U, V, metric, rows, (a, min(4, n_left - a)), (b, width), partial[c])
     total = np.zeros((n_left, n_right))
     for c in range(n_chunks):
         total += partial[c]
+    if symmetric:
+        for i in range(n_left):
+            for j in range(i):
+                total[i, j] = total[j, i]
     return total
 
 

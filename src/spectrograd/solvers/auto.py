@@ -2,39 +2,46 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
+from spectrograd.fill import estimated_fill
 from spectrograd.graph import Graph
 from spectrograd.laplacian import SMALL
-from spectrograd.solvers.eigen import DENSE_BELOW
 from spectrograd.solvers.protocol import Problem
 
 # Entries of the factor per edge up to which a direct solve is cheap; 2 to 11 on roads and planar k-NN
 # graphs, thousands on block models and social graphs.
 LITTLE_FILL = 40
+FAR_TOO_MUCH = 4  # times little: more than a second search could take back
 # Of the entries, what one matching may leave on a geometric graph; measured: 0.34 on planar k-NN, 0.5
 # to 0.56 on roads and k-NN of many dimensions, 0.65 to 0.8 on social graphs, 0.9 on block models.
 SHRINKS = 0.6
+# Nodes up to which all eigenvectors take no longer than a few of them and a probe.
+INSTANT = 600
 
 
 class Choice(NamedTuple):
-    """A solver's name and the reason it was picked."""
+    """A solver's name, the reason it was picked, and parameters that are not its defaults."""
 
     name: str
     reason: str
+    params: Mapping[str, Any] = MappingProxyType({})
 
 
+ARPACK = MappingProxyType({"method": "arpack", "tol": 1e-4})
 LAST = Choice("lanczos", "escalated: the best polynomial of all")
 
 
 def plan(problem: Problem) -> tuple[Choice, ...]:
     """Solvers to try, best first; the next one goes on where the certificate of the last is not met.
 
-    Cheap looks decide: size, fill (two breadth-first searches), shrinkage (one matching). A direct solve
-    comes first wherever it is affordable, since only a factorisation can count eigenvalues.
+    Cheap looks decide: size, fill (at most two breadth-first searches), shrinkage (one matching). A direct
+    solve comes first wherever it is affordable, since only a factorisation can count eigenvalues.
     """
     n, operator = problem.n_nodes, problem.operator
-    if n <= DENSE_BELOW:
+    if n <= INSTANT:
         return (Choice("eigen", f"{n} nodes: a dense eigendecomposition is exact and instant"),)
     if operator.graph.n_entries == 0:
         return (Choice("lanczos", "the operator has no edges of its own: products only"),)
@@ -42,10 +49,11 @@ def plan(problem: Problem) -> tuple[Choice, ...]:
     if fill <= LITTLE_FILL:
         direct = Choice("shift-invert", f"a factor has about {fill:.0f} entries per edge: direct is exact")
         return (direct, Choice("lanczos", "escalated: the direct solve was not certified"))
+    if n <= SMALL:  # nothing is compiled, and one vector at a time is what scipy is best at
+        arpack = Choice("eigen", f"{n} nodes, a factor would fill: products by ARPACK", ARPACK)
+        return (arpack, Choice("chebyshev", "escalated: a block does not skip repeated eigenvalues"), LAST)
     if operator.rank > 1:  # a regularised graph, rank one, is as cheap as a plain one
         return (Choice("chebyshev", "sparse plus low rank: products are cheap, a factor is not"), LAST)
-    if n <= SMALL:  # coarsening would compile
-        return (Choice("chebyshev", f"a factor would have {fill:.0f} entries per edge: products only"), LAST)
     shrinkage = first_shrinkage(problem)
     if shrinkage <= SHRINKS:
         geometric = Choice("multilevel", f"coarsening leaves {shrinkage:.0%} of the entries: geometric")
@@ -60,10 +68,9 @@ def choose(problem: Problem) -> Choice:
 
 
 def fill_ratio(graph: Graph) -> float:
-    """Estimated entries of a factor per edge."""
-    from spectrograd.solvers.shift_invert import estimated_fill
-
-    return estimated_fill(graph) / max(1, graph.n_edges)
+    """Estimated entries of a factor per edge; one search is enough where they are far too many."""
+    n_edges = max(1, graph.n_edges)
+    return estimated_fill(graph, enough=FAR_TOO_MUCH * LITTLE_FILL * n_edges) / n_edges
 
 
 def first_shrinkage(problem: Problem) -> float:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd.certificate import PARTS_OF_GAP
 from spectrograd.engines.filters import Filter
 from spectrograd.laplacian import Operator
+from spectrograd.probe import ENOUGH, RandomStart
 from spectrograd.solvers.protocol import Problem, State
 from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start, guarded_width
 
@@ -19,6 +19,7 @@ Array = NDArray[Any]
 Precision = Literal["auto", "single", "double"]
 # Single precision leaves residuals of a few 1e-7 of the spectrum's width; below this, go on in double.
 SINGLE_FLOOR = 5e-6
+LONGER, SPARE = 1.6, 0.7  # degrees, and gain, that a filter may have beyond what it seems to need
 
 
 @dataclass(frozen=True)
@@ -82,16 +83,28 @@ class Chebyshev(RitzSolver):
     def _next_filter(self, problem: Problem, operator: Operator, state: RitzState) -> Filter:
         k = problem.n_components
         if state.owed > 0:  # only evidence is missing: raise tau against the first guard vector
-            top, beyond = float(state.values[k - 1]), float(state.values[k])
-            unit = Filter(1, beyond, operator.upper)
-            degree = math.ceil(state.owed / unit.log_gain(top + PARTS_OF_GAP[-1] * (beyond - top)))
-            return Filter(min(degree, self.degree), beyond, operator.upper)
+            unit = Filter(1, float(state.values[k]), operator.upper)
+            degree = math.ceil(unit.degree_for(state.owed, self.tau(state, k)))
+            return replace(unit, degree=min(degree, self.degree))
         fresh = state.iteration == 0 and problem.start is None
         cut = self._cut(operator, state, fresh)
         gain = 1e3
         if self.angle > 0 and not fresh:  # no more than what is still missing, and a bit
             gain = float(np.clip(3 * state.angle_bound(k) / self.angle, 10, 1e3))
-        return Filter(filter_degree(state, k, cut, operator, self.degree, gain), cut, operator.upper)
+        smooth = Filter(filter_degree(state, k, cut, operator, self.degree, gain), cut, operator.upper)
+        return self._also_proof(problem, operator, state, smooth)
+
+    def _also_proof(self, problem: Problem, operator: Operator, state: RitzState, smooth: Filter) -> Filter:
+        """The last filter before the angle is met, a bit longer if the random start then is proof as well."""
+        k, outside = problem.n_components, state.outside
+        if self.angle == 0 or state.angle_bound(k) > 1 or not isinstance(outside, RandomStart):
+            return smooth
+        tau = self.tau(state, k, after=0.1)
+        beyond = float(state.values[k])
+        degree = Filter(1, beyond, operator.upper).degree_for(outside.owed(tau, ENOUGH) + SPARE, tau)
+        if degree > LONGER * smooth.degree or not self.worth_proving(state, degree):
+            return smooth
+        return Filter(min(self.degree, max(smooth.degree, math.ceil(degree))), beyond, operator.upper)
 
     def _cut(self, operator: Operator, state: RitzState, fresh: bool) -> float:
         """The largest Ritz value; for random vectors, where the bulk of the spectrum may end.

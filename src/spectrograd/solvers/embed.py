@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd.certificate import GOOD_ANGLE, LIKELY_MISS, Certificate, certify, supported_cut, unmeasured
+from spectrograd.certificate import Certificate, certify, unmeasured
 from spectrograd.embedding import Embedding, arrange
 from spectrograd.engines import Engine, LocalEngine
-from spectrograd.engines.subspace import Ritz, rayleigh_ritz
+from spectrograd.engines.subspace import Ritz, rayleigh_ritz, residuals
 from spectrograd.inertia import count_below
 from spectrograd.laplacian import Operator
-from spectrograd.probe import Complement, look_outside
+from spectrograd.probe import GOOD_ANGLE, LIKELY_MISS, MOST_PART, Complement, look_outside, needed_cut
 from spectrograd.solvers import REGISTRY, make_solver
 from spectrograd.solvers.auto import Choice, plan
 from spectrograd.solvers.loop import GIVEN_UP, Hook, Solution, Stopping, Watch, after, solve
@@ -107,17 +107,24 @@ def embed(
     result: Embedded | None = None
     for choice in choices or choices_for(problem, settings):
         left = _left(settings.time_budget, time.perf_counter() - began)
-        solution = _run(problem, choice.name, settings, left)
+        solution = _run(problem, choice, settings, left)
         if settings.solver == "auto":
             solution = told(solution, choice)
         latest = _judged(operator, solution, settings, choice)
         result = latest if result is None else latest.after(result.attempts, result.solution)
         stopped = solution.stop_reason in ("interrupted", GIVEN_UP)
-        if result.certificate.converged or left == 0 or stopped:
+        if result.certificate.converged or left == 0 or stopped or _without_gap(operator, latest):
             break
         problem = replace(problem, start=result.embedding.vectors)
     assert result is not None
     return replace(result, seconds=time.perf_counter() - began)
+
+
+def _without_gap(operator: Operator, result: Embedded) -> bool:
+    """Whether the K-th eigenvalue is seen to be the next one as well: no solver can tell them apart."""
+    tiny = 1e-9 * (operator.upper - operator.lower)
+    beyond, top = result.solution.beyond, float(result.embedding.eigenvalues[-1])
+    return beyond is not None and result.certificate.max_residual < tiny and beyond - top < tiny
 
 
 def choices_for(problem: Problem, settings: Settings) -> tuple[Choice, ...]:
@@ -142,8 +149,9 @@ def certified(
     """The basis of a solution as an embedding with its certificate."""
     problem = Problem(operator, solution.Q.shape[1], settings.engine)
     ritz = rayleigh_ritz(settings.engine, operator, solution.Q)
-    outside = _evidence(problem, ritz, solution, settings.seed)
-    certificate = certify(settings.engine, operator, ritz, settings.tol, outside)
+    measured = residuals(settings.engine, operator, ritz)
+    outside = _evidence(problem, ritz, solution, float(np.linalg.norm(measured)), settings.seed)
+    certificate = certify(settings.engine, operator, ritz, settings.tol, outside, measured)
     embedding = arrange(ritz.Q, ritz.values, operator.graph.names)
     chosen = choice or Choice(solution.solver, "asked for")
     attempt = Attempt.of(chosen, solution, certificate.sentence)
@@ -157,9 +165,9 @@ def told(solution: Solution, choice: Choice) -> Solution:
     return replace(solution, history=(replace(first, events=(event, *first.events)), *rest))
 
 
-def _run(problem: Problem, name: str, settings: Settings, time_budget: float | None) -> Solution:
+def _run(problem: Problem, choice: Choice, settings: Settings, time_budget: float | None) -> Solution:
     width = problem.operator.upper - problem.operator.lower
-    solver = _configured(name, settings)
+    solver = _configured(choice, settings)
     judges_itself = bool(getattr(solver, "angle", 0))
     return solve(
         problem,
@@ -172,9 +180,9 @@ def _run(problem: Problem, name: str, settings: Settings, time_budget: float | N
     )
 
 
-def _configured(name: str, settings: Settings) -> Solver:
-    """The solver with the user's parameters, and the common ones where it has them."""
-    solver = make_solver(name, **settings.params)
+def _configured(choice: Choice, settings: Settings) -> Solver:
+    """The solver with the parameters of the choice or of the user, and the common ones where it has them."""
+    solver = make_solver(choice.name, **{**choice.params, **settings.params})
     known = {f.name for f in fields(solver)}  # type: ignore[arg-type]
     common: dict[str, Any] = {}
     if settings.batch_size is not None and "batch_size" in known - set(settings.params):
@@ -184,20 +192,20 @@ def _configured(name: str, settings: Settings) -> Solver:
     return replace(solver, **common)  # type: ignore[type-var]
 
 
-def _evidence(problem: Problem, ritz: Ritz, solution: Solution, seed: int | None) -> Complement:
+def _evidence(problem: Problem, ritz: Ritz, solution: Solution, error: float, seed: int | None) -> Complement:
     """What lies beyond the subspace: the solver knows it, a count tells, or a probe finds out."""
-    top, beyond = float(ritz.values[-1]), solution.beyond
+    top, beyond, outside = float(ritz.values[-1]), solution.beyond, solution.outside
     if beyond is not None and solution.complete:
-        return Complement(beyond, complete=True)
-    if solution.outside is not None and supported_cut(top, solution.outside)[1] <= LIKELY_MISS:
-        return solution.outside
+        return Complement(beyond)
+    if outside is not None and outside.odds_below(needed_cut(top, outside.lowest, error)) <= LIKELY_MISS:
+        return outside
     if beyond is not None and beyond > top and solution.solver == "shift-invert":
-        tau = (top + beyond) / 2
-        count = count_below(problem.operator, tau)
+        sure = top + (MOST_PART + 0.01) * (beyond - top)
+        count = count_below(problem.operator, sure)
         if count is not None:
-            return Complement(beyond if count == problem.n_components else top, complete=True)
+            return Complement(beyond if count == problem.n_components else top, sure=sure)
     rng = np.random.default_rng(seed)
-    return look_outside(problem.engine, problem.operator, ritz, rng, beyond=beyond)
+    return look_outside(problem.engine, problem.operator, ritz, rng, beyond=beyond, residual=error)
 
 
 def _left(budget: float | None, spent: float) -> float | None:

@@ -84,7 +84,7 @@ def embed_graph(
         result, operator = _whole_components(part, groups[kept], how.laplacian, settings)
         decision = Regularization(0.0, "not needed: whole components make the clusters")
     else:
-        pieces = np.unique(connectivity.labels[kept], return_inverse=True)[1]
+        pieces = connectivity.labels[kept]  # 0, 1, ...: components are set aside from the smallest on
         line = _Line(part, k, settings, how, pieces, None if start is None else start[kept])
         result, operator, decision = line.embedded(wanted)
     gap = None

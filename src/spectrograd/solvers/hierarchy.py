@@ -68,30 +68,27 @@ def shrinkage(operator: Operator, n_sampled: int = 2000) -> float:
     """What share of the entries one matching leaves, from a sample of the aggregates."""
     from spectrograd.kernels import coarsen
 
-    block = operator.graph.matrix
     part, n = _matched(operator, 3)
     begin, order = coarsen.members(part, n)
     chosen = np.linspace(0, n - 1, min(n, n_sampled)).astype(np.int64)
-    return float(coarsen.entries_left(block.indptr, block.indices, part, begin, order, chosen))
+    return float(coarsen.entries_left(*operator.graph.pattern, part, begin, order, chosen))
 
 
 def _matched(operator: Operator, largest: int) -> tuple[Array, int]:
     from spectrograd.kernels.coarsen import match
 
-    block = operator.graph.matrix
-    weights = None if not operator.graph.is_weighted else block.data
-    part, n = match(block.indptr, block.indices, weights, np.maximum(operator.diagonal, 1e-300), largest)
+    weights = operator.graph.matrix.data if operator.graph.is_weighted else None
+    part, n = match(*operator.graph.pattern, weights, np.maximum(operator.diagonal, 1e-300), largest)
     return part, int(n)
 
 
 def _joined(operator: Operator, part: Array, n: int) -> tuple[Level, Operator]:
     from spectrograd.kernels import coarsen
 
-    block = operator.graph.matrix
-    weights = None if not operator.graph.is_weighted else block.data
+    weights = operator.graph.matrix.data if operator.graph.is_weighted else None
     begin, order = coarsen.members(part, n)
-    run = coarsen.galerkin if len(block.indices) > 200_000 else coarsen.galerkin.serial
-    indptr, indices, data = run(block.indptr, block.indices, weights, part, begin, order)
+    run = coarsen.galerkin if operator.graph.n_entries > WORTH_THREADS else coarsen.galerkin.serial
+    indptr, indices, data = run(*operator.graph.pattern, weights, part, begin, order)
     graph = Graph((RowBlock(0, indptr, indices, data),), n)
     metric = np.ones(operator.n_nodes) if operator.metric is None else operator.metric
     extra = np.bincount(part, operator.row_term, n)

@@ -10,7 +10,6 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
-from spectrograd.certificate import LIKELY_MISS, PARTS_OF_GAP
 from spectrograd.engines import Engine
 from spectrograd.engines.filters import Filter
 from spectrograd.engines.subspace import (
@@ -22,10 +21,11 @@ from spectrograd.engines.subspace import (
     residuals,
 )
 from spectrograd.laplacian import Operator
-from spectrograd.probe import PROBE_COLUMNS, block_start
+from spectrograd.probe import LIKELY_MISS, PROBE_COLUMNS, RandomStart, block_start, needed_cut
 from spectrograd.solvers.protocol import Problem, Progress, Solver, State
 
 Array = NDArray[Any]
+PROBE_GAIN = 7.5
 
 
 @dataclass(eq=False)
@@ -110,27 +110,28 @@ class RitzSolver(Solver):
     def worth_proving(self, state: RitzState, degrees: float) -> bool:
         """Whether a filter of so many degrees more is cheaper than the probe that it replaces.
 
-        A probe needs all of the gain (about 10 to 14) again, but on ``PROBE_COLUMNS`` columns only.
+        A probe needs all of the gain again (6 to 9), but on ``PROBE_COLUMNS`` columns only.
         """
         outside = state.outside
-        assert outside is not None
-        probe = 10 / outside.gain_per_degree(self._tau(state, len(state.values) - outside.n_vectors))
+        assert isinstance(outside, RandomStart)
+        probe = outside.degrees(PROBE_GAIN, self.tau(state, len(state.values) - outside.freedom))
         return degrees * len(state.values) <= probe * PROBE_COLUMNS
 
     def _owed_gain(self, state: RitzState, k: int) -> float:
         """What one more filter must add for the random start to be proof, or 0 where it is not worth it."""
-        if state.outside is None:
+        outside = state.outside
+        if not isinstance(outside, RandomStart):
             return 0.0
-        tau = self._tau(state, k)
-        owed = state.outside.owed(tau, LIKELY_MISS / 2)
+        tau = self.tau(state, k)
+        owed = outside.owed(tau, LIKELY_MISS / 2)
         if owed == 0 or not np.isfinite(owed):
             return 0.0
-        return owed if self.worth_proving(state, owed / state.outside.gain_per_degree(tau)) else 0.0
+        return owed if self.worth_proving(state, outside.degrees(owed, tau)) else 0.0
 
-    def _tau(self, state: RitzState, k: int) -> float:
-        """How far the certificate needs to see."""
-        top, beyond = float(state.values[k - 1]), float(state.values[k])
-        return top + PARTS_OF_GAP[-1] * (beyond - top)
+    def tau(self, state: RitzState, k: int, after: float = 1.0) -> float:
+        """How far the certificate needs to see, once the residuals are ``after`` times what they are."""
+        residual = after * float(np.linalg.norm(state.residuals[:k]))
+        return needed_cut(float(state.values[k - 1]), float(state.values[k]), residual)
 
     def _remember(self, problem: Problem, state: RitzState) -> None:
         """The random start as evidence that nothing was skipped."""
@@ -154,14 +155,14 @@ def guarded_start(problem: Problem, width: int, rng: np.random.Generator, dtype:
 
     The random columns are Gaussian in the metric, which makes them evidence (see :mod:`spectrograd.probe`).
     """
-    block = rng.standard_normal((problem.n_nodes, width))
+    block = rng.standard_normal((problem.n_nodes, width), dtype=dtype)
     metric = problem.operator.walk_form().metric
     if metric is not None:
-        block /= np.sqrt(metric)[:, None]
+        block /= np.sqrt(metric, dtype=dtype)[:, None]
     if problem.start is not None:
         start = problem.operator.to_walk(np.asarray(problem.start, dtype=np.float64))
         block[:, : problem.n_components] = np.where(np.isfinite(start), start, 0)
-    return np.ascontiguousarray(block, dtype=dtype)
+    return block
 
 
 def ritz_pairs(
@@ -179,7 +180,8 @@ def ritz_pairs(
         return ritz, residuals(engine, operator, ritz), lost
     Q = engine.combine(U, factor)
     AQ = engine.spmm(operator, Q)
-    values, rotation = _generalized(engine.gram(Q, AQ, None), engine.gram(Q, Q, operator.metric))
+    H = engine.gram(Q, AQ, None, symmetric=True)
+    values, rotation = _generalized(H, engine.gram(Q, Q, operator.metric))
     ritz = Ritz(values, engine.combine(Q, rotation), engine.combine(AQ, rotation))
     return ritz, engine.residual(operator.astype(Q.dtype), ritz.Q, ritz.AQ, values)[1], 0
 

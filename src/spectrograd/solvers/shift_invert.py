@@ -9,15 +9,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 import scipy.linalg as la
-import scipy.sparse as sp
-import scipy.sparse.csgraph as csgraph
 from numpy.typing import NDArray
 
-from spectrograd.certificate import PARTS_OF_GAP
 from spectrograd.engines.filters import Filter
 from spectrograd.factor import Factor
-from spectrograd.graph import Graph
-from spectrograd.laplacian import SMALL, LowRank, Operator
+from spectrograd.fill import estimated_fill
+from spectrograd.laplacian import LowRank, Operator
 from spectrograd.solvers.protocol import Problem, State
 from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start
 
@@ -33,10 +30,10 @@ class RationalFilter(Filter):
 
     pole: float
 
-    def log_gain(self, value: float) -> float:
-        """``log |p(value)|``, or 0 (its bound) above the cut."""
+    def rate(self, value: float) -> float:
+        """What each degree adds to ``log |p(value)|``; 0 above the cut."""
         t = 2 * (self.cut - self.pole) / (value - self.pole) - 1
-        return self.degree * math.acosh(t) if t > 1 else 0.0
+        return math.acosh(t) if t > 1 else 0.0
 
     def through(self, inverse: Inverse, X: Array) -> Array:
         """``p(T) X`` by the three-term recurrence; one solve per degree."""
@@ -195,10 +192,10 @@ class ShiftInvert(RitzSolver):
         high = max(high, top + 1e-12 * (operator.upper - operator.lower))
         unit = RationalFilter(1, high, operator.upper, state.pole)
         if evidence:
-            wanted = state.owed / unit.log_gain(top + PARTS_OF_GAP[-1] * (high - top))
+            wanted = unit.degree_for(state.owed, self.tau(state, k))
         else:
             missing = 3 * state.angle_bound(k) / self.angle if self.angle > 0 else np.inf
-            wanted = math.log(2 * float(np.clip(missing, 10, 1e6))) / max(unit.log_gain(top), 1e-9)
+            wanted = math.log(2 * float(np.clip(missing, 10, 1e6))) / max(unit.rate(top), 1e-9)
         degree = int(np.clip(math.floor(min(wanted + 1, _allowed(unit, state, k, evidence))), 1, state.most))
         return RationalFilter(degree, high, operator.upper, state.pole)
 
@@ -220,10 +217,10 @@ def _allowed(unit: RationalFilter, state: RitzState, k: int, evidence: bool) -> 
     Where the random start shall be evidence, the guard vectors, which do not grow, must not drown either.
     """
     top = float(state.values[k - 1])
-    least = 0.0 if evidence else unit.log_gain(top)
+    least = 0.0 if evidence else unit.rate(top)
     most = math.inf
     for value, residual in zip(state.values[: k - 1], state.residuals[: k - 1], strict=True):
-        growth = unit.log_gain(float(value)) - least
+        growth = unit.rate(float(value)) - least
         if growth > 1e-9:
             held = max(float(residual) / (top - float(value)), 1e-14)
             most = min(most, math.log(max(SPREAD / held, 1.0)) / growth)
@@ -238,56 +235,3 @@ def _unit_columns(X: Array) -> Array:
         squares = np.einsum("ij,ij->j", X, X)
     X /= np.maximum(np.sqrt(squares), 1e-300)
     return X
-
-
-def estimated_fill(graph: Graph) -> float:
-    """Entries one triangular factor will have, from the width of breadth-first levels.
-
-    A level is a separator. The thinnest one among those that leave at least a quarter of the vertices on
-    either side has ``s`` vertices, which elimination makes a dense block of ``s^2 / 2`` entries; nested
-    dissection repeats this on halves with separators that shrink like sqrt(n), so each of the
-    ``log2(n)`` generations costs as much (Lipton, Rose and Tarjan 1979). Two searches, a few milliseconds.
-    Measured against SuperLU with minimum degree: 0.9 to 1.25 times the truth on road networks and k-NN
-    graphs in the plane, thousands of times the edges on block models.
-    """
-    matrix = graph.matrix
-
-    def cost(source: int) -> tuple[float, int]:
-        _, far = _levels(matrix, source)
-        widths, _ = _levels(matrix, far)
-        size = int(widths.sum())
-        return _separator(widths) ** 2 / 2 * math.log2(size + 1), size
-
-    worst, size = cost(0)
-    if size < graph.n_nodes:
-        _, component = csgraph.connected_components(matrix, directed=False)
-        sizes, first = np.bincount(component), np.unique(component, return_index=True)[1]
-        for c in np.argsort(sizes)[::-1]:
-            if sizes[c] ** 2 / 2 <= worst or sizes[c] < 50:
-                break  # even if dense, it could not be worse than what is known
-            worst = max(worst, cost(int(first[c]))[0])
-    return float(graph.n_edges + graph.n_nodes + worst)
-
-
-def _levels(matrix: sp.csr_array, source: int) -> tuple[Array, int]:
-    """Vertices per breadth-first level from ``source``, and a vertex of the last level."""
-    n_nodes = matrix.shape[0]
-    if n_nodes <= SMALL:  # nothing is compiled for a small graph
-        depth = csgraph.dijkstra(matrix, directed=False, indices=source, unweighted=True)
-        reached = np.where(np.isfinite(depth), depth, -1).astype(int)
-        return np.bincount(reached[reached >= 0]), int(reached.argmax())
-    from spectrograd.kernels.levels import level_widths
-
-    widths, far = level_widths(matrix.indptr, matrix.indices, source, np.full(n_nodes, -1, np.int32))
-    return np.asarray(widths), int(far)
-
-
-def _separator(widths: Array) -> float:
-    """The thinnest level that cuts off at least a quarter on each side, or the middle one."""
-    total = widths.sum()
-    below = np.cumsum(widths) - widths
-    above = total - below - widths
-    fair = np.minimum(below, above) >= total / 4
-    if fair.any():
-        return float(widths[fair].min())
-    return float(widths.max())
