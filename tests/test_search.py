@@ -45,7 +45,7 @@ KINDS = ["pieces", "whiskers", "expanders", "path", "sparse", "expander"]
 def test_components_and_levels_in_one_search(kind, small):
     W = matrix_of(kind)
     with mock.patch.object(search, "SMALL", small):
-        component, first = search.search(W.indptr, W.indices)
+        component, first, _ = search.search(W.indptr, W.indices)
     np.testing.assert_array_equal(component, reference.component_of(W))
     assert first.widths.tolist() == reference.level_widths(W.toarray(), 0)
     assert first.size == (component == 0).sum()
@@ -65,7 +65,8 @@ def test_levels_from_any_vertex(kind, small, source):
 
 def test_kernels_follow_their_twins():
     W = matrix_of("expanders")
-    component, widths, last = levels.search_all(W.indptr, W.indices)
+    component, widths, last, order = levels.search_all(W.indptr, W.indices)
+    assert sorted(order.tolist()) == list(range(W.shape[0]))
     np.testing.assert_array_equal(component, reference.component_of(W))
     again, end = levels.level_widths(W.indptr, W.indices, 0)
     assert widths.tolist() == again.tolist() == reference.level_widths(W.toarray(), 0)
@@ -76,7 +77,7 @@ def test_one_vertex_is_a_level():
     nothing = np.array([0, 0]), np.empty(0, np.int32)
     for small in (0, 4096):
         with mock.patch.object(search, "SMALL", small):
-            component, first = search.search(*nothing)
+            component, first, _ = search.search(*nothing)
         assert (component.tolist(), first.widths.tolist(), first.last) == ([0], [1], 0)
 
 

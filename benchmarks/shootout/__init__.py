@@ -2,8 +2,8 @@
 
 `python -m benchmarks shootout`, or with words that case names must contain:
 `python -m benchmarks.shootout knn road`. Every entrant runs alone in its own process; a peer may take
-``PATIENCE`` times as long as we do, and ``MOST_SECONDS``, before it is stopped; it then does not run on larger
-graphs of the same kind.
+``PATIENCE`` times as long as we do, and ``MOST_SECONDS``, before it is stopped; it then does not run on
+larger graphs of the same kind.
 """
 
 from __future__ import annotations

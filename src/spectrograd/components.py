@@ -146,8 +146,8 @@ def subgraph(graph: Graph, kept: Array) -> Graph:
 
 
 def on_all_rows(vectors: Array, kept: Array, n_nodes: int) -> Array:
-    """Rows for all nodes: zero where a node took no part."""
-    if len(kept) == n_nodes:
+    """Rows for all nodes, in their order: zero where a node took no part."""
+    if len(kept) == n_nodes and np.array_equal(kept, np.arange(n_nodes)):
         return vectors
     rows = np.zeros((n_nodes, vectors.shape[1]), vectors.dtype)
     rows[kept] = vectors

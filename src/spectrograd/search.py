@@ -26,10 +26,11 @@ class Levels(NamedTuple):
 
 
 class Search(NamedTuple):
-    """The component of every vertex, numbered as they are met, and the levels from vertex 0."""
+    """The component of every vertex, numbered as they are met; the levels from vertex 0; the order of all."""
 
     component: Array
     first: Levels
+    order: Array
 
 
 def search(indptr: Array, indices: Array) -> Search:
@@ -37,14 +38,17 @@ def search(indptr: Array, indices: Array) -> Search:
     if len(indptr) > SMALL + 1:
         from spectrograd.kernels.levels import search_all
 
-        component, widths, last = search_all(indptr, indices)
-        return Search(component, Levels(widths, int(last)))
+        component, widths, last, order = search_all(indptr, indices)
+        return Search(component, Levels(widths, int(last)), order)
     from scipy.sparse import csgraph  # heavy, and not needed to make a graph
 
-    first = levels(indptr, indices, 0)
+    first, as_it_is = (
+        levels(indptr, indices, 0),
+        np.arange(len(indptr) - 1),
+    )  # no order matters for a small graph
     if first.size == len(indptr) - 1:
-        return Search(np.zeros(first.size, np.int32), first)
-    return Search(csgraph.connected_components(_matrix(indptr, indices), directed=False)[1], first)
+        return Search(np.zeros(first.size, np.int32), first, as_it_is)
+    return Search(csgraph.connected_components(_matrix(indptr, indices), directed=False)[1], first, as_it_is)
 
 
 def levels(indptr: Array, indices: Array, source: int) -> Levels:

@@ -7,9 +7,9 @@ from spectrograd.kernels._jit import inner, serial
 
 @serial
 def search_all(indptr, indices):
-    """The component of every vertex, numbered as they are met; the levels from vertex 0 and one of the last.
+    """Components, the levels from vertex 0 with one vertex of the last, and the order of the search.
 
-    The matrix must be symmetric.
+    Components are numbered as they are met. The matrix must be symmetric.
     """
     n = indptr.shape[0] - 1
     component = np.zeros(n, np.int32)
@@ -27,7 +27,7 @@ def search_all(indptr, indices):
             for q in range(begin, tail):
                 component[queue[q]] = n_found
             n_found += 1
-    return component, first, last
+    return component, first, last, queue
 
 
 @serial

@@ -30,7 +30,7 @@ class Choice(NamedTuple):
     params: Mapping[str, Any] = MappingProxyType({})
 
 
-ARPACK = MappingProxyType({"method": "arpack", "tol": 1e-4})
+ARPACK = MappingProxyType({"method": "arpack", "tol": 3e-5})
 LAST = Choice("lanczos", "escalated: the best polynomial of all")
 
 

@@ -22,8 +22,9 @@ from spectrograd.eigengap import Eigengap, n_eigenvalues, widest_gap
 from spectrograd.embedding import Embedding
 from spectrograd.graph import Graph, GraphError
 from spectrograd.laplacian import Kind, Operator, laplacian
+from spectrograd.locality import near_order, reordered
 from spectrograd.regularize import MORE_TAU, TAU, Regularization, checked, judge, regularized
-from spectrograd.solvers.auto import Choice
+from spectrograd.solvers.auto import LITTLE_FILL, Choice, fill_ratio
 from spectrograd.solvers.embed import Attempt, Embedded, Settings, certified, choices_for, embed
 from spectrograd.solvers.loop import Solution
 from spectrograd.solvers.protocol import Problem, Progress, State
@@ -44,7 +45,10 @@ class Treatment:
 
 @dataclass(frozen=True, eq=False)
 class GraphEmbedding:
-    """An embedding of all nodes (rows of nodes set aside are zero), and what was decided on the way."""
+    """An embedding of all nodes (rows of nodes set aside are zero), and what was decided on the way.
+
+    ``operator`` has the nodes that took part, in the order in which they were solved.
+    """
 
     result: Embedded
     operator: Operator
@@ -84,6 +88,9 @@ def embed_graph(
         result, operator = _whole_components(part, groups[kept], how.laplacian, settings)
         decision = Regularization(0.0, "not needed: whole components make the clusters")
     else:
+        order = _order(part, settings)
+        if order is not None:
+            part, kept = reordered(part, order), kept[order]
         pieces = connectivity.labels[kept]  # 0, 1, ...: components are set aside from the smallest on
         line = _Line(part, k, settings, how, pieces, None if start is None else start[kept])
         result, operator, decision = line.embedded(wanted)
@@ -93,6 +100,15 @@ def embed_graph(
         result = _narrowed(result, operator, gap.n_clusters, settings)
     result = with_all_nodes(result, graph.names, kept, graph.n_nodes)
     return GraphEmbedding(result, operator, decision, connectivity, gap)
+
+
+def _order(graph: Graph, settings: Settings) -> Array | None:
+    """An order for faster passes, unless a factorisation will find its own."""
+    if settings.solver == "shift-invert":
+        return None
+    order = near_order(graph)
+    direct = order is not None and settings.solver == "auto" and fill_ratio(graph) <= LITTLE_FILL
+    return None if direct else order
 
 
 Found = tuple[Embedded, Operator, Regularization]

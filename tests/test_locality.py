@@ -1,0 +1,74 @@
+"""Nodes in an order that keeps neighbours near: when, and that nobody notices."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from spectrograd import locality
+from spectrograd.datasets import make_block_model, make_gaussian_mixture
+from spectrograd.graph import Graph
+from spectrograd.locality import near_order, reordered
+from spectrograd.neighbors import knn_graph
+from spectrograd.solvers.embed import Settings
+from spectrograd.solvers.embed_graph import embed_graph
+
+
+@pytest.fixture(scope="module")
+def scattered():
+    """Neighbours in five dimensions, rows shuffled."""
+    points, _ = make_gaussian_mixture(5000, 4, n_features=5, random_state=0)
+    return knn_graph(points, 10)
+
+
+@pytest.fixture
+def soon(monkeypatch):
+    monkeypatch.setattr(locality, "FROM_NODES", 4500)
+    monkeypatch.setattr(locality, "NEAR", 1500)
+
+
+def test_a_geometric_graph_gains(scattered, soon):
+    order = near_order(scattered)
+    assert sorted(order.tolist()) == list(range(5000))
+    moved = reordered(scattered, order)
+    assert near_order(moved) is None  # it is in order now
+    expected = scattered.matrix.toarray()[np.ix_(order, order)]
+    np.testing.assert_array_equal(moved.matrix.toarray(), expected)
+
+
+def test_an_expander_does_not(soon):
+    assert near_order(make_block_model(5000, 3, random_state=0).graph) is None
+
+
+def test_small_graphs_stay_as_they_are(scattered):
+    assert near_order(scattered) is None
+
+
+@pytest.mark.parametrize("solver", ["chebyshev", "lanczos"])
+def test_rows_come_back_in_the_order_of_the_nodes(scattered, monkeypatch, solver):
+    plain = embed_graph(scattered, 4, Settings(solver=solver, seed=0)).result
+    monkeypatch.setattr(locality, "FROM_NODES", 4500)
+    monkeypatch.setattr(locality, "NEAR", 1500)
+    used = []
+    monkeypatch.setattr(
+        "spectrograd.solvers.embed_graph.reordered", lambda g, o: used.append(o) or reordered(g, o)
+    )
+    moved = embed_graph(scattered, 4, Settings(solver=solver, seed=0)).result
+    assert len(used) == 1
+    overlap = plain.embedding.vectors.T @ (scattered.degrees[:, None] * moved.embedding.vectors)
+    np.testing.assert_allclose(np.linalg.svd(overlap, compute_uv=False), 1, atol=2e-3)
+
+
+def test_nodes_set_aside_and_a_start_keep_their_places(scattered, soon):
+    edges = scattered.matrix.tocoo()
+    with_specks = Graph.from_edges(
+        np.append(edges.row, 5000), np.append(edges.col, 5001), np.append(edges.data, 1.0), n_nodes=5002
+    )
+    with pytest.warns(UserWarning, match="set aside"):
+        first = embed_graph(with_specks, 3, Settings(solver="chebyshev", seed=0)).result
+    assert not first.embedding.vectors[5000:].any()
+    with pytest.warns(UserWarning, match="set aside"):
+        again = embed_graph(
+            with_specks, 3, Settings(solver="chebyshev", seed=1), start=first.embedding.vectors
+        ).result
+    assert again.solution.last.passes < first.solution.last.passes / 2
