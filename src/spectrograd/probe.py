@@ -46,7 +46,7 @@ GOOD_ANGLE = 0.03  # what clustering needs: beyond it labels no longer change
 LIKELY_MISS = 1e-3
 ENOUGH = LIKELY_MISS / 2
 PROBE_COLUMNS = 4
-MOST_DEGREES, MOST_ROUNDS = 300, 6
+LEAST_DEGREE, MOST_DEGREES, MOST_ROUNDS = 4, 300, 10
 FIRST_DEGREE = 12  # of the first look, where nothing is known of what lies outside
 LEAST_PART, MOST_PART = 0.05, 0.5  # of the gap: where tau may lie
 QUIET = 9.0  # log of the growth of rounding errors in the found directions between two cleanings
@@ -193,19 +193,21 @@ def look_outside(
         n_vectors = PROBE_COLUMNS if operator.n_nodes > SMALL else 1
     Y = look.random_columns(min(n_vectors, operator.n_nodes - ritz.Q.shape[1]), rng)
     known = beyond is not None and beyond > look.top
-    cut = float(beyond) if beyond is not None and known else look.measured(Y)[0]
+    lowest = cut = float(beyond) if beyond is not None and known else look.measured(Y)[0]
+    gain = (math.log(1.5 * operator.n_nodes) - _log_allowed(Y.shape[1], 1, ENOUGH)) / 2
     filters: tuple[Filter, ...] = ()
-    lowest, spent = cut, 0
+    spent = 0
     for turn in range(MOST_ROUNDS):
         limit = MOST_DEGREES - spent if known or turn else FIRST_DEGREE
-        smooth, Y = look.filtered(look.next_filter(cut, residual, filters, Y.shape[1], limit), Y)
+        smooth, Y = look.filtered(look.next_filter(cut, residual, gain, limit), Y)
         filters, spent = (*filters, smooth), spent + smooth.degree + 1
         rho, log_norm = look.measured(Y)
         cut = lowest = min(lowest, rho)
         evidence = (operator.upper, filters, Y.shape[1], 1, log_norm)
         seen = Probed(lowest, spent * Y.shape[1], None, *evidence, rho=rho)
-        enough = seen.odds_below(needed_cut(look.top, lowest, residual)) <= ENOUGH
-        if lowest <= look.top or enough or spent >= MOST_DEGREES:
+        tau = needed_cut(look.top, lowest, residual)
+        gain = min(gain, seen.owed(tau, ENOUGH))
+        if lowest <= look.top or seen.odds_below(tau) <= ENOUGH or spent >= MOST_DEGREES:
             break
     return seen
 
@@ -235,17 +237,12 @@ class _Look:
         C = self.engine.gram(self.Q, X, self.operator.metric)
         return self.engine.combine(X, np.eye(X.shape[1]), self.Q, -C)
 
-    def next_filter(
-        self, cut: float, residual: float, before: tuple[Filter, ...], n_columns: int, limit: int
-    ) -> Filter:
-        """As high a degree as the odds still need at ``tau``."""
+    def next_filter(self, cut: float, residual: float, gain: float, limit: int) -> Filter:
+        """As high a degree as the gain at ``tau`` needs."""
         upper = self.operator.upper
         cut = max(cut, self.top + 1e-3 * (upper - self.top))  # never damp the found subspace itself
-        tau = needed_cut(self.top, cut, residual)
-        random = (math.log(1.5 * self.operator.n_nodes) - _log_allowed(n_columns, 1, ENOUGH)) / 2
-        gain = random - sum(f.log_gain(tau) for f in before if tau < f.cut)
-        degree = Filter(1, cut, upper).degree_for(max(gain, 1.0), tau)
-        return Filter(max(4, math.ceil(min(degree, limit))), cut, upper)
+        degree = Filter(1, cut, upper).degree_for(gain, needed_cut(self.top, cut, residual))
+        return Filter(max(LEAST_DEGREE, math.ceil(min(degree, limit))), cut, upper)
 
     def filtered(self, smooth: Filter, X: Array) -> tuple[Filter, Array]:
         """The filter as far as it was run, and ``T_m(A) X``.

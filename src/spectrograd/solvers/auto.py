@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from spectrograd.fill import estimated_fill
@@ -27,10 +25,10 @@ class Choice(NamedTuple):
 
     name: str
     reason: str
-    params: Mapping[str, Any] = MappingProxyType({})
+    params: tuple[tuple[str, Any], ...] = ()
 
 
-ARPACK = MappingProxyType({"method": "arpack", "tol": 3e-5})
+ARPACK = (("method", "arpack"), ("tol", 3e-5))
 LAST = Choice("lanczos", "escalated: the best polynomial of all")
 
 

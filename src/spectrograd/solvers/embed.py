@@ -182,7 +182,7 @@ def _run(problem: Problem, choice: Choice, settings: Settings, time_budget: floa
 
 def _configured(choice: Choice, settings: Settings) -> Solver:
     """The solver with the parameters of the choice or of the user, and the common ones where it has them."""
-    solver = make_solver(choice.name, **{**choice.params, **settings.params})
+    solver = make_solver(choice.name, **{**dict(choice.params), **settings.params})
     known = {f.name for f in fields(solver)}  # type: ignore[arg-type]
     common: dict[str, Any] = {}
     if settings.batch_size is not None and "batch_size" in known - set(settings.params):
