@@ -72,7 +72,7 @@ def test_docstrings_are_shown(site):
 
 def test_the_picture_has_the_numbers_of_the_code():
     picture = text_of(PICTURE)
-    assert f"At most {DENSE_BELOW:,} nodes?" in picture
+    assert f"At most {auto.INSTANT:,} nodes?" in picture
     assert f"at most {auto.LITTLE_FILL} entries per edge?" in picture
     assert f"At most {SMALL:,} nodes?" in picture
     assert f"at most {auto.SHRINKS:.0%} of the entries?" in picture

@@ -47,11 +47,11 @@ def plan(problem: Problem) -> tuple[Choice, ...]:
     if fill <= LITTLE_FILL:
         direct = Choice("shift-invert", f"a factor has about {fill:.0f} entries per edge: direct is exact")
         return (direct, Choice("lanczos", "escalated: the direct solve was not certified"))
+    if operator.rank > 1:  # a regularised graph, rank one, is as cheap as a plain one
+        return (Choice("chebyshev", "sparse plus low rank: products are cheap, a factor is not"), LAST)
     if n <= SMALL:  # nothing is compiled, and one vector at a time is what scipy is best at
         arpack = Choice("eigen", f"{n} nodes, a factor would fill: products by ARPACK", ARPACK)
         return (arpack, Choice("chebyshev", "escalated: a block does not skip repeated eigenvalues"), LAST)
-    if operator.rank > 1:  # a regularised graph, rank one, is as cheap as a plain one
-        return (Choice("chebyshev", "sparse plus low rank: products are cheap, a factor is not"), LAST)
     shrinkage = first_shrinkage(problem)
     if shrinkage <= SHRINKS:
         geometric = Choice("multilevel", f"coarsening leaves {shrinkage:.0%} of the entries: geometric")
