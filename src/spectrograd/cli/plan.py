@@ -93,7 +93,7 @@ def _memory(layers: tuple[Graph, ...], largest: Graph, k: int, choice: Choice) -
     stored = sum(layer.n_entries * (12 if layer.is_weighted else 4) + 8 * layer.n_nodes for layer in layers)
     n = largest.n_nodes
     vectors = 8 * n * (k + GUARDS) * BLOCKS
-    if choice.name == "eigen" and n <= DENSE_BELOW:
+    if choice.name == "eigen" and n <= DENSE_BELOW and not choice.params:
         return stored + 3 * 8 * n * n
     factor = 16 * int(estimated_fill(largest)) if choice.name == "shift-invert" else 0
     return stored + vectors + factor
