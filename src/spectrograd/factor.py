@@ -13,13 +13,14 @@ import scipy.sparse.linalg as sla
 from numpy.typing import NDArray
 
 from spectrograd.graph import Graph
+from spectrograd.kernels import LANES
 from spectrograd.laplacian import SMALL, Operator
 
 if TYPE_CHECKING:
     from spectrograd.kernels.fronts import Fronts
 
 Array = NDArray[Any]
-LANES = 8
+Three = tuple[float, float, float]
 SAFE_PIVOT = 1e-10  # of the largest: a definite matrix that is not nearly singular needs no further check
 
 _fronts: WeakKeyDictionary[Graph, Fronts] = WeakKeyDictionary()  # the same for every shift
@@ -73,15 +74,8 @@ class Factor(ABC):
         """The first columns in the order of the nodes."""
 
     @abstractmethod
-    def step(
-        self,
-        metric: Array,
-        current: Array,
-        previous: Array,
-        work: Array,
-        coefficients: tuple[float, float, float],
-    ) -> None:
-        """Mutates previous: it becomes ``a (L D L')^-1 metric current + b current + c previous``."""
+    def step(self, metric: Array, current: Array, previous: Array, work: Array, by: Three) -> None:
+        """Mutates previous: ``a (L D L')^-1 metric current + b current + c previous``, ``by = (a, b, c)``."""
 
     def _safe(self) -> bool:
         """A definite matrix far from singular: elimination without pivoting is stable."""
@@ -120,16 +114,9 @@ class SmallFactor(Factor):
         """The one panel."""
         return np.asarray(panels[0])
 
-    def step(
-        self,
-        metric: Array,
-        current: Array,
-        previous: Array,
-        work: Array,
-        coefficients: tuple[float, float, float],
-    ) -> None:
+    def step(self, metric: Array, current: Array, previous: Array, work: Array, by: Three) -> None:
         """One panel, which has all columns."""
-        a, b, c = coefficients
+        a, b, c = by
         previous *= c
         previous[0] += a * self.lu.solve(metric[:, None] * current[0]) + b * current[0]
 
@@ -139,13 +126,9 @@ class FrontFactor(Factor):
     """By compiled kernels: approximate minimum degree, dense fronts."""
 
     fronts: Fronts
+    order: Array
     values: Array
     pivots: Array
-
-    @property
-    def order(self) -> Array:  # type: ignore[override]
-        """The node of every place."""
-        return self.fronts.order
 
     @classmethod
     def of_matrix(cls, graph: Graph, diagonal: Array) -> FrontFactor | None:
@@ -155,14 +138,14 @@ class FrontFactor(Factor):
         fronts, W = _fronts_of(graph), graph.matrix
         weights = np.ascontiguousarray(W.data, dtype=np.float64)
         found = factorize(W.indptr, W.indices, weights, diagonal, fronts)
-        return None if found is None else cls(fronts, *found)
+        return None if found is None else cls(fronts, fronts.order, *found)
 
     def enter(self, X: Array) -> Array:
         """By one pass."""
         from spectrograd.kernels.panels import to_panels
 
         panels = np.empty((-(-X.shape[1] // LANES), len(X), LANES))
-        to_panels(np.ascontiguousarray(X, dtype=np.float64), self.fronts.order, panels)
+        to_panels(np.ascontiguousarray(X, dtype=np.float64), self.order, panels)
         return panels
 
     def leave(self, panels: Array, n_columns: int) -> Array:
@@ -173,19 +156,12 @@ class FrontFactor(Factor):
         from_panels(panels, self.fronts.position, out)
         return out
 
-    def step(
-        self,
-        metric: Array,
-        current: Array,
-        previous: Array,
-        work: Array,
-        coefficients: tuple[float, float, float],
-    ) -> None:
+    def step(self, metric: Array, current: Array, previous: Array, work: Array, by: Three) -> None:
         """All in one kernel."""
         from spectrograd.kernels.triangular import recur
 
         run = recur if len(current) > 1 else recur.serial
-        run(self.fronts, self.values, self.pivots, metric, work, current, previous, coefficients)
+        run(self.fronts, self.values, self.pivots, metric, work, current, previous, by)
 
 
 def _fronts_of(graph: Graph) -> Fronts:

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spectrograd.kernels import LANES
+
 Array = NDArray[Any]
 MAX_STEPS = 300
 WORTH_THREADS = 5_000_000  # multiplications of one pass
-LANES = 8
 
 
 @dataclass(frozen=True, eq=False)

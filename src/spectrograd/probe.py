@@ -28,6 +28,7 @@ freedom, and the smallest of these distances is at most ``sqrt(K + 1) s``: the c
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -72,7 +73,7 @@ class Complement:
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence(Complement):
+class Evidence(Complement, ABC):
     """Odds from Gaussian columns and the filters they went through.
 
     ``directions`` is the number of eigenvectors of which one must be missed, ``freedom`` the degrees of
@@ -105,9 +106,9 @@ class Evidence(Complement):
         """How many degrees of a filter like the last one, cut at ``lowest``, add so much gain."""
         return replace(self.filters[-1], degree=1, cut=self.lowest).degree_for(gain, tau)
 
+    @abstractmethod
     def log_square(self, tau: float) -> float:
         """Logarithm of the bound on the squared singular value."""
-        raise NotImplementedError
 
     def gain(self, value: float) -> float:
         """``log |q(value)|``."""
@@ -193,7 +194,7 @@ def look_outside(
         n_vectors = PROBE_COLUMNS if operator.n_nodes > SMALL else 1
     Y = look.random_columns(min(n_vectors, operator.n_nodes - ritz.Q.shape[1]), rng)
     known = beyond is not None and beyond > look.top
-    lowest = cut = float(beyond) if beyond is not None and known else look.measured(Y)[0]
+    lowest = cut = beyond if beyond is not None and known else look.measured(Y)[0]
     gain = (math.log(1.5 * operator.n_nodes) - _log_allowed(Y.shape[1], 1, ENOUGH)) / 2
     filters: tuple[Filter, ...] = ()
     spent = 0

@@ -8,3 +8,4 @@ a result do not depend on the number of threads. Each has a plain-NumPy twin in 
 SMALL = 4096
 # Passes over fewer entries than this take less time than waking the threads may cost.
 WORTH_THREADS = 200_000
+LANES = 8  # columns of a row that a kernel holds in registers

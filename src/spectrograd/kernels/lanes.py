@@ -12,7 +12,9 @@ from numba.core import cgutils, types
 from numba.core.datamodel import models
 from numba.extending import intrinsic, overload, register_model
 
-WIDTH = 8
+from spectrograd.kernels import LANES
+
+WIDTH = LANES
 
 
 class Lanes(types.Type):

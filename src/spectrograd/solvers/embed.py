@@ -204,7 +204,9 @@ def _evidence(problem: Problem, ritz: Ritz, solution: Solution, error: float, se
         count = count_below(problem.operator, sure)
         if count is not None:
             return Complement(beyond if count == problem.n_components else top, sure=sure)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(
+        None if seed is None else (seed, 1)
+    )  # not the numbers the solver started from
     return look_outside(problem.engine, problem.operator, ritz, rng, beyond=beyond, residual=error)
 
 
