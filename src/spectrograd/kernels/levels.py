@@ -34,7 +34,8 @@ def _search(indptr, indices, source, everywhere, component, seen, queue, ends):
     One kernel for both, and memory from outside: what is not there need not be compiled.
     """
     n = len(seen)
-    n_levels, begin, n_found, other = 0, 0, 0, 0
+    n_levels, n_found, other = 0, 0, 0
+    begin = np.int64(0)  # of a constant, numba would compile versions of its own
     while True:
         seen[source], queue[begin], head, tail = 1, source, begin, begin + 1
         while tail > head:
