@@ -234,6 +234,20 @@ def residual(Q, AQ, values, metric):
     return R, (R**2 / b).sum(axis=0)
 
 
+def orthogonalize(rows, count, width):
+    """Coefficients of ``width`` rows from ``count`` on along those before, and what is left of them."""
+    known, new = rows[:count], rows[count : count + width]
+    C = known @ new.T
+    return C, new - C.T @ known
+
+
+def rotate(rows, Y):
+    """Rows of which the first are ``Y' rows``."""
+    turned = rows.copy()
+    turned[: Y.shape[1]] = Y.T @ rows[: len(Y)]
+    return turned
+
+
 def paper_iterations(positions, csr, weights, scale, rows, low_rank, settings, moments, U, M, Y):
     """U, the moments, M and Y after one iteration of the paper per row of ``positions`` (Eqs. 10-19)."""
     indptr, indices = csr[:2]

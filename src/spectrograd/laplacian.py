@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 from scipy.linalg.blas import dger, sger
 
@@ -93,22 +94,38 @@ class Operator:
         return result if U.ndim == 2 else result[:, 0]
 
     def _apply(self, U: Array) -> Array:
-        V = U if self.scale is None else self.scale[:, None] * U
         if self.n_nodes <= SMALL:
-            product = self.graph.matrix @ V
-            if self.scale is not None:
-                product *= self.scale[:, None]
-            out = self.diagonal[:, None] * U - product
+            out = self._small @ U
         else:
-            from spectrograd.kernels.spmm import laplacian_rows  # compiled only for larger graphs
-
+            V = U if self.scale is None else self.scale[:, None] * U
             out = np.empty_like(U)
-            for b in self.graph.blocks:
-                run = laplacian_rows if len(b.indices) > WORTH_THREADS else laplacian_rows.serial
-                run(b.start, b.indptr, b.indices, b.weights, self.diagonal, self.scale, U, V, out)
+            self._compiled(U, V, out)
         if self.low_rank is not None:
             self.low_rank.subtract_product(U, out)
         return np.asarray(out, dtype=U.dtype)
+
+    @cached_property
+    def _small(self) -> sp.csr_array:
+        """``A`` without its low-rank part, for graphs that are small enough for scipy."""
+        W = self.graph.matrix
+        if self.scale is not None:
+            scaling = np.repeat(self.scale, np.diff(W.indptr)) * self.scale[W.indices]
+            W = sp.csr_array((W.data * scaling, W.indices, W.indptr), shape=W.shape)
+        return sp.csr_array(sp.diags_array(self.diagonal) - W, dtype=self.dtype)
+
+    def _compiled(self, U: Array, V: Array, out: Array) -> None:
+        """Mutates out, without the low-rank part; compiled only for larger graphs."""
+        from spectrograd.kernels.spmm import laplacian_column, laplacian_rows
+
+        for b in self.graph.blocks:
+            rows, numbers = (b.start, b.indptr, b.indices), (b.weights, self.diagonal, self.scale)
+            large = len(b.indices) > WORTH_THREADS
+            if U.shape[1] == 1:
+                column = laplacian_column if large else laplacian_column.serial
+                column(rows, *numbers, U[:, 0], V[:, 0], out[:, 0])
+            else:
+                columns = laplacian_rows if large else laplacian_rows.serial
+                columns(*rows, *numbers, U, V, out)
 
     def astype(self, dtype: DTypeLike) -> Operator:
         """The same operator with its numbers stored in ``dtype`` (kept, so casting twice is free)."""

@@ -12,6 +12,16 @@ largest singular value, both measured,
 and ``|v'X|`` follows a chi distribution with n degrees of freedom: the chance that it is so small is the
 chance of a miss.
 
+Filters are shorter if further Ritz vectors G, beyond the K that were asked for, are taken out as well: the
+cut is then that of the first eigenvalue after them. They need not be accurate. With residuals of norm r and
+values above ``theta``, ``|G'v| <= r / (theta - tau)`` for every unit vector v in the span E of the
+eigenvectors below tau (a Sylvester equation). If E had K + 1 dimensions, some v in it would be orthogonal to
+the found subspace, and without its part along G a vector of Rayleigh quotient at most
+
+    tau + r^2 / ((theta - tau) (1 - r^2 / (theta - tau)^2)),
+
+so the operator restricted to the complement of both would have an eigenvalue below that, a little above tau.
+
 A block method that starts from m Gaussian columns X carries such evidence in itself. Suppose K + 1
 eigenvectors, the columns of V, had eigenvalues below ``tau``, while only K Ritz values of the block
 ``q(A) X`` lie below ``rho > tau``. Among the combinations ``q(A) X (V'X)' a`` one would then have a Rayleigh
@@ -39,6 +49,7 @@ from scipy.special import gammainc, gammaincinv
 
 from spectrograd.engines import Engine
 from spectrograd.engines.filters import Filter
+from spectrograd.engines.krylov import upper_edge
 from spectrograd.engines.subspace import Ritz
 from spectrograd.laplacian import SMALL, Operator
 
@@ -50,6 +61,8 @@ PROBE_COLUMNS = 4
 LEAST_DEGREE, MOST_DEGREES, MOST_ROUNDS = 4, 300, 10
 FIRST_DEGREE = 12  # of the first look, where nothing is known of what lies outside
 LEAST_PART, MOST_PART = 0.05, 0.5  # of the gap: where tau may lie
+LONG, EDGE_STEPS = 60, 12  # a filter that is worth so many steps to find where the spectrum ends
+SMALL_LEAK = 0.3
 QUIET = 9.0  # log of the growth of rounding errors in the found directions between two cleanings
 LOUD = 1e12
 HALVINGS = 12
@@ -117,12 +130,22 @@ class Evidence(Complement, ABC):
 
 @dataclass(frozen=True, eq=False)
 class Probed(Evidence):
-    """Filtered random vectors: ``|Y|^2`` and its lowest Ritz value ``rho`` were measured."""
+    """Filtered random vectors: ``|Y|^2`` and its lowest Ritz value ``rho`` were measured.
+
+    ``theta`` and ``leak`` are the lowest value and the residual of the guard vectors that were taken out.
+    """
 
     rho: float = 0.0
+    theta: float = math.inf
+    leak: float = 0.0
 
     def log_square(self, tau: float) -> float:
         """Logarithm of the bound on ``|v'X|^2``."""
+        if self.leak > 0:
+            square = (self.leak / (self.theta - tau)) ** 2 if tau < self.theta else 1.0
+            if square >= 1:
+                return math.inf
+            tau += square * (self.theta - tau) / (1 - square)
         share = (self.upper - self.rho) / (self.upper - tau)
         return self.log_square_norm + math.log(max(share, 1e-12)) - 2 * self.gain(tau)
 
@@ -173,6 +196,31 @@ def needed_cut(top: float, lowest: float, residual: float) -> float:
     return top + float(np.clip(residual / (0.99 * GOOD_ANGLE), LEAST_PART * gap, MOST_PART * gap))
 
 
+@dataclass(frozen=True, eq=False)
+class Guards:
+    """Ritz vectors after those that were asked for, from the same subspace; ``beyond`` is the next value."""
+
+    vectors: Array
+    values: Array
+    residuals: Array
+    beyond: float
+
+    def first(self, n: int) -> Guards:
+        """The first n of them."""
+        beyond = float(self.values[n]) if n < len(self.values) else self.beyond
+        return Guards(self.vectors[:, :n], self.values[:n], self.residuals[:n], beyond)
+
+
+def _accurate(guards: Guards | None, top: float, residual: float) -> Guards | None:
+    """As many as move the eigenvalue that is looked for by a tenth of its distance at most."""
+    if guards is None or not len(guards.values):
+        return None
+    lowest = float(guards.values[0])
+    leaks = np.sqrt(np.cumsum(guards.residuals**2))
+    n = int((leaks <= SMALL_LEAK * (lowest - needed_cut(top, lowest, residual))).sum())
+    return guards.first(n) if n else None
+
+
 def look_outside(
     engine: Engine,
     operator: Operator,
@@ -180,32 +228,41 @@ def look_outside(
     rng: np.random.Generator,
     *,
     beyond: float | None = None,
+    highest: float | None = None,
+    guards: Guards | None = None,
     residual: float = 0.0,
     n_vectors: int | None = None,
 ) -> Complement:
     """Filter random vectors in the complement of the Ritz vectors until the odds are good enough.
 
     ``beyond`` is the solver's guess of the next eigenvalue: with it the first filter has the right cut
-    and degree, without it they are found on the way. The filters run in single precision: noise of 1e-7 is
-    not what hides an eigenvector from a random vector.
+    and degree, without it they are found on the way. ``highest`` is where the spectrum seems to end: the
+    filters need not be small beyond (and if they are not, it is measured). ``guards`` are further Ritz
+    vectors, of which those that are accurate enough are taken out too. The filters run in single precision:
+    noise of 1e-7 is not what hides an eigenvector from a random vector.
     """
-    look = _Look(engine, operator, ritz)
+    guards = _accurate(guards, float(ritz.values[-1]), residual)
+    look = _Look(engine, operator, ritz, operator.upper if highest is None else highest, guards)
     if n_vectors is None:  # scipy multiplies four columns in more than four times the time of one
         n_vectors = PROBE_COLUMNS if operator.n_nodes > SMALL else 1
     Y = look.random_columns(min(n_vectors, operator.n_nodes - ritz.Q.shape[1]), rng)
     known = beyond is not None and beyond > look.top
-    lowest = cut = beyond if beyond is not None and known else look.measured(Y)[0]
+    lowest = beyond if beyond is not None and known else look.measured(Y)[0]
+    cut = lowest if guards is None else guards.beyond
     gain = (math.log(1.5 * operator.n_nodes) - _log_allowed(Y.shape[1], 1, ENOUGH)) / 2
+    tau = needed_cut(look.top, lowest, residual)
+    if highest is None and look.next_filter(cut, tau, gain, MOST_DEGREES).degree > LONG:
+        look.highest = upper_edge(engine, operator, rng, EDGE_STEPS)
     filters: tuple[Filter, ...] = ()
     spent = 0
     for turn in range(MOST_ROUNDS):
         limit = MOST_DEGREES - spent if known or turn else FIRST_DEGREE
-        smooth, Y = look.filtered(look.next_filter(cut, residual, gain, limit), Y)
+        smooth, Y = look.filtered(look.next_filter(cut, tau, gain, limit), Y)
         filters, spent = (*filters, smooth), spent + smooth.degree + 1
         rho, log_norm = look.measured(Y)
-        cut = lowest = min(lowest, rho)
-        evidence = (operator.upper, filters, Y.shape[1], 1, log_norm)
-        seen = Probed(lowest, spent * Y.shape[1], None, *evidence, rho=rho)
+        cut, lowest = min(cut, rho), min(lowest, rho)
+        evidence = (operator.upper, filters, Y.shape[1], 1, log_norm, rho)
+        seen = Probed(lowest, spent * Y.shape[1], None, *evidence, *look.taken)
         tau = needed_cut(look.top, lowest, residual)
         gain = min(gain, seen.owed(tau, ENOUGH))
         if lowest <= look.top or seen.odds_below(tau) <= ENOUGH or spent >= MOST_DEGREES:
@@ -221,10 +278,16 @@ def _log_allowed(freedom: int, directions: int, odds: float) -> float:
 class _Look:
     """Random columns outside the span of the Ritz vectors, in walk form and single precision."""
 
-    def __init__(self, engine: Engine, operator: Operator, ritz: Ritz) -> None:
-        self.engine, self.top = engine, float(ritz.values[-1])
+    def __init__(
+        self, engine: Engine, operator: Operator, ritz: Ritz, highest: float, guards: Guards | None
+    ) -> None:
+        self.engine, self.top, self.highest = engine, float(ritz.values[-1]), highest
         self.operator = operator.walk_form()
-        self.Q = np.ascontiguousarray(operator.to_walk(ritz.Q), dtype=np.float32)
+        found = ritz.Q if guards is None else np.hstack([ritz.Q, guards.vectors])
+        self.Q = np.ascontiguousarray(operator.to_walk(found), dtype=np.float32)
+        self.taken = (math.inf, 0.0)
+        if guards is not None:
+            self.taken = (float(guards.values[0]), float(np.linalg.norm(guards.residuals)))
 
     def random_columns(self, n_columns: int, rng: np.random.Generator) -> Array:
         """Gaussian in the metric."""
@@ -238,21 +301,23 @@ class _Look:
         C = self.engine.gram(self.Q, X, self.operator.metric)
         return self.engine.combine(X, np.eye(X.shape[1]), self.Q, -C)
 
-    def next_filter(self, cut: float, residual: float, gain: float, limit: int) -> Filter:
+    def next_filter(self, cut: float, tau: float, gain: float, limit: int) -> Filter:
         """As high a degree as the gain at ``tau`` needs."""
-        upper = self.operator.upper
-        cut = max(cut, self.top + 1e-3 * (upper - self.top))  # never damp the found subspace itself
-        degree = Filter(1, cut, upper).degree_for(gain, needed_cut(self.top, cut, residual))
-        return Filter(max(LEAST_DEGREE, math.ceil(min(degree, limit))), cut, upper)
+        cut = max(cut, self.top + 1e-3 * (self.operator.upper - self.top))  # never damp the found subspace
+        unit = Filter(1, cut, max(self.highest, (cut + self.operator.upper) / 2))
+        degree = unit.degree_for(gain, tau)
+        return replace(unit, degree=max(LEAST_DEGREE, math.ceil(min(degree, limit))))
 
     def filtered(self, smooth: Filter, X: Array) -> tuple[Filter, Array]:
         """The filter as far as it was run, and ``T_m(A) X``.
 
         Rounding errors in the found directions would outgrow all else: they are taken out of both vectors of
-        the recurrence as often as needed, which in the complement goes on as if nothing had been.
+        the recurrence as often as needed, which in the complement goes on as if nothing had been. What leaks
+        into inaccurate directions and back again is ``leak^2`` times that growth: no more than a percent.
         """
         half, centre = (smooth.upper - smooth.cut) / 2, (smooth.upper + smooth.cut) / 2
-        every = max(1, int(QUIET / max(smooth.rate(self.operator.lower), 1e-9)))
+        quiet = min(QUIET, math.log(0.01) - 2 * math.log(max(self.taken[1] / half, 1e-9)))
+        every = max(1, int(quiet / max(smooth.rate(self.operator.lower), 1e-9)))
         step = self.engine.recurrence
         previous, current = X, step(self.operator, X, X, (-1 / half, centre / half, 0.0))
         for degree in range(2, smooth.degree + 1):

@@ -86,8 +86,13 @@ class LocalEngine:
             low_rank.subtract_product(U, out, float(alpha), metric)
         return out
 
-    def residual(self, operator: Operator, Q: Array, AQ: Array, values: Array) -> tuple[Array, Array]:
-        """``A X - B X diag(values)`` for the first columns X of Q, and its columns' norms in ``B^-1``."""
+    def residual(
+        self, operator: Operator, Q: Array, AQ: Array, values: Array, *, keep: bool = True
+    ) -> tuple[Array, Array]:
+        """``A X - B X diag(values)`` for the first columns X of Q, and its columns' norms in ``B^-1``.
+
+        Without ``keep`` only the norms, and no rows.
+        """
         metric = operator.metric
         if len(Q) <= SMALL:
             b = np.ones((1, 1)) if metric is None else metric[:, None]
@@ -98,8 +103,38 @@ class LocalEngine:
             from spectrograd.kernels.dense import residual
 
             run = residual if len(Q) > WORTH_THREADS // 10 else residual.serial
-            R, squares = run(Q, AQ, values, metric)
+            R, squares = run(Q, AQ, values, metric, keep)
         return R, np.sqrt(squares)
+
+    def orthogonalize(self, rows: Array, first: int, count: int, width: int) -> tuple[Array, Array]:
+        """Mutates: so many rows from ``count`` on become orthogonal to those before them.
+
+        Their coefficients, and then their inner products.
+        """
+        if rows.shape[1] <= SMALL:
+            known, new = rows[:count], rows[count : count + width]
+            near = rows[first:count] @ new.T
+            new -= near.T @ rows[first:count]
+            rest = known @ new.T
+            new -= rest.T @ known
+            rest[first:] += near
+            return rest, np.asarray(new @ new.T, dtype=np.float64)
+        from spectrograd.kernels.krylov import orthogonalize
+
+        run = orthogonalize if rows.shape[1] > WORTH_THREADS // 10 else orthogonalize.serial
+        coefficients, inner = run(rows, first, count, width)
+        return np.asarray(coefficients), np.asarray(inner)
+
+    def rotate(self, rows: Array, Y: Array) -> None:
+        """Mutates: the first rows become ``Y' rows``, for as many rows as Y has."""
+        Y = np.ascontiguousarray(Y, dtype=rows.dtype)
+        if rows.shape[1] <= SMALL:
+            rows[: Y.shape[1]] = Y.T @ rows[: len(Y)]
+            return
+        from spectrograd.kernels.krylov import rotate
+
+        run = rotate if rows.shape[1] > WORTH_THREADS // 10 else rotate.serial
+        run(rows, Y)
 
     @contextmanager
     def threads(self) -> Iterator[None]:

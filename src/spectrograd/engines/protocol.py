@@ -41,8 +41,24 @@ class Engine(Protocol):
         """
         ...
 
-    def residual(self, operator: Operator, Q: Array, AQ: Array, values: Array) -> tuple[Array, Array]:
-        """``A X - B X diag(values)`` for the first columns X of Q, and its columns' norms in ``B^-1``."""
+    def residual(
+        self, operator: Operator, Q: Array, AQ: Array, values: Array, *, keep: bool = True
+    ) -> tuple[Array, Array]:
+        """``A X - B X diag(values)`` for the first columns X of Q, and its columns' norms in ``B^-1``.
+
+        Without ``keep`` only the norms are needed.
+        """
+        ...
+
+    def orthogonalize(self, rows: Array, first: int, count: int, width: int) -> tuple[Array, Array]:
+        """Mutates: so many rows from ``count`` on become orthogonal to those before them.
+
+        Rows from ``first`` on hold nearly all of them. Their coefficients, and then their inner products.
+        """
+        ...
+
+    def rotate(self, rows: Array, Y: Array) -> None:
+        """Mutates: the first rows become ``Y' rows``, for as many rows as Y has."""
         ...
 
     def threads(self) -> AbstractContextManager[None]:

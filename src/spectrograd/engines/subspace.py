@@ -77,7 +77,7 @@ def rayleigh_ritz(engine: Engine, operator: Operator, Q: Array) -> Ritz:
 
 def residuals(engine: Engine, operator: Operator, ritz: Ritz) -> Array:
     """``|A q - theta B q|`` per vector in the norm of ``B^-1``: the natural one of the pencil."""
-    return engine.residual(operator.astype(ritz.Q.dtype), ritz.Q, ritz.AQ, ritz.values)[1]
+    return engine.residual(operator.astype(ritz.Q.dtype), ritz.Q, ritz.AQ, ritz.values, keep=False)[1]
 
 
 def orthogonality_error(engine: Engine, operator: Operator, Q: Array) -> float:

@@ -4,7 +4,7 @@ import numba
 import numpy as np
 
 from spectrograd.kernels._jit import inner, parallel
-from spectrograd.kernels.lanes import WIDTH, nothing, put, put_first, take, take_first, wide
+from spectrograd.kernels.lanes import WIDTH, narrow, nothing, put_first, take, take_first, take_one, wide
 
 CHUNK = 512
 
@@ -70,54 +70,73 @@ def combine(U, C, V, E):
 
     No library threads to fight with, and the same bits for any number of them.
     """
-    n_rows = U.shape[0]
-    n_right = C.shape[1]
+    n_rows, n_right = U.shape[0], C.shape[1]
     out = np.empty((n_rows, n_right), U.dtype)
-    rest = n_right % WIDTH
-    whole = n_right - rest
     for c in numba.prange((n_rows + CHUNK - 1) // CHUNK):
-        for i in range(c * CHUNK, min(n_rows, (c + 1) * CHUNK)):
-            for b in range(0, whole, WIDTH):
-                row = nothing(out)
-                for a in range(U.shape[1]):
-                    row = row + U[i, a] * take(C, a, b)
-                if V is not None:
-                    for a in range(V.shape[1]):
-                        row = row + V[i, a] * take(E, a, b)
-                put(out, i, b, row)
-            if rest > 0:
-                row = nothing(out)
-                for a in range(U.shape[1]):
-                    row = row + U[i, a] * take_first(C, a, whole, rest)
-                if V is not None:
-                    for a in range(V.shape[1]):
-                        row = row + V[i, a] * take_first(E, a, whole, rest)
-                put_first(out, i, whole, rest, row)
+        end = min(n_rows, (c + 1) * CHUNK)
+        for i in range(c * CHUNK, end, 4):
+            for b in range(0, n_right, WIDTH):
+                _four_rows(U, C, V, E, i, min(4, end - i), (b, min(WIDTH, n_right - b)), out)
     return out
 
 
+@inner
+def _four_rows(U, C, V, E, i, height, columns, out):
+    """Mutates: at most four rows of ``U C + V E`` at once, so that no sum waits for itself."""
+    b, width = columns
+    last = i + height - 1
+    second, third, fourth = min(i + 1, last), min(i + 2, last), min(i + 3, last)
+    w = x = y = z = nothing(out)
+    for a in range(U.shape[1]):
+        row = take(C, a, b) if width == WIDTH else take_first(C, a, b, width)
+        w = w + take_one(U, i, a) * row
+        x = x + take_one(U, second, a) * row
+        y = y + take_one(U, third, a) * row
+        z = z + take_one(U, fourth, a) * row
+    if V is not None:
+        for a in range(V.shape[1]):
+            row = take(E, a, b) if width == WIDTH else take_first(E, a, b, width)
+            w = w + take_one(V, i, a) * row
+            x = x + take_one(V, second, a) * row
+            y = y + take_one(V, third, a) * row
+            z = z + take_one(V, fourth, a) * row
+    put_first(out, fourth, b, width, z)  # where rows are missing, the last one is written again
+    put_first(out, third, b, width, y)
+    put_first(out, second, b, width, x)
+    put_first(out, i, b, width, w)
+
+
 @parallel
-def residual(Q, AQ, values, metric):
+def residual(Q, AQ, values, metric, keep):
     """``A X - B X diag(values)`` for the first columns X of Q, and their squared norms in ``B^-1``.
 
-    ``metric`` may be None. Norms are summed in float64.
+    ``metric`` may be None. Norms are summed in float64; without ``keep`` they are all there is.
     """
     n_rows, n_columns = Q.shape[0], values.shape[0]
     n_chunks = (n_rows + CHUNK - 1) // CHUNK
-    out = np.empty((n_rows, n_columns), Q.dtype)
+    out = np.empty((n_rows if keep else 0, n_columns), Q.dtype)
+    theta = values.reshape(1, n_columns)
     partial = np.zeros((n_chunks, n_columns))
     for c in numba.prange(n_chunks):
-        squares = partial[c]
-        for i in range(c * CHUNK, min(n_rows, (c + 1) * CHUNK)):
-            b = 1.0
-            if metric is not None:
-                b = np.float64(metric[i])
-            row, own, product = out[i], Q[i], AQ[i]
-            for k in range(n_columns):
-                r = product[k] - b * own[k] * values[k]
-                row[k] = r
-                squares[k] += r * r / b
+        rows = (c * CHUNK, min(n_rows, (c + 1) * CHUNK))
+        for b in range(0, n_columns, WIDTH):
+            _residual_block(Q, AQ, theta, metric, rows, (b, min(WIDTH, n_columns - b)), out, partial)
     total = np.zeros(n_columns)
     for c in range(n_chunks):
         total += partial[c]
     return out, total
+
+
+@inner
+def _residual_block(Q, AQ, theta, metric, rows, columns, out, partial):
+    """Mutates: eight columns of one chunk's rows in ``out``, if it has rows, and of its norms."""
+    start, width = columns
+    squares, shift = nothing(partial), take_first(theta, 0, start, width)
+    for i in range(rows[0], rows[1]):
+        b = 1.0 if metric is None else np.float64(metric[i])
+        own, product = take_first(Q, i, start, width), take_first(AQ, i, start, width)
+        r = wide(product) - b * shift * wide(own)
+        squares = squares + r * r / b
+        if out.shape[0] > 0:
+            put_first(out, i, start, width, narrow(r, own))
+    put_first(partial, rows[0] // CHUNK, start, width, squares)

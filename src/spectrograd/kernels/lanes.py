@@ -158,6 +158,18 @@ def wide(typing, lanes):
 
 
 @intrinsic
+def narrow(typing, lanes, like):
+    """Numbers in float64 in the type of ``like``."""
+
+    def code(context, builder, signature, args):
+        if like.dtype == types.float64:
+            return args[0]
+        return builder.fptrunc(args[0], context.get_value_type(like))
+
+    return like(lanes, like), code
+
+
+@intrinsic
 def nothing(typing, array):
     """Eight zeros in the type of ``array``."""
     lanes = Lanes(array.dtype)

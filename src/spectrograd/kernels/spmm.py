@@ -34,6 +34,36 @@ def laplacian_rows(start, indptr, indices, weights, diagonal, scale, U, V, out):
                 put_first(out, i, whole, rest, d * take_first(U, i, whole, rest) - s * total)
 
 
+@parallel
+def laplacian_column(block, weights, diagonal, scale, u, v, out):
+    """Mutates: the entries of one block in ``out``, for a single vector.
+
+    As :func:`laplacian_rows`, with ``block = (start, indptr, indices)``. Two sums at once, and indices
+    without a sign: numba then need not look for negative ones.
+    """
+    start, indptr, indices = block
+    n_rows = indptr.shape[0] - 1
+    one, two = np.uintp(1), np.uintp(2)
+    for c in numba.prange((n_rows + CHUNK - 1) // CHUNK):
+        for r in range(c * CHUNK, min(n_rows, (c + 1) * CHUNK)):
+            p, end = np.uintp(indptr[r]), np.uintp(indptr[r + 1])
+            total = other = u.dtype.type(0)
+            while p + one < end:
+                x, y = v[np.uint32(indices[p])], v[np.uint32(indices[p + one])]
+                if weights is None:
+                    total, other = total + x, other + y
+                else:
+                    total, other = total + weights[p] * x, other + weights[p + one] * y
+                p += two
+            if p < end:
+                x = v[np.uint32(indices[p])]
+                total += x if weights is None else weights[p] * x
+            total += other
+            if scale is not None:
+                total *= scale[start + r]
+            out[start + r] = diagonal[start + r] * u[start + r] - total
+
+
 @inner
 def neighbour_lanes(span, indices, weights, V, k):
     """``sum_j w_ij v_j`` over one row, the entries of ``span``, eight columns from ``k`` on."""

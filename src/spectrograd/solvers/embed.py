@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from spectrograd.certificate import Certificate, certify, unmeasured
 from spectrograd.embedding import Embedding, arrange
 from spectrograd.engines import Engine, LocalEngine
 from spectrograd.engines.subspace import Ritz, rayleigh_ritz, residuals
+from spectrograd.engines.threadpools import one_thread
 from spectrograd.inertia import count_below
 from spectrograd.laplacian import Operator
 from spectrograd.probe import GOOD_ANGLE, LIKELY_MISS, MOST_PART, Complement, look_outside, needed_cut
@@ -147,6 +149,11 @@ def certified(
     operator: Operator, solution: Solution, settings: Settings, choice: Choice | None = None
 ) -> Embedded:
     """The basis of a solution as an embedding with its certificate."""
+    with one_thread():  # BLAS has nothing but small matrices to do
+        return _certified(operator, solution, settings, choice)
+
+
+def _certified(operator: Operator, solution: Solution, settings: Settings, choice: Choice | None) -> Embedded:
     problem = Problem(operator, solution.Q.shape[1], settings.engine)
     ritz = rayleigh_ritz(settings.engine, operator, solution.Q)
     measured = residuals(settings.engine, operator, ritz)
@@ -204,10 +211,9 @@ def _evidence(problem: Problem, ritz: Ritz, solution: Solution, error: float, se
         count = count_below(problem.operator, sure)
         if count is not None:
             return Complement(beyond if count == problem.n_components else top, sure=sure)
-    rng = np.random.default_rng(
-        None if seed is None else (seed, 1)
-    )  # not the numbers the solver started from
-    return look_outside(problem.engine, problem.operator, ritz, rng, beyond=beyond, residual=error)
+    rng = np.random.default_rng(None if seed is None else (seed, 1))  # not what the solver started from
+    look = partial(look_outside, problem.engine, problem.operator, ritz, rng, residual=error)
+    return look(beyond=beyond, highest=solution.highest, guards=solution.guards)
 
 
 def _left(budget: float | None, spent: float) -> float | None:

@@ -31,7 +31,6 @@ from spectrograd.solvers.protocol import Problem, Progress, State
 from spectrograd.solvers.ritz import RitzState
 
 Array = NDArray[Any]
-LOOK_STEPS = 2  # Chebyshev steps after which rough vectors show whether they are localised
 
 
 @dataclass(frozen=True)
@@ -189,14 +188,14 @@ class _Line:
 
 @dataclass(eq=False)
 class _Watch:
-    """Gives a Chebyshev run up when its rough vectors are already seen to be localised."""
+    """Gives a run up when its rough vectors are already seen to be localised."""
 
     operator: Operator
     n_trivial: int
     decision: Regularization | None = None
 
     def __call__(self, state: State) -> bool:
-        if type(state) is not RitzState or state.iteration != LOOK_STEPS:
+        if not isinstance(state, RitzState) or state.iteration != state.telling:
             return False
         found = judge(self.operator, state.U, self.n_trivial, rough=True)
         if found.tau > 0:

@@ -1,7 +1,8 @@
-"""``lanczos``: block Lanczos with thick restarts and full reorthogonalisation."""
+"""``lanczos``: Krylov spaces of a vector or a block, with thick restarts and full reorthogonalisation."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -9,46 +10,69 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
-from spectrograd.engines.subspace import _inverse_factor, orthonormalize
-from spectrograd.laplacian import Operator
+from spectrograd.engines.filters import Filter
+from spectrograd.engines.krylov import Basis, RitzValues
+from spectrograd.engines.subspace import orthonormalize
+from spectrograd.kernels import LANES
+from spectrograd.probe import Guards
 from spectrograd.solvers.protocol import Problem, State
 from spectrograd.solvers.ritz import RitzSolver, RitzState
 
 Array = NDArray[Any]
 SINGLE_FLOOR = 1e-5
-MAX_GROWTH = 3.0
+KEPT = 0.4  # of the vectors beyond K, how many outlive a restart
+MOST_GUARDS = 8
+SOONEST, UNKNOWN = 0.1, 0.3  # of a basis: steps to the next look at the Ritz values
 
 
 @dataclass(eq=False)
 class LanczosState(RitzState):
-    """``block`` holds the kept Ritz vectors and, last, the ``front`` columns not yet multiplied."""
+    """``basis`` belongs to the run: copies of a state share it, only ``U`` and the values are theirs.
 
-    front: int = 0
+    ``pause`` counts the steps to the next look at the Ritz values.
+    """
+
+    basis: Basis | None = None
+    ritz: RitzValues | None = None
+    pause: int = 0
+    telling: ClassVar[int] = 1
+
+    def look(self, basis: Basis, k: int, angle: float) -> None:
+        """Measure, and guess when the angle will be met: a step gains what Chebyshev's polynomials gain."""
+        self.ritz = basis.ritz()
+        self.values, self.residuals = self.ritz.values, self.ritz.residuals
+        steps = basis.limit / basis.front
+        bound, top = self.angle_bound(k), float(self.values[-1] + self.residuals[-1])
+        if angle == 0 or not angle < bound < math.inf:
+            self.pause = math.ceil(UNKNOWN * steps)
+            return
+        rate = Filter(1, float(self.values[k]), top).rate(float(self.values[k - 1]))
+        self.pause = math.ceil(max(SOONEST * steps, math.log(bound / angle) / max(rate, 1e-9)))
 
 
 @dataclass(frozen=True)
 class Lanczos(RitzSolver):
-    """Thick-restart block Lanczos (Wu and Simon 2000; Stewart's Krylov-Schur 2001), smallest eigenvalues.
+    """Thick-restart Lanczos (Wu and Simon 2000; Stewart's Krylov-Schur 2001), smallest eigenvalues.
 
-    Definition: Rayleigh-Ritz on ``span{X, A X, .., A^p X}`` with X of ``block_size`` columns; at a restart
-    the best Ritz vectors and the residual block stay, which keeps the space a Krylov space. Meaning: the
-    best polynomial filter of each degree, found without knowing the spectrum.
+    Definition: Rayleigh-Ritz on ``span{X, A X, .., A^p X}``; at a restart the best Ritz vectors and the
+    residual stay, which keeps the space a Krylov space. Meaning: the best polynomial filter of each
+    degree, found without knowing the spectrum.
 
-    A single vector finds one copy of a repeated eigenvalue; a block finds as many as it has columns, and
-    each restart adds a random column, so further copies come in too.
+    A block finds as many copies of a repeated eigenvalue as it has columns. A single vector finds one, but
+    takes by far the fewest products: ``auto`` begins with one where few eigenvectors are wanted, and goes on
+    with a block method if the certificate's probe finds that some were missed.
 
-    Cost: one pass of ``block_size`` columns per block and ``O(N basis_size)`` numbers of memory, whose
-    orthogonalisation costs about as much as the passes. The fewest passes of all methods where the
-    wanted eigenvalues are separated (block models, social graphs, merged layers); slow on geometric
-    graphs, where the gap is tiny.
+    Cost: a pass for one block per step, and ``O(N basis_size)`` numbers of memory, whose orthogonalisation
+    costs about as much as the passes. The fewest products of all methods; but since a pass for eight columns
+    takes hardly longer than for one, ``chebyshev`` is faster for more than eight eigenvectors. Geometric
+    graphs, whose gaps are tiny, are for ``shift-invert``.
 
     Parameters
     ----------
     block_size
-        None is K, at most 8.
+        Columns of the start; None is K, at most 8.
     basis_size
-        Columns before a restart; None is ``max(2 K + 2 block_size, 10 block_size)``, and up to three
-        times as many after a few restarts.
+        Vectors before a restart; None is ``2 K + 20``, and at least ``K`` and ten blocks.
     precision
         ``"auto"`` keeps the basis in float32 until that limits the residual, then float64.
     angle
@@ -59,156 +83,99 @@ class Lanczos(RitzSolver):
     basis_size: int | None = None
     precision: Literal["auto", "single", "double"] = "auto"
     angle: float = 0.0
-    max_iter: int = 300
+    max_iter: int = 500
 
     name: ClassVar[str] = "lanczos"
 
     def init(self, problem: Problem, rng: np.random.Generator) -> LanczosState:
-        """A random block; a warm start enters as the vectors kept from a restart."""
+        """A random block, led by the warm start if there is one."""
         n, k = problem.n_nodes, problem.n_components
         dtype = np.float64 if self.precision == "double" else np.float32
-        size = min(max(1, self.block_size or min(k, 8)), n)
-        front = rng.standard_normal((n, size))
+        size = max(1, self.block_size or min(k, LANES))
         if problem.start is not None:
-            # the sum of the start vectors is no Krylov basis: let them lead the first block instead
-            size = min(max(size, k), n)
-            front = rng.standard_normal((n, size)) * 1e-3
-            root = 1.0 if problem.operator.metric is None else np.sqrt(problem.operator.metric)[:, None]
-            given = np.where(np.isfinite(problem.start), problem.start, 0) * root
-            front[:, :k] += given / max(float(np.abs(given).max()), 1e-300)
-        block = problem.engine.combine(front, _inverse_factor(front.T @ front)[0]).astype(dtype)
-        state = LanczosState(np.empty((0, 0)), rng, block=block, front=block.shape[1])
-        return self._shown(problem, state, problem.operator.standard_form())
+            size = max(size, k)
+        front = rng.standard_normal((n, min(size, n)), dtype=dtype)
+        if problem.start is not None:
+            given = np.where(np.isfinite(problem.start), problem.start, 0)
+            metric = problem.operator.metric
+            front[:, :k] = given if metric is None else given * np.sqrt(metric)[:, None]
+        front = orthonormalize(problem.engine, front, None, rng).Q
+        size = front.shape[1]
+        limit = max(self.basis_size or max(2 * k + 20, k + 10 * size), k + 2 + size)
+        state = LanczosState(np.empty((0, 0)), rng)
+        if n > limit + 2 * size:
+            state.basis = Basis(problem.engine, problem.operator.standard_form(), front, limit)
+        return self._shown(problem, state, front)
 
     def step(self, problem: Problem, state: State) -> LanczosState:
         """One cycle: fill the basis, take Ritz vectors, restart."""
         assert isinstance(state, LanczosState)
-        operator, k = problem.operator.standard_form(), problem.n_components
-        width = operator.upper - operator.lower
-        single = state.block.dtype == np.float32
+        k, width = problem.n_components, problem.operator.upper - problem.operator.lower
+        if state.basis is None:
+            return self._exact(problem, state)
+        single = state.basis.rows.dtype == np.float32
         if single and self.precision == "auto" and state.residuals[:k].max() < SINGLE_FLOOR * width:
-            self._doubled(problem, state)
-        size, base = state.front, self.block_size or min(k, 8)
-        limit = max(self.basis_size or max(2 * k + 2 * base, 10 * base), k + 3 * size)
-        if self.basis_size is None:  # many restarts mean a small gap: higher degrees, up to a point
-            limit = round(limit * min(MAX_GROWTH, 1 + 0.25 * max(0, state.iteration - 4)))
-        if problem.n_nodes <= limit + size:
-            return self._exact(problem, state, operator)
-        basis = _Basis(problem, operator, state, limit)
-        columns = 0
-        while basis.filled + basis.front <= limit:
-            columns += basis.expand(state.rng)
-        theta, Y = la.eigh(basis.T[: basis.done, : basis.done])
-        coupling = np.linalg.norm(basis.R @ Y[basis.done - basis.R.shape[1] :], axis=0)
-        keep = min(basis.done - 1, k + max(size, (basis.done - k) // 3))
-        Q = basis.Q[:, : basis.done] @ Y[:, :keep].astype(basis.Q.dtype)
-        front = basis.Q[:, basis.done : basis.filled]
-        extra = self._fresh(state, [Q, front]) if basis.front < 2 * size and state.iteration < 4 else []
-        state.block = np.hstack([Q, front, *extra])
-        state.front = front.shape[1] + len(extra)
-        state.values, state.residuals = theta[:keep], coupling[:keep]
-        state.U = problem.operator.from_standard(np.ascontiguousarray(Q[:, :k]))
+            state.basis = self._doubled(problem, state.basis, state.rng)
+        before = state.basis.products
+        self._fill(state, state.basis, k)
+        self._restart(problem, state, state.basis)
+        self.account(problem, state, state.basis.products - before)
+        return state
+
+    def _fill(self, state: LanczosState, basis: Basis, k: int) -> None:
+        """Mutates the basis: full, or as large as the angle takes."""
+        while True:
+            basis.expand(state.rng)
+            state.pause -= 1
+            if basis.full or (self.angle > 0 and state.pause <= 0 and basis.done > k + 1):
+                state.look(basis, k, self.angle)
+                if basis.full or state.angle_bound(k) <= self.angle:
+                    return
+
+    def _restart(self, problem: Problem, state: LanczosState, basis: Basis) -> None:
+        """Mutates: Ritz vectors, and a basis that begins with them."""
+        k, ritz = problem.n_components, state.ritz
+        assert ritz is not None
+        keep = min(basis.done - 1, k + max(1, round(KEPT * (basis.done - k))))
+        basis.restart(ritz, keep)
+        state.values, state.residuals = ritz.values[:keep], ritz.residuals[:keep]
+        state.highest = float(ritz.values[-1] + ritz.residuals[-1])
+        state.U = problem.operator.from_standard(np.ascontiguousarray(basis.rows[:k].T))
         if not np.isfinite(state.U).all():
             raise FloatingPointError("the basis overflowed")
-        if np.abs(problem.engine.gram(Q[:, :k], Q[:, :k], None) - np.eye(k)).max() > 1e-3:
-            state.events.append(f"iteration {state.iteration}: the basis lost its orthogonality, begun anew")
-            self._doubled(problem, state)
-            state.residuals = np.full(keep, (operator.upper - operator.lower) / 2)  # not to be trusted
-        return self._counted(problem, state, columns)
 
-    def _doubled(self, problem: Problem, state: LanczosState) -> None:
+    def guards(self, problem: Problem, state: State) -> Guards | None:
+        """Those of the kept Ritz vectors that may be accurate enough."""
+        assert isinstance(state, LanczosState)
+        k = problem.n_components
+        n = min(len(state.values) - k - 1, MOST_GUARDS)
+        if state.basis is None or n < 1:
+            return None
+        vectors = problem.operator.from_standard(np.ascontiguousarray(state.basis.rows[k : k + n].T))
+        end = k + n
+        return Guards(vectors, state.values[k:end], state.residuals[k:end], float(state.values[end]))
+
+    def _doubled(self, problem: Problem, basis: Basis, rng: np.random.Generator) -> Basis:
         """Go on in float64 with the Ritz vectors as the first block: a float32 basis is no basis there."""
-        keep = min(problem.n_components + 2, state.block.shape[1])
-        X = state.block[:, :keep].astype(np.float64)
-        state.block = orthonormalize(problem.engine, X, None, state.rng).Q
-        state.front = keep
+        X = np.ascontiguousarray(basis.rows[: problem.n_components + 2].T, dtype=np.float64)
+        front = orthonormalize(problem.engine, X, None, rng).Q
+        return Basis(problem.engine, basis.operator, front, max(basis.limit, 3 * front.shape[1]))
 
-    def _counted(self, problem: Problem, state: LanczosState, columns: int) -> LanczosState:
-        self.account(problem, state, columns)
-        return state
-
-    def _fresh(self, state: LanczosState, against: list[Array]) -> list[Array]:
-        """A random direction outside the space: where copies of a found eigenvalue would hide."""
-        x = state.rng.standard_normal((len(against[0]), 1)).astype(against[0].dtype)
-        for _ in range(2):
-            for Q in against:
-                x -= Q @ (Q.T @ x)
-            x /= np.linalg.norm(x)
-        return [x]
-
-    def _shown(self, problem: Problem, state: LanczosState, operator: Operator) -> LanczosState:
-        """Ritz values of the first block, padded to K: a start has to be measurable."""
-        k, X = problem.n_components, state.block
-        AX = problem.engine.spmm(operator, X)
-        theta, Y = la.eigh(problem.engine.gram(X, AX, None))
-        residual = problem.engine.combine(AX, Y) - problem.engine.combine(X, Y * theta)
+    def _shown(self, problem: Problem, state: LanczosState, X: Array) -> LanczosState:
+        """The start, padded to K and not yet measured: nothing is known of it."""
+        k, lower, upper = problem.n_components, problem.operator.lower, problem.operator.upper
         missing = max(0, k - X.shape[1])
-        state.values = np.concatenate([theta, np.full(missing, theta[-1])])
-        state.residuals = np.concatenate(
-            [np.linalg.norm(residual, axis=0), np.full(missing, (operator.upper - operator.lower) / 2)]
-        )
-        rest = state.rng.standard_normal((len(X), missing)) / np.sqrt(len(X))
-        state.U = problem.operator.from_standard(np.hstack([problem.engine.combine(X, Y), rest])[:, :k])
+        rest = state.rng.standard_normal((len(X), missing), dtype=X.dtype) / np.sqrt(len(X), dtype=X.dtype)
+        state.U = problem.operator.from_standard(np.ascontiguousarray(np.hstack([X, rest])[:, :k]))
+        state.values, state.residuals = np.full(k, (lower + upper) / 2), np.full(k, (upper - lower) / 2)
         return state
 
-    def _exact(self, problem: Problem, state: LanczosState, operator: Operator) -> LanczosState:
+    def _exact(self, problem: Problem, state: LanczosState) -> LanczosState:
         """A basis as large as the graph is the whole space."""
         k = problem.n_components
-        values, vectors = la.eigh(operator.to_dense())
+        values, vectors = la.eigh(problem.operator.standard_form().to_dense())
         state.values, state.residuals = values, np.full(len(values), 1e-15)
-        state.block = vectors[:, : min(problem.n_nodes, k + 1)]
         state.U = problem.operator.from_standard(np.ascontiguousarray(vectors[:, :k]))
+        self.account(problem, state, problem.n_nodes)
         state.done = True
-        return self._counted(problem, state, problem.n_nodes)
-
-
-class _Basis:
-    """One cycle's basis: Q (filled columns, the last ``front`` not yet multiplied) and ``T = Q'AQ``."""
-
-    def __init__(self, problem: Problem, operator: Operator, state: LanczosState, limit: int) -> None:
-        self.problem, self.operator = problem, operator
-        self.filled, self.front = state.block.shape[1], state.front
-        self.done = self.filled - self.front
-        size = max(limit, self.filled) + 2 * self.front
-        self.Q = np.empty((problem.n_nodes, size), state.block.dtype)
-        self.Q[:, : self.filled] = state.block
-        self.T = np.zeros((size, size))
-        self.T[np.arange(self.done), np.arange(self.done)] = state.values[: self.done]
-        self.R = np.zeros((self.front, self.front))
-
-    def expand(self, rng: np.random.Generator) -> int:
-        """Multiply the front by A and orthogonalise the product twice against the whole basis."""
-        a, b = self.done, self.filled
-        W = self.problem.engine.spmm(self.operator, np.ascontiguousarray(self.Q[:, a:b]))
-        known = self.Q[:, :b]
-        for _ in range(2):  # once is not enough: orthonormalising W magnifies what is left
-            C = known.T @ W
-            W -= known @ C
-            self.T[:b, a:b] += C
-        self.T[a:b, :b] = self.T[:b, a:b].T
-        self.T[a:b, a:b] = (self.T[a:b, a:b] + self.T[a:b, a:b].T) / 2
-        F, self.R = self._orthonormal(W, known, rng)
-        c = b + F.shape[1]
-        self.Q[:, b:c] = F
-        self.done, self.filled, self.front = b, c, c - b
-        return int(b - a)
-
-    def _orthonormal(self, W: Array, known: Array, rng: np.random.Generator) -> tuple[Array, Array]:
-        """``W = F R``; directions that vanished are replaced by random ones, which R does not see."""
-        gram = self.problem.engine.gram
-        tiny = np.finfo(W.dtype).eps * 10 * (self.operator.upper - self.operator.lower)
-        values, Y = la.eigh(gram(W, W, None))
-        alive = values > max(tiny**2, 1e-12 * values[-1])
-        roots = np.sqrt(values[alive])
-        F = np.empty_like(W)
-        n_alive = int(alive.sum())
-        F[:, :n_alive] = W @ (Y[:, alive] / roots).astype(W.dtype)
-        F[:, n_alive:] = rng.standard_normal((len(W), W.shape[1] - n_alive))
-        for _ in range(2 if n_alive < W.shape[1] else 1):
-            fresh = F[:, n_alive:]
-            if fresh.shape[1]:
-                for Q in (known, F[:, :n_alive]):
-                    fresh -= Q @ (Q.T @ fresh)
-            F = F @ _inverse_factor(gram(F, F, None))[0].astype(F.dtype)
-        # whatever rotation was used to make F, R = F'W is exact up to rounding
-        return F, gram(F, W, None)
+        return state

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from spectrograd.engines.threadpools import one_thread
 from spectrograd.laplacian import SMALL
-from spectrograd.probe import Complement
+from spectrograd.probe import Complement, Guards
 from spectrograd.solvers.protocol import Problem, Progress, Solver, State
 
 Array = NDArray[Any]
@@ -50,6 +50,8 @@ class Solution:
     beyond: float | None = None
     complete: bool = False
     outside: Complement | None = None
+    highest: float | None = None
+    guards: Guards | None = None
 
     @property
     def last(self) -> Progress:
@@ -128,7 +130,8 @@ def solve(
         Q = solver.finish(problem, run.good)
     last = run.good
     history, seconds = tuple(run.history), clock.seconds()
-    return Solution(Q, solver.name, history, reason, seconds, seed, last.beyond, last.complete, last.outside)
+    known = (last.beyond, last.complete, last.outside, last.highest, solver.guards(problem, last))
+    return Solution(Q, solver.name, history, reason, seconds, seed, *known)
 
 
 def _first_state(problem: Problem, solver: Solver, rng: np.random.Generator) -> State:

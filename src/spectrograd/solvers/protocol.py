@@ -24,7 +24,7 @@ from spectrograd.engines.subspace import (
     residuals,
 )
 from spectrograd.laplacian import Operator
-from spectrograd.probe import Complement
+from spectrograd.probe import Complement, Guards
 
 if TYPE_CHECKING:
     from spectrograd.engines.minibatch import BatchSource
@@ -122,7 +122,7 @@ class State:
     what the user should know: repairs, backed-off steps. ``beyond`` is the solver's own estimate of
     the first eigenvalue it does not return, where it has one; ``complete`` says that nothing below it
     can have been missed (a dense factorisation, a count by inertia), ``outside`` what else the solver
-    knows about it.
+    knows about it, ``highest`` where it saw the spectrum end.
     """
 
     U: Array
@@ -135,6 +135,7 @@ class State:
     beyond: float | None = None
     complete: bool = False
     outside: Complement | None = None
+    highest: float | None = None
 
 
 class Solver(ABC):
@@ -175,6 +176,10 @@ class Solver(ABC):
     def finish(self, problem: Problem, state: State) -> Array:
         """A basis of the result that is orthonormal in the metric, in float64 whatever the state is in."""
         return problem.orthonormalize(np.asarray(state.U, dtype=np.float64)).Q
+
+    def guards(self, problem: Problem, state: State) -> Guards | None:
+        """Ritz vectors beyond those of the result, where the solver has them: they help the certificate."""
+        return None
 
     def back_off(self, problem: Problem, state: State) -> State | None:
         """Called with the last good state when the run diverges: retry more carefully, or None."""

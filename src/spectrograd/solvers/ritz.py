@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.linalg as la
@@ -21,7 +21,7 @@ from spectrograd.engines.subspace import (
     residuals,
 )
 from spectrograd.laplacian import Operator
-from spectrograd.probe import LIKELY_MISS, PROBE_COLUMNS, RandomStart, block_start, needed_cut
+from spectrograd.probe import LIKELY_MISS, PROBE_COLUMNS, Guards, RandomStart, block_start, needed_cut
 from spectrograd.solvers.protocol import Problem, Progress, Solver, State
 
 Array = NDArray[Any]
@@ -33,19 +33,21 @@ class RitzState(State):
     """A state that knows its Ritz values and residuals, guard vectors included.
 
     ``U`` holds the first K Ritz vectors in the problem's own metric, ``block`` all of them in the
-    coordinates the solver works in. Steps replace arrays and never write into them, so a copy of the
-    state may share them.
+    coordinates the solver works in; after ``telling`` steps rough vectors show whether they are localised
+    (0: never). Steps replace arrays and never write into them, so a copy of the
+    state may share them (and the random numbers, which just go on).
     """
 
     block: Array = field(default_factory=lambda: np.empty((0, 0)))
     values: Array = field(default_factory=lambda: np.empty(0))
     residuals: Array = field(default_factory=lambda: np.empty(0))
     filters: tuple[Filter, ...] | None = None  # all that a random start went through, if it was random
+    telling: ClassVar[int] = 0
     owed: float = 0.0  # the angle is met, but the start needs so much more gain to be proof
 
     def __deepcopy__(self, memo: dict[int, Any]) -> RitzState:
         twin = copy.copy(self)
-        twin.events, twin.rng = list(self.events), copy.deepcopy(self.rng, memo)
+        twin.events = list(self.events)
         return twin
 
     def angle_bound(self, k: int) -> float:
@@ -82,6 +84,15 @@ class RitzSolver(Solver):
     def finish(self, problem: Problem, state: State) -> Array:
         """In float64, whatever the iteration used."""
         return problem.orthonormalize(state.U.astype(np.float64)).Q
+
+    def guards(self, problem: Problem, state: State) -> Guards | None:
+        """The guard vectors but the last, which only tells where the next eigenvalue is."""
+        assert isinstance(state, RitzState)
+        k, end = problem.n_components, len(state.values) - 1
+        if end <= k or state.block.shape[1] <= end:
+            return None
+        vectors = problem.operator.from_walk(state.block[:, k:end])
+        return Guards(vectors, state.values[k:end], state.residuals[k:end], float(state.values[end]))
 
     def measured(self, problem: Problem, operator: Operator, state: RitzState) -> RitzState:
         """The state after a Rayleigh-Ritz on its block; a lost direction makes its start no evidence."""
@@ -153,12 +164,13 @@ def guarded_width(problem: Problem, guard: int | None) -> int:
 def guarded_start(problem: Problem, width: int, rng: np.random.Generator, dtype: Any) -> Array:
     """The warm start, completed by random columns, in walk form; not yet orthonormal.
 
-    The random columns are Gaussian in the metric, which makes them evidence (see :mod:`spectrograd.probe`).
+    The random columns are Gaussian in the metric, which makes them evidence (see :mod:`spectrograd.probe`),
+    and of about unit length.
     """
     block = rng.standard_normal((problem.n_nodes, width), dtype=dtype)
     metric = problem.operator.walk_form().metric
-    if metric is not None:
-        block /= np.sqrt(metric, dtype=dtype)[:, None]
+    mass = 1.0 if metric is None else metric[:, None]
+    block *= np.asarray(1 / np.sqrt(problem.n_nodes * mass), dtype=dtype)
     if problem.start is not None:
         start = problem.operator.to_walk(np.asarray(problem.start, dtype=np.float64))
         block[:, : problem.n_components] = np.where(np.isfinite(start), start, 0)
@@ -183,7 +195,7 @@ def ritz_pairs(
     H = engine.gram(Q, AQ, None, symmetric=True)
     values, rotation = _generalized(H, engine.gram(Q, Q, operator.metric))
     ritz = Ritz(values, engine.combine(Q, rotation), engine.combine(AQ, rotation))
-    return ritz, engine.residual(operator.astype(Q.dtype), ritz.Q, ritz.AQ, values)[1], 0
+    return ritz, engine.residual(operator.astype(Q.dtype), ritz.Q, ritz.AQ, values, keep=False)[1], 0
 
 
 def _generalized(H: Array, M: Array) -> tuple[Array, Array]:
