@@ -7,16 +7,14 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.linalg as la
-import scipy.sparse as sp
 import scipy.sparse.linalg as sla
 from numpy.typing import NDArray
 
-from spectrograd.laplacian import SMALL, Operator
+from spectrograd.laplacian import Operator
 from spectrograd.solvers.protocol import Problem, Solver, State
 
 Array = NDArray[Any]
 DENSE_BELOW = 1500
-SINGLE_BELOW = 1e-5  # tolerances above are within reach of single precision
 
 
 @dataclass(frozen=True)
@@ -85,43 +83,30 @@ class Eigen(Solver):
         One vector more than asked for tells where the next eigenvalue is.
         """
         operator, k, n = problem.operator.standard_form(), problem.n_components, problem.n_nodes
-        dtype = np.float32 if self.tol > SINGLE_BELOW else np.float64
-        product = _flipped(problem, operator, state, dtype)
-        start = state.rng.standard_normal(n).astype(dtype)
+        product = _flipped(problem, operator, state)
+        start = state.rng.standard_normal(n)
         more = min(k + 1, n - 1)
         basis = min(n - 1, max(2 * more + 1, 40 if self.tol == 0 else 20))
         try:
             _, vectors = sla.eigsh(product, more, which="LA", v0=start, tol=self.tol, ncv=basis, maxiter=5000)
         except sla.ArpackNoConvergence as stopped:
             return _completed(stopped.eigenvectors, k, state)
-        vectors = np.asarray(vectors[:, ::-1], dtype=np.float64)  # scipy's order is ascending
+        vectors = np.asarray(vectors[:, ::-1])  # scipy's order is ascending
         if more > k:
             last = vectors[:, k:]
             state.beyond = float((last * problem.engine.spmm(operator, last)).sum() / (last**2).sum())
         return vectors[:, :k]
 
 
-def _flipped(problem: Problem, operator: Operator, state: State, dtype: Any) -> sla.LinearOperator:
-    """``upper I - A`` for ARPACK, up to a constant; by scipy's own matrices on small graphs."""
-    if problem.n_nodes <= SMALL and operator.low_rank is None and np.ptp(operator.diagonal) == 0:
-        matrix, scale = operator.graph.matrix, operator.scale
-        if scale is not None:
-            scaling = np.repeat(scale, np.diff(matrix.indptr)) * scale[matrix.indices]
-            matrix = sp.csr_array((matrix.data * scaling, matrix.indices, matrix.indptr), shape=matrix.shape)
-        matrix = matrix.astype(dtype)
+def _flipped(problem: Problem, operator: Operator, state: State) -> sla.LinearOperator:
+    """``upper I - A`` for ARPACK."""
 
-        def multiply(x: Array) -> Array:
-            state.passes += 1
-            return np.asarray(matrix @ x)
+    def multiply(x: Array) -> Array:
+        state.passes += 1
+        product = problem.engine.spmm(operator, x.reshape(-1, 1)).ravel()
+        return np.asarray(operator.upper * x.ravel() - product)
 
-    else:
-
-        def multiply(x: Array) -> Array:
-            state.passes += 1
-            product = problem.engine.spmm(operator, x.reshape(-1, 1)).ravel()
-            return np.asarray(dtype(operator.upper) * x.ravel() - product)
-
-    return sla.LinearOperator(operator.shape, matvec=multiply, dtype=dtype)
+    return sla.LinearOperator(operator.shape, matvec=multiply, dtype=np.float64)
 
 
 def _dense(problem: Problem, state: State) -> Array:

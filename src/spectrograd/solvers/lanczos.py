@@ -35,7 +35,7 @@ class LanczosState(RitzState):
     basis: Basis | None = None
     ritz: RitzValues | None = None
     pause: int = 0
-    telling: ClassVar[int] = 1
+    telling: ClassVar[int] = 2
 
     def look(self, basis: Basis, k: int, angle: float) -> None:
         """Measure, and guess when the angle will be met: a step gains what Chebyshev's polynomials gain."""
