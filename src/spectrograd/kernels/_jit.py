@@ -20,6 +20,7 @@ import numba
 _FLAGS = {
     "cache": True,
     "nogil": True,
+    "no_cfunc_wrapper": True,  # for kernels as arguments of kernels
     "error_model": "numpy",
     "fastmath": {"contract", "nsz", "reassoc"},
 }
@@ -45,7 +46,7 @@ def serial(function):
 
 def inner(function):
     """Compile a function that only other kernels call; it may return what Python has no name for."""
-    compiled = serial(function)
+    compiled = numba.njit(no_cpython_wrapper=True, **_FLAGS)(function)
     compiled.for_kernels_only = True
     return compiled
 

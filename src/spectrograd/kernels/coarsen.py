@@ -2,6 +2,7 @@
 
 import numba
 import numpy as np
+import scipy.sparse as sp
 
 from spectrograd.kernels._jit import parallel, serial
 
@@ -9,68 +10,53 @@ N_PARTS = 8  # fixed, so that the result does not depend on the number of thread
 CHUNK = 2048
 
 
-@serial
-def match(indptr, indices, weights, mass, largest):
+def match(
+    indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray | None, mass: np.ndarray, largest: int
+) -> tuple[np.ndarray, int]:
     """Aggregates of a graph: vertex -> coarse vertex, and their number.
 
     Vertices in order pair with the free neighbour of largest ``w_ij / max(mass_i, mass_j)``; those left
     over join the aggregate of their strongest neighbour while it has fewer than ``largest`` members,
-    else stay alone. ``weights`` may be None.
+    else stay alone.
     """
-    n = indptr.shape[0] - 1
-    part = np.full(n, -1, np.int32)
-    size = np.zeros(n, np.int32)
-    n_parts = 0
-    for i in range(n):
-        if part[i] >= 0:
-            continue
-        best, strongest = -1, 0.0
-        for p in range(indptr[i], indptr[i + 1]):
-            j = indices[p]
-            if part[j] < 0 and j != i:
-                w = 1.0 if weights is None else np.float64(weights[p])
-                w /= max(mass[i], mass[j])
-                if w > strongest:
-                    best, strongest = j, w
-        if best >= 0:
-            part[i] = part[best] = n_parts
-            size[n_parts] = 2
-            n_parts += 1
-    for i in range(n):
-        if part[i] >= 0:
-            continue
-        best, strongest = -1, 0.0
-        for p in range(indptr[i], indptr[i + 1]):
-            j = indices[p]
-            if part[j] >= 0 and size[part[j]] < largest:
-                w = 1.0 if weights is None else np.float64(weights[p])
-                w /= max(mass[i], mass[j])
-                if w > strongest:
-                    best, strongest = j, w
-        if best >= 0:
-            part[i] = part[best]
-            size[part[i]] += 1
-        else:
-            part[i] = n_parts
-            size[n_parts] = 1
-            n_parts += 1
+    n = len(indptr) - 1
+    part, size = np.full(n, -1, np.int32), np.zeros(n, np.int32)
+    n_parts = _match(indptr, indices, weights, mass, largest, part, size)
     return part, n_parts
 
 
 @serial
-def members(part, n_parts):
+def _match(indptr, indices, weights, mass, largest, part, size):
+    """Mutates: part, size. The number of aggregates."""
+    n_parts = 0
+    for late in (False, True):
+        for i in range(len(part)):
+            if part[i] >= 0:
+                continue
+            best, strongest = -1, 0.0
+            for p in range(indptr[i], indptr[i + 1]):
+                j = indices[p]
+                a = part[j]
+                if (a >= 0 and size[a] < largest) if late else (a < 0 and j != i):
+                    w = 1.0 if weights is None else np.float64(weights[p])
+                    w /= max(mass[i], mass[j])
+                    if w > strongest:
+                        best, strongest = j, w
+            if late and best >= 0:
+                part[i] = part[best]
+                size[part[i]] += 1
+            elif late or best >= 0:  # alone, or with a free neighbour
+                part[i] = part[best if best >= 0 else i] = n_parts
+                size[n_parts] = 1 if late else 2
+                n_parts += 1
+    return n_parts
+
+
+def members(part: np.ndarray, n_parts: int) -> tuple[np.ndarray, np.ndarray]:
     """Vertices grouped by aggregate: ``order[begin[c]:begin[c+1]]`` are those of c."""
-    begin = np.zeros(n_parts + 1, np.int64)
-    for i in range(part.shape[0]):
-        begin[part[i] + 1] += 1
-    for c in range(n_parts):
-        begin[c + 1] += begin[c]
-    cursor = begin[:-1].copy()
-    order = np.empty(part.shape[0], np.int32)
-    for i in range(part.shape[0]):
-        order[cursor[part[i]]] = i
-        cursor[part[i]] += 1
-    return begin, order
+    n, one = len(part), np.ones(len(part), np.int8)
+    grouped = sp.csr_array((one, part, np.arange(n + 1)), shape=(n, n_parts)).tocsc()  # sorts by counting
+    return grouped.indptr.astype(np.int64), grouped.indices.astype(np.int32, copy=False)
 
 
 @parallel
@@ -152,19 +138,31 @@ def add_prolonged(part, C, X):
                 row[k] += coarse[k]
 
 
-@serial
-def entries_left(indptr, indices, part, begin, order, chosen):
+def entries_left(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    part: np.ndarray,
+    begin: np.ndarray,
+    order: np.ndarray,
+    chosen: np.ndarray,
+) -> float:
     """What share of the entries of the chosen aggregates is left after coarsening."""
-    last_seen = np.full(begin.shape[0] - 1, -1, np.int32)
-    before, after = 0, 0
-    for c in chosen:
+    counts, last_seen = np.zeros(2, np.int64), np.full(len(begin) - 1, -1, np.int32)
+    _count_entries(indptr, indices, part, begin, order, chosen, last_seen, counts)
+    return float(counts[1] / max(counts[0], 1))
+
+
+@serial
+def _count_entries(indptr, indices, part, begin, order, chosen, last_seen, counts):
+    """Mutates: last_seen, and counts by the entries before and after."""
+    for k in range(len(chosen)):
+        c = chosen[k]
         last_seen[c] = c  # entries inside an aggregate vanish
         for m in range(begin[c], begin[c + 1]):
             i = order[m]
-            before += indptr[i + 1] - indptr[i]
+            counts[0] += indptr[i + 1] - indptr[i]
             for p in range(indptr[i], indptr[i + 1]):
                 neighbour = part[indices[p]]
                 if last_seen[neighbour] != c:
                     last_seen[neighbour] = c
-                    after += 1
-    return after / max(before, 1)
+                    counts[1] += 1

@@ -12,7 +12,8 @@ from spectrograd.kernels.quotient import NONE
 # have, the more is allowed, since a group costs time however small it is.
 FEW, SEVERAL = 4, 24
 MANY_ZEROS, SOME_ZEROS, FEW_ZEROS = 0.3, 0.1, 0.05
-CHILD, SIBLING, FIRST, GROUP = range(4)
+# A pivot of the tree: its first child that is left, its sibling, its first descendant and itself by number.
+BRANCH = np.dtype([(field, np.int32) for field in ("child", "sibling", "first", "group")], align=True)
 
 
 class Fronts(NamedTuple):
@@ -35,11 +36,12 @@ class Fronts(NamedTuple):
 def arrange_fronts(indptr: np.ndarray, indices: np.ndarray, pivots: Pivots) -> Fronts:
     """Mutates: pivots. The fronts of a graph with these pivots."""
     n, n_pivots = len(indptr) - 1, len(pivots.order)
+    _put_hubs_above(pivots)
     joined, zeros = np.arange(n, dtype=np.int32), np.zeros(n)
-    _join_small(pivots, joined, zeros)
-    tree = np.full((n, 4), NONE, np.int32)
+    _join_small(pivots.order, pivots.parent, pivots.width, pivots.below, joined, zeros)
+    tree = np.full((n, 4), NONE, np.int32).view(BRANCH)[:, 0]
     kept, up, oldest = (np.empty(n_pivots, np.int32) for _ in range(3))
-    n_groups = _postorder(pivots, joined, tree, kept, up, oldest)
+    n_groups = _postorder(pivots.order, pivots.parent, joined, tree, kept, up, oldest)
     kept, up, oldest = kept[:n_groups], up[:n_groups], oldest[:n_groups]
     columns, row_start = (np.concatenate([[0], np.cumsum(a[kept])]) for a in (pivots.width, pivots.below))
     order, position, owner = (np.empty(n, np.int32) for _ in range(3))
@@ -51,20 +53,20 @@ def arrange_fronts(indptr: np.ndarray, indices: np.ndarray, pivots: Pivots) -> F
     return Fronts(order, position, columns, row_start, rows[: row_start[-1]], entry_start, oldest)
 
 
+def _put_hubs_above(pivots: Pivots) -> None:
+    """Mutates: pivots. The hubs become a chain above all others."""
+    if pivots.n_hubs > 0:
+        others, hubs = np.split(pivots.order, [-pivots.n_hubs])
+        pivots.below[others] += pivots.n_hubs
+        pivots.below[hubs] = np.arange(pivots.n_hubs)[::-1]
+        pivots.parent[others[pivots.parent[others] == NONE]] = hubs[0]
+        pivots.parent[hubs] = np.append(hubs[1:], NONE)
+
+
 @serial
-def _join_small(pivots, joined, zeros):
+def _join_small(order, parent, width, below, joined, zeros):
     """Mutates: the tree of the pivots, and joined: the pivot that each joins, itself where it stays."""
-    order, parent, width, below = pivots.order, pivots.parent, pivots.width, pivots.below
-    n_pivots, n_hubs = len(order), pivots.n_hubs
-    for k in range(n_pivots):
-        c, hub = order[k], k - (n_pivots - n_hubs)
-        if hub >= 0:  # a chain above all others
-            below[c] = n_hubs - 1 - hub
-            parent[c] = order[k + 1] if k + 1 < n_pivots else NONE
-        elif n_hubs > 0:
-            below[c] += n_hubs
-            if parent[c] == NONE:
-                parent[c] = order[n_pivots - n_hubs]
+    n_pivots = len(order)
     for k in range(n_pivots):
         c = order[k]
         p = parent[c]
@@ -84,36 +86,36 @@ def _join_small(pivots, joined, zeros):
 
 
 @serial
-def _postorder(pivots, joined, tree, kept, up, oldest):
-    """Mutates: all but the first two. The kept pivots, children before parents and descendants together.
+def _postorder(order, parent, joined, tree, kept, up, oldest):
+    """Mutates: the last four. The kept pivots, children before parents and descendants together.
 
     Returns their number; ``up`` and ``oldest`` say parent and first descendant by number.
     """
-    order, parent = pivots.order, pivots.parent
     for k in range(len(order)):
         c = order[len(order) - 1 - k]
         p = parent[c]
         if joined[c] == c and p != NONE:
-            tree[c, SIBLING], tree[p, CHILD] = tree[p, CHILD], c
+            tree[c].sibling, tree[p].child = tree[p].child, c
     done = 0
     for k in range(len(order)):
         c = order[k]
         if joined[c] != c or parent[c] != NONE:
             continue
-        tree[c, FIRST] = done
+        tree[c].first = done
         while c != NONE:
-            child = tree[c, CHILD]
+            own = tree[c]
+            child = own.child
             if child != NONE:  # its children first, and then it has none left
-                tree[c, CHILD] = tree[child, SIBLING]
-                tree[child, FIRST] = done
+                own.child = tree[child].sibling
+                tree[child].first = done
                 c = child
             else:
-                kept[done], oldest[done], tree[c, GROUP] = c, tree[c, FIRST], done
+                kept[done], oldest[done], own.group = c, own.first, done
                 done += 1
                 c = parent[c]
     for s in range(done):
         p = parent[kept[s]]
-        up[s] = tree[p, GROUP] if p != NONE else NONE
+        up[s] = tree[p].group if p != NONE else NONE
     return done
 
 
@@ -126,7 +128,7 @@ def _number(into, joined, tree, free, order, position, owner):
             if into[into[p]] != NONE:
                 into[p] = into[into[p]]  # shorter for those who follow
             p = into[p]
-        s = tree[joined[p], GROUP]
+        s = tree[joined[p]].group
         order[free[s]], position[v], owner[free[s]] = v, free[s], s
         free[s] += 1
 

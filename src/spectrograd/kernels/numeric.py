@@ -48,7 +48,7 @@ def _stack_size(oldest, heights, base):
 def _factorize(matrix, fronts, values, pivots, where, stack, base, pack):
     """Mutates: all but the first two; ``where`` is the place of a row in the present front."""
     columns, row_start, rows, entry_start = fronts.columns, fronts.row_start, fronts.rows, fronts.entry_start
-    top = 0
+    top = np.int64(0)  # of a constant, numba would compile versions of its own
     for s in range(len(base)):
         first, w, start = columns[s], columns[s + 1] - columns[s], entry_start[s]
         r = row_start[s + 1] - row_start[s]

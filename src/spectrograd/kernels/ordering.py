@@ -6,12 +6,8 @@ import numpy as np
 
 from spectrograd.kernels._jit import inner, serial
 from spectrograd.kernels.quotient import (
-    DEGREE,
-    ELEMENTS,
-    LENGTH,
-    MARK,
     NONE,
-    WIDTH,
+    VERTEX,
     compress,
     copy_graph,
     fresh,
@@ -21,7 +17,7 @@ from spectrograd.kernels.quotient import (
     update_degrees,
 )
 
-NODE, BELOW = range(2)  # a ticket: a variable, and the ticket below it on the pile
+TICKET = np.dtype([("node", np.int32), ("below", np.int32)])  # a variable, the ticket below it on the pile
 
 
 class Pivots(NamedTuple):
@@ -44,14 +40,14 @@ class Pivots(NamedTuple):
 def minimum_degree(indptr: np.ndarray, indices: np.ndarray) -> Pivots:
     """The pivots of a graph; a symmetric pattern, of which the diagonal is left out."""
     n, n_entries = len(indptr) - 1, len(indices)
-    table = np.zeros((n, 8), np.int32)
+    table = np.zeros(n, VERTEX)
     lists = np.empty(n_entries + n_entries // 5 + 2 * n + 1, np.int32)  # with elbow room
     into, parent, head, bucket = (np.full(n + 1, NONE, np.int32) for _ in range(4))
-    tickets = np.empty((3 * n + 1, 2), np.int32)  # ticket 0 says which is the next
+    tickets = np.empty(3 * n + 1, TICKET)  # ticket 0 says which is the next
     order = np.empty(n, np.int32)
     args = (indptr, indices, table, lists, tickets, (into, parent, head, bucket), order)
     n_pivots, n_hubs = _eliminate(*args)
-    return Pivots(order[:n_pivots], into, parent, table[:, WIDTH].copy(), table[:, DEGREE].copy(), n_hubs)
+    return Pivots(order[:n_pivots], into, parent, table["width"].copy(), table["degree"].copy(), n_hubs)
 
 
 @serial
@@ -62,10 +58,12 @@ def _eliminate(indptr, indices, table, lists, tickets, links, order):
     n_hubs = _set_hubs_aside(table, order)
     _file_all(table, tickets, head)
     n = len(table)
-    n_pivots, left, least, flag, longest = 0, n - n_hubs, 0, 2, 0
+    n_pivots, left, longest = 0, n - n_hubs, 0
+    least, flag = np.int64(0), np.int64(2)  # of a constant, numba would compile a version of its own
     while left > 0:
         me, least = _next_pivot(table, tickets, head, least)
-        in_place = table[me, ELEMENTS] == 0
+        pivot = table[me]
+        in_place = pivot.elements == 0
         if not in_place and free + least >= len(lists):
             free = compress(table, lists, free)
         first, last, degree = new_element(table, lists, parent, me, free)
@@ -75,21 +73,21 @@ def _eliminate(indptr, indices, table, lists, tickets, links, order):
         longest = max(longest, degree)
         flag = fresh(table, flag + longest)
         flag = fresh(table, join_equals(table, lists, bucket, into, first, last, flag))
-        width = went - table[me, WIDTH]
+        width = went - pivot.width
         left -= width
-        if tickets[0, NODE] + last - first > len(tickets):
+        if tickets[0].node + last - first > len(tickets):
             _file_all(table, tickets, head)
         least, end = _file_again(table, lists, tickets, head, first, last, degree, left, least)
         if not in_place:
             free = end
-        table[me, WIDTH], table[me, DEGREE], table[me, LENGTH] = width, degree, end - first
+        pivot.width, pivot.degree, pivot.length = width, degree, end - first
         if end == first:
-            table[me, MARK] = 0  # nothing depends on it any more: a root
+            pivot.mark = 0  # nothing depends on it any more: a root
         order[n_pivots] = me
         n_pivots += 1
     for h in range(n_hubs):  # they wait at the end of the array
         i = order[n - n_hubs + h]
-        table[i, WIDTH], table[i, DEGREE] = 1, 0
+        table[i].width, table[i].degree = 1, 0
         order[n_pivots + h] = i
     return n_pivots + n_hubs, n_hubs
 
@@ -101,19 +99,21 @@ def _set_hubs_aside(table, order):
     many, n_hubs = max(16, int(10 * np.sqrt(n))), 0
     for r in range(n):
         i = n - 1 - r
-        if table[i, DEGREE] > many:
+        own = table[i]
+        if own.degree > many:
             n_hubs += 1
             order[n - n_hubs] = i
-            table[i, WIDTH] = table[i, LENGTH] = 0
+            own.width = own.length = 0
     return n_hubs
 
 
 @inner
 def _file(tickets, head, i, degree):
     """Mutates: tickets, head. A ticket for variable i on the pile of its degree; its older ones are void."""
-    t = tickets[0, NODE]
-    tickets[t, NODE], tickets[t, BELOW], head[degree] = i, head[degree], t
-    tickets[0, NODE] = t + 1
+    t = tickets[0].node
+    ticket = tickets[t]
+    ticket.node, ticket.below, head[degree] = i, head[degree], t
+    tickets[0].node = t + 1
 
 
 @inner
@@ -121,11 +121,12 @@ def _file_all(table, tickets, head):
     """Mutates: tickets, head. One ticket for every variable outside the newest element."""
     for degree in range(len(head)):
         head[degree] = NONE
-    tickets[0, NODE] = 1
+    tickets[0].node = 1
     for r in range(len(table)):
         i = len(table) - 1 - r
-        if table[i, WIDTH] > 0 and table[i, ELEMENTS] >= 0:
-            _file(tickets, head, i, table[i, DEGREE])
+        own = table[i]
+        if own.width > 0 and own.elements >= 0:
+            _file(tickets, head, i, np.int64(own.degree))
 
 
 @inner
@@ -135,9 +136,10 @@ def _next_pivot(table, tickets, head, least):
         while head[least] == NONE:
             least += 1
         t = head[least]
-        head[least] = tickets[t, BELOW]
-        i = tickets[t, NODE]
-        if table[i, DEGREE] == least and table[i, WIDTH] > 0 and table[i, ELEMENTS] >= 0:
+        head[least] = tickets[t].below
+        i = np.int64(tickets[t].node)
+        own = table[i]
+        if own.degree == least and own.width > 0 and own.elements >= 0:
             return i, least
 
 
@@ -146,12 +148,13 @@ def _file_again(table, lists, tickets, head, first, last, degree, left, least):
     """Mutates: table, lists, head. The element's variables get tickets for their new degrees."""
     end = first
     for p in range(first, last):
-        i = lists[p]
-        width = -table[i, WIDTH]
+        i = np.int64(lists[p])
+        own = table[i]
+        width = -own.width
         if width > 0:
-            table[i, WIDTH] = width
-            bound = min(table[i, DEGREE] + degree - width, left - width)
-            table[i, DEGREE] = bound
+            own.width = width
+            bound = min(own.degree + degree - width, left - width)
+            own.degree = bound
             _file(tickets, head, i, bound)
             least = min(least, bound)
             lists[end] = i

@@ -4,13 +4,16 @@ An eliminated pivot is an *element*, which stands for the clique of its variable
 elements first, then the variables it still neighbours by an edge of its own. Lists only shrink.
 """
 
+import numpy as np
+
 from spectrograd.kernels._jit import inner
 
 NONE = -1
-# A row of the table, which is half a cache line: where the list begins, its entries, those of them that
+# What is known of a vertex is half a cache line: where the list begins, its entries, those of them that
 # are elements; vertices the variable stands for (negative in the newest element, 0 where it is none any
 # more); its degree; a mark (0 where an element was absorbed); its hash, and who follows in that bucket.
-START, LENGTH, ELEMENTS, WIDTH, DEGREE, MARK, KEY, NEXT = range(8)
+FIELDS = ("start", "length", "elements", "width", "degree", "mark", "key", "next")
+VERTEX = np.dtype([(field, np.int32) for field in FIELDS], align=True)
 MOST = 2**30
 
 
@@ -19,13 +22,14 @@ def copy_graph(indptr, indices, table, lists):
     """Mutates: table, lists, which become those of a graph without elements. Where free space begins."""
     end = 0
     for i in range(len(table)):
-        table[i, START] = end
+        own, start = table[i], end
         for p in range(indptr[i], indptr[i + 1]):
             if indices[p] != i:
                 lists[end] = indices[p]
                 end += 1
-        table[i, LENGTH] = table[i, DEGREE] = end - table[i, START]
-        table[i, WIDTH] = table[i, MARK] = 1
+        own.start = start
+        own.length = own.degree = end - start
+        own.width = own.mark = 1
     return end
 
 
@@ -33,47 +37,52 @@ def copy_graph(indptr, indices, table, lists):
 def compress(table, lists, free):
     """Mutates: table, lists. Living lists move together; returns where free space begins."""
     for j in range(len(table)):
-        if table[j, LENGTH] > 0 and table[j, MARK] != 0:
-            p = table[j, START]
-            table[j, START] = lists[p]  # its first entry waits here, and its owner stands there
+        own = table[j]
+        if own.length > 0 and own.mark != 0:
+            p = own.start
+            own.start = lists[p]  # its first entry waits here, and its owner stands there
             lists[p] = -j - 2
     source, end = 0, 0
     while source < free:
         j = -lists[source] - 2
         source += 1
         if j >= 0:
-            lists[end] = table[j, START]
-            table[j, START] = end
-            for q in range(1, table[j, LENGTH]):
+            own = table[j]
+            lists[end] = own.start
+            own.start = end
+            for q in range(1, own.length):
                 lists[end + q] = lists[source + q - 1]
-            end += table[j, LENGTH]
-            source += table[j, LENGTH] - 1
+            end += own.length
+            source += own.length - 1
     return end
 
 
 @inner
 def new_element(table, lists, parent, me, free):
     """Mutates: all. The neighbours of pivot me, by edges and elements, which it absorbs: where, how many."""
-    n_elements, own = table[me, ELEMENTS], table[me, START]
-    n_own = table[me, LENGTH] - n_elements
+    pivot = table[me]
+    n_elements, own = pivot.elements, pivot.start
+    n_own = pivot.length - n_elements
     first = own if n_elements == 0 else free
     end, degree = first, 0
-    table[me, WIDTH] = -table[me, WIDTH]
+    pivot.width = -pivot.width
     for k in range(n_elements + 1):
         p, length = own + k, n_own
         if k < n_elements:
             e = lists[own + k]
-            p, length = table[e, START], table[e, LENGTH]
-            parent[e], table[e, MARK] = me, 0
+            element = table[e]
+            p, length = element.start, element.length
+            parent[e], element.mark = me, 0
         for q in range(p, p + length):
             i = lists[q]
-            width = table[i, WIDTH]
+            other = table[i]
+            width = other.width
             if width > 0:
                 degree += width
-                table[i, WIDTH] = -width
+                other.width = -width
                 lists[end] = i
                 end += 1
-    table[me, START], table[me, LENGTH], table[me, ELEMENTS] = first, end - first, NONE
+    pivot.start, pivot.length, pivot.elements = first, end - first, NONE
     return first, end, degree
 
 
@@ -81,15 +90,15 @@ def new_element(table, lists, parent, me, free):
 def measure_outside(table, lists, first, last, flag):
     """Mutates: marks; that of an element becomes ``flag`` + how much of it lies outside the new one."""
     for p in range(first, last):
-        i = lists[p]
-        start, width = table[i, START], -table[i, WIDTH]
-        for q in range(start, start + table[i, ELEMENTS]):
-            e = lists[q]
-            mark = table[e, MARK]
+        own = table[lists[p]]
+        start, width = own.start, -own.width
+        for q in range(start, start + own.elements):
+            element = table[lists[q]]
+            mark = element.mark
             if mark >= flag:
-                table[e, MARK] = mark - width
+                element.mark = mark - width
             elif mark != 0:
-                table[e, MARK] = table[e, DEGREE] + flag - width
+                element.mark = element.degree + flag - width
 
 
 @inner
@@ -101,38 +110,41 @@ def update_degrees(table, lists, bucket, into, parent, me, first, last, flag):
     went = 0
     for p in range(first, last):
         i = lists[p]
-        start = table[i, START]
-        stop, middle = start + table[i, LENGTH], start + table[i, ELEMENTS]
+        own = table[i]
+        start = own.start
+        stop, middle = start + own.length, start + own.elements
         end, degree, key = start, 0, 0
         for q in range(start, middle):
             e = lists[q]
-            mark = table[e, MARK]
+            element = table[e]
+            mark = element.mark
             if mark > flag:
                 degree += mark - flag
                 lists[end] = e
                 end += 1
                 key += e
             elif mark != 0:  # it lies within the new one
-                parent[e], table[e, MARK] = me, 0
-        table[i, ELEMENTS] = end - start + 1
+                parent[e], element.mark = me, 0
+        own.elements = end - start + 1
         edges = end
         for q in range(middle, stop):
             j = lists[q]
-            if table[j, WIDTH] > 0:
-                degree += table[j, WIDTH]
+            width = table[j].width
+            if width > 0:
+                degree += width
                 lists[end] = j
                 end += 1
                 key += j
         if degree == 0:
             into[i] = me
-            went -= table[i, WIDTH]
-            table[i, WIDTH] = table[i, LENGTH] = 0
+            went -= own.width
+            own.width = own.length = 0
             continue
-        table[i, DEGREE] = min(table[i, DEGREE], degree)
+        own.degree = min(own.degree, degree)
         lists[end], lists[edges], lists[start] = lists[edges], lists[start], me
-        table[i, LENGTH] = end - start + 1
+        own.length = end - start + 1
         key %= len(bucket)
-        table[i, NEXT], table[i, KEY], bucket[key] = bucket[key], key, i
+        own.next, own.key, bucket[key] = bucket[key], key, i
     return went
 
 
@@ -140,32 +152,36 @@ def update_degrees(table, lists, bucket, into, parent, me, first, last, flag):
 def join_equals(table, lists, bucket, into, first, last, flag):
     """Mutates: all. Variables with the same lists become one; returns the next flag."""
     for p in range(first, last):
-        i = lists[p]
-        if table[i, WIDTH] == 0:
+        own = table[lists[p]]
+        if own.width == 0:
             continue
-        key = table[i, KEY]
+        key = own.key
         i, bucket[key] = bucket[key], NONE
-        while i != NONE and table[i, NEXT] != NONE:
-            start, length = table[i, START], table[i, LENGTH]
+        while i != NONE:
+            own = table[i]
+            if own.next == NONE:
+                break
+            start, length = own.start, own.length
             for q in range(start + 1, start + length):
-                table[lists[q], MARK] = flag
-            before, j = i, table[i, NEXT]
+                table[lists[q]].mark = flag
+            before, j = i, own.next
             while j != NONE:
-                same = table[j, LENGTH] == length and table[j, ELEMENTS] == table[i, ELEMENTS]
-                q, stop = table[j, START] + 1, table[j, START] + length
+                other = table[j]
+                same = other.length == length and other.elements == own.elements
+                q, stop = other.start + 1, other.start + length
                 while same and q < stop:
-                    same = table[lists[q], MARK] == flag
+                    same = table[lists[q]].mark == flag
                     q += 1
                 if same:
                     into[j] = i
-                    table[i, WIDTH] += table[j, WIDTH]
-                    table[j, WIDTH] = table[j, LENGTH] = 0
-                    table[before, NEXT] = table[j, NEXT]
+                    own.width += other.width
+                    other.width = other.length = 0
+                    table[before].next = other.next
                 else:
                     before = j
-                j = table[j, NEXT]
+                j = other.next
             flag += 1
-            i = table[i, NEXT]
+            i = own.next
     return flag
 
 
@@ -175,6 +191,6 @@ def fresh(table, flag):
     if flag < MOST:
         return flag
     for i in range(len(table)):
-        if table[i, MARK] != 0:
-            table[i, MARK] = 1
+        if table[i].mark != 0:
+            table[i].mark = 1
     return 2
