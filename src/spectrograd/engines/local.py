@@ -127,14 +127,13 @@ class LocalEngine:
 
     def rotate(self, rows: Array, Y: Array) -> None:
         """Mutates: the first rows become ``Y' rows``, for as many rows as Y has."""
-        Y = np.ascontiguousarray(Y, dtype=rows.dtype)
         if rows.shape[1] <= SMALL:
-            rows[: Y.shape[1]] = Y.T @ rows[: len(Y)]
+            rows[: Y.shape[1]] = Y.T.astype(rows.dtype) @ rows[: len(Y)]
             return
         from spectrograd.kernels.krylov import rotate
 
         run = rotate if rows.shape[1] > WORTH_THREADS // 10 else rotate.serial
-        run(rows, Y)
+        run(rows, np.ascontiguousarray(Y, dtype=np.float64))
 
     @contextmanager
     def threads(self) -> Iterator[None]:

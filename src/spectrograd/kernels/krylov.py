@@ -21,16 +21,17 @@ def orthogonalize(Q, first, count, width):
     all of them, are taken out before the rest is measured: one round for the others is then enough.
     """
     n_chunks = (Q.shape[1] + CHUNK - 1) // CHUNK
+    zero = np.int64(0)  # numba would make a type of 0 and compile all below once more
     partial = np.zeros((n_chunks, count + width, width))
     for c in numba.prange(n_chunks):
         _products(Q, _span(Q, c), (first, count), count, partial[c])
     near = _summed(partial)
     for c in numba.prange(n_chunks):
         _subtract(Q, _span(Q, c), first, count, near)
-        _products(Q, _span(Q, c), (0, count), count, partial[c])
+        _products(Q, _span(Q, c), (zero, count), count, partial[c])
     rest = _summed(partial)
     for c in numba.prange(n_chunks):
-        _subtract(Q, _span(Q, c), 0, count, rest)
+        _subtract(Q, _span(Q, c), zero, count, rest)
         _products(Q, _span(Q, c), (count, count + width), count, partial[c])
     near[:first] = 0
     return near[:count] + rest[:count], _summed(partial)[count:]
@@ -45,8 +46,10 @@ def rotate(Q, Y):
         rows = np.zeros((kept, CHUNK), Q.dtype)
         for j in range(0, used, 4):
             for a in range(kept):
-                _add_four(rows, a, span[0], Q, j, used, span, Y[:, a])
-        Q[:kept, span[0] : span[1]] = rows[:, : span[1] - span[0]]
+                _add_four(rows, a, span[0], Q, j, used, span, Y, a, 1.0)
+        for a in range(kept):
+            for i in range(span[0], span[1]):
+                Q[a, i] = rows[a, i - span[0]]
 
 
 @inner
@@ -114,20 +117,21 @@ def _four_products(Q, span, four, end, one, sums):
 @inner
 def _subtract(Q, span, first, count, coefficients):
     """Mutates: ``w_k -= sum_j c_jk q_j`` over one chunk for j from ``first`` to ``count``."""
+    nowhere = np.int64(0)
     for j in range(first, count, 4):
         for k in range(coefficients.shape[1]):
-            _add_four(Q, count + k, 0, Q, j, count, span, -coefficients[:, k])
+            _add_four(Q, count + k, nowhere, Q, j, count, span, coefficients, k, -1.0)
 
 
 @inner
-def _add_four(target, row, shift, Q, j, end, span, coefficients):
-    """Mutates: a row of ``target``, whose columns lag by ``shift``: plus ``sum_j c_j q_j`` from j on."""
-    zero = target.dtype.type(0)
+def _add_four(target, row, shift, Q, j, end, span, coefficients, k, sign):
+    """Mutates: a row of ``target``, whose columns lag by ``shift``: plus ``sign sum_j c_jk q_j``, four j."""
     x, y, z = min(j + 1, end - 1), min(j + 2, end - 1), min(j + 3, end - 1)
-    a = target.dtype.type(coefficients[j])
-    b = target.dtype.type(coefficients[x]) if j + 1 < end else zero
-    c = target.dtype.type(coefficients[y]) if j + 2 < end else zero
-    d = target.dtype.type(coefficients[z]) if j + 3 < end else zero
+    number = target.dtype.type
+    a = number(sign * coefficients[j, k])
+    b = number(sign * coefficients[x, k] if j + 1 < end else 0.0)
+    c = number(sign * coefficients[y, k] if j + 2 < end else 0.0)
+    d = number(sign * coefficients[z, k] if j + 3 < end else 0.0)
     whole = span[1] - (span[1] - span[0]) % WIDTH
     for i in range(span[0], whole, WIDTH):
         more = (a * take(Q, j, i) + b * take(Q, x, i)) + (c * take(Q, y, i) + d * take(Q, z, i))
