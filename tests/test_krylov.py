@@ -224,6 +224,18 @@ def test_guards_make_the_probe_shorter_and_miss_nothing():
     assert seen.lowest <= 0.06  # the one at 0.04
 
 
+@pytest.mark.parametrize("highest", [0.9, 1.2])
+def test_a_spectrum_that_ends_later_than_it_seemed_is_noticed(highest):
+    """One eigenvalue far above all others: filters that end below it let it grow."""
+    values = np.concatenate([[0.0, 0.1, 0.2, 0.21], np.linspace(0.3, 0.8, 5000), [2.0]])
+    operator = diagonal_operator(values)
+    Q = np.eye(len(values))[:, :3]
+    ritz = Ritz(values[:3], Q, operator @ Q)
+    seen = look_outside(ENGINE, operator, ritz, np.random.default_rng(0), beyond=0.21, highest=highest)
+    assert seen.odds_below(needed_cut(0.2, 0.21, 0.0)) <= LIKELY_MISS
+    assert seen.lowest == pytest.approx(0.21)
+
+
 @pytest.mark.parametrize("name", ["chebyshev", "lanczos"])
 def test_guards_are_orthogonal_to_the_result_with_the_residuals_they_state(name):
     operator = laplacian(make_block_model(2500, 6, mean_degree=12, random_state=0).graph)

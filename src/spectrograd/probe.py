@@ -64,7 +64,7 @@ LEAST_PART, MOST_PART = 0.05, 0.5  # of the gap: where tau may lie
 LONG, EDGE_STEPS = 60, 12  # a filter that is worth so many steps to find where the spectrum ends
 SMALL_LEAK = 0.3
 QUIET = 9.0  # log of the growth of rounding errors in the found directions between two cleanings
-LOUD = 1e12
+LOUD, LISTEN = 1e12, 20  # entries no longer than this; how often to look
 HALVINGS = 12
 
 
@@ -257,8 +257,13 @@ def look_outside(
     spent = 0
     for turn in range(MOST_ROUNDS):
         limit = MOST_DEGREES - spent if known or turn else FIRST_DEGREE
-        smooth, Y = look.filtered(look.next_filter(cut, tau, gain, limit), Y)
+        wanted = look.next_filter(cut, tau, gain, limit)
+        smooth, Y = look.filtered(wanted, Y)
         filters, spent = (*filters, smooth), spent + smooth.degree + 1
+        if smooth.degree < wanted.degree and look.highest < operator.upper:
+            look.highest, filters = operator.upper, ()  # the spectrum does not end there after all
+            Y = look.random_columns(Y.shape[1], rng)
+            continue
         rho, log_norm = look.measured(Y)
         cut, lowest = min(cut, rho), min(lowest, rho)
         evidence = (operator.upper, filters, Y.shape[1], 1, log_norm, rho)
@@ -323,9 +328,9 @@ class _Look:
         for degree in range(2, smooth.degree + 1):
             if degree % every == 0:
                 previous, current = self.cleaned(previous), self.cleaned(current)
-                if not np.abs(current).max() < LOUD:  # whatever it is that grows outside, it can be seen
-                    smooth = replace(smooth, degree=degree - 1)
-                    break
+            if degree % min(every, LISTEN) == 0 and not np.abs(current).max() < LOUD:
+                smooth = replace(smooth, degree=degree - 1)  # whatever it is that grows, it can be seen
+                break
             twice = (-2 / half, 2 * centre / half, -1.0)
             previous, current = current, step(self.operator, current, previous, twice)
         return smooth, self.cleaned(current)
