@@ -251,3 +251,12 @@ def test_guards_are_orthogonal_to_the_result_with_the_residuals_they_state(name)
     np.testing.assert_allclose(guards.residuals, true, atol=2e-5)
     assert guards.beyond >= guards.values[-1]
     assert guards.first(1).beyond == guards.values[1]
+
+
+def test_an_interrupted_run_has_no_guards_of_a_basis_that_went_on():
+    operator = laplacian(make_block_model(2500, 6, mean_degree=12, random_state=0).graph)
+    problem, solver = Problem(operator, 4), make_solver("lanczos")
+    state = solver.step(problem, solver.init(problem, np.random.default_rng(0)))
+    assert solver.guards(problem, state) is not None
+    state.basis.expand(state.rng)
+    assert solver.guards(problem, state) is None

@@ -29,11 +29,13 @@ SOONEST, UNKNOWN = 0.1, 0.3  # of a basis: steps to the next look at the Ritz va
 class LanczosState(RitzState):
     """``basis`` belongs to the run: copies of a state share it, only ``U`` and the values are theirs.
 
-    ``pause`` counts the steps to the next look at the Ritz values.
+    They tell of the basis as it was after so many ``products``. ``pause`` counts the steps to the next look
+    at the Ritz values.
     """
 
     basis: Basis | None = None
     ritz: RitzValues | None = None
+    products: int = 0
     pause: int = 0
     telling: ClassVar[int] = 2
 
@@ -139,7 +141,7 @@ class Lanczos(RitzSolver):
         keep = min(basis.done - 1, k + max(1, round(KEPT * (basis.done - k))))
         basis.restart(ritz, keep)
         state.values, state.residuals = ritz.values[:keep], ritz.residuals[:keep]
-        state.highest = float(ritz.values[-1] + ritz.residuals[-1])
+        state.highest, state.products = float(ritz.values[-1] + ritz.residuals[-1]), basis.products
         state.U = problem.operator.from_standard(np.ascontiguousarray(basis.rows[:k].T))
         if not np.isfinite(state.U).all():
             raise FloatingPointError("the basis overflowed")
@@ -149,7 +151,7 @@ class Lanczos(RitzSolver):
         assert isinstance(state, LanczosState)
         k = problem.n_components
         n = min(len(state.values) - k - 1, MOST_GUARDS)
-        if state.basis is None or n < 1:
+        if state.basis is None or n < 1 or state.basis.products != state.products:  # it went on without us
             return None
         vectors = problem.operator.from_standard(np.ascontiguousarray(state.basis.rows[k : k + n].T))
         end = k + n
