@@ -18,8 +18,6 @@ FAR_TOO_MUCH = 4  # times little: more than a second search could take back
 SHRINKS = 0.6
 # Nodes up to which all eigenvectors take no longer than a few of them and a probe.
 INSTANT = 600
-# Eigenvectors up to which one vector's Krylov space, and a probe after it, are cheaper than a block's passes.
-FEW = 8
 
 
 class Choice(NamedTuple):
@@ -32,7 +30,6 @@ class Choice(NamedTuple):
 
 ONE_VECTOR = (("block_size", 1),)
 LAST = Choice("lanczos", "escalated: the best polynomial of all")
-BLOCK = Choice("chebyshev", "escalated: a block does not skip repeated eigenvalues")
 
 
 def plan(problem: Problem) -> tuple[Choice, ...]:
@@ -54,16 +51,14 @@ def plan(problem: Problem) -> tuple[Choice, ...]:
         return (Choice("chebyshev", "sparse plus low rank: products are cheap, a factor is not"), LAST)
     if n <= SMALL:  # nothing is compiled, and one vector at a time is what scipy is best at
         reason = f"{n} nodes, a factor would fill: one vector at a time"
-        return (Choice("lanczos", reason, ONE_VECTOR), BLOCK, LAST)
+        block = Choice("chebyshev", "escalated: a block does not skip repeated eigenvalues")
+        return (Choice("lanczos", reason, ONE_VECTOR), block, LAST)
     shrinkage = first_shrinkage(problem)
     if shrinkage <= SHRINKS:
         geometric = Choice("multilevel", f"coarsening leaves {shrinkage:.0%} of the entries: geometric")
         return (geometric, LAST)
-    expander = f"an expander (coarsening leaves {shrinkage:.0%} of the entries)"
-    if problem.n_components <= FEW:
-        few = Choice("lanczos", f"{expander}, few eigenvectors: one vector at a time", ONE_VECTOR)
-        return (few, BLOCK, LAST)
-    return (Choice("chebyshev", f"{expander}: few passes"), LAST)
+    reason = f"an expander (coarsening leaves {shrinkage:.0%} of the entries): few passes"
+    return (Choice("chebyshev", reason), LAST)
 
 
 def choose(problem: Problem) -> Choice:
