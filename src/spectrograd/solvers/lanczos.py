@@ -61,12 +61,12 @@ class Lanczos(RitzSolver):
     degree, found without knowing the spectrum.
 
     A block finds as many copies of a repeated eigenvalue as it has columns. A single vector finds one, but
-    takes by far the fewest products: ``auto`` begins with one where few eigenvectors are wanted, and goes on
-    with a block method if the certificate's probe finds that some were missed.
+    takes by far the fewest products: ``auto`` begins with one on small graphs, and goes on with a block
+    method if the certificate's probe finds that some were missed.
 
     Cost: a pass for one block per step, and ``O(N basis_size)`` numbers of memory, whose orthogonalisation
     costs about as much as the passes. The fewest products of all methods; but since a pass for eight columns
-    takes hardly longer than for one, ``chebyshev`` is faster for more than eight eigenvectors. Geometric
+    takes hardly longer than for one, ``chebyshev`` is mostly faster where passes are compiled. Geometric
     graphs, whose gaps are tiny, are for ``shift-invert``.
 
     Parameters
