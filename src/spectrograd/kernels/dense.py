@@ -86,24 +86,29 @@ def _four_rows(U, C, V, E, i, height, columns, out):
     b, width = columns
     last = i + height - 1
     second, third, fourth = min(i + 1, last), min(i + 2, last), min(i + 3, last)
-    w = x = y = z = nothing(out)
-    for a in range(U.shape[1]):
-        row = take(C, a, b) if width == WIDTH else take_first(C, a, b, width)
-        w = w + take_one(U, i, a) * row
-        x = x + take_one(U, second, a) * row
-        y = y + take_one(U, third, a) * row
-        z = z + take_one(U, fourth, a) * row
+    rows = (i, second, third, fourth)
+    zero = nothing(out)
+    w, x, y, z = _add_products(U, C, rows, columns, (zero, zero, zero, zero))
     if V is not None:
-        for a in range(V.shape[1]):
-            row = take(E, a, b) if width == WIDTH else take_first(E, a, b, width)
-            w = w + take_one(V, i, a) * row
-            x = x + take_one(V, second, a) * row
-            y = y + take_one(V, third, a) * row
-            z = z + take_one(V, fourth, a) * row
+        w, x, y, z = _add_products(V, E, rows, columns, (w, x, y, z))
     put_first(out, fourth, b, width, z)  # where rows are missing, the last one is written again
     put_first(out, third, b, width, y)
     put_first(out, second, b, width, x)
     put_first(out, i, b, width, w)
+
+
+@inner
+def _add_products(U, C, rows, columns, sums):
+    """Sums of four rows, plus those rows of ``U C``."""
+    w, x, y, z = sums
+    b, width = columns
+    for a in range(U.shape[1]):
+        row = take(C, a, b) if width == WIDTH else take_first(C, a, b, width)
+        w = w + take_one(U, rows[0], a) * row
+        x = x + take_one(U, rows[1], a) * row
+        y = y + take_one(U, rows[2], a) * row
+        z = z + take_one(U, rows[3], a) * row
+    return w, x, y, z
 
 
 @parallel
