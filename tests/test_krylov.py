@@ -1,23 +1,17 @@
-"""Krylov spaces: their kernels, what the basis promises, and guard vectors as help for the probe."""
+"""Krylov spaces: their kernels, what the basis promises, and the guard vectors that solvers leave."""
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import reference
 from spectrograd.datasets import make_block_model
 from spectrograd.engines import LocalEngine
-from spectrograd.engines.krylov import Basis, upper_edge
-from spectrograd.engines.subspace import Ritz, residuals
+from spectrograd.engines.krylov import Basis
 from spectrograd.graph import Graph
 from spectrograd.kernels import krylov, spmm
-from spectrograd.laplacian import Operator, laplacian
-from spectrograd.probe import LIKELY_MISS, Guards, Probed, look_outside, needed_cut
+from spectrograd.laplacian import laplacian
 from spectrograd.solvers import Problem, make_solver, solve
 
 ENGINE = LocalEngine()
@@ -141,99 +135,7 @@ def test_an_invariant_subspace_is_left_by_a_random_vector():
     assert held(basis) < 1e-12
 
 
-@pytest.mark.parametrize("kind", ["symmetric", "random_walk"])
-def test_the_upper_edge_is_close_and_no_higher_than_known(kind):
-    operator = laplacian(make_block_model(1500, 3, random_state=0).graph, kind)
-    top = np.linalg.eigvalsh(operator.standard_form().to_dense())[-1]
-    found = upper_edge(ENGINE, operator, np.random.default_rng(0), 12)
-    assert 0.97 * top < found <= min(1.1 * top, operator.upper)
-
-
-# --- guard vectors in the probe -----------------------------------------------------------------------
-
-
-def diagonal_operator(values):
-    """An operator with these eigenvalues and unit vectors, and hardly any edges."""
-    n = len(values)
-    return Operator(Graph.from_edges([0], [1], [1e-9], n_nodes=n), np.asarray(values), upper=2.0)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10**6), st.floats(1e-4, 0.05))
-def test_a_missed_eigenvalue_moves_no_farther_than_stated(seed, noise):
-    """The smallest eigenvalue of the complement of K found and p inaccurate vectors, against the bound."""
-    rng = np.random.default_rng(seed)
-    A = np.diag(
-        np.concatenate([[0.1, 0.2, 0.3], np.sort(0.5 + rng.random(12))])
-    )  # 0.3 is below tau, and missed
-    found = np.eye(15)[:, :2]
-    rough = np.eye(15)[:, 3:6] + noise * rng.standard_normal((15, 3))
-    rough -= found @ (found.T @ rough)
-    G = np.linalg.qr(rough)[0]
-    values, Y = np.linalg.eigh(G.T @ A @ G)
-    G = G @ Y
-    leak, tau = np.linalg.norm(A @ G - G * values, 2), 0.3
-    P = np.linalg.qr(np.hstack([found, G]), mode="complete")[0][:, 5:]
-    lowest = np.linalg.eigvalsh(P.T @ A @ P)[0]
-    square = (leak / (values[0] - tau)) ** 2
-    if square < 1:
-        assert lowest <= tau + square * (values[0] - tau) / (1 - square) + 1e-12
-
-
-def test_leaky_guards_weaken_the_evidence_until_there_is_none():
-    plain = Probed(0.5, 8, None, 2.0, (), 4, 1, 3.0, 0.6)
-    assert plain.log_square(0.3) < Probed(0.5, 8, None, 2.0, (), 4, 1, 3.0, 0.6, 0.5, 0.1).log_square(0.3)
-    assert math.isinf(Probed(0.5, 8, None, 2.0, (), 4, 1, 3.0, 0.6, 0.5, 0.3).log_square(0.3))
-
-
-def spread_spectrum(n=3000):
-    """Close neighbours at the K-th place, far ones after it: where guard vectors pay."""
-    low = [0.0, 0.02, 0.04, 0.06, 0.062, 0.1, 0.12, 0.2]
-    return diagonal_operator(np.concatenate([low, np.linspace(0.3, 1.5, n - len(low))]))
-
-
-def guards_after(operator, found, n_guards):
-    n = operator.n_nodes
-    G = np.eye(n)[:, found : found + n_guards]
-    values = np.diag(G.T @ (operator @ G))
-    nothing = np.zeros(n_guards)
-    return Guards(G, values, nothing, float(operator.diagonal[found + n_guards]))
-
-
-def test_guards_make_the_probe_shorter_and_miss_nothing():
-    operator = spread_spectrum()
-    Q = np.eye(operator.n_nodes)[:, :4]
-    ritz = Ritz(operator.diagonal[:4], Q, operator @ Q)
-    assert residuals(ENGINE, operator, ritz).max() < 1e-6
-    looked = [
-        look_outside(ENGINE, operator, ritz, np.random.default_rng(0), beyond=0.062, guards=guards)
-        for guards in (None, guards_after(operator, 4, 3))
-    ]
-    tau = needed_cut(0.06, 0.062, 0.0)
-    assert all(seen.odds_below(tau) <= LIKELY_MISS for seen in looked)
-    assert looked[1].columns < 0.5 * looked[0].columns
-    skipped = Ritz(operator.diagonal[[0, 1, 3]], Q[:, [0, 1, 3]], (operator @ Q)[:, [0, 1, 3]])
-    seen = look_outside(
-        ENGINE,
-        operator,
-        skipped,
-        np.random.default_rng(0),
-        beyond=0.062,
-        guards=guards_after(operator, 4, 3),
-    )
-    assert seen.lowest <= 0.06  # the one at 0.04
-
-
-@pytest.mark.parametrize("highest", [0.9, 1.2])
-def test_a_spectrum_that_ends_later_than_it_seemed_is_noticed(highest):
-    """One eigenvalue far above all others: filters that end below it let it grow."""
-    values = np.concatenate([[0.0, 0.1, 0.2, 0.21], np.linspace(0.3, 0.8, 5000), [2.0]])
-    operator = diagonal_operator(values)
-    Q = np.eye(len(values))[:, :3]
-    ritz = Ritz(values[:3], Q, operator @ Q)
-    seen = look_outside(ENGINE, operator, ritz, np.random.default_rng(0), beyond=0.21, highest=highest)
-    assert seen.odds_below(needed_cut(0.2, 0.21, 0.0)) <= LIKELY_MISS
-    assert seen.lowest == pytest.approx(0.21)
+# --- guard vectors ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["chebyshev", "lanczos"])

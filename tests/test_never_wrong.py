@@ -12,10 +12,10 @@ from numpy.polynomial.chebyshev import chebval
 import reference
 from spectrograd.datasets import make_block_model, make_gaussian_mixture
 from spectrograd.engines.filters import Filter
+from spectrograd.evidence import block_start
 from spectrograd.graph import Graph
 from spectrograd.laplacian import LowRank, laplacian
 from spectrograd.neighbors import knn_graph
-from spectrograd.probe import block_start
 from spectrograd.solvers.embed import Settings, embed
 
 FAMILIES = {}

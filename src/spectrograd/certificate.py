@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from spectrograd.engines import Engine
 from spectrograd.engines.subspace import Ritz, orthogonality_error
+from spectrograd.evidence import GOOD_ANGLE, LIKELY_MISS, MOST_PART, Complement, needed_cut
 from spectrograd.laplacian import Operator
-from spectrograd.probe import GOOD_ANGLE, LIKELY_MISS, MOST_PART, Complement, needed_cut
 
 Array = NDArray[Any]
 

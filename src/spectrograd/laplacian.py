@@ -95,7 +95,7 @@ class Operator:
 
     def _apply(self, U: Array) -> Array:
         if self.n_nodes <= SMALL:
-            out = self._small @ U
+            out = self.diagonal[:, None] * U - self._small @ U
         else:
             V = U if self.scale is None else self.scale[:, None] * U
             out = np.empty_like(U)
@@ -106,12 +106,12 @@ class Operator:
 
     @cached_property
     def _small(self) -> sp.csr_array:
-        """``A`` without its low-rank part, for graphs that are small enough for scipy."""
+        """``diag(scale) W diag(scale)``, for graphs that are small enough for scipy."""
         W = self.graph.matrix
+        weights = W.data
         if self.scale is not None:
-            scaling = np.repeat(self.scale, np.diff(W.indptr)) * self.scale[W.indices]
-            W = sp.csr_array((W.data * scaling, W.indices, W.indptr), shape=W.shape)
-        return sp.csr_array(sp.diags_array(self.diagonal) - W, dtype=self.dtype)
+            weights = weights * np.repeat(self.scale, np.diff(W.indptr)) * self.scale[W.indices]
+        return sp.csr_array((weights.astype(self.dtype, copy=False), W.indices, W.indptr), shape=W.shape)
 
     def _compiled(self, U: Array, V: Array, out: Array) -> None:
         """Mutates out, without the low-rank part; compiled only for larger graphs."""
@@ -167,7 +167,7 @@ class Operator:
         """``B^-1/2 A B^-1/2``, whose eigenvectors are ``B^1/2 u`` and whose metric is the identity."""
         if self.metric is None:
             return self
-        root = np.sqrt(self.metric)
+        root = self._root
         low_rank = self.low_rank and LowRank(
             self.low_rank.factors / root[:, None], self.low_rank.coefficients
         )
@@ -179,9 +179,18 @@ class Operator:
             low_rank=low_rank,
         )
 
+    def to_standard(self, vectors: Array) -> Array:
+        """Turn vectors of the pencil into vectors of :meth:`standard_form`."""
+        return vectors if self.metric is None else vectors * self.astype(vectors.dtype)._root[:, None]
+
     def from_standard(self, vectors: Array) -> Array:
         """Turn eigenvectors of :meth:`standard_form` into eigenvectors of the pencil."""
-        return vectors if self.metric is None else vectors / np.sqrt(self.metric)[:, None]
+        return vectors if self.metric is None else vectors / self.astype(vectors.dtype)._root[:, None]
+
+    @cached_property
+    def _root(self) -> Array:
+        assert self.metric is not None
+        return np.asarray(np.sqrt(self.metric))
 
     def walk_form(self) -> Operator:
         """The same pencil without ``scale``: its vectors are ``diag(scale) u``, its metric absorbs it.

@@ -7,5 +7,5 @@ a result do not depend on the number of threads. Each has a plain-NumPy twin in 
 # Up to this many nodes numpy and scipy are fast enough, and nothing has to be compiled.
 SMALL = 4096
 # Passes over fewer entries than this take less time than waking the threads may cost.
-WORTH_THREADS = 200_000
+WORTH_THREADS = 50_000
 LANES = 8  # columns of a row that a kernel holds in registers

@@ -8,6 +8,7 @@ import numba
 import numpy as np
 
 from spectrograd.kernels._jit import inner, parallel, serial
+from spectrograd.kernels.chunks import summed
 
 CHUNK = 128
 
@@ -201,10 +202,7 @@ def batch_gradient(batch, row_part, Z, C, U, projected):
                     for x in range(CHUNK):
                         dot += u[a, x] * g[b, x]
                     partial[c, a, b] = dot
-    H = np.zeros((n_columns, n_columns))
-    for c in range(n_chunks):
-        H += partial[c]
-    return G, H
+    return G, summed(partial)
 
 
 @parallel
@@ -249,12 +247,7 @@ def move_rows(vertices, G, small, rates, metric, Z, moments, U):
                 own[k] = u[k, x] + step[k, x]
         _gram_change(u, step, b, dM[c])
         _low_rank_change(rows, Z, step, b, dY[c])
-    change_M = np.zeros((n_columns, n_columns))
-    change_Y = np.zeros((Z.shape[1], n_columns))
-    for c in range(n_chunks):
-        change_M += dM[c]
-        change_Y += dY[c]
-    return change_M, change_Y
+    return summed(dM), summed(dY)
 
 
 @inner

@@ -4,6 +4,7 @@ import numba
 import numpy as np
 
 from spectrograd.kernels._jit import inner, parallel
+from spectrograd.kernels.chunks import summed
 from spectrograd.kernels.lanes import WIDTH, narrow, nothing, put_first, take, take_first, take_one, wide
 
 CHUNK = 512
@@ -25,9 +26,7 @@ def gram(U, V, metric, symmetric):
             width = min(WIDTH, n_right - b)
             for a in range(0, min(n_left, b + width) if symmetric else n_left, 4):
                 _gram_block(U, V, metric, rows, (a, min(4, n_left - a)), (b, width), partial[c])
-    total = np.zeros((n_left, n_right))
-    for c in range(n_chunks):
-        total += partial[c]
+    total = summed(partial)
     if symmetric:
         for i in range(n_left):
             for j in range(i):
@@ -126,10 +125,7 @@ def residual(Q, AQ, values, metric, keep):
         rows = (c * CHUNK, min(n_rows, (c + 1) * CHUNK))
         for b in range(0, n_columns, WIDTH):
             _residual_block(Q, AQ, theta, metric, rows, (b, min(WIDTH, n_columns - b)), out, partial)
-    total = np.zeros(n_columns)
-    for c in range(n_chunks):
-        total += partial[c]
-    return out, total
+    return out, summed(partial)
 
 
 @inner

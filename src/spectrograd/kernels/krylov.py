@@ -8,6 +8,7 @@ import numba
 import numpy as np
 
 from spectrograd.kernels._jit import inner, parallel
+from spectrograd.kernels.chunks import joined, summed
 from spectrograd.kernels.lanes import WIDTH, nothing, put, put_first, take, take_first
 
 CHUNK = 1024
@@ -25,16 +26,15 @@ def orthogonalize(Q, first, count, width):
     partial = np.zeros((n_chunks, count + width, width))
     for c in numba.prange(n_chunks):
         _products(Q, _span(Q, c), (first, count), count, partial[c])
-    near = _summed(partial)
+    near = summed(partial)
     for c in numba.prange(n_chunks):
         _subtract(Q, _span(Q, c), first, count, near)
         _products(Q, _span(Q, c), (zero, count), count, partial[c])
-    rest = _summed(partial)
+    rest = summed(partial)
     for c in numba.prange(n_chunks):
         _subtract(Q, _span(Q, c), zero, count, rest)
         _products(Q, _span(Q, c), (count, count + width), count, partial[c])
-    near[:first] = 0
-    return near[:count] + rest[:count], _summed(partial)[count:]
+    return joined(first, near, rest[:count]), summed(partial)[count:]
 
 
 @parallel
@@ -56,15 +56,6 @@ def rotate(Q, Y):
 def _span(Q, c):
     """The nodes of a chunk."""
     return c * CHUNK, min(Q.shape[1], (c + 1) * CHUNK)
-
-
-@inner
-def _summed(partial):
-    """The sum over chunks, in order."""
-    total = np.zeros(partial.shape[1:])
-    for c in range(partial.shape[0]):
-        total += partial[c]
-    return total
 
 
 @inner

@@ -18,6 +18,8 @@ FAR_TOO_MUCH = 4  # times little: more than a second search could take back
 SHRINKS = 0.6
 # Nodes up to which all eigenvectors take no longer than a few of them and a probe.
 INSTANT = 600
+# Eigenvectors up to which one vector at a time is faster than a block.
+FEW = 8
 
 
 class Choice(NamedTuple):
@@ -29,6 +31,7 @@ class Choice(NamedTuple):
 
 
 ONE_VECTOR = (("block_size", 1),)
+BLOCK = Choice("chebyshev", "escalated: a block does not skip repeated eigenvalues")
 LAST = Choice("lanczos", "escalated: the best polynomial of all")
 
 
@@ -51,14 +54,15 @@ def plan(problem: Problem) -> tuple[Choice, ...]:
         return (Choice("chebyshev", "sparse plus low rank: products are cheap, a factor is not"), LAST)
     if n <= SMALL:  # nothing is compiled, and one vector at a time is what scipy is best at
         reason = f"{n} nodes, a factor would fill: one vector at a time"
-        block = Choice("chebyshev", "escalated: a block does not skip repeated eigenvalues")
-        return (Choice("lanczos", reason, ONE_VECTOR), block, LAST)
+        return (Choice("lanczos", reason, ONE_VECTOR), BLOCK, LAST)
     shrinkage = first_shrinkage(problem)
     if shrinkage <= SHRINKS:
         geometric = Choice("multilevel", f"coarsening leaves {shrinkage:.0%} of the entries: geometric")
         return (geometric, LAST)
-    reason = f"an expander (coarsening leaves {shrinkage:.0%} of the entries): few passes"
-    return (Choice("chebyshev", reason), LAST)
+    reason = f"an expander (coarsening leaves {shrinkage:.0%} of the entries)"
+    if problem.n_components <= FEW:
+        return (Choice("lanczos", f"{reason}: one vector at a time", ONE_VECTOR), BLOCK, LAST)
+    return (Choice("chebyshev", f"{reason}: few passes"), LAST)
 
 
 def choose(problem: Problem) -> Choice:

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.engines.filters import Filter
+from spectrograd.engines.krylov import upper_edge
 from spectrograd.laplacian import Operator
-from spectrograd.probe import ENOUGH, RandomStart
 from spectrograd.solvers.protocol import Problem, State
 from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start, guarded_width, ritz_pairs
 
@@ -20,12 +20,15 @@ Precision = Literal["auto", "single", "double"]
 # Single precision leaves residuals of a few 1e-7 of the spectrum's width; below this, go on in double.
 SINGLE_FLOOR = 5e-6
 SAMPLE = 4
-LONGER, SPARE = 1.6, 0.7  # degrees, and gain, that a filter may have beyond what it seems to need
+# Columns from which it pays to find out where the spectrum ends, by so many steps from a single vector.
+WIDE, EDGE_STEPS = 16, 10
 
 
+@dataclass(eq=False)
 class ChebyshevState(RitzState):
-    """Two filters suffice to see whether the vectors are localised."""
+    """Filters end at ``highest``; two of them suffice to see whether the vectors are localised."""
 
+    highest: float = 2.0
     telling: ClassVar[int] = 2
 
 
@@ -68,9 +71,12 @@ class Chebyshev(RitzSolver):
         dtype = np.float64 if self.precision == "double" else np.float32
         width = guarded_width(problem, self.guard)
         state = ChebyshevState(np.empty((0, 0)), rng, block=guarded_start(problem, width, rng, dtype))
+        state.highest = problem.operator.upper
+        if width > WIDE:
+            state.highest = upper_edge(problem.engine, problem.operator, rng, EDGE_STEPS)
+            state.passes += EDGE_STEPS / problem.n_components
         if problem.start is not None:
             return self.measured(problem, problem.operator.walk_form(), state)
-        state.filters = ()
         return self._sampled(problem, state)
 
     def _sampled(self, problem: Problem, state: RitzState) -> RitzState:
@@ -85,44 +91,27 @@ class Chebyshev(RitzSolver):
 
     def step(self, problem: Problem, state: State) -> RitzState:
         """One filter and one Rayleigh-Ritz."""
-        assert isinstance(state, RitzState)
+        assert isinstance(state, ChebyshevState)
         operator, k, block = problem.operator.walk_form(), problem.n_components, state.block
         width = operator.upper - operator.lower
         limited = block.dtype == np.float32 and state.residuals[:k].max() < SINGLE_FLOOR * width
         if limited and self.precision == "auto":
             block = block.astype(np.float64)
-        smooth = self._next_filter(problem, operator, state)
+        if state.values[-1] > state.highest:  # the spectrum does not end there after all
+            state.highest = operator.upper
+        smooth = self._next_filter(problem, replace(operator, upper=state.highest), state)
         state.block = smooth.apply(problem.engine, operator, block)
-        if state.filters is not None:
-            state.filters = (*state.filters, smooth)
         state = self.measured(problem, operator, state)
         return self.account(problem, state, (smooth.degree + 1) * block.shape[1])
 
     def _next_filter(self, problem: Problem, operator: Operator, state: RitzState) -> Filter:
         k = problem.n_components
-        if state.owed > 0:  # only evidence is missing: raise tau against the first guard vector
-            unit = Filter(1, float(state.values[k]), operator.upper)
-            degree = math.ceil(unit.degree_for(state.owed, self.tau(state, k)))
-            return replace(unit, degree=min(degree, self.degree))
         fresh = state.iteration == 0 and problem.start is None
         cut = self._cut(operator, state, fresh)
         gain = 1e3
         if self.angle > 0 and not fresh:  # no more than what is still missing, and a bit
             gain = float(np.clip(3 * state.angle_bound(k) / self.angle, 10, 1e3))
-        smooth = Filter(filter_degree(state, k, cut, operator, self.degree, gain), cut, operator.upper)
-        return self._also_proof(problem, operator, state, smooth)
-
-    def _also_proof(self, problem: Problem, operator: Operator, state: RitzState, smooth: Filter) -> Filter:
-        """The last filter before the angle is met, a bit longer if the random start then is proof as well."""
-        k, outside = problem.n_components, state.outside
-        if self.angle == 0 or state.angle_bound(k) > 1 or not isinstance(outside, RandomStart):
-            return smooth
-        tau = self.tau(state, k, after=0.1)
-        beyond = float(state.values[k])
-        degree = Filter(1, beyond, operator.upper).degree_for(outside.owed(tau, ENOUGH) + SPARE, tau)
-        if degree > LONGER * smooth.degree or not self.worth_proving(state, degree):
-            return smooth
-        return Filter(min(self.degree, max(smooth.degree, math.ceil(degree))), beyond, operator.upper)
+        return Filter(filter_degree(state, k, cut, operator, self.degree, gain), cut, operator.upper)
 
     def _cut(self, operator: Operator, state: RitzState, fresh: bool) -> float:
         """The largest Ritz value; for random vectors, where the bulk of the spectrum may end.

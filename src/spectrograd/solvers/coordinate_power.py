@@ -124,8 +124,7 @@ class CoordinatePower(Solver):
         if self.sweeps < 1:
             raise ValueError(f"sweeps={self.sweeps}: at least one is needed")
         guess = problem.first_guess(rng)
-        metric = problem.operator.metric
-        state = CoordinateState(guess if metric is None else np.sqrt(metric)[:, None] * guess, rng)
+        state = CoordinateState(problem.operator.to_standard(guess), rng)
         state.columns = Columns.of(Similarity.of(problem, state, self.shift))
         self._rotate(problem, state)
         return state

@@ -16,9 +16,10 @@ from spectrograd.embedding import Embedding, arrange
 from spectrograd.engines import Engine, LocalEngine
 from spectrograd.engines.subspace import Ritz, rayleigh_ritz, residuals
 from spectrograd.engines.threadpools import one_thread
+from spectrograd.evidence import GOOD_ANGLE, LIKELY_MISS, MOST_PART, Complement, needed_cut
 from spectrograd.inertia import count_below
 from spectrograd.laplacian import Operator
-from spectrograd.probe import GOOD_ANGLE, LIKELY_MISS, MOST_PART, Complement, look_outside, needed_cut
+from spectrograd.probe import look_outside
 from spectrograd.solvers import REGISTRY, make_solver
 from spectrograd.solvers.auto import Choice, plan
 from spectrograd.solvers.loop import GIVEN_UP, Hook, Solution, Stopping, Watch, after, solve
@@ -213,7 +214,7 @@ def _evidence(problem: Problem, ritz: Ritz, solution: Solution, error: float, se
             return Complement(beyond if count == problem.n_components else top, sure=sure)
     rng = np.random.default_rng(None if seed is None else (seed, 1))  # not what the solver started from
     look = partial(look_outside, problem.engine, problem.operator, ritz, rng, residual=error)
-    return look(beyond=beyond, highest=solution.highest, guards=solution.guards)
+    return look(beyond=beyond, guards=solution.guards)
 
 
 def _left(budget: float | None, spent: float) -> float | None:

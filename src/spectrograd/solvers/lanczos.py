@@ -99,8 +99,7 @@ class Lanczos(RitzSolver):
         front = rng.standard_normal((n, min(size, n)), dtype=dtype)
         if problem.start is not None:
             given = np.where(np.isfinite(problem.start), problem.start, 0)
-            metric = problem.operator.metric
-            front[:, :k] = given if metric is None else given * np.sqrt(metric)[:, None]
+            front[:, :k] = problem.operator.to_standard(given)
         front = orthonormalize(problem.engine, front, None, rng).Q
         size = front.shape[1]
         limit = max(self.basis_size or max(2 * k + 20, k + 10 * size), k + 2 + size)
@@ -141,7 +140,7 @@ class Lanczos(RitzSolver):
         keep = min(basis.done - 1, k + max(1, round(KEPT * (basis.done - k))))
         basis.restart(ritz, keep)
         state.values, state.residuals = ritz.values[:keep], ritz.residuals[:keep]
-        state.highest, state.products = float(ritz.values[-1] + ritz.residuals[-1]), basis.products
+        state.products = basis.products
         state.U = problem.operator.from_standard(np.ascontiguousarray(basis.rows[:k].T))
         if not np.isfinite(state.U).all():
             raise FloatingPointError("the basis overflowed")
@@ -166,9 +165,9 @@ class Lanczos(RitzSolver):
     def _shown(self, problem: Problem, state: LanczosState, X: Array) -> LanczosState:
         """The start, padded to K and not yet measured: nothing is known of it."""
         k, lower, upper = problem.n_components, problem.operator.lower, problem.operator.upper
-        missing = max(0, k - X.shape[1])
-        rest = state.rng.standard_normal((len(X), missing), dtype=X.dtype) / np.sqrt(len(X), dtype=X.dtype)
-        state.U = problem.operator.from_standard(np.ascontiguousarray(np.hstack([X, rest])[:, :k]))
+        shown = np.eye(len(X), k, dtype=X.dtype)
+        shown[:, : X.shape[1]] = X[:, :k]
+        state.U = problem.operator.from_standard(shown)
         state.values, state.residuals = np.full(k, (lower + upper) / 2), np.full(k, (upper - lower) / 2)
         return state
 

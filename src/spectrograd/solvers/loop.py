@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.engines.threadpools import one_thread
+from spectrograd.evidence import Complement
 from spectrograd.laplacian import SMALL
-from spectrograd.probe import Complement, Guards
+from spectrograd.probe import Guards
 from spectrograd.solvers.protocol import Problem, Progress, Solver, State
 
 Array = NDArray[Any]
@@ -50,7 +51,6 @@ class Solution:
     beyond: float | None = None
     complete: bool = False
     outside: Complement | None = None
-    highest: float | None = None
     guards: Guards | None = None
 
     @property
@@ -130,7 +130,7 @@ def solve(
         Q = solver.finish(problem, run.good)
     last = run.good
     history, seconds = tuple(run.history), clock.seconds()
-    known = (last.beyond, last.complete, last.outside, last.highest, solver.guards(problem, last))
+    known = (last.beyond, last.complete, last.outside, solver.guards(problem, last))
     return Solution(Q, solver.name, history, reason, seconds, seed, *known)
 
 

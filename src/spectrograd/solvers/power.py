@@ -78,8 +78,7 @@ class Power(Solver):
     def init(self, problem: Problem, rng: np.random.Generator) -> PowerState:
         """``B = S G``: p = 0."""
         guess = problem.first_guess(rng)  # orthonormal: the same span as its Gaussian block
-        metric = problem.operator.metric
-        state = PowerState(guess if metric is None else np.sqrt(metric)[:, None] * guess, rng)
+        state = PowerState(problem.operator.to_standard(guess), rng)
         state.similarity = Similarity.of(problem, state, "centre" if self.shift == "auto" else self.shift)
         return self._multiplied(problem, state)
 

@@ -23,8 +23,9 @@ from spectrograd.engines.subspace import (
     rayleigh_ritz,
     residuals,
 )
+from spectrograd.evidence import Complement
 from spectrograd.laplacian import Operator
-from spectrograd.probe import Complement, Guards
+from spectrograd.probe import Guards
 
 if TYPE_CHECKING:
     from spectrograd.engines.minibatch import BatchSource
@@ -122,7 +123,7 @@ class State:
     what the user should know: repairs, backed-off steps. ``beyond`` is the solver's own estimate of
     the first eigenvalue it does not return, where it has one; ``complete`` says that nothing below it
     can have been missed (a dense factorisation, a count by inertia), ``outside`` what else the solver
-    knows about it, ``highest`` where it saw the spectrum end.
+    knows about it.
     """
 
     U: Array
@@ -135,7 +136,6 @@ class State:
     beyond: float | None = None
     complete: bool = False
     outside: Complement | None = None
-    highest: float | None = None
 
 
 class Solver(ABC):

@@ -11,7 +11,6 @@ import scipy.linalg as la
 from numpy.typing import NDArray
 
 from spectrograd.engines import Engine
-from spectrograd.engines.filters import Filter
 from spectrograd.engines.subspace import (
     Ritz,
     _inverse_factor,
@@ -21,11 +20,10 @@ from spectrograd.engines.subspace import (
     residuals,
 )
 from spectrograd.laplacian import Operator
-from spectrograd.probe import LIKELY_MISS, PROBE_COLUMNS, Guards, RandomStart, block_start, needed_cut
+from spectrograd.probe import Guards
 from spectrograd.solvers.protocol import Problem, Progress, Solver, State
 
 Array = NDArray[Any]
-PROBE_GAIN = 7.5
 
 
 @dataclass(eq=False)
@@ -41,9 +39,8 @@ class RitzState(State):
     block: Array = field(default_factory=lambda: np.empty((0, 0)))
     values: Array = field(default_factory=lambda: np.empty(0))
     residuals: Array = field(default_factory=lambda: np.empty(0))
-    filters: tuple[Filter, ...] | None = None  # all that a random start went through, if it was random
+    n_lost: int = 0  # directions that were lost and replaced by random ones
     telling: ClassVar[int] = 0
-    owed: float = 0.0  # the angle is met, but the start needs so much more gain to be proof
 
     def __deepcopy__(self, memo: dict[int, Any]) -> RitzState:
         twin = copy.copy(self)
@@ -95,14 +92,14 @@ class RitzSolver(Solver):
         return Guards(vectors, state.values[k:end], state.residuals[k:end], float(state.values[end]))
 
     def measured(self, problem: Problem, operator: Operator, state: RitzState) -> RitzState:
-        """The state after a Rayleigh-Ritz on its block; a lost direction makes its start no evidence."""
+        """The state after a Rayleigh-Ritz on its block."""
         if not np.isfinite(state.block).all():
             raise FloatingPointError("the filter overflowed")
         ritz, state.residuals, lost = ritz_pairs(problem.engine, operator, state.block, state.rng)
         state.values, state.block = ritz.values, ritz.Q
         state.U = problem.operator.from_walk(np.ascontiguousarray(ritz.Q[:, : problem.n_components]))
         if lost:
-            state.filters = None
+            state.n_lost += lost
             state.events.append(f"iteration {state.iteration}: {lost} lost directions replaced")
         return state
 
@@ -112,44 +109,9 @@ class RitzSolver(Solver):
         state.passes += columns / problem.n_components
         if len(state.values) > problem.n_components:
             state.beyond = float(state.values[problem.n_components])
-        self._remember(problem, state)
         if self.angle > 0 and state.angle_bound(problem.n_components) <= self.angle:
-            state.owed = self._owed_gain(state, problem.n_components)
-            state.done = state.owed == 0
+            state.done = True
         return state
-
-    def worth_proving(self, state: RitzState, degrees: float) -> bool:
-        """Whether a filter of so many degrees more is cheaper than the probe that it replaces.
-
-        A probe needs all of the gain again (6 to 9), but on ``PROBE_COLUMNS`` columns only.
-        """
-        outside = state.outside
-        assert isinstance(outside, RandomStart)
-        probe = outside.degrees(PROBE_GAIN, self.tau(state, len(state.values) - outside.freedom))
-        return degrees * len(state.values) <= probe * PROBE_COLUMNS
-
-    def _owed_gain(self, state: RitzState, k: int) -> float:
-        """What one more filter must add for the random start to be proof, or 0 where it is not worth it."""
-        outside = state.outside
-        if not isinstance(outside, RandomStart):
-            return 0.0
-        tau = self.tau(state, k)
-        owed = outside.owed(tau, LIKELY_MISS / 2)
-        if owed == 0 or not np.isfinite(owed):
-            return 0.0
-        return owed if self.worth_proving(state, outside.degrees(owed, tau)) else 0.0
-
-    def tau(self, state: RitzState, k: int, after: float = 1.0) -> float:
-        """How far the certificate needs to see, once the residuals are ``after`` times what they are."""
-        residual = after * float(np.linalg.norm(state.residuals[:k]))
-        return needed_cut(float(state.values[k - 1]), float(state.values[k]), residual)
-
-    def _remember(self, problem: Problem, state: RitzState) -> None:
-        """The random start as evidence that nothing was skipped."""
-        k, m, operator = problem.n_components, len(state.values), problem.operator
-        if state.filters and m > k:
-            lowest = float(state.values[k])
-            state.outside = block_start(problem.n_nodes, k, m, lowest, operator.upper, state.filters)
 
 
 def guarded_width(problem: Problem, guard: int | None) -> int:

@@ -12,6 +12,7 @@ import scipy.linalg as la
 from numpy.typing import NDArray
 
 from spectrograd.engines.filters import Filter
+from spectrograd.evidence import ENOUGH, block_start, needed_cut
 from spectrograd.factor import Factor
 from spectrograd.fill import estimated_fill
 from spectrograd.laplacian import LowRank, Operator
@@ -102,6 +103,8 @@ class FactoredState(RitzState):
     inverse: Inverse | None = None
     pole: float = 0.0
     most: int = 1  # solves per step
+    filters: tuple[RationalFilter, ...] = ()  # all that a random start went through
+    owed: float = 0.0  # the angle is met, but the start needs so much more gain to be proof
 
 
 @dataclass(frozen=True)
@@ -155,7 +158,6 @@ class ShiftInvert(RitzSolver):
         state = FactoredState(np.empty((0, 0)), rng, block=block, inverse=inverse, pole=pole)
         state.most = self.degree
         if problem.start is None:
-            state.filters = ()
             state.block = inverse.recur(block, [(1.0, 0.0, 0.0)] * 2)  # nothing is known yet
         state.block = _unit_columns(state.block)
         self.measured(problem, operator, state)
@@ -176,10 +178,10 @@ class ShiftInvert(RitzSolver):
         operator = problem.operator.walk_form().astype(np.float64)
         smooth = self._next_filter(problem, operator, state)
         state.block = _unit_columns(smooth.through(state.inverse, state.block))
-        if state.filters is not None:
-            state.filters = (*state.filters, smooth)
+        state.filters = (*state.filters, smooth)
         self.measured(problem, operator, state)
         self.account(problem, state, len(state.values))
+        self._prove(problem, state)
         exact = 1e-13 * (operator.upper - operator.lower)
         state.done = state.done or bool(state.residuals[: problem.n_components].max() < exact)
         return state
@@ -192,7 +194,7 @@ class ShiftInvert(RitzSolver):
         high = max(high, top + 1e-12 * (operator.upper - operator.lower))
         unit = RationalFilter(1, high, operator.upper, state.pole)
         if evidence:
-            wanted = unit.degree_for(state.owed, self.tau(state, k))
+            wanted = unit.degree_for(state.owed, _tau(state, k))
         else:
             missing = 3 * state.angle_bound(k) / self.angle if self.angle > 0 else np.inf
             wanted = math.log(2 * float(np.clip(missing, 10, 1e6))) / max(unit.rate(top), 1e-9)
@@ -206,9 +208,27 @@ class ShiftInvert(RitzSolver):
         state.events.append(f"iteration {state.iteration}: diverged, at most {state.most} solves per step")
         return state if state.most > 0 else None
 
-    def worth_proving(self, state: RitzState, degrees: float) -> bool:
-        """The other way is to count the eigenvalues by a second factorisation."""
-        return degrees * -(-len(state.values) // 8) <= MOST_SOLVES
+    def _prove(self, problem: Problem, state: FactoredState) -> None:
+        """Mutates: the random start as evidence that nothing was skipped; go on if a little more makes it so.
+
+        The other way is to count the eigenvalues by a second factorisation.
+        """
+        k, m = problem.n_components, len(state.values)
+        if problem.start is not None or state.n_lost or m <= k:
+            return
+        lowest = float(state.values[k])
+        seen = block_start(problem.n_nodes, k, m, lowest, problem.operator.upper, state.filters)
+        tau = _tau(state, k)
+        owed = seen.owed(tau, ENOUGH)
+        cheap = 0 < owed < math.inf and seen.degrees(owed, tau) * -(-m // 8) <= MOST_SOLVES
+        state.outside, state.owed = seen, owed if state.done and cheap else 0.0
+        state.done = state.done and state.owed == 0
+
+
+def _tau(state: RitzState, k: int) -> float:
+    """How far the certificate needs to see."""
+    residual = float(np.linalg.norm(state.residuals[:k]))
+    return needed_cut(float(state.values[k - 1]), float(state.values[k]), residual)
 
 
 def _allowed(unit: RationalFilter, state: RitzState, k: int, evidence: bool) -> float:
