@@ -90,18 +90,19 @@ def plans(monkeypatch):
     grassmann = merge(middle, **few, aggregation="grassmann").operator
     projection = merge(middle, **few, aggregation="projection").operator
     cases = [
-        (laplacian(small), 99, 1),
-        (grassmann, 99, 1),
-        (laplacian(large), auto.LITTLE_FILL, 1),
-        (projection, 99, 1),
-        (laplacian(middle.layers[0]), 99, 1),
-        (laplacian(large), 99, auto.SHRINKS),
-        (laplacian(large), 99, 1),
+        (laplacian(small), 99, 1, 2),
+        (grassmann, 99, 1, 2),
+        (laplacian(large), auto.LITTLE_FILL, 1, 2),
+        (projection, 99, 1, 2),
+        (laplacian(middle.layers[0]), 99, 1, 2),
+        (laplacian(large), 99, auto.SHRINKS, 2),
+        (laplacian(large), 99, 1, auto.FEW),
+        (laplacian(large), 99, 1, auto.FEW + 1),
     ]
-    for operator, fill, shrinkage in cases:
+    for operator, fill, shrinkage, k in cases:
         monkeypatch.setattr(auto, "fill_ratio", lambda _, fill=fill: fill)
         monkeypatch.setattr(auto, "first_shrinkage", lambda _, shrinkage=shrinkage: shrinkage)
-        yield " ".join(choice.name for choice in auto.plan(Problem(operator, 2)))
+        yield " ".join(choice.name for choice in auto.plan(Problem(operator, k)))
 
 
 def test_the_picture_has_the_plans_of_the_code(monkeypatch):
