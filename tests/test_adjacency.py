@@ -137,23 +137,24 @@ def test_rings_of_weights_do_not_cancel():
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
-@given(matrices([nothing, rounded, one_changed, weights_permuted, one_missing]))
-def test_the_mean_with_the_transpose(W):
-    mean, largest = structure.mean_with_transpose(W.indptr, W.indices, W.data)
+@given(matrices([nothing, rounded, one_changed, weights_permuted, one_missing]), st.integers(1, 4))
+def test_the_mean_with_the_transpose(W, n_parts):
+    mean = W.data.copy()
+    largest = structure.mean_with_transpose(W.indptr, W.indices, mean, n_parts)
     expected, difference = reference.mean_with_transpose(W)
     assert largest == difference
-    assert mean.dtype == W.dtype
     if np.isfinite(difference):
         found = sp.csr_array((mean, W.indices, W.indptr), shape=W.shape).toarray()
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize("n_parts", [1, 3])
 @pytest.mark.parametrize(("row", "column"), [(0, 5), (5, 0), (9, 8), (8, 9)])
-def test_an_entry_without_its_twin_is_found_on_either_side(row, column):
+def test_an_entry_without_its_twin_is_found_on_either_side(row, column, n_parts):
     W = sp.csr_array(np.ones((10, 10)) - np.eye(10)).tolil()
     W[row, column] = 0
     W = W.tocsr()
-    assert structure.mean_with_transpose(W.indptr, W.indices, W.data)[1] == np.inf
+    assert structure.mean_with_transpose(W.indptr, W.indices, W.data, n_parts) == np.inf
 
 
 def outcome(W):

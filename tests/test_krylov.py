@@ -151,8 +151,7 @@ def test_guards_are_orthogonal_to_the_result_with_the_residuals_they_state(name)
     R = operator @ G - operator.metric[:, None] * G * guards.values
     true = np.sqrt((R**2 / operator.metric[:, None]).sum(axis=0))
     np.testing.assert_allclose(guards.residuals, true, atol=2e-5)
-    assert guards.beyond >= guards.values[-1]
-    assert guards.first(1).beyond == guards.values[1]
+    assert guards.first(1).vectors.shape == (2500, 1)
 
 
 def test_an_interrupted_run_has_no_guards_of_a_basis_that_went_on():

@@ -1,4 +1,4 @@
-"""The portfolio of eigensolvers against LAPACK, and their kernels against plain-NumPy twins."""
+"""The portfolio of eigensolvers against LAPACK."""
 
 from __future__ import annotations
 
@@ -13,15 +13,12 @@ import scipy.sparse as sp
 
 import reference
 from spectrograd.aggregation import Layers, layer_operators, projection
-from spectrograd.datasets import make_block_model, make_gaussian_mixture, make_multilayer_gmm
+from spectrograd.datasets import make_block_model, make_gaussian_mixture
 from spectrograd.graph import Graph, MultilayerGraph
-from spectrograd.kernels import coarsen, dense, recurrence
 from spectrograd.laplacian import laplacian
 from spectrograd.neighbors import knn_graph
 from spectrograd.solvers import Problem, Stopping, make_solver, solve
 from spectrograd.solvers import hierarchy as tree
-from spectrograd.solvers.auto import choose, plan
-from spectrograd.solvers.embed import Settings, embed
 
 SOLVERS = ["lanczos", "chebyshev", "lobpcg", "shift-invert", "multilevel"]
 PARAMS = {"shift-invert": {"memory_limit": 1e12}}
@@ -223,88 +220,7 @@ def test_without_pyamg_the_message_says_what_to_install(monkeypatch):
         run(laplacian(neighbours()), "lobpcg", preconditioner="ilu")
 
 
-# --- kernels -----------------------------------------------------------------------------------------
-
-
-def form_of(kernel, form):
-    return kernel if form == "parallel" else kernel.serial
-
-
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("weighted", [True, False])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("n_columns", [5, 8, 19])
-def test_recurrence(form, weighted, dtype, n_columns):
-    rng = np.random.default_rng(0)
-    operator = laplacian(reference.random_graph(400, rng, weighted=weighted)).astype(dtype)
-    block = operator.graph.blocks[0]
-    U, previous = rng.standard_normal((2, 400, n_columns)).astype(dtype)
-    coefficients = tuple(dtype(c) for c in (0.7, -0.3, 0.2))
-    update = (rng.standard_normal(400).astype(dtype), rng.standard_normal((1, n_columns)).astype(dtype))
-    for metric, rank_one in ((operator.metric, None), (operator.metric, update), (None, None)):
-        rows = (0, block.indptr, block.indices)
-        args = (rows, block.weights, operator.diagonal, metric, coefficients, rank_one, U)
-        out = np.zeros_like(U)
-        expected = reference.recurrence_rows(*args, previous, out)
-        form_of(recurrence.recurrence_rows, form)(*args, previous, out)
-        np.testing.assert_allclose(out, expected, rtol=0, atol=1e-4 if dtype == np.float32 else 1e-12)
-        reused = previous.copy()
-        form_of(recurrence.recurrence_rows, form)(*args, reused, reused)
-        np.testing.assert_array_equal(reused, out)
-
-
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("width", [4, 8, 19])
-def test_combine(form, width):
-    rng = np.random.default_rng(0)
-    U, V, C, E = (rng.standard_normal(s) for s in ((3000, 5), (3000, 2), (5, width), (2, width)))
-    kernel = form_of(dense.combine, form)
-    np.testing.assert_allclose(kernel(U, C, V, E), reference.combine(U, C, V, E), atol=1e-12)
-    np.testing.assert_allclose(kernel(U, C, None, None), reference.combine(U, C, None, None), atol=1e-12)
-
-
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_residual(form, dtype):
-    rng = np.random.default_rng(0)
-    Q, AQ = rng.standard_normal((2, 3000, 6)).astype(dtype)
-    values, metric = rng.random(4), (1 + rng.random(3000)).astype(dtype)
-    for b in (metric, None):
-        R, squares = form_of(dense.residual, form)(Q, AQ, values, b, True)
-        expected, expected_squares = reference.residual(Q, AQ, values, b)
-        np.testing.assert_allclose(R, expected, atol=1e-5 if dtype == np.float32 else 1e-12)
-        np.testing.assert_allclose(squares, expected_squares, rtol=1e-4 if dtype == np.float32 else 1e-12)
-        nothing, norms = form_of(dense.residual, form)(Q, AQ, values, b, False)
-        assert nothing.size == 0
-        assert np.array_equal(norms, squares)
-
-
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("weighted", [True, False])
-def test_coarsening(form, weighted):
-    rng = np.random.default_rng(0)
-    graph = reference.random_graph(500, rng, weighted=weighted)
-    b = graph.blocks[0]
-    part, n = coarsen.match(b.indptr, b.indices, b.weights, graph.degrees, 3)
-    sizes = np.bincount(part, minlength=n)
-    assert sizes.min() >= 1
-    assert sizes.max() <= 3
-    assert n <= 250
-    begin, order = coarsen.members(part, n)
-    assert all(set(part[order[begin[c] : begin[c + 1]]]) == {c} for c in range(n))
-    indptr, indices, weights = form_of(coarsen.galerkin, form)(
-        b.indptr, b.indices, b.weights, part, begin, order
-    )
-    coarse = sp.csr_array((weights, indices, indptr), shape=(n, n)).toarray()
-    np.testing.assert_allclose(coarse, reference.galerkin(graph.matrix.toarray(), part), atol=1e-12)
-    P = np.eye(n)[part]
-    R, X, C = rng.standard_normal((500, 3)), rng.standard_normal((500, 3)), rng.standard_normal((n, 3))
-    restricted = form_of(coarsen.restrict, form)(begin, order, graph.degrees, R)
-    np.testing.assert_allclose(restricted, P.T @ (graph.degrees[:, None] * R), atol=1e-10)
-    np.testing.assert_allclose(form_of(coarsen.restrict, form)(begin, order, None, R), P.T @ R, atol=1e-12)
-    expected = X + P @ C
-    form_of(coarsen.add_prolonged, form)(part, C, X)
-    np.testing.assert_allclose(X, expected, atol=1e-12)
+# --- hierarchies ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -343,78 +259,3 @@ def test_multilevel_survives_expanders():
         run(operator, "lanczos", 3, tol=1e-5).last.objective, rel=1e-3
     )
     assert any("not a geometric graph" in event for event in solution.last.events)
-
-
-def test_auto_tells_geometric_graphs_from_expanders():
-    points, _ = make_gaussian_mixture(3000, 3, random_state=0)
-    flat, tangled = knn_graph(points), make_block_model(3000, 3, random_state=0).graph
-    assert choose(Problem(laplacian(flat), 3)).name == "shift-invert"
-    choices = plan(Problem(laplacian(tangled), 3))
-    assert [choice.name for choice in choices] == ["lanczos", "chebyshev", "lanczos"]
-    assert dict(choices[0].params) == {"block_size": 1}
-    larger = make_block_model(5000, 3, random_state=0).graph
-    assert choose(Problem(laplacian(larger), 8)) == choices[0]._replace(
-        reason=choose(Problem(laplacian(larger), 3)).reason
-    )
-    assert choose(Problem(laplacian(larger), 9)).name == "chebyshev"
-    assert "dense" in choose(Problem(laplacian(path()), 3)).reason
-
-
-def test_repeated_eigenvalues_on_a_small_graph():
-    """A ring of five copies of an expander: 0 and two pairs, of which one vector alone sees one each."""
-    copy = make_block_model(300, 1, mean_degree=20, random_state=0).graph.matrix
-    ring = sp.csr_array(np.roll(np.eye(5), 1, axis=1) + np.roll(np.eye(5), -1, axis=1))
-    operator = laplacian(Graph.from_matrix(sp.kron(sp.eye_array(5), copy) + sp.kron(ring, sp.eye_array(300))))
-    exact = np.linalg.eigvalsh(operator.standard_form().to_dense())[:6]
-    assert exact[2] - exact[1] < 1e-9 < 0.1 < exact[5] - exact[4]
-    found = embed(operator, 5, Settings(seed=0))
-    assert found.attempts[0].solver == "lanczos"
-    assert found.certificate.converged
-    np.testing.assert_allclose(found.embedding.eigenvalues, exact[:5], atol=1e-4)
-
-
-def test_escalations_and_their_reasons_are_kept(monkeypatch):
-    """Every attempt is told, and the history runs on through all of them."""
-    from spectrograd.solvers import embed as room
-    from spectrograd.solvers.auto import Choice
-    from spectrograd.solvers.embed import Settings
-
-    plan = (Choice("gradient-descent", "too slow on purpose"), Choice("lanczos", "escalated: to finish"))
-    monkeypatch.setattr(room, "plan", lambda problem: plan)
-    graph = make_block_model(600, 3, random_state=0).graph
-    result = room.embed(laplacian(graph), 3, Settings(seed=0, max_iter=5))
-    assert [(a.solver, a.reason) for a in result.attempts] == [(c.name, c.reason) for c in plan]
-    assert "NOT converged" in result.attempts[0].outcome
-    assert result.attempts[1].outcome == result.certificate.sentence
-    assert result.choice.name == "lanczos"
-    events = [event for progress in result.solution.history for event in progress.events]
-    assert "auto picked gradient-descent: too slow on purpose" in events
-    assert "auto picked lanczos: escalated: to finish" in events
-    for count in ("iteration", "passes", "seconds"):
-        values = [getattr(progress, count) for progress in result.solution.history]
-        assert values == sorted(values)
-    assert result.solution.last.iteration == sum(a.iterations for a in result.attempts)
-    asked = room.embed(laplacian(graph), 3, Settings(solver="lanczos", seed=0))
-    assert [(a.solver, a.reason) for a in asked.attempts] == [("lanczos", "asked for")]
-    assert asked.solution.history[0].events == ()
-
-
-def test_entries_left():
-    rng = np.random.default_rng(2)
-    W = reference.random_graph(200, rng).matrix
-    part, n = coarsen.match(W.indptr, W.indices, W.data, np.ones(200), 3)
-    begin, order = coarsen.members(part, n)
-    chosen = rng.choice(n, n // 2, replace=False)
-    found = coarsen.entries_left(W.indptr, W.indices, part, begin, order, chosen)
-    assert found == reference.entries_left(W, part, chosen)
-    assert 0 < found < 1
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_layers_of_the_paper_are_certified_by_a_factorisation(kind):
-    """Their first eigenvalues are far apart from the K-th: filters must not drown it."""
-    for layer in make_multilayer_gmm(6_000, random_state=0).graph.layers:
-        result = embed(laplacian(layer, kind), 5, Settings(seed=0))
-        assert [attempt.solver for attempt in result.attempts] == ["shift-invert"]
-        assert result.certificate.converged
-        assert not result.solution.last.events

@@ -59,7 +59,7 @@ def test_the_coordinates_of_an_eigenvector_follow_the_recurrence(seed, n_steps):
         assert rate == pytest.approx(math.log(abs(coordinates[-1] / coordinates[-2])), abs=1e-5)
     J = np.diag(recurrence.alphas) + np.diag(recurrence.betas[:-1], 1) + np.diag(recurrence.betas[:-1], -1)
     lowest = np.linalg.eigvalsh(J)[0]
-    assert recurrence.lowest() == pytest.approx(lowest)
+    assert recurrence.lowest == pytest.approx(lowest)
     below = [recurrence.log_sum(lowest - distance)[0] for distance in (0.3, 0.2, 0.1, 1e-3)]
     assert below == sorted(below, reverse=True)  # what holds at tau holds below it
 
@@ -77,7 +77,7 @@ def test_the_odds_are_a_bound():
     for _ in range(2000):
         x = rng.standard_normal(len(values))
         recurrence, _ = lanczos(values, x, 3)
-        seen = Probed(min(1.0, recurrence.lowest()), 3, None, recurrence, float(x @ x))
+        seen = Probed(min(1.0, recurrence.lowest), 3, None, recurrence, float(x @ x))
         odds.append(seen.odds_below(0.2))
     assert np.mean(np.array(odds) < 0.4) > 0.05  # some starts did look as if nothing was missed
     for level in (0.01, 0.03, 0.1, 0.3):
@@ -180,7 +180,7 @@ def guards_after(operator, found, n_guards):
     G = np.eye(n)[:, found : found + n_guards]
     values = np.diag(G.T @ (operator @ G))
     nothing = np.zeros(n_guards)
-    return Guards(G, values, nothing, float(operator.diagonal[found + n_guards]))
+    return Guards(G, values, nothing)
 
 
 def test_guards_make_the_probe_shorter_and_miss_nothing():

@@ -93,10 +93,13 @@ def _look_over(csr: sp.csr_array) -> tuple[bool, bool, bool]:
 def _mean_with_transpose(csr: sp.csr_array) -> tuple[Array, float]:
     """The weights of ``(W + W') / 2`` and the largest ``|w_ij - w_ji|``, infinite if the patterns differ."""
     if csr.shape[0] > SMALL:
+        from numba import get_num_threads
+
         from spectrograd.kernels.structure import mean_with_transpose
 
-        mean, largest = mean_with_transpose(csr.indptr, csr.indices, csr.data)
-        return mean, float(largest)
+        mean, large = csr.data.copy(), csr.nnz > WORTH_THREADS
+        run, n_parts = (mean_with_transpose, get_num_threads()) if large else (mean_with_transpose.serial, 1)
+        return mean, float(run(csr.indptr, csr.indices, mean, n_parts))
     columns = csr.tocsc()
     if not (np.array_equal(csr.indptr, columns.indptr) and np.array_equal(csr.indices, columns.indices)):
         return csr.data, np.inf

@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,7 @@ class Recurrence:
         """One step longer."""
         return Recurrence((*self.alphas, alpha), (*self.betas, beta))
 
+    @cached_property
     def lowest(self) -> float:
         """The lowest Ritz value."""
         d, e = np.array(self.alphas), np.array(self.betas[:-1])
@@ -96,7 +98,7 @@ class Probed(Complement):
         if tau >= self.lowest:
             return 1.0
         shifted = self.shifted(tau)
-        if not shifted < self.recurrence.lowest():
+        if not shifted < self.recurrence.lowest:
             return 1.0
         log_square = math.log(self.square) - self.recurrence.log_sum(shifted)[0]
         return float(gammainc(0.5, math.exp(log_square) / 2))
@@ -111,7 +113,7 @@ class Probed(Complement):
     def steps_owed(self, tau: float, odds: float) -> int:
         """About how many more steps the odds will take."""
         shifted = self.shifted(tau)
-        if shifted >= self.recurrence.lowest():
+        if shifted >= self.recurrence.lowest:
             return 0
         total, rate = self.recurrence.log_sum(shifted)
         missing = math.log(self.square / (2 * float(gammaincinv(0.5, odds)))) - total
@@ -120,17 +122,15 @@ class Probed(Complement):
 
 @dataclass(frozen=True, eq=False)
 class Guards:
-    """Ritz vectors after those that were asked for, from the same subspace; ``beyond`` is the next value."""
+    """Ritz vectors after those that were asked for, from the same subspace."""
 
     vectors: Array
     values: Array
     residuals: Array
-    beyond: float
 
     def first(self, n: int) -> Guards:
         """The first n of them."""
-        beyond = float(self.values[n]) if n < len(self.values) else self.beyond
-        return Guards(self.vectors[:, :n], self.values[:n], self.residuals[:n], beyond)
+        return Guards(self.vectors[:, :n], self.values[:n], self.residuals[:n])
 
 
 def _accurate(guards: Guards | None, top: float, residual: float) -> Guards | None:
@@ -223,5 +223,5 @@ class _Walk:
 
     def seen(self, guess: float) -> Probed:
         """The evidence so far."""
-        lowest, out = min(guess, self.recurrence.lowest()), (self.theta, self.leak, self.noise)
+        lowest, out = min(guess, self.recurrence.lowest), (self.theta, self.leak, self.noise)
         return Probed(lowest, self.n_steps, None, self.recurrence, self.square, *out)

@@ -3,7 +3,7 @@
 import numba
 import numpy as np
 
-from spectrograd.kernels._jit import inner, parallel, serial
+from spectrograd.kernels._jit import inner, parallel
 
 CHUNK = 1024
 
@@ -54,25 +54,45 @@ def mixed(x):
     return x ^ (x >> np.uint64(31))
 
 
-@serial
-def mean_with_transpose(indptr, indices, values):
-    """The values of ``(W + W') / 2`` and the largest ``|w_ij - w_ji|``, infinite where the patterns differ.
+@parallel
+def mean_with_transpose(indptr, indices, values, n_parts):
+    """Mutates: values become those of ``(W + W') / 2``; the largest ``|w_ij - w_ji|``.
 
-    Rows must be sorted and the diagonal empty. Row by row the entry (i, j) above the diagonal must be the
-    next unmatched one of row j below it: a cursor per row, no transposed copy.
+    Infinite where the patterns differ: values are then of no use. Rows must be sorted and the diagonal empty.
+    Each of ``n_parts`` threads reads all entries above the diagonal and changes those of its own columns.
     """
     n = indptr.shape[0] - 1
-    cursor = indptr[:-1].copy()
-    mean = np.empty_like(values)
-    half = values.dtype.type(0.5)
-    largest = values.dtype.type(0)
-    for i in range(n):
-        for p in range(cursor[i], indptr[i + 1]):  # below the diagonal only what found no twin: none again
+    largest = np.zeros(n_parts, values.dtype)
+    for part in numba.prange(n_parts):
+        columns = (n * part // n_parts, n * (part + 1) // n_parts)
+        largest[part] = _mean_in_columns(columns, indptr, indices, values)
+    return largest.max()
+
+
+@inner
+def _mean_in_columns(columns, indptr, indices, values):
+    """Mutates: entries above the diagonal in these columns, and their twins.
+
+    Row by row the entry (i, j) must be the next unmatched one of row j: a cursor per row, no transposed copy.
+    """
+    first, last = columns
+    cursor = np.empty(last - first, np.int64)
+    for j in range(first, last):
+        cursor[j - first] = indptr[j]
+    half, largest = values.dtype.type(0.5), values.dtype.type(0)
+    for i in range(last):
+        for p in range(indptr[i], indptr[i + 1]):
             j = indices[p]
-            q = cursor[j]
+            if j <= i or j < first or j >= last:
+                continue
+            q = cursor[j - first]
             if q >= indptr[j + 1] or indices[q] != i:
-                return mean, values.dtype.type(np.inf)
-            cursor[j] = q + 1
+                return values.dtype.type(np.inf)
+            cursor[j - first] = q + 1
             largest = max(largest, abs(values[p] - values[q]))
-            mean[p] = mean[q] = (values[p] + values[q]) * half
-    return mean, largest
+            values[p] = values[q] = (values[p] + values[q]) * half
+    for j in range(first, last):  # what is left below the diagonal has no twin
+        q = cursor[j - first]
+        if q < indptr[j + 1] and indices[q] < j:
+            return values.dtype.type(np.inf)
+    return largest

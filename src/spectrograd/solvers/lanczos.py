@@ -153,8 +153,7 @@ class Lanczos(RitzSolver):
         if state.basis is None or n < 1 or state.basis.products != state.products:  # it went on without us
             return None
         vectors = problem.operator.from_standard(np.ascontiguousarray(state.basis.rows[k : k + n].T))
-        end = k + n
-        return Guards(vectors, state.values[k:end], state.residuals[k:end], float(state.values[end]))
+        return Guards(vectors, state.values[k : k + n], state.residuals[k : k + n])
 
     def _doubled(self, problem: Problem, basis: Basis, rng: np.random.Generator) -> Basis:
         """Go on in float64 with the Ritz vectors as the first block: a float32 basis is no basis there."""

@@ -83,13 +83,13 @@ class RitzSolver(Solver):
         return problem.orthonormalize(state.U.astype(np.float64)).Q
 
     def guards(self, problem: Problem, state: State) -> Guards | None:
-        """The guard vectors but the last, which only tells where the next eigenvalue is."""
+        """The guard vectors but the last, which is rough."""
         assert isinstance(state, RitzState)
         k, end = problem.n_components, len(state.values) - 1
         if end <= k or state.block.shape[1] <= end:
             return None
         vectors = problem.operator.from_walk(state.block[:, k:end])
-        return Guards(vectors, state.values[k:end], state.residuals[k:end], float(state.values[end]))
+        return Guards(vectors, state.values[k:end], state.residuals[k:end])
 
     def measured(self, problem: Problem, operator: Operator, state: RitzState) -> RitzState:
         """The state after a Rayleigh-Ritz on its block."""
