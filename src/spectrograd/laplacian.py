@@ -13,6 +13,7 @@ from scipy.linalg.blas import dger, sger
 
 from spectrograd.graph import Graph, GraphError
 from spectrograd.kernels import SMALL as SMALL
+from spectrograd.kernels import TALL as TALL
 from spectrograd.kernels import WORTH_THREADS as WORTH_THREADS
 
 Array = NDArray[Any]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd.laplacian import SMALL, WORTH_THREADS, Operator
+from spectrograd.laplacian import SMALL, TALL, WORTH_THREADS, Operator
 
 Array = NDArray[Any]
 
@@ -39,7 +39,7 @@ class LocalEngine:
             return np.asarray(left.T.astype(np.float64) @ V.astype(np.float64))
         from spectrograd.kernels.dense import gram
 
-        run = gram if len(U) > WORTH_THREADS // 10 else gram.serial
+        run = gram if len(U) > TALL else gram.serial
         return np.asarray(run(U, V, metric, symmetric or U is V))
 
     def combine(self, U: Array, C: Array, V: Array | None = None, E: Array | None = None) -> Array:
@@ -49,7 +49,7 @@ class LocalEngine:
             return np.asarray(U @ C if V is None or E is None else U @ C + V @ E.astype(U.dtype))
         from spectrograd.kernels.dense import combine
 
-        run = combine if len(U) > WORTH_THREADS // 10 else combine.serial
+        run = combine if len(U) > TALL else combine.serial
         small = None if E is None else np.ascontiguousarray(E, dtype=U.dtype)
         return np.asarray(run(np.ascontiguousarray(U), C, V, small))
 
@@ -102,7 +102,7 @@ class LocalEngine:
         else:
             from spectrograd.kernels.dense import residual
 
-            run = residual if len(Q) > WORTH_THREADS // 10 else residual.serial
+            run = residual if len(Q) > TALL else residual.serial
             R, squares = run(Q, AQ, values, metric, keep)
         return R, np.sqrt(squares)
 
@@ -121,7 +121,7 @@ class LocalEngine:
             return rest, np.asarray(new @ new.T, dtype=np.float64)
         from spectrograd.kernels.krylov import orthogonalize
 
-        run = orthogonalize if rows.shape[1] > WORTH_THREADS // 10 else orthogonalize.serial
+        run = orthogonalize if rows.shape[1] > TALL else orthogonalize.serial
         coefficients, inner = run(rows, first, count, width)
         return np.asarray(coefficients), np.asarray(inner)
 
@@ -132,7 +132,7 @@ class LocalEngine:
             return
         from spectrograd.kernels.krylov import rotate
 
-        run = rotate if rows.shape[1] > WORTH_THREADS // 10 else rotate.serial
+        run = rotate if rows.shape[1] > TALL else rotate.serial
         run(rows, np.ascontiguousarray(Y, dtype=np.float64))
 
     @contextmanager

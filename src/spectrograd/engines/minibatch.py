@@ -202,4 +202,4 @@ def rows_of(tiles: Array, n_rows: int) -> Array:
 
 def _sized(kernel: Any, batch: Batch) -> Any:
     """The serial form of a kernel for batches too small to be worth waking threads."""
-    return kernel if batch.n_edges > WORTH_THREADS // 20 else kernel.serial
+    return kernel if batch.n_edges > WORTH_THREADS // 5 else kernel.serial

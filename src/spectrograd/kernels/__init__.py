@@ -8,4 +8,5 @@ a result do not depend on the number of threads. Each has a plain-NumPy twin in 
 SMALL = 4096
 # Passes over fewer entries than this take less time than waking the threads may cost.
 WORTH_THREADS = 50_000
+TALL = 20_000  # rows from which small dense products are worth threads
 LANES = 8  # columns of a row that a kernel holds in registers

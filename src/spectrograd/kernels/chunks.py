@@ -1,4 +1,7 @@
-"""What is left to do when all chunks are done."""
+"""What is left to do when all chunks are done.
+
+Number by number: sums of arrays take numba seconds to compile, for all the words in their error messages.
+"""
 
 import numpy as np
 
@@ -13,8 +16,10 @@ def summed(partial):
     which takes longer than the chunks themselves.
     """
     total = np.zeros(partial.shape[1:])
+    sums, parts = total.reshape(total.size), partial.reshape(partial.size)
     for c in range(partial.shape[0]):
-        total += partial[c]
+        for k in range(sums.size):
+            sums[k] += parts[c * sums.size + k]
     return total
 
 
@@ -22,5 +27,6 @@ def summed(partial):
 def joined(first, near, rest):
     """Mutates: ``rest`` plus ``near``, of which rows before ``first`` hold nothing."""
     for j in range(first, rest.shape[0]):
-        rest[j] += near[j]
+        for k in range(rest.shape[1]):
+            rest[j, k] += near[j, k]
     return rest

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from spectrograd.engines import Engine
 from spectrograd.graph import Graph, RowBlock
-from spectrograd.laplacian import WORTH_THREADS, LowRank, Operator
+from spectrograd.laplacian import TALL, WORTH_THREADS, LowRank, Operator
 
 Array = NDArray[Any]
 COARSEST = 400
@@ -41,14 +41,14 @@ class Level:
         """``P' diag(scale) R``."""
         from spectrograd.kernels.coarsen import restrict
 
-        run = restrict if len(R) > WORTH_THREADS // 10 else restrict.serial
+        run = restrict if len(R) > TALL else restrict.serial
         return np.asarray(run(self.begin, self.order, scale, np.ascontiguousarray(R)))
 
     def add_up(self, C: Array, X: Array) -> None:
         """Mutates X: ``X += P C``."""
         from spectrograd.kernels.coarsen import add_prolonged
 
-        run = add_prolonged if len(X) > WORTH_THREADS // 10 else add_prolonged.serial
+        run = add_prolonged if len(X) > TALL else add_prolonged.serial
         run(self.part, np.ascontiguousarray(C), X)
 
     def up(self, X: Array) -> Array:
