@@ -214,6 +214,7 @@ class ShiftInvert(RitzSolver):
         The other way is to count the eigenvalues by a second factorisation.
         """
         k, m = problem.n_components, len(state.values)
+        state.owed = 0.0
         if problem.start is not None or state.n_lost or m <= k:
             return
         lowest = float(state.values[k])
