@@ -157,13 +157,13 @@ def test_serial_and_parallel_forms_do_not_share_a_cache(tmp_path):
 def test_no_version_is_compiled_for_a_constant(tmp_path):
     """Numba makes a type of ``0``: a kernel that gets it first and a variable later is compiled twice."""
     body = """
-        from spectrograd.kernels import fronts, levels, numeric, ordering, quotient
+        from spectrograd.kernels import fronts, levels, numeric, ordering, quotient, subtrees
         import scipy.sparse as sp
         path = sp.diags_array([np.ones(99), np.ones(99)], offsets=[-1, 1]).tocsr()
         graph = path.indptr, path.indices
         levels.search_all(*graph), levels.level_widths(*graph, 5)
         found = fronts.arrange_fronts(*graph, ordering.minimum_degree(*graph))
-        numeric.factorize(*graph, path.data, np.full(100, 3.0), found)
+        numeric.factorize(*graph, path.data, np.full(100, 3.0), found, subtrees.cut(found))
         for module in (levels, quotient, ordering, numeric):
             for name, kernel in vars(module).items():
                 if hasattr(kernel, "for_kernels_only"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -13,10 +14,11 @@ import reference
 from spectrograd.factor import Factor, FrontFactor, SmallFactor
 from spectrograd.graph import Graph
 from spectrograd.inertia import count_below
-from spectrograd.kernels import panels
+from spectrograd.kernels import numeric, panels
 from spectrograd.kernels.fronts import arrange_fronts
 from spectrograd.kernels.numeric import factorize
 from spectrograd.kernels.ordering import minimum_degree
+from spectrograd.kernels.subtrees import cut
 from spectrograd.kernels.triangular import recur
 from spectrograd.laplacian import LowRank, laplacian
 from spectrograd.solvers.shift_invert import Inverse, RationalFilter, _unit_columns
@@ -57,12 +59,22 @@ def fronts_of(W):
     return arrange_fronts(W.indptr, W.indices, minimum_degree(W.indptr, W.indices))
 
 
-def check_factor(W, diagonal):
+def whole(fronts):
+    """One part."""
+    return cut(fronts, worth=np.inf)
+
+
+def pieces(fronts):
+    """As many parts as there can be, whatever their size."""
+    return cut(fronts, largest=0.2, worth=0.0)
+
+
+def check_factor(W, diagonal, parts=whole):
     """All that a factor promises, against dense matrices."""
     fronts = fronts_of(W)
     np.testing.assert_array_equal(np.sort(fronts.order), np.arange(len(diagonal)))
     np.testing.assert_array_equal(fronts.order[fronts.position], np.arange(len(diagonal)))
-    values, pivots = factorize(W.indptr, W.indices, W.data, diagonal, fronts)
+    values, pivots = factorize(W.indptr, W.indices, W.data, diagonal, fronts, parts(fronts))
     L, A = reference.dense_factor(fronts, values), np.diag(diagonal) - W.toarray()
     size = np.abs(L) @ np.diag(np.abs(pivots)) @ np.abs(L.T)  # no larger error than without pivoting
     error = np.abs(L @ np.diag(pivots) @ L.T - A[np.ix_(fronts.order, fronts.order)])
@@ -74,17 +86,56 @@ def check_factor(W, diagonal):
 
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("definite", [True, False])
-def test_a_factor_multiplies_back(name, definite):
+@pytest.mark.parametrize("parts", [whole, pieces])
+def test_a_factor_multiplies_back(name, definite, parts, monkeypatch):
+    monkeypatch.setattr(numeric, "WIDE", 0.0)
     W, rng = SHAPES[name], np.random.default_rng(1)
     n = W.shape[0]
-    check_factor(W, W.sum(1) + 0.1 if definite else rng.uniform(0.5, 3, n) * rng.choice([-1, 1], n))
+    diagonal = W.sum(1) + 0.1 if definite else rng.uniform(0.5, 3, n) * rng.choice([-1, 1], n)
+    check_factor(W, diagonal, parts)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 70), st.floats(0, 0.3), st.integers(0, 10**6))
 def test_any_symmetric_matrix(n, density, seed):
     rng = np.random.default_rng(seed)
-    check_factor(random_pattern(n, density, seed), rng.uniform(1, 3, n) * rng.choice([-1, 1], n))
+    diagonal = rng.uniform(1, 3, n) * rng.choice([-1, 1], n)
+    check_factor(random_pattern(n, density, seed), diagonal, pieces)
+
+
+def test_the_bits_do_not_depend_on_the_threads():
+    """Nor does the front of a clique that is wide enough to be shared, here above two halves."""
+    W = sp.csr_array(sp.block_diag([grid(30), grid(31), symmetric(300, *np.triu_indices(300, 1))])).tolil()
+    W[:900:7, 1861:1990] = W[900:1861:7, 1861:1998] = 1.0
+    W = sp.csr_array(W.maximum(W.T))
+    fronts = fronts_of(W)
+    parts, found = cut(fronts, worth=0.0), []
+    assert len(parts.subtrees) > 1
+    for n_threads in (1, 2):
+        before = numba.get_num_threads()
+        numba.set_num_threads(min(n_threads, before))
+        try:
+            values, pivots = factorize(W.indptr, W.indices, W.data, W.sum(1) + 0.1, fronts, parts)
+        finally:
+            numba.set_num_threads(before)
+        found.append((pivots, values[:, :-8]))
+    np.testing.assert_array_equal(found[0][0], found[1][0])
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_parts_are_subtrees_and_what_lies_above(name):
+    fronts = fronts_of(SHAPES[name])
+    parts, n = pieces(fronts), len(fronts.order)
+    everything = np.concatenate([part.groups for part in (*parts.subtrees, parts.above)])
+    np.testing.assert_array_equal(np.sort(everything), np.arange(len(fronts.oldest)))
+    stands_for = np.concatenate([np.arange(n), parts.stands_for])
+    np.testing.assert_array_equal(stands_for[parts.rows], fronts.rows)
+    for part in parts.subtrees:
+        mine = np.concatenate([np.arange(*fronts.columns[[s, s + 1]]) for s in part.groups])
+        for s in part.groups:
+            rows = parts.rows[fronts.row_start[s] : fronts.row_start[s + 1]]
+            assert (np.isin(rows, mine) | ((part.begin <= rows) & (rows < part.end))).all()
+    assert parts.n_places == n + len(parts.stands_for)
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -136,35 +187,23 @@ def test_the_order_fills_as_little_as_superlu_s():
     assert (w * (w + 1) // 2 + w * r).sum() <= 1.1 * lu.L.nnz
 
 
-@pytest.mark.parametrize("form", ["parallel", "serial"])
+@pytest.mark.parametrize("parts", [whole, pieces])
 @pytest.mark.parametrize("n_panels", [1, 3])
 @pytest.mark.parametrize("name", ["grid", "pieces", "crowded", "path", "star"])
-def test_recur(form, n_panels, name):
+def test_recur(parts, n_panels, name):
     W, rng = SHAPES[name], np.random.default_rng(2)
     n = W.shape[0]
     diagonal = W.sum(1) + rng.uniform(0.5, 1, n)
     fronts = fronts_of(W)
-    values, pivots = factorize(W.indptr, W.indices, W.data, diagonal, fronts)
+    made = parts(fronts)
+    values, pivots = factorize(W.indptr, W.indices, W.data, diagonal, fronts, made)
     current, previous = rng.standard_normal((2, n_panels, n, 8))
+    work = np.full((n_panels, made.n_places, 8), np.nan)
     metric, coefficients = rng.uniform(1, 2, n), (1.7, -0.3, 0.4)
     A = (np.diag(diagonal) - W.toarray())[np.ix_(fronts.order, fronts.order)]
     expected = reference.recur(A, metric, current, previous, coefficients)
-    kernel = recur if form == "parallel" else recur.serial
-    kernel(fronts, values, pivots, metric, np.empty_like(current), current, previous, coefficients)
+    recur(fronts, made, values, pivots, metric, work, current, previous, coefficients)
     np.testing.assert_allclose(previous, expected, rtol=1e-8, atol=1e-9)
-
-
-def test_solves_have_the_same_bits_in_both_forms():
-    W = SHAPES["crowded"]
-    fronts = fronts_of(W)
-    values, pivots = factorize(W.indptr, W.indices, W.data, W.sum(1) + 0.1, fronts)
-    current = np.random.default_rng(0).standard_normal((2, W.shape[0], 8))
-    found, metric = [], np.ones(len(pivots))
-    for kernel in (recur, recur.serial):
-        out = np.zeros_like(current)
-        kernel(fronts, values, pivots, metric, np.empty_like(out), current, out, (1.0, 0.0, 0.0))
-        found.append(out)
-    np.testing.assert_array_equal(*found)
 
 
 @pytest.mark.parametrize("n_columns", [1, 8, 13])

@@ -7,12 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from numpy.polynomial.chebyshev import chebval
 
 import reference
 from spectrograd.datasets import make_block_model, make_gaussian_mixture
-from spectrograd.engines.filters import Filter
-from spectrograd.evidence import block_start
 from spectrograd.graph import Graph
 from spectrograd.laplacian import LowRank, laplacian
 from spectrograd.neighbors import knn_graph
@@ -122,40 +119,6 @@ def test_most_of_them_do_converge():
         operator = laplacian(block_model(200, rng))
         good += embed(operator, 4, Settings(solver=SOLVERS[number % 4], seed=number)).certificate.converged
     assert good == 10
-
-
-@pytest.mark.parametrize(("n_found", "n_columns", "degree"), [(1, 2, 5), (1, 2, 4), (4, 5, 5)])
-def test_the_odds_of_a_random_start_are_a_bound(n_found, n_columns, degree):
-    """Where one more eigenvalue lies below tau than was found, small odds must be as rare as they say."""
-    rng = np.random.default_rng(0)
-    n, tau, cut, upper = 400, 0.2, 0.9, 2.0
-    values = np.concatenate([np.linspace(0, 0.15, n_found + 1), np.linspace(1.0, 2.0, n - n_found - 1)])
-    gains = chebval((upper + cut - 2 * values) / (upper - cut), [0] * degree + [1])
-    odds = []
-    for _ in range(2000):
-        Q = np.linalg.qr(gains[:, None] * rng.standard_normal((n, n_columns)))[0]
-        lowest = np.linalg.eigvalsh(Q.T @ (values[:, None] * Q))[n_found]
-        seen = block_start(n, n_found, n_columns, lowest, upper, (Filter(degree, cut, upper),))
-        odds.append(seen.odds_below(tau))
-    assert np.mean(np.array(odds) < 0.4) > 0.005  # some starts did look as if nothing was missed
-    for level in (0.03, 0.1, 0.3):
-        assert np.mean(np.array(odds) <= level) <= level
-
-
-def test_a_random_start_is_no_evidence_where_a_filter_may_have_damped_it():
-    seen = block_start(100, 2, 6, 0.5, 2.0, (Filter(30, 0.1, 2.0), Filter(30, 0.6, 2.0)))
-    assert seen.odds_below(0.2) == 1
-    assert seen.owed(0.2, 1e-3) == float("inf")
-
-
-def test_what_is_owed_is_what_is_missing():
-    seen = block_start(1000, 2, 6, 0.5, 2.0, (Filter(5, 0.5, 2.0),))
-    owed = seen.owed(0.2, 1e-3)
-    assert owed > 0
-    more = int(np.ceil(owed / Filter(1, 0.5, 2.0).log_gain(0.2)))
-    richer = block_start(1000, 2, 6, 0.5, 2.0, (Filter(5, 0.5, 2.0), Filter(more, 0.5, 2.0)))
-    assert seen.odds_below(0.2) > 1e-3
-    assert richer.odds_below(0.2) <= 1e-3
 
 
 def test_the_wrong_end_of_the_spectrum_is_not_certified():

@@ -18,12 +18,14 @@ from spectrograd.laplacian import SMALL, Operator
 
 if TYPE_CHECKING:
     from spectrograd.kernels.fronts import Fronts
+    from spectrograd.kernels.subtrees import Parts
 
 Array = NDArray[Any]
 Three = tuple[float, float, float]
+QUICK = 60  # operations per entry; measured: 15 on roads, 80 to 500 on planar k-NN graphs
 SAFE_PIVOT = 1e-10  # of the largest: a definite matrix that is not nearly singular needs no further check
 
-_fronts: WeakKeyDictionary[Graph, Fronts] = WeakKeyDictionary()  # the same for every shift
+_shapes: WeakKeyDictionary[Graph, tuple[Fronts, Parts]] = WeakKeyDictionary()  # the same for every shift
 
 
 class Factor(ABC):
@@ -34,6 +36,7 @@ class Factor(ABC):
 
     order: Array  # the node of every place
     pivots: Array
+    quick: bool = False  # whether another one takes no longer than a few solves
 
     @staticmethod
     def of(operator: Operator, sigma: float) -> Factor | None:
@@ -61,8 +64,8 @@ class Factor(ABC):
     def solve(self, X: Array) -> Array:
         """``(A - sigma B)^-1 X``."""
         inside = self.enter(X)
-        found, work = np.zeros_like(inside), np.empty_like(inside)
-        self.step(np.ones(len(X)), inside, found, work, (1.0, 0.0, 0.0))
+        found = np.zeros_like(inside)
+        self.step(np.ones(len(X)), inside, found, self.room(inside), (1.0, 0.0, 0.0))
         return self.leave(found, X.shape[1])
 
     @abstractmethod
@@ -72,6 +75,10 @@ class Factor(ABC):
     @abstractmethod
     def leave(self, panels: Array, n_columns: int) -> Array:
         """The first columns in the order of the nodes."""
+
+    @abstractmethod
+    def room(self, panels: Array) -> Array:
+        """Scratch that the steps with such panels may share."""
 
     @abstractmethod
     def step(self, metric: Array, current: Array, previous: Array, work: Array, by: Three) -> None:
@@ -114,6 +121,10 @@ class SmallFactor(Factor):
         """The one panel."""
         return np.asarray(panels[0])
 
+    def room(self, panels: Array) -> Array:
+        """None is needed."""
+        return np.empty(0)
+
     def step(self, metric: Array, current: Array, previous: Array, work: Array, by: Three) -> None:
         """One panel, which has all columns."""
         a, b, c = by
@@ -126,19 +137,25 @@ class FrontFactor(Factor):
     """By compiled kernels: approximate minimum degree, dense fronts."""
 
     fronts: Fronts
+    parts: Parts
     order: Array
     values: Array
     pivots: Array
+
+    @property
+    def quick(self) -> bool:  # type: ignore[override]
+        """Roads: fronts so narrow that there is little to do for each entry."""
+        return self.parts.operations < QUICK * self.values.size
 
     @classmethod
     def of_matrix(cls, graph: Graph, diagonal: Array) -> FrontFactor | None:
         """The numbers; the order and shape of the factor are kept with the graph, for another shift."""
         from spectrograd.kernels.numeric import factorize
 
-        fronts, W = _fronts_of(graph), graph.matrix
+        (fronts, parts), W = _shape_of(graph), graph.matrix
         weights = np.ascontiguousarray(W.data, dtype=np.float64)
-        found = factorize(W.indptr, W.indices, weights, diagonal, fronts)
-        return None if found is None else cls(fronts, fronts.order, *found)
+        found = factorize(W.indptr, W.indices, weights, diagonal, fronts, parts)
+        return None if found is None else cls(fronts, parts, fronts.order, *found)
 
     def enter(self, X: Array) -> Array:
         """By one pass."""
@@ -156,21 +173,25 @@ class FrontFactor(Factor):
         from_panels(panels, self.fronts.position, out)
         return out
 
+    def room(self, panels: Array) -> Array:
+        """Panels with the places of the parts behind the columns."""
+        return np.empty((len(panels), self.parts.n_places, LANES))
+
     def step(self, metric: Array, current: Array, previous: Array, work: Array, by: Three) -> None:
         """All in one kernel."""
         from spectrograd.kernels.triangular import recur
 
-        run = recur if len(current) > 1 else recur.serial
-        run(self.fronts, self.values, self.pivots, metric, work, current, previous, by)
+        recur(self.fronts, self.parts, self.values, self.pivots, metric, work, current, previous, by)
 
 
-def _fronts_of(graph: Graph) -> Fronts:
-    found = _fronts.get(graph)
+def _shape_of(graph: Graph) -> tuple[Fronts, Parts]:
+    found = _shapes.get(graph)
     if found is None:
         from spectrograd.kernels.fronts import arrange_fronts
         from spectrograd.kernels.ordering import minimum_degree
+        from spectrograd.kernels.subtrees import cut
 
         W = graph.matrix
-        found = arrange_fronts(W.indptr, W.indices, minimum_degree(W.indptr, W.indices))
-        _fronts[graph] = found
+        fronts = arrange_fronts(W.indptr, W.indices, minimum_degree(W.indptr, W.indices))
+        found = _shapes[graph] = fronts, cut(fronts)
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,8 @@ from spectrograd.graph import Graph
 from spectrograd.search import Levels, levels
 
 Array = NDArray[Any]
+
+_known: WeakKeyDictionary[Graph, float] = WeakKeyDictionary()  # who chooses asks, and then the solver
 
 
 def estimated_fill(graph: Graph, enough: float = math.inf) -> float:
@@ -29,16 +32,26 @@ def estimated_fill(graph: Graph, enough: float = math.inf) -> float:
     of both: rings around the middle of a disk or a ball hold 1.6 times the vertices of a cut
     across, so 2.5 times the entries.
     """
+    if graph not in _known:
+        fill = graph.n_edges + graph.n_nodes + _largest_cost(graph, enough)
+        if fill >= enough:
+            return fill
+        _known[graph] = fill
+    return _known[graph]
+
+
+def _largest_cost(graph: Graph, enough: float) -> float:
+    """Entries of the component that has most of them, or at least ``enough``."""
     found = graph.search
     worst = _cost(graph, found.first, enough)
     if worst >= enough or found.first.size == graph.n_nodes:
-        return graph.n_edges + graph.n_nodes + worst
+        return worst
     sizes, first = np.bincount(found.component), np.unique(found.component, return_index=True)[1]
     for c in np.argsort(sizes)[::-1]:
         if sizes[c] ** 2 / 2 <= worst or sizes[c] < 50:
             break  # even if dense, it could not be worse than what is known
         worst = max(worst, _cost(graph, levels(*graph.pattern, int(first[c])), enough))
-    return graph.n_edges + graph.n_nodes + worst
+    return worst
 
 
 def _cost(graph: Graph, first: Levels, enough: float) -> float:

@@ -27,18 +27,6 @@ class Filter:
         t = (self.upper + self.cut - 2 * value) / (self.upper - self.cut)
         return math.acosh(t) if t > 1 else 0.0
 
-    def log_gain(self, value: float) -> float:
-        """``log |p(value)| = log cosh(degree rate)``, or 0 (its bound) inside [cut, upper]."""
-        x = self.degree * self.rate(value)
-        return x + math.log1p(math.exp(-2 * x)) - math.log(2)
-
-    def degree_for(self, gain: float, value: float) -> float:
-        """The degree whose ``log_gain(value)`` is ``gain``; infinite inside [cut, upper]."""
-        rate = self.rate(value)
-        if rate == 0:
-            return math.inf
-        return (gain + math.log1p(math.sqrt(-math.expm1(-2 * gain)))) / rate  # acosh(exp(gain)) / rate
-
     def apply(self, engine: Engine, operator: Operator, U: Array) -> Array:
         """``p(B^-1 A) U`` up to a factor, one pass per degree, for an operator in ``walk_form()``.
 

@@ -6,15 +6,23 @@ become the group's entries of ``D L'``; what elimination leaves of the rest is a
 
 import numpy as np
 
-from spectrograd.kernels._jit import inner, serial
+from spectrograd.kernels._jit import inner, serial, side_by_side
 from spectrograd.kernels.fronts import Fronts
 from spectrograd.kernels.lanes import WIDTH, nothing, put, put_first, take, take_first, take_one
+from spectrograd.kernels.subtrees import Parts
 
 PANEL = 8
+WIDE = 1e7  # operations from which a front above the subtrees is worth all threads
+BLOCK, N_STRIPS = 64, 8  # columns of a wide front that are eliminated before the rest is updated
 
 
 def factorize(
-    indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, diagonal: np.ndarray, fronts: Fronts
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    weights: np.ndarray,
+    diagonal: np.ndarray,
+    fronts: Fronts,
+    parts: Parts,
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """``diag(diagonal) - W = L D L'`` in the fronts' order: the entries of ``L'`` and D.
 
@@ -23,62 +31,143 @@ def factorize(
     """
     widths, heights = np.diff(fronts.columns), np.diff(fronts.row_start)
     values, pivots = np.empty((1, fronts.entry_start[-1] + WIDTH)), np.empty(len(diagonal))
-    base = np.zeros(len(widths), np.int64)
-    stack = np.empty((1, _stack_size(fronts.oldest, heights, base) + WIDTH))
-    pack = np.empty((1, 4 * widths.max()))
-    where = np.empty(len(diagonal), np.int32)
-    matrix = (indptr, indices, weights, diagonal)
-    done = _factorize(matrix, fronts, values, pivots, where, stack, base, pack)
+    base, tops = np.zeros(len(widths), np.int64), [0]
+    for part in (*parts.subtrees, parts.above):
+        tops.append(_stack_end(part.groups, fronts.oldest, heights, base, tops[-1]))
+    stack = np.empty((1, tops[-1] + WIDTH))
+    matrix, most = (indptr, indices, weights, diagonal), 4 * widths.max()
+
+    def work(groups: np.ndarray, top: int) -> bool:
+        where, pack = np.empty(len(diagonal), np.int32), np.empty((1, most))
+        return bool(_factorize(matrix, fronts, groups, values, pivots, where, stack, base, top, pack))
+
+    def work_above(groups: np.ndarray, top: int) -> bool:
+        where = np.empty(len(diagonal), np.int32)
+        for s in groups:
+            if widths[s] * (widths[s] + heights[s]) ** 2 < WIDE:
+                done = work(np.array([s], groups.dtype), top)
+            else:
+                _assemble(matrix, fronts, s, values, where, stack, base, top)
+                done = _eliminate_wide(fronts, int(s), values, pivots, stack, top)
+                _settle(fronts, s, values, pivots, stack, base, top)
+            if not done:
+                return False
+            top = base[s] + heights[s] ** 2
+        return True
+
+    below = [(part.groups, top) for part, top in zip(parts.subtrees, tops, strict=False)]
+    above = work_above if below else work
+    done = all(side_by_side(work, below)) and above(parts.above.groups, tops[-2])
     return (values, pivots) if done else None
 
 
-@serial
-def _stack_size(oldest, heights, base):
-    """Mutates: base, where on the stack each front is left. Most numbers that wait for their parents."""
-    top, size = 0, 0
-    for s in range(len(oldest)):
-        r = heights[s]
-        size = max(size, top + r * r)
-        base[s] = base[oldest[s]] if oldest[s] < s else top
-        top = base[s] + r * r
-    return size
-
-
-@serial
-def _factorize(matrix, fronts, values, pivots, where, stack, base, pack):
-    """Mutates: all but the first two; ``where`` is the place of a row in the present front."""
-    columns, row_start, rows, entry_start = fronts.columns, fronts.row_start, fronts.rows, fronts.entry_start
-    top = np.int64(0)  # of a constant, numba would compile versions of its own
-    for s in range(len(base)):
-        first, w, start = columns[s], columns[s + 1] - columns[s], entry_start[s]
-        r = row_start[s + 1] - row_start[s]
-        m = w + r
-        for c in range(w):
-            where[first + c] = c
-        for q in range(r):
-            where[rows[row_start[s] + q]] = w + q
-        for q in range(start, start + w * m):
-            values[0, q] = 0
-        for q in range(top, top + r * r):
-            stack[0, q] = 0
-        _add_graph(matrix, fronts.order, fronts.position, first, w, where, values, start, m)
-        c = s - 1
-        while c >= fronts.oldest[s]:
-            child = (row_start[c], row_start[c + 1], base[c])
-            _add_child(rows, child, stack, where, w, values, start, m, top)
-            c = fronts.oldest[c] - 1
-        if not _eliminate(values, start, w, m, pivots, first, pack):
+def _eliminate_wide(
+    fronts: Fronts, s: int, values: np.ndarray, pivots: np.ndarray, stack: np.ndarray, top: int
+) -> bool:
+    """Mutates: all but the fronts. One front above the subtrees, where threads share its rows."""
+    first, start = int(fronts.columns[s]), int(fronts.entry_start[s])
+    w, r = int(fronts.columns[s + 1]) - first, int(fronts.row_start[s + 1] - fronts.row_start[s])
+    m, pack = w + r, np.empty((1, 4 * w))
+    for low in range(0, w, BLOCK):
+        high = min(low + BLOCK, w)
+        corner = start + low * m + low
+        if not _eliminate(values, corner, m, (high - low, m - low), pivots, first + low, pack):
             return False
-        _subtract(stack, top, r, (r, r), values, start + w, m, w, pivots, first, pack)
-        for k in range(w):
-            inverse = 1 / pivots[first + k]
-            for q in range(start + k * m + k, start + (k + 1) * m):
-                values[0, q] *= inverse
-        if base[s] < top:
-            for q in range(r * r):
-                stack[0, base[s] + q] = stack[0, top + q]
+        size, source = (w - high, m - high), (start + low * m + high, m, high - low)
+        _subtract_wide(values, start + high * m + high, m, size, values, source, pivots, first + low)
+    _subtract_wide(stack, top, r, (r, r), values, (start + w, m, w), pivots, first)
+    return True
+
+
+def _subtract_wide(
+    target: np.ndarray,
+    corner: int,
+    stride: int,
+    size: tuple[int, int],
+    values: np.ndarray,
+    source: tuple[int, int, int],
+    pivots: np.ndarray,
+    first: int,
+) -> None:
+    """Mutates: target. As :func:`_subtract`, strip by strip."""
+    (n_rows, n_columns), (begin, length, rank) = size, source
+    height = max(32, -(-n_rows // (4 * N_STRIPS)) * 4)
+
+    def strip(low: int) -> None:
+        shape = (min(height, n_rows - low), n_columns - low)
+        place, pack = corner + low * stride + low, np.empty((1, 4 * rank))
+        _subtract(target, place, stride, shape, values, begin + low, length, rank, pivots, first, pack)
+
+    side_by_side(strip, [(low,) for low in range(0, n_rows, height)])
+
+
+@serial
+def _stack_end(groups, oldest, heights, base, top):
+    """Mutates: base, where on the stack each front is left. The end of what these groups need from top on."""
+    end = top
+    first = 0
+    for p in range(len(groups)):
+        s = groups[p]
+        r = heights[s]
+        end = max(end, top + r * r)
+        first = np.searchsorted(groups[:p], oldest[s])
+        base[s] = base[groups[first]] if first < p else top
+        top = base[s] + r * r
+    return end
+
+
+@serial
+def _factorize(matrix, fronts, groups, values, pivots, where, stack, base, top, pack):
+    """Mutates: values, pivots, and all after; ``where`` is the place of a row in the present front."""
+    for s in groups:
+        first, start = fronts.columns[s], fronts.entry_start[s]
+        w, r = fronts.columns[s + 1] - first, fronts.row_start[s + 1] - fronts.row_start[s]
+        _assemble(matrix, fronts, s, values, where, stack, base, top)
+        if not _eliminate(values, start, w + r, (w, w + r), pivots, first, pack):
+            return False
+        _subtract(stack, top, r, (r, r), values, start + w, w + r, w, pivots, first, pack)
+        _settle(fronts, s, values, pivots, stack, base, top)
         top = base[s] + r * r
     return True
+
+
+@serial
+def _assemble(matrix, fronts, s, values, where, stack, base, top):
+    """Mutates: values, where, stack. The front of a group: its part of the matrix and what children left."""
+    columns, row_start, rows, start = fronts.columns, fronts.row_start, fronts.rows, fronts.entry_start[s]
+    first, w, r = columns[s], columns[s + 1] - columns[s], row_start[s + 1] - row_start[s]
+    m = w + r
+    for c in range(w):
+        where[first + c] = c
+    for q in range(r):
+        where[rows[row_start[s] + q]] = w + q
+    for q in range(start, start + w * m):
+        values[0, q] = 0
+    for q in range(r):  # what is below the diagonal is of no account
+        for p in range(top + q * r + q, top + (q + 1) * r):
+            stack[0, p] = 0
+    _add_graph(matrix, fronts.order, fronts.position, first, w, where, values, start, m)
+    c = s - 1
+    while c >= fronts.oldest[s]:
+        child = (row_start[c], row_start[c + 1], base[c])
+        _add_child(rows, child, stack, where, w, values, start, m, top)
+        c = fronts.oldest[c] - 1
+
+
+@serial
+def _settle(fronts, s, values, pivots, stack, base, top):
+    """Mutates: values, which become those of ``L'``, and stack, where the front moves to its place."""
+    first, start = fronts.columns[s], fronts.entry_start[s]
+    w, r = fronts.columns[s + 1] - first, fronts.row_start[s + 1] - fronts.row_start[s]
+    m = w + r
+    for k in range(w):
+        inverse = 1 / pivots[first + k]
+        for q in range(start + k * m + k, start + (k + 1) * m):
+            values[0, q] *= inverse
+    if base[s] < top:
+        for q in range(r):
+            for p in range(q * r + q, (q + 1) * r):
+                stack[0, base[s] + p] = stack[0, top + p]
 
 
 @inner
@@ -110,29 +199,33 @@ def _add_child(rows, child, stack, where, w, values, start, m, top):
         source += high - low
 
 
-@inner
-def _eliminate(values, start, w, m, pivots, first, pack):
-    """Mutates: all. The first w rows of a front become those of ``D L'``; False where a pivot is zero."""
+@serial
+def _eliminate(values, corner, stride, size, pivots, first, pack):
+    """Mutates: values, pivots, pack. The first w rows of a front, of length m, become those of ``D L'``.
+
+    False where a pivot is zero.
+    """
+    w, m = size
     for low in range(0, w, PANEL):
         high = min(low + PANEL, w)
         for k in range(low, high):
-            row = start + k * m
+            row = corner + k * stride
             pivot = values[0, row + k]
             if pivot == 0 or not np.isfinite(pivot):
                 return False
             pivots[first + k] = pivot
             for j in range(k + 1, high):
-                factor, target = values[0, row + j] / pivot, start + j * m
+                factor, target = values[0, row + j] / pivot, corner + j * stride
                 for i in range(j, m):
                     values[0, target + i] -= factor * values[0, row + i]
         if high < w:
-            corner = start + high * m + high
-            begin, rank, size = start + low * m + high, high - low, (w - high, m - high)
-            _subtract(values, corner, m, size, values, begin, m, rank, pivots, first + low, pack)
+            rest, begin = corner + high * stride + high, corner + low * stride + high
+            shape, rank = (w - high, m - high), high - low
+            _subtract(values, rest, stride, shape, values, begin, stride, rank, pivots, first + low, pack)
     return True
 
 
-@inner
+@serial
 def _subtract(target, corner, stride, size, source, begin, length, rank, pivots, first, pack):
     """Mutates: target, the upper triangle of which loses ``U' D^-1 U``, four rows by eight columns at a time.
 

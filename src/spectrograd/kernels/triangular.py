@@ -1,32 +1,64 @@
 """Solves with a factor for many right-hand sides at once: a row of eight stays in registers."""
 
-import numba
+import numpy as np
 
-from spectrograd.kernels._jit import inner, parallel
-from spectrograd.kernels.lanes import put, take, take_one
+from spectrograd.kernels._jit import serial, side_by_side
+from spectrograd.kernels.fronts import Fronts
+from spectrograd.kernels.lanes import nothing, put, take, take_one
+from spectrograd.kernels.subtrees import Parts
 
 
-@parallel
-def recur(fronts, values, pivots, metric, work, current, previous, coefficients):
+def recur(
+    fronts: Fronts,
+    parts: Parts,
+    values: np.ndarray,
+    pivots: np.ndarray,
+    metric: np.ndarray,
+    work: np.ndarray,
+    current: np.ndarray,
+    previous: np.ndarray,
+    coefficients: tuple[float, float, float],
+) -> None:
     """Mutates: work, and previous, which becomes ``a (L D L')^-1 M current + b current + c previous``.
 
     ``a, b, c = coefficients``; ``metric`` is the diagonal of M. Vectors are in the factor's order and come as
-    panels of eight columns. One step of a three-term recurrence; ``(1, 0, 0)`` is a plain solve.
+    panels of eight columns, those of ``work`` with the places of the parts behind them. One step of a
+    three-term recurrence; ``(1, 0, 0)`` is a plain solve.
     """
-    shape = (fronts.columns, fronts.row_start, fronts.rows, fronts.entry_start)
-    for panel in numba.prange(len(current)):
-        X, Y = work[panel], current[panel]
-        for j in range(len(metric)):
-            put(X, j, 0, metric[j] * take(Y, j, 0))
-        _forward(shape, values, X)
-        _backward(shape, values, pivots, X, Y, previous[panel], coefficients)
+    shape = (fronts.columns, fronts.row_start, parts.rows, fronts.entry_start)
+    panels, nobody = list(zip(work, current, previous, strict=True)), parts.stands_for[:0]
+
+    def down(part, collects, X, Y):
+        _forward(shape, values, metric, part, collects, X, Y)
+
+    def up(part, collects, X, Y, Z):
+        _backward(shape, values, pivots, part, collects, X, Y, Z, coefficients)
+
+    def turn(X, Y, Z):
+        down(parts.above, parts.stands_for, X, Y)
+        up(parts.above, parts.stands_for, X, Y, Z)
+
+    below = [(part, nobody, *panel) for panel in panels for part in parts.subtrees]
+    side_by_side(down, [job[:-1] for job in below])
+    side_by_side(turn, panels)
+    side_by_side(up, below)
 
 
-@inner
-def _forward(shape, values, X):
-    """Mutates: X, which becomes ``L^-1 X``."""
+@serial
+def _forward(shape, values, metric, part, collects, X, Y):
+    """Mutates: X, which becomes ``L^-1 M Y`` on the part's columns.
+
+    The part above ``collects`` what subtrees left for columns of it at the places from ``len(Y)`` on.
+    """
     columns, row_start, rows, entry_start = shape
-    for s in range(len(columns) - 1):
+    for j in range(part.begin, part.end):
+        put(X, j, 0, nothing(X))
+    for s in part.groups:
+        for j in range(columns[s], columns[s + 1]):
+            put(X, j, 0, metric[j] * take(Y, j, 0))
+    for q in range(len(collects)):
+        put(X, collects[q], 0, take(X, collects[q], 0) + take(X, len(Y) + q, 0))
+    for s in part.groups:
         first, w = columns[s], columns[s + 1] - columns[s]
         start, stop = row_start[s], row_start[s + 1]
         m, entries = w + stop - start, entry_start[s]
@@ -59,14 +91,14 @@ def _forward(shape, values, X):
             put(X, rows[p], 0, x0)
 
 
-@inner
-def _backward(shape, values, pivots, X, current, previous, coefficients):
+@serial
+def _backward(shape, values, pivots, part, collects, X, current, previous, coefficients):
     """Mutates: X, which becomes ``L'^-1 D^-1 X``, and previous, as soon as that is known."""
     columns, row_start, rows, entry_start = shape
     a, b, c = coefficients
-    n_groups = len(columns) - 1
+    n_groups = len(part.groups)
     for r in range(n_groups):
-        s = n_groups - 1 - r
+        s = part.groups[n_groups - 1 - r]
         first, w = columns[s], columns[s + 1] - columns[s]
         start, stop = row_start[s], row_start[s + 1]
         m, entries = w + stop - start, entry_start[s]
@@ -103,3 +135,5 @@ def _backward(shape, values, pivots, X, current, previous, coefficients):
         for j in range(first, first + w):
             sums = a * take(X, j, 0) + b * take(current, j, 0)
             put(previous, j, 0, sums + c * take(previous, j, 0))
+    for q in range(len(collects)):
+        put(X, len(current) + q, 0, take(X, collects[q], 0))

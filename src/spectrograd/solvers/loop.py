@@ -127,10 +127,11 @@ def solve(
                 raise
             reason = "interrupted"
         assert run.good is not None
-        Q = solver.finish(problem, run.good)
-    last = run.good
+        last = run.good
+        Q = solver.finish(problem, last)
+        outside = None if reason == GIVEN_UP else solver.outside(problem, last)
     history, seconds = tuple(run.history), clock.seconds()
-    known = (last.beyond, last.complete, last.outside, solver.guards(problem, last))
+    known = (last.beyond, last.complete, outside, solver.guards(problem, last))
     return Solution(Q, solver.name, history, reason, seconds, seed, *known)
 
 

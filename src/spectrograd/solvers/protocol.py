@@ -122,8 +122,7 @@ class State:
     the whole operator, ``edges_seen`` single edges read by stochastic methods. ``events`` collects
     what the user should know: repairs, backed-off steps. ``beyond`` is the solver's own estimate of
     the first eigenvalue it does not return, where it has one; ``complete`` says that nothing below it
-    can have been missed (a dense factorisation, a count by inertia), ``outside`` what else the solver
-    knows about it.
+    can have been missed (a dense factorisation, a count by inertia).
     """
 
     U: Array
@@ -135,7 +134,6 @@ class State:
     done: bool = False
     beyond: float | None = None
     complete: bool = False
-    outside: Complement | None = None
 
 
 class Solver(ABC):
@@ -179,6 +177,10 @@ class Solver(ABC):
 
     def guards(self, problem: Problem, state: State) -> Guards | None:
         """Ritz vectors beyond those of the result, where the solver has them: they help the certificate."""
+        return None
+
+    def outside(self, problem: Problem, state: State) -> Complement | None:
+        """What lies beyond the result, where the solver can find out cheaper than the certificate's probe."""
         return None
 
     def back_off(self, problem: Problem, state: State) -> State | None:

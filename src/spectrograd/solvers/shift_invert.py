@@ -12,16 +12,17 @@ import scipy.linalg as la
 from numpy.typing import NDArray
 
 from spectrograd.engines.filters import Filter
-from spectrograd.evidence import ENOUGH, block_start, needed_cut
-from spectrograd.factor import Factor
+from spectrograd.engines.subspace import Ritz
+from spectrograd.evidence import Complement
+from spectrograd.factor import Factor, Three
 from spectrograd.fill import estimated_fill
+from spectrograd.inverse_probe import look_through
 from spectrograd.laplacian import LowRank, Operator
 from spectrograd.solvers.protocol import Problem, State
 from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start
 
 Array = NDArray[Any]
 SPREAD = 1e4  # how much of another vector a column may hold before Rayleigh-Ritz cannot tell them apart
-MOST_SOLVES = 12  # with eight columns; what the numbers of another factorisation cost
 BYTES_PER_ENTRY = 12  # a float64, zeros stored with it, and what waits on the stack meanwhile
 
 
@@ -83,17 +84,20 @@ class Inverse:
         low_rank = operator.low_rank
         return cls(factor, metric, None if low_rank is None else Woodbury.of(low_rank, factor, metric))
 
-    def recur(self, X: Array, steps: Sequence[tuple[float, float, float]]) -> Array:
+    def recur(self, X: Array, steps: Sequence[Three]) -> Array:
         """Steps ``X_i+1 = a T X_i + b X_i + c X_i-1`` from X and zero; the last one's result."""
-        current = self.factor.enter(X)
-        previous, work = np.zeros(current.shape), np.empty(current.shape)
+        return self.factor.leave(self.recur_panels(self.factor.enter(X), steps), X.shape[1])
+
+    def recur_panels(self, current: Array, steps: Sequence[Three]) -> Array:
+        """The same for panels in the factor's order; mutates those given, if there are several steps."""
+        previous, work = np.zeros(current.shape), self.factor.room(current)
         for a, b, c in steps:
             missing = None if self.woodbury is None else a * self.woodbury.times(current)
             self.factor.step(self.metric, current, previous, work, (a, b, c))
             if self.woodbury is not None:
                 previous += self.woodbury.SZ @ missing
             previous, current = current, previous
-        return self.factor.leave(current, X.shape[1])
+        return current
 
 
 @dataclass(eq=False)
@@ -103,8 +107,6 @@ class FactoredState(RitzState):
     inverse: Inverse | None = None
     pole: float = 0.0
     most: int = 1  # solves per step
-    filters: tuple[RationalFilter, ...] = ()  # all that a random start went through
-    owed: float = 0.0  # the angle is met, but the start needs so much more gain to be proof
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,7 @@ class ShiftInvert(RitzSolver):
         operator = problem.operator.walk_form().astype(np.float64)
         pole = operator.lower - self._shift(problem) * (operator.upper - operator.lower)
         inverse = Inverse.of(operator, pole)
-        block = guarded_start(problem, self._width(problem), rng, np.float64)
+        block = guarded_start(problem, self._width(problem), rng, np.float32).astype(np.float64)
         state = FactoredState(np.empty((0, 0)), rng, block=block, inverse=inverse, pole=pole)
         state.most = self.degree
         if problem.start is None:
@@ -178,10 +180,8 @@ class ShiftInvert(RitzSolver):
         operator = problem.operator.walk_form().astype(np.float64)
         smooth = self._next_filter(problem, operator, state)
         state.block = _unit_columns(smooth.through(state.inverse, state.block))
-        state.filters = (*state.filters, smooth)
         self.measured(problem, operator, state)
         self.account(problem, state, len(state.values))
-        self._prove(problem, state)
         exact = 1e-13 * (operator.upper - operator.lower)
         state.done = state.done or bool(state.residuals[: problem.n_components].max() < exact)
         return state
@@ -189,16 +189,12 @@ class ShiftInvert(RitzSolver):
     def _next_filter(self, problem: Problem, operator: Operator, state: FactoredState) -> RationalFilter:
         """As much as is missing, and no more than keeps the first vector from drowning the K-th."""
         k = problem.n_components
-        evidence = state.owed > 0
-        top, high = float(state.values[k - 1]), float(state.values[k if evidence else -1])
+        top, high = float(state.values[k - 1]), float(state.values[-1])
         high = max(high, top + 1e-12 * (operator.upper - operator.lower))
         unit = RationalFilter(1, high, operator.upper, state.pole)
-        if evidence:
-            wanted = unit.degree_for(state.owed, _tau(state, k))
-        else:
-            missing = 3 * state.angle_bound(k) / self.angle if self.angle > 0 else np.inf
-            wanted = math.log(2 * float(np.clip(missing, 10, 1e6))) / max(unit.rate(top), 1e-9)
-        degree = int(np.clip(math.floor(min(wanted + 1, _allowed(unit, state, k, evidence))), 1, state.most))
+        missing = 3 * state.angle_bound(k) / self.angle if self.angle > 0 else np.inf
+        wanted = math.log(2 * float(np.clip(missing, 10, 1e6))) / max(unit.rate(top), 1e-9)
+        degree = int(np.clip(math.floor(min(wanted + 1, _allowed(unit, state, k))), 1, state.most))
         return RationalFilter(degree, high, operator.upper, state.pole)
 
     def back_off(self, problem: Problem, state: State) -> State | None:
@@ -208,37 +204,29 @@ class ShiftInvert(RitzSolver):
         state.events.append(f"iteration {state.iteration}: diverged, at most {state.most} solves per step")
         return state if state.most > 0 else None
 
-    def _prove(self, problem: Problem, state: FactoredState) -> None:
-        """Mutates: the random start as evidence that nothing was skipped; go on if a little more makes it so.
-
-        The other way is to count the eigenvalues by a second factorisation.
-        """
-        k, m = problem.n_components, len(state.values)
-        state.owed = 0.0
-        if problem.start is not None or state.n_lost or m <= k:
-            return
-        lowest = float(state.values[k])
-        seen = block_start(problem.n_nodes, k, m, lowest, problem.operator.upper, state.filters)
-        tau = _tau(state, k)
-        owed = seen.owed(tau, ENOUGH)
-        cheap = 0 < owed < math.inf and seen.degrees(owed, tau) * -(-m // 8) <= MOST_SOLVES
-        state.outside, state.owed = seen, owed if state.done and cheap else 0.0
-        state.done = state.done and state.owed == 0
-
-
-def _tau(state: RitzState, k: int) -> float:
-    """How far the certificate needs to see."""
-    residual = float(np.linalg.norm(state.residuals[:k]))
-    return needed_cut(float(state.values[k - 1]), float(state.values[k]), residual)
+    def outside(self, problem: Problem, state: State) -> Complement | None:
+        """Random vectors under the inverse, unless another factorisation, which counts, is as quick."""
+        assert isinstance(state, FactoredState)
+        k, inverse = problem.n_components, state.inverse
+        if inverse is None or len(state.values) <= k or inverse.factor.quick:
+            return None
+        found = np.ascontiguousarray(state.block[:, :k])[inverse.factor.order]
+        return look_through(
+            problem.engine,
+            lambda X: inverse.recur_panels(X[None], [(1.0, 0.0, 0.0)])[0],
+            inverse.metric,
+            Ritz(state.values[:k], found, found[:0]),
+            state.pole,
+            state.rng,
+            beyond=float(state.values[k]),
+            residual=float(np.linalg.norm(state.residuals[:k])),
+        )
 
 
-def _allowed(unit: RationalFilter, state: RitzState, k: int, evidence: bool) -> float:
-    """The degree up to which no vector drowns the K-th column, which holds ``residual / distance`` of it.
-
-    Where the random start shall be evidence, the guard vectors, which do not grow, must not drown either.
-    """
+def _allowed(unit: RationalFilter, state: RitzState, k: int) -> float:
+    """The degree up to which no vector drowns the K-th column, which holds ``residual / distance`` of it."""
     top = float(state.values[k - 1])
-    least = 0.0 if evidence else unit.rate(top)
+    least = unit.rate(top)
     most = math.inf
     for value, residual in zip(state.values[: k - 1], state.residuals[: k - 1], strict=True):
         growth = unit.rate(float(value)) - least
