@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -36,6 +38,24 @@ def test_a_geometric_graph_gains(scattered, soon):
     np.testing.assert_array_equal(moved.matrix.toarray(), expected)
 
 
+@pytest.mark.parametrize("weighted", [True, False])
+def test_any_order_of_any_graph(weighted):
+    """Long rows and empty ones too, and rows stay sorted."""
+    rng = np.random.default_rng(3)
+    rows, cols = rng.integers(0, 900, (2, 4000))
+    rows, cols = np.append(rows, np.zeros(700, int)), np.append(cols, np.arange(50, 750))
+    keep = rows != cols
+    edges = np.unique(np.sort(np.column_stack([rows, cols])[keep], axis=1), axis=0)
+    weights = rng.random(len(edges)) + 0.1 if weighted else None
+    graph = Graph.from_edges(*edges.T, weights, n_nodes=1000)
+    order = rng.permutation(1000).astype(np.int32)
+    moved = reordered(graph, order)
+    np.testing.assert_array_equal(moved.matrix.toarray(), graph.matrix.toarray()[np.ix_(order, order)])
+    assert moved.is_weighted == weighted
+    indptr, indices = moved.pattern
+    assert all((np.diff(indices[a:b]) > 0).all() for a, b in pairwise(indptr))
+
+
 def test_an_expander_does_not(soon):
     assert near_order(make_block_model(5000, 3, random_state=0).graph) is None
 
@@ -44,7 +64,7 @@ def test_small_graphs_stay_as_they_are(scattered):
     assert near_order(scattered) is None
 
 
-@pytest.mark.parametrize("solver", ["chebyshev", "lanczos"])
+@pytest.mark.parametrize("solver", ["chebyshev", "lanczos", "shift-invert"])
 def test_rows_come_back_in_the_order_of_the_nodes(scattered, monkeypatch, solver):
     plain = embed_graph(scattered, 4, Settings(solver=solver, seed=0)).result
     monkeypatch.setattr(locality, "FROM_NODES", 4500)

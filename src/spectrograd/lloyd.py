@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from spectrograd.kernels import LANES
 Array = NDArray[Any]
 MAX_STEPS = 300
 WORTH_THREADS = 5_000_000  # multiplications of one pass
+N_SHARES = 8  # of the rows, for threads to take
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,21 +122,15 @@ def _compiled_look(points: Array, centres: Array) -> Look:
     tallies = np.zeros((n_chunks, len(centres), points.shape[1] + 2))
     given = (points, centres, centre_table(centres), labels, gaps, tallies)
     if points.size * len(centres) > WORTH_THREADS:
-        _share(n_chunks, lambda first, last: assign_rows(first, last, *given))
+        from spectrograd.kernels.threads import side_by_side
+
+        bounds = np.linspace(0, n_chunks, N_SHARES + 1).astype(int).tolist()
+        side_by_side(assign_rows, [(*share, *given) for share in pairwise(bounds)])
     else:
         assign_rows(0, n_chunks, *given)
     total = tallies.sum(axis=0)
     sums, sizes, use = total[:, :-2], total[:, -2], total[:, -1]
     return Look(centres, labels, sums, sizes, lambda: (gaps, use))
-
-
-def _share(n_chunks: int, work: Callable[[int, int], None]) -> None:
-    """As many plain threads as numba would take: its own would have the kernel compiled a second time."""
-    from numba import get_num_threads
-
-    bounds = np.linspace(0, n_chunks, get_num_threads() + 1).astype(int).tolist()
-    with ThreadPoolExecutor(len(bounds) - 1) as pool:
-        list(pool.map(work, bounds[:-1], bounds[1:]))
 
 
 def centre_table(centres: Array) -> Array:

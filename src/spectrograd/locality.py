@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from spectrograd.adjacency import CleanArrays
 from spectrograd.graph import Graph
 
 Array = NDArray[Any]
@@ -15,6 +16,7 @@ FROM_NODES = 30_000  # below, all vectors fit into a core's own cache
 NEAR = 8192  # rows of eight float32 that do
 PART = 0.3  # of the edges: how many must come near for the order to be worth its making
 SAMPLE = 20_000
+N_SHARES = 8  # of the rows, for threads to take
 
 
 def near_order(graph: Graph) -> Array | None:
@@ -26,8 +28,7 @@ def near_order(graph: Graph) -> Array | None:
     if graph.n_nodes < FROM_NODES or graph.n_entries == 0:
         return None
     order = graph.search.order
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order), dtype=order.dtype)
+    place = _inverse(order)
     indptr, indices = graph.pattern
     entries = np.random.default_rng(0).integers(0, len(indices), SAMPLE)
     heads, tails = np.searchsorted(indptr, entries, side="right") - 1, indices[entries]
@@ -41,6 +42,20 @@ def _share_near(heads: Array, tails: Array) -> float:
 
 def reordered(graph: Graph, order: Array) -> Graph:
     """The graph with its nodes in this order, without their names."""
-    matrix = sp.csr_array(graph.matrix[order][:, order])
-    matrix.sort_indices()
-    return Graph._from_clean_csr(matrix, None)
+    from spectrograd.kernels.structure import permute
+    from spectrograd.kernels.threads import side_by_side
+
+    indptr, indices = graph.pattern
+    weights = graph.matrix.data if graph.is_weighted else None
+    starts = np.concatenate([[0], np.cumsum(np.diff(indptr)[order])]).astype(indptr.dtype)
+    columns, values = np.empty_like(indices), None if weights is None else np.empty_like(weights)
+    given = (indptr, indices, weights, order, _inverse(order), starts, columns, values)
+    bounds = np.linspace(0, graph.n_nodes, N_SHARES + 1).astype(int).tolist()
+    side_by_side(permute, [(*share, *given) for share in pairwise(bounds)])
+    return Graph._from_arrays(CleanArrays(starts, columns, values), None)
+
+
+def _inverse(order: Array) -> Array:
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order), dtype=order.dtype)
+    return place

@@ -173,16 +173,17 @@ def labels(model: Any) -> Array:
     seed = _seed(model.random_state)
     automatic = isinstance(model.n_clusters, str)
     model.n_clusters_ = model.embedding_.shape[1] if automatic else int(model.n_clusters)
-    return assign(
-        model.embedding_,
-        model.n_clusters_,
-        method=model.assign_labels,
-        n_init=model.n_init,
-        unit_rows=True,
-        softness=model._softness,
-        aside=model.connectivity_.aside,
-        random_state=seed,
-    ).labels
+    with make_engine(model.engine, n_jobs=model.n_jobs).threads():
+        return assign(
+            model.embedding_,
+            model.n_clusters_,
+            method=model.assign_labels,
+            n_init=model.n_init,
+            unit_rows=True,
+            softness=model._softness,
+            aside=model.connectivity_.aside,
+            random_state=seed,
+        ).labels
 
 
 def check_components(k: Any, most: int, name: str) -> None:

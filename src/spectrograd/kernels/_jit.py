@@ -12,8 +12,6 @@ import os
 import sys
 import threading
 import types
-from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numba
@@ -70,38 +68,6 @@ def parallel(function):
 
     call.parallel, call.serial = compiled, serial(_renamed(function, "_serial"))
     return call
-
-
-def side_by_side(kernel, jobs):
-    """Call a serial kernel for every tuple of arguments, on as many threads as numba may use.
-
-    The results in order. Unlike a parallel kernel this compiles nothing more, and no thread waits while
-    there is a job left.
-    """
-    left, results = deque(enumerate(jobs)), [None] * len(jobs)
-
-    def work():
-        while left:
-            try:
-                place, job = left.popleft()
-            except IndexError:  # another thread was faster
-                return
-            results[place] = kernel(*job)
-
-    n_helpers = min(numba.get_num_threads(), len(jobs)) - 1 if len(jobs) > 1 else 0
-    helpers = [_pool().submit(work) for _ in range(n_helpers)]
-    work()
-    for helper in helpers:
-        helper.result()
-    return results
-
-
-@functools.cache
-def _pool():
-    return ThreadPoolExecutor(numba.config.NUMBA_NUM_THREADS, "spectrograd")
-
-
-os.register_at_fork(after_in_child=_pool.cache_clear)  # a child has none of the threads
 
 
 def _renamed(function, suffix):

@@ -6,10 +6,11 @@ become the group's entries of ``D L'``; what elimination leaves of the rest is a
 
 import numpy as np
 
-from spectrograd.kernels._jit import inner, serial, side_by_side
+from spectrograd.kernels._jit import inner, serial
 from spectrograd.kernels.fronts import Fronts
 from spectrograd.kernels.lanes import WIDTH, nothing, put, put_first, take, take_first, take_one
 from spectrograd.kernels.subtrees import Parts
+from spectrograd.kernels.threads import side_by_side
 
 PANEL = 8
 WIDE = 1e7  # operations from which a front above the subtrees is worth all threads

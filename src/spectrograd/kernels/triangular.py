@@ -2,10 +2,11 @@
 
 import numpy as np
 
-from spectrograd.kernels._jit import serial, side_by_side
+from spectrograd.kernels._jit import serial
 from spectrograd.kernels.fronts import Fronts
 from spectrograd.kernels.lanes import nothing, put, take, take_one
 from spectrograd.kernels.subtrees import Parts
+from spectrograd.kernels.threads import side_by_side
 
 
 def recur(

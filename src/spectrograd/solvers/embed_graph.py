@@ -24,7 +24,7 @@ from spectrograd.graph import Graph, GraphError
 from spectrograd.laplacian import Kind, Operator, laplacian
 from spectrograd.locality import near_order, reordered
 from spectrograd.regularize import MORE_TAU, TAU, Regularization, checked, judge, regularized
-from spectrograd.solvers.auto import LITTLE_FILL, Choice, fill_ratio
+from spectrograd.solvers.auto import Choice
 from spectrograd.solvers.embed import Attempt, Embedded, Settings, certified, choices_for, embed
 from spectrograd.solvers.loop import Solution
 from spectrograd.solvers.protocol import Problem, Progress, State
@@ -73,6 +73,17 @@ def embed_graph(
 
     ``n_components="auto"`` keeps as many eigenvectors as the largest eigengap says there are clusters.
     """
+    with settings.engine.threads():
+        return _embed_graph(graph, n_components, settings, treatment, start)
+
+
+def _embed_graph(
+    graph: Graph,
+    n_components: int | str,
+    settings: Settings,
+    treatment: Treatment | None,
+    start: Array | None,
+) -> GraphEmbedding:
     how = treatment or Treatment()
     wanted = checked(how.regularization)
     automatic = isinstance(n_components, str)
@@ -87,7 +98,7 @@ def embed_graph(
         result, operator = _whole_components(part, groups[kept], how.laplacian, settings)
         decision = Regularization(0.0, "not needed: whole components make the clusters")
     else:
-        order = _order(part, settings)
+        order = near_order(part)
         if order is not None:
             part, kept = reordered(part, order), kept[order]
         pieces = connectivity.labels[kept]  # 0, 1, ...: components are set aside from the smallest on
@@ -99,15 +110,6 @@ def embed_graph(
         result = _narrowed(result, operator, gap.n_clusters, settings)
     result = with_all_nodes(result, graph.names, kept, graph.n_nodes)
     return GraphEmbedding(result, operator, decision, connectivity, gap)
-
-
-def _order(graph: Graph, settings: Settings) -> Array | None:
-    """An order for faster passes, unless a factorisation will find its own."""
-    if settings.solver == "shift-invert":
-        return None
-    order = near_order(graph)
-    direct = order is not None and settings.solver == "auto" and fill_ratio(graph) <= LITTLE_FILL
-    return None if direct else order
 
 
 Found = tuple[Embedded, Operator, Regularization]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from spectrograd.engines.filters import Filter
 from spectrograd.engines.krylov import Basis, RitzValues
 from spectrograd.engines.subspace import orthonormalize
-from spectrograd.kernels import LANES
+from spectrograd.kernels import LANES, SMALL
 from spectrograd.probe import Guards
 from spectrograd.solvers.protocol import Problem, State
 from spectrograd.solvers.ritz import RitzSolver, RitzState
@@ -45,8 +45,8 @@ class LanczosState(RitzState):
         self.values, self.residuals = self.ritz.values, self.ritz.residuals
         steps = basis.limit / basis.front
         bound, top = self.angle_bound(k), float(self.values[-1] + self.residuals[-1])
-        if angle == 0 or not angle < bound < math.inf:
-            self.pause = math.ceil(UNKNOWN * steps)
+        if angle == 0 or not angle < bound < 1:  # on a small graph a look takes as long as several steps
+            self.pause = math.ceil(steps if basis.rows.shape[1] <= SMALL else UNKNOWN * steps)
             return
         rate = Filter(1, float(self.values[k]), top).rate(float(self.values[k - 1]))
         self.pause = math.ceil(max(SOONEST * steps, math.log(bound / angle) / max(rate, 1e-9)))
@@ -103,7 +103,7 @@ class Lanczos(RitzSolver):
         front = orthonormalize(problem.engine, front, None, rng).Q
         size = front.shape[1]
         limit = max(self.basis_size or max(2 * k + 20, k + 10 * size), k + 2 + size)
-        state = LanczosState(np.empty((0, 0)), rng)
+        state = LanczosState(np.empty((0, 0)), rng, pause=limit if n <= SMALL else 0)
         if n > limit + 2 * size:
             state.basis = Basis(problem.engine, problem.operator.standard_form(), front, limit)
         return self._shown(problem, state, front)
