@@ -10,6 +10,7 @@ import pytest
 from spectrograd import locality
 from spectrograd.datasets import make_block_model, make_gaussian_mixture
 from spectrograd.graph import Graph
+from spectrograd.kernels.structure import permute
 from spectrograd.locality import near_order, reordered
 from spectrograd.neighbors import knn_graph
 from spectrograd.solvers.embed import Settings
@@ -52,6 +53,12 @@ def test_any_order_of_any_graph(weighted):
     moved = reordered(graph, order)
     np.testing.assert_array_equal(moved.matrix.toarray(), graph.matrix.toarray()[np.ix_(order, order)])
     assert moved.is_weighted == weighted
+    some = np.full(len(moved.pattern[1]), -1, np.int32)  # the kernel leaves other rows alone
+    permute(30, 90, *graph.pattern, None, order, np.argsort(order), moved.pattern[0], some, None)
+    low, high = moved.pattern[0][[30, 90]]
+    np.testing.assert_array_equal(some[low:high], moved.pattern[1][low:high])
+    assert (some[:low] == -1).all()
+    assert (some[high:] == -1).all()
     indptr, indices = moved.pattern
     assert all((np.diff(indices[a:b]) > 0).all() for a, b in pairwise(indptr))
 

@@ -103,7 +103,8 @@ def _mean_in_columns(columns, indptr, indices, values):
 def permute(first, last, indptr, indices, weights, order, place, starts, columns, values):
     """Mutates: columns and values of rows ``first : last`` of a matrix with its nodes in another order.
 
-    ``place`` is the inverse of ``order``, ``starts`` are the new row pointers; weights and values may be None.
+    ``place`` is the inverse of ``order``, ``starts`` are the new row pointers.
+    Weights and values may be None.
     """
     for low in range(first, last, BATCH):  # step by step: the processor then waits for many rows at once
         high = min(low + BATCH, last)

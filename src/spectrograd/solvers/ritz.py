@@ -126,8 +126,7 @@ def guarded_width(problem: Problem, guard: int | None) -> int:
 def guarded_start(problem: Problem, width: int, rng: np.random.Generator, dtype: Any) -> Array:
     """The warm start, completed by random columns, in walk form; not yet orthonormal.
 
-    The random columns are Gaussian in the metric, which makes them evidence (see :mod:`spectrograd.probe`),
-    and of about unit length.
+    The random columns are Gaussian in the metric, and of about unit length.
     """
     block = rng.standard_normal((problem.n_nodes, width), dtype=dtype)
     metric = problem.operator.walk_form().metric
