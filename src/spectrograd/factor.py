@@ -63,9 +63,10 @@ class Factor(ABC):
 
     def solve(self, X: Array) -> Array:
         """``(A - sigma B)^-1 X``."""
-        inside = self.enter(X)
+        inside, ones = self.enter(X), np.ones(len(X))
+        ones.flags.writeable = False
         found = np.zeros_like(inside)
-        self.step(np.ones(len(X)), inside, found, self.room(inside), (1.0, 0.0, 0.0))
+        self.step(ones, inside, found, self.room(inside), (1.0, 0.0, 0.0))
         return self.leave(found, X.shape[1])
 
     @abstractmethod

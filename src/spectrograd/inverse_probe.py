@@ -97,7 +97,7 @@ class _Walk:
         self.at = slice(k, k + LANES)
         self.recurrences = (Recurrence(),) * LANES
         x = rng.standard_normal((n, LANES), dtype=np.float32) / np.sqrt(metric)[:, None]
-        x = engine.combine(ritz.Q, -engine.gram(ritz.Q, x, metric), x, np.eye(LANES))
+        x -= engine.combine(ritz.Q, engine.gram(ritz.Q, x, metric))
         self.squares = np.diag(engine.gram(x, x, metric))
         self.basis[:, self.at] = self.current = x / np.sqrt(self.squares)
         self.betas = np.zeros(LANES)
@@ -114,7 +114,8 @@ class _Walk:
         parts[k:] = 0
         before = slice(k, k + LANES) if self.at.start > k else slice(k + LANES, None)
         parts[self.at], parts[before] = np.diag(alphas), -np.diag(self.betas)
-        new = self.engine.combine(self.basis, parts, product, -np.eye(LANES))
+        new = self.engine.combine(self.basis, parts)
+        new -= product
         self.betas = np.maximum(np.sqrt(np.diag(self.engine.gram(new, new, self.metric))), self.noise)
         new /= self.betas
         self.basis[:, before] = self.current = new

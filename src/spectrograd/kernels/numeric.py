@@ -106,12 +106,17 @@ def _subtract_wide(
 def _stack_end(groups, oldest, heights, base, top):
     """Mutates: base, where on the stack each front is left. The end of what these groups need from top on."""
     end = top
-    first = 0
     for p in range(len(groups)):
         s = groups[p]
         r = heights[s]
         end = max(end, top + r * r)
-        first = np.searchsorted(groups[:p], oldest[s])
+        first, last = 0, p  # the oldest descendant among the groups before, if there is one
+        while first < last:
+            middle = (first + last) // 2
+            if groups[middle] < oldest[s]:
+                first = middle + 1
+            else:
+                last = middle
         base[s] = base[groups[first]] if first < p else top
         top = base[s] + r * r
     return end

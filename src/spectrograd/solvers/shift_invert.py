@@ -81,6 +81,7 @@ class Inverse:
         if factor is None:
             raise ValueError("shift-invert: the factorisation broke down; use 'lanczos' or 'chebyshev'")
         metric = np.ones(operator.n_nodes) if operator.metric is None else operator.metric[factor.order]
+        metric.flags.writeable = False  # as operators have it: the same compiled kernels
         low_rank = operator.low_rank
         return cls(factor, metric, None if low_rank is None else Woodbury.of(low_rank, factor, metric))
 
