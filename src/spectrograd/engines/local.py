@@ -49,9 +49,8 @@ class LocalEngine:
             return np.asarray(U @ C if V is None or E is None else U @ C + V @ E.astype(U.dtype))
         from spectrograd.kernels.dense import combine
 
-        run = combine if len(U) > TALL else combine.serial
         small = None if E is None else np.ascontiguousarray(E, dtype=U.dtype)
-        return np.asarray(run(np.ascontiguousarray(U), C, V, small))
+        return np.asarray(combine(np.ascontiguousarray(U), C, V, small))
 
     def recurrence(
         self,
