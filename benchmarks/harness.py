@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
+from statistics import median
 from typing import Any
 
 
@@ -19,6 +20,23 @@ def best_of(function: Callable[[], Any], repeats: int = 7) -> float:
         function()
         times.append(time.perf_counter() - began)
     return min(times)
+
+
+def seconds_per_pass(graph: Any, n_columns: int = 8) -> float:
+    """One product of the Laplacian with so many columns, float32: the unit of pass equivalents."""
+    import numpy as np
+
+    from spectrograd.laplacian import laplacian
+
+    operator = laplacian(graph).astype(np.float32)
+    U = np.ones((graph.n_nodes, n_columns), np.float32)
+    _ = operator @ U
+    times = []
+    for _ in range(5):
+        began = time.perf_counter()
+        _ = operator @ U
+        times.append(time.perf_counter() - began)
+    return median(times)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

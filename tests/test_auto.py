@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from spectrograd import fill
 from spectrograd.datasets import make_block_model, make_gaussian_mixture, make_multilayer_gmm
+from spectrograd.fill import factor_bytes
 from spectrograd.graph import Graph
 from spectrograd.laplacian import laplacian
 from spectrograd.neighbors import knn_graph
@@ -32,6 +34,18 @@ def test_auto_tells_geometric_graphs_from_expanders():
     assert choose(Problem(laplacian(larger), 9)).name == "chebyshev"
     path = Graph.from_edges(np.arange(599), np.arange(1, 600))
     assert "dense" in choose(Problem(laplacian(path), 3)).reason
+
+
+def test_a_factor_that_does_not_fit_into_memory_is_not_tried(monkeypatch):
+    points, _ = make_gaussian_mixture(6000, 3, random_state=0)
+    problem = Problem(laplacian(knn_graph(points)), 3)
+    needed = factor_bytes(problem.operator.graph)
+    monkeypatch.setattr(fill, "machine_memory", lambda: 2.1 * needed)
+    assert choose(problem).name == "shift-invert"
+    monkeypatch.setattr(fill, "machine_memory", lambda: 1.9 * needed)
+    assert [choice.name for choice in plan(problem)] == ["multilevel", "lanczos"]
+    with pytest.raises(ValueError, match=r"shift-invert: the factor would take about .* GB, the limit is"):
+        embed(problem.operator, 3, Settings(solver="shift-invert"))
 
 
 @pytest.mark.parametrize("copy_size", [300, 1000])

@@ -18,7 +18,7 @@ from spectrograd.kernels import numeric, panels
 from spectrograd.kernels.fronts import arrange_fronts
 from spectrograd.kernels.numeric import factorize
 from spectrograd.kernels.ordering import minimum_degree
-from spectrograd.kernels.subtrees import cut
+from spectrograd.kernels.subtrees import SMALLEST, cut
 from spectrograd.kernels.triangular import recur
 from spectrograd.laplacian import LowRank, laplacian
 from spectrograd.solvers.shift_invert import Inverse, RationalFilter, _unit_columns
@@ -118,8 +118,33 @@ def test_the_bits_do_not_depend_on_the_threads():
             values, pivots = factorize(W.indptr, W.indices, W.data, W.sum(1) + 0.1, fronts, parts)
         finally:
             numba.set_num_threads(before)
-        found.append((pivots, values[:, :-8]))
+        found.append((pivots, reference.dense_factor(fronts, values)))
     np.testing.assert_array_equal(found[0][0], found[1][0])
+    np.testing.assert_array_equal(found[0][1], found[1][1])
+
+
+@pytest.mark.parametrize("name", ["long path", "many pieces", "two paths"])
+def test_there_are_never_many_parts(name):
+    """A tree that is a chain has one long part above; trees too small to be parts are above too."""
+    n = 30_000
+    here = np.arange(n - 1)
+    if name == "many pieces":
+        here = here[here % 3 != 2]
+    elif name == "two paths":
+        here = here[here != n // 2]
+    W = sp.coo_array((np.ones(len(here)), (here, here + 1)), shape=(n, n))
+    W = sp.csr_array((W + W.T).tocsr())
+    fronts = fronts_of(W)
+    parts = cut(fronts, largest=0.6 if name == "two paths" else 0.125, worth=0.0)
+    assert len(parts.subtrees) <= 1 / SMALLEST
+    values, pivots = factorize(W.indptr, W.indices, W.data, W.sum(1) + 0.5, fronts, parts)
+    work, x = np.empty((1, parts.n_places, 8)), np.random.default_rng(0).standard_normal((1, n, 8))
+    product = (W.sum(1) + 0.5)[:, None] * x[0][fronts.position] - W @ x[0][fronts.position]
+    found = np.zeros_like(x)
+    recur(
+        fronts, parts, values, pivots, np.ones(n), work, product[fronts.order][None], found, (1.0, 0.0, 0.0)
+    )
+    np.testing.assert_allclose(found, x, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -10,11 +10,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.graph import Graph
+from spectrograd.memory import machine_memory
 from spectrograd.search import Levels, levels
 
 Array = NDArray[Any]
 
 _known: WeakKeyDictionary[Graph, float] = WeakKeyDictionary()  # who chooses asks, and then the solver
+
+
+BYTES_PER_ENTRY = 12  # a float64, zeros stored with it, and what waits on the stack meanwhile
+PART_OF_MEMORY = 0.5  # that a factor may take
+
+
+def factor_bytes(graph: Graph) -> float:
+    """Memory that a factor will take, about."""
+    return BYTES_PER_ENTRY * estimated_fill(graph)
+
+
+def most_factor_bytes() -> float:
+    """Memory that a factor may take on this machine."""
+    return PART_OF_MEMORY * machine_memory()
 
 
 def estimated_fill(graph: Graph, enough: float = math.inf) -> float:

@@ -44,9 +44,12 @@ def factorize(
 
     def work_above(groups: np.ndarray, top: int) -> bool:
         where = np.empty(len(diagonal), np.int32)
-        for s in groups:
-            if widths[s] * (widths[s] + heights[s]) ** 2 < WIDE:
-                done = work(np.array([s], groups.dtype), top)
+        wide = (widths * (widths + heights) ** 2)[groups] >= WIDE
+        cuts = np.flatnonzero(wide[1:] | wide[:-1]) + 1  # a wide one comes alone
+        for run, alone in zip(np.split(groups, cuts), wide[np.append(0, cuts)], strict=True):
+            s = run[-1]
+            if not alone:
+                done = work(run, top)
             else:
                 _assemble(matrix, fronts, s, values, where, stack, base, top)
                 done = _eliminate_wide(fronts, int(s), values, pivots, stack, top)
@@ -57,7 +60,7 @@ def factorize(
         return True
 
     below = [(part.groups, top) for part, top in zip(parts.subtrees, tops, strict=False)]
-    above = work_above if below else work
+    above = work_above if below and len(parts.above.groups) else work
     done = all(side_by_side(work, below)) and above(parts.above.groups, tops[-2])
     return (values, pivots) if done else None
 

@@ -43,53 +43,34 @@ class Parts(NamedTuple):
 
 def cut(fronts: Fronts, largest: float = LARGEST, worth: float = WORTH_CUTTING) -> Parts:
     """Maximal subtrees with at most a share of the operations; the same for any number of threads."""
-    widths = np.diff(fronts.columns).astype(np.float64)
-    done = np.concatenate([[0.0], np.cumsum(widths * (widths + np.diff(fronts.row_start)) ** 2)])
-    runs = _runs(fronts.oldest, done, largest * done[-1]) if done[-1] >= worth else []
-    runs = [(first, last) for first, last in runs if done[last] - done[first] >= SMALLEST * done[-1]]
-    n, rows = len(fronts.order), fronts.rows.copy()
-    place = np.empty(n, np.int32)
-    inside = np.zeros(len(widths), bool)
-    subtrees, stands_for = [], [np.empty(0, np.int32)]
-    end = n
-    for first, last in runs:
-        begin = end
-        for root in _roots(fronts.oldest, first, last):
-            low, high = fronts.row_start[fronts.oldest[root]], fronts.row_start[root + 1]
-            above = fronts.rows[fronts.row_start[root] : high]
-            place[above] = np.arange(end, end + len(above))
-            stands_for.append(above)
-            end += len(above)
-            outside = low + np.flatnonzero(fronts.rows[low:high] >= fronts.columns[root + 1])
-            rows[outside] = place[fronts.rows[outside]]
-        inside[first:last] = True
-        subtrees.append(Part(np.arange(first, last, dtype=np.int32), begin, end))
-    subtrees.sort(key=lambda part: done[part.groups[0]] - done[part.groups[-1] + 1])
-    above = Part(np.flatnonzero(~inside).astype(np.int32), end, end)
-    return Parts(tuple(subtrees), above, rows, np.concatenate(stands_for), float(done[-1]))
+    widths, n = np.diff(fronts.columns).astype(np.float64), len(fronts.order)
+    work = widths * (widths + np.diff(fronts.row_start)) ** 2
+    total = float(work.sum())
+    roots = _roots(fronts.oldest, work, (SMALLEST * total, largest * total)) if total >= worth else []
+    rows, place, inside = fronts.rows.copy(), np.empty(n, np.int32), np.zeros(len(work), bool)
+    subtrees, stands_for, end = [], [np.empty(0, np.int32)], n
+    for root in roots:
+        oldest, begin = int(fronts.oldest[root]), end
+        low, middle, high = fronts.row_start[[oldest, root, root + 1]]
+        above = fronts.rows[middle:high]  # all rows beyond the subtree
+        end += len(above)
+        place[above] = np.arange(begin, end)
+        stands_for.append(above)
+        outside = low + np.flatnonzero(fronts.rows[low:high] >= fronts.columns[root + 1])
+        rows[outside] = place[fronts.rows[outside]]
+        inside[oldest : root + 1] = True
+        subtrees.append(Part(np.arange(oldest, root + 1, dtype=np.int32), begin, end))
+    rest = Part(np.flatnonzero(~inside).astype(np.int32), end, end)
+    return Parts(tuple(subtrees), rest, rows, np.concatenate(stands_for), total)
 
 
-def _runs(oldest: np.ndarray, done: np.ndarray, limit: float) -> list[tuple[int, int]]:
-    """Ranges of groups that are one maximal subtree or several neighbouring ones, within the limit."""
-    runs: list[tuple[int, int]] = []
-    s = len(oldest) - 1
-    while s >= 0:
-        first = int(oldest[s])
-        if done[s + 1] - done[first] > limit:
-            s -= 1
-            continue
-        if runs and runs[-1][0] == s + 1 and done[runs[-1][1]] - done[first] <= limit:
-            runs[-1] = (first, runs[-1][1])
-        else:
-            runs.append((first, s + 1))
-        s = first - 1
-    return runs
-
-
-def _roots(oldest: np.ndarray, first: int, last: int) -> list[int]:
-    """The roots of the subtrees that make up a range of groups."""
-    roots, s = [], last - 1
-    while s >= first:
-        roots.append(s)
-        s = int(oldest[s]) - 1
-    return roots
+def _roots(oldest: np.ndarray, work: np.ndarray, limits: tuple[float, float]) -> np.ndarray:
+    """The roots of maximal subtrees within the upper limit, largest first, without those below the lower."""
+    done = np.concatenate([[0.0], np.cumsum(work)])
+    size = done[1:] - done[oldest]
+    last, n = size <= limits[1], len(work)
+    # a subtree is a range of groups that ends with its root: is there a later one which begins no later?
+    begins = np.minimum.accumulate(np.where(last, oldest, n)[::-1])[::-1]
+    maximal = last & (np.append(begins[1:], n) > np.arange(n)) & (size >= limits[0])
+    roots = np.flatnonzero(maximal)
+    return roots[np.argsort(-size[roots], kind="stable")]

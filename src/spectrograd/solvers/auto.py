@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from spectrograd.fill import estimated_fill
+from spectrograd.fill import estimated_fill, factor_bytes, most_factor_bytes
 from spectrograd.graph import Graph
 from spectrograd.laplacian import SMALL
 from spectrograd.solvers.protocol import Problem
@@ -39,7 +39,7 @@ def plan(problem: Problem) -> tuple[Choice, ...]:
     """Solvers to try, best first; the next one goes on where the certificate of the last is not met.
 
     Cheap looks decide: size, fill (at most two breadth-first searches), shrinkage (one matching). A direct
-    solve comes first wherever it is affordable, since only a factorisation can count eigenvalues.
+    solve comes first wherever time and memory allow, since a factorisation can prove what it found.
     """
     n, operator = problem.n_nodes, problem.operator
     if n <= INSTANT:
@@ -47,7 +47,7 @@ def plan(problem: Problem) -> tuple[Choice, ...]:
     if operator.graph.n_entries == 0:
         return (Choice("lanczos", "the operator has no edges of its own: products only"),)
     fill = fill_ratio(operator.graph)
-    if fill <= LITTLE_FILL:
+    if fill <= LITTLE_FILL and factor_bytes(operator.graph) <= most_factor_bytes():
         direct = Choice("shift-invert", f"a factor has about {fill:.0f} entries per edge: direct is exact")
         return (direct, Choice("lanczos", "escalated: the direct solve was not certified"))
     if operator.rank > 1:  # a regularised graph, rank one, is as cheap as a plain one

@@ -15,7 +15,7 @@ from spectrograd.engines.filters import Filter
 from spectrograd.engines.subspace import Ritz
 from spectrograd.evidence import Complement
 from spectrograd.factor import Factor, Three
-from spectrograd.fill import estimated_fill
+from spectrograd.fill import factor_bytes, most_factor_bytes
 from spectrograd.inverse_probe import look_through
 from spectrograd.laplacian import LowRank, Operator
 from spectrograd.solvers.protocol import Problem, State
@@ -23,7 +23,6 @@ from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start
 
 Array = NDArray[Any]
 SPREAD = 1e4  # how much of another vector a column may hold before Rayleigh-Ritz cannot tell them apart
-BYTES_PER_ENTRY = 12  # a float64, zeros stored with it, and what waits on the stack meanwhile
 
 
 @dataclass(frozen=True)
@@ -120,7 +119,7 @@ class ShiftInvert(RitzSolver):
 
     Cost: that of the factor, which is the number of entries it fills. Road networks, meshes and k-NN
     graphs of points in the plane fill little: exact in seconds. Block models and social graphs fill
-    almost everything: :func:`estimated_fill` says so first, and the solver refuses.
+    almost everything: an estimate says so first, and the solver refuses.
 
     Parameters
     ----------
@@ -134,25 +133,26 @@ class ShiftInvert(RitzSolver):
     angle
         Stop when the bound on the sine of the subspace angle is met; 0 leaves stopping to the loop.
     memory_limit
-        Bytes the factor may take by the estimate; above that a ValueError.
+        Bytes the factor may take by the estimate, else a ValueError; None is half of the machine's memory.
     """
 
     shift: float | None = None
     degree: int = 30
     guard: int | None = None
     angle: float = 0.0
-    memory_limit: float = 2e9
+    memory_limit: float | None = None
     max_iter: int = 100
 
     name: ClassVar[str] = "shift-invert"
 
     def init(self, problem: Problem, rng: np.random.Generator) -> FactoredState:
         """Estimate the fill, and refuse before any work is done; factorise, and smooth a random block."""
-        needed = BYTES_PER_ENTRY * estimated_fill(problem.operator.graph)
-        if needed > self.memory_limit:
+        needed = factor_bytes(problem.operator.graph)
+        limit = most_factor_bytes() if self.memory_limit is None else self.memory_limit
+        if needed > limit:
             raise ValueError(
                 f"shift-invert: the factor would take about {needed / 1e9:.2g} GB, the limit is "
-                f"{self.memory_limit / 1e9:.2g} GB; use 'lanczos' or 'chebyshev', or raise memory_limit"
+                f"{limit / 1e9:.2g} GB; use 'lanczos' or 'chebyshev', or raise memory_limit"
             )
         operator = problem.operator.walk_form().astype(np.float64)
         pole = operator.lower - self._shift(problem) * (operator.upper - operator.lower)
