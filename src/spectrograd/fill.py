@@ -19,7 +19,7 @@ _known: WeakKeyDictionary[Graph, float] = WeakKeyDictionary()  # who chooses ask
 
 
 BYTES_PER_ENTRY = 12  # a float64, zeros stored with it, and what waits on the stack meanwhile
-PART_OF_MEMORY = 0.5  # that a factor may take
+PART_OF_MEMORY = 0.75  # that a factor may take by this estimate, which is generous
 
 
 def factor_bytes(graph: Graph) -> float:

@@ -133,7 +133,7 @@ class ShiftInvert(RitzSolver):
     angle
         Stop when the bound on the sine of the subspace angle is met; 0 leaves stopping to the loop.
     memory_limit
-        Bytes the factor may take by the estimate, else a ValueError; None is half of the machine's memory.
+        Bytes the factor may take by the estimate, else a ValueError; None: three quarters of all memory.
     """
 
     shift: float | None = None
