@@ -47,14 +47,15 @@ def run(words: tuple[str, ...] = ()) -> str:
 
 def _hopeless(case: Case, table: dict[str, Row]) -> set[str]:
     """Peers that were stopped or failed on a smaller graph of the same kind: they are not run again."""
-    kind = _kind(case.name)
-    smaller = [row for name, row in table.items() if name != case.name and _kind(name) == kind]
+    kind, size = _kind(case.name)
+    smaller = [row for name, row in table.items() if _kind(name)[0] == kind and _kind(name)[1] < size]
     return {peer for row in smaller for peer, result in row["entrants"].items() if "failed" in result}
 
 
-def _kind(name: str) -> str:
-    """The name without its number of nodes."""
-    return re.sub(r" [\d,]{5,}", "", name)
+def _kind(name: str) -> tuple[str, int]:
+    """The name without its number of nodes, and that number."""
+    found = re.search(r" ([\d,]{5,})", name)
+    return (name, 0) if found is None else (name.replace(found[0], ""), int(found[1].replace(",", "")))
 
 
 def _case(case: Case, hopeless: set[str]) -> Row:

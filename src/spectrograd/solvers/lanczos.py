@@ -45,8 +45,9 @@ class LanczosState(RitzState):
         self.values, self.residuals = self.ritz.values, self.ritz.residuals
         steps = basis.limit / basis.front
         bound, top = self.angle_bound(k), float(self.values[-1] + self.residuals[-1])
-        if angle == 0 or not angle < bound < 1:  # on a small graph a look takes as long as several steps
-            self.pause = math.ceil(steps if basis.rows.shape[1] <= SMALL else UNKNOWN * steps)
+        small = basis.rows.shape[1] <= SMALL  # there a look takes as long as several steps
+        if angle == 0 or not angle < bound < (1 if small else math.inf):
+            self.pause = math.ceil(steps if small else UNKNOWN * steps)
             return
         rate = Filter(1, float(self.values[k]), top).rate(float(self.values[k - 1]))
         self.pause = math.ceil(max(SOONEST * steps, math.log(bound / angle) / max(rate, 1e-9)))
