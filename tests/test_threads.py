@@ -10,13 +10,15 @@ import time
 import numba
 import pytest
 
-from spectrograd import SpectralClustering, datasets
+from spectrograd import MultilayerSpectralClustering, SpectralClustering, datasets
+from spectrograd.estimators import base
 from spectrograd.kernels import threads
 from spectrograd.kernels.threads import side_by_side
+from spectrograd.solvers import embed, loop
 
 
 @pytest.fixture
-def two_threads(monkeypatch):
+def two_threads():
     if numba.config.NUMBA_NUM_THREADS < 2:
         pytest.skip("needs two threads")
     before = numba.get_num_threads()
@@ -71,8 +73,8 @@ def test_a_forked_child_has_threads_of_its_own(two_threads):
     assert child.exitcode == 0
 
 
-def test_n_jobs_holds_for_solver_certificate_and_labels(two_threads, monkeypatch):
-    graph = datasets.make_block_model(6000, 3, random_state=0).graph
+@pytest.mark.parametrize("layers", [1, 3])
+def test_n_jobs_holds_for_solver_certificate_and_labels(layers, two_threads, monkeypatch):
     seen = {}
 
     def note(name, function):
@@ -82,12 +84,14 @@ def test_n_jobs_holds_for_solver_certificate_and_labels(two_threads, monkeypatch
 
         return call
 
-    from spectrograd.estimators import base
-    from spectrograd.solvers import embed
-
-    monkeypatch.setattr(embed, "solve", note("solve", embed.solve))
+    monkeypatch.setattr(loop, "_first_state", note("solve", loop._first_state))
     monkeypatch.setattr(embed, "certify", note("certify", embed.certify))
     monkeypatch.setattr(base, "assign", note("assign", base.assign))
-    SpectralClustering(3, n_jobs=1, random_state=0).fit(graph)
+    if layers == 1:
+        graph = datasets.make_block_model(6000, 3, random_state=0).graph
+        SpectralClustering(3, n_jobs=1, random_state=0).fit(graph)
+    else:
+        graph = datasets.make_multilayer_gmm(4500, random_state=0).graph
+        MultilayerSpectralClustering(5, n_jobs=1, random_state=0).fit(graph)
     assert seen == {"solve": 1, "certify": 1, "assign": 1}
     assert numba.get_num_threads() == 2

@@ -36,7 +36,6 @@ class Factor(ABC):
 
     order: Array  # the node of every place
     pivots: Array
-    quick: bool = False  # whether another one takes no longer than a few solves
 
     @staticmethod
     def of(operator: Operator, sigma: float) -> Factor | None:
@@ -57,6 +56,11 @@ class Factor(ABC):
         """Factorise ``diag(diagonal) - W``, or None where that breaks down."""
 
     @property
+    def quick(self) -> bool:
+        """Whether another one takes no longer than a few solves."""
+        return False
+
+    @property
     def n_negative(self) -> int:
         """Eigenvalues of the pencil below sigma, by the signs of D (Sylvester)."""
         return int((self.pivots < 0).sum())
@@ -64,7 +68,7 @@ class Factor(ABC):
     def solve(self, X: Array) -> Array:
         """``(A - sigma B)^-1 X``."""
         inside, ones = self.enter(X), np.ones(len(X))
-        ones.flags.writeable = False
+        ones.flags.writeable = False  # as a metric is: the same compiled kernels
         found = np.zeros_like(inside)
         self.step(ones, inside, found, self.room(inside), (1.0, 0.0, 0.0))
         return self.leave(found, X.shape[1])
@@ -144,7 +148,7 @@ class FrontFactor(Factor):
     pivots: Array
 
     @property
-    def quick(self) -> bool:  # type: ignore[override]
+    def quick(self) -> bool:
         """Roads: fronts so narrow that there is little to do for each entry."""
         return self.parts.operations < QUICK * self.values.size
 

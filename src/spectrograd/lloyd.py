@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from spectrograd.kernels import LANES
 Array = NDArray[Any]
 MAX_STEPS = 300
 WORTH_THREADS = 5_000_000  # multiplications of one pass
-N_SHARES = 8  # of the rows, for threads to take
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,10 +120,9 @@ def _compiled_look(points: Array, centres: Array) -> Look:
     tallies = np.zeros((n_chunks, len(centres), points.shape[1] + 2))
     given = (points, centres, centre_table(centres), labels, gaps, tallies)
     if points.size * len(centres) > WORTH_THREADS:
-        from spectrograd.kernels.threads import side_by_side
+        from spectrograd.kernels.threads import share_rows
 
-        bounds = np.linspace(0, n_chunks, N_SHARES + 1).astype(int).tolist()
-        side_by_side(assign_rows, [(*share, *given) for share in pairwise(bounds)])
+        share_rows(assign_rows, n_chunks, *given)
     else:
         assign_rows(0, n_chunks, *given)
     total = tallies.sum(axis=0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ FROM_NODES = 30_000  # below, all vectors fit into a core's own cache
 NEAR = 8192  # rows of eight float32 that do
 PART = 0.3  # of the edges: how many must come near for the order to be worth its making
 SAMPLE = 20_000
-N_SHARES = 8  # of the rows, for threads to take
 
 
 def near_order(graph: Graph) -> Array | None:
@@ -43,15 +41,14 @@ def _share_near(heads: Array, tails: Array) -> float:
 def reordered(graph: Graph, order: Array) -> Graph:
     """The graph with its nodes in this order, without their names."""
     from spectrograd.kernels.structure import permute
-    from spectrograd.kernels.threads import side_by_side
+    from spectrograd.kernels.threads import share_rows
 
     indptr, indices = graph.pattern
     weights = graph.matrix.data if graph.is_weighted else None
     starts = np.concatenate([[0], np.cumsum(np.diff(indptr)[order])]).astype(indptr.dtype)
     columns, values = np.empty_like(indices), None if weights is None else np.empty_like(weights)
     given = (indptr, indices, weights, order, _inverse(order), starts, columns, values)
-    bounds = np.linspace(0, graph.n_nodes, N_SHARES + 1).astype(int).tolist()
-    side_by_side(permute, [(*share, *given) for share in pairwise(bounds)])
+    share_rows(permute, graph.n_nodes, *given)
     return Graph._from_arrays(CleanArrays(starts, columns, values), None)
 
 

@@ -5,9 +5,12 @@ import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 import numba
+
+N_SHARES = 8  # more than threads, so that one who is late holds up nobody
 
 
 def side_by_side(work: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]) -> list[Any]:
@@ -33,6 +36,12 @@ def side_by_side(work: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]) -> l
     for helper in helpers:
         helper.result()
     return results
+
+
+def share_rows(kernel: Callable[..., Any], n_rows: int, *given: Any) -> None:
+    """Call ``kernel(first, last, *given)`` for shares of the rows; it must not matter how they are cut."""
+    bounds = [n_rows * share // N_SHARES for share in range(N_SHARES + 1)]
+    side_by_side(kernel, [(*share, *given) for share in pairwise(bounds)])
 
 
 @functools.cache

@@ -150,7 +150,7 @@ def certified(
     operator: Operator, solution: Solution, settings: Settings, choice: Choice | None = None
 ) -> Embedded:
     """The basis of a solution as an embedding with its certificate."""
-    with one_thread():  # BLAS has nothing but small matrices to do
+    with settings.engine.threads(), one_thread():  # BLAS has nothing but small matrices to do
         return _certified(operator, solution, settings, choice)
 
 
