@@ -7,11 +7,10 @@ from typing import Any
 
 import click
 
+from spectrograd.cli.exit_codes import FAILED, GOOD, INTERRUPTED
 from spectrograd.cli.options import auto_or_number, common_options, dry_run_option, merge_options
 from spectrograd.cli.session import Session
 from spectrograd.cli.voice import say
-
-GOOD, FAILED, INTERRUPTED = 0, 1, 130
 
 
 @click.command(short_help="Run several solvers on the same graph.")
