@@ -10,9 +10,9 @@ from spectrograd.aggregation.agreement import (
     layer_distances,
     node_agreement,
     pairwise_agreement,
-    shuffled,
-    weigh_layers,
 )
+from spectrograd.aggregation.evidence import shuffled
+from spectrograd.aggregation.layer_weights import weigh_layers
 from spectrograd.aggregation.merge import merge
 from spectrograd.aggregation.sweep import layer_influence, sweep_alpha
 from spectrograd.graph import Graph, GraphError, GraphWarning, MultilayerGraph

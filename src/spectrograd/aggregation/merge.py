@@ -20,7 +20,8 @@ from spectrograd.aggregation import (
     make_aggregation,
     without_absent,
 )
-from spectrograd.aggregation.agreement import LayerScores, layer_distances, weigh_layers
+from spectrograd.aggregation.agreement import layer_distances
+from spectrograd.aggregation.layer_weights import LayerScores, weigh_layers
 from spectrograd.graph import Graph, GraphError, GraphWarning, MultilayerGraph
 from spectrograd.laplacian import Kind, Operator
 from spectrograd.solvers.embed import Embedded, Settings, certified, embed

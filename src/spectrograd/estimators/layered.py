@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from spectrograd.aggregation.agreement import LayerScores
+from spectrograd.aggregation.layer_weights import LayerScores
 from spectrograd.aggregation.merge import Merged, merge
 from spectrograd.aggregation.sweep import layer_influence
 from spectrograd.aggregation.treatment import treat
