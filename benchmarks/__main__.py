@@ -18,6 +18,7 @@ SUITES = (
     "memory",
     "paper_table",
     "multilayer",
+    "layer_weights",
     "shootout",
     "growth",
     "report_page",

@@ -1,26 +1,38 @@
 """Layer weights `auto` against equal ones, on sets of block layers that are weak one by one.
 
-python -m benchmarks layer_weights               # all of it, into docs/benchmarks.md
+python -m benchmarks layer_weights               # the forty sets and the rest, into docs/benchmarks.md
+python -m benchmarks.layer_weights FAMILY ...    # some families, on the screen
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import scipy.sparse as sp
+
+from benchmarks.harness import table
+from spectrograd import GraphWarning, MultilayerSpectralClustering, metrics
+from spectrograd.aggregation import checked_weights, typical_diagonal
+from spectrograd.aggregation.layer_weights import weigh_layers
 
 N_NODES = 1_000
 MEAN_DEGREE = 12
 N_CLUSTERS = 5
 MIXINGS = (0.3, 0.4, 0.5, 0.6, 0.65)
 DRAWS = 3
+SEEDS = 10
 SCALES = (1.0, 1e3, 1e4, 1e2)
 # Which clusters a complementary layer can tell apart: those with one number look the same to it.
 PARTIAL = ((0, 1, 2, 2, 2), (2, 2, 0, 1, 2), (0, 2, 2, 2, 1))
 # Four clusters as the corners of a square: no two layers have anything in common.
 CORNERS = ((0, 0, 1, 1), (0, 1, 0, 1), (0, 1, 1, 0))
+FORTY = ("alike", "complementary", "scales", "missing")
+BEYOND = ("unlike", "stranger", "corners", "two of a kind")
 
 
 @dataclass(frozen=True)
@@ -85,3 +97,79 @@ def without_nodes(layer: sp.csr_array, share: float, rng: np.random.Generator) -
     """The layer without the edges of so many of its nodes."""
     kept = sp.diags_array((rng.random(layer.shape[0]) >= share).astype(float))
     return sp.csr_array(kept @ layer @ kept)
+
+
+def measure(chosen: LayerSet) -> tuple[np.ndarray, float]:
+    """NMI of equal and auto weights with `projection`, then with `mean`; and how far seeds move weights."""
+    scores, moved = [], 0.0
+    for draw in range(DRAWS):
+        layers, labels = chosen.draw(draw)
+        auto = fit(chosen, layers, "projection", "auto")
+        models = [
+            fit(chosen, layers, "projection", None),
+            auto,
+            fit(chosen, layers, "mean", None),
+            fit(chosen, layers, "mean", auto.layer_weights_),
+        ]
+        scores.append([metrics.nmi(labels, model.labels_) for model in models])
+        if draw == 0:
+            moved = spread_over_seeds(auto)
+    return np.mean(scores, axis=0), moved
+
+
+def fit(
+    chosen: LayerSet, layers: Sequence[sp.csr_array], aggregation: str, weights: object
+) -> MultilayerSpectralClustering:
+    """Nodes that no layer has are set aside with a warning, and count as a cluster of their own."""
+    options = {"aggregation": aggregation, "layer_weights": weights, "laplacian": chosen.laplacian}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GraphWarning)
+        return MultilayerSpectralClustering(chosen.n_clusters, random_state=0, **options).fit(layers)
+
+
+def spread_over_seeds(model: MultilayerSpectralClustering) -> float:
+    """Largest less smallest weight of a layer over seeds, before scales are taken out of the weights."""
+    operators, embeddings = model._merged.inputs.operators, model._merged.inputs.embeddings
+    scales = np.array([typical_diagonal(operator) for operator in operators])
+    weights = [
+        checked_weights(weigh_layers(operators, embeddings, seed).weights * scales, len(scales))
+        for seed in range(1, SEEDS + 1)
+    ]
+    return float(np.ptp(weights, axis=0).max())
+
+
+def compare(families: Sequence[str]) -> str:
+    rows, gains, spreads = [], [], []
+    for family, noise, mixing in product(families, (False, True), MIXINGS):
+        nmi, moved = measure(LayerSet(family, mixing, noise))
+        gains.append([nmi[1] - nmi[0], nmi[3] - nmi[2]])
+        spreads.append(moved)
+        cells = [f"{value:.3f}" for value in nmi]
+        rows.append([family, mixing, "one" if noise else "none", *cells, f"{moved:.3f}"])
+        print(*rows[-1], file=sys.stderr, flush=True)
+    header = ("layers", "mixing", "noise layers", "equal", "auto", "mean: equal", "mean: auto", "seeds")
+    worst, average = np.min(gains, axis=0), np.mean(gains, axis=0)
+    summary = (
+        f"{len(rows)} sets: auto less equal is at worst {worst[0]:+.3f} and {average[0]:+.3f} on average "
+        f"with `projection`, {worst[1]:+.3f} and {average[1]:+.3f} with `mean`; over {SEEDS} seeds no "
+        f"weight moves by more than {max(spreads):.3f} (last column)."
+    )
+    return f"{summary}\n\n{table(header, rows)}"
+
+
+def run() -> str:
+    return "\n\n".join(
+        [
+            "## Layer weights",
+            f"NMI, mean of {DRAWS} draws: three block layers (N={N_NODES:,}, mean degree {MEAN_DEGREE}) without "
+            "and with a random one. `mixing` is the share of edges that leave a cluster.",
+            compare(FORTY),
+            "Harder combinations, not among the forty: layers of unlike quality, a clear layer about other "
+            "clusters, layers without anything in common, and two alike beside one that sees the rest.",
+            compare(BEYOND),
+        ]
+    )
+
+
+if __name__ == "__main__":
+    print(compare(sys.argv[1:] or FORTY))

@@ -1,7 +1,7 @@
 """What a layer's edges prove: clusters of its own, and clusters that other layers see.
 
-Both are read from the normalised adjacency ``A = D^-1/2 W D^-1/2``, which has no scale of weights in it, and both
-are measured against random graphs with the same degrees (docs/adr/0026).
+Both are read from the normalised adjacency ``A = D^-1/2 W D^-1/2``, which has no scale of weights in it,
+and both are measured against random graphs with the same degrees (docs/adr/0026).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from spectrograd.solvers.embed import Settings, embed
 Array = NDArray[Any]
 # Spread of the largest eigenvalue of a random matrix over its mean, times N^(2/3) (Tracy-Widom, 1.268 / 2).
 TRACY_WIDOM = 0.634
-# Shuffles of a layer: their mean is a quarter of the spread off, or half of it for large layers, whose evidence,
-# counted in spreads, grows like N^(2/3).
+# Shuffles of a layer: their mean is a quarter of the spread off, or half of it for large layers, whose
+# evidence, counted in spreads, grows like N^(2/3).
 SHUFFLES = 16
 SHUFFLES_LARGE = 4
 LARGE = 5_000
@@ -62,10 +62,10 @@ class Findings:
 
     @property
     def strengths(self) -> Array:
-        """Per direction, the eigenvalue that the noise has lifted to the one seen; ``edge / 2`` if none shows.
+        """Per direction, the eigenvalue that noise has lifted to the one seen; half the edge if none shows.
 
-        A signal of strength ``t`` in noise with spectrum up to ``e`` has its eigenvalue at ``t + (e / 2)^2 / t``,
-        and hides below ``e`` if ``t < e / 2`` (Benaych-Georges & Nadakuditi 2011).
+        A signal of strength ``t`` in noise with spectrum up to ``e`` has its eigenvalue at
+        ``t + (e / 2)^2 / t``, and hides below ``e`` if ``t < e / 2`` (Benaych-Georges & Nadakuditi 2011).
         """
         edge = self.edge + CLEAR * self.spread
         above = np.maximum(self.values, edge)
@@ -112,7 +112,7 @@ def examine(operator: Operator, U: Array, rng: np.random.Generator) -> Findings 
 
 @dataclass(frozen=True, eq=False)
 class Hearing:
-    """How far each layer (row) confirms each other layer (column): S x S tables, zero where nothing is compared.
+    """How far each layer (row) confirms each other one (column): S x S, zero where nothing is compared.
 
     ``found`` is the confirmation, ``deviation`` its standard deviation by chance, and ``full`` what
     a layer of strength 1 would have.
@@ -133,7 +133,7 @@ class Hearing:
         return list(zip(most.tolist(), sure.max(axis=1).tolist(), strict=True))
 
     def shares(self, strengths: Array, deviations: float = 0.0) -> Array:
-        """Share of each other layer's clusters that a layer of such strength confirms, so many deviations up."""
+        """Share of each other layer's clusters that a layer confirms, plus so many deviations."""
         expected = self.full * strengths[:, None]
         found = self.found + deviations * self.deviation
         share = np.divide(found, expected, out=np.ones_like(found), where=expected > 0)
@@ -148,7 +148,7 @@ class Hearing:
 
 
 def hear(graphs: Sequence[Graph], found: Sequence[Findings | None], same: Array) -> Hearing:
-    """Let every layer's edges judge what every other layer shows; copies (``same``) do not judge each other."""
+    """Let every layer's edges judge what the others show; copies (``same``) do not judge each other."""
     tables = np.zeros((3, len(graphs), len(graphs)))
     for t, shown in enumerate(found):
         if shown is None or not shown.clarity.any():
@@ -168,9 +168,10 @@ def ramp(deviations: Any) -> Array:
 def confirmation(graph: Graph, V: Array) -> tuple[float, float]:
     """``Tr(V' A V)`` beyond chance, and its standard deviation if the edges of the layer were random.
 
-    In closed form: each edge joins two ends drawn by degree, independently of ``V``, the directions that another
-    layer shows (N x k, orthonormal). A layer of strength ``t`` in these directions has ``k t`` here, times
-    their clarity, however weak it is: unlike its own eigenvalues it need not rise above any noise.
+    In closed form: each edge joins two ends drawn by degree, independently of ``V``, the directions that
+    another layer shows (N x k, each as long as the root of its clarity). A layer of strength ``t`` in these
+    directions has ``t`` times the sum of squared clarities here, however weak it is: unlike its own
+    eigenvalues it need not rise above any noise.
     """
     degrees = graph.degrees
     linked = degrees > 0

@@ -63,7 +63,7 @@ def weigh_layers(
     found = [examine(operator, U, rng) for operator, U in zip(operators, embeddings, strict=True)]
     same = copies(embeddings)
     heard = hear([operator.graph for operator in operators], found, same)
-    strength = _strengths(found, heard)
+    strength = _strengths(found, heard, same)
     agreement = heard.share(np.maximum(strength, 1.0) * np.array([f.edge / 2 if f else 0.5 for f in found]))
     scales = np.array([typical_diagonal(operator) or 1.0 for operator in operators])
     has_embedding = np.array([U.shape[1] > 0 for U in embeddings])
@@ -78,8 +78,8 @@ def weigh_layers(
 def _keeping_every_node(weights: Array, present: Array) -> Array:
     """Weights moved towards equal ones, as far as no node falls below the least that these give a node.
 
-    ``present`` says which layer (row) knows which node (column). A node known to a layer of small weight alone
-    hardly hangs together with the rest; a few such nodes would make up the whole merged embedding.
+    ``present`` says which layer (row) knows which node (column). A node known only to a layer of small
+    weight hardly hangs together with the rest; a few of them would make up the whole merged embedding.
     """
     equal = present.any(axis=1).astype(float)
     if not weights.sum() > 0:  # nothing to go by: every layer that has an embedding counts the same
@@ -87,18 +87,21 @@ def _keeping_every_node(weights: Array, present: Array) -> Array:
     weights = weights * (equal.sum() / weights.sum())
     alike, own = equal @ present, weights @ present
     least = alike[alike > 0].min()
-    short = (alike > 0) & (own < least)
+    short = (alike > 0) & (own < (1 - 1e-9) * least)  # not by rounding
     move = float(np.max((least - own[short]) / (alike[short] - own[short]), initial=0.0))
     return np.asarray((1 - move) * weights + move * equal)
 
 
-def _strengths(found: Sequence[Findings | None], heard: Hearing) -> Array:
+def _strengths(found: Sequence[Findings | None], heard: Hearing, same: Array) -> Array:
     """Strength over half the edge: own where the layer has clear clusters, else what the others allow."""
     levels = heard.levels()
     strength = np.array([_strength(f, *at) if f else np.nan for f, at in zip(found, levels, strict=True)])
     known = strength[np.isfinite(strength)]
     usual = float(np.median(known)) if len(known) else 1.0
-    return np.where(np.isfinite(strength), strength, usual)  # too small a layer to tell
+    strength = np.where(np.isfinite(strength), strength, usual)  # too small a layer to tell
+    return np.asarray(
+        same @ strength / same.sum(axis=1)
+    )  # copies have one strength, however they were shuffled
 
 
 def _strength(layer: Findings, most: float, certainty: float) -> float:
