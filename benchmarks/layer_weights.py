@@ -161,8 +161,8 @@ def run() -> str:
     return "\n\n".join(
         [
             "## Layer weights",
-            f"NMI, mean of {DRAWS} draws: three block layers (N={N_NODES:,}, mean degree {MEAN_DEGREE}) without "
-            "and with a random one. `mixing` is the share of edges that leave a cluster.",
+            f"NMI, mean of {DRAWS} draws: three block layers (N={N_NODES:,}, mean degree {MEAN_DEGREE}) "
+            "without and with a random one. `mixing` is the share of edges that leave a cluster.",
             compare(FORTY),
             "Harder combinations, not among the forty: layers of unlike quality, a clear layer about other "
             "clusters, layers without anything in common, and two alike beside one that sees the rest.",

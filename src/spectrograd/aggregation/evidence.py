@@ -23,11 +23,9 @@ from spectrograd.solvers.embed import Settings, embed
 Array = NDArray[Any]
 # Spread of the largest eigenvalue of a random matrix over its mean, times N^(2/3) (Tracy-Widom, 1.268 / 2).
 TRACY_WIDOM = 0.634
-# Shuffles of a layer: their mean is a quarter of the spread off, or half of it for large layers, whose
-# evidence, counted in spreads, grows like N^(2/3).
-SHUFFLES = 16
-SHUFFLES_LARGE = 4
-LARGE = 5_000
+# A layer is shuffled until so many nodes were seen, 4 to 16 times. Large layers need fewer: their evidence,
+# counted in spreads, grows like N^(2/3), and the mean of 4 is only half a spread off.
+SHUFFLED_NODES = 8_000
 # Spreads, or standard deviations, that chance alone seldom reaches, and that it never does.
 CLEAR, CERTAIN = 2.0, 4.0
 # A residual of a hundredth leaves an error of about its square in an eigenvalue: well below the spread.
@@ -103,7 +101,7 @@ def examine(operator: Operator, U: Array, rng: np.random.Generator) -> Findings 
     inner = _beside(U, np.sqrt(graph.degrees))
     values, turn = np.linalg.eigh(np.eye(width - 1) - inner.T @ (own @ inner))
     n_linked = int((graph.degrees > 0).sum())
-    n_shuffles = SHUFFLES if n_linked < LARGE else SHUFFLES_LARGE
+    n_shuffles = int(np.clip(SHUFFLED_NODES // n_linked, 4, 16))
     tops = [_second_eigenvalue(shuffled(graph, rng), rng) for _ in range(n_shuffles)]
     edge = float(np.mean(tops))
     spread = max(float(np.std(tops, ddof=1)), TRACY_WIDOM * edge * n_linked ** (-2 / 3), 1e-9)

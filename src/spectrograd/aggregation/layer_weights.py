@@ -113,7 +113,14 @@ def _strength(layer: Findings, most: float, certainty: float) -> float:
     hidden = min(1.0, most / (layer.edge / 2))
     hidden = max(2 * hidden - 1, certainty * (1 + hidden) / 2, 0.0)
     clear = float(ramp(layer.excess[0]))
-    return clear * layer.strength / (layer.edge / 2) + (1 - clear) * hidden
+    return clear * _shrunk(layer) + (1 - clear) * hidden
+
+
+def _shrunk(layer: Findings) -> float:
+    """Its own strength, nearer to 1 the less clear it is: just above the edge a strength is hardly known."""
+    total = float(layer.clarity.sum())
+    clarity = float(np.sum(layer.clarity**2)) / total if total > 0 else 0.0
+    return 1 + clarity * (layer.strength / (layer.edge / 2) - 1)
 
 
 def _trust(found: Sequence[Findings | None], heard: Hearing, same: Array) -> Array:
