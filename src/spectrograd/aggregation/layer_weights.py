@@ -17,6 +17,8 @@ from spectrograd.laplacian import Operator
 Array = NDArray[Any]
 # What a layer keeps that is outvoted: it has clusters, though other ones than the rest, and is no noise.
 OUTVOTED = 0.1
+# Clarity of a layer up to which it cannot judge others, and from which it can.
+BLURRED, SHARP = 0.3, 0.6
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +96,7 @@ def _keeping_every_node(weights: Array, present: Array) -> Array:
 
 def _strengths(found: Sequence[Findings | None], heard: Hearing, same: Array) -> Array:
     """Strength over half the edge: own where the layer has clear clusters, else what the others allow."""
-    levels = heard.levels()
+    levels = zip(*heard.levels(), _authority(found, same), strict=True)
     strength = np.array([_strength(f, *at) if f else np.nan for f, at in zip(found, levels, strict=True)])
     known = strength[np.isfinite(strength)]
     usual = float(np.median(known)) if len(known) else 1.0
@@ -104,7 +106,7 @@ def _strengths(found: Sequence[Findings | None], heard: Hearing, same: Array) ->
     )  # copies have one strength, however they were shuffled
 
 
-def _strength(layer: Findings, most: float, certainty: float) -> float:
+def _strength(layer: Findings, most: float, certainty: float, authority: float) -> float:
     """Between its own strength and what it confirms: ``most`` it can have, ``certainty`` that it has any.
 
     A layer that may, for all we know, be as strong as one just below the edge, counts as such. If it
@@ -112,15 +114,24 @@ def _strength(layer: Findings, most: float, certainty: float) -> float:
     """
     hidden = min(1.0, most / (layer.edge / 2))
     hidden = max(2 * hidden - 1, certainty * (1 + hidden) / 2, 0.0)
+    hidden = 1 - authority * (1 - hidden)
     clear = float(ramp(layer.excess[0]))
     return clear * _shrunk(layer) + (1 - clear) * hidden
 
 
 def _shrunk(layer: Findings) -> float:
     """Its own strength, nearer to 1 the less clear it is: just above the edge a strength is hardly known."""
-    total = float(layer.clarity.sum())
-    clarity = float(np.sum(layer.clarity**2)) / total if total > 0 else 0.0
-    return 1 + clarity * (layer.strength / (layer.edge / 2) - 1)
+    return 1 + layer.mean_clarity * (layer.strength / (layer.edge / 2) - 1)
+
+
+def _authority(found: Sequence[Findings | None], same: Array) -> Array:
+    """Per layer, from 0 to 1, whether another one is clear enough to judge it.
+
+    Among layers that barely show themselves one that shows nothing may be as good as they are.
+    """
+    clarity = np.array([f.mean_clarity if f else 0.0 for f in found])
+    best = np.max(np.where(same, 0.0, clarity), axis=1)
+    return np.asarray(np.clip((best - BLURRED) / (SHARP - BLURRED), 0.0, 1.0))
 
 
 def _trust(found: Sequence[Findings | None], heard: Hearing, same: Array) -> Array:
