@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from benchmarks.harness import table
 from spectrograd import GraphWarning, MultilayerSpectralClustering, metrics
 from spectrograd.aggregation import checked_weights, typical_diagonal
-from spectrograd.aggregation.layer_weights import weigh_layers
+from spectrograd.pipeline.layer_weights import weigh_layers
 
 N_NODES = 1_000
 MEAN_DEGREE = 12
