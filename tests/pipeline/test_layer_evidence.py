@@ -36,7 +36,7 @@ def block_layer(groups, random_share, seed, scale=1.0, degree=DEGREE):
 
 
 @cache
-def weak_layers(random_share=0.45):
+def weak_layers(random_share=0.4):
     return [block_layer(LABELS, random_share, seed) for seed in range(3)]
 
 
