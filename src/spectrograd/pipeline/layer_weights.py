@@ -17,7 +17,8 @@ from spectrograd.pipeline.layer_evidence import CLEAR, Findings, Hearing, examin
 Array = NDArray[Any]
 # What a layer keeps that is outvoted: it has clusters, though other ones than the rest, and is no noise.
 OUTVOTED = 0.1
-# Clarity of a layer up to which it cannot judge others, and from which it can. Below, ratios of weights of 1.4 already cost layers that complete each other a tenth of NMI.
+# Clarity of a layer up to which it cannot judge others, and from which it can. Below, ratios of weights
+# of 1.4 already cost layers that complete each other a tenth of NMI.
 BLURRED, SHARP = 0.45, 0.7
 
 
@@ -122,7 +123,7 @@ def _strength(layer: Findings, most: float, certainty: float, authority: float) 
 def _shrunk(layer: Findings) -> float:
     """At most half way from 1 to its own strength: just above the edge a strength is hardly known.
 
-    Layers that complete each other are best merged equally, and strengths of the same blocks differ by chance.
+    Layers that complete each other are best merged equally, and strengths of like blocks differ by chance.
     """
     return 1 + layer.mean_clarity * (layer.strength / (layer.edge / 2) - 1) / 2
 
