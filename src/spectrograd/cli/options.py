@@ -120,7 +120,7 @@ _MERGE_OPTIONS = (
         callback=layer_weights,
         default="equal",
         show_default=True,
-        help="How much each layer counts; auto: less without structure or far from the rest.",
+        help="How much each layer counts; auto: none for noise, less for weak or outvoted layers.",
     ),
 )
 

@@ -22,7 +22,8 @@ from spectrograd.aggregation import (
 )
 from spectrograd.graph import Graph, GraphError, GraphWarning, MultilayerGraph
 from spectrograd.operators.laplacian import Kind, Operator
-from spectrograd.pipeline.layer_weights import LayerScores, layer_distances, weigh_layers
+from spectrograd.pipeline.layer_agreement import layer_distances
+from spectrograd.pipeline.layer_weights import LayerScores, weigh_layers
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solving import Embedded, certified, embed
 
