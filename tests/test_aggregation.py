@@ -12,8 +12,11 @@ from spectrograd.aggregation.joint import Joint, JointState
 from spectrograd.aggregation.merge import merge
 from spectrograd.aggregation.projection import resolve_alpha
 from spectrograd.cluster import assign
+from spectrograd.engines import LocalEngine
 from spectrograd.graph import Graph, MultilayerGraph
-from spectrograd.laplacian import laplacian
+from spectrograd.laplacian import SMALL, laplacian
+from spectrograd.solvers import REGISTRY as SOLVERS
+from spectrograd.solvers import make_solver
 from spectrograd.solvers.embed import Settings, embed
 
 K = 3
@@ -149,8 +152,41 @@ def test_layers_without_weight_are_not_read():
 @pytest.mark.parametrize("name", ["grassmann", "power-mean"])
 def test_stochastic_solvers_need_edges(name):
     model = MultilayerSpectralClustering(K, aggregation=name, solver="sgd-paper", max_iter=2, random_state=0)
-    with pytest.raises(ValueError, match="no edges to draw batches from"):
+    with pytest.raises(ValueError, match=r"no edges to draw batches from|reads the edges of the operator"):
         model.fit(data().graph)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("name", ["power-mean", "geometric"])
+def test_every_solver_multiplies_by_a_function_of_layers_or_refuses(name, solver):
+    """None may look for entries where there are none: that would solve another problem without a word."""
+    operator = make_aggregation(name).aggregate(layers())
+    exact = embed(operator, K, Settings(solver="eigen")).embedding.vectors
+    if make_solver(solver).reads_entries:
+        with pytest.raises(ValueError, match=f"{solver} reads the edges of the operator"):
+            embed(operator, K, Settings(solver=solver, seed=0))
+    else:
+        found = embed(operator, K, Settings(solver=solver, seed=0, max_iter=2000))
+        assert metrics.largest_principal_angle(found.embedding.vectors, exact) < 0.05
+
+
+def test_a_preconditioner_needs_edges():
+    operator = make_aggregation("power-mean").aggregate(layers())
+    with pytest.raises(ValueError, match="lobpcg with preconditioner='amg' reads the edges"):
+        embed(operator, K, Settings(solver="lobpcg", params={"preconditioner": "amg"}))
+
+
+@pytest.mark.parametrize("name", ["power-mean", "geometric", "grassmann"])
+def test_a_filter_applies_functions_of_layers_of_any_size(name):
+    """Above 4,096 nodes recurrences are compiled, and read the edges of operators that have some."""
+    graphs = [
+        datasets.make_block_model(SMALL + 100, K, mean_degree=8, random_state=s).graph for s in range(2)
+    ]
+    operators = layer_operators(MultilayerGraph(graphs), "symmetric")
+    U = np.linalg.qr(np.random.default_rng(0).standard_normal((SMALL + 100, K)))[0]
+    operator = make_aggregation(name).aggregate(Layers(operators, np.ones(2), (U, U)))
+    found = LocalEngine().recurrence(operator, U, 2 * U, (0.5, 0.25, 2.0))
+    np.testing.assert_allclose(found, 0.5 * (operator @ U) + 0.25 * U + 4.0 * U, atol=1e-12)
 
 
 @pytest.mark.parametrize(

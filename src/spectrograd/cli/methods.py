@@ -19,15 +19,13 @@ from spectrograd.datasets import LayeredData
 from spectrograd.laplacian import Operator
 from spectrograd.metrics import score
 from spectrograd.solvers import make_solver
-from spectrograd.solvers.embed import Embedded, Settings, embed
+from spectrograd.solvers.embed import FAILURES, Embedded, Settings, embed
 from spectrograd.solvers.protocol import Problem
 
 Array = NDArray[Any]
 SCORES = ("purity", "nmi", "ri", "ari")
 DEFAULT = "auto"
 COMPILING = "compiling kernels (slow only the first time on a machine)"
-# What one method may meet without taking the others down with it.
-FAILURES = (ValueError, ArithmeticError, MemoryError, RuntimeError)
 
 
 @dataclass(frozen=True)

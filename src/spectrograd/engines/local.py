@@ -65,7 +65,7 @@ class LocalEngine:
         operator = operator.astype(U.dtype)
         alpha, beta, gamma = (U.dtype.type(c) for c in coefficients)
         metric = operator.metric
-        if operator.n_nodes <= SMALL:
+        if operator.n_nodes <= SMALL or operator.only_products:
             product = operator @ U
             if metric is not None:
                 product /= metric[:, None]

@@ -91,6 +91,10 @@ class Watched(Solver):
         for name, value in (values | copied).items():
             object.__setattr__(self, name, value)
 
+    def check(self, problem: Problem) -> None:
+        """As the solver."""
+        self.inner.check(problem)
+
     def init(self, problem: Problem, rng: np.random.Generator) -> State:
         """As the solver."""
         return self.inner.init(problem, rng)

@@ -21,11 +21,13 @@ from spectrograd.inertia import count_below
 from spectrograd.laplacian import Operator
 from spectrograd.probe import look_outside
 from spectrograd.solvers import REGISTRY, make_solver
-from spectrograd.solvers.auto import Choice, plan
+from spectrograd.solvers.auto import Choice, last_resort, plan
 from spectrograd.solvers.loop import GIVEN_UP, Hook, Solution, Stopping, Watch, after, solve
 from spectrograd.solvers.protocol import Problem, Solver
 
 Array = NDArray[Any]
+# What a solver may meet on a problem that is none of the user's making: the next one may do better.
+FAILURES = (ValueError, ArithmeticError, MemoryError, RuntimeError, AssertionError)
 AUTO_RESIDUAL = 1e-4  # for solvers that cannot judge their own angle
 
 
@@ -54,6 +56,10 @@ class Settings:
         return AUTO_RESIDUAL if isinstance(self.tol, str) else float(self.tol)
 
 
+class SolveError(ValueError):
+    """Every solver of the plan failed; the message says how each of them did."""
+
+
 @dataclass(frozen=True)
 class Attempt:
     """One solver's turn: why it was picked, what it cost and how it ended."""
@@ -71,12 +77,18 @@ class Attempt:
         last = solution.last
         return cls(choice.name, choice.reason, outcome, last.iteration, last.passes, solution.seconds)
 
+    @classmethod
+    def failed(cls, choice: Choice, error: Exception, seconds: float) -> Attempt:
+        """The attempt of a solver that ended in an error, with that error as its outcome."""
+        said = str(error).removeprefix(f"{choice.name}: ")
+        return cls(choice.name, choice.reason, f"failed ({type(error).__name__}: {said})", 0, 0.0, seconds)
+
 
 @dataclass(frozen=True, eq=False)
 class Embedded:
     """An embedding with the evidence and the story of how it was found; ``seconds`` is all of it.
 
-    ``solution.history`` runs through all ``attempts``, the last of which found the embedding.
+    ``solution.history`` runs through all ``attempts``; the last one that did not fail found the embedding.
     """
 
     embedding: Embedding
@@ -86,8 +98,8 @@ class Embedded:
     seconds: float
     attempts: tuple[Attempt, ...] = ()
 
-    def after(self, attempts: Sequence[Attempt], earlier: Solution) -> Embedded:
-        """The same with what came before it: attempts, and their history."""
+    def after(self, earlier: Solution, attempts: Sequence[Attempt] = ()) -> Embedded:
+        """The same with what came before it: its history, and attempts."""
         joined = after(earlier, self.solution)
         return replace(self, solution=joined, attempts=(*attempts, *self.attempts))
 
@@ -103,24 +115,55 @@ def embed(
     """Embed an operator: the arrow ``Operator -> Embedding`` of the house.
 
     With ``solver="auto"`` the solvers of the plan (or of ``choices``) are tried in order, each from
-    where the last one stopped, until the certificate is met.
+    where the last one stopped, until the certificate is met. One that fails is an attempt like the
+    others, with its error as outcome; only where all of them fail is there an error.
     """
     began = time.perf_counter()
     problem = Problem(operator, n_components, settings.engine, start)
     result: Embedded | None = None
+    attempts: list[Attempt] = []
     for choice in choices or choices_for(problem, settings):
         left = _left(settings.time_budget, time.perf_counter() - began)
-        solution = _run(problem, choice, settings, left)
-        if settings.solver == "auto":
-            solution = told(solution, choice)
-        latest = _judged(operator, solution, settings, choice)
-        result = latest if result is None else latest.after(result.attempts, result.solution)
-        stopped = solution.stop_reason in ("interrupted", GIVEN_UP)
+        latest = _attempted(problem, choice, settings, left)
+        if isinstance(latest, Attempt):
+            attempts.append(latest)
+            continue
+        attempts.extend(latest.attempts)
+        result = latest if result is None else latest.after(result.solution)
+        stopped = latest.solution.stop_reason in ("interrupted", GIVEN_UP)
         if result.certificate.converged or left == 0 or stopped or _without_gap(operator, latest):
             break
         problem = replace(problem, start=result.embedding.vectors)
-    assert result is not None
-    return replace(result, seconds=time.perf_counter() - began)
+    if result is None:
+        result = _resorted(problem, settings, attempts)
+    return replace(result, attempts=tuple(attempts), seconds=time.perf_counter() - began)
+
+
+def _resorted(problem: Problem, settings: Settings, attempts: list[Attempt]) -> Embedded:
+    """Mutates attempts: one more solver where all of the plan have failed, and an error where it does too."""
+    latest = _attempted(problem, last_resort(problem), replace(settings, params={}), None)
+    if isinstance(latest, Embedded):
+        attempts.extend(latest.attempts)
+        return latest
+    told = "; ".join(f"{attempt.solver} {attempt.outcome}" for attempt in (*attempts, latest))
+    raise SolveError(f"no solver could embed this graph: {told}")
+
+
+def _attempted(
+    problem: Problem, choice: Choice, settings: Settings, time_budget: float | None
+) -> Embedded | Attempt:
+    """One solver's result with its certificate; or how it failed, which is an error if it was asked for."""
+    began = time.perf_counter()
+    solver = _configured(choice, settings)  # wrong parameters are no failure of a solver
+    try:
+        solution = _run(problem, solver, settings, time_budget)
+        if settings.solver == "auto":
+            solution = told(solution, choice)
+        return _judged(problem.operator, solution, settings, choice)
+    except FAILURES as error:
+        if settings.solver != "auto":
+            raise
+        return Attempt.failed(choice, error, time.perf_counter() - began)
 
 
 def _without_gap(operator: Operator, result: Embedded) -> bool:
@@ -158,8 +201,13 @@ def _certified(operator: Operator, solution: Solution, settings: Settings, choic
     problem = Problem(operator, solution.Q.shape[1], settings.engine)
     ritz = rayleigh_ritz(settings.engine, operator, solution.Q)
     measured = residuals(settings.engine, operator, ritz)
-    outside = _evidence(problem, ritz, solution, float(np.linalg.norm(measured)), settings.seed)
-    certificate = certify(settings.engine, operator, ritz, settings.tol, outside, measured)
+    if not (np.isfinite(ritz.values).all() and np.isfinite(ritz.Q).all()):
+        raise FloatingPointError("the vectors left the range of numbers")
+    try:
+        outside = _evidence(problem, ritz, solution, float(np.linalg.norm(measured)), settings.seed)
+        certificate = certify(settings.engine, operator, ritz, settings.tol, outside, measured)
+    except FAILURES as error:  # good vectors are worth keeping, but nobody vouches for them
+        certificate = unmeasured(ritz.values, f"the certificate failed ({type(error).__name__}: {error})")
     embedding = arrange(ritz.Q, ritz.values, operator.graph.names)
     chosen = choice or Choice(solution.solver, "asked for")
     attempt = Attempt.of(chosen, solution, certificate.sentence)
@@ -173,9 +221,8 @@ def told(solution: Solution, choice: Choice) -> Solution:
     return replace(solution, history=(replace(first, events=(event, *first.events)), *rest))
 
 
-def _run(problem: Problem, choice: Choice, settings: Settings, time_budget: float | None) -> Solution:
+def _run(problem: Problem, solver: Solver, settings: Settings, time_budget: float | None) -> Solution:
     width = problem.operator.upper - problem.operator.lower
-    solver = _configured(choice, settings)
     judges_itself = bool(getattr(solver, "angle", 0))
     return solve(
         problem,

@@ -167,7 +167,7 @@ class _Line:
         operator = regularized(self.graph, self.how.laplacian, decision.tau)
         left = self.settings_after(before.solution)
         result = embed(operator, self.k, left, start=self.start, choices=choices)
-        result = result.after(before.attempts, before.solution)
+        result = result.after(before.solution, before.attempts)
         more = judge(operator, result.embedding.vectors, tau=MORE_TAU)
         if more.tau <= decision.tau or result.solution.stop_reason == "interrupted":
             return result, operator, decision

@@ -43,6 +43,7 @@ class SubspaceSGD(SteppingSolver):
     variance_reduction: bool = False
 
     name: ClassVar[str] = "sgd"
+    reads_entries: ClassVar[bool] = True
 
     def init(self, problem: Problem, rng: np.random.Generator) -> StepState:
         """Start from a random basis."""

@@ -82,6 +82,7 @@ class StochasticForwardBackward(SteppingSolver):
     n_landmarks: int = 200
 
     name: ClassVar[str] = "stochastic-fb"
+    reads_entries: ClassVar[bool] = True
     report_every: ClassVar[int] = 100
 
     def __post_init__(self) -> None:
