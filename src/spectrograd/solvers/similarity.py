@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from spectrograd.embedding import Embedding
 from spectrograd.engines.protocol import Engine
-from spectrograd.laplacian import Operator
+from spectrograd.operators.laplacian import Operator
 from spectrograd.solvers.protocol import Problem, State
 
 Array = NDArray[Any]
@@ -41,7 +41,8 @@ class Similarity:
         ``"psd"`` takes the largest eigenvalue of ``A`` as shift, estimated by a few Lanczos steps: the
         least one for which ``S`` is positive semidefinite. A larger one would add a multiple of the
         identity, which no sample of columns can represent. ``"centre"`` takes the mean of the diagonal
-        (for a normalised Laplacian 1) or the middle of the spectrum where that is larger or all that is known.
+        (for a normalised Laplacian 1) or the middle of the spectrum, where that is larger or nothing else is
+        known.
         """
         if shift not in ("centre", "psd"):
             raise ValueError(f"shift={shift!r}: expected 'centre' or 'psd'")
