@@ -1,10 +1,18 @@
+import os
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.linalg as la
 
-from spectrograd import MultilayerSpectralClustering, MultilayerSpectralEmbedding, datasets, metrics
+from spectrograd import (
+    MultilayerSpectralClustering,
+    MultilayerSpectralEmbedding,
+    datasets,
+    metrics,
+    read_graph,
+)
 from spectrograd.aggregation import REGISTRY, Layers, layer_operators, make_aggregation
 from spectrograd.aggregation.function_operator import chebyshev_series, function_of_layers
 from spectrograd.aggregation.geometric import karcher_mean
@@ -183,7 +191,7 @@ def test_a_filter_applies_functions_of_layers_of_any_size(name):
     graphs = [
         datasets.make_block_model(SMALL + 100, K, mean_degree=8, random_state=s).graph for s in range(2)
     ]
-    operators = layer_operators(MultilayerGraph(graphs), "symmetric")
+    operators = layer_operators(MultilayerGraph(tuple(graphs), ("a", "b")), "symmetric")
     U = np.linalg.qr(np.random.default_rng(0).standard_normal((SMALL + 100, K)))[0]
     operator = make_aggregation(name).aggregate(Layers(operators, np.ones(2), (U, U)))
     found = LocalEngine().recurrence(operator, U, 2 * U, (0.5, 0.25, 2.0))
@@ -290,3 +298,29 @@ def test_a_settled_layer_is_read_no_more():
     assert [product.shape[1] for product in own] == [0, 2, 0]
     assert total.shape[1] == 0
     assert state.passes == pytest.approx(edges[1] / sum(edges))
+
+
+def test_joint_takes_more_candidates_than_there_are_nodes():
+    """Five layers of 60 nodes, each without some of them: 6 blocks of K + 15 columns span everything."""
+    rng, k = np.random.default_rng(0), 6
+    sizes = np.repeat(np.arange(k), 10)
+    graphs = []
+    for absent in (0, 1, 5, 12, 25):
+        near = np.triu(rng.random((60, 60)) < np.where(sizes[:, None] == sizes, 0.7, 0.05), 1)
+        near[-absent or 60 :], near[:, -absent or 60 :] = False, False
+        graphs.append(Graph.from_edges(*np.nonzero(near), n_nodes=60))
+    model = MultilayerSpectralClustering(k, aggregation="joint", random_state=0)
+    model.fit(MultilayerGraph(tuple(graphs), tuple("abcde")))
+    assert model.certificate_.converged
+    assert metrics.nmi(sizes, model.labels_) > 0.9
+
+
+def test_joint_embeds_the_aucs_layers():
+    """61 people, five relations, nodes missing from four of them."""
+    folder = Path(os.environ.get("SPECTROGRAD_AUCS", "../shared/data/aucs"))
+    files = sorted(folder.glob("layer_*.npz"))
+    if len(files) != 5:
+        pytest.skip(f"the AUCS layers are not in {folder}: set SPECTROGRAD_AUCS to their folder")
+    model = MultilayerSpectralClustering(8, aggregation="joint", random_state=0).fit(read_graph(*files))
+    assert model.converged_
+    assert len(np.unique(model.labels_)) == 8
