@@ -322,7 +322,7 @@ def run(
     solution = solve(
         Problem(frame, n_components, settings.engine),
         solver,
-        stopping=Stopping(settings.max_iter, limit),
+        stopping=Stopping(settings.max_iter, limit, settings.started().deadline),
         on_progress=settings.hooks,
         seed=settings.seed,
         time_budget=settings.time_budget,

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from spectrograd.cli.session import Session
 from spectrograd.datasets import LayeredData
+from spectrograd.interruption import deferred
 from spectrograd.operators.laplacian import Operator
 from spectrograd.pipeline import Result, Settings, cluster, embed, label, prepare
 from spectrograd.pipeline.layer_preparation import PreparedLayers
@@ -101,12 +102,13 @@ def run_method(
     try:
         with session.stage("jit"), session.progress(COMPILING):
             _warm_up(prepared, chosen)
-        with session.progress(method.label) as hook:
+        with deferred() as interruption, session.progress(method.label) as hook:
             result = label(prepared.solve(replace(chosen, hooks=(hook,))), chosen)
+        if interruption.requested:
+            raise KeyboardInterrupt  # a comparison with half a run in it would mislead
     except FAILURES as error:
         return Trial(method, error=f"{type(error).__name__}: {error}")
     session.spend({stage: result.seconds[stage] for stage in ("solve", "assign")})
-    _stop_if_interrupted(result)
     return Trial(method, result, result.scores(truth))
 
 

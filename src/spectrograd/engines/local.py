@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spectrograd.interruption import check
 from spectrograd.operators.laplacian import SMALL, TALL, WORTH_THREADS, Operator
 
 Array = NDArray[Any]
@@ -27,6 +28,7 @@ class LocalEngine:
 
     def spmm(self, operator: Operator, U: Array) -> Array:
         """``A @ U``: one pass."""
+        check()
         return operator @ U
 
     def gram(self, U: Array, V: Array, metric: Array | None, *, symmetric: bool = False) -> Array:
@@ -61,6 +63,7 @@ class LocalEngine:
         out: Array | None = None,
     ) -> Array:
         """``alpha B^-1 A U + beta U + gamma previous`` in one pass, for an operator without ``scale``."""
+        check()
         assert operator.scale is None, "bring the operator to walk_form() first"
         operator = operator.astype(U.dtype)
         alpha, beta, gamma = (U.dtype.type(c) for c in coefficients)

@@ -104,6 +104,8 @@ class Spectral(Shown, BaseEstimator):
             self._keep_layers(result.merged)
         if result.labels is not None:
             self.labels_, self.n_clusters_ = result.labels, result.n_clusters
+        if result.interrupted:
+            raise KeyboardInterrupt
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -28,7 +28,7 @@ from spectrograd.pipeline.plan import Choice
 from spectrograd.pipeline.result import Result, Stages, found
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solving import Attempt, Embedded, certified, choices_for, embed
-from spectrograd.solvers.loop import Solution
+from spectrograd.solvers.loop import INTERRUPTED, Solution
 from spectrograd.solvers.protocol import Problem, Progress, State
 from spectrograd.solvers.ritz import RitzState
 
@@ -151,7 +151,7 @@ class _Line:
         settings = replace(self.settings, watch=watch)
         result = embed(operator, self.k, settings, start=problem.start, choices=choices)
         decision = watch.decision or judge(operator, result.embedding.vectors, self.n_pieces)
-        if decision.tau == 0 or result.solution.stop_reason == "interrupted":
+        if decision.tau == 0 or result.solution.stop_reason == INTERRUPTED:
             return result, operator, decision
         return self.anew(decision, result, choices)
 
@@ -162,7 +162,7 @@ class _Line:
         result = embed(operator, self.k, left, start=self.start, choices=choices)
         result = result.after(before.solution, before.attempts)
         more = judge(operator, result.embedding.vectors, tau=MORE_TAU)
-        if more.tau <= decision.tau or result.solution.stop_reason == "interrupted":
+        if more.tau <= decision.tau or result.solution.stop_reason == INTERRUPTED:
             return result, operator, decision
         return self.anew(more, result, choices)
 

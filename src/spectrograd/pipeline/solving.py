@@ -21,13 +21,17 @@ from spectrograd.linalg.subspace import Ritz, rayleigh_ritz, residuals
 from spectrograd.operators.laplacian import Operator
 from spectrograd.pipeline.plan import Choice, last_resort, plan
 from spectrograd.solvers import REGISTRY, make_solver
-from spectrograd.solvers.loop import GIVEN_UP, Solution, Stopping, after, solve
+from spectrograd.solvers.loop import GIVEN_UP, INTERRUPTED, OUT_OF_TIME, Solution, Stopping, after, solve
 from spectrograd.solvers.protocol import Problem, Solver
 from spectrograd.solvers.settings import SolverSettings
 
 Array = NDArray[Any]
 # What a solver may meet on a problem that is none of the user's making: the next one may do better.
 FAILURES = (ValueError, ArithmeticError, MemoryError, RuntimeError, AssertionError)
+
+
+# Nobody waits for a probe after Ctrl-C or when the time is over: anything may lie outside.
+UNPROBED = Complement(float("nan"), sure=-np.inf)
 
 
 class SolveError(ValueError):
@@ -77,6 +81,10 @@ class Embedded:
         joined = after(earlier, self.solution)
         return replace(self, solution=joined, attempts=(*attempts, *self.attempts))
 
+    def interrupted(self) -> Embedded:
+        """The same as the best that Ctrl-C left time for."""
+        return replace(self, solution=replace(self.solution, stop_reason=INTERRUPTED))
+
 
 def embed(
     operator: Operator,
@@ -93,19 +101,29 @@ def embed(
     others, with its error as outcome; only where all of them fail is there an error.
     """
     began = time.perf_counter()
+    settings = (
+        settings if settings.wrap is not None else settings.started()
+    )  # scores of a comparison are free
     problem = Problem(operator, n_components, settings.engine, start)
     result: Embedded | None = None
     attempts: list[Attempt] = []
     for choice in choices or choices_for(problem, settings):
         left = _left(settings.time_budget, time.perf_counter() - began)
-        latest = _attempted(problem, choice, settings, left)
+        try:
+            latest = _attempted(problem, choice, settings, left)
+        except KeyboardInterrupt:
+            if result is None:
+                raise
+            result = result.interrupted()
+            break
         if isinstance(latest, Attempt):
             attempts.append(latest)
             continue
         attempts.extend(latest.attempts)
         result = latest if result is None else latest.after(result.solution)
-        stopped = latest.solution.stop_reason in ("interrupted", GIVEN_UP)
-        if result.certificate.converged or left == 0 or stopped or _without_gap(operator, latest):
+        stopped = latest.solution.stop_reason in (INTERRUPTED, GIVEN_UP, OUT_OF_TIME)
+        stopped = stopped or left == 0 or time.perf_counter() >= settings.deadline
+        if result.certificate.converged or stopped or _without_gap(operator, latest):
             break
         problem = replace(problem, start=result.embedding.vectors)
     if result is None:
@@ -182,6 +200,9 @@ def _certified(
     try:
         outside = _evidence(problem, ritz, solution, float(np.linalg.norm(measured)), settings.seed)
         certificate = certify(settings.engine, operator, ritz, settings.tol, outside, measured)
+    except KeyboardInterrupt:
+        solution = replace(solution, stop_reason=INTERRUPTED)
+        certificate = certify(settings.engine, operator, ritz, settings.tol, UNPROBED, measured)
     except FAILURES as error:  # good vectors are worth keeping, but nobody vouches for them
         certificate = unmeasured(ritz.values, f"the certificate failed ({type(error).__name__}: {error})")
     embedding = arrange(ritz.Q, ritz.values, operator.graph.names)
@@ -203,7 +224,9 @@ def _run(problem: Problem, solver: Solver, settings: SolverSettings, time_budget
     return solve(
         problem,
         solver if settings.wrap is None else settings.wrap(solver),
-        stopping=Stopping(tol=0.0 if judges_itself else settings.tolerance * width),
+        stopping=Stopping(
+            tol=0.0 if judges_itself else settings.tolerance * width, deadline=settings.deadline
+        ),
         on_progress=settings.hooks,
         seed=settings.seed,
         time_budget=time_budget,
@@ -232,6 +255,8 @@ def _evidence(problem: Problem, ritz: Ritz, solution: Solution, error: float, se
         return Complement(beyond)
     if outside is not None and outside.odds_below(needed_cut(top, outside.lowest, error)) <= LIKELY_MISS:
         return outside
+    if solution.stop_reason in (INTERRUPTED, OUT_OF_TIME):
+        return UNPROBED
     if beyond is not None and beyond > top and solution.solver == "shift-invert":
         sure = top + (MOST_PART + 0.01) * (beyond - top)
         count = count_below(problem.operator, sure)
