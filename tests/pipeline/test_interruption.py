@@ -31,6 +31,25 @@ def slow_model():
     )
 
 
+def fit_for_ever(model):
+    while True:
+        model.fit(DATA.graph)
+
+
+def twice():
+    with deferred() as interruption:
+        interrupt()
+        assert interruption.requested
+        interrupt()
+
+
+def hit_a_kernel(*, pressed):
+    with deferred():
+        if pressed:
+            interrupt()
+        raise SystemError("returned a result with an exception set")
+
+
 @pytest.mark.parametrize("moment", [0.05, 0.1, 0.2, 0.4, 0.8])
 def test_fit_keeps_the_best_so_far_and_raises(moment):
     model = slow_model()
@@ -87,24 +106,20 @@ def test_a_loop_over_fits_ends_at_every_moment():
         timer = threading.Timer(float(rng.uniform(0.01, 0.3)), interrupt)
         timer.start()
         with pytest.raises(KeyboardInterrupt):
-            while True:
-                model.fit(DATA.graph)
+            fit_for_ever(model)
         timer.join()
 
 
 def test_the_second_interrupt_does_not_wait():
-    with pytest.raises(KeyboardInterrupt), deferred() as interruption:
-        interrupt()
-        assert interruption.requested
-        interrupt()
+    with pytest.raises(KeyboardInterrupt):
+        twice()
 
 
 def test_a_kernel_hit_by_the_second_interrupt_is_no_system_error():
-    with pytest.raises(KeyboardInterrupt), deferred():
-        interrupt()
-        raise SystemError("returned a result with an exception set")
-    with pytest.raises(SystemError), deferred():
-        raise SystemError("somebody else's")
+    with pytest.raises(KeyboardInterrupt):
+        hit_a_kernel(pressed=True)
+    with pytest.raises(SystemError):
+        hit_a_kernel(pressed=False)
 
 
 def test_somebody_elses_handler_stays_in_charge():

@@ -26,6 +26,18 @@ class LocalEngine:
 
     n_jobs: int | None = None
 
+    def __post_init__(self) -> None:
+        if self.n_jobs is not None and self._n_threads < 1:
+            raise ValueError(
+                f"n_jobs={self.n_jobs}: expected at least 1, -1 for all {os.cpu_count()} cores, or None"
+            )
+
+    @property
+    def _n_threads(self) -> int:
+        """Threads asked for; negative numbers count back from all cores, as in scikit-learn."""
+        n_jobs, cores = self.n_jobs or 0, os.cpu_count() or 1
+        return n_jobs if n_jobs >= 0 else cores + 1 + n_jobs
+
     def spmm(self, operator: Operator, U: Array) -> Array:
         """``A @ U``: one pass."""
         check()
@@ -146,9 +158,7 @@ class LocalEngine:
         import numba
 
         before = numba.get_num_threads()
-        cores = os.cpu_count() or 1
-        wanted = self.n_jobs if self.n_jobs > 0 else cores + 1 + self.n_jobs
-        numba.set_num_threads(max(1, min(wanted, numba.config.NUMBA_NUM_THREADS)))
+        numba.set_num_threads(min(self._n_threads, numba.config.NUMBA_NUM_THREADS))
         try:
             yield
         finally:

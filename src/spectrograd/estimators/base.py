@@ -152,8 +152,8 @@ class Clusterer(ClusterMixin, Spectral):
     n_init: int = 10
 
     def _settings(self, n_nodes: int) -> Settings:
+        chosen = super()._settings(n_nodes)  # which refuses what is no number
         given = None if isinstance(self.n_clusters, str) else int(self.n_clusters)
-        chosen = super()._settings(n_nodes)
         return replace(chosen, n_clusters=given, assign_labels=self.assign_labels, n_init=self.n_init)
 
     def _fit(self, graph: Graph | MultilayerGraph) -> None:

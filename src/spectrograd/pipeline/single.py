@@ -168,7 +168,9 @@ class _Line:
 
     def settings_after(self, earlier: Solution) -> Settings:
         budget = self.settings.time_budget
-        left = None if budget is None else max(0.0, budget - earlier.seconds)
+        left = (
+            None if budget is None else max(1e-9, budget - earlier.seconds)
+        )  # the first step is taken anyway
         return replace(self.settings, time_budget=left)
 
     def first_guess(self, operator: Operator) -> Array | None:

@@ -36,6 +36,9 @@ class SolverSettings:
         if self.tol != "auto" and not (isinstance(self.tol, int | float) and self.tol >= 0):
             raise ValueError(f"tol={self.tol!r}: expected a number that is not negative, or 'auto'")
 
+        budget = self.time_budget
+        if budget is not None and not (isinstance(budget, int | float) and 0 < budget < math.inf):
+            raise ValueError(f"time_budget={budget!r}: expected seconds, a finite number above 0, or None")
         if self.max_iter is not None and self.max_iter < 1:
             raise ValueError(f"max_iter={self.max_iter}: at least one iteration is needed")
 
