@@ -151,12 +151,8 @@ def test_same_bits_from_a_cold_and_from_a_warm_cache(tmp_path):
     """The process that compiles its kernels, and the next one, which loads them."""
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, "-c", COLD_OR_WARM]
-    cold, warm = (
-        subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=300, check=True
-        ).stdout
-        for _ in range(2)
-    )
+    how = {"env": environment, "capture_output": True, "text": True, "timeout": 300, "check": True}
+    cold, warm = (subprocess.run(command, **how).stdout for _ in range(2))
     assert any(tmp_path.rglob("*.nbc")), "nothing was compiled: the test compares nothing"
     assert cold == warm
 

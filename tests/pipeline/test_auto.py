@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -154,6 +157,26 @@ def test_weights_of_many_orders_of_magnitude_are_embedded():
     assert "failed" in model.attempts_[0].outcome
     assert np.isfinite(model.embedding_).all()
     assert not model.converged_  # hundreds of eigenvalues are zero to sixteen digits
+
+
+def test_past_the_time_budget_no_other_solver_begins_and_nobody_probes(monkeypatch):
+    operator = laplacian(make_block_model(700, 3, random_state=0).graph)
+    plan = (Choice("gradient-descent", "too slow on purpose"), Choice("lanczos", "escalated"))
+    monkeypatch.setattr(room, "plan", lambda problem: plan)
+    monkeypatch.setattr(room, "look_outside", None)
+    result = embed(operator, 3, Settings(seed=0, tol=0.0, max_iter=10**9, time_budget=0.2))
+    assert [attempt.solver for attempt in result.attempts] == ["gradient-descent"]
+    assert result.solution.stop_reason == "time_budget"
+    assert "cannot rule out a skipped eigenvector" in result.certificate.sentence
+    assert result.seconds < 2
+
+
+def test_the_time_spent_measuring_counts_for_the_budget():
+    """A hook that dawdles is on the user's clock as well."""
+    operator = laplacian(make_block_model(700, 3, random_state=0).graph)
+    slow = Settings(solver="gradient-descent", tol=0.0, max_iter=10**9, time_budget=0.2, seed=0)
+    result = embed(operator, 3, replace(slow, hooks=(lambda progress: time.sleep(0.15),)))
+    assert len(result.solution.history) <= 3
 
 
 def _fails(monkeypatch, errors):
