@@ -52,6 +52,7 @@ class Settings(SolverSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole = isinstance(self.n_init, Integral) and not isinstance(self.n_init, bool)
-        if not whole or not 1 <= self.n_init <= MOST_STARTS:
-            raise ValueError(f"n_init={self.n_init!r}: expected a whole number from 1 to {MOST_STARTS:,}")
+        starts: Any = self.n_init  # whatever a user has put there
+        whole = isinstance(starts, Integral) and not isinstance(starts, bool)
+        if not whole or not 1 <= starts <= MOST_STARTS:
+            raise ValueError(f"n_init={starts!r}: expected a whole number from 1 to {MOST_STARTS:,}")
