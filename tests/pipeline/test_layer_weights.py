@@ -90,7 +90,10 @@ def test_copies_share_one_vote():
 def test_scale_of_a_layer_does_not_buy_influence():
     first, second, third = data().graph.layers
     loud = Graph.from_matrix(1000 * first.matrix)
-    exactly = {"laplacian": "unnormalized", "tol": 1e-10}  # or a node between two clusters may fall either way
+    exactly = {
+        "laplacian": "unnormalized",
+        "tol": 1e-10,
+    }  # or a node between two clusters may fall either way
     plain, shouted = model([first, second, third], **exactly), model([loud, second, third], **exactly)
     np.testing.assert_array_equal(plain.labels_, shouted.labels_)
 
