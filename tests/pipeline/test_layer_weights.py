@@ -93,7 +93,7 @@ def test_scale_of_a_layer_does_not_buy_influence():
     exactly = {
         "laplacian": "unnormalized",
         "tol": 1e-10,
-    }  # or a node between two clusters may fall either way
+    }  # else a node between clusters may fall either way
     plain, shouted = model([first, second, third], **exactly), model([loud, second, third], **exactly)
     np.testing.assert_array_equal(plain.labels_, shouted.labels_)
 
