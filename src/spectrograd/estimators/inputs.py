@@ -11,6 +11,7 @@ from sklearn.base import is_clusterer
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
+from spectrograd.adjacency import check_structure
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
 from spectrograd.io import graph_of
 from spectrograd.io.frames import from_frame, is_frame
@@ -38,6 +39,7 @@ def as_graph(model: Any, X: Any) -> Graph:
     if given is not None:
         return given
     check_affinity(model.affinity)
+    X = _checked_matrix(X)
     if model.affinity == "precomputed":
         # Graph looks for what is not finite, and names the edge
         X = validate_data(model, X, accept_sparse=True, ensure_all_finite=False, ensure_min_samples=2)
@@ -71,10 +73,17 @@ def as_layers(model: Any, X: Any) -> MultilayerGraph:
         return MultilayerGraph.from_layers(X)
     named = X if isinstance(X, Mapping) else {str(i): layer for i, layer in enumerate(X)}
     points = {
-        name: check_array(layer, accept_sparse="csr", input_name=f"view {name!r}")
+        name: check_array(_checked_matrix(layer), accept_sparse="csr", input_name=f"view {name!r}")
         for name, layer in named.items()
     }
     return MultilayerGraph.from_layers({name: _affinity(model, x)[1] for name, x in points.items()})
+
+
+def _checked_matrix(X: Any) -> Any:
+    """Arrays as numpy wants them today, sparse ones checked before compiled code follows their indices."""
+    if sp.issparse(X):
+        check_structure(X)
+    return np.asarray(X) if isinstance(X, np.matrix) else X
 
 
 def _foreign_layers(X: Mapping[Any, Any] | Sequence[Any]) -> MultilayerGraph | None:
