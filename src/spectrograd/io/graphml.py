@@ -12,9 +12,10 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 
 from spectrograd.graph import Graph, GraphError
+from spectrograd.io.columns import role_of
 from spectrograd.io.compressed import open_bytes
 from spectrograd.io.edges import edge_rows
-from spectrograd.io.tables import EdgeTable, ids_of_texts, role_of
+from spectrograd.io.tables import EdgeTable, ids_of_texts
 from spectrograd.names import as_plain
 
 GRAPHML_SUFFIX = ".graphml"

@@ -13,14 +13,6 @@ from spectrograd.graph import GraphError
 LONGEST_LINE = 1 << 24  # bytes: a point of a million coordinates fits
 
 
-def too_long(name: str, line: int) -> GraphError:
-    """The error about a line that goes on for too long."""
-    return GraphError(
-        f"{name}, line {line}: longer than {LONGEST_LINE // 2**20} MB, the limit of a line; "
-        "this is no table, or its lines do not end"
-    )
-
-
 class LineGauge:
     """Measures lines as their bytes go by."""
 
@@ -31,17 +23,25 @@ class LineGauge:
     def feed(self, block: bytes) -> None:
         """Take the next bytes; a line that is longer than the limit is an error."""
         end = max(block.rfind(b"\n"), block.rfind(b"\r"))
-        # A long line inside one block was as long in memory as the block, so only what spans blocks counts.
+        # What begins and ends inside one block is in memory anyway: only what spans blocks can grow.
         if end < 0:
             self._length += len(block)
         else:
             self._line += block.count(b"\n")
             self._length = len(block) - end - 1
         if self._length > LONGEST_LINE:
-            raise too_long(self._name, self._line)
+            raise GraphError(
+                f"{self._name}, line {self._line}: longer than the limit of {LONGEST_LINE // 2**20} MB; "
+                "this is no table, or its lines do not end"
+            )
 
 
-class GaugedReader(io.RawIOBase):
+def gauged(source: BinaryIO, name: str) -> io.BufferedReader:
+    """The bytes of a reader, with an error where a line is longer than the limit."""
+    return io.BufferedReader(_GaugedReader(source, name), buffer_size=1 << 16)
+
+
+class _GaugedReader(io.RawIOBase):
     """Bytes of another reader, their lines measured."""
 
     def __init__(self, source: BinaryIO, name: str) -> None:

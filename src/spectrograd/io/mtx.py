@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from spectrograd.graph import Array, GraphError
 from spectrograd.io.compressed import open_bytes
-from spectrograd.io.long_lines import LONGEST_LINE, too_long
+from spectrograd.io.long_lines import gauged
 
 BLOCK = 1 << 24  # bytes parsed at once: enough to hide the calls, little beside the matrix
 _FORM = "%%MatrixMarket matrix coordinate|array real|integer|pattern general|symmetric"
@@ -44,10 +44,10 @@ class _Header:
 
 def read_mtx(path: str) -> sp.coo_array | Array:
     """Read a real MatrixMarket file, plain or packed; symmetric ones come back with both triangles."""
-    with open_bytes(path) as handle:
+    with open_bytes(path) as raw, gauged(raw, path) as handle:
         header = _read_header(path, handle)
         blocks, found = [], 0
-        for first_line, text in _blocks(path, handle, header.line + 1):
+        for first_line, text in _blocks(handle, header.line + 1):
             numbers, lines = _numbers(path, text, first_line, header.width)
             found += len(numbers)
             if found > header.claimed:
@@ -70,7 +70,7 @@ def _error(path: str, line: int, message: str) -> GraphError:
 
 
 def _read_header(path: str, handle: BinaryIO) -> _Header:
-    first = handle.readline(LONGEST_LINE).decode("ascii", "replace").lower().split()
+    first = handle.readline().decode("ascii", "replace").lower().split()
     if not first or first[0] != "%%matrixmarket":
         raise _error(path, 1, f"not a MatrixMarket file; it begins with {_FORM}")
     if len(first) != 5 or first[1] != "matrix" or first[2] not in ("coordinate", "array"):
@@ -84,7 +84,7 @@ def _read_header(path: str, handle: BinaryIO) -> _Header:
         raise _error(path, 1, "an array cannot be a pattern")
     line, text = 1, b"%"
     while text.startswith(b"%") or (text and not text.strip()):
-        line, text = line + 1, handle.readline(LONGEST_LINE)
+        line, text = line + 1, handle.readline()
     sizes = text.split()
     wanted = "rows columns" if dense else "rows columns entries"
     if len(sizes) != len(wanted.split()) or not all(size.isdigit() and len(size) < 19 for size in sizes):
@@ -98,14 +98,11 @@ def _read_header(path: str, handle: BinaryIO) -> _Header:
     return _Header(dense, pattern, symmetric, (n, m), claimed, line)
 
 
-def _blocks(path: str, handle: BinaryIO, line: int) -> Iterator[tuple[int, bytes]]:
+def _blocks(handle: BinaryIO, line: int) -> Iterator[tuple[int, bytes]]:
     """Yield the number of the first line and the text of whole lines, about ``BLOCK`` bytes at once."""
     rest = b""
     while text := handle.read(BLOCK):
-        whole, newline, tail = (rest + text).rpartition(b"\n")
-        rest = tail
-        if len(rest) > LONGEST_LINE:
-            raise too_long(path, line + whole.count(b"\n") + len(newline))
+        whole, newline, rest = (rest + text).rpartition(b"\n")
         if newline:
             yield line, whole
             line += whole.count(b"\n") + 1
