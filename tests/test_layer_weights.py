@@ -172,7 +172,7 @@ def test_without_any_structure_all_layers_count_the_same():
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ("best", "expected None, 'auto' or one number per layer"),
+        ("best", "expected 'equal', 'auto' or one number per layer"),
         ([1, 2], r"shape \(2,\) for 3 layers"),
         ([1, -1, 1], "not negative"),
         ([0, 0, 0], "not all zero"),

@@ -26,8 +26,8 @@ class MultilayerSpectralEmbedding(Layered, Embedder):
         A number is added to every layer, in units of its mean degree; "auto" adds nothing here.
     disconnected : {"components", "regularize", "largest", "error"}
         Components are those of all layers together.
-    layer_weights : sequence of float, "auto" or None
-        How much each layer counts; None is equally, "auto" less for layers without structure or far
+    layer_weights : sequence of float, "equal" (or None) or "auto"
+        How much each layer counts; "auto" is less for layers without structure or far
         from the rest.
     aggregation_params : mapping or None
         Options of the aggregation, such as ``{"p": -5}`` of ``"power-mean"``.

@@ -25,6 +25,7 @@ from spectrograd.io.columns import (
     refuse_points,
     role_of,
 )
+from spectrograd.io.formulas import unescaped
 from spectrograd.io.text import (
     INTEGER,
     Row,
@@ -152,7 +153,7 @@ def _read_bulk(file: TextFile, layout: _Layout) -> EdgeTable | None:
         return None
     layer = None
     if "layer" in columns:
-        labels = [label.strip() for label in columns["layer"].tolist()]
+        labels = unescaped(label.strip() for label in columns["layer"].tolist())
         if not all(0 < len(label) < _LONG_LAYER_NAME for label in labels):  # blank, or cut off
             return None
         layer = np.array(labels, dtype=object)
@@ -166,7 +167,7 @@ def _read_slowly(file: TextFile, layout: _Layout) -> EdgeTable:
     if not rows:
         raise GraphError(f"{file.name}: a header but no edges; each further line should hold one edge")
     _check_widths(file, layout, rows, lines)
-    columns = {role: [row[at] for row in rows] for at, role in enumerate(layout.roles) if role}
+    columns = {role: unescaped(row[at] for row in rows) for at, role in enumerate(layout.roles) if role}
     sources, targets = columns["src"], columns["dst"]
     _check_ids(file, layout, columns, lines)
     weight = _parse_weights(file, columns["weight"], lines) if "weight" in columns else None
