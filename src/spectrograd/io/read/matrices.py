@@ -1,0 +1,91 @@
+"""Matrices in files: ``.npz`` of ``scipy.sparse.save_npz`` and MatrixMarket ``.mtx``, in and out."""
+
+from __future__ import annotations
+
+import zipfile
+from typing import Any, BinaryIO
+
+import numpy as np
+import scipy.io
+import scipy.sparse as sp
+
+from spectrograd.graph import Array, Graph, GraphError
+from spectrograd.graph.names import as_plain
+from spectrograd.io.read.arrays import Archive, decoding
+from spectrograd.io.read.compressed import data_suffix
+from spectrograd.io.read.mtx import read_mtx
+
+MATRIX_SUFFIXES = (".npz", ".mtx")
+NAMES = "names"
+_COMPRESSED = {"csr": sp.csr_array, "csc": sp.csc_array, "bsr": sp.bsr_array}
+_MOST_NODES = 2**31 - 1  # columns are 32-bit integers
+
+
+def read_matrix(path: str) -> tuple[Any, Array | None]:
+    """Read a square matrix and, where it has any, the names of its rows.
+
+    Parameters
+    ----------
+    path : str
+        ``.npz``, ``.mtx``, ``.mtx.gz`` or ``.mtx.zst``. MatrixMarket headers may say ``pattern`` (every
+        weight is one) and ``symmetric`` (one triangle is stored).
+
+    Returns
+    -------
+    matrix : scipy sparse matrix or array, or ndarray
+        As stored; :meth:`spectrograd.Graph.from_matrix` checks the weights.
+    names : array or None
+        The array ``names`` of an ``.npz`` file, as :func:`spectrograd.io.write_graph` leaves it there.
+    """
+    matrix, names = _read_npz(path) if data_suffix(path) == ".npz" else (read_mtx(path), None)
+    if matrix.dtype.kind not in "biuf":
+        raise GraphError(f"{path}: the matrix has type {matrix.dtype}; real weights are needed")
+    return matrix, names
+
+
+def write_npz(handle: BinaryIO, graph: Graph) -> None:
+    """Write as ``scipy.sparse.save_npz`` does (which also reads it), with the names as one array more."""
+    sp.save_npz(handle, graph.matrix)
+    if graph.names is not None:
+        with zipfile.ZipFile(handle, "a") as archive, archive.open(f"{NAMES}.npy", "w") as entry:
+            np.lib.format.write_array(entry, as_plain(graph.names), allow_pickle=False)
+
+
+def write_mtx(handle: BinaryIO, graph: Graph) -> None:
+    """Write the lower triangle; names have no place in it."""
+    field = "real" if graph.is_weighted else "pattern"
+    scipy.io.mmwrite(handle, graph.matrix.tocoo(), field=field, symmetry="symmetric", precision=17)
+
+
+def _read_npz(path: str) -> tuple[Any, Array | None]:
+    what = "not a sparse matrix as saved by scipy.sparse.save_npz"
+    with decoding(path, what, "save the adjacency matrix with that function"), _opened(path) as archive:
+        matrix = _assembled(archive)
+    with decoding(path, "the names of its nodes cannot be read"), Archive(path) as archive:
+        return matrix, archive.get(NAMES)
+
+
+def _opened(path: str) -> Archive:
+    try:
+        return Archive(path)
+    except zipfile.BadZipFile as error:
+        raise ValueError(f"not an .npz file: {error}") from None
+
+
+def _assembled(archive: Archive) -> Any:
+    """The matrix whose parts ``scipy.sparse.save_npz`` wrote."""
+    if "format" not in archive:
+        raise ValueError(f"it holds the arrays {', '.join(archive) or 'none'}")
+    kind = bytes(archive["format"].item()).decode("ascii")
+    shape = tuple(int(size) for size in archive["shape"])
+    if len(shape) != 2 or min(shape) < 0 or max(shape) > _MOST_NODES:
+        raise ValueError(f"shape {shape}")
+    if kind in _COMPRESSED:
+        parts = (archive["data"], archive["indices"], archive["indptr"])
+        return _COMPRESSED[kind](parts, shape=shape)
+    if kind == "coo":
+        coords = archive["coords"] if "coords" in archive else (archive["row"], archive["col"])
+        return sp.coo_array((archive["data"], tuple(coords)), shape=shape)
+    if kind == "dia":
+        return sp.dia_array((archive["data"], archive["offsets"]), shape=shape)
+    raise ValueError(f"unknown sparse format {kind!r}")
