@@ -9,9 +9,11 @@ import click
 
 from spectrograd.cli.options import (
     CountOrAuto,
+    GraphFiles,
     LineOptions,
     common_options,
     dry_run_option,
+    graph_files,
     line_options,
 )
 from spectrograd.cli.report import check_targets, tell_run, telling_options
@@ -26,7 +28,7 @@ Examples:
 
 
 @click.command(epilog=EXAMPLES, short_help="Cluster the nodes of a graph.")
-@click.argument("graphs", metavar="GRAPH...", nargs=-1, required=True)
+@graph_files
 @click.option(
     "-k",
     "--clusters",
@@ -57,7 +59,7 @@ Examples:
 @common_options
 def cluster(
     session: Session,
-    graphs: tuple[str, ...],
+    graphs: GraphFiles,
     k: int | str,
     output: str | None,
     truth: str | None,
@@ -79,7 +81,8 @@ def cluster(
     from spectrograd.report.gather import gather_run
 
     settings = line.make_settings(session, options, k, **how)
-    line.check_output(session, output, write_labels, [0])
+    write = partial(write_labels, raw=options.raw)
+    line.check_output(session, output, write, [0])
     check_targets(session, page, folder)
     graph, source = line.read_layers(session, graphs)
     line.check_size(k, 0, graph)
@@ -91,7 +94,7 @@ def cluster(
     told = partial(summarize, session, source, graph, result, scores)
     known = None if truth is None else (truth, classes)
     with session.stage("report"):
-        line.write_result(output, write_labels, result.labels, graph.node_names)
+        line.write_result(output, write, result.labels, graph.node_names)
         tell_run(page, folder, lambda: gather_run(graph, result, told(), truth=known))
     session.save_summary(told())
     return line.verdict(session, result, settings)

@@ -7,7 +7,14 @@ from typing import Any
 
 import click
 
-from spectrograd.cli.options import auto_or_number, common_options, dry_run_option, merge_options
+from spectrograd.cli.options import (
+    GraphFiles,
+    auto_or_number,
+    common_options,
+    dry_run_option,
+    graph_files,
+    merge_options,
+)
 from spectrograd.cli.session import Session
 from spectrograd.cli.voice import say
 
@@ -15,7 +22,7 @@ GOOD, FAILED, INTERRUPTED = 0, 1, 130
 
 
 @click.command(short_help="Run several solvers on the same graph.")
-@click.argument("graphs", metavar="GRAPH...", nargs=-1, required=True)
+@graph_files
 @click.option(
     "-k", "--clusters", "k", type=click.IntRange(min=1), default=8, show_default=True, help="Clusters."
 )
@@ -58,7 +65,7 @@ GOOD, FAILED, INTERRUPTED = 0, 1, 130
 @common_options
 def compare(
     session: Session,
-    graphs: tuple[str, ...],
+    graphs: GraphFiles,
     k: int,
     truth: str | None,
     solvers: str | None,

@@ -49,9 +49,12 @@ class MultilayerSpectralEmbedding(Layered, Embedder):
     (400, 3)
     """
 
-    def fit(self, X: Any, y: None = None) -> MultilayerSpectralEmbedding:
-        """Embed layers: a :class:`MultilayerGraph`, a list or dict, or an edge table with layer column."""
-        self._fit(as_layers(self, X))
+    def fit(self, X: Any, y: None = None, **columns: str) -> MultilayerSpectralEmbedding:
+        """Embed layers: a :class:`MultilayerGraph`, a list or dict, or an edge table with layer column.
+
+        ``columns`` name those of an edge table, as in ``from_frame``.
+        """
+        self._fit(as_layers(self, X, columns))
         return self
 
 
@@ -70,7 +73,10 @@ class MultilayerSpectralClustering(Layered, Clusterer):
     (400, 3)
     """
 
-    def fit(self, X: Any, y: None = None) -> MultilayerSpectralClustering:
-        """Cluster layers: a :class:`MultilayerGraph`, a list or dict, or an edge table with layer column."""
-        self._fit(as_layers(self, X))
+    def fit(self, X: Any, y: None = None, **columns: str) -> MultilayerSpectralClustering:
+        """Cluster layers: a :class:`MultilayerGraph`, a list or dict, or an edge table with layer column.
+
+        ``columns`` name those of an edge table, as in ``from_frame``.
+        """
+        self._fit(as_layers(self, X, columns))
         return self

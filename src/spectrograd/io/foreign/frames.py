@@ -90,6 +90,15 @@ def is_edge_frame(thing: Any) -> bool:
     return all(column_values(thing, roles[end]).dtype.kind != "f" for end in ("src", "dst"))
 
 
+def holds_texts(frame: Any) -> bool:
+    """Whether a table has a column of texts, so that its rows cannot be points."""
+    columns = (column_values(frame, name)[:PEEK] for name in column_names(frame))
+    return any(
+        column.dtype.kind in "US" or (column.dtype == object and any(isinstance(x, str) for x in column))
+        for column in columns
+    )
+
+
 def edge_table(frame: Any, name: str, chosen: Chosen | None = None) -> EdgeTable:
     """Find the columns of a frame and check them; errors count rows from 0."""
     roles = _roles(frame, name, chosen or {})

@@ -48,7 +48,7 @@ def write_graph(path: str | os.PathLike[str], graph: Graph | MultilayerGraph, *,
             write_parquet(handle, _plain_columns(graph))
         elif is_table:
             columns = _plain_columns(graph)
-            warn_of_formulas(path, columns.values(), raw)
+            warn_of_formulas(columns.values(), raw)
             write_text(handle, _table_lines(columns, _DELIMITERS[suffix], raw))
         elif isinstance(graph, Graph):
             if suffix == GRAPHML_SUFFIX:

@@ -61,13 +61,13 @@ def as_field(text: str, delimiter: str, raw: bool) -> str:
     return quoted(text if raw else escaped(text), delimiter)
 
 
-def warn_of_formulas(path: object, columns: Iterable[Array], raw: bool) -> None:
+def warn_of_formulas(columns: Iterable[Array], raw: bool) -> None:
     """Say how many ids get a mark, so that no spreadsheet runs them."""
     texts = (column.tolist() for column in columns if column.dtype.kind == "U")
     marked = set() if raw else {text for column in texts for text in column if is_formula(text)}
     if marked:
         warnings.warn(
-            f"{path}: {len(marked)} ids begin as formulas of spreadsheets do: {MARK} is written before them and "
+            f"{len(marked)} ids begin as formulas of spreadsheets do: {MARK} is written before them and "
             "dropped on reading; --raw (raw=True) keeps them as they are",
             GraphWarning,
             stacklevel=4,

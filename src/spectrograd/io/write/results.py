@@ -96,7 +96,7 @@ def _write(
     nodes = _checked_names(names, len(values))
     if suffix in _DELIMITERS:
         writer = partial(_write_table, delimiter=_DELIMITERS[suffix], raw=raw)
-        warn_of_formulas(path, (nodes, values), raw)
+        warn_of_formulas((nodes, values), raw)
     with whole_file(path) as handle:
         writer(handle, values, nodes)
 
