@@ -148,6 +148,12 @@ def _ids(frame: Any, name: str, column: Any) -> Array:
         empty = np.fromiter((_is_missing(value) for value in values), dtype=bool, count=len(values))
     if empty.any():
         raise GraphError(f"{name}, row {int(np.argmax(empty))}: the column {column!r} is empty")
+    if values.dtype == object:
+        kinds = [type(value) for value in values]
+        at = next((i for i, kind in enumerate(kinds) if kind.__hash__ is None), None)
+        if at is not None:
+            what = f"the column {column!r} holds a {kinds[at].__name__}"
+            raise GraphError(f"{name}, row {at}: {what}; ids are texts or numbers")
     return as_names(values)
 
 
