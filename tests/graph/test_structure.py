@@ -27,7 +27,7 @@ def broken(kind, index=10**9, size=50):
 def test_indices_outside_are_refused(kind, index, size):
     matrix = broken(kind, max(index, size) if index == 50 else index, size)
     with pytest.raises(
-        GraphError, match=rf"broken sparse matrix: .* index 1?\d+ of entry \d+ is outside 0\.\.{size - 1}"
+        GraphError, match=rf"broken sparse matrix: .* of entry \d+ is outside 0\.\.{size - 1}"
     ):
         Graph.from_matrix(matrix)
 
@@ -72,9 +72,7 @@ def test_half_precision_and_numpy_matrices():
 
 
 def test_directed_edges_are_made_undirected_with_a_word():
-    with pytest.warns(
-        GraphWarning, match=r"W \+ W': 2 of 4 edges had no reverse, 1 pairs were summed"
-    ) as told:
+    with pytest.warns(GraphWarning, match=r"W \+ W': 2 of 4 edges had no reverse, 1 pairs") as told:
         graph = Graph.from_edges([0, 1, 1, 2], [1, 0, 2, 3], [1, 2, 3, 4], n_nodes=4, directed=True)
     assert len(told) == 1
     assert graph.matrix.toarray()[0].tolist() == [0, 3, 0, 0]

@@ -30,9 +30,7 @@ DOORS = {"networkx": lambda edges: from_networkx(networkx.DiGraph(edges)), "igra
 
 @pytest.mark.parametrize("door", DOORS)
 def test_what_is_lost_is_said_once(door):
-    with pytest.warns(
-        GraphWarning, match=r"W \+ W': 2 of 4 edges had no reverse, 1 pairs were summed"
-    ) as told:
+    with pytest.warns(GraphWarning, match=r"W \+ W': 2 of 4 edges had no reverse, 1 pairs") as told:
         graph = DOORS[door](ONE_WAY)
     assert len(told) == 1
     assert sorted(graph.matrix.data.tolist()) == [1, 1, 1, 1, 2, 2]

@@ -184,6 +184,13 @@ def test_bad_weights(weights, message):
         model(data().graph.layers, layer_weights=weights)
 
 
+def test_equal_is_a_word_for_none():
+    layers = data().graph.layers
+    equal, none = (model(layers, layer_weights=word) for word in ("equal", None))
+    assert equal.layer_weights_.tolist() == none.layer_weights_.tolist() == [1, 1, 1]
+    np.testing.assert_array_equal(equal.labels_, none.labels_)
+
+
 def test_sweep_reuses_the_layers_and_moves_towards_them():
     merged = merge(data().graph, K, Settings(seed=0))
     points = sweep_alpha(merged, [0.0, 0.5, 5.0, "auto"], K, Settings(seed=0))
