@@ -109,8 +109,8 @@ def _limited():
     [
         ["-o", "big.csv"],
         ["-o", "big.npz"],
-        ["-o", "-", "--summary-json", "big.json"],
-        ["-o", "-", "--run", "big"],
+        ["-o", "e.npy", "--summary-json", "big.json"],
+        ["-o", "e.npy", "--run", "big"],
     ],
 )
 def test_a_full_disk_names_the_file(here, options):
