@@ -263,7 +263,8 @@ def test_small_numbers():
 
 
 def test_the_eigengap_in_words():
-    assert "The widest gap, 0.5, comes after 2 eigenvalues of 4" in spectrum_words([0, 0.1, 0.6, 0.7], 0.8)
+    words = spectrum_words([0, 0.1, 0.6, 0.7], 0.8)
+    assert "The largest jump for its height, 0.5, comes after 2 eigenvalues of 4" in words
     assert "comes after 3 eigenvalues: a hint at 3 clusters. The next" in spectrum_words([0, 0.1, 0.2], 0.9)
     # after a trivial zero alone a gap means nothing but that the graph is connected
     assert "comes after 2" in spectrum_words([0, 0.9, 1.0], None)

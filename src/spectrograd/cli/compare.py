@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from spectrograd.cli.exit_codes import FAILED, GOOD, INTERRUPTED
 from spectrograd.cli.options import (
     GraphFiles,
     auto_or_number,
@@ -17,8 +18,6 @@ from spectrograd.cli.options import (
 )
 from spectrograd.cli.session import Session
 from spectrograd.cli.voice import say
-
-GOOD, FAILED, INTERRUPTED = 0, 1, 130
 
 
 @click.command(short_help="Run several solvers on the same graph.")

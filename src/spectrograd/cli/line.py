@@ -18,6 +18,7 @@ import numpy as np
 
 from spectrograd.aggregation import make_aggregation
 from spectrograd.certificate import Certificate
+from spectrograd.cli.exit_codes import FAILED, GOOD, INTERRUPTED
 from spectrograd.cli.meter import Meter
 from spectrograd.cli.options import GraphFiles, LineOptions
 from spectrograd.cli.session import Session
@@ -36,7 +37,6 @@ from spectrograd.solvers import make_solver
 STDIN = STDOUT = "-"
 # Solvers that run their iterations and stop: without --tol nobody asked them for an accuracy.
 WITHOUT_GOAL = frozenset({"sgd", "sgd-paper", "stochastic-fb"})
-GOOD, FAILED, INTERRUPTED = 0, 1, 130
 
 
 def read_layers(session: Session, files: GraphFiles) -> tuple[Graph | MultilayerGraph, Input]:
