@@ -7,13 +7,12 @@ from typing import Any
 
 import click
 
+from spectrograd.cli.graph_files import GraphFiles, graph_files
 from spectrograd.cli.options import (
     CountOrAuto,
-    GraphFiles,
     LineOptions,
     common_options,
     dry_run_option,
-    graph_files,
     line_options,
 )
 from spectrograd.cli.report import check_targets, tell_run, telling_options

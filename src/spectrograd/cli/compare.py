@@ -8,12 +8,11 @@ from typing import Any
 import click
 
 from spectrograd.cli.exit_codes import FAILED, GOOD, INTERRUPTED
+from spectrograd.cli.graph_files import GraphFiles, graph_files
 from spectrograd.cli.options import (
-    GraphFiles,
     auto_or_number,
     common_options,
     dry_run_option,
-    graph_files,
     merge_options,
 )
 from spectrograd.cli.session import Session

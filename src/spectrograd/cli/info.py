@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spectrograd.cli.options import GraphFiles, common_options, graph_files
+from spectrograd.cli.graph_files import GraphFiles, graph_files
+from spectrograd.cli.options import common_options
 from spectrograd.cli.session import Session
 
 if TYPE_CHECKING:

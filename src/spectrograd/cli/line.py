@@ -19,8 +19,9 @@ import numpy as np
 from spectrograd.aggregation import make_aggregation
 from spectrograd.certificate import Certificate
 from spectrograd.cli.exit_codes import FAILED, GOOD, INTERRUPTED
+from spectrograd.cli.graph_files import GraphFiles
 from spectrograd.cli.meter import Meter
-from spectrograd.cli.options import GraphFiles, LineOptions
+from spectrograd.cli.options import LineOptions
 from spectrograd.cli.session import Session
 from spectrograd.cli.summary import Input
 from spectrograd.cli.voice import say

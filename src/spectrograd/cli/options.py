@@ -77,14 +77,6 @@ def _named_values(
 
 
 @dataclass(frozen=True)
-class GraphFiles:
-    """The files of a graph, and which columns of tables hold what where their names do not tell."""
-
-    paths: tuple[str, ...]
-    columns: dict[str, str | None]
-
-
-@dataclass(frozen=True)
 class LineOptions:
     """How to go from a graph to an embedding: the options ``embed`` and ``cluster`` share."""
 
@@ -108,16 +100,6 @@ raw_option = click.option(
     "--raw",
     is_flag=True,
     help="Write ids like =cmd() to CSV as they are, without ' before them: spreadsheets run them.",
-)
-
-_TABLE_OPTIONS = tuple(
-    click.option(f"--{name}", metavar="COLUMN", help=f"{what}, in tables that call it otherwise.{more}")
-    for name, what, more in (
-        ("source", "Column with one end of each edge", ""),
-        ("target", "Column with the other end", ""),
-        ("weight", "Column with the weight", " none: every row counts one."),
-        ("layer", "Column with the layer", ""),
-    )
 )
 
 _MERGE_OPTIONS = (
@@ -250,19 +232,6 @@ def line_options(command: Command) -> Command:
         return command(options=options, **values)
 
     return _decorated(packed, _LINE_OPTIONS)
-
-
-def graph_files(command: Command) -> Command:
-    """Add the argument GRAPH... and the options that name columns; the command gets ``graphs``."""
-    names = ("source", "target", "weight", "layer")
-
-    @functools.wraps(command)
-    def packed(graphs: tuple[str, ...], **values: Any) -> Any:
-        columns = {name: values.pop(name) for name in names}
-        return command(graphs=GraphFiles(graphs, columns), **values)
-
-    argument = click.argument("graphs", metavar="GRAPH...", nargs=-1, required=True)
-    return argument(_decorated(packed, _TABLE_OPTIONS))
 
 
 def merge_options(command: Command) -> Command:
