@@ -12,7 +12,7 @@ has settled is not read any more (docs/adr/0013).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +20,7 @@ import scipy.linalg as la
 from numpy.typing import NDArray
 
 from spectrograd.aggregation import Layers, mean, projection
+from spectrograd.balanced import balanced, divided, power_of_four
 from spectrograd.engines.minibatch import BatchSource
 from spectrograd.solvers.embed import Settings
 from spectrograd.solvers.loop import Solution, Stopping, solve
@@ -305,9 +306,10 @@ def run(
     It stops when the merged residual is below ten times the tolerance asked of an exact solver and those
     of the layers are ``tighter`` times smaller: the clusters do not change any more (docs/multilayer.md).
     """
+    layers, alphas = _of_fit_size(layers, projection.resolve_alpha(alpha, layers))
     frame = mean.aggregate(layers)
     limit = LOOSER * settings.tolerance * (frame.upper - frame.lower)
-    solver = Joint(layers, projection.resolve_alpha(alpha, layers), settle=limit, **options)
+    solver = Joint(layers, alphas, settle=limit, **options)
     solution = solve(
         Problem(frame, n_components, settings.engine),
         solver,
@@ -318,3 +320,13 @@ def run(
     )
     merged, *own = np.split(solution.Q, len(layers.operators) + 1, axis=1)
     return solution, merged, tuple(own)
+
+
+def _of_fit_size(layers: Layers, alphas: Array) -> tuple[Layers, Array]:
+    """The layers in numbers that suit float32: each normalised one by itself, the others all alike."""
+    divisor = power_of_four(max(operator.upper for operator in layers.operators))
+    operators = []
+    for operator in layers.operators:
+        fit = None if operator.scale is None else balanced(operator)
+        operators.append(divided(operator, divisor) if fit is None else fit.operator)
+    return replace(layers, operators=tuple(operators)), alphas / divisor

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spectrograd.balanced import Balanced, balanced
 from spectrograd.certificate import Certificate, certify, unmeasured
 from spectrograd.embedding import Embedding, arrange
 from spectrograd.engines import Engine, LocalEngine
@@ -23,7 +24,7 @@ from spectrograd.probe import look_outside
 from spectrograd.solvers import REGISTRY, make_solver
 from spectrograd.solvers.auto import Choice, plan
 from spectrograd.solvers.loop import GIVEN_UP, Hook, Solution, Stopping, Watch, after, solve
-from spectrograd.solvers.protocol import Problem, Solver
+from spectrograd.solvers.protocol import Problem, Progress, Solver
 
 Array = NDArray[Any]
 AUTO_RESIDUAL = 1e-4  # for solvers that cannot judge their own angle
@@ -91,6 +92,20 @@ class Embedded:
         joined = after(earlier, self.solution)
         return replace(self, solution=joined, attempts=(*attempts, *self.attempts))
 
+    def left(self, fit: Balanced) -> Embedded:
+        """The same in the numbers of the operator that was given."""
+        found, unit, run = self.embedding, fit.unit, self.solution
+        beyond = None if run.beyond is None else unit * run.beyond
+        history = tuple(_in_units(progress, unit) for progress in run.history)
+        return replace(
+            self,
+            embedding=arrange(fit.leave(found.vectors), unit * found.eigenvalues, found.names),
+            certificate=self.certificate.in_units(unit),
+            solution=replace(
+                run, Q=fit.leave(run.Q), history=history, beyond=beyond, outside=None, guards=None
+            ),
+        )
+
 
 def embed(
     operator: Operator,
@@ -103,8 +118,35 @@ def embed(
     """Embed an operator: the arrow ``Operator -> Embedding`` of the house.
 
     With ``solver="auto"`` the solvers of the plan (or of ``choices``) are tried in order, each from
-    where the last one stopped, until the certificate is met.
+    where the last one stopped, until the certificate is met. The scale of the weights plays no part.
     """
+    fit = balanced(operator)
+    if fit is None:
+        return _embed(operator, n_components, settings, start, choices)
+    settings = replace(
+        settings,
+        hooks=[partial(_tell, hook, fit.unit) for hook in settings.hooks],
+        watch=settings.watch if fit.same_shape else None,  # it looks at vectors of the operator it knows
+    )
+    begin = None if start is None else fit.enter(start)
+    return _embed(fit.operator, n_components, settings, begin, choices).left(fit)
+
+
+def _in_units(progress: Progress, unit: float) -> Progress:
+    return replace(progress, objective=unit * progress.objective, residual=unit * progress.residual)
+
+
+def _tell(hook: Hook, unit: float, progress: Progress) -> None:
+    hook(_in_units(progress, unit))
+
+
+def _embed(
+    operator: Operator,
+    n_components: int,
+    settings: Settings,
+    start: Array | None,
+    choices: Sequence[Choice],
+) -> Embedded:
     began = time.perf_counter()
     problem = Problem(operator, n_components, settings.engine, start)
     result: Embedded | None = None
@@ -150,6 +192,11 @@ def certified(
     operator: Operator, solution: Solution, settings: Settings, choice: Choice | None = None
 ) -> Embedded:
     """The basis of a solution as an embedding with its certificate."""
+    fit = balanced(operator)
+    if fit is not None:
+        beyond = None if solution.beyond is None else solution.beyond / fit.unit
+        inside = replace(solution, Q=fit.enter(solution.Q), beyond=beyond, outside=None, guards=None)
+        return certified(fit.operator, inside, settings, choice).left(fit)
     with settings.engine.threads(), one_thread():  # BLAS has nothing but small matrices to do
         return _certified(operator, solution, settings, choice)
 
@@ -157,7 +204,7 @@ def certified(
 def _certified(operator: Operator, solution: Solution, settings: Settings, choice: Choice | None) -> Embedded:
     problem = Problem(operator, solution.Q.shape[1], settings.engine)
     ritz = rayleigh_ritz(settings.engine, operator, solution.Q)
-    measured = residuals(settings.engine, operator, ritz)
+    measured = residuals(settings.engine, operator, ritz) + operator.rounding(ritz.Q.dtype)
     outside = _evidence(problem, ritz, solution, float(np.linalg.norm(measured)), settings.seed)
     certificate = certify(settings.engine, operator, ritz, settings.tol, outside, measured)
     embedding = arrange(ritz.Q, ritz.values, operator.graph.names)
