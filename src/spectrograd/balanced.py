@@ -107,7 +107,10 @@ def _with_balanced_scale(operator: Operator) -> Operator:
     if divisor == 1:
         return operator
     return replace(
-        operator, graph=_with_weights(operator.graph, 1 / divisor), scale=operator.scale * np.sqrt(divisor)
+        operator,
+        graph=_with_weights(operator.graph, 1 / divisor),
+        scale=operator.scale * np.sqrt(divisor),
+        low_rank=operator.low_rank and _even(operator.low_rank),
     )
 
 
@@ -147,4 +150,11 @@ def _absorbed(operator: Operator) -> Balanced:
     block = RowBlock(0, W.indptr.astype(np.int64), W.indices, W.data * ends)
     graph = Graph((block,), operator.n_nodes, operator.graph.names)
     factors = 1.0 if operator.metric is None else 1 / np.sqrt(operator.metric)
-    return Balanced(replace(standard, graph=graph, scale=None), row_factors=factors)
+    low_rank = standard.low_rank and _even(standard.low_rank)
+    return Balanced(replace(standard, graph=graph, scale=None, low_rank=low_rank), row_factors=factors)
+
+
+def _even(low_rank: LowRank) -> LowRank:
+    """The same matrix, its factors near one: what they lose the coefficients gain."""
+    sizes = [power_of_four(float(np.abs(column).max())) for column in low_rank.factors.T]
+    return LowRank(low_rank.factors / sizes, low_rank.coefficients * np.square(sizes))
