@@ -21,13 +21,28 @@ SOLVERS = ("auto", *REGISTRY)
 KINDS = ("random_walk", "symmetric", "unnormalized")
 EXPONENTS = (0, 0, -200, -100, -25, -8, 8, 20, 100, 200)  # of the scale of all weights
 RATIOS = (1.0, 1e3, 1e8, 1e12, 1e16, 1e20, 1e25, 1e30)  # of the heaviest weight to the lightest
-SLOW = ("sgd", "sgd-paper", "stochastic-fb", "coordinate-power", "gradient-descent", "forward-backward", "power")
+SLOW = (
+    "sgd",
+    "sgd-paper",
+    "stochastic-fb",
+    "coordinate-power",
+    "gradient-descent",
+    "forward-backward",
+    "power",
+)
 FEW_STEPS = 40  # of the slow ones: that they give up is told, and their certificates are as quick as others
 STARTS = ("cold", "cold", "warm")
 DIGITS = 80  # ratios of 1e30, squares of them, and some
 EVERY, MOST_EXACT = 10, 10  # of the small graphs, one in ten is judged by mpmath; and all without a clear gap
 CLEAR_GAP = 1e-7  # of the width: above it float64 knows the eigenvectors to 1e-7 or so
-FOREIGN = ("infs or NaNs", "zero-size", "did not converge", "positive definite", "singular matrix", "broadcast")
+FOREIGN = (
+    "infs or NaNs",
+    "zero-size",
+    "did not converge",
+    "positive definite",
+    "singular matrix",
+    "broadcast",
+)
 
 
 def path(n, rng):

@@ -61,7 +61,9 @@ def test_the_scale_of_the_weights_plays_no_part(solver, kind):
         assert other.converged_ == plain.converged_
 
 
-@pytest.mark.parametrize("aggregation", ["projection", "mean", "power-mean", "geometric", "grassmann", "joint"])
+@pytest.mark.parametrize(
+    "aggregation", ["projection", "mean", "power-mean", "geometric", "grassmann", "joint"]
+)
 @pytest.mark.parametrize("kind", ["symmetric", "unnormalized"])
 def test_the_scale_of_all_layers_plays_no_part(aggregation, kind):
     W, part = three_blocks(25)

@@ -80,6 +80,12 @@ class Problem:
 
         return BatchSource.of(self.operator.astype(np.float32))
 
+    @property
+    def row_unit(self) -> float:
+        """What an absolute step is multiplied by: vectors that are orthonormal in a metric shrink with it."""
+        metric = self.operator.metric
+        return 1.0 if metric is None else float(1 / np.sqrt(metric.mean()))
+
     def apply(self, U: Array) -> Array:
         """``A @ U``: one pass."""
         return self.engine.spmm(self.operator, U)
