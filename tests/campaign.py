@@ -1,6 +1,6 @@
-"""Random small graphs for every solver, judged against the matrix as it was given, in as many digits as needed.
+"""Random small graphs for every solver, judged against the matrix as it was given, in as many digits as due.
 
-``judged(number)`` makes a case of a number, runs it and says how it ended; ``fuzz.py`` prints a table of many.
+``judged(number)`` makes a case of a number, runs it and says how it ended; ``fuzz.py`` prints a table.
 """
 
 from __future__ import annotations

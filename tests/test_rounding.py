@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import reference
 from spectrograd import SpectralEmbedding
 from spectrograd.aggregation import Layers, layer_operators, make_aggregation
-from spectrograd.graph import Graph, MultilayerGraph
+from spectrograd.graph import MultilayerGraph
 from spectrograd.laplacian import LowRank, laplacian
 from spectrograd.regularize import regularized
 from spectrograd.solvers.embed import Settings, embed
