@@ -17,17 +17,17 @@ OURS, DEFAULT = "spectrograd", "scikit-learn arpack"
 def spectrograd(matrix: Any, k: int) -> tuple[Any, dict[str, Any]]:
     """The defaults of the library, from the matrix to the certificate."""
     from spectrograd import Graph
-    from spectrograd.solvers.embed import Settings
-    from spectrograd.solvers.embed_graph import embed_graph
+    from spectrograd.pipeline import embed
+    from spectrograd.pipeline.settings import Settings
 
-    found = embed_graph(Graph.from_matrix(matrix), k, Settings(seed=0))
+    found = embed(Graph.from_matrix(matrix), Settings(n_components=k, seed=0))
     facts = {
-        "solver": " -> ".join(attempt.solver for attempt in found.result.attempts),
-        "converged": found.result.certificate.converged,
+        "solver": " -> ".join(attempt.solver for attempt in found.attempts),
+        "converged": found.certificate.converged,
         "tau": found.regularization.tau,
-        "passes_counted": found.result.solution.last.passes,
+        "passes_counted": found.history[-1].passes,
     }
-    return found.result.embedding.vectors, facts
+    return found.vectors, facts
 
 
 def scikit_learn(matrix: Any, k: int, *, solver: str) -> tuple[Any, dict[str, Any]]:
@@ -114,7 +114,7 @@ def trace(matrix: Any, vectors: Any) -> float:
 def labels_of(name: str, vectors: Any, k: int) -> Any:
     """Clusters as the library itself would make them: ten restarts of k-means, or ours."""
     if name == OURS:
-        from spectrograd.cluster import assign
+        from spectrograd.labels.clustering import assign
 
         aside = np.flatnonzero(~vectors.any(axis=1))
         return assign(vectors, k, unit_rows=True, softness=1.0, aside=aside, random_state=0).labels

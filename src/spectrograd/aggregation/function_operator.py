@@ -11,8 +11,8 @@ from numpy.polynomial import chebyshev
 from numpy.typing import DTypeLike, NDArray
 
 from spectrograd.aggregation import Layers, edgeless
-from spectrograd.balanced import balanced
-from spectrograd.laplacian import Operator
+from spectrograd.operators.balanced import balanced
+from spectrograd.operators.laplacian import Operator
 
 Array = NDArray[Any]
 Function = Callable[[Array], Array]

@@ -20,11 +20,11 @@ import scipy.linalg as la
 from numpy.typing import NDArray
 
 from spectrograd.aggregation import Layers, mean, projection
-from spectrograd.balanced import balanced, divided, power_of_four
-from spectrograd.engines.minibatch import BatchSource
-from spectrograd.solvers.embed import Settings
+from spectrograd.operators.balanced import of_common_size
 from spectrograd.solvers.loop import Solution, Stopping, solve
+from spectrograd.solvers.minibatch import BatchSource
 from spectrograd.solvers.protocol import Problem, Progress, Solver, State
+from spectrograd.solvers.settings import SolverSettings
 
 Array = NDArray[Any]
 NEEDS_EMBEDDINGS = True
@@ -299,14 +299,21 @@ class _Filter:
 
 
 def run(
-    layers: Layers, n_components: int, settings: Settings, *, alpha: float | str = "auto", **options: Any
+    layers: Layers,
+    n_components: int,
+    settings: SolverSettings,
+    *,
+    alpha: float | str = "auto",
+    **options: Any,
 ) -> tuple[Solution, Array, tuple[Array, ...]]:
     """The joint run: its story, the merged basis and the layers' own.
 
     It stops when the merged residual is below ten times the tolerance asked of an exact solver and those
     of the layers are ``tighter`` times smaller: the clusters do not change any more (docs/multilayer.md).
     """
-    layers, alphas = _of_fit_size(layers, projection.resolve_alpha(alpha, layers))
+    alphas = projection.resolve_alpha(alpha, layers)
+    operators, divisor = of_common_size(layers.operators)
+    layers, alphas = replace(layers, operators=operators), alphas / divisor
     frame = mean.aggregate(layers)
     limit = LOOSER * settings.tolerance * (frame.upper - frame.lower)
     solver = Joint(layers, alphas, settle=limit, **options)
@@ -320,13 +327,3 @@ def run(
     )
     merged, *own = np.split(solution.Q, len(layers.operators) + 1, axis=1)
     return solution, merged, tuple(own)
-
-
-def _of_fit_size(layers: Layers, alphas: Array) -> tuple[Layers, Array]:
-    """The layers in numbers that suit float32: each normalised one by itself, the others all alike."""
-    divisor = power_of_four(max(operator.upper for operator in layers.operators))
-    operators = []
-    for operator in layers.operators:
-        fit = None if operator.scale is None else balanced(operator)
-        operators.append(divided(operator, divisor) if fit is None else fit.operator)
-    return replace(layers, operators=tuple(operators)), alphas / divisor
