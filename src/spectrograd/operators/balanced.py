@@ -79,7 +79,7 @@ def balanced(operator: Operator) -> Balanced | None:
         return None if within is operator else Balanced(within)
     if operator.metric is None:
         return Balanced(divided(within, divisor), unit=divisor)
-    pencil = replace(divided(within, divisor), metric=operator.metric / divisor)
+    pencil = replace(divided(within, divisor), metric=_frozen(operator.metric / divisor))
     pencil = replace(pencil, lower=operator.lower, upper=operator.upper)
     return Balanced(pencil, row_factors=float(1 / np.sqrt(divisor)))
 
@@ -136,7 +136,7 @@ def divided(operator: Operator, divisor: float) -> Operator:
     return replace(
         operator,
         graph=_with_weights(operator.graph, 1 / divisor),
-        diagonal=operator.diagonal / divisor,
+        diagonal=_frozen(operator.diagonal / divisor),
         low_rank=low_rank and LowRank(low_rank.factors, low_rank.coefficients / divisor),
         lower=operator.lower / divisor,
         upper=operator.upper / divisor,
@@ -148,8 +148,14 @@ def _with_weights(graph: Graph, factor: float) -> Graph:
     blocks = []
     for block in graph.blocks:
         weights = np.full(len(block.indices), factor) if block.weights is None else block.weights * factor
-        blocks.append(replace(block, weights=weights.astype(np.float64, copy=False)))
+        blocks.append(replace(block, weights=_frozen(weights.astype(np.float64, copy=False))))
     return Graph(tuple(blocks), graph.n_nodes, graph.names)
+
+
+def _frozen(array: Array) -> Array:
+    """Read-only, as the numbers of graphs and Laplacians are: the same compiled kernels serve."""
+    array.flags.writeable = False
+    return array
 
 
 def _absorbed(operator: Operator) -> Balanced:
@@ -161,7 +167,7 @@ def _absorbed(operator: Operator) -> Balanced:
     assert standard.scale is not None
     W, scale = operator.graph.matrix, standard.scale
     ends = np.repeat(scale, np.diff(W.indptr)) * scale[W.indices]  # first: the same for both directions
-    block = RowBlock(0, W.indptr.astype(np.int64), W.indices, W.data * ends)
+    block = RowBlock(0, W.indptr.astype(np.int64), W.indices, _frozen(W.data * ends))
     graph = Graph((block,), operator.n_nodes, operator.graph.names)
     factors = 1.0 if operator.metric is None else 1 / np.sqrt(operator.metric)
     low_rank = standard.low_rank and _even(standard.low_rank)
