@@ -28,7 +28,7 @@ fuzz: $(VENV)/.test
 	$(BIN)/python tests/fuzz.py $(CASES)
 
 bench: $(VENV)/.bench
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks --write
 
 # never --quiet: it hides warnings from --strict
 docs: $(VENV)/.docs
