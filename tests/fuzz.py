@@ -15,6 +15,8 @@ def main(n_cases: int = 10_000, first: int = 0) -> int:
     counts: Counter[tuple[str, str]] = Counter()
     began = time.perf_counter()
     for number in range(first, first + n_cases):
+        if number % 500 == 0:
+            sys.stderr.write(f"case {number}, {time.perf_counter() - began:.0f} s\n")
         outcome, sentence = campaign.judged(number)
         given = campaign.case(number)
         counts[given.solver, outcome] += 1
