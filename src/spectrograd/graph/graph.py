@@ -207,5 +207,6 @@ def _row_sums(block: RowBlock) -> Array:
     sums = np.zeros(block.n_rows)
     filled = np.flatnonzero(np.diff(block.indptr))
     if len(filled):  # reduceat needs every segment non-empty
-        sums[filled] = np.add.reduceat(block.weights, block.indptr[filled], dtype=np.float64)
+        with np.errstate(over="ignore"):  # an infinite degree is refused where a Laplacian is made
+            sums[filled] = np.add.reduceat(block.weights, block.indptr[filled], dtype=np.float64)
     return sums
