@@ -17,17 +17,17 @@ OURS, DEFAULT = "spectrograd", "scikit-learn arpack"
 def spectrograd(matrix: Any, k: int) -> tuple[Any, dict[str, Any]]:
     """The defaults of the library, from the matrix to the certificate."""
     from spectrograd import Graph
-    from spectrograd.pipeline.single import embed_graph
-    from spectrograd.pipeline.solving import Settings
+    from spectrograd.pipeline import embed
+    from spectrograd.pipeline.settings import Settings
 
-    found = embed_graph(Graph.from_matrix(matrix), k, Settings(seed=0))
+    found = embed(Graph.from_matrix(matrix), Settings(n_components=k, seed=0))
     facts = {
-        "solver": " -> ".join(attempt.solver for attempt in found.result.attempts),
-        "converged": found.result.certificate.converged,
+        "solver": " -> ".join(attempt.solver for attempt in found.attempts),
+        "converged": found.certificate.converged,
         "tau": found.regularization.tau,
-        "passes_counted": found.result.solution.last.passes,
+        "passes_counted": found.history[-1].passes,
     }
-    return found.result.embedding.vectors, facts
+    return found.vectors, facts
 
 
 def scikit_learn(matrix: Any, k: int, *, solver: str) -> tuple[Any, dict[str, Any]]:
