@@ -180,9 +180,17 @@ def test_types_and_column_vectors_are_accepted_and_not_changed():
         (np.zeros((4, 0)), {"n_neighbors": 1}, r"shape \(4, 0\)"),
         (["a", "b", "c"], {"n_neighbors": 1}, "numbers are needed"),
         (np.arange(4.0), {"n_neighbors": 1, "weights": "rbf"}, "unknown weights 'rbf'"),
-        (np.arange(4.0), {"n_neighbors": 1, "search": "fast"}, "unknown search 'fast'; choose one of auto, exact"),
+        (
+            np.arange(4.0),
+            {"n_neighbors": 1, "search": "fast"},
+            "unknown search 'fast'; choose one of auto, exact",
+        ),
         (np.arange(4.0), {"n_neighbors": 1, "recall": 98}, "recall is 98; it is a share above 0"),
-        (np.arange(4.0), {"n_neighbors": 1, "metric": "far"}, "unknown metric 'far'; choose one of euclidean"),
+        (
+            np.arange(4.0),
+            {"n_neighbors": 1, "metric": "far"},
+            "unknown metric 'far'; choose one of euclidean",
+        ),
         (np.eye(4) - np.eye(4)[1], {"n_neighbors": 1, "metric": "cosine"}, "row 1 of the points is zero"),
     ],
 )

@@ -188,7 +188,7 @@ class Graph:
 
     def __repr__(self) -> str:
         kind = "weighted" if self.is_weighted else "unweighted"
-        note = "" if self.recall is None else f", {self.recall}"
+        note = f", {self.recall}" if self.recall is not None and self.recall.n_rows else ""
         return f"Graph(n_nodes={self.n_nodes:,}, n_edges={self.n_edges:,}, {kind}{note})"
 
 

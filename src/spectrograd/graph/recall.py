@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 
 class Recall(float):
     """The share of the true neighbours that were found: a number with its standard error.
@@ -36,4 +39,9 @@ class Recall(float):
 
     def summary(self) -> dict[str, float | int]:
         """For ``--summary-json``."""
-        return {"recall": float(self), "standard_error": self.error, "rows_compared": self.n_rows}
+        return {"value": float(self), "standard_error": self.error, "rows_compared": self.n_rows}
+
+    @classmethod
+    def from_summary(cls, summary: Mapping[str, Any]) -> Recall:
+        """What :meth:`summary` was made of."""
+        return cls(summary["value"], summary["standard_error"], summary["rows_compared"])

@@ -17,7 +17,8 @@ Array = NDArray[Any]
 
 Compare = Callable[[Any, Any], tuple[Array, Array]]
 
-# So many points are compared pair by pair, where trees do not help; of more, a fixed random share of each component.
+# So many points are compared pair by pair, where trees do not help; of more, a fixed random share of each
+# component.
 MOST_COMPARED = 20_000
 
 
@@ -69,9 +70,7 @@ def _shortest_links(points: Any, labels: Array, compare: Compare) -> tuple[Array
     return asking[first], nearest[first], gaps[first]
 
 
-def _nearest_strangers(
-    points: Any, piece: Array, asking: Array, compare: Compare
-) -> tuple[Array, Array]:
+def _nearest_strangers(points: Any, piece: Array, asking: Array, compare: Compare) -> tuple[Array, Array]:
     """The nearest point of another component, for each of those asking.
 
     Numbers of different components differ in some bit: one search per bit and side sees every pair.

@@ -55,6 +55,8 @@ def _unit_rows(points: Any) -> Any:
     largest = np.asarray(largest.todense() if sp.issparse(largest) else largest).ravel()
     if not largest.all():
         row = int(np.argmin(largest != 0))
-        raise ValueError(f"row {row} of the points is zero and has no direction; drop it, or metric='euclidean'")
+        raise ValueError(
+            f"row {row} of the points is zero and has no direction; drop it, or metric='euclidean'"
+        )
     scaled = sp.diags_array(1 / largest) @ points if sp.issparse(points) else points / largest[:, None]
     return normalize(scaled, copy=False)

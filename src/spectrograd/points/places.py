@@ -72,8 +72,12 @@ def crowded_places(points: Array, k: int) -> list[Array]:
 
 def _hashes(rows: Array) -> Array:
     """A 64-bit hash of each row: the same place gives the same hash, in any position."""
-    bits = (rows + 0.0).view(np.uint32 if rows.dtype == np.float32 else np.uint64)  # -0.0 and 0.0 are one place
-    factors = np.random.default_rng(0).integers(2**64, size=rows.shape[1], dtype=np.uint64, endpoint=False) | 1
+    bits = (rows + 0.0).view(
+        np.uint32 if rows.dtype == np.float32 else np.uint64
+    )  # -0.0 and 0.0 are one place
+    factors = (
+        np.random.default_rng(0).integers(2**64, size=rows.shape[1], dtype=np.uint64, endpoint=False) | 1
+    )
     mixed = (bits.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)) * factors
     return np.asarray((mixed ^ (mixed >> np.uint64(29))).sum(axis=1, dtype=np.uint64))
 

@@ -1,13 +1,15 @@
 """Nearest neighbours: the smallest of many distances, kept as they are made, and exact ones for a few."""
 
+import numpy as np
+
 from spectrograd.kernels.jit import serial
 
-RUN = 32  # distances whose smallest is looked at first: nearly all runs hold nothing new
+RUN = 32  # distances looked at together first: nearly all runs hold nothing new
 
 
 @serial
 def keep_closest(products, row_terms, column_terms, ids, rows, own, gaps, found):
-    """Mutates: ``gaps`` and ``found``, the smallest squared distances of each row so far, sorted, and to whom.
+    """Mutates: ``gaps`` and ``found``, each row's smallest squared distances so far, sorted, and to whom.
 
     The distance of query i and column j is ``row_terms[i] + column_terms[j] - 2 products[i, j]``; the query
     is row ``rows[i]`` of ``gaps`` and ``found`` (n x m), the column is point ``ids[j]``. Point ``own[i]`` is
@@ -21,11 +23,10 @@ def keep_closest(products, row_terms, column_terms, ids, rows, own, gaps, found)
         for begin in range(0, n_columns, RUN):
             end = min(begin + RUN, n_columns)
             if end == begin + RUN:
-                low = column_terms[begin] - 2 * products[i, begin]
+                n_new = 0  # a sum without branches: whole lanes at once
                 for j in range(begin, begin + RUN):
-                    gap = column_terms[j] - 2 * products[i, j]
-                    low = gap if gap < low else low
-                if not low < bound:
+                    n_new += column_terms[j] - 2 * products[i, j] < bound
+                if n_new == 0:
                     continue
             for j in range(begin, end):
                 gap = column_terms[j] - 2 * products[i, j]
@@ -53,10 +54,10 @@ def candidate_gaps(first, last, points, unit, queries, candidates, gaps):
         for c in range(candidates.shape[1]):
             other = candidates[i, c]
             if other < 0:
-                gaps[i, c] = float("inf")
+                gaps[i, c] = np.inf
                 continue
             total = 0.0
             for j in range(points.shape[1]):
-                step = (float(points[queries[i], j]) - float(points[other, j])) / unit
+                step = (np.float64(points[queries[i], j]) - np.float64(points[other, j])) / unit
                 total += step * step
             gaps[i, c] = total

@@ -49,17 +49,17 @@ def find_neighbours(points: Any, wanted: Wanted) -> Neighbours:
 
     if wanted.metric != "euclidean" or sp.issparse(points):
         return Neighbours(*search_metric(points, wanted.k, wanted.n_jobs, wanted.metric))
-    found = _by_lists(points, wanted) if _worth_lists(points, wanted) else None
+    found = _by_lists(points, wanted) if worth_lists(points.shape[0], points.shape[1], wanted) else None
     if found is not None:
         return found
     exact = search_tree if points.shape[1] <= TREE_MAX_FEATURES else search_all_pairs
     return Neighbours(*exact(points.astype(np.float64, copy=False), wanted.k, wanted.n_jobs))
 
 
-def _worth_lists(points: Array, wanted: Wanted) -> bool:
+def worth_lists(n_points: int, n_features: int, wanted: Wanted) -> bool:
+    """Whether so many points in so many dimensions are searched approximately."""
     if wanted.search != "auto":
         return wanted.search == "approximate"
-    n_points, n_features = points.shape
     return wanted.recall < 1 and n_points > EXACT_MAX_POINTS and n_features > EXACT_MAX_FEATURES
 
 

@@ -44,7 +44,7 @@ def squares(rows: Array) -> Array:
 
 
 def closest(queries: Array, base: Array, n_kept: int) -> Array:
-    """Row numbers of the ``n_kept`` rows of ``base`` nearest to each query, nearest first (n x n_kept, int32)."""
+    """Row numbers of the ``n_kept`` rows of ``base`` nearest to each query, nearest first (int32)."""
     from spectrograd.kernels.dense.closest import keep_closest
 
     gaps, found = nothing_yet(len(queries), n_kept)
@@ -53,7 +53,7 @@ def closest(queries: Array, base: Array, n_kept: int) -> Array:
 
     def work(start: int) -> None:
         block = queries[start : start + ROWS]
-        rows = np.arange(start, start + len(block))
+        rows = np.arange(start, start + len(block), dtype=np.int32)
         for at in range(0, len(base), COLUMNS):
             there = slice(at, at + COLUMNS)
             keep_closest(
@@ -85,7 +85,7 @@ def nearest_of_rows(cloud: Cloud, asking: Array, k: int) -> tuple[Array, Array]:
     from spectrograd.kernels.dense.closest import keep_closest
 
     queries, asking = cloud.single(asking), asking.astype(np.int32)
-    terms, rows = squares(queries), np.arange(len(asking))
+    terms, rows = squares(queries), np.arange(len(asking), dtype=np.int32)
     n_points = len(cloud.points)
 
     def work(first: int, last: int) -> Array:

@@ -2,8 +2,8 @@
 
 Points fall into about sqrt(N) lists, the cells of a rough k-means. A point is compared with those of the few
 lists whose centres are nearest to it, all points of a list at once in one product of matrices. How many lists
-it takes is not guessed: for a sample of points the true neighbours are known, and so are their lists. What was
-found is measured again by exact distances, and what was missed on a second sample.
+it takes is not guessed: for a sample of points the true neighbours are known, and so are their lists. What
+was found is ranked by exact distances, and what was missed is measured on a second sample.
 """
 
 from __future__ import annotations
@@ -14,9 +14,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spectrograd.graph import Recall
 from spectrograd.kernels.threads import side_by_side
-from spectrograd.points.recall import Recall, measured_recall
-from spectrograd.points.search.blocks import SPARE, Cloud, closest, nearest_of_rows, nothing_yet, ranked, squares
+from spectrograd.points.recall import measured_recall
+from spectrograd.points.search.blocks import (
+    SPARE,
+    Cloud,
+    closest,
+    nearest_of_rows,
+    nothing_yet,
+    ranked,
+    squares,
+)
 from spectrograd.points.search.projection import projected
 
 Array = NDArray[Any]
@@ -124,12 +133,12 @@ def search_lists(points: Array, k: int, recall: float) -> tuple[Array, Array, Re
         if 2 * n_visits > len(lists.centres):
             return None
         candidates = lists.visit(near, n_visits, min(n_kept, len(points) - 1))
-        indices, distances = ranked(cloud, np.arange(len(points)), candidates, k)
+        indices, distances = ranked(cloud, np.arange(len(points), dtype=np.int32), candidates, k)
         short = np.flatnonzero(indices[:, -1] < 0)
         if len(short):  # too few in all lists visited: look at all points
             indices[short], distances[short] = nearest_of_rows(cloud, short, k)
         found = measured_recall(distances[sample[tell]], true[tell])
-        if found.value >= recall:
+        if found >= recall:
             return indices, distances, found
         missed, n_kept = missed / 2, 2 * n_kept
     return None
