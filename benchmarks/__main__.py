@@ -21,6 +21,7 @@ SUITES = (
     "shootout",
     "growth",
     "report_page",
+    "first_hour",
 )
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 HEAD = """# Benchmarks
