@@ -64,6 +64,7 @@ def test_connect_leaves_a_connected_graph_alone_and_changes_no_other_edge():
 
 def test_samples_of_large_pieces_still_join_them(monkeypatch):
     monkeypatch.setattr(links, "MOST_COMPARED", 30)
+    monkeypatch.setattr(links, "SAMPLED", 30)
     points = blobs(6, 20)
     assert connected_components(knn_graph(points, 5, connect=True).matrix)[0] == 1
 

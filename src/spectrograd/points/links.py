@@ -17,9 +17,9 @@ Array = NDArray[Any]
 
 Compare = Callable[[Any, Any], tuple[Array, Array]]
 
-# So many points are compared pair by pair, where trees do not help; of more, a fixed random share of each
-# component.
-MOST_COMPARED = 20_000
+# So many points are compared pair by pair, where trees do not help; of more, as many as SAMPLED drawn from
+# all components alike: then the links are no longer the shortest anyway, and pairs cost their square.
+MOST_COMPARED, SAMPLED = 20_000, 8_000
 
 
 def join_components(
@@ -35,10 +35,12 @@ def join_components(
     in this ``metric`` of scikit-learn.
     """
     n_pieces, labels = connected_components(matrix, directed=False)
+    if n_pieces == 1:
+        return matrix
     tree = metric == "euclidean" and not sp.issparse(points) and points.shape[1] <= TREE_MAX_FEATURES
     compare = _by_tree if tree else partial(_by_pairs, metric=metric)
-    n_most = len(labels) if tree else MOST_COMPARED
-    taking_part = _participants(labels, n_pieces, n_most)
+    few = tree or len(labels) <= MOST_COMPARED
+    taking_part = np.arange(len(labels)) if few else _drawn_from_each(labels, n_pieces)
     where = points[taking_part]
     while n_pieces > 1:
         rows, cols, gaps = _shortest_links(where, labels[taking_part], compare)
@@ -49,15 +51,13 @@ def join_components(
     return matrix
 
 
-def _participants(labels: Array, n_pieces: int, n_most: int) -> Array:
+def _drawn_from_each(labels: Array, n_pieces: int) -> Array:
     n_points = len(labels)
-    if n_points <= n_most:
-        return np.arange(n_points)
     order = np.random.default_rng(0).permutation(n_points)
     pieces = order[np.argsort(labels[order], kind="stable")]
     sizes = np.bincount(labels, minlength=n_pieces)
     place = np.arange(n_points) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    return np.sort(pieces[place < max(1, n_most // n_pieces)])
+    return np.sort(pieces[place < max(1, SAMPLED // n_pieces)])
 
 
 def _shortest_links(points: Any, labels: Array, compare: Compare) -> tuple[Array, Array, Array]:
