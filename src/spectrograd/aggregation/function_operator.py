@@ -41,11 +41,17 @@ class FunctionOperator(Operator):
         """Passes over the edges that one product costs: the largest degree."""
         return max(len(coefficients) - 1 for coefficients in self.series)
 
-    def _apply(self, U: Array) -> Array:
-        out = np.zeros_like(U)
+    def product(self, engine: Any, X: Any) -> Any:
+        """``A X`` on an engine: the sum of the layers' series."""
+        unit, total = np.eye(X.shape[1]), None
         for operator, coefficients in zip(self.operators, self.series, strict=True):
-            out += _clenshaw(operator, coefficients.astype(U.dtype), U)
-        return out
+            part = _series_product(engine, operator, coefficients, X)
+            total = part if total is None else engine.combine(total, unit, part, unit)
+        return total
+
+    def placed(self, engine: Any) -> Operator:
+        """The same operator with its layers placed."""
+        return replace(self, operators=tuple(engine.place(operator) for operator in self.operators))
 
     def astype(self, dtype: DTypeLike) -> Operator:
         """The same operator with its numbers stored in ``dtype``."""
@@ -112,18 +118,21 @@ def _fitted(values: Array, nodes: Array) -> Array:
     return np.asarray(coefficients)
 
 
-def _clenshaw(operator: Operator, coefficients: Array, U: Array) -> Array:
-    """``f(L) U`` by the three-term recurrence: one pass per degree, three blocks of memory."""
+def _series_product(engine: Any, operator: Operator, coefficients: Array, X: Any) -> Any:
+    """``f(L) X`` by the three-term recurrence: one sweep per degree, three talls of memory."""
     middle, half = (operator.lower + operator.upper) / 2, (operator.upper - operator.lower) / 2
+    unit = np.eye(X.shape[1])
     if len(coefficients) == 1 or half == 0:
-        return np.asarray(coefficients.sum() * U)
+        return engine.combine(X, coefficients.sum() * unit)
 
-    def mapped(V: Array) -> Array:
-        return np.asarray(((operator @ V) - middle * V) / half, dtype=U.dtype)
+    def mapped(V: Any, factor: float) -> Any:
+        """``factor (L - middle) / half V``."""
+        scale = factor / half
+        return engine.combine(engine.apply(operator, V), scale * unit, V, -scale * middle * unit)
 
-    before, current = U, mapped(U)
-    out = coefficients[0] * before + coefficients[1] * current
+    before, current = X, mapped(X, 1.0)
+    out = engine.combine(before, coefficients[0] * unit, current, coefficients[1] * unit)
     for coefficient in coefficients[2:]:
-        before, current = current, 2 * mapped(current) - before
-        out += coefficient * current
-    return np.asarray(out)
+        before, current = current, engine.combine(mapped(current, 2.0), unit, before, -unit)
+        out = engine.combine(out, unit, current, coefficient * unit)
+    return out

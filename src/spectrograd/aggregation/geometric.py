@@ -27,9 +27,14 @@ class DenseOperator(Operator):
 
     dense: Array | None = None
 
-    def _apply(self, U: Array) -> Array:
+    def product(self, engine: Any, X: Any) -> Any:
+        """``A X`` on an engine, by way of the host: the matrix is small."""
         assert self.dense is not None
-        return np.asarray(self.dense @ U, dtype=U.dtype)
+        return engine.put(np.asarray(self.dense @ engine.rows(X), dtype=X.dtype))
+
+    def placed(self, engine: Any) -> Operator:
+        """Itself."""
+        return self
 
     def astype(self, dtype: DTypeLike) -> Operator:
         """The same operator with its numbers stored in ``dtype``."""

@@ -128,7 +128,7 @@ class Joint(Solver):
             events=tuple(state.events),
         )
 
-    def finish(self, problem: Problem, state: State) -> Array:
+    def finish(self, problem: Problem, state: State) -> Any:
         """The merged basis and then the layers', side by side."""
         return state.U
 

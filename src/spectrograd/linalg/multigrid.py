@@ -178,7 +178,7 @@ class Cycle:
         level.add_up(self._corrected(depth + 1, level.down(rest, J.metric)), X)
         rest = run(J, X, R, (-1.0, 0.0, 1.0))
         self._count(depth, R, 4)
-        return run(J, rest, X, (c1, c0, 1.0), X)
+        return np.asarray(run(J, rest, X, (c1, c0, 1.0), X))
 
     def _bottom(self, R: Array) -> Array:
         if self.inverse is not None:
@@ -187,7 +187,7 @@ class Cycle:
         assert J.metric is not None
         R = R / J.metric[:, None]
         self._count(len(self.levels) - 1, R, 1)
-        return self.engine.recurrence(J, R, R, (c1, c0, 0.0))
+        return np.asarray(self.engine.recurrence(J, R, R, (c1, c0, 0.0)))
 
     def _corrected(self, depth: int, R: Array) -> Array:
         C = self._solve(depth, R)
@@ -205,7 +205,7 @@ class Cycle:
 
     def _times(self, depth: int, X: Array) -> Array:
         self._count(depth, X, 1)
-        return self.engine.spmm(self.jacobi[depth], X)
+        return np.asarray(self.engine.apply(self.jacobi[depth], X))
 
     def _count(self, depth: int, X: Array, times: int) -> None:
         share = self.levels[depth].operator.graph.n_entries / max(1, self.levels[0].operator.graph.n_entries)

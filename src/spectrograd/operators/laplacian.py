@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib import import_module
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -26,6 +27,15 @@ class LowRank:
 
     factors: Array
     coefficients: Array
+
+    def astype(self, dtype: DTypeLike) -> LowRank:
+        """The same with its factors in another type (kept)."""
+        return self if self.factors.dtype == dtype else self._cast
+
+    @cached_property
+    def _cast(self) -> LowRank:
+        other = np.float32 if self.factors.dtype == np.float64 else np.float64
+        return LowRank(self.factors.astype(other), self.coefficients.astype(other))
 
     def projected(self, U: Array) -> Array:
         """``diag(a) Z' U``."""
@@ -87,49 +97,45 @@ class Operator:
         return self.diagonal.dtype
 
     def __matmul__(self, U: Array) -> Array:
-        """``A @ U`` in one pass over the row blocks."""
+        """``A @ U`` on the default engine, for whoever has arrays at hand."""
         columns = U if U.ndim == 2 else U[:, None]
         if columns.dtype not in (np.float32, np.float64):
             columns = columns.astype(np.float64)
-        result = self.astype(columns.dtype)._apply(np.ascontiguousarray(columns))
-        return result if U.ndim == 2 else result[:, 0]
+        engine = import_module("spectrograd.engines").LocalEngine()  # by name: engines stand above operators
+        result = engine.apply(self, np.ascontiguousarray(columns))
+        return np.asarray(result if U.ndim == 2 else result[:, 0])
 
-    def _apply(self, U: Array) -> Array:
-        if self.n_nodes <= SMALL:
-            out = self.diagonal[:, None] * U - self._small @ U
-        else:
-            V = U if self.scale is None else self.scale[:, None] * U
-            out = np.empty_like(U)
-            self._compiled(U, V, out)
-        if self.low_rank is not None:
-            self.low_rank.subtract_product(U, out)
-        return np.asarray(out, dtype=U.dtype)
+    def product(self, engine: Any, X: Any) -> Any:
+        """``A X`` on an engine, for a tall X; the operator is placed there."""
+        product = engine.sweep(self, X)
+        return product if self.low_rank is None else engine.subtract_low_rank(product, self.low_rank, X)
+
+    def placed(self, engine: Any) -> Operator:
+        """The same operator with its vectors and factors as talls of an engine."""
+
+        def put(vector: Array | None) -> Any:
+            return None if vector is None else engine.put(np.asarray(vector)[:, None])
+
+        low_rank = self.low_rank and LowRank(engine.put(self.low_rank.factors), self.low_rank.coefficients)
+        vectors = (put(vector) for vector in (self.diagonal, self.scale, self.metric))
+        return replace(
+            self, **dict(zip(("diagonal", "scale", "metric"), vectors, strict=True)), low_rank=low_rank
+        )
 
     @cached_property
-    def _small(self) -> sp.csr_array:
-        """``diag(scale) W diag(scale)``, for graphs that are small enough for scipy."""
+    def scaled_matrix(self) -> sp.csr_array:
+        """``diag(scale) W diag(scale)`` as one scipy array, for graphs small enough for it."""
         W = self.graph.matrix
         weights = W.data
         if self.scale is not None:
             weights = weights * np.repeat(self.scale, np.diff(W.indptr)) * self.scale[W.indices]
         return sp.csr_array((weights.astype(self.dtype, copy=False), W.indices, W.indptr), shape=W.shape)
 
-    def _compiled(self, U: Array, V: Array, out: Array) -> None:
-        """Mutates out, without the low-rank part; compiled only for larger graphs."""
-        from spectrograd.kernels.csr.spmm import laplacian_column, laplacian_rows
-
-        for b in self.graph.blocks:
-            rows, numbers = (b.start, b.indptr, b.indices), (b.weights, self.diagonal, self.scale)
-            large = len(b.indices) > WORTH_THREADS
-            if U.shape[1] == 1:
-                column = laplacian_column if large else laplacian_column.serial
-                column(rows, *numbers, U[:, 0], V[:, 0], out[:, 0])
-            else:
-                columns = laplacian_rows if large else laplacian_rows.serial
-                columns(*rows, *numbers, U, V, out)
-
     def astype(self, dtype: DTypeLike) -> Operator:
-        """The same operator with its numbers stored in ``dtype`` (kept, so casting twice is free)."""
+        """The same operator with its vectors in ``dtype`` (kept, so casting twice is free).
+
+        Weights are left alone: row blocks give theirs in the type that is asked for.
+        """
         if self.dtype == dtype:
             return self
         return self._cast
@@ -137,19 +143,12 @@ class Operator:
     @cached_property
     def _cast(self) -> Operator:
         other = np.float32 if self.dtype == np.float64 else np.float64
-        blocks = tuple(
-            b if b.weights is None else replace(b, weights=b.weights.astype(other)) for b in self.graph.blocks
-        )
-        low_rank = self.low_rank and LowRank(
-            self.low_rank.factors.astype(other), self.low_rank.coefficients.astype(other)
-        )
         return replace(
             self,
-            graph=Graph(blocks, self.n_nodes, self.graph.names),
             diagonal=self.diagonal.astype(other),
             scale=None if self.scale is None else self.scale.astype(other),
             metric=None if self.metric is None else self.metric.astype(other),
-            low_rank=low_rank,
+            low_rank=self.low_rank and self.low_rank.astype(other),
         )
 
     @cached_property
@@ -179,6 +178,16 @@ class Operator:
             metric=None,
             low_rank=low_rank,
         )
+
+    @property
+    def standard_factors(self) -> Array | None:
+        """What multiplies the rows of a vector to make it one of :meth:`standard_form`; None: nothing."""
+        return None if self.metric is None else self._root
+
+    @property
+    def walk_factors(self) -> Array | None:
+        """What multiplies the rows of a vector to make it one of :meth:`walk_form`; None: nothing."""
+        return None if self.scale is None else self._positive_scale
 
     def to_standard(self, vectors: Array) -> Array:
         """Turn vectors of the pencil into vectors of :meth:`standard_form`."""

@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.certificate import exact
+from spectrograd.certificate.localization import judge
 from spectrograd.embedding import Embedding
+from spectrograd.engines import Engine
 from spectrograd.graph import Graph, GraphError
 from spectrograd.graph.node_order import near_order, reordered
 from spectrograd.graph.pieces import (
@@ -23,7 +25,7 @@ from spectrograd.graph.pieces import (
 )
 from spectrograd.labels.eigengap import Eigengap, n_eigenvalues, widest_gap
 from spectrograd.operators.laplacian import Kind, Operator, laplacian
-from spectrograd.operators.regularized import MORE_TAU, TAU, Regularization, checked, judge, regularized
+from spectrograd.operators.regularized import MORE_TAU, TAU, Regularization, checked, regularized
 from spectrograd.pipeline.plan import Choice
 from spectrograd.pipeline.solving import Attempt, Embedded, Settings, certified, choices_for, embed
 from spectrograd.solvers.loop import Solution
@@ -154,7 +156,7 @@ class _Line:
         operator = laplacian(self.graph, self.how.laplacian)
         problem = Problem(operator, self.k, self.settings.engine, self.first_guess(operator))
         choices = choices_for(problem, self.settings)
-        watch = _Watch(operator, self.n_pieces)
+        watch = _Watch(operator, self.n_pieces, self.settings.engine)
         settings = replace(self.settings, watch=watch)
         result = embed(operator, self.k, settings, start=problem.start, choices=choices)
         decision = watch.decision or judge(operator, result.embedding.vectors, self.n_pieces)
@@ -194,12 +196,13 @@ class _Watch:
 
     operator: Operator
     n_trivial: int
+    engine: Engine
     decision: Regularization | None = None
 
     def __call__(self, state: State) -> bool:
         if not isinstance(state, RitzState) or state.iteration != state.telling:
             return False
-        found = judge(self.operator, state.U, self.n_trivial, rough=True)
+        found = judge(self.operator, state.U, self.n_trivial, rough=True, engine=self.engine)
         if found.tau > 0:
             self.decision = found
         return found.tau > 0

@@ -115,7 +115,7 @@ def _judged(operator: Operator, solution: Solution, settings: Settings, choice: 
         return certified(operator, solution, settings, choice)
     k = solution.Q.shape[1]
     certificate = unmeasured(np.full(k, np.nan), "given up for another problem")
-    embedding = Embedding(solution.Q, certificate.eigenvalues, operator.graph.names)
+    embedding = Embedding(settings.engine.rows(solution.Q), certificate.eigenvalues, operator.graph.names)
     attempt = Attempt.of(choice, solution, certificate.sentence)
     return Embedded(embedding, certificate, solution, choice, solution.seconds, (attempt,))
 
@@ -129,12 +129,13 @@ def certified(
 
 
 def _certified(operator: Operator, solution: Solution, settings: Settings, choice: Choice | None) -> Embedded:
-    problem = Problem(operator, solution.Q.shape[1], settings.engine)
-    ritz = rayleigh_ritz(settings.engine, operator, solution.Q)
-    measured = residuals(settings.engine, operator, ritz)
+    engine = settings.engine
+    problem = Problem(operator, solution.Q.shape[1], engine)
+    ritz = rayleigh_ritz(engine, problem.placed, solution.Q)
+    measured = residuals(engine, problem.placed, ritz)
     outside = _evidence(problem, ritz, solution, float(np.linalg.norm(measured)), settings.seed)
-    certificate = certify(settings.engine, operator, ritz, settings.tol, outside, measured)
-    embedding = arrange(ritz.Q, ritz.values, operator.graph.names)
+    certificate = certify(engine, problem.placed, ritz, settings.tol, outside, measured)
+    embedding = arrange(engine.rows(ritz.Q), ritz.values, operator.graph.names)
     chosen = choice or Choice(solution.solver, "asked for")
     attempt = Attempt.of(chosen, solution, certificate.sentence)
     return Embedded(embedding, certificate, solution, chosen, solution.seconds, (attempt,))

@@ -31,11 +31,11 @@ class Deadline(LocalEngine):
 
     until: float = math.inf
 
-    def spmm(self, operator: Operator, U: Array) -> Array:
-        """``A @ U``, while there is time."""
+    def apply(self, operator: Operator, X: Array, *more: Array) -> Any:
+        """``A X``, while there is time."""
         if time.perf_counter() > self.until:
             raise OutOfTimeError
-        return super().spmm(operator, U)
+        return super().apply(operator, X, *more)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +102,7 @@ class Watched(Solver):
             problem = replace(problem, engine=Deadline(self.setting.n_jobs, until=over))
         return self.inner.step(problem, state)
 
-    def finish(self, problem: Problem, state: State) -> Array:
+    def finish(self, problem: Problem, state: State) -> Any:
         """As the solver."""
         return self.inner.finish(problem, state)
 

@@ -176,6 +176,6 @@ class CoordinatePower(Solver):
         state.residuals = np.linalg.norm(product @ rotation - state.U * values, axis=0)
         state.passes += Q.shape[1]
 
-    def finish(self, problem: Problem, state: State) -> Array:
+    def finish(self, problem: Problem, state: State) -> Any:
         """Back to the pencil, orthonormal in its metric."""
         return problem.orthonormalize(problem.operator.from_standard(state.U)).Q

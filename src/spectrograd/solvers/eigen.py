@@ -94,7 +94,7 @@ class Eigen(Solver):
         vectors = np.asarray(vectors[:, ::-1])  # scipy's order is ascending
         if more > k:
             last = vectors[:, k:]
-            state.beyond = float((last * problem.engine.spmm(operator, last)).sum() / (last**2).sum())
+            state.beyond = float((last * problem.engine.apply(operator, last)).sum() / (last**2).sum())
         return vectors[:, :k]
 
 
@@ -103,7 +103,7 @@ def _flipped(problem: Problem, operator: Operator, state: State) -> sla.LinearOp
 
     def multiply(x: Array) -> Array:
         state.passes += 1
-        product = problem.engine.spmm(operator, x.reshape(-1, 1)).ravel()
+        product = problem.engine.apply(operator, x.reshape(-1, 1)).ravel()
         return np.asarray(operator.upper * x.ravel() - product)
 
     return sla.LinearOperator(operator.shape, matvec=multiply, dtype=np.float64)

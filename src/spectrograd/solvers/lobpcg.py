@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import scipy.linalg as la
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from spectrograd.engines import Engine
+from spectrograd.engines import Engine, LocalEngine
 from spectrograd.extras import need
 from spectrograd.operators.laplacian import Operator
 from spectrograd.solvers.protocol import Problem, State
@@ -89,7 +89,7 @@ def begin(problem: Problem, operator: Operator, state: LobpcgState, block: Array
     state.H = np.diag(ritz.values)
     if lost:
         state.events.append(f"iteration {state.iteration}: {lost} lost directions replaced")
-    measured = problem.engine.residual(operator, state.Q, state.AQ, state.values)
+    measured = _residual_rows(problem, operator, state)
     return _published(problem, state, measured)
 
 
@@ -104,7 +104,7 @@ def advance(problem: Problem, operator: Operator, state: LobpcgState) -> int:
     if W.shape[1] == 0 or not np.isfinite(W).all():
         state.done = True
         return 0
-    AW = engine.spmm(operator, W)
+    AW = engine.apply(operator, W)
     M, H = _projected(engine, metric, state, W, AW)
     factor = _kept(M, protected=m)
     values, rotation = la.eigh(factor.T @ H @ factor)
@@ -122,7 +122,7 @@ def advance(problem: Problem, operator: Operator, state: LobpcgState) -> int:
         # against drift, and in place of anything that is not a number
         begin(problem, operator, state, np.nan_to_num(state.Q[:, :m]))
         return m + int(W.shape[1])
-    _published(problem, state, engine.residual(operator, state.Q, state.AQ, state.values))
+    _published(problem, state, _residual_rows(problem, operator, state))
     return int(W.shape[1])
 
 
@@ -148,6 +148,12 @@ def _projected(
     H[q:, :q] = H[:q, q:].T
     H[q:, q:] = engine.gram(W, AW, None)
     return M, (H + H.T) / 2
+
+
+def _residual_rows(problem: Problem, operator: Operator, state: LobpcgState) -> tuple[Array, Array]:
+    """Residuals of the Ritz vectors and their norms; this solver needs its rows in memory."""
+    engine = cast(LocalEngine, problem.engine)
+    return engine.residual_rows(operator, state.Q, state.AQ, state.values)
 
 
 def _published(problem: Problem, state: LobpcgState, measured: tuple[Array, Array]) -> LobpcgState:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from spectrograd.certificate.evidence import Complement
 from spectrograd.certificate.probe import Guards
+from spectrograd.engines.protocol import Tall
 from spectrograd.engines.threadpools import one_thread
 from spectrograd.operators.laplacian import SMALL
 from spectrograd.solvers.protocol import Problem, Progress, Solver, State
@@ -42,7 +43,7 @@ class Stopping:
 class Solution:
     """What a run returns: a basis orthonormal in the metric, and how it came about."""
 
-    Q: Array
+    Q: Tall
     solver: str
     history: tuple[Progress, ...]
     stop_reason: str
@@ -140,7 +141,7 @@ def _first_state(problem: Problem, solver: Solver, rng: np.random.Generator) -> 
     state = solver.init(problem, rng)
     start = problem.finite_start
     if start is not None and not solver.direct:
-        repaired = problem.orthonormalize(start).repaired
+        repaired = problem.orthonormalize(problem.engine.put(start)).repaired
         if repaired:
             state.events.append(f"start: {repaired} dependent columns replaced by random ones")
     return state
@@ -199,8 +200,6 @@ class _Run:
         """Record where the run stands; False when it diverges."""
         seconds = self.clock.seconds()  # before the pause: this measurement does not count either
         with self.clock.paused():
-            if not np.isfinite(state.U).all():
-                return False
             try:
                 measured = self.solver.progress(self.problem, state)
             except FloatingPointError:

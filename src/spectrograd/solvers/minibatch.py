@@ -70,7 +70,7 @@ class BatchSource:
             operator=operator,
             indptr=block.indptr,
             indices=block.indices,
-            weights=block.weights,
+            weights=block.weights_in(dtype),
             guide=kernels.row_guide(block.indptr, shift),
             shift=shift,
             slot=np.zeros(n_nodes, np.int32),

@@ -109,7 +109,7 @@ class Multilevel(RitzSolver):
     def _filtered(self, problem: Problem, operator: Operator, block: Array) -> Array:
         width = operator.upper - operator.lower
         cut = operator.lower + 0.1 * width  # what piecewise constant prolongation makes is rough
-        return Filter(self.degree, cut, operator.upper).apply(problem.engine, operator, block)
+        return np.asarray(Filter(self.degree, cut, operator.upper).apply(problem.engine, operator, block))
 
     def step(self, problem: Problem, state: State) -> MultilevelState:
         """One preconditioned LOBPCG step on the finest level."""

@@ -18,6 +18,9 @@ from numpy.typing import NDArray
 from spectrograd.certificate.evidence import Complement
 from spectrograd.certificate.probe import Guards
 from spectrograd.engines import Engine, LocalEngine
+from spectrograd.engines.protocol import Tall
+from spectrograd.engines.random_rows import new_seed
+from spectrograd.linalg.coordinates import Coordinates
 from spectrograd.linalg.subspace import (
     Orthonormal,
     orthogonality_error,
@@ -80,23 +83,39 @@ class Problem:
 
         return BatchSource.of(self.operator.astype(np.float32))
 
-    def apply(self, U: Array) -> Array:
+    @cached_property
+    def placed(self) -> Operator:
+        """The operator on the engine."""
+        return self.engine.place(self.operator)
+
+    @cached_property
+    def standard(self) -> Coordinates:
+        """The pencil with the identity as metric."""
+        return Coordinates.standard(self.engine, self.operator)
+
+    @cached_property
+    def walk(self) -> Coordinates:
+        """The pencil without a scale, as filters take it."""
+        return Coordinates.walk(self.engine, self.operator)
+
+    def apply(self, U: Tall) -> Tall:
         """``A @ U``: one pass."""
-        return self.engine.spmm(self.operator, U)
+        return self.engine.apply(self.placed, U)
 
-    def gram(self, U: Array, V: Array) -> Array:
+    def gram(self, U: Tall, V: Tall) -> Array:
         """``U' B V`` in float64."""
-        return self.engine.gram(U, V, self.operator.metric)
+        return self.engine.gram(U, V, self.placed.metric)
 
-    def orthonormalize(self, U: Array, rng: np.random.Generator | None = None) -> Orthonormal:
+    def orthonormalize(self, U: Tall, rng: np.random.Generator | None = None) -> Orthonormal:
         """A basis of the same span with ``Q' B Q = I``."""
-        return orthonormalize(self.engine, U, self.operator.metric, rng)
+        return orthonormalize(self.engine, U, self.placed.metric, rng)
 
-    def first_guess(self, rng: np.random.Generator) -> Array:
+    def first_guess(self, rng: np.random.Generator) -> Tall:
         """The warm start if there is one, else random; orthonormal in the metric."""
-        guess = self.finite_start
-        if guess is None:
-            guess = rng.standard_normal((self.n_nodes, self.n_components))
+        start = self.finite_start
+        if start is not None:
+            return self.orthonormalize(self.engine.put(start), rng).Q
+        guess = self.engine.random(self.n_nodes, self.n_components, new_seed(rng), np.float64)
         return self.orthonormalize(guess, rng).Q
 
 
@@ -125,7 +144,7 @@ class State:
     can have been missed (a dense factorisation, a count by inertia).
     """
 
-    U: Array
+    U: Tall
     rng: np.random.Generator
     iteration: int = 0
     passes: float = 0.0
@@ -160,20 +179,20 @@ class Solver(ABC):
     def progress(self, problem: Problem, state: State) -> Progress:
         """Measure the current subspace: Rayleigh-Ritz, residuals, orthogonality."""
         Q = self.finish(problem, state)
-        ritz = rayleigh_ritz(problem.engine, problem.operator, Q)
+        ritz = rayleigh_ritz(problem.engine, problem.placed, Q)
         return Progress(
             iteration=state.iteration,
             passes=state.passes,
             edges_seen=state.edges_seen,
             objective=float(ritz.values.sum()),
-            residual=float(residuals(problem.engine, problem.operator, ritz).max()),
-            orthogonality_error=orthogonality_error(problem.engine, problem.operator, Q),
+            residual=float(residuals(problem.engine, problem.placed, ritz).max()),
+            orthogonality_error=orthogonality_error(problem.engine, problem.placed, Q),
             events=tuple(state.events),
         )
 
-    def finish(self, problem: Problem, state: State) -> Array:
+    def finish(self, problem: Problem, state: State) -> Tall:
         """A basis of the result that is orthonormal in the metric, in float64 whatever the state is in."""
-        return problem.orthonormalize(np.asarray(state.U, dtype=np.float64)).Q
+        return problem.orthonormalize(problem.engine.cast(state.U, np.float64)).Q
 
     def guards(self, problem: Problem, state: State) -> Guards | None:
         """Ritz vectors beyond those of the result, where the solver has them: they help the certificate."""

@@ -161,4 +161,4 @@ def _retract(problem: Problem, U: Array, state: State) -> Array:
     """The Q factor: Householder QR, or Cholesky QR where the metric is not the identity."""
     if problem.operator.metric is None:
         return np.ascontiguousarray(la.qr(U, mode="economic", check_finite=False, overwrite_a=True)[0])
-    return problem.orthonormalize(U, state.rng).Q
+    return np.asarray(problem.orthonormalize(U, state.rng).Q)
