@@ -7,10 +7,13 @@ import pytest
 from refusing import RefusingEngine, RefusingTall, cut
 
 import reference
-from spectrograd import datasets
+from spectrograd import datasets, metrics
+from spectrograd.certificate.localization import judge, participation
 from spectrograd.certificate.probe import look_outside
 from spectrograd.engines import LocalEngine, NumpyEngine, make_engine
 from spectrograd.engines.random_rows import gaussian_rows
+from spectrograd.labels import assign
+from spectrograd.labels.anywhere import _polished, assign_anywhere
 from spectrograd.linalg.subspace import orthonormalize, rayleigh_ritz
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.operators.regularized import regularized
@@ -217,3 +220,33 @@ def test_a_warm_start_on_every_engine(engine, graphs, start):
         Problem(operator, K, engine, guess), make_solver("chebyshev"), stopping=Stopping(tol=1e-4), seed=0
     )
     assert solution.last.residual < 1e-4
+
+
+@pytest.mark.parametrize("softness", [None, 1.0])
+def test_labels_on_every_engine(engine, softness):
+    """The same clusters as on the host, and only a sample and the labels were gathered."""
+    rng = np.random.default_rng(6)
+    truth = np.repeat(np.arange(4), 1500)
+    rows = 3 * np.eye(4)[truth] + 0.4 * rng.standard_normal((6000, 4))
+    found = assign_anywhere(engine, engine.put(rows), 4, softness=softness, random_state=0)
+    assert getattr(engine, "gathers", 1) == 1
+    assert metrics.score(truth, found.labels)["ari"] > 0.999
+    host = assign(rows, 4, unit_rows=softness is not None, softness=softness or 0.0, random_state=0)
+    np.testing.assert_array_equal(found.labels, host.labels)
+    assert found.inertia == pytest.approx(host.inertia, rel=1e-3)
+
+
+def test_a_centre_without_rows_moves_on_every_engine(engine):
+    rows = np.concatenate([np.zeros((30, 1)), np.full((30, 1), 0.1), [[9.0]]])
+    found = _polished(engine, engine.put(rows), np.array([[0.0], [-50.0]]), 0.0)
+    assert sorted(found.sizes.tolist()) == [1, 60]
+
+
+def test_localised_vectors_are_told_on_every_engine(engine, graphs):
+    operator = laplacian(graphs["whole"])
+    vectors = np.column_stack([np.ones(N), np.eye(N)[3], np.eye(N)[5], np.linspace(-1, 1, N)])
+    expected = participation(operator, vectors)
+    X = engine.put(vectors)
+    np.testing.assert_allclose(participation(operator, X, engine), expected)
+    assert judge(operator, X, engine=engine).tau > 0
+    assert getattr(engine, "gathers", 0) == 0
