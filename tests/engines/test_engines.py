@@ -17,7 +17,8 @@ from spectrograd.labels.anywhere import _polished, assign_anywhere
 from spectrograd.linalg.subspace import orthonormalize, rayleigh_ritz
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.operators.regularized import regularized
-from spectrograd.pipeline.solving import Settings, embed
+from spectrograd.pipeline.settings import Settings
+from spectrograd.pipeline.solving import embed
 from spectrograd.solvers import Problem, Stopping, make_solver, solve
 
 N, K = 410, 3

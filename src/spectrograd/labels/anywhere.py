@@ -27,7 +27,7 @@ def assign_anywhere(
 ) -> Clustering:
     """Cluster the rows of a tall (N x k) by k-means; a sample of them comes to the host, and the labels.
 
-    ``softness`` is that of :func:`~spectrograd.labels.assign` with ``unit_rows``; None leaves rows as they are.
+    ``softness`` is that of :func:`~spectrograd.labels.assign` with ``unit_rows``; None takes rows as they are.
     The start is ``cluster_qr`` of the sample. Full ``cluster_qr`` and ``discretize`` need all rows at hand.
     """
     started, n = time.perf_counter(), X.shape[0]
@@ -81,4 +81,4 @@ def _farthest(engine: Engine, gaps: Tall, count: int) -> Array:
         return np.column_stack([block[first, 0], first + start])
 
     every = np.vstack(engine.fold(largest, gaps))
-    return every[np.argsort(every[:, 0])[::-1][:count], 1].astype(np.int64)
+    return np.asarray(every[np.argsort(every[:, 0])[::-1][:count], 1], dtype=np.int64)
