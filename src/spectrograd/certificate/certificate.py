@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from spectrograd.certificate.evidence import GOOD_ANGLE, LIKELY_MISS, MOST_PART, Complement, needed_cut
 from spectrograd.engines import Engine
 from spectrograd.linalg.subspace import Ritz, orthogonality_error
-from spectrograd.operators.laplacian import Operator
+from spectrograd.operators.protocol import Operator
 
 Array = NDArray[Any]
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from spectrograd.engines import Engine, LocalEngine
 from spectrograd.engines.protocol import Tall
 from spectrograd.linalg.coordinates import Coordinates
-from spectrograd.operators.laplacian import Operator
+from spectrograd.operators.protocol import Operator
 from spectrograd.operators.regularized import TAU, Regularization
 
 Array = NDArray[Any]

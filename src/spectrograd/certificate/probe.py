@@ -45,7 +45,7 @@ from spectrograd.engines.protocol import Tall
 from spectrograd.engines.random_rows import new_seed
 from spectrograd.linalg.coordinates import Coordinates
 from spectrograd.linalg.subspace import Ritz
-from spectrograd.operators.laplacian import Operator
+from spectrograd.operators.protocol import Operator
 
 Array = NDArray[Any]
 FIRST_LOOK, MOST_STEPS = 4, 500

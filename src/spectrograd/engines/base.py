@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -13,7 +13,8 @@ from numpy.typing import DTypeLike
 from spectrograd.engines.protocol import Array, Cost, KrylovBasis, Nearest, Statistics, Tall, Work
 from spectrograd.engines.random_rows import gaussian_rows
 from spectrograd.engines.tall_list import TallList
-from spectrograd.operators.laplacian import LowRank, Operator
+from spectrograd.operators.protocol import Offer, Operator
+from spectrograd.operators.sparse import LowRank, SparseOperator
 
 IN_CACHE = 4096  # rows of a dozen columns, with what is made of them
 MEDIAN_ROWS = 20_000  # whose median stands for that of all: its error is below one in a hundred
@@ -27,11 +28,12 @@ class BaseEngine(ABC):
 
     work: Work
     cost: Cost = Cost()
+    offers: ClassVar[frozenset[Offer]] = frozenset()
 
     # mandatory
 
     @abstractmethod
-    def sweep(self, operator: Operator, X: Tall) -> Tall:
+    def sweep(self, operator: SparseOperator, X: Tall) -> Tall:
         """``diag(diagonal) X - diag(scale) W diag(scale) X`` for a placed operator."""
 
     @abstractmethod

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -15,7 +15,8 @@ from spectrograd.engines.base import BaseEngine
 from spectrograd.engines.protocol import Work
 from spectrograd.engines.row_basis import RowBasis
 from spectrograd.kernels import SMALL, TALL, WORTH_THREADS
-from spectrograd.operators.laplacian import LowRank, Operator
+from spectrograd.operators.protocol import Offer, Operator
+from spectrograd.operators.sparse import LowRank, SparseOperator
 
 Array = NDArray[Any]
 
@@ -30,11 +31,13 @@ class LocalEngine(BaseEngine):
     n_jobs: int | None = None
     work: Work = field(default_factory=Work, compare=False, repr=False)
 
+    offers: ClassVar[frozenset[Offer]] = frozenset(("resident",))
+
     def place(self, operator: Operator) -> Operator:
         """Itself: all is at hand, and kernels take vectors as they are."""
         return operator
 
-    def sweep(self, operator: Operator, X: Array) -> Array:
+    def sweep(self, operator: SparseOperator, X: Array) -> Array:
         """Block after block, wherever the blocks come from."""
         operator = operator.astype(X.dtype)
         if operator.n_nodes <= SMALL and operator.graph.is_resident:
@@ -69,7 +72,7 @@ class LocalEngine(BaseEngine):
         out: Array | None = None,
     ) -> Array:
         """Fused into one pass where the operator is sparse."""
-        if operator.n_nodes <= SMALL or type(operator) is not Operator:
+        if operator.n_nodes <= SMALL or not isinstance(operator, SparseOperator):
             a, b, c = (X.dtype.type(value) for value in coefficients)
             product = self.apply(operator, X)
             if operator.metric is not None:
@@ -82,7 +85,7 @@ class LocalEngine(BaseEngine):
 
     def _fused(
         self,
-        operator: Operator,
+        operator: SparseOperator,
         X: Array,
         before: Array,
         coefficients: tuple[float, float, float],
@@ -132,7 +135,8 @@ class LocalEngine(BaseEngine):
         self, operator: Operator, Q: Array, AQ: Array, values: Array, *, keep: bool = True
     ) -> tuple[Array, Array]:
         """``A X - B X diag(values)`` for the first columns X of Q, where kept, and its columns' norms."""
-        metric = operator.astype(Q.dtype).metric
+        metric = operator.metric
+        metric = None if metric is None else metric.astype(Q.dtype, copy=False)
         if len(Q) <= SMALL:
             b = np.ones((1, 1)) if metric is None else metric[:, None]
             X, AX = Q[:, : len(values)], AQ[:, : len(values)]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from spectrograd.engines.base import BaseEngine
 from spectrograd.engines.protocol import Work
-from spectrograd.operators.laplacian import Operator
+from spectrograd.operators.sparse import SparseOperator
 
 Array = NDArray[Any]
 
@@ -21,7 +21,7 @@ class NumpyEngine(BaseEngine):
     def __init__(self) -> None:
         self.work = Work()
 
-    def sweep(self, operator: Operator, X: Array) -> Array:
+    def sweep(self, operator: SparseOperator, X: Array) -> Array:
         """Row block after row block; those of a graph on disk are forgotten as the loop goes on."""
         V = X if operator.scale is None else operator.scale * X
         product = np.empty_like(V)

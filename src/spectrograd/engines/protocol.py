@@ -24,7 +24,8 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from numpy.typing import DTypeLike, NDArray
 
-from spectrograd.operators.laplacian import LowRank, Operator
+from spectrograd.operators.protocol import Offer, Operator
+from spectrograd.operators.sparse import LowRank, SparseOperator
 
 Array = NDArray[Any]
 Tall: TypeAlias = Any  # N x k numbers that only their engine looks into
@@ -120,6 +121,11 @@ class Engine(Protocol):
         """What rounds and bytes cost here."""
         ...
 
+    @property
+    def offers(self) -> frozenset[Offer]:
+        """``resident`` where talls are arrays in this process's memory: some solvers cannot do without."""
+        ...
+
     def threads(self) -> AbstractContextManager[None]:
         """Use as many threads as the user allowed while inside."""
         ...
@@ -134,7 +140,7 @@ class Engine(Protocol):
         """``A X`` in the type of X (and ``A Y`` ..., then as a tuple): one sweep, however many talls."""
         ...
 
-    def sweep(self, operator: Operator, X: Tall) -> Tall:
+    def sweep(self, operator: SparseOperator, X: Tall) -> Tall:
         """Mandatory. ``diag(diagonal) X - diag(scale) W diag(scale) X``, of a placed operator.
 
         ``operator.graph.blocks`` are the row blocks of W, in memory or read again in each sweep.

@@ -27,7 +27,7 @@ def assign_anywhere(
 ) -> Clustering:
     """Cluster the rows of a tall (N x k) by k-means; a sample of them comes to the host, and the labels.
 
-    ``softness`` is that of :func:`~spectrograd.labels.assign` with ``unit_rows``; None takes rows as they are.
+    ``softness`` is that of :func:`~spectrograd.labels.assign` with ``unit_rows``; None leaves the rows alone.
     The start is ``cluster_qr`` of the sample. Full ``cluster_qr`` and ``discretize`` need all rows at hand.
     """
     started, n = time.perf_counter(), X.shape[0]

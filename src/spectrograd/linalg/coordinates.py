@@ -8,7 +8,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from spectrograd.engines.protocol import Engine, Tall
-from spectrograd.operators.laplacian import Operator
+from spectrograd.operators.protocol import Operator
 
 Array = NDArray[Any]
 

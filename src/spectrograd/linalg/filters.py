@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from spectrograd.engines.protocol import Engine, Tall
-from spectrograd.operators.laplacian import Operator
+from spectrograd.operators.protocol import Operator
 
 
 @dataclass(frozen=True)

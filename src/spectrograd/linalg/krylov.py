@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from spectrograd.engines.protocol import Engine, Tall
 from spectrograd.engines.random_rows import new_seed
-from spectrograd.operators.laplacian import Operator
+from spectrograd.operators.protocol import Operator
 
 Array = NDArray[Any]
 ILL = 1e-4  # ratio of squared lengths below which a block is orthogonalised a second time

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from spectrograd.engines.protocol import Engine, Tall
 from spectrograd.engines.random_rows import new_seed
-from spectrograd.operators.laplacian import Operator
+from spectrograd.operators.protocol import Operator
 
 Array = NDArray[Any]
 NEARLY = 1e-2  # orthonormal: a single round leaves nothing but rounding errors

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.graph import Graph, GraphError
-from spectrograd.operators.laplacian import Kind, LowRank, Operator, laplacian
+from spectrograd.operators.laplacian import Kind, laplacian
+from spectrograd.operators.sparse import LowRank, SparseOperator
 
 Array = NDArray[Any]
 # Mean degrees to add, the second only where the first leaves the eigenvectors localised. Measured: 0.1 is
@@ -50,7 +51,7 @@ def checked(value: Any) -> float | str | None:
     raise ValueError(f"regularization={value!r}: expected 'auto', None or a number that is not negative")
 
 
-def regularized(graph: Graph, kind: Kind, tau: float) -> Operator:
+def regularized(graph: Graph, kind: Kind, tau: float) -> SparseOperator:
     """The Laplacian of ``W + (t / N) 11'`` with ``t = tau`` mean degrees: degrees + t, and a rank-one part.
 
     All three kinds follow from the same matrix. For ``"unnormalized"`` it is ``L + t (I - 11'/N)``, which
@@ -73,8 +74,8 @@ def regularized(graph: Graph, kind: Kind, tau: float) -> Operator:
     degrees, coefficient = graph.degrees + added, np.array([added / n])
     ones = LowRank(np.ones((n, 1)), coefficient)
     if kind == "unnormalized":
-        return Operator(graph, degrees, low_rank=ones, upper=plain.upper + added)
+        return SparseOperator(graph, degrees, low_rank=ones, upper=plain.upper + added)
     if kind == "symmetric":
         scale = 1 / np.sqrt(degrees)
-        return Operator(graph, np.ones(n), scale=scale, low_rank=LowRank(scale[:, None], coefficient))
-    return Operator(graph, degrees, metric=degrees, low_rank=ones)
+        return SparseOperator(graph, np.ones(n), scale=scale, low_rank=LowRank(scale[:, None], coefficient))
+    return SparseOperator(graph, degrees, metric=degrees, low_rank=ones)

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from spectrograd.aggregation import typical_diagonal, without_absent
 from spectrograd.graph import Graph
-from spectrograd.operators.laplacian import Operator, laplacian
+from spectrograd.operators.laplacian import laplacian
+from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solving import embed
 
@@ -55,7 +56,7 @@ def layer_distances(embeddings: Sequence[Array]) -> Array:
 
 
 def weigh_layers(
-    operators: Sequence[Operator], embeddings: Sequence[Array], seed: int | None = None
+    operators: Sequence[SparseOperator], embeddings: Sequence[Array], seed: int | None = None
 ) -> LayerScores:
     """Weights that follow structure and agreement; see :class:`LayerScores` for the rule.
 
@@ -132,7 +133,7 @@ def _without_trivial(U: Array) -> Array:
     return np.asarray(U @ basis[:, 1:])
 
 
-def _structure(operator: Operator, U: Array, rng: np.random.Generator) -> float:
+def _structure(operator: SparseOperator, U: Array, rng: np.random.Generator) -> float:
     """``1 - Tr(U' L_sym U) / the same of a shuffled layer``, at least 0: no scale of weights in it."""
     k = U.shape[1]
     if k < 2 or operator.graph.n_edges == 0:

@@ -24,8 +24,9 @@ from spectrograd.graph.pieces import (
     subgraph,
 )
 from spectrograd.labels.eigengap import Eigengap, n_eigenvalues, widest_gap
-from spectrograd.operators.laplacian import Operator, laplacian
+from spectrograd.operators.laplacian import laplacian
 from spectrograd.operators.regularized import MORE_TAU, TAU, Regularization, checked, regularized
+from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.plan import Choice
 from spectrograd.pipeline.result import Result, Stages, found
 from spectrograd.pipeline.settings import Settings
@@ -68,7 +69,7 @@ class PreparedGraph:
 
     def _solved(
         self, settings: Settings, start: Array | None
-    ) -> tuple[Embedded, Operator, Regularization, Eigengap | None]:
+    ) -> tuple[Embedded, SparseOperator, Regularization, Eigengap | None]:
         wanted, groups = checked(settings.regularization), self.connectivity.groups
         if groups is not None:
             solved, operator = _whole_components(self.part, groups[self.kept], settings)
@@ -108,7 +109,7 @@ def n_columns(part: Graph, settings: Settings) -> int:
     return k
 
 
-Found = tuple[Embedded, Operator, Regularization]
+Found = tuple[Embedded, SparseOperator, Regularization]
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +174,7 @@ class _Line:
         left = None if budget is None else max(0.0, budget - earlier.seconds)
         return replace(self.settings, time_budget=left)
 
-    def first_guess(self, operator: Operator) -> Array | None:
+    def first_guess(self, operator: SparseOperator) -> Array | None:
         """The warm start; else, of several components, their null vectors, which need not be found again."""
         if self.start is not None or self.n_pieces == 1:
             return self.start
@@ -187,7 +188,7 @@ class _Line:
 class _Watch:
     """Gives a run up when its rough vectors are already seen to be localised."""
 
-    operator: Operator
+    operator: SparseOperator
     n_trivial: int
     engine: Engine
     decision: Regularization | None = None
@@ -201,7 +202,7 @@ class _Watch:
         return found.tau > 0
 
 
-def _whole_components(graph: Graph, groups: Array, settings: Settings) -> tuple[Embedded, Operator]:
+def _whole_components(graph: Graph, groups: Array, settings: Settings) -> tuple[Embedded, SparseOperator]:
     """No eigenproblem is left: null vectors that are constant on each cluster cut no edge."""
     operator = laplacian(graph, settings.laplacian)
     vectors = operator.from_walk(indicators(groups, operator.walk_form().metric))
@@ -215,7 +216,7 @@ def _whole_components(graph: Graph, groups: Array, settings: Settings) -> tuple[
     return Embedded(embedding, certificate, solution, choice, 0.0, (attempt,)), operator
 
 
-def _narrowed(result: Embedded, operator: Operator, k: int, settings: Settings) -> Embedded:
+def _narrowed(result: Embedded, operator: SparseOperator, k: int, settings: Settings) -> Embedded:
     """The first k columns with a certificate of their own."""
     vectors, values = result.embedding.vectors, result.embedding.eigenvalues
     solution = replace(result.solution, Q=vectors[:, :k], beyond=float(values[k]))

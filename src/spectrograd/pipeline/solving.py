@@ -18,7 +18,7 @@ from spectrograd.embedding import Embedding, arrange
 from spectrograd.engines.threadpools import one_thread
 from spectrograd.linalg.inertia import count_below
 from spectrograd.linalg.subspace import Ritz, rayleigh_ritz, residuals
-from spectrograd.operators.laplacian import Operator
+from spectrograd.operators.protocol import Operator
 from spectrograd.pipeline.plan import Choice, plan
 from spectrograd.solvers import REGISTRY, make_solver
 from spectrograd.solvers.loop import GIVEN_UP, Solution, Stopping, after, solve
@@ -115,7 +115,7 @@ def _judged(operator: Operator, solution: Solution, settings: SolverSettings, ch
         return certified(operator, solution, settings, choice)
     k = solution.Q.shape[1]
     certificate = unmeasured(np.full(k, np.nan), "given up for another problem")
-    embedding = Embedding(settings.engine.rows(solution.Q), certificate.eigenvalues, operator.graph.names)
+    embedding = Embedding(settings.engine.rows(solution.Q), certificate.eigenvalues, operator.names)
     attempt = Attempt.of(choice, solution, certificate.sentence)
     return Embedded(embedding, certificate, solution, choice, solution.seconds, (attempt,))
 
@@ -137,7 +137,7 @@ def _certified(
     measured = residuals(engine, problem.placed, ritz)
     outside = _evidence(problem, ritz, solution, float(np.linalg.norm(measured)), settings.seed)
     certificate = certify(engine, problem.placed, ritz, settings.tol, outside, measured)
-    embedding = arrange(engine.rows(ritz.Q), ritz.values, operator.graph.names)
+    embedding = arrange(engine.rows(ritz.Q), ritz.values, operator.names)
     chosen = choice or Choice(solution.solver, "asked for")
     attempt = Attempt.of(chosen, solution, certificate.sentence)
     return Embedded(embedding, certificate, solution, chosen, solution.seconds, (attempt,))
@@ -188,7 +188,7 @@ def _evidence(problem: Problem, ritz: Ritz, solution: Solution, error: float, se
         return outside
     if beyond is not None and beyond > top and solution.solver == "shift-invert":
         sure = top + (MOST_PART + 0.01) * (beyond - top)
-        count = count_below(problem.operator, sure)
+        count = count_below(problem.sparse, sure)
         if count is not None:
             return Complement(beyond if count == problem.n_components else top, sure=sure)
     rng = np.random.default_rng(None if seed is None else (seed, 1))  # not what the solver started from

@@ -15,7 +15,7 @@ from spectrograd.engines import LocalEngine
 from spectrograd.engines.threadpools import one_thread
 from spectrograd.labels import assign
 from spectrograd.metrics import score
-from spectrograd.operators.laplacian import Operator
+from spectrograd.operators.protocol import Operator
 from spectrograd.pipeline.run import Prepared
 from spectrograd.pipeline.settings import Settings
 from spectrograd.solvers import Problem, Progress, Solver, State

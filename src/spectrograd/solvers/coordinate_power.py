@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from spectrograd.operators.protocol import ALL
 from spectrograd.solvers.protocol import Problem, Solver, State
 from spectrograd.solvers.similarity import Shift, Similarity
 
@@ -28,7 +29,7 @@ class Columns:
     @classmethod
     def of(cls, similarity: Similarity) -> Columns:
         """Fold the scaling into the entries: one array as long as the graph's."""
-        operator = similarity.operator
+        operator = similarity.sparse
         matrix = sp.csr_array(operator.graph.matrix, dtype=np.float64)
         if operator.scale is not None:
             scaling = sp.diags_array(operator.scale)
@@ -115,6 +116,7 @@ class CoordinatePower(Solver):
     max_iter: int = 1000
 
     name: ClassVar[str] = "coordinate-power"
+    needs = ALL
     report_every: ClassVar[int] = 5
 
     def init(self, problem: Problem, rng: np.random.Generator) -> CoordinateState:
@@ -124,7 +126,7 @@ class CoordinatePower(Solver):
         if self.sweeps < 1:
             raise ValueError(f"sweeps={self.sweeps}: at least one is needed")
         guess = problem.first_guess(rng)
-        state = CoordinateState(problem.operator.to_standard(guess), rng)
+        state = CoordinateState(problem.standard.enter(guess), rng)
         state.columns = Columns.of(Similarity.of(problem, state, self.shift))
         self._rotate(problem, state)
         return state
@@ -178,4 +180,4 @@ class CoordinatePower(Solver):
 
     def finish(self, problem: Problem, state: State) -> Any:
         """Back to the pencil, orthonormal in its metric."""
-        return problem.orthonormalize(problem.operator.from_standard(state.U)).Q
+        return problem.orthonormalize(problem.standard.leave(state.U)).Q

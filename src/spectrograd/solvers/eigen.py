@@ -10,7 +10,7 @@ import scipy.linalg as la
 import scipy.sparse.linalg as sla
 from numpy.typing import NDArray
 
-from spectrograd.operators.laplacian import Operator
+from spectrograd.operators.protocol import RESIDENT, Operator
 from spectrograd.solvers.protocol import Problem, Solver, State
 
 Array = NDArray[Any]
@@ -61,6 +61,7 @@ class Eigen(Solver):
     max_iter: int = 1
 
     name: ClassVar[str] = "eigen"
+    needs = RESIDENT
     direct: ClassVar[bool] = True
 
     def init(self, problem: Problem, rng: np.random.Generator) -> State:
@@ -73,7 +74,7 @@ class Eigen(Solver):
             raise ValueError(f"method={self.method!r}: expected 'auto', 'dense' or 'arpack'")
         dense = self.method == "dense" or (self.method == "auto" and problem.n_nodes <= DENSE_BELOW)
         vectors = _dense(problem, state) if dense else self._arpack(problem, state)
-        state.U = np.ascontiguousarray(problem.operator.from_standard(vectors))
+        state.U = np.ascontiguousarray(problem.standard.leave(vectors))
         state.iteration, state.done = 1, True
         return state
 

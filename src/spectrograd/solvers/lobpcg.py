@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from spectrograd.engines import Engine, LocalEngine
 from spectrograd.extras import need
-from spectrograd.operators.laplacian import Operator
+from spectrograd.operators.protocol import RESIDENT, Operator
+from spectrograd.operators.sparse import SparseOperator
 from spectrograd.solvers.protocol import Problem, State
 from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start, guarded_width, ritz_pairs
 
@@ -63,6 +64,7 @@ class LOBPCG(RitzSolver):
     max_iter: int = 500
 
     name: ClassVar[str] = "lobpcg"
+    needs = RESIDENT
 
     def init(self, problem: Problem, rng: np.random.Generator) -> LobpcgState:
         """The warm start or random vectors."""
@@ -70,7 +72,7 @@ class LOBPCG(RitzSolver):
             raise ValueError(f"preconditioner={self.preconditioner!r}: expected None or 'amg'")
         operator = problem.operator.walk_form()
         block = guarded_start(problem, guarded_width(problem, self.guard), rng, np.float64)
-        precondition = None if self.preconditioner is None else amg(operator)
+        precondition = None if self.preconditioner is None else amg(problem.sparse.walk_form())
         state = LobpcgState(np.empty((0, 0)), rng, precondition=precondition)
         return begin(problem, operator, state, block)
 
@@ -159,7 +161,7 @@ def _residual_rows(problem: Problem, operator: Operator, state: LobpcgState) -> 
 def _published(problem: Problem, state: LobpcgState, measured: tuple[Array, Array]) -> LobpcgState:
     state.R, state.residuals = measured
     state.block = state.Q[:, : len(state.values)]
-    state.U = problem.operator.from_walk(np.ascontiguousarray(state.Q[:, : problem.n_components]))
+    state.U = problem.walk.leave(np.ascontiguousarray(state.Q[:, : problem.n_components]))
     return state
 
 
@@ -181,7 +183,7 @@ def _kept(M: Array, protected: int = 0) -> Array:
     return np.asarray(d[:, None] * rotation[:, kept] / np.sqrt(np.maximum(values[kept], 1e-14)))
 
 
-def amg(operator: Operator) -> Preconditioner:
+def amg(operator: SparseOperator) -> Preconditioner:
     """One cycle of smoothed aggregation on the sparse part, shifted to be definite."""
     pyamg = need("pyamg", "preconditioner='amg'")
     metric = np.ones(operator.n_nodes) if operator.metric is None else operator.metric

@@ -17,7 +17,8 @@ from spectrograd.certificate.evidence import Complement
 from spectrograd.certificate.probe import Guards
 from spectrograd.engines.protocol import Tall
 from spectrograd.engines.threadpools import one_thread
-from spectrograd.operators.laplacian import SMALL
+from spectrograd.kernels import SMALL
+from spectrograd.operators.protocol import check_offers
 from spectrograd.solvers.protocol import Problem, Progress, Solver, State
 
 Array = NDArray[Any]
@@ -114,6 +115,7 @@ def solve(
     rules = stopping or Stopping()
     if rules.max_iter is not None:
         solver = replace(solver, max_iter=rules.max_iter)  # type: ignore[type-var]
+    check_offers(solver.name, solver.needs, problem.operator, problem.offers)
     clock = _Clock()
     run = _Run(problem, solver, rules, on_progress, clock, watch)
     rng = np.random.default_rng(seed)

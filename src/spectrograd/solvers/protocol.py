@@ -28,7 +28,8 @@ from spectrograd.linalg.subspace import (
     rayleigh_ritz,
     residuals,
 )
-from spectrograd.operators.laplacian import Operator
+from spectrograd.operators.protocol import EDGES, PRODUCTS, Offer, Operator, check_offers
+from spectrograd.operators.sparse import SparseOperator
 
 if TYPE_CHECKING:
     from spectrograd.solvers.minibatch import BatchSource
@@ -74,14 +75,27 @@ class Problem:
         """Random access to the edges, for stochastic solvers; made when first needed."""
         from spectrograd.solvers.minibatch import BatchSource  # compiles, so only on demand
 
-        return BatchSource.of(self.operator)
+        return BatchSource.of(self.sparse)
 
     @cached_property
     def single_batches(self) -> BatchSource:
         """The same in float32: half the traffic, for solvers that live with noise anyway."""
         from spectrograd.solvers.minibatch import BatchSource
 
-        return BatchSource.of(self.operator.astype(np.float32))
+        return BatchSource.of(self.sparse.astype(np.float32))
+
+    @property
+    def offers(self) -> frozenset[Offer]:
+        """What the operator and the engine offer together."""
+        return self.operator.offers | self.engine.offers
+
+    @property
+    def sparse(self) -> SparseOperator:
+        """The operator of a solver that needs its edges."""
+        if not isinstance(self.operator, SparseOperator):
+            check_offers("of edges", EDGES, self.operator, self.offers)
+            raise TypeError(f"{type(self.operator).__name__} has no row blocks")
+        return self.operator
 
     @cached_property
     def placed(self) -> Operator:
@@ -160,12 +174,14 @@ class Solver(ABC):
 
     Class attributes: ``name`` (as in the registry), ``max_iter`` (how many steps unless the user
     says otherwise), ``report_every`` (steps between two measurements, which cost a pass each),
-    ``direct`` (the first step is the last, so there is nothing to measure before it).
+    ``direct`` (the first step is the last, so there is nothing to measure before it), ``needs`` (what the
+    operator and the engine must offer; checked before any work).
     """
 
     name: ClassVar[str]
     direct: ClassVar[bool] = False
     report_every: ClassVar[int] = 1
+    needs: ClassVar[frozenset[Offer]] = PRODUCTS
     max_iter: int
 
     @abstractmethod

@@ -22,7 +22,7 @@ from spectrograd.linalg.subspace import (
     rayleigh_ritz,
     residuals,
 )
-from spectrograd.operators.laplacian import Operator
+from spectrograd.operators.protocol import Operator
 from spectrograd.solvers.protocol import Problem, Progress, Solver, State
 
 Array = NDArray[Any]

@@ -10,6 +10,7 @@ import scipy.linalg as la
 from numpy.typing import NDArray
 
 from spectrograd.kernels.dense.lanes import WIDTH
+from spectrograd.operators.protocol import ALL
 from spectrograd.solvers.minibatch import Sampling
 from spectrograd.solvers.protocol import Problem, State, SteppingSolver, StepState
 
@@ -56,6 +57,7 @@ class PaperSGD(SteppingSolver):
     refresh: int = 100
 
     name: ClassVar[str] = "sgd-paper"
+    needs = ALL
     report_every: ClassVar[int] = 50
 
     def init(self, problem: Problem, rng: np.random.Generator) -> PaperState:

@@ -17,7 +17,8 @@ from spectrograd.linalg.factor import Factor, Three
 from spectrograd.linalg.fill import factor_bytes, most_factor_bytes
 from spectrograd.linalg.filters import Filter
 from spectrograd.linalg.subspace import Ritz
-from spectrograd.operators.laplacian import LowRank, Operator
+from spectrograd.operators.protocol import ALL
+from spectrograd.operators.sparse import LowRank, SparseOperator
 from spectrograd.solvers.protocol import Problem, State
 from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start
 
@@ -74,7 +75,7 @@ class Inverse:
     woodbury: Woodbury | None
 
     @classmethod
-    def of(cls, operator: Operator, pole: float) -> Inverse:
+    def of(cls, operator: SparseOperator, pole: float) -> Inverse:
         """Factorise; a breakdown is an error."""
         factor = Factor.of(operator, pole)
         if factor is None:
@@ -144,17 +145,18 @@ class ShiftInvert(RitzSolver):
     max_iter: int = 100
 
     name: ClassVar[str] = "shift-invert"
+    needs = ALL
 
     def init(self, problem: Problem, rng: np.random.Generator) -> FactoredState:
         """Estimate the fill, and refuse before any work is done; factorise, and smooth a random block."""
-        needed = factor_bytes(problem.operator.graph)
+        needed = factor_bytes(problem.sparse.graph)
         limit = most_factor_bytes() if self.memory_limit is None else self.memory_limit
         if needed > limit:
             raise ValueError(
                 f"shift-invert: the factor would take about {needed / 1e9:.2g} GB, the limit is "
                 f"{limit / 1e9:.2g} GB; use 'lanczos' or 'chebyshev', or raise memory_limit"
             )
-        operator = problem.operator.walk_form().astype(np.float64)
+        operator = problem.sparse.walk_form().astype(np.float64)
         pole = operator.lower - self._shift(problem) * (operator.upper - operator.lower)
         inverse = Inverse.of(operator, pole)
         block = guarded_start(problem, self._width(problem), rng, np.float32).astype(np.float64)
@@ -178,7 +180,7 @@ class ShiftInvert(RitzSolver):
         """One filter and one Rayleigh-Ritz."""
         assert isinstance(state, FactoredState)
         assert state.inverse is not None
-        operator = problem.operator.walk_form().astype(np.float64)
+        operator = problem.sparse.walk_form().astype(np.float64)
         smooth = self._next_filter(problem, operator, state)
         state.block = _unit_columns(smooth.through(state.inverse, state.block))
         self.measured(problem, operator, state)
@@ -187,7 +189,9 @@ class ShiftInvert(RitzSolver):
         state.done = state.done or bool(state.residuals[: problem.n_components].max() < exact)
         return state
 
-    def _next_filter(self, problem: Problem, operator: Operator, state: FactoredState) -> RationalFilter:
+    def _next_filter(
+        self, problem: Problem, operator: SparseOperator, state: FactoredState
+    ) -> RationalFilter:
         """As much as is missing, and no more than keeps the first vector from drowning the K-th."""
         k = problem.n_components
         top, high = float(state.values[k - 1]), float(state.values[-1])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,7 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from spectrograd.embedding import Embedding
 from spectrograd.engines.protocol import Engine, Tall
 from spectrograd.linalg.krylov import upper_edge
-from spectrograd.operators.laplacian import Operator
+from spectrograd.operators.protocol import Operator
+from spectrograd.operators.sparse import SparseOperator
 from spectrograd.solvers.protocol import Problem, State
 
 Array = NDArray[Any]
@@ -41,14 +42,17 @@ class Similarity:
         ``"psd"`` takes the largest eigenvalue of ``A`` as shift, estimated by a few Lanczos steps: the
         least one for which ``S`` is positive semidefinite. A larger one would add a multiple of the
         identity, which no sample of columns can represent. ``"centre"`` takes the mean of the diagonal
-        (for a normalised Laplacian 1) or the middle of the spectrum where that is larger.
+        (for a normalised Laplacian 1) or the middle of the spectrum where that is larger, or all that is
+        known.
         """
         if shift not in ("centre", "psd"):
             raise ValueError(f"shift={shift!r}: expected 'centre' or 'psd'")
         operator, placed = problem.operator.standard_form(), problem.standard.operator
         if shift == "centre":
             middle = (operator.lower + operator.upper) / 2
-            return cls(placed, max(middle, float(operator.diagonal.mean())))
+            if isinstance(operator, SparseOperator):
+                middle = max(middle, float(operator.diagonal.mean()))
+            return cls(placed, middle)
         steps = min(LANCZOS_STEPS, operator.n_nodes - 1)
         state.passes += steps
         return cls(placed, upper_edge(problem.engine, placed, state.rng, steps))
@@ -62,9 +66,14 @@ class Similarity:
         unit = np.eye(U.shape[1])
         return engine.combine(U, self.shift * unit, engine.apply(self.operator, U), -unit)
 
+    @property
+    def sparse(self) -> SparseOperator:
+        """The operator, for methods that read its columns."""
+        return cast(SparseOperator, self.operator)
+
     def columns(self, nodes: Array) -> Array:
         """``S[:, nodes]`` as a dense N x n array; reads the rows of those nodes only."""
-        operator = self.operator
+        operator = self.sparse
         columns = np.ascontiguousarray(operator.graph.matrix[nodes].toarray().T.astype(np.float64))
         if operator.scale is not None:
             columns *= operator.scale[:, None]

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.polynomial import chebyshev
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
-from spectrograd.aggregation import Layers, edgeless
-from spectrograd.operators.laplacian import Operator
+from spectrograd.operators.protocol import Operator
 
 Array = NDArray[Any]
 Function = Callable[[Array], Array]
@@ -24,8 +23,7 @@ MAX_DEGREE = 512
 class FunctionOperator(Operator):
     """``A = sum_s c_s f(L_s)``, applied by one Chebyshev series per layer (docs/adr/0010).
 
-    It has no edges and no diagonal of its own, so it suits solvers that only use products; a product
-    costs ``degree`` passes over every layer.
+    It is known by its products only; one costs ``degree`` sweeps over every layer.
 
     Attributes
     ----------
@@ -33,8 +31,20 @@ class FunctionOperator(Operator):
         The layers, and per layer the Chebyshev coefficients of ``c_s f`` on its spectral interval.
     """
 
-    operators: tuple[Operator, ...] = ()
-    series: tuple[Array, ...] = ()
+    operators: tuple[Operator, ...]
+    series: tuple[Array, ...]
+    lower: float
+    upper: float
+
+    @property
+    def n_nodes(self) -> int:
+        """Nodes, shared by all layers."""
+        return self.operators[0].n_nodes
+
+    @property
+    def names(self) -> Array | None:
+        """Names of the nodes."""
+        return self.operators[0].names
 
     @property
     def passes_per_product(self) -> int:
@@ -49,41 +59,32 @@ class FunctionOperator(Operator):
             total = part if total is None else engine.combine(total, unit, part, unit)
         return total
 
-    def placed(self, engine: Any) -> Operator:
+    def placed(self, engine: Any) -> FunctionOperator:
         """The same operator with its layers placed."""
         return replace(self, operators=tuple(engine.place(operator) for operator in self.operators))
 
-    def astype(self, dtype: DTypeLike) -> Operator:
-        """The same operator with its numbers stored in ``dtype``."""
-        if self.dtype == dtype:
-            return self
-        cast = tuple(operator.astype(dtype) for operator in self.operators)
-        return replace(self, operators=cast, diagonal=self.diagonal.astype(dtype))
 
+def function_of_layers(
+    layers: Sequence[Operator], weights: Sequence[float] | Array, function: Function
+) -> FunctionOperator:
+    """``sum_s c_s f(L_s / c)`` over the layers with a weight; c brings the widest spectrum to [0, 2].
 
-def function_of_layers(layers: Layers, function: Function) -> FunctionOperator:
-    """``sum_s c_s f(L_s / c)`` over the layers with a weight; c brings the widest spectrum to [0, 2]."""
+    The function is monotone.
+    """
     scale = spectral_scale(layers)
-    kept = [(c, op) for c, op in zip(layers.weights, layers.operators, strict=True) if c > 0]
+    kept = [(float(c), operator) for c, operator in zip(weights, layers, strict=True) if c > 0]
     series, lower, upper = [], 0.0, 0.0
     for weight, operator in kept:
         ends = np.array([operator.lower, operator.upper]) / scale
         series.append(weight * chebyshev_series(function, float(ends[0]), float(ends[1])))
         values = weight * function(ends)  # monotone: its bounds are at the ends
         lower, upper = lower + float(values.min()), upper + float(values.max())
-    return FunctionOperator(
-        edgeless(layers.n_nodes, layers.names),
-        np.zeros(layers.n_nodes),
-        lower=lower,
-        upper=upper,
-        operators=tuple(operator for _, operator in kept),
-        series=tuple(series),
-    )
+    return FunctionOperator(tuple(operator for _, operator in kept), tuple(series), lower, upper)
 
 
-def spectral_scale(layers: Layers) -> float:
+def spectral_scale(layers: Sequence[Operator]) -> float:
     """What divides the Laplacians so that the widest spectrum is [0, 2]: one for normalised layers."""
-    return max(operator.upper for operator in layers.operators) / 2 or 1.0
+    return max(operator.upper for operator in layers) / 2 or 1.0
 
 
 def chebyshev_series(function: Function, low: float, high: float) -> Array:
