@@ -164,8 +164,8 @@ def _tell(
     )
     session.console().print(row_table(rows, n_first=graph.n_layers))
     click.echo(
-        f"\nmerge: {merged.operator.n_edges:,} edges + rank {merged.operator.rank}; embedding the layers took "
-        f"{seconds['layers']:.2f} s,\nmerging them {seconds['merge']:.2f} s; "
+        f"\nmerge: {merged.operator.n_edges:,} edges + rank {merged.operator.rank}; "
+        f"embedding the layers took {seconds['layers']:.2f} s,\nmerging them {seconds['merge']:.2f} s; "
         f"compiling and warming up {seconds['jit']:.2f} s (not in the times above)\n"
     )
     for what, name in FILES.items():
