@@ -81,6 +81,8 @@ def _explain(error: BaseException) -> tuple[int, str]:
         return BAD_INPUT, error.format_message().rstrip(".") + _hint(error)
     if isinstance(error, MissingExtra):
         return BAD_INPUT, str(error)
+    if type(error).__name__ == "SolveError":  # not imported: it would bring numpy along
+        return FAILED, str(error)
     if isinstance(error, ValueError) and not _is_from_linear_algebra(error):
         return BAD_INPUT, str(error)
     if isinstance(error, MemoryError):

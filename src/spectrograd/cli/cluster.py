@@ -50,7 +50,11 @@ Examples:
     help="How rows of the embedding become clusters.",
 )
 @click.option(
-    "--n-init", type=click.IntRange(min=1), default=10, show_default=True, help="Most starts of k-means."
+    "--n-init",
+    type=click.IntRange(min=1, max=10_000),  # as spectrograd.pipeline.settings, which --help does not load
+    default=10,
+    show_default=True,
+    help="Most starts of k-means.",
 )
 @line_options
 @dry_run_option

@@ -8,7 +8,14 @@ from typing import Any
 import click
 
 from spectrograd.cli.exit_codes import FAILED, GOOD, INTERRUPTED
-from spectrograd.cli.options import auto_or_number, common_options, dry_run_option, merge_options
+from spectrograd.cli.options import (
+    auto_or_number,
+    common_options,
+    dry_run_option,
+    jobs_option,
+    merge_options,
+    seconds_above_zero,
+)
 from spectrograd.cli.session import Session
 from spectrograd.cli.voice import say
 
@@ -24,7 +31,8 @@ from spectrograd.cli.voice import say
 @click.option("--solvers", help="Names, comma-separated, as in power,nystrom:walk=10; all when not given.")
 @click.option(
     "--time-budget",
-    type=click.FloatRange(min=0, min_open=True),
+    type=float,
+    callback=seconds_above_zero,
     default=3.0,
     show_default=True,
     help="Seconds for each solver.",
@@ -51,7 +59,7 @@ from spectrograd.cli.voice import say
     show_default=True,
     help="Largest residual allowed, relative to the width of the spectrum.",
 )
-@click.option("-j", "--jobs", type=int, help="Threads of compiled kernels; all cores when not given.")
+@jobs_option
 @merge_options
 @dry_run_option
 @common_options

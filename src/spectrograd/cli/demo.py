@@ -143,7 +143,7 @@ def _save(session: Session, folder: Path, data: LayeredData, merged: Merged, tri
 
 def agreement(merged: Merged, result: Result, names: Sequence[str]) -> Agreement | None:
     """Of the layers, where they were embedded, and the merged embedding."""
-    from spectrograd.pipeline.layer_weights import pairwise_agreement
+    from spectrograd.pipeline.layer_agreement import pairwise_agreement
     from spectrograd.report.agreement import Agreement
 
     if not merged.layers:

@@ -11,7 +11,8 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from types import NoneType, UnionType
+from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
 import click
 import numpy as np
@@ -37,6 +38,7 @@ from spectrograd.solvers import make_solver
 STDIN = STDOUT = "-"
 # Solvers that run their iterations and stop: without --tol nobody asked them for an accuracy.
 WITHOUT_GOAL = frozenset({"sgd", "sgd-paper", "stochastic-fb"})
+NAMED_KINDS = {bool: "true or false", int: "a whole number", float: "a number", NoneType: "none"}
 
 
 def read_layers(session: Session, paths: Sequence[str]) -> tuple[Graph | MultilayerGraph, Input]:
@@ -118,8 +120,8 @@ def _solver_params(options: LineOptions) -> dict[str, Any]:
     if options.solver == "auto":
         return {name: _literal(text) for name, text in texts.items()}
     make_solver(options.solver, **texts)  # names the unknown ones
-    defaults = make_solver(options.solver)
-    return {name: _like(getattr(defaults, name), name, text) for name, text in texts.items()}
+    kinds = get_type_hints(type(make_solver(options.solver)))
+    return {name: _as_kind(kinds[name], name, text) for name, text in texts.items()}
 
 
 def _literal(text: str) -> Any:
@@ -129,21 +131,23 @@ def _literal(text: str) -> Any:
         return {"true": True, "false": False}.get(text.lower(), text)
 
 
-def _like(default: Any, name: str, text: str) -> Any:
-    """The text as a value of the same type as the parameter's default."""
+def _as_kind(kind: Any, name: str, text: str) -> Any:
+    """The text as a value of a parameter's declared type, such as ``int | None``."""
+    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     value = _literal(text)
-    if isinstance(default, bool):
-        fits = isinstance(value, bool)
-    elif isinstance(default, int | float):
-        fits = isinstance(value, int if isinstance(default, int) else int | float)
-        fits = fits and not isinstance(value, bool)
-        value = type(default)(value) if fits else value
-    else:
-        value, fits = text, True
-    if not fits:
-        kind = {bool: "true or false", int: "a whole number", float: "a number"}[type(default)]
-        raise click.BadParameter(f"{name}={text}: expected {kind}", param_hint="'--param'")
-    return value
+    if NoneType in kinds and text.lower() == "none":
+        return None
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if bool in kinds and isinstance(value, bool):
+        return value
+    if int in kinds and number and isinstance(value, int):
+        return value
+    if float in kinds and number:
+        return float(value)
+    if any(one not in NAMED_KINDS for one in kinds):  # words, which the solver checks
+        return text
+    expected = " or ".join(NAMED_KINDS[one] for one in kinds)
+    raise click.BadParameter(f"{name}={text}: expected {expected}", param_hint="'--param'")
 
 
 def walk(

@@ -13,6 +13,7 @@ from numpy.typing import DTypeLike
 from spectrograd.engines.protocol import Array, Cost, KrylovBasis, Nearest, Statistics, Tall, Work
 from spectrograd.engines.random_rows import gaussian_rows
 from spectrograd.engines.tall_list import TallList
+from spectrograd.interruption import check
 from spectrograd.operators.protocol import Offer, Operator
 from spectrograd.operators.sparse import LowRank, SparseOperator
 
@@ -75,6 +76,7 @@ class BaseEngine(ABC):
 
     def apply(self, operator: Operator, X: Tall, *more: Tall) -> Any:
         """``A X``, or several products at once."""
+        check()
         talls = (X, *more)
         if any(tall.dtype != X.dtype for tall in more):
             raise TypeError("talls that share a sweep must be of one type")

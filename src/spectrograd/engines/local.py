@@ -14,6 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 from spectrograd.engines.base import BaseEngine
 from spectrograd.engines.protocol import Work
 from spectrograd.engines.row_basis import RowBasis
+from spectrograd.interruption import check
 from spectrograd.kernels import SMALL, TALL, WORTH_THREADS
 from spectrograd.operators.protocol import Offer, Operator
 from spectrograd.operators.sparse import LowRank, SparseOperator
@@ -32,6 +33,18 @@ class LocalEngine(BaseEngine):
     work: Work = field(default_factory=Work, compare=False, repr=False)
 
     offers: ClassVar[frozenset[Offer]] = frozenset(("resident",))
+
+    def __post_init__(self) -> None:
+        if self.n_jobs is not None and self._n_threads < 1:
+            raise ValueError(
+                f"n_jobs={self.n_jobs}: expected at least 1, -1 for all {os.cpu_count()} cores, or None"
+            )
+
+    @property
+    def _n_threads(self) -> int:
+        """Threads asked for; negative numbers count back from all cores, as in scikit-learn."""
+        n_jobs, cores = self.n_jobs or 0, os.cpu_count() or 1
+        return n_jobs if n_jobs >= 0 else cores + 1 + n_jobs
 
     def place(self, operator: Operator) -> Operator:
         """Itself: all is at hand, and kernels take vectors as they are."""
@@ -72,6 +85,7 @@ class LocalEngine(BaseEngine):
         out: Array | None = None,
     ) -> Array:
         """Fused into one pass where the operator is sparse."""
+        check()
         if operator.n_nodes <= SMALL or not isinstance(operator, SparseOperator):
             a, b, c = (X.dtype.type(value) for value in coefficients)
             product = self.apply(operator, X)
@@ -174,9 +188,7 @@ class LocalEngine(BaseEngine):
         import numba
 
         before = numba.get_num_threads()
-        cores = os.cpu_count() or 1
-        wanted = self.n_jobs if self.n_jobs > 0 else cores + 1 + self.n_jobs
-        numba.set_num_threads(max(1, min(wanted, numba.config.NUMBA_NUM_THREADS)))
+        numba.set_num_threads(min(self._n_threads, numba.config.NUMBA_NUM_THREADS))
         try:
             yield
         finally:

@@ -27,8 +27,8 @@ class MultilayerSpectralEmbedding(Layered, Embedder):
     disconnected : {"components", "regularize", "largest", "error"}
         Components are those of all layers together.
     layer_weights : sequence of float, "auto" or None
-        How much each layer counts; None is equally, "auto" less for layers without structure or far
-        from the rest.
+        How much each layer counts; None is equally, "auto" not at all for noise, and less for weak layers
+        and for those about other clusters than the rest.
     aggregation_params : mapping or None
         Options of the aggregation, such as ``{"p": -5}`` of ``"power-mean"``.
 
@@ -38,7 +38,7 @@ class MultilayerSpectralEmbedding(Layered, Embedder):
     layer_certificates_ : list of Certificate; ``converged_`` asks all of them
     layer_distances_ : pairwise projection distances of the layers (the same)
     layer_weights_ : array
-    layer_scores_ : LayerScores: structure, agreement and copies of each layer
+    layer_scores_ : LayerScores: structure, strength, agreement, copies and noise of each layer
     layer_names_ : tuple of str
 
     Examples

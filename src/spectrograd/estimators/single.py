@@ -42,6 +42,8 @@ class SpectralEmbedding(Embedder):
         named in a warning; their rows are zero.
     tol, max_iter, time_budget
         When to stop; a run out of time returns its best state, and ``certificate_`` tells how good it is.
+        Seconds are those on the wall; the first step is always taken, and compiling a kernel (the first
+        time on a machine) cannot be interrupted. Ctrl-C keeps the best so far and raises KeyboardInterrupt.
     eigen_tol : float or "auto"
         scikit-learn's word for ``tol``; 0 is machine precision.
     batch_size : int

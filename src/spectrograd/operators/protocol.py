@@ -122,6 +122,7 @@ def check_offers(who: str, needs: frozenset[Offer], operator: Operator, offers: 
     if missing:
         what = type(operator).__name__
         raise OfferError(
-            f"solver {who!r} needs {', '.join(missing)}, but a {what} on this engine offers only "
-            f"{', '.join(sorted(offers))}: use 'auto', 'lanczos', 'chebyshev' or 'power'"
+            f"solver {who!r} needs {', '.join(missing)}, but {what} on this engine offers only "
+            f"{', '.join(sorted(offers))}: use 'auto', 'lanczos', 'chebyshev', 'power', 'gradient-descent' "
+            "or 'forward-backward'"
         )

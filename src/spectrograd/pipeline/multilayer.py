@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -24,9 +25,11 @@ from spectrograd.graph import Graph, GraphError, GraphWarning, MultilayerGraph
 from spectrograd.operators.laplacian import Kind
 from spectrograd.operators.protocol import Operator
 from spectrograd.operators.sparse import SparseOperator
-from spectrograd.pipeline.layer_weights import LayerScores, layer_distances, weigh_layers
+from spectrograd.pipeline.layer_agreement import layer_distances
+from spectrograd.pipeline.layer_weights import LayerScores, weigh_layers
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solving import Embedded, certified, embed
+from spectrograd.solvers.loop import INTERRUPTED
 
 Array = NDArray[Any]
 LOOSE = 1e-3
@@ -121,7 +124,7 @@ def _budget_share(settings: Settings, n_stages: int) -> Settings:
     """A time budget is shared by the layers and the merge."""
     if settings.time_budget is None:
         return settings
-    return replace(settings, time_budget=settings.time_budget / n_stages)
+    return replace(settings, time_budget=settings.time_budget / n_stages, deadline=math.inf)
 
 
 def _pieces(layer: Graph) -> int:
@@ -155,6 +158,8 @@ def _tell_of_pieces(names: Sequence[str], pieces: Sequence[int], n_components: i
 def _embed_layer(operator: SparseOperator, n_components: int, settings: Settings) -> Embedded:
     """A layer on the nodes it has; columns that only separate absent nodes are left out."""
     result = embed(without_absent(operator), n_components, settings)
+    if result.solution.stop_reason == INTERRUPTED:
+        raise KeyboardInterrupt  # half a layer is nothing to merge
     linked = int((operator.graph.degrees > 0).sum())
     if linked > n_components:
         return result

@@ -75,6 +75,13 @@ def by_products(problem: Problem) -> tuple[Choice, ...]:
     return (Choice("lanczos", "the operator has no edges of its own: products only"),)
 
 
+def last_resort(problem: Problem) -> Choice:
+    """What is left where every solver of the plan has failed: no factor, and no single precision."""
+    if problem.n_nodes > SMALL:  # all eigenvectors of 4,096 nodes take half a minute and 270 MB
+        return Choice("eigen", "the last resort: products in double precision")
+    return Choice("eigen", "the last resort: all eigenvectors, in double precision", (("method", "dense"),))
+
+
 def choose(problem: Problem) -> Choice:
     """The first solver of the plan."""
     return plan(problem)[0]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from spectrograd.engines import Engine, LocalEngine
 from spectrograd.extras import need
-from spectrograd.operators.protocol import RESIDENT, Operator
+from spectrograd.operators.protocol import ALL, RESIDENT, Operator, check_offers
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.solvers.protocol import Problem, State
 from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start, guarded_width, ritz_pairs
@@ -66,10 +66,15 @@ class LOBPCG(RitzSolver):
     name: ClassVar[str] = "lobpcg"
     needs = RESIDENT
 
-    def init(self, problem: Problem, rng: np.random.Generator) -> LobpcgState:
-        """The warm start or random vectors."""
+    def check(self, problem: Problem) -> None:
+        """Products are enough, unless there is a preconditioner."""
         if self.preconditioner not in (None, "amg"):
             raise ValueError(f"preconditioner={self.preconditioner!r}: expected None or 'amg'")
+        needs = RESIDENT if self.preconditioner is None else ALL
+        check_offers(self.name, needs, problem.operator, problem.offers)
+
+    def init(self, problem: Problem, rng: np.random.Generator) -> LobpcgState:
+        """The warm start or random vectors."""
         operator = problem.operator.walk_form()
         block = guarded_start(problem, guarded_width(problem, self.guard), rng, np.float64)
         precondition = None if self.preconditioner is None else amg(problem.sparse.walk_form())

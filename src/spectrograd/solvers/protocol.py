@@ -184,6 +184,10 @@ class Solver(ABC):
     needs: ClassVar[frozenset[Offer]] = PRODUCTS
     max_iter: int
 
+    def check(self, problem: Problem) -> None:
+        """Refuse what the solver cannot take, before any work is done."""
+        check_offers(self.name, self.needs, problem.operator, problem.offers)
+
     @abstractmethod
     def init(self, problem: Problem, rng: np.random.Generator) -> State:
         """Make the first state."""

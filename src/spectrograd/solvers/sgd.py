@@ -34,7 +34,7 @@ class SubspaceSGD(SteppingSolver):
         Fraction of the epochs after which ``theta`` is halved every epoch, to sink the noise.
     variance_reduction
         SVRG: estimate only the deviation from a snapshot whose product with A is known. Costs one
-        pass per epoch, removes the noise floor; ``theta`` is then constant.
+        pass per epoch; ``theta`` is then constant. Less noise on some graphs, more on others.
     """
 
     theta: float = 1.0
