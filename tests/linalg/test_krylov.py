@@ -147,7 +147,7 @@ def test_guards_are_orthogonal_to_the_result_with_the_residuals_they_state(name)
     operator = laplacian(make_block_model(2500, 6, mean_degree=12, random_state=0).graph)
     problem = Problem(operator, 4)
     solution = solve(problem, make_solver(name, angle=0.01), seed=0)
-    guards = solution.guards
+    guards = solution.evidence.guards
     assert guards is not None
     assert len(guards.values) == guards.vectors.shape[1] >= 2
     assert np.abs(problem.gram(solution.Q, guards.vectors.astype(np.float64))).max() < 1e-5
@@ -161,6 +161,6 @@ def test_an_interrupted_run_has_no_guards_of_a_basis_that_went_on():
     operator = laplacian(make_block_model(2500, 6, mean_degree=12, random_state=0).graph)
     problem, solver = Problem(operator, 4), make_solver("lanczos")
     state = solver.step(problem, solver.init(problem, np.random.default_rng(0)))
-    assert solver.guards(problem, state) is not None
+    assert solver.evidence(problem, state).guards is not None
     state.basis.expand(state.rng)
-    assert solver.guards(problem, state) is None
+    assert solver.evidence(problem, state).guards is None

@@ -54,7 +54,7 @@ class JointState(State):
 
 
 @dataclass(frozen=True)
-class Joint(Solver):
+class Joint(Solver[JointState]):
     """Stochastic epochs on sampled edges, then sweeps of Chebyshev steps that share every pass.
 
     Parameters
@@ -105,17 +105,15 @@ class Joint(Solver):
         self._measure(problem, state)
         return state
 
-    def step(self, problem: Problem, state: State) -> JointState:
+    def step(self, problem: Problem, state: JointState) -> JointState:
         """One sweep: every block filtered with all the others held, then Rayleigh-Ritz."""
-        assert isinstance(state, JointState)
         self._sweep(problem, state)
         self._measure(problem, state)
         state.iteration += 1
         return state
 
-    def progress(self, problem: Problem, state: State) -> Progress:
+    def progress(self, problem: Problem, state: JointState) -> Progress:
         """What the last Rayleigh-Ritz found: no further pass."""
-        assert isinstance(state, JointState)
         k, weights = problem.n_components, self.layers.weights
         total = sum(c * float(v[:k].sum()) for c, v in zip([1.0, *weights], state.values, strict=True))
         return Progress(
@@ -128,7 +126,7 @@ class Joint(Solver):
             events=tuple(state.events),
         )
 
-    def finish(self, problem: Problem, state: State) -> Any:
+    def finish(self, problem: Problem, state: JointState) -> Any:
         """The merged basis and then the layers', side by side."""
         return state.U
 

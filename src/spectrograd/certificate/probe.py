@@ -132,6 +132,22 @@ class Guards:
     residuals: Array
 
 
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What a solver knows of the spectrum beyond its result.
+
+    ``beyond`` is its estimate of the first eigenvalue that it does not return, ``complete`` says that nothing
+    below that can have been missed (a dense factorisation), ``countable`` that a factorisation, which counts
+    eigenvalues, is cheap; ``guards`` are further Ritz vectors, and ``outside`` is what it found out itself.
+    """
+
+    beyond: float | None = None
+    complete: bool = False
+    countable: bool = False
+    guards: Guards | None = None
+    outside: Complement | None = None
+
+
 def _accurate(engine: Engine, guards: Guards | None, top: float, residual: float) -> Guards | None:
     """As many as move the eigenvalue that is looked for by a tenth of its distance at most."""
     if guards is None or not len(guards.values):

@@ -33,7 +33,6 @@ from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solving import Attempt, Embedded, certified, choices_for, embed
 from spectrograd.solvers.loop import INTERRUPTED, Solution
 from spectrograd.solvers.protocol import Problem, Progress, State
-from spectrograd.solvers.ritz import RitzState
 
 Array = NDArray[Any]
 
@@ -196,8 +195,6 @@ class _Watch:
     decision: Regularization | None = None
 
     def __call__(self, state: State) -> bool:
-        if not isinstance(state, RitzState) or state.iteration != state.telling:
-            return False
         found = judge(self.operator, state.U, self.n_trivial, rough=True, engine=self.engine)
         if found.tau > 0:
             self.decision = found
@@ -221,7 +218,8 @@ def _whole_components(graph: Graph, groups: Array, settings: Settings) -> tuple[
 def _narrowed(result: Embedded, operator: SparseOperator, k: int, settings: Settings) -> Embedded:
     """The first k columns with a certificate of their own."""
     vectors, values = result.embedding.vectors, result.embedding.eigenvalues
-    solution = replace(result.solution, Q=vectors[:, :k], beyond=float(values[k]))
+    known = replace(result.solution.evidence, beyond=float(values[k]))
+    solution = replace(result.solution, Q=vectors[:, :k], evidence=known)
     narrow = certified(operator, solution, settings, result.choice)
     return replace(narrow, seconds=result.seconds, attempts=result.attempts)
 

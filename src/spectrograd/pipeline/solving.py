@@ -161,7 +161,7 @@ def _attempted(
 def _without_gap(operator: Operator, result: Embedded) -> bool:
     """Whether the K-th eigenvalue is seen to be the next one as well: no solver can tell them apart."""
     tiny = 1e-9 * (operator.upper - operator.lower)
-    beyond, top = result.solution.beyond, float(result.embedding.eigenvalues[-1])
+    beyond, top = result.solution.evidence.beyond, float(result.embedding.eigenvalues[-1])
     return beyond is not None and result.certificate.max_residual < tiny and beyond - top < tiny
 
 
@@ -220,14 +220,15 @@ def told(solution: Solution, choice: Choice) -> Solution:
     return replace(solution, history=(replace(first, events=(event, *first.events)), *rest))
 
 
-def _run(problem: Problem, solver: Solver, settings: SolverSettings, time_budget: float | None) -> Solution:
+def _run(
+    problem: Problem, solver: Solver[Any], settings: SolverSettings, time_budget: float | None
+) -> Solution:
     width = problem.operator.upper - problem.operator.lower
-    judges_itself = bool(getattr(solver, "angle", 0))
     return solve(
         problem,
         solver if settings.wrap is None else settings.wrap(solver),
         stopping=Stopping(
-            tol=0.0 if judges_itself else settings.tolerance * width, deadline=settings.deadline
+            tol=0.0 if solver.judges_itself else settings.tolerance * width, deadline=settings.deadline
         ),
         on_progress=settings.hooks,
         seed=settings.seed,
@@ -236,7 +237,7 @@ def _run(problem: Problem, solver: Solver, settings: SolverSettings, time_budget
     )
 
 
-def _configured(choice: Choice, settings: SolverSettings) -> Solver:
+def _configured(choice: Choice, settings: SolverSettings) -> Solver[Any]:
     """The solver with the parameters of the choice or of the user, and the common ones where it has them."""
     solver = make_solver(choice.name, **{**dict(choice.params), **settings.params})
     known = {f.name for f in fields(solver)}  # type: ignore[arg-type]
@@ -252,21 +253,22 @@ def _configured(choice: Choice, settings: SolverSettings) -> Solver:
 
 def _evidence(problem: Problem, ritz: Ritz, solution: Solution, error: float, seed: int | None) -> Complement:
     """What lies beyond the subspace: the solver knows it, a count tells, or a probe finds out."""
-    top, beyond, outside = float(ritz.values[-1]), solution.beyond, solution.outside
-    if beyond is not None and solution.complete:
+    known = solution.evidence
+    top, beyond, outside = float(ritz.values[-1]), known.beyond, known.outside
+    if beyond is not None and known.complete:
         return Complement(beyond)
     if outside is not None and outside.odds_below(needed_cut(top, outside.lowest, error)) <= LIKELY_MISS:
         return outside
     if solution.stop_reason in (INTERRUPTED, OUT_OF_TIME):
         return UNPROBED
-    if beyond is not None and beyond > top and solution.solver == "shift-invert":
+    if beyond is not None and beyond > top and known.countable:
         sure = top + (MOST_PART + 0.01) * (beyond - top)
         count = count_below(problem.sparse, sure)
         if count is not None:
             return Complement(beyond if count == problem.n_components else top, sure=sure)
     rng = np.random.default_rng(None if seed is None else (seed, 1))  # not what the solver started from
     look = partial(look_outside, problem.engine, problem.operator, ritz, rng, residual=error)
-    return look(beyond=beyond, guards=solution.guards)
+    return look(beyond=beyond, guards=known.guards)
 
 
 def _left(budget: float | None, spent: float) -> float | None:

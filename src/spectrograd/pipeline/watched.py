@@ -60,9 +60,9 @@ class Watcher:
         n_jobs = getattr(settings.engine, "n_jobs", None)
         return cls(known, settings.time_budget, n_jobs, settings.seed)
 
-    def around(self, solver: Solver) -> Solver:
+    def around(self, solver: Solver[Any]) -> Solver[Any]:
         """The solver under observation."""
-        return cast(Solver, Watched(solver, self))
+        return cast(Solver[Any], Watched(solver, self))
 
     def measured(self, vectors: Array) -> None:
         """Score rough vectors, N x K; after 1, 2, 4, 8 ... measurements only."""
@@ -89,13 +89,13 @@ class Watcher:
 class Watched:
     """A solver (whatever is not here, it does itself) whose measurements are scored."""
 
-    inner: Solver
+    inner: Solver[Any]
     watcher: Watcher
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
-    def step(self, problem: Problem, state: State) -> State:
+    def step(self, problem: Problem, state: State) -> Any:
         """Step; a direct method does all its work here, so its budget is that of its passes."""
         if self.inner.direct and self.watcher.time_budget is not None:
             over = time.perf_counter() + self.watcher.time_budget

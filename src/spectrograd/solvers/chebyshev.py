@@ -10,7 +10,7 @@ import numpy as np
 
 from spectrograd.linalg.filters import Filter
 from spectrograd.linalg.krylov import upper_edge
-from spectrograd.solvers.protocol import Problem, State
+from spectrograd.solvers.protocol import Problem
 from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start, guarded_width, ritz_pairs
 
 Precision = Literal["auto", "single", "double"]
@@ -23,14 +23,13 @@ WIDE, EDGE_STEPS = 16, 10
 
 @dataclass(eq=False)
 class ChebyshevState(RitzState):
-    """Filters end at ``highest``; two of them suffice to see whether the vectors are localised."""
+    """Filters end at ``highest``."""
 
     highest: float = 2.0
-    telling: ClassVar[int] = 2
 
 
 @dataclass(frozen=True)
-class Chebyshev(RitzSolver):
+class Chebyshev(RitzSolver[ChebyshevState]):
     """Filtered subspace iteration (Zhou, Saad, Tiago and Chelikowsky 2006).
 
     Definition: ``U <- Ritz(T_m(S) U)`` where T_m is the Chebyshev polynomial of degree m and S maps
@@ -62,8 +61,9 @@ class Chebyshev(RitzSolver):
     max_iter: int = 100
 
     name: ClassVar[str] = "chebyshev"
+    rough_after = 2
 
-    def init(self, problem: Problem, rng: np.random.Generator) -> RitzState:
+    def init(self, problem: Problem, rng: np.random.Generator) -> ChebyshevState:
         """A random block, or the warm start with random guard vectors."""
         dtype = np.float64 if self.precision == "double" else np.float32
         width = guarded_width(problem, self.guard)
@@ -76,7 +76,7 @@ class Chebyshev(RitzSolver):
             return self.measured(problem, problem.walk.operator, state)
         return self._sampled(problem, state)
 
-    def _sampled(self, problem: Problem, state: RitzState) -> RitzState:
+    def _sampled(self, problem: Problem, state: ChebyshevState) -> ChebyshevState:
         """A random block, of which a few columns tell as much as all: the spectrum's mean and deviation."""
         engine, width = problem.engine, state.block.shape[1]
         few = engine.columns(state.block, slice(SAMPLE))
@@ -85,9 +85,8 @@ class Chebyshev(RitzSolver):
         state.U = problem.walk.leave(engine.columns(state.block, slice(problem.n_components)))
         return state
 
-    def step(self, problem: Problem, state: State) -> RitzState:
+    def step(self, problem: Problem, state: ChebyshevState) -> ChebyshevState:
         """One filter and one Rayleigh-Ritz."""
-        assert isinstance(state, ChebyshevState)
         operator, k, block = problem.walk.operator, problem.n_components, state.block
         width = operator.upper - operator.lower
         limited = block.dtype == np.float32 and state.residuals[:k].max() < SINGLE_FLOOR * width

@@ -66,7 +66,7 @@ class CoordinateState(State):
 
 
 @dataclass(frozen=True)
-class CoordinatePower(Solver):
+class CoordinatePower(Solver[CoordinateState]):
     """One eigenvector after the other, updating only the coordinates farthest from done.
 
     **Definition.** Keep ``z = S x``, ``S = c I - A`` positive semidefinite. A round takes
@@ -131,9 +131,8 @@ class CoordinatePower(Solver):
         self._rotate(problem, state)
         return state
 
-    def step(self, problem: Problem, state: State) -> CoordinateState:
+    def step(self, problem: Problem, state: CoordinateState) -> CoordinateState:
         """Some sweeps over one vector; after the last vector a Rayleigh-Ritz step."""
-        assert isinstance(state, CoordinateState)
         if state.residuals[state.active] > self._goal(problem):
             self._sweep(problem, state)
         state.iteration += 1
@@ -178,6 +177,6 @@ class CoordinatePower(Solver):
         state.residuals = np.linalg.norm(product @ rotation - state.U * values, axis=0)
         state.passes += Q.shape[1]
 
-    def finish(self, problem: Problem, state: State) -> Any:
+    def finish(self, problem: Problem, state: CoordinateState) -> Any:
         """Back to the pencil, orthonormal in its metric."""
         return problem.orthonormalize(problem.standard.leave(state.U)).Q

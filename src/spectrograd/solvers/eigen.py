@@ -10,6 +10,7 @@ import scipy.linalg as la
 import scipy.sparse.linalg as sla
 from numpy.typing import NDArray
 
+from spectrograd.certificate.probe import Evidence
 from spectrograd.operators.protocol import RESIDENT, Operator
 from spectrograd.solvers.protocol import Problem, Solver, State
 
@@ -17,8 +18,16 @@ Array = NDArray[Any]
 DENSE_BELOW = 1500
 
 
+@dataclass(eq=False)
+class EigenState(State):
+    """``beyond`` is the next eigenvalue, and ``complete`` says that LAPACK has found all below it."""
+
+    beyond: float | None = None
+    complete: bool = False
+
+
 @dataclass(frozen=True)
-class Eigen(Solver):
+class Eigen(Solver[EigenState]):
     """The eigenvectors of the smallest eigenvalues, by LAPACK or ARPACK.
 
     **Definition.** ``A u = lambda B u``. With the ``random_walk`` Laplacian (``L f = lambda D f``) and
@@ -64,11 +73,11 @@ class Eigen(Solver):
     needs = RESIDENT
     direct: ClassVar[bool] = True
 
-    def init(self, problem: Problem, rng: np.random.Generator) -> State:
+    def init(self, problem: Problem, rng: np.random.Generator) -> EigenState:
         """Nothing to prepare but a start vector."""
-        return State(np.zeros((problem.n_nodes, problem.n_components)), rng)
+        return EigenState(np.zeros((problem.n_nodes, problem.n_components)), rng)
 
-    def step(self, problem: Problem, state: State) -> State:
+    def step(self, problem: Problem, state: EigenState) -> EigenState:
         """The first step is the last."""
         if self.method not in ("auto", "dense", "arpack"):
             raise ValueError(f"method={self.method!r}: expected 'auto', 'dense' or 'arpack'")
@@ -78,7 +87,11 @@ class Eigen(Solver):
         state.iteration, state.done = 1, True
         return state
 
-    def _arpack(self, problem: Problem, state: State) -> Array:
+    def evidence(self, problem: Problem, state: EigenState) -> Evidence:
+        """The eigenvalue after those of the result; LAPACK misses none."""
+        return Evidence(state.beyond, state.complete)
+
+    def _arpack(self, problem: Problem, state: EigenState) -> Array:
         """Largest eigenvalues of ``upper I - A``: no factorisation, and it converges faster than 'SA'.
 
         One vector more than asked for tells where the next eigenvalue is.
@@ -99,7 +112,7 @@ class Eigen(Solver):
         return vectors[:, :k]
 
 
-def _flipped(problem: Problem, operator: Operator, state: State) -> sla.LinearOperator:
+def _flipped(problem: Problem, operator: Operator, state: EigenState) -> sla.LinearOperator:
     """``upper I - A`` for ARPACK."""
 
     def multiply(x: Array) -> Array:
@@ -110,7 +123,7 @@ def _flipped(problem: Problem, operator: Operator, state: State) -> sla.LinearOp
     return sla.LinearOperator(operator.shape, matvec=multiply, dtype=np.float64)
 
 
-def _dense(problem: Problem, state: State) -> Array:
+def _dense(problem: Problem, state: EigenState) -> Array:
     """LAPACK finds all there is, and the next eigenvalue at no cost: the certificate needs no probe."""
     matrix = problem.operator.standard_form().to_dense()
     k = problem.n_components
@@ -119,7 +132,7 @@ def _dense(problem: Problem, state: State) -> Array:
     return np.asarray(vectors[:, :k])
 
 
-def _completed(found: Array, k: int, state: State) -> Array:
+def _completed(found: Array, k: int, state: EigenState) -> Array:
     """A partial result is better than an exception; the certificate tells what is missing."""
     state.events.append(f"ARPACK found {found.shape[1]} of {k} eigenvectors; the others are random")
     rest = state.rng.standard_normal((len(found), k - found.shape[1]))

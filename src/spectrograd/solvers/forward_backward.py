@@ -9,11 +9,11 @@ import numpy as np
 
 from spectrograd.engines.protocol import Tall
 from spectrograd.linalg.subspace import orthonormalize
-from spectrograd.solvers.protocol import Problem, State, SteppingSolver, StepState
+from spectrograd.solvers.protocol import Problem, SteppingSolver, StepState
 
 
 @dataclass(frozen=True)
-class ForwardBackward(SteppingSolver):
+class ForwardBackward(SteppingSolver[StepState]):
     """``U <- QR(U - g B^-1 A U)`` with Q orthonormal in the metric (Eq. 5; ``B = I`` is the paper).
 
     Parameters
@@ -35,9 +35,8 @@ class ForwardBackward(SteppingSolver):
         guess = problem.walk.enter(problem.first_guess(rng))
         return StepState(guess, rng, step_size=self.step_size or 1 / width)
 
-    def step(self, problem: Problem, state: State) -> StepState:
+    def step(self, problem: Problem, state: StepState) -> StepState:
         """Forward (gradient) and backward (QR): one sweep."""
-        assert isinstance(state, StepState)
         engine, walk = problem.engine, problem.walk.operator
         moved = engine.recurrence(walk, state.U, state.U, (-state.step_size, 1.0, 0.0))
         state.U, repaired = orthonormalize(engine, moved, walk.metric, state.rng)
@@ -47,6 +46,6 @@ class ForwardBackward(SteppingSolver):
             state.events.append(f"iteration {state.iteration}: {repaired} lost directions replaced")
         return state
 
-    def finish(self, problem: Problem, state: State) -> Tall:
+    def finish(self, problem: Problem, state: StepState) -> Tall:
         """Back to the pencil, orthonormal in its metric."""
         return problem.orthonormalize(problem.walk.leave(state.U)).Q

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from spectrograd.engines.protocol import Tall
 from spectrograd.linalg.subspace import orthonormalize
-from spectrograd.solvers.protocol import Problem, State, SteppingSolver, StepState
+from spectrograd.solvers.protocol import Problem, SteppingSolver, StepState
 
 Array = NDArray[Any]
 LONGEST_MOVE = 10.0  # relative to U; sensible steps stay below 2
@@ -36,7 +36,7 @@ def _small(M: Array, H: Array) -> tuple[Array, Array]:
 
 
 @dataclass(frozen=True)
-class GradientDescent(SteppingSolver):
+class GradientDescent(SteppingSolver[StepState]):
     """``U <- U - g B^-1 grad J(U)`` (Eq. 9; ``B = I`` is the paper).
 
     Parameters
@@ -57,9 +57,8 @@ class GradientDescent(SteppingSolver):
         guess = problem.walk.enter(problem.first_guess(rng))
         return StepState(guess, rng, step_size=self.step_size or 1 / width)
 
-    def step(self, problem: Problem, state: State) -> StepState:
+    def step(self, problem: Problem, state: StepState) -> StepState:
         """One full gradient, in one sweep: ``B^-1 grad J = 2 (B^-1 A U - U C) M^-1``."""
-        assert isinstance(state, StepState)
         try:
             moved, longest = self._moved(problem, state)
         except (la.LinAlgError, ValueError):
@@ -89,6 +88,6 @@ class GradientDescent(SteppingSolver):
         longest = np.sqrt(np.abs(np.diag(move)).max() / np.diag(M).max())
         return engine.combine(U, np.eye(len(M)) + forth, product, -back), float(longest)
 
-    def finish(self, problem: Problem, state: State) -> Tall:
+    def finish(self, problem: Problem, state: StepState) -> Tall:
         """Back to the pencil, orthonormal in its metric."""
         return problem.orthonormalize(problem.walk.leave(state.U)).Q

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
-from spectrograd.certificate.probe import Guards
+from spectrograd.certificate.probe import Evidence, Guards
 from spectrograd.engines.protocol import Tall
 from spectrograd.engines.random_rows import new_seed
 from spectrograd.kernels import LANES, SMALL
 from spectrograd.linalg.filters import Filter
 from spectrograd.linalg.krylov import Basis, RitzValues
 from spectrograd.linalg.subspace import orthonormalize
-from spectrograd.solvers.protocol import Problem, State
+from spectrograd.solvers.protocol import Problem
 from spectrograd.solvers.ritz import RitzSolver, RitzState
 
 Array = NDArray[Any]
@@ -39,7 +39,6 @@ class LanczosState(RitzState):
     ritz: RitzValues | None = None
     products: int = 0
     pause: int = 0
-    telling: ClassVar[int] = 2
 
     def look(self, basis: Basis, k: int, angle: float) -> None:
         """Measure, and guess when the angle will be met: a step gains what Chebyshev's polynomials gain."""
@@ -56,7 +55,7 @@ class LanczosState(RitzState):
 
 
 @dataclass(frozen=True)
-class Lanczos(RitzSolver):
+class Lanczos(RitzSolver[LanczosState]):
     """Thick-restart Lanczos (Wu and Simon 2000; Stewart's Krylov-Schur 2001), smallest eigenvalues.
 
     Definition: Rayleigh-Ritz on ``span{X, A X, .., A^p X}``; at a restart the best Ritz vectors and the
@@ -91,6 +90,7 @@ class Lanczos(RitzSolver):
     max_iter: int = 500
 
     name: ClassVar[str] = "lanczos"
+    rough_after = 2
 
     def init(self, problem: Problem, rng: np.random.Generator) -> LanczosState:
         """A random block, led by the warm start if there is one."""
@@ -117,9 +117,8 @@ class Lanczos(RitzSolver):
             parts.append(engine.random(problem.n_nodes, missing, new_seed(rng), dtype))
         return orthonormalize(engine, engine.stack(*parts), None, rng).Q
 
-    def step(self, problem: Problem, state: State) -> LanczosState:
+    def step(self, problem: Problem, state: LanczosState) -> LanczosState:
         """One cycle: fill the basis, take Ritz vectors, restart."""
-        assert isinstance(state, LanczosState)
         k, width = problem.n_components, problem.operator.upper - problem.operator.lower
         if state.basis is None:
             return self._exact(problem, state)
@@ -152,15 +151,15 @@ class Lanczos(RitzSolver):
         state.products = basis.products
         state.U = problem.standard.leave(basis.vectors.columns(0, k))
 
-    def guards(self, problem: Problem, state: State) -> Guards | None:
+    def evidence(self, problem: Problem, state: LanczosState) -> Evidence:
         """Those of the kept Ritz vectors that may be accurate enough."""
-        assert isinstance(state, LanczosState)
         k = problem.n_components
+        known = super().evidence(problem, state)
         n = min(len(state.values) - k - 1, MOST_GUARDS)
         if state.basis is None or n < 1 or state.basis.products != state.products:  # it went on without us
-            return None
+            return known
         vectors = problem.standard.leave(state.basis.vectors.columns(k, k + n))
-        return Guards(vectors, state.values[k : k + n], state.residuals[k : k + n])
+        return replace(known, guards=Guards(vectors, state.values[k : k + n], state.residuals[k : k + n]))
 
     def _doubled(self, problem: Problem, basis: Basis, rng: np.random.Generator) -> Basis:
         """Go on in float64 with the Ritz vectors as the first block: a float32 basis is no basis there."""

@@ -15,7 +15,7 @@ from spectrograd.engines import Engine, LocalEngine
 from spectrograd.extras import need
 from spectrograd.operators.protocol import ALL, RESIDENT, Operator, check_offers
 from spectrograd.operators.sparse import SparseOperator
-from spectrograd.solvers.protocol import Problem, State
+from spectrograd.solvers.protocol import Problem
 from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start, guarded_width, ritz_pairs
 
 Array = NDArray[Any]
@@ -37,7 +37,7 @@ class LobpcgState(RitzState):
 
 
 @dataclass(frozen=True)
-class LOBPCG(RitzSolver):
+class LOBPCG(RitzSolver[LobpcgState]):
     """LOBPCG (Knyazev 2001), with an orthonormalised basis (Hetmaniuk and Lehoucq 2006).
 
     Definition: Rayleigh-Ritz on ``span{X, W, P}``, W the preconditioned residuals of the Ritz vectors
@@ -81,9 +81,8 @@ class LOBPCG(RitzSolver):
         state = LobpcgState(np.empty((0, 0)), rng, precondition=precondition)
         return begin(problem, operator, state, block)
 
-    def step(self, problem: Problem, state: State) -> LobpcgState:
+    def step(self, problem: Problem, state: LobpcgState) -> LobpcgState:
         """One Rayleigh-Ritz on X, W, P."""
-        assert isinstance(state, LobpcgState)
         columns = advance(problem, problem.operator.walk_form(), state)
         self.account(problem, state, columns)
         return state

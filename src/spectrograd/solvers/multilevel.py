@@ -15,7 +15,7 @@ from spectrograd.operators.protocol import ALL
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.solvers.chebyshev import Chebyshev
 from spectrograd.solvers.lobpcg import LobpcgState, advance, begin
-from spectrograd.solvers.protocol import Problem, State
+from spectrograd.solvers.protocol import Problem
 from spectrograd.solvers.ritz import RitzSolver, guarded_width, ritz_pairs
 
 Array = NDArray[Any]
@@ -29,7 +29,7 @@ class MultilevelState(LobpcgState):
 
 
 @dataclass(frozen=True)
-class Multilevel(RitzSolver):
+class Multilevel(RitzSolver[MultilevelState]):
     """Multilevel eigensolver: heavy-edge coarsening (Karypis and Kumar 1998), then refinement.
 
     Definition: pair each vertex with the neighbour it is tied to most, join pairs until some hundred
@@ -113,9 +113,8 @@ class Multilevel(RitzSolver):
         cut = operator.lower + 0.1 * width  # what piecewise constant prolongation makes is rough
         return np.asarray(Filter(self.degree, cut, operator.upper).apply(problem.engine, operator, block))
 
-    def step(self, problem: Problem, state: State) -> MultilevelState:
+    def step(self, problem: Problem, state: MultilevelState) -> MultilevelState:
         """One preconditioned LOBPCG step on the finest level."""
-        assert isinstance(state, MultilevelState)
         assert state.cycle is not None
         before = state.cycle.columns
         operator = problem.sparse.walk_form().astype(np.float64)

@@ -26,7 +26,7 @@ CHECKED_ROWS = 200
 
 
 @dataclass(frozen=True)
-class Nystrom(Solver):
+class Nystrom(Solver[State]):
     """Solve on a few landmarks and extend the solution to all nodes.
 
     **Definition.** ``C = S[:, landmarks]`` are sampled columns of the similarity ``S = c I - A``

@@ -28,7 +28,7 @@ class PowerState(State):
 
 
 @dataclass(frozen=True)
-class Power(Solver):
+class Power(Solver[PowerState]):
     """``B = (S S')^p S G`` with G Gaussian N x K; the left singular vectors of B span the answer.
 
     **Definition.** ``S = c I - A``; a normalised Laplacian with ``shift="centre"`` has
@@ -83,9 +83,8 @@ class Power(Solver):
         state.similarity = Similarity.of(problem, state, "centre" if self.shift == "auto" else self.shift)
         return self._multiplied(problem, state)
 
-    def step(self, problem: Problem, state: State) -> PowerState:
+    def step(self, problem: Problem, state: PowerState) -> PowerState:
         """Two more products: the power p grows by one."""
-        assert isinstance(state, PowerState)
         before = state.U
         self._multiplied(problem, state)
         if state.is_orthonormal and self.shift == "auto" and _has_negative(problem.engine, before, state.U):
@@ -120,16 +119,15 @@ class Power(Solver):
             f"iteration {state.iteration}: negative eigenvalues dominate, started again with shift='psd'"
         )
 
-    def back_off(self, problem: Problem, state: State) -> State | None:
+    def back_off(self, problem: Problem, state: PowerState) -> PowerState | None:
         """An objective that grows is the other end of the spectrum coming in."""
-        assert isinstance(state, PowerState)
         if state.restarted or self.shift != "auto":
             return None
         self._restart(problem, state)
         state.is_orthonormal = False
         return state
 
-    def finish(self, problem: Problem, state: State) -> Tall:
+    def finish(self, problem: Problem, state: PowerState) -> Tall:
         """Back to the pencil, orthonormal in its metric."""
         return problem.orthonormalize(problem.standard.leave(state.U)).Q
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.certificate.evidence import Complement
-from spectrograd.certificate.probe import Guards
+from spectrograd.certificate.probe import Evidence
 from spectrograd.engines import Engine, LocalEngine
 from spectrograd.engines.protocol import Tall
 from spectrograd.engines.random_rows import new_seed
@@ -153,9 +153,8 @@ class State:
 
     ``U`` spans the current subspace (it need not be orthonormal). ``passes`` counts applications of
     the whole operator, ``edges_seen`` single edges read by stochastic methods. ``events`` collects
-    what the user should know: repairs, backed-off steps. ``beyond`` is the solver's own estimate of
-    the first eigenvalue it does not return, where it has one; ``complete`` says that nothing below it
-    can have been missed (a dense factorisation, a count by inertia).
+    what the user should know: repairs, backed-off steps. Flat: talls, arrays, numbers and random numbers,
+    so that a checkpoint can be written of any of them.
     """
 
     U: Tall
@@ -165,38 +164,50 @@ class State:
     edges_seen: int = 0
     events: list[str] = field(default_factory=list)
     done: bool = False
-    beyond: float | None = None
-    complete: bool = False
 
 
-class Solver(ABC):
-    """Base of all solvers; subclasses are frozen dataclasses.
+StateT = TypeVar("StateT", bound=State)
+
+
+class Solver(ABC, Generic[StateT]):
+    """Base of all solvers, generic over their state; subclasses are frozen dataclasses.
 
     Class attributes: ``name`` (as in the registry), ``max_iter`` (how many steps unless the user
     says otherwise), ``report_every`` (steps between two measurements, which cost a pass each),
     ``direct`` (the first step is the last, so there is nothing to measure before it), ``needs`` (what the
-    operator and the engine must offer; checked before any work).
+    operator and the engine must offer; checked before any work), ``rough_after`` (steps after which even
+    rough vectors show whether they are localised; 0: never).
     """
 
     name: ClassVar[str]
     direct: ClassVar[bool] = False
     report_every: ClassVar[int] = 1
     needs: ClassVar[frozenset[Offer]] = PRODUCTS
+    rough_after: ClassVar[int] = 0
     max_iter: int
+
+    @property
+    def judges_itself(self) -> bool:
+        """Whether :meth:`terminate` looks at accuracy, so that the loop need not."""
+        return False
 
     def check(self, problem: Problem) -> None:
         """Refuse what the solver cannot take, before any work is done."""
         check_offers(self.name, self.needs, problem.operator, problem.offers)
 
     @abstractmethod
-    def init(self, problem: Problem, rng: np.random.Generator) -> State:
+    def init(self, problem: Problem, rng: np.random.Generator) -> StateT:
         """Make the first state."""
 
     @abstractmethod
-    def step(self, problem: Problem, state: State) -> State:
+    def step(self, problem: Problem, state: StateT) -> StateT:
         """Consume a state and return the next; a direct method sets ``done``."""
 
-    def progress(self, problem: Problem, state: State) -> Progress:
+    def terminate(self, problem: Problem, state: StateT) -> bool:
+        """Whether nothing is left to do."""
+        return state.done
+
+    def progress(self, problem: Problem, state: StateT) -> Progress:
         """Measure the current subspace: Rayleigh-Ritz, residuals, orthogonality."""
         Q = self.finish(problem, state)
         ritz = rayleigh_ritz(problem.engine, problem.placed, Q)
@@ -210,19 +221,19 @@ class Solver(ABC):
             events=tuple(state.events),
         )
 
-    def finish(self, problem: Problem, state: State) -> Tall:
+    def finish(self, problem: Problem, state: StateT) -> Tall:
         """A basis of the result that is orthonormal in the metric, in float64 whatever the state is in."""
         return problem.orthonormalize(problem.engine.cast(state.U, np.float64)).Q
 
-    def guards(self, problem: Problem, state: State) -> Guards | None:
-        """Ritz vectors beyond those of the result, where the solver has them: they help the certificate."""
-        return None
+    def evidence(self, problem: Problem, state: StateT) -> Evidence:
+        """What is known of the eigenvalues beyond the result, at no cost: it helps the certificate."""
+        return Evidence()
 
-    def outside(self, problem: Problem, state: State) -> Complement | None:
+    def outside(self, problem: Problem, state: StateT) -> Complement | None:
         """What lies beyond the result, where the solver can find out cheaper than the certificate's probe."""
         return None
 
-    def back_off(self, problem: Problem, state: State) -> State | None:
+    def back_off(self, problem: Problem, state: StateT) -> StateT | None:
         """Called with the last good state when the run diverges: retry more carefully, or None."""
         return None
 
@@ -234,12 +245,14 @@ class StepState(State):
     step_size: float = 0.0
 
 
-class SteppingSolver(Solver):
+StepT = TypeVar("StepT", bound=StepState)
+
+
+class SteppingSolver(Solver[StepT]):
     """A solver that walks with a step size and halves it when it diverges."""
 
-    def back_off(self, problem: Problem, state: State) -> State | None:
+    def back_off(self, problem: Problem, state: StepT) -> StepT | None:
         """Halve the step."""
-        assert isinstance(state, StepState)
         state.step_size /= 2
         state.events.append(f"iteration {state.iteration}: diverged, step halved to {state.step_size:.3g}")
         return state

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
-from spectrograd.certificate.probe import Guards
+from spectrograd.certificate.probe import Evidence, Guards
 from spectrograd.engines import Engine
 from spectrograd.engines.protocol import Tall
 from spectrograd.engines.random_rows import new_seed
@@ -33,8 +33,7 @@ class RitzState(State):
     """A state that knows its Ritz values and residuals, guard vectors included.
 
     ``U`` holds the first K Ritz vectors in the problem's own metric, ``block`` all of them in the
-    coordinates the solver works in; after ``telling`` steps rough vectors show whether they are localised
-    (0: never). Steps replace arrays and never write into them, so a copy of the
+    coordinates the solver works in. Steps replace arrays and never write into them, so a copy of the
     state may share them (and the random numbers, which just go on).
     """
 
@@ -42,7 +41,6 @@ class RitzState(State):
     values: Array = field(default_factory=lambda: np.empty(0))
     residuals: Array = field(default_factory=lambda: np.empty(0))
     n_lost: int = 0  # directions that were lost and replaced by random ones
-    telling: ClassVar[int] = 0
 
     def __deepcopy__(self, memo: dict[int, Any]) -> RitzState:
         twin = copy.copy(self)
@@ -61,14 +59,26 @@ class RitzState(State):
         return float(np.linalg.norm(self.residuals[:k]) / gap) if gap > 0 else float("inf")
 
 
-class RitzSolver(Solver):
+RitzT = TypeVar("RitzT", bound=RitzState)
+
+
+class RitzSolver(Solver[RitzT]):
     """A solver whose steps end with a Rayleigh-Ritz: measuring costs no further pass."""
 
     angle: float
 
-    def progress(self, problem: Problem, state: State) -> Progress:
+    @property
+    def judges_itself(self) -> bool:
+        """Where an angle is asked for."""
+        return self.angle > 0
+
+    def terminate(self, problem: Problem, state: RitzT) -> bool:
+        """Whether the angle is met."""
+        met = self.angle > 0 and state.iteration > 0 and state.angle_bound(problem.n_components) <= self.angle
+        return state.done or met
+
+    def progress(self, problem: Problem, state: RitzT) -> Progress:
         """From the last Rayleigh-Ritz."""
-        assert isinstance(state, RitzState)
         k = problem.n_components
         return Progress(
             iteration=state.iteration,
@@ -80,16 +90,16 @@ class RitzSolver(Solver):
             events=tuple(state.events),
         )
 
-    def guards(self, problem: Problem, state: State) -> Guards | None:
-        """The guard vectors but the last, which is rough."""
-        assert isinstance(state, RitzState)
+    def evidence(self, problem: Problem, state: RitzT) -> Evidence:
+        """The first value beyond the result, and the guard vectors but the last, which is rough."""
         k, end = problem.n_components, len(state.values) - 1
+        beyond = float(state.values[k]) if end >= k and state.iteration > 0 else None
         if end <= k or state.block.shape[1] <= end:
-            return None
+            return Evidence(beyond)
         vectors = problem.walk.leave(problem.engine.columns(state.block, slice(k, end)))
-        return Guards(vectors, state.values[k:end], state.residuals[k:end])
+        return Evidence(beyond, guards=Guards(vectors, state.values[k:end], state.residuals[k:end]))
 
-    def measured(self, problem: Problem, operator: Operator, state: RitzState) -> RitzState:
+    def measured(self, problem: Problem, operator: Operator, state: RitzT) -> RitzT:
         """The state after a Rayleigh-Ritz on its block, for the operator placed in walk form."""
         ritz, state.residuals, lost = ritz_pairs(problem.engine, operator, state.block, state.rng)
         state.values, state.block = ritz.values, ritz.Q
@@ -99,14 +109,10 @@ class RitzSolver(Solver):
             state.events.append(f"iteration {state.iteration}: {lost} lost directions replaced")
         return state
 
-    def account(self, problem: Problem, state: RitzState, columns: float) -> RitzState:
-        """Count a step that read the operator for so many columns, and stop where the angle is met."""
+    def account(self, problem: Problem, state: RitzT, columns: float) -> RitzT:
+        """Count a step that read the operator for so many columns."""
         state.iteration += 1
         state.passes += columns / problem.n_components
-        if len(state.values) > problem.n_components:
-            state.beyond = float(state.values[problem.n_components])
-        if self.angle > 0 and state.angle_bound(problem.n_components) <= self.angle:
-            state.done = True
         return state
 
 

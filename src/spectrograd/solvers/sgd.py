@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from spectrograd.linalg.subspace import rayleigh_ritz
 from spectrograd.operators.protocol import ALL
-from spectrograd.solvers.protocol import Problem, State, SteppingSolver, StepState
+from spectrograd.solvers.protocol import Problem, SteppingSolver, StepState
 
 Array = NDArray[Any]
 WORST_CONDITION = 1e4
 
 
 @dataclass(frozen=True)
-class SubspaceSGD(SteppingSolver):
+class SubspaceSGD(SteppingSolver[StepState]):
     """Repeat ``U <- U - g B^-1 A_S U`` on the rows of random batches.
 
     The dense term of the gradient only multiplies ``U`` by a K x K matrix from the right, which does
@@ -54,9 +54,8 @@ class SubspaceSGD(SteppingSolver):
         U[problem.sparse.graph.degrees == 0] = 0  # absent from this layer: no pair would ever move it
         return StepState(U, rng, step_size=self.theta)
 
-    def step(self, problem: Problem, state: State) -> StepState:
+    def step(self, problem: Problem, state: StepState) -> StepState:
         """One epoch."""
-        assert isinstance(state, StepState)
         if self.variance_reduction:
             self._reduced_epoch(problem, state)
         else:

@@ -28,7 +28,7 @@ class RiemannianState(StepState):
 
 
 @dataclass(frozen=True)
-class StochasticForwardBackward(SteppingSolver):
+class StochasticForwardBackward(SteppingSolver[RiemannianState]):
     """``U <- QR(U - g (G - B U U'G))`` with ``G`` the gradient of a random sample of the graph.
 
     **Definition.** ``setting="edges"`` samples edges, as the paper's comparison does. ``"columns"`` is
@@ -103,9 +103,8 @@ class StochasticForwardBackward(SteppingSolver):
         state.squares = np.zeros_like(state.U)
         return state
 
-    def step(self, problem: Problem, state: State) -> RiemannianState:
+    def step(self, problem: Problem, state: RiemannianState) -> RiemannianState:
         """One batch: Riemannian gradient, AdaGrad, retraction by QR."""
-        assert isinstance(state, RiemannianState)
         state.iteration += 1
         if self.setting == "columns":
             return self._column_step(problem, state)

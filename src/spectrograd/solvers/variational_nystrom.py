@@ -26,7 +26,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class VariationalNystrom(Solver):
+class VariationalNystrom(Solver[State]):
     """Minimise the true objective over ``X = C Y``, C sampled columns of the similarity.
 
     **Definition.** ``C = S[:, landmarks]``; solve ``C' S C y = lambda C'C y`` (Rayleigh-Ritz on the span
