@@ -28,7 +28,8 @@ def participation(operator: Operator, vectors: Tall, engine: Engine | None = Non
     """
     walk = Coordinates.walk(engine or LocalEngine(), operator)
     seen = walk.engine.statistics(walk.enter(vectors), walk.operator.metric)
-    return np.asarray(seen.second**2 / (seen.mass * seen.fourth))
+    second, fourth = seen.second / seen.mass, seen.fourth / seen.mass  # weights of any size
+    return np.asarray(second**2 / fourth)
 
 
 def judge(

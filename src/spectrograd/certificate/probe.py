@@ -147,6 +147,11 @@ class Evidence:
     guards: Guards | None = None
     outside: Complement | None = None
 
+    def in_units(self, unit: float) -> Evidence:
+        """Of eigenvalues so many times as large, without what belongs to vectors of other numbers."""
+        beyond = None if self.beyond is None else unit * self.beyond
+        return Evidence(beyond, self.complete, self.countable)
+
 
 def _accurate(engine: Engine, guards: Guards | None, top: float, residual: float) -> Guards | None:
     """As many as move the eigenvalue that is looked for by a tenth of its distance at most."""

@@ -121,9 +121,9 @@ class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Spectral):
     n_components: int = field(default=8, kw_only=False)
     drop_first: bool = True
 
-    def fit_transform(self, X: Any, y: None = None) -> Array:
+    def fit_transform(self, X: Any, y: None = None, **columns: str) -> Array:
         """Embed and return the vectors."""
-        return self.fit(X).embedding_  # type: ignore[no-any-return]
+        return self.fit(X, **columns).embedding_  # type: ignore[no-any-return]
 
     def _fit(self, graph: Graph | MultilayerGraph) -> None:
         settings = self._settings(graph.n_nodes)

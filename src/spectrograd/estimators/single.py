@@ -85,9 +85,9 @@ class SpectralEmbedding(Embedder):
     (300, 2)
     """
 
-    def fit(self, X: Any, y: None = None) -> SpectralEmbedding:
-        """Embed a graph, an affinity matrix or points."""
-        self._fit(as_graph(self, X))
+    def fit(self, X: Any, y: None = None, **columns: str) -> SpectralEmbedding:
+        """Embed a graph, an affinity matrix, points, or an edge table (columns as in ``from_frame``)."""
+        self._fit(as_graph(self, X, columns))
         return self
 
 
@@ -129,7 +129,7 @@ class SpectralClustering(Clusterer):
     1.0
     """
 
-    def fit(self, X: Any, y: None = None) -> SpectralClustering:
-        """Cluster a graph, an affinity matrix or points."""
-        self._fit(as_graph(self, X))
+    def fit(self, X: Any, y: None = None, **columns: str) -> SpectralClustering:
+        """Cluster a graph, an affinity matrix, points, or an edge table (columns as in ``from_frame``)."""
+        self._fit(as_graph(self, X, columns))
         return self

@@ -111,11 +111,12 @@ class Graph:
         *,
         names: ArrayLike | None = None,
         n_nodes: int | None = None,
+        directed: bool = False,
     ) -> Graph:
         """Build a graph from an edge list whose ends are any ids (or row numbers, with ``n_nodes``).
 
-        Each row is one undirected edge. A list that holds every edge in both directions is
-        recognised; otherwise repeated edges are summed with a warning.
+        Each row is one edge; a list that holds every edge in both directions is recognised. Otherwise
+        repeated edges and, where ``directed``, both directions are summed with a warning.
         """
         ends = [as_names(source), as_names(target)]
         if len(ends[0]) != len(ends[1]):
@@ -132,7 +133,7 @@ class Graph:
         if len(data) != len(rows):
             raise GraphError(f"edge list: {len(rows)} edges but {len(data)} weights")
         check_weights(data, rows, cols, None if names is None else as_names(names))
-        return cls._from_clean_csr(undirected(rows, cols, data, size), names)
+        return cls._from_clean_csr(undirected(rows, cols, data, size, directed=directed), names)
 
     @classmethod
     def _from_clean_csr(cls, csr: sp.csr_array, names: ArrayLike | None) -> Graph:
@@ -157,6 +158,11 @@ class Graph:
     def n_entries(self) -> int:
         """Stored entries of the adjacency matrix: each edge counts twice."""
         return sum(len(block.indices) for block in self.blocks)
+
+    @cached_property
+    def longest_row(self) -> int:
+        """Most neighbours of a node."""
+        return max(int(np.diff(block.indptr).max(initial=0)) for block in self.blocks)
 
     @property
     def n_edges(self) -> int:
@@ -227,5 +233,6 @@ def _row_sums(block: RowBlock) -> Array:
     sums = np.zeros(block.n_rows)
     filled = np.flatnonzero(np.diff(block.indptr))
     if len(filled):  # reduceat needs every segment non-empty
-        sums[filled] = np.add.reduceat(block.weights, block.indptr[filled], dtype=np.float64)
+        with np.errstate(over="ignore"):  # an infinite degree is refused where a Laplacian is made
+            sums[filled] = np.add.reduceat(block.weights, block.indptr[filled], dtype=np.float64)
     return sums

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from spectrograd.operators.protocol import Operator
 
@@ -30,6 +30,10 @@ class DenseOperator(Operator):
     def product(self, engine: Any, X: Any) -> Any:
         """``A X``, by way of the host."""
         return engine.put(np.asarray(self.matrix @ engine.rows(X), dtype=X.dtype))
+
+    def rounding(self, dtype: DTypeLike) -> float:
+        """Sums along full rows, of the matrix as it was made."""
+        return self.n_nodes * float(np.finfo(dtype).eps) * max(abs(self.lower), abs(self.upper))
 
     def placed(self, engine: Any) -> DenseOperator:
         """Itself."""

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 from numpy.polynomial import chebyshev
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
+from spectrograd.operators.balanced import balanced
 from spectrograd.operators.protocol import Operator
 
 Array = NDArray[Any]
@@ -59,6 +60,16 @@ class FunctionOperator(Operator):
             total = part if total is None else engine.combine(total, unit, part, unit)
         return total
 
+    def rounding(self, dtype: DTypeLike) -> float:
+        """What the series leave out, and what every product of theirs rounds."""
+        eps = float(np.finfo(dtype).eps)
+        floor = 0.0
+        for operator, coefficients in zip(self.operators, self.series, strict=True):
+            each = operator.rounding(dtype) / (operator.upper - operator.lower) + 4 * eps
+            terms = np.abs(coefficients)
+            floor += 10 * ACCURACY * float(terms.max()) + each * float(np.arange(len(terms)) ** 2 @ terms)
+        return floor
+
     def placed(self, engine: Any) -> FunctionOperator:
         """The same operator with its layers placed."""
         return replace(self, operators=tuple(engine.place(operator) for operator in self.operators))
@@ -79,7 +90,13 @@ def function_of_layers(
         series.append(weight * chebyshev_series(function, float(ends[0]), float(ends[1])))
         values = weight * function(ends)  # monotone: its bounds are at the ends
         lower, upper = lower + float(values.min()), upper + float(values.max())
-    return FunctionOperator(tuple(operator for _, operator in kept), tuple(series), lower, upper)
+    return FunctionOperator(tuple(_fit(operator) for _, operator in kept), tuple(series), lower, upper)
+
+
+def _fit(operator: Operator) -> Operator:
+    """The layer in numbers of any size: its series is one on its own interval."""
+    found = balanced(operator)
+    return operator if found is None else found.operator
 
 
 def spectral_scale(layers: Sequence[Operator]) -> float:

@@ -34,6 +34,8 @@ def laplacian(graph: Graph, kind: Kind = "random_walk", *, allow_isolated: bool 
     if kind not in get_args(Kind):
         raise ValueError(f"laplacian={kind!r}: expected one of {', '.join(get_args(Kind))}")
     degrees = graph.degrees
+    if degrees.max() > np.finfo(np.float64).max / 2:
+        raise GraphError("the weights are too large: their sums overflow; divide all of them by 1e10, say")
     _check_isolated(graph, allow_isolated)
     linked = degrees > 0
     if kind == "unnormalized":

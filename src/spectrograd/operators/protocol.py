@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 Array = NDArray[Any]
 Offer = Literal["products", "edges", "pattern", "resident"]
@@ -74,6 +74,10 @@ class Operator(ABC):
     @abstractmethod
     def placed(self, engine: Any) -> Operator:
         """The same operator with what is N long as talls of an engine."""
+
+    @abstractmethod
+    def rounding(self, dtype: DTypeLike) -> float:
+        """By how much rounding may move an eigenvalue, of the operator as it was made (not placed)."""
 
     def standard_form(self) -> Operator:
         """``B^-1/2 A B^-1/2``, whose metric is the identity."""

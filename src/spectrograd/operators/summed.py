@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from spectrograd.operators.protocol import Operator
 from spectrograd.operators.sparse import LowRank
@@ -32,6 +32,11 @@ class LowRankOperator(Operator):
         """A Gram matrix and a combination; no edges are read."""
         Z, a = self.low_rank.factors, self.low_rank.coefficients
         return engine.cast(engine.combine(Z, -a[:, None] * engine.gram(Z, X)), X.dtype)
+
+    def rounding(self, dtype: DTypeLike) -> float:
+        """Of sums along the columns of the factors, and of products with their coefficients."""
+        Z, a = self.low_rank.factors, self.low_rank.coefficients
+        return self.n_nodes * float(np.finfo(dtype).eps) * float(np.abs(a) @ np.square(Z).sum(axis=0))
 
     def placed(self, engine: Any) -> LowRankOperator:
         """The same with its factors as a tall."""
@@ -92,6 +97,12 @@ class SumOperator(Operator):
         for c, part in zip(self.weights[1:], self.parts[1:], strict=True):
             total = engine.combine(total, unit, part.product(engine, X), c * unit)
         return total
+
+    def rounding(self, dtype: DTypeLike) -> float:
+        """That of the parts, and of adding them."""
+        eps, pairs = float(np.finfo(dtype).eps), list(zip(self.weights, self.parts, strict=True))
+        sizes = (abs(c) * max(abs(part.lower), abs(part.upper)) for c, part in pairs)
+        return sum(abs(c) * part.rounding(dtype) for c, part in pairs) + len(pairs) * eps * sum(sizes)
 
     def placed(self, engine: Any) -> SumOperator:
         """The same with its parts placed."""

@@ -15,14 +15,25 @@ from spectrograd.certificate import Certificate, certify, unmeasured
 from spectrograd.certificate.evidence import GOOD_ANGLE, LIKELY_MISS, MOST_PART, Complement, needed_cut
 from spectrograd.certificate.probe import look_outside
 from spectrograd.embedding import Embedding, arrange
+from spectrograd.engines import Engine
 from spectrograd.engines.threadpools import one_thread
 from spectrograd.linalg.inertia import count_below
 from spectrograd.linalg.subspace import Ritz, rayleigh_ritz, residuals
+from spectrograd.operators.balanced import Balanced, balanced
 from spectrograd.operators.protocol import Operator
 from spectrograd.pipeline.plan import Choice, last_resort, plan
 from spectrograd.solvers import REGISTRY, make_solver
-from spectrograd.solvers.loop import GIVEN_UP, INTERRUPTED, OUT_OF_TIME, Solution, Stopping, after, solve
-from spectrograd.solvers.protocol import Problem, Solver
+from spectrograd.solvers.loop import (
+    GIVEN_UP,
+    INTERRUPTED,
+    OUT_OF_TIME,
+    Hook,
+    Solution,
+    Stopping,
+    after,
+    solve,
+)
+from spectrograd.solvers.protocol import Problem, Progress, Solver
 from spectrograd.solvers.settings import SolverSettings
 
 Array = NDArray[Any]
@@ -85,6 +96,22 @@ class Embedded:
         """The same as the best that Ctrl-C left time for."""
         return replace(self, solution=replace(self.solution, stop_reason=INTERRUPTED))
 
+    def left(self, fit: Balanced, engine: Engine) -> Embedded:
+        """The same in the numbers of the operator that was given."""
+        found, unit, run = self.embedding, fit.unit, self.solution
+        history = tuple(_in_units(progress, unit) for progress in run.history)
+        return replace(
+            self,
+            embedding=arrange(fit.leave(found.vectors), unit * found.eigenvalues, found.names),
+            certificate=self.certificate.in_units(unit),
+            solution=replace(
+                run,
+                Q=engine.map(fit.leave_rows, run.Q),
+                history=history,
+                evidence=run.evidence.in_units(unit),
+            ),
+        )
+
 
 def embed(
     operator: Operator,
@@ -98,8 +125,36 @@ def embed(
 
     With ``solver="auto"`` the solvers of the plan (or of ``choices``) are tried in order, each from
     where the last one stopped, until the certificate is met. One that fails is an attempt like the
-    others, with its error as outcome; only where all of them fail is there an error.
+    others, with its error as outcome; only where all of them fail is there an error. The scale of the
+    weights plays no part.
     """
+    fit = balanced(operator)
+    if fit is None:
+        return _embed(operator, n_components, settings, start, choices)
+    settings = replace(
+        settings,
+        hooks=[partial(_tell, hook, fit.unit) for hook in settings.hooks],
+        watch=settings.watch if fit.same_shape else None,  # it looks at vectors of the operator it knows
+    )
+    begin = None if start is None else fit.enter(start)
+    return _embed(fit.operator, n_components, settings, begin, choices).left(fit, settings.engine)
+
+
+def _in_units(progress: Progress, unit: float) -> Progress:
+    return replace(progress, objective=unit * progress.objective, residual=unit * progress.residual)
+
+
+def _tell(hook: Hook, unit: float, progress: Progress) -> None:
+    hook(_in_units(progress, unit))
+
+
+def _embed(
+    operator: Operator,
+    n_components: int,
+    settings: SolverSettings,
+    start: Array | None,
+    choices: Sequence[Choice],
+) -> Embedded:
     began = time.perf_counter()
     settings = (
         settings if settings.wrap is not None else settings.started()
@@ -185,6 +240,13 @@ def certified(
     operator: Operator, solution: Solution, settings: SolverSettings, choice: Choice | None = None
 ) -> Embedded:
     """The basis of a solution as an embedding with its certificate."""
+    fit = balanced(operator)
+    if fit is not None:
+        engine = settings.engine
+        known = solution.evidence.in_units(1 / fit.unit)
+        inside = replace(solution, Q=engine.map(fit.enter_rows, solution.Q), evidence=known)
+        found = certified(fit.operator, inside, settings, choice).left(fit, engine)
+        return replace(found, solution=replace(found.solution, history=solution.history))
     with settings.engine.threads(), one_thread():  # BLAS has nothing but small matrices to do
         return _certified(operator, solution, settings, choice)
 
@@ -196,15 +258,15 @@ def _certified(
     problem = Problem(operator, solution.Q.shape[1], engine)
     placed = problem.placed
     ritz = rayleigh_ritz(engine, placed, solution.Q)
-    measured = residuals(engine, placed, ritz)
+    measured = residuals(engine, placed, ritz) + operator.rounding(ritz.Q.dtype)
     if not (np.isfinite(ritz.values).all() and np.isfinite(measured).all()):
         raise FloatingPointError("the vectors left the range of numbers")
     try:
         outside = _evidence(problem, ritz, solution, float(np.linalg.norm(measured)), settings.seed)
-        certificate = certify(engine, placed, ritz, settings.tol, outside, measured)
+        certificate = certify(engine, operator, ritz, settings.tol, outside, measured)
     except KeyboardInterrupt:
         solution = replace(solution, stop_reason=INTERRUPTED)
-        certificate = certify(engine, placed, ritz, settings.tol, UNPROBED, measured)
+        certificate = certify(engine, operator, ritz, settings.tol, UNPROBED, measured)
     except FAILURES as error:  # good vectors are worth keeping, but nobody vouches for them
         certificate = unmeasured(ritz.values, f"the certificate failed ({type(error).__name__}: {error})")
     embedding = arrange(engine.rows(ritz.Q), ritz.values, operator.names)

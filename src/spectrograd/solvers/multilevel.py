@@ -78,7 +78,8 @@ class Multilevel(RitzSolver[MultilevelState]):
         block = self._ascend(problem, levels, width, state)
         if problem.start is not None:
             given = problem.walk.enter(np.asarray(problem.start, dtype=np.float64))
-            block = np.hstack([np.where(np.isfinite(given), given, 0), block])
+            both = np.hstack([np.where(np.isfinite(given), given, 0), block])
+            block = np.ascontiguousarray(both[:, : problem.n_nodes])  # more are never independent
         begin(problem, operator, state, block)
         if problem.start is not None:
             _trim(state, width)
