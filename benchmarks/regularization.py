@@ -12,8 +12,9 @@ import numpy as np
 from benchmarks.harness import table
 from benchmarks.shootout.graphs import cases
 from spectrograd import Graph, SpectralClustering, datasets, metrics
+from spectrograd.certificate.localization import participation
 from spectrograd.operators.laplacian import laplacian
-from spectrograd.operators.regularized import participation, regularized
+from spectrograd.operators.regularized import regularized
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solving import Embedded, embed
 from spectrograd.points.neighbors import knn_graph

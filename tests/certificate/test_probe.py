@@ -15,7 +15,8 @@ from spectrograd.datasets import make_block_model
 from spectrograd.engines import LocalEngine
 from spectrograd.graph import Graph
 from spectrograd.linalg.subspace import Ritz, residuals
-from spectrograd.operators.laplacian import Operator, laplacian
+from spectrograd.operators.laplacian import laplacian
+from spectrograd.operators.sparse import SparseOperator
 
 ENGINE = LocalEngine()
 
@@ -23,7 +24,7 @@ ENGINE = LocalEngine()
 def diagonal_operator(values):
     """An operator with these eigenvalues and unit vectors, and hardly any edges."""
     n = len(values)
-    return Operator(Graph.from_edges([0], [1], [1e-9], n_nodes=n), np.asarray(values), upper=2.0)
+    return SparseOperator(Graph.from_edges([0], [1], [1e-9], n_nodes=n), np.asarray(values), upper=2.0)
 
 
 def coordinate_ritz(operator, found):

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from spectrograd import datasets
-from spectrograd.operators.laplacian import SMALL, laplacian
+from spectrograd.kernels import SMALL
+from spectrograd.operators.laplacian import laplacian
 from spectrograd.pipeline import plan as auto
 from spectrograd.solvers.eigen import DENSE_BELOW
 from spectrograd.solvers.protocol import Problem

@@ -231,7 +231,6 @@ def test_every_kernel_is_compared_with_a_twin():
 
 @pytest.mark.parametrize("name", REGISTRY)
 def test_a_second_run_compiles_nothing(graphs, name, monkeypatch):
-    monkeypatch.setattr("spectrograd.operators.laplacian.SMALL", 100)
     monkeypatch.setattr("spectrograd.engines.local.SMALL", 100)
     counts = []
     for seed in range(2):

@@ -20,7 +20,8 @@ from spectrograd.kernels.ldl.subtrees import SMALLEST, cut
 from spectrograd.kernels.ldl.triangular import recur
 from spectrograd.linalg.factor import Factor, FrontFactor, SmallFactor
 from spectrograd.linalg.inertia import count_below
-from spectrograd.operators.laplacian import LowRank, laplacian
+from spectrograd.operators.laplacian import laplacian
+from spectrograd.operators.sparse import LowRank
 from spectrograd.solvers.shift_invert import Inverse, RationalFilter, _unit_columns
 
 

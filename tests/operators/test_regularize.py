@@ -13,8 +13,9 @@ from spectrograd import (
     datasets,
     metrics,
 )
+from spectrograd.certificate.localization import judge, participation
 from spectrograd.operators.laplacian import laplacian
-from spectrograd.operators.regularized import MORE_TAU, TAU, checked, judge, participation, regularized
+from spectrograd.operators.regularized import MORE_TAU, TAU, checked, regularized
 from spectrograd.pipeline.plan import plan
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solving import embed

@@ -9,7 +9,8 @@ import pytest
 import scipy.linalg as la
 
 import reference
-from spectrograd.operators.laplacian import LowRank, laplacian
+from spectrograd.operators.laplacian import laplacian
+from spectrograd.operators.sparse import LowRank
 from spectrograd.solvers import Problem, make_solver
 from spectrograd.solvers.gradient_descent import objective_and_gradient
 from spectrograd.solvers.minibatch import BatchSource, rows_of

@@ -14,7 +14,8 @@ from spectrograd import datasets
 from spectrograd.graph import Graph
 from spectrograd.kernels.csr.coordinate import coordinate_rounds
 from spectrograd.metrics import largest_principal_angle
-from spectrograd.operators.laplacian import LowRank, Operator, laplacian
+from spectrograd.operators.laplacian import laplacian
+from spectrograd.operators.sparse import LowRank, SparseOperator
 from spectrograd.pipeline.multilayer import merge
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solving import embed
@@ -192,7 +193,7 @@ def operators():
     graph = reference.random_graph(60, np.random.default_rng(1))
     yield from (laplacian(graph, kind) for kind in ("random_walk", "symmetric", "unnormalized"))
     Z = np.random.default_rng(2).standard_normal((60, 4))
-    yield Operator(graph, graph.degrees, low_rank=LowRank(Z, np.full(4, 0.1)), lower=-20, upper=60)
+    yield SparseOperator(graph, graph.degrees, low_rank=LowRank(Z, np.full(4, 0.1)), lower=-20, upper=60)
 
 
 @pytest.mark.parametrize("number", range(4))

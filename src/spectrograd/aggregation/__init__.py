@@ -1,4 +1,4 @@
-"""Aggregations: layers (and their embeddings) become one Operator, and the line goes on."""
+"""Aggregations: layers (and their embeddings) become one SparseOperator, and the line goes on."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd.graph import Graph, MultilayerGraph
-from spectrograd.operators.laplacian import Kind, Operator, laplacian
+from spectrograd.graph import MultilayerGraph
+from spectrograd.operators.laplacian import Kind, laplacian
+from spectrograd.operators.protocol import Operator
 from spectrograd.operators.regularized import regularized
+from spectrograd.operators.sparse import SparseOperator
 
 Array = NDArray[Any]
 
@@ -31,7 +33,7 @@ REGISTRY = {
 class Layers:
     """What an aggregation starts from: one operator per layer, weights, and embeddings if it wants them."""
 
-    operators: tuple[Operator, ...]
+    operators: tuple[SparseOperator, ...]
     weights: Array
     embeddings: tuple[Array, ...] = ()
 
@@ -43,7 +45,7 @@ class Layers:
     @property
     def names(self) -> Array | None:
         """Node names, where the input had any."""
-        return self.operators[0].graph.names
+        return self.operators[0].names
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +80,7 @@ def make_aggregation(name: str) -> Aggregation:
     return Aggregation(name, module.aggregate, module.NEEDS_EMBEDDINGS, options, getattr(module, "run", None))
 
 
-def layer_operators(graph: MultilayerGraph, kind: Kind, tau: float = 0.0) -> tuple[Operator, ...]:
+def layer_operators(graph: MultilayerGraph, kind: Kind, tau: float = 0.0) -> tuple[SparseOperator, ...]:
     """One Laplacian per layer, all with the identity as metric so that they can be added.
 
     Layers are summed with a common metric; ``random_walk`` layers enter as ``symmetric`` ones, which
@@ -94,7 +96,7 @@ def layer_operators(graph: MultilayerGraph, kind: Kind, tau: float = 0.0) -> tup
     )
 
 
-def without_absent(operator: Operator) -> Operator:
+def without_absent(operator: SparseOperator) -> SparseOperator:
     """The operator with its isolated nodes at the top of the spectrum instead of at zero.
 
     A node without edges has eigenvalue zero, so a layer that lacks K nodes would have an embedding
@@ -106,7 +108,7 @@ def without_absent(operator: Operator) -> Operator:
     return replace(operator, diagonal=np.where(absent, operator.upper, operator.diagonal))
 
 
-def typical_diagonal(operator: Operator) -> float:
+def typical_diagonal(operator: SparseOperator) -> float:
     """The median of the diagonal over the nodes that have edges: 1 for a normalised Laplacian."""
     linked = operator.diagonal[operator.diagonal > 0]
     return float(np.median(linked)) if len(linked) else 0.0
@@ -122,10 +124,3 @@ def checked_weights(weights: Sequence[float] | Array | None, n_layers: int) -> A
     if not np.isfinite(values).all() or (values < 0).any() or values.sum() == 0:
         raise ValueError("layer_weights must be finite, not negative and not all zero")
     return np.asarray(values * (n_layers / values.sum()))
-
-
-def edgeless(n_nodes: int, names: Array | None) -> Graph:
-    """A graph of nodes only: the sparse part of an operator that has none."""
-    import scipy.sparse as sp
-
-    return Graph._from_clean_csr(sp.csr_array((n_nodes, n_nodes)), names)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import scipy.linalg as la
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
-from spectrograd.aggregation import Layers, edgeless
-from spectrograd.aggregation.function_operator import function_of_layers, spectral_scale
-from spectrograd.operators.laplacian import Operator
+from spectrograd.aggregation import Layers
+from spectrograd.operators.dense import DenseOperator
+from spectrograd.operators.function import function_of_layers, spectral_scale
+from spectrograd.operators.protocol import Operator
 
 Array = NDArray[Any]
 NEEDS_EMBEDDINGS = False
@@ -19,28 +19,6 @@ OPTIONS = ("shift", "method")
 # A fixed-point step costs S + 1 dense eigendecompositions.
 EXACT_UP_TO = 500
 MAX_STEPS = 100
-
-
-@dataclass(frozen=True, eq=False)
-class DenseOperator(Operator):
-    """A small symmetric matrix as an operator."""
-
-    only_products: ClassVar[bool] = True
-
-    dense: Array | None = None
-
-    def _apply(self, U: Array) -> Array:
-        assert self.dense is not None
-        return np.asarray(self.dense @ U, dtype=U.dtype)
-
-    def rounding(self, dtype: DTypeLike) -> float:
-        """Sums along full rows, of the matrix as it was made."""
-        return self.n_nodes * float(np.finfo(dtype).eps) * max(abs(self.lower), abs(self.upper))
-
-    def astype(self, dtype: DTypeLike) -> Operator:
-        """The same operator with its numbers stored in ``dtype``."""
-        assert self.dense is not None
-        return replace(self, dense=self.dense.astype(dtype), diagonal=self.diagonal.astype(dtype))
 
 
 def aggregate(layers: Layers, *, shift: float = 0.1, method: str = "auto", **_: Any) -> Operator:
@@ -65,20 +43,19 @@ def aggregate(layers: Layers, *, shift: float = 0.1, method: str = "auto", **_: 
         raise ValueError(f"method={method!r}: expected 'auto', 'exact' or 'log'")
     if method == "exact" or (method == "auto" and layers.n_nodes <= EXACT_UP_TO):
         return _exact(layers, delta)
-    return function_of_layers(layers, lambda x: np.asarray(np.log(np.maximum(x, 0) + delta)))
+    return function_of_layers(
+        layers.operators, layers.weights, lambda x: np.asarray(np.log(np.maximum(x, 0) + delta))
+    )
 
 
 def _exact(layers: Layers, delta: float) -> Operator:
-    scale = spectral_scale(layers)
+    scale = spectral_scale(layers.operators)
     kept = [(c, op) for c, op in zip(layers.weights, layers.operators, strict=True) if c > 0]
     shares = np.array([c for c, _ in kept]) / sum(c for c, _ in kept)
     identity = np.eye(layers.n_nodes)
     mean = karcher_mean([op.to_dense() / scale + delta * identity for _, op in kept], shares)
     values = la.eigvalsh(mean)
-    graph = edgeless(layers.n_nodes, layers.names)
-    return DenseOperator(
-        graph, np.zeros(layers.n_nodes), dense=mean, lower=float(values[0]), upper=float(values[-1])
-    )
+    return DenseOperator(mean, float(values[0]), float(values[-1]), layers.names)
 
 
 def karcher_mean(matrices: list[Array], shares: Array, *, tol: float = 1e-8) -> Array:

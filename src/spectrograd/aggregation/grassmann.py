@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from spectrograd.aggregation import Layers, edgeless
-from spectrograd.operators.laplacian import LowRank, Operator
+from spectrograd.aggregation import Layers
+from spectrograd.operators.protocol import Operator
+from spectrograd.operators.sparse import LowRank
+from spectrograd.operators.summed import LowRankOperator
 
 NEEDS_EMBEDDINGS = True
 
@@ -20,10 +22,5 @@ def aggregate(layers: Layers, **_: Any) -> Operator:
     """
     factors = np.ascontiguousarray(np.hstack(layers.embeddings))
     coefficients = np.repeat(layers.weights, [U.shape[1] for U in layers.embeddings])
-    return Operator(
-        edgeless(layers.n_nodes, layers.names),
-        np.zeros(layers.n_nodes),
-        low_rank=LowRank(factors, coefficients),
-        lower=-float(layers.weights.sum()),
-        upper=0.0,
-    )
+    lower = -float(layers.weights.sum())
+    return LowRankOperator(LowRank(factors, coefficients), lower, 0.0, layers.names)

@@ -55,7 +55,7 @@ class JointState(State):
 
 
 @dataclass(frozen=True)
-class Joint(Solver):
+class Joint(Solver[JointState]):
     """Stochastic epochs on sampled edges, then sweeps of Chebyshev steps that share every pass.
 
     Parameters
@@ -106,17 +106,15 @@ class Joint(Solver):
         self._measure(problem, state)
         return state
 
-    def step(self, problem: Problem, state: State) -> JointState:
+    def step(self, problem: Problem, state: JointState) -> JointState:
         """One sweep: every block filtered with all the others held, then Rayleigh-Ritz."""
-        assert isinstance(state, JointState)
         self._sweep(problem, state)
         self._measure(problem, state)
         state.iteration += 1
         return state
 
-    def progress(self, problem: Problem, state: State) -> Progress:
+    def progress(self, problem: Problem, state: JointState) -> Progress:
         """What the last Rayleigh-Ritz found: no further pass."""
-        assert isinstance(state, JointState)
         k, weights = problem.n_components, self.layers.weights
         total = sum(c * float(v[:k].sum()) for c, v in zip([1.0, *weights], state.values, strict=True))
         return Progress(
@@ -129,7 +127,7 @@ class Joint(Solver):
             events=tuple(state.events),
         )
 
-    def finish(self, problem: Problem, state: State) -> Array:
+    def finish(self, problem: Problem, state: JointState) -> Any:
         """The merged basis and then the layers', side by side."""
         return state.U
 
@@ -221,7 +219,7 @@ class Joint(Solver):
         """An orthonormal basis of all blocks; of few nodes the whole space."""
         if sum(block.shape[1] for block in blocks) >= problem.n_nodes:
             return np.eye(problem.n_nodes)
-        return problem.orthonormalize(np.hstack(blocks), state.rng).Q
+        return np.asarray(problem.orthonormalize(np.hstack(blocks), state.rng).Q)
 
     def _ritz(
         self, problem: Problem, state: JointState, blocks: list[Array], at: int, product: Array

@@ -9,12 +9,12 @@ import scipy.sparse as sp
 
 from spectrograd.aggregation import Layers
 from spectrograd.graph import Graph
-from spectrograd.operators.laplacian import LowRank, Operator
+from spectrograd.operators.sparse import LowRank, SparseOperator
 
 NEEDS_EMBEDDINGS = False
 
 
-def aggregate(layers: Layers, **_: Any) -> Operator:
+def aggregate(layers: Layers, **_: Any) -> SparseOperator:
     """``sum_s c_s L^s`` as one sparse operator: the union of the layers' edges."""
     total, diagonal = None, np.zeros(layers.n_nodes)
     lower, upper = 0.0, 0.0
@@ -37,4 +37,4 @@ def aggregate(layers: Layers, **_: Any) -> Operator:
     if parts:
         factors = np.hstack([part.factors for _, part in parts])
         low_rank = LowRank(factors, np.concatenate([weight * part.coefficients for weight, part in parts]))
-    return Operator(graph, diagonal, low_rank=low_rank, lower=lower, upper=upper)
+    return SparseOperator(graph, diagonal, low_rank=low_rank, lower=lower, upper=upper)

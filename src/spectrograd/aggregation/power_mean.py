@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.aggregation import Layers
-from spectrograd.aggregation.function_operator import FunctionOperator, function_of_layers
+from spectrograd.operators.function import FunctionOperator, function_of_layers
 
 Array = NDArray[Any]
 NEEDS_EMBEDDINGS = False
@@ -38,7 +38,7 @@ def aggregate(layers: Layers, *, p: float = -1.0, shift: float | str = "auto", *
     def function(x: Array) -> Array:
         return np.asarray(sign * (np.maximum(x, 0) + delta) ** power)
 
-    return function_of_layers(layers, function)
+    return function_of_layers(layers.operators, layers.weights, function)
 
 
 def _checked(p: float, shift: float | str) -> tuple[float, float]:

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.aggregation import Layers, mean, typical_diagonal
-from spectrograd.operators.laplacian import LowRank, Operator
+from spectrograd.operators.sparse import LowRank, SparseOperator
 
 Array = NDArray[Any]
 NEEDS_EMBEDDINGS = True
 
 
-def aggregate(layers: Layers, *, alpha: float | str = "auto", **_: Any) -> Operator:
+def aggregate(layers: Layers, *, alpha: float | str = "auto", **_: Any) -> SparseOperator:
     """``L_MLG = sum_s c_s (L^s - alpha_s U^s U^s')``: sparse plus rank S K, never N x N.
 
     A number is the paper's ``alpha``, the same for all layers; "auto" follows each layer's own scale

@@ -12,7 +12,8 @@ from spectrograd.certificate.evidence import GOOD_ANGLE, LIKELY_MISS, MOST_PART,
 from spectrograd.engines import Engine
 from spectrograd.graph import Graph
 from spectrograd.linalg.subspace import Ritz, orthogonality_error
-from spectrograd.operators.laplacian import Operator
+from spectrograd.operators.protocol import Operator
+from spectrograd.operators.sparse import SparseOperator
 
 Array = NDArray[Any]
 PROBE_NOISE = 1e-5  # of the width: a gap that is no less than this below zero may be none, seen in float32
@@ -133,8 +134,9 @@ def certify(
 
     The angle follows from Davis and Kahan: ``sin <= |R|_F / (tau - theta_K)``, where nothing below
     ``tau`` was missed, with the stated odds. Rounding adds to R and takes away from the distance.
+    The operator is the one that was made; only its metric is placed.
     """
-    orthogonality = orthogonality_error(engine, operator, ritz.Q)
+    orthogonality = orthogonality_error(engine, engine.place(operator), ritz.Q)
     floor, top = operator.rounding(ritz.Q.dtype), float(ritz.values[-1])
     gap = outside.lowest - top
     error = float(np.linalg.norm(measured))
@@ -163,7 +165,7 @@ def _objection(operator: Operator, values: Array, gap: float, floor: float) -> s
             "width of the spectrum"
         )
     hidden = gap * GOOD_ANGLE < floor * np.sqrt(len(values)) and gap > -PROBE_NOISE * width
-    if hidden and _loses_weights(operator.graph):
+    if hidden and isinstance(operator, SparseOperator) and _loses_weights(operator.graph):
         return (
             "the gap cannot be certified: the lightest edges are lost in the rounding of the degrees, which "
             f"may move eigenvalues by {floor / width:.2g} of the width of the spectrum"

@@ -41,8 +41,11 @@ from scipy.special import gammainc, gammaincinv
 
 from spectrograd.certificate.evidence import ENOUGH, Complement, needed_cut
 from spectrograd.engines import Engine
+from spectrograd.engines.protocol import Tall
+from spectrograd.engines.random_rows import new_seed
+from spectrograd.linalg.coordinates import Coordinates
 from spectrograd.linalg.subspace import Ritz
-from spectrograd.operators.laplacian import Operator
+from spectrograd.operators.protocol import Operator
 
 Array = NDArray[Any]
 FIRST_LOOK, MOST_STEPS = 4, 500
@@ -124,23 +127,42 @@ class Probed(Complement):
 class Guards:
     """Ritz vectors after those that were asked for, from the same subspace."""
 
-    vectors: Array
+    vectors: Tall
     values: Array
     residuals: Array
 
-    def first(self, n: int) -> Guards:
-        """The first n of them."""
-        return Guards(self.vectors[:, :n], self.values[:n], self.residuals[:n])
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What a solver knows of the spectrum beyond its result.
+
+    ``beyond`` is its estimate of the first eigenvalue that it does not return, ``complete`` says that nothing
+    below that can have been missed (a dense factorisation), ``countable`` that a factorisation, which counts
+    eigenvalues, is cheap; ``guards`` are further Ritz vectors, and ``outside`` is what it found out itself.
+    """
+
+    beyond: float | None = None
+    complete: bool = False
+    countable: bool = False
+    guards: Guards | None = None
+    outside: Complement | None = None
+
+    def in_units(self, unit: float) -> Evidence:
+        """Of eigenvalues so many times as large, without what belongs to vectors of other numbers."""
+        beyond = None if self.beyond is None else unit * self.beyond
+        return Evidence(beyond, self.complete, self.countable)
 
 
-def _accurate(guards: Guards | None, top: float, residual: float) -> Guards | None:
+def _accurate(engine: Engine, guards: Guards | None, top: float, residual: float) -> Guards | None:
     """As many as move the eigenvalue that is looked for by a tenth of its distance at most."""
     if guards is None or not len(guards.values):
         return None
     lowest = float(guards.values[0])
     leaks = np.sqrt(np.cumsum(guards.residuals**2))
     n = int((leaks <= SMALL_LEAK * (lowest - needed_cut(top, lowest, residual))).sum())
-    return guards.first(n) if n else None
+    if n == 0:
+        return None
+    return Guards(engine.columns(guards.vectors, slice(n)), guards.values[:n], guards.residuals[:n])
 
 
 def look_outside(
@@ -160,7 +182,7 @@ def look_outside(
     precision: noise of 1e-7 is not what hides an eigenvector from a random vector.
     """
     top = float(ritz.values[-1])
-    guards = _accurate(guards, top, residual)
+    guards = _accurate(engine, guards, top, residual)
     walk = _Walk(engine, operator, ritz, guards, rng)
     guess = math.inf if beyond is None or beyond <= top else beyond
     most = min(MOST_STEPS, operator.n_nodes - walk.at)
@@ -178,28 +200,26 @@ def look_outside(
 class _Walk:
     """Lanczos' recurrence from a random vector outside the span of the Ritz vectors and guards.
 
-    ``rows`` holds those, and the last two vectors of the recurrence with room for the next, which is made
+    ``vectors`` holds those, and the last two vectors of the recurrence with room for the next, which is made
     orthogonal to them all: the operator is restricted to the complement, however rough the vectors are.
     """
 
     def __init__(
         self, engine: Engine, operator: Operator, ritz: Ritz, guards: Guards | None, rng: np.random.Generator
     ) -> None:
-        self.engine, self.operator = engine, operator.standard_form()
-        n, k = ritz.Q.shape
-        self.at = k if guards is None else k + len(guards.values)
-        self.rows = np.zeros((self.at + 3, n), np.float32)
-        out = self.rows[: self.at]
-        out[:k] = ritz.Q.T
+        standard, n = Coordinates.standard(engine, operator), operator.n_nodes
+        self.engine, self.operator = engine, standard.operator
+        found = [ritz.Q] if guards is None else [ritz.Q, guards.vectors]
+        self.at = sum(X.shape[1] for X in found)
+        self.vectors = engine.basis(n, self.at + 3, np.float32)
+        for X in found:
+            self.vectors.append(standard.enter(engine.cast(X, np.float32)))
         self.theta, self.leak = math.inf, 0.0
         if guards is not None:
-            out[k:] = guards.vectors.T
             self.theta, self.leak = float(guards.values[0]), float(np.linalg.norm(guards.residuals))
-        out[:] = operator.to_standard(out.T).T
-        self.rows[self.at] = rng.standard_normal(n, dtype=np.float32)
-        self.square = float(engine.orthogonalize(self.rows, 0, self.at, 1)[1][0, 0])
-        self.rows[self.at + 1] = self.rows[self.at] / np.float32(math.sqrt(self.square))
-        self.rows[self.at] = 0
+        self.vectors.append(engine.random(n, 1, new_seed(rng), np.float32))
+        self.square = float(self.vectors.orthogonalize(0, self.at)[1][0, 0])
+        self.vectors.rotate(self.at, self.at + 1, np.array([[1 / math.sqrt(self.square)]]))
         self.noise = 10 * float(np.finfo(np.float32).eps) * (operator.upper - operator.lower)
         self.recurrence, self.ended = Recurrence(), False
 
@@ -211,14 +231,14 @@ class _Walk:
         """Mutates: one product."""
         if self.ended:
             return
-        before, current, new = self.rows[self.at :]
-        new[:] = self.engine.spmm(self.operator, current[:, None])[:, 0]
-        coefficients, inner = self.engine.orthogonalize(self.rows, self.at, self.at + 2, 1)
+        last = self.at + min(self.n_steps, 1)
+        self.vectors.append(self.engine.apply(self.operator, self.vectors.columns(last, last + 1)))
+        coefficients, inner = self.vectors.orthogonalize(self.at, last + 1)
         alpha, beta = float(coefficients[-1, 0]), math.sqrt(float(inner[0, 0]))
         self.ended = not beta > self.noise  # an invariant subspace: all that x holds is known
         beta = max(beta, self.noise)
-        before[:] = current
-        np.multiply(new, np.float32(1 / beta), out=current)
+        kept = np.diag([1.0, 1 / beta])  # the last vector and the new one; the one before goes
+        self.vectors.rotate(self.at, last + 2, np.vstack([np.zeros((last - self.at, 2)), kept]))
         self.recurrence = self.recurrence.followed(alpha, beta)
 
     def seen(self, guess: float) -> Probed:

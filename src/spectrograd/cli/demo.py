@@ -160,15 +160,14 @@ def _tell(
     from spectrograd.cli.tables import row_table
 
     graph, seconds = data.graph, session.seconds
-    rank = 0 if merged.operator.low_rank is None else len(merged.operator.low_rank.coefficients)
     click.echo(
         f"{graph.n_nodes:,} nodes, {graph.n_layers} layers, {graph.n_edges:,} edges, "
         f"{N_CLUSTERS} clusters; seed {session.seed}\n"
     )
     session.console().print(row_table(rows, n_first=graph.n_layers))
     click.echo(
-        f"\nmerge: {merged.operator.graph.n_edges:,} edges + rank {rank}; embedding the layers took "
-        f"{seconds['layers']:.2f} s,\nmerging them {seconds['merge']:.2f} s; "
+        f"\nmerge: {merged.operator.n_edges:,} edges + rank {merged.operator.rank}; "
+        f"embedding the layers took {seconds['layers']:.2f} s,\nmerging them {seconds['merge']:.2f} s; "
         f"compiling and warming up {seconds['jit']:.2f} s (not in the times above)\n"
     )
     for what, name in FILES.items():

@@ -30,8 +30,9 @@ from spectrograd.engines import make_engine
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.io import read_graph, read_labels
 from spectrograd.io.write.output import naming
+from spectrograd.kernels import SMALL
 from spectrograd.labels.eigengap import MOST
-from spectrograd.operators.laplacian import SMALL, Kind
+from spectrograd.operators.laplacian import Kind
 from spectrograd.pipeline import Result, Settings
 from spectrograd.pipeline.multilayer import Merged
 from spectrograd.solvers import make_solver

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from spectrograd.cli.session import Session
 from spectrograd.datasets import LayeredData
 from spectrograd.interruption import deferred
-from spectrograd.operators.laplacian import Operator
+from spectrograd.operators.protocol import Operator
 from spectrograd.pipeline import Result, Settings, cluster, embed, label, prepare
 from spectrograd.pipeline.layer_preparation import PreparedLayers
 from spectrograd.pipeline.run import Prepared

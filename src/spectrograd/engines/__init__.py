@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from spectrograd.engines.local import LocalEngine
+from spectrograd.engines.numpy_engine import NumpyEngine
 from spectrograd.engines.protocol import Engine
 
-__all__ = ["Engine", "LocalEngine", "make_engine"]
+__all__ = ["Engine", "LocalEngine", "NumpyEngine", "make_engine"]
 
 
 def make_engine(name: str = "auto", *, n_jobs: int | None = None) -> Engine:
     """The engine of that name; ``auto`` is ``local``."""
     if name in ("auto", "local"):
         return LocalEngine(n_jobs)
+    if name == "numpy":  # slow and plain, to compare with
+        return NumpyEngine()
     raise ValueError(f"engine={name!r} is not available in this release: use 'auto' or 'local'")

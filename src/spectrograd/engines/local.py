@@ -5,26 +5,34 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
+from spectrograd.engines.base import BaseEngine
+from spectrograd.engines.protocol import Work
+from spectrograd.engines.row_basis import RowBasis
 from spectrograd.interruption import check
-from spectrograd.operators.laplacian import SMALL, TALL, WORTH_THREADS, Operator
+from spectrograd.kernels import SMALL, TALL, WORTH_THREADS
+from spectrograd.operators.protocol import Offer, Operator
+from spectrograd.operators.sparse import LowRank, SparseOperator
 
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class LocalEngine:
-    """Passes by compiled kernels; plain numpy where the graph is small.
+class LocalEngine(BaseEngine):
+    """Passes by compiled kernels; plain numpy where the graph is small. Talls are numpy arrays.
 
     ``n_jobs`` follows scikit-learn: None or -1 means all cores.
     """
 
     n_jobs: int | None = None
+    work: Work = field(default_factory=Work, compare=False, repr=False)
+
+    offers: ClassVar[frozenset[Offer]] = frozenset(("resident",))
 
     def __post_init__(self) -> None:
         if self.n_jobs is not None and self._n_threads < 1:
@@ -38,76 +46,111 @@ class LocalEngine:
         n_jobs, cores = self.n_jobs or 0, os.cpu_count() or 1
         return n_jobs if n_jobs >= 0 else cores + 1 + n_jobs
 
-    def spmm(self, operator: Operator, U: Array) -> Array:
-        """``A @ U``: one pass."""
-        check()
-        return operator @ U
+    def place(self, operator: Operator) -> Operator:
+        """Itself: all is at hand, and kernels take vectors as they are."""
+        return operator
 
-    def gram(self, U: Array, V: Array, metric: Array | None, *, symmetric: bool = False) -> Array:
-        """``U' diag(metric) V`` in float64, the same bits for any number of threads.
+    def sweep(self, operator: SparseOperator, X: Array) -> Array:
+        """Block after block, wherever the blocks come from."""
+        operator = operator.astype(X.dtype)
+        if operator.n_nodes <= SMALL and operator.graph.is_resident:
+            return np.asarray(operator.diagonal[:, None] * X - operator.scaled_matrix @ X, dtype=X.dtype)
+        from spectrograd.kernels.csr.spmm import laplacian_column, laplacian_rows
 
-        A product known to be ``symmetric``, as that of U with itself, takes half the work.
-        """
-        if len(U) <= SMALL:
-            left = U if metric is None else metric[:, None] * U
-            return np.asarray(left.T.astype(np.float64) @ V.astype(np.float64))
-        from spectrograd.kernels.dense.products import gram
+        X = np.ascontiguousarray(X)
+        V = X if operator.scale is None else operator.scale[:, None] * X
+        out = np.empty_like(X)
+        for b in operator.graph.blocks:
+            numbers = (b.weights_in(X.dtype), operator.diagonal, operator.scale)
+            large = len(b.indices) > WORTH_THREADS
+            if X.shape[1] == 1:
+                column = laplacian_column if large else laplacian_column.serial
+                column((b.start, b.indptr, b.indices), *numbers, X[:, 0], V[:, 0], out[:, 0])
+            else:
+                columns = laplacian_rows if large else laplacian_rows.serial
+                columns(b.start, b.indptr, b.indices, *numbers, X, V, out)
+        return out
 
-        run = gram if len(U) > TALL else gram.serial
-        return np.asarray(run(U, V, metric, symmetric or U is V))
-
-    def combine(self, U: Array, C: Array, V: Array | None = None, E: Array | None = None) -> Array:
-        """``U C + V E`` for small C and E, in the type of U; without V just ``U C``."""
-        C = np.ascontiguousarray(C, dtype=U.dtype)
-        if len(U) <= SMALL:
-            return np.asarray(U @ C if V is None or E is None else U @ C + V @ E.astype(U.dtype))
-        from spectrograd.kernels.dense.products import combine
-
-        small = None if E is None else np.ascontiguousarray(E, dtype=U.dtype)
-        return np.asarray(combine(np.ascontiguousarray(U), C, V, small))
+    def subtract_low_rank(self, product: Array, low_rank: LowRank, X: Array) -> Array:
+        """Mutates the product, which is then the result."""
+        low_rank.astype(X.dtype).subtract_product(X, product)
+        return product
 
     def recurrence(
         self,
         operator: Operator,
-        U: Array,
-        previous: Array,
+        X: Array,
+        before: Array,
         coefficients: tuple[float, float, float],
         out: Array | None = None,
     ) -> Array:
-        """``alpha B^-1 A U + beta U + gamma previous`` in one pass, for an operator without ``scale``."""
+        """Fused into one pass where the operator is sparse."""
         check()
+        if operator.n_nodes <= SMALL or not isinstance(operator, SparseOperator):
+            a, b, c = (X.dtype.type(value) for value in coefficients)
+            product = self.apply(operator, X)
+            if operator.metric is not None:
+                product = self.scaled(product, 1 / operator.metric)
+            return np.asarray(a * product + b * X + c * before)
         assert operator.scale is None, "bring the operator to walk_form() first"
-        operator = operator.astype(U.dtype)
-        alpha, beta, gamma = (U.dtype.type(c) for c in coefficients)
-        metric = operator.metric
-        if operator.n_nodes <= SMALL or operator.only_products:
-            product = operator @ U
-            if metric is not None:
-                product /= metric[:, None]
-            return np.asarray(alpha * product + beta * U + gamma * previous)
+        self.work.sweeps += 1
+        self.work.columns += X.shape[1]
+        return self._fused(operator.astype(X.dtype), X, before, coefficients, out)
+
+    def _fused(
+        self,
+        operator: SparseOperator,
+        X: Array,
+        before: Array,
+        coefficients: tuple[float, float, float],
+        out: Array | None,
+    ) -> Array:
         from spectrograd.kernels.csr.recurrence import recurrence_rows
 
-        out = np.empty_like(U) if out is None else out
-        low_rank = operator.low_rank
+        abc = tuple(X.dtype.type(value) for value in coefficients)
+        out = np.empty_like(X) if out is None else out
+        low_rank, metric = operator.low_rank, operator.metric
         rank_one = None
         if low_rank is not None and operator.rank == 1:  # on the way, instead of another pass over out
-            rank_one = (low_rank.factors[:, 0], low_rank.projected(U))
+            rank_one = (low_rank.factors[:, 0], low_rank.projected(X))
         for b in operator.graph.blocks:
             run = recurrence_rows if len(b.indices) > WORTH_THREADS else recurrence_rows.serial
-            rows = (b.start, b.indptr, b.indices)
-            run(rows, b.weights, operator.diagonal, metric, (alpha, beta, gamma), rank_one, U, previous, out)
+            rows, weights = (b.start, b.indptr, b.indices), b.weights_in(X.dtype)
+            run(rows, weights, operator.diagonal, metric, abc, rank_one, X, before, out)
         if low_rank is not None and rank_one is None:
-            low_rank.subtract_product(U, out, float(alpha), metric)
+            low_rank.subtract_product(X, out, float(abc[0]), metric)
         return out
 
-    def residual(
+    def gram(self, X: Array, Y: Array, metric: Array | None = None, *, symmetric: bool = False) -> Array:
+        """The same bits for any number of threads; a symmetric one takes half the work."""
+        if len(X) <= SMALL:
+            left = X if metric is None else metric[:, None] * X
+            return np.asarray(left.T.astype(np.float64) @ Y.astype(np.float64))
+        from spectrograd.kernels.dense.products import gram
+
+        run = gram if len(X) > TALL else gram.serial
+        return np.asarray(run(X, Y, metric, symmetric or X is Y))
+
+    def combine(self, X: Array, C: Array, Y: Array | None = None, E: Array | None = None) -> Array:
+        """By a kernel of our own: no library threads to fight with."""
+        C = np.ascontiguousarray(C, dtype=X.dtype)
+        if len(X) <= SMALL:
+            return np.asarray(X @ C if Y is None or E is None else X @ C + Y @ E.astype(X.dtype))
+        from spectrograd.kernels.dense.products import combine
+
+        small = None if E is None else np.ascontiguousarray(E, dtype=X.dtype)
+        return np.asarray(combine(np.ascontiguousarray(X), C, Y, small))
+
+    def residual(self, operator: Operator, Q: Array, AQ: Array, values: Array) -> Array:
+        """In one pass over both."""
+        return self.residual_rows(operator, Q, AQ, values, keep=False)[1]
+
+    def residual_rows(
         self, operator: Operator, Q: Array, AQ: Array, values: Array, *, keep: bool = True
     ) -> tuple[Array, Array]:
-        """``A X - B X diag(values)`` for the first columns X of Q, and its columns' norms in ``B^-1``.
-
-        Without ``keep`` only the norms, and no rows.
-        """
+        """``A X - B X diag(values)`` for the first columns X of Q, where kept, and its columns' norms."""
         metric = operator.metric
+        metric = None if metric is None else metric.astype(Q.dtype, copy=False)
         if len(Q) <= SMALL:
             b = np.ones((1, 1)) if metric is None else metric[:, None]
             X, AX = Q[:, : len(values)], AQ[:, : len(values)]
@@ -120,34 +163,21 @@ class LocalEngine:
             R, squares = run(Q, AQ, values, metric, keep)
         return R, np.sqrt(squares)
 
-    def orthogonalize(self, rows: Array, first: int, count: int, width: int) -> tuple[Array, Array]:
-        """Mutates: so many rows from ``count`` on become orthogonal to those before them.
+    def scaled(self, X: Array, factors: Array) -> Array:
+        """In the type of X all the way."""
+        return np.asarray(X * factors.reshape(-1, 1).astype(X.dtype, copy=False))
 
-        Their coefficients, and then their inner products.
-        """
-        if rows.shape[1] <= SMALL:
-            known, new = rows[:count], rows[count : count + width]
-            near = rows[first:count] @ new.T
-            new -= near.T @ rows[first:count]
-            rest = known @ new.T
-            new -= rest.T @ known
-            rest[first:] += near
-            return rest, np.asarray(new @ new.T, dtype=np.float64)
-        from spectrograd.kernels.dense.krylov import orthogonalize
+    def columns(self, X: Array, chosen: slice) -> Array:
+        """A copy: kernels take whole rows."""
+        return np.ascontiguousarray(X[:, chosen])
 
-        run = orthogonalize if rows.shape[1] > TALL else orthogonalize.serial
-        coefficients, inner = run(rows, first, count, width)
-        return np.asarray(coefficients), np.asarray(inner)
+    def stack(self, *talls: Array) -> Array:
+        """Side by side."""
+        return talls[0] if len(talls) == 1 else np.hstack(talls).astype(talls[0].dtype, copy=False)
 
-    def rotate(self, rows: Array, Y: Array) -> None:
-        """Mutates: the first rows become ``Y' rows``, for as many rows as Y has."""
-        if rows.shape[1] <= SMALL:
-            rows[: Y.shape[1]] = Y.T.astype(rows.dtype) @ rows[: len(Y)]
-            return
-        from spectrograd.kernels.dense.krylov import rotate
-
-        run = rotate if rows.shape[1] > TALL else rotate.serial
-        run(rows, np.ascontiguousarray(Y, dtype=np.float64))
+    def basis(self, n_rows: int, limit: int, dtype: DTypeLike) -> RowBasis:
+        """Vectors as rows of one array."""
+        return RowBasis(n_rows, limit, dtype)
 
     @contextmanager
     def threads(self) -> Iterator[None]:

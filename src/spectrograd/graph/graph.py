@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from spectrograd.graph.cleaning import (
     CleanArrays,
@@ -53,6 +53,22 @@ class RowBlock:
     def stop(self) -> int:
         """The row after the last one."""
         return self.start + self.n_rows
+
+    def weights_in(self, dtype: DTypeLike) -> Array | None:
+        """The weights in another type, kept as long as the block is."""
+        if self.weights is None or self.weights.dtype == dtype:
+            return self.weights
+        return self._single if np.dtype(dtype) == np.float32 else self._double
+
+    @cached_property
+    def _single(self) -> Array:
+        assert self.weights is not None
+        return self.weights.astype(np.float32)
+
+    @cached_property
+    def _double(self) -> Array:
+        assert self.weights is not None
+        return self.weights.astype(np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,9 +153,19 @@ class Graph:
         return cls((RowBlock(0, _frozen(arrays.indptr), _frozen(arrays.indices), weights),), n_nodes, labels)
 
     @property
+    def is_resident(self) -> bool:
+        """Whether all row blocks are in memory; else they are read again in every sweep."""
+        return isinstance(self.blocks, tuple)
+
+    @property
     def n_entries(self) -> int:
         """Stored entries of the adjacency matrix: each edge counts twice."""
         return sum(len(block.indices) for block in self.blocks)
+
+    @cached_property
+    def longest_row(self) -> int:
+        """Most neighbours of a node."""
+        return max(int(np.diff(block.indptr).max(initial=0)) for block in self.blocks)
 
     @property
     def n_edges(self) -> int:

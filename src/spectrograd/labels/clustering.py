@@ -97,7 +97,7 @@ def assign(
     return Clustering(all_labels, n_clusters, method, inertia, time.perf_counter() - started)
 
 
-def _in_order(labels: Array, n_clusters: int) -> Array:
+def in_order(labels: Array, n_clusters: int) -> Array:
     """Clusters numbered as they first appear: a rounding error elsewhere must not permute them."""
     first = np.full(n_clusters, len(labels))
     first[labels[::-1]] = np.arange(len(labels))[::-1]  # the last to be written is the first row
@@ -151,7 +151,7 @@ def _kmeans(
     origin = 0.0 if centred else rows.mean(axis=0, dtype=np.float64).astype(rows.dtype)
     with one_thread():
         labels, inertia = kmeans(rows if centred else rows - origin, n_clusters, n_init, rng, origin)
-    return _in_order(labels, n_clusters), inertia
+    return in_order(labels, n_clusters), inertia
 
 
 def _cluster_qr(rows: Array, n_clusters: int) -> Array:

@@ -43,7 +43,7 @@ def kmeans(
     """
     compiled = len(points) > SMALL
     points = points if compiled else points.astype(np.float64)
-    size = max(SAMPLE, SAMPLE_PER_CLUSTER * n_clusters)
+    size = sample_size(n_clusters)
     sampled = compiled and len(points) > size
     sample = points[rng.choice(len(points), size, replace=False)] if sampled else points
     variance = float(sample.var(axis=0, dtype=np.float64).mean())
@@ -51,6 +51,11 @@ def kmeans(
     steps, tolerance = (POLISH, DONE * variance) if sampled else (MAX_STEPS, 0.0)
     found = descend(points, centres, compiled=compiled, tolerance=tolerance, max_steps=steps)
     return found.labels, found.inertia
+
+
+def sample_size(n_clusters: int) -> int:
+    """Rows that centres are sought on."""
+    return max(SAMPLE, SAMPLE_PER_CLUSTER * n_clusters)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,8 @@ import scipy.sparse.linalg as sla
 from numpy.typing import NDArray
 
 from spectrograd.graph import Graph
-from spectrograd.kernels import LANES
-from spectrograd.operators.laplacian import SMALL, Operator
+from spectrograd.kernels import LANES, SMALL
+from spectrograd.operators.sparse import SparseOperator
 
 if TYPE_CHECKING:
     from spectrograd.kernels.ldl.fronts import Fronts
@@ -38,7 +38,7 @@ class Factor(ABC):
     pivots: Array
 
     @staticmethod
-    def of(operator: Operator, sigma: float) -> Factor | None:
+    def of(operator: SparseOperator, sigma: float) -> Factor | None:
         """Factorise without pivoting, or None where the result cannot be trusted."""
         operator = operator.walk_form().astype(np.float64)
         diagonal = operator.diagonal - sigma * (1.0 if operator.metric is None else operator.metric)

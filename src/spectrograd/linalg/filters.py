@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
-from numpy.typing import NDArray
-
-from spectrograd.engines.protocol import Engine
-from spectrograd.operators.laplacian import Operator
-
-Array = NDArray[Any]
+from spectrograd.engines.protocol import Engine, Tall
+from spectrograd.operators.protocol import Operator
 
 
 @dataclass(frozen=True)
@@ -27,7 +22,7 @@ class Filter:
         t = (self.upper + self.cut - 2 * value) / (self.upper - self.cut)
         return math.acosh(t) if t > 1 else 0.0
 
-    def apply(self, engine: Engine, operator: Operator, U: Array) -> Array:
+    def apply(self, engine: Engine, operator: Operator, U: Tall) -> Tall:
         """``p(B^-1 A) U`` up to a factor, one pass per degree, for an operator in ``walk_form()``.
 
         The factor (Zhou et al. 2006, Algorithm 3.1) keeps the value at the lower end of the spectrum
@@ -38,7 +33,7 @@ class Filter:
         first = sigma
         previous = U
         current = engine.recurrence(operator, U, U, (sigma / half, -centre * sigma / half, 0.0))
-        spare: Array | None = None
+        spare: Tall | None = None
         for _ in range(self.degree - 1):
             following = 1 / (2 / first - sigma)
             c = 2 * following / half

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from spectrograd.linalg.factor import Factor
-from spectrograd.operators.laplacian import Operator
+from spectrograd.operators.sparse import SparseOperator
 
 
-def count_below(operator: Operator, tau: float) -> int | None:
+def count_below(operator: SparseOperator, tau: float) -> int | None:
     """Number of eigenvalues of the pencil below ``tau``, or None if the factorisation cannot be trusted.
 
     A low-rank part is added by Haynsworth's formula for the bordered matrix

@@ -1,4 +1,4 @@
-"""The basis of a block Krylov space: rows, orthonormal, that grow by one block at a time."""
+"""A block Krylov space on any engine: orthonormal vectors that grow by one block at a time."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd.engines.protocol import Engine
-from spectrograd.operators.laplacian import Operator
+from spectrograd.engines.protocol import Engine, Tall
+from spectrograd.engines.random_rows import new_seed
+from spectrograd.operators.protocol import Operator
 
 Array = NDArray[Any]
 ILL = 1e-4  # ratio of squared lengths below which a block is orthogonalised a second time
 
 
 class RitzValues(NamedTuple):
-    """Ritz values and residuals; combinations Y of the rows, and how those couple to the front."""
+    """Ritz values and residuals; combinations Y of the vectors, and how those couple to the front."""
 
     values: Array
     residuals: Array
@@ -24,25 +25,27 @@ class RitzValues(NamedTuple):
 
 
 class Basis:
-    """Orthonormal ``rows`` q_1 .. q_filled, of which the first ``done`` were multiplied by A.
+    """Orthonormal ``vectors`` q_1 .. q_filled, of which the first ``done`` were multiplied by A.
 
     ``A q_j = sum_i T_ij q_i`` holds for them exactly (up to rounding), so the residual of a Ritz vector
-    ``sum_j y_j q_j`` is ``T y`` on the rows that were not multiplied yet, the front.
+    ``sum_j y_j q_j`` is ``T y`` on the vectors that were not multiplied yet, the front. The operator is
+    placed on the engine and has no metric.
     """
 
-    def __init__(self, engine: Engine, operator: Operator, front: Array, limit: int) -> None:
+    def __init__(self, engine: Engine, operator: Operator, front: Tall, limit: int) -> None:
         self.engine, self.operator, self.limit = engine, operator, limit
         self.done, self.filled, self.products = 0, int(front.shape[1]), 0
         size = limit + 2 * self.filled + 1
-        self.rows = np.empty((size, len(front)), front.dtype)
-        self.rows[: self.filled] = front.T
+        self.n_nodes, self.dtype = int(front.shape[0]), front.dtype
+        self.vectors = engine.basis(self.n_nodes, size, front.dtype)
+        self.vectors.append(front)
         self.T = np.zeros((size, size))
         self._tiny = 10 * float(np.finfo(front.dtype).eps) * (operator.upper - operator.lower)
-        self._far = True  # the next product has parts along every row, not only along the last ones
+        self._far = True  # the next product has parts along every vector, not only along the last ones
 
     @property
     def front(self) -> int:
-        """How many rows are still to be multiplied."""
+        """How many vectors are still to be multiplied."""
         return self.filled - self.done
 
     @property
@@ -54,12 +57,12 @@ class Basis:
         """Multiply the front; what is new in the product is the next one."""
         a, b = self.done, self.filled
         width = b - a
-        self.rows[b : b + width] = self.engine.spmm(self.operator, self.rows[a:b].T).T
+        self.vectors.append(self.engine.apply(self.operator, self.vectors.columns(a, b)))
         first = 0 if self._far else max(0, a - width)
-        self.T[:b, a:b], inner = self.engine.orthogonalize(self.rows, first, b, width)
+        self.T[:b, a:b], inner = self.vectors.orthogonalize(first, b)
         R, well = self._normalize(b, inner)
         if not well:  # once is not enough: making it orthonormal magnified what was left
-            again, inner = self.engine.orthogonalize(self.rows, 0, b, len(R))
+            again, inner = self.vectors.orthogonalize(0, b)
             self.T[:b, a:b] += again @ R
             R = self._normalize(b, inner)[0] @ R
         self.T[b : b + len(R), a:b] = R
@@ -68,44 +71,44 @@ class Basis:
             self._add_random(rng)
 
     def _normalize(self, start: int, inner: Array) -> tuple[Array, bool]:
-        """Mutates rows from ``start`` on: orthonormal, without those that vanished.
+        """Mutates vectors from ``start`` on: orthonormal, without those that vanished.
 
         They were combinations R of what they now are; whether they were far from dependent.
         """
-        tiny = self._tiny
+        tiny, stop = self._tiny, start + len(inner)
         if len(inner) == 1 and inner[0, 0] > 100 * tiny**2:  # a single vector, the usual case: no detours
             length = float(inner[0, 0]) ** 0.5
-            self.rows[start] *= self.rows.dtype.type(1 / length)
+            self.vectors.rotate(start, stop, np.array([[1 / length]]))
             return np.array([[length]]), True
         squares, Y = np.linalg.eigh(inner)
         alive = squares > max(tiny**2, 1e-12 * squares[-1])
         roots = np.sqrt(squares[alive])
-        if alive.any():
-            self.engine.rotate(self.rows[start:], Y[:, alive] / roots)
+        self.vectors.rotate(start, stop, Y[:, alive] / roots)
         well = bool(squares[0] > ILL * squares[-1] and squares[0] > 100 * tiny**2)
         return roots[:, None] * Y[:, alive].T, well or not alive.any()
 
     def _add_random(self, rng: np.random.Generator) -> None:
         """A random direction outside the space becomes the front."""
         new = self.filled
-        self.rows[new] = rng.standard_normal(self.rows.shape[1], dtype=self.rows.dtype)
+        self.vectors.append(self.engine.random(self.n_nodes, 1, new_seed(rng), self.dtype))
         for _ in range(2):
-            _, inner = self.engine.orthogonalize(self.rows, 0, new, 1)
-            self.rows[new] /= np.sqrt(inner[0, 0])
+            _, inner = self.vectors.orthogonalize(0, new)
+            self.vectors.rotate(new, new + 1, 1 / np.sqrt(inner))
         self.filled, self._far = new + 1, True
 
     def ritz(self) -> RitzValues:
-        """What the multiplied rows tell of the spectrum."""
+        """What the multiplied vectors tell of the spectrum."""
         m = self.done
+        if not np.isfinite(self.T[: self.filled, :m]).all():
+            raise FloatingPointError("the basis overflowed")
         values, Y = np.linalg.eigh(self.T[:m, :m], UPLO="U")
         coupling = self.T[m : self.filled, :m] @ Y
         return RitzValues(values, np.sqrt((coupling**2).sum(axis=0)), Y, coupling)
 
     def restart(self, ritz: RitzValues, keep: int) -> None:
         """Mutates: the basis begins with its best Ritz vectors, then comes the front."""
-        m, front = self.done, self.front
-        self.engine.rotate(self.rows, ritz.Y[:, :keep])
-        self.rows[keep : keep + front] = self.rows[m : self.filled]
+        front = self.front
+        self.vectors.rotate(0, self.done, ritz.Y[:, :keep])
         self.T[:] = 0
         self.T[np.arange(keep), np.arange(keep)] = ritz.values[:keep]
         self.T[keep : keep + front, :keep] = ritz.coupling[:, :keep]
@@ -113,9 +116,13 @@ class Basis:
 
 
 def upper_edge(engine: Engine, operator: Operator, rng: np.random.Generator, steps: int) -> float:
-    """Where the spectrum seems to end, by so many steps from a random vector; at most what is known."""
-    x = rng.standard_normal((operator.n_nodes, 1), dtype=np.float32)
-    basis = Basis(engine, operator.standard_form(), x / np.linalg.norm(x), steps)
+    """Where the spectrum seems to end, by so many steps from a random vector; at most what is known.
+
+    The operator is placed on the engine and has no metric.
+    """
+    x = engine.random(operator.n_nodes, 1, new_seed(rng), np.float32)
+    start = engine.combine(x, 1 / np.sqrt(engine.gram(x, x)))
+    basis = Basis(engine, operator, start, steps)
     while not basis.full:
         basis.expand(rng)
     ritz = basis.ritz()

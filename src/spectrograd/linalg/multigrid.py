@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from spectrograd.engines import Engine
 from spectrograd.graph import Graph, RowBlock
-from spectrograd.operators.laplacian import TALL, WORTH_THREADS, LowRank, Operator
+from spectrograd.kernels import TALL, WORTH_THREADS
+from spectrograd.operators.sparse import LowRank, SparseOperator
 
 Array = NDArray[Any]
 COARSEST = 400
@@ -32,7 +33,7 @@ SMOOTHER = _smoother(0.25, 2.0)  # of the spectrum of diag(A)^-1 A, which is in 
 class Level:
     """An operator in walk form and the way down: ``part`` maps its vertices to the next level's."""
 
-    operator: Operator
+    operator: SparseOperator
     part: Array | None = None
     begin: Array | None = None
     order: Array | None = None
@@ -56,7 +57,7 @@ class Level:
         return np.asarray(X[self.part])
 
 
-def coarsened(operator: Operator, largest: int = 3) -> tuple[Level, Operator]:
+def coarsened(operator: SparseOperator, largest: int = 3) -> tuple[Level, SparseOperator]:
     """One matching: the level with its aggregates, and the Galerkin operator ``P'AP`` with metric ``P'BP``.
 
     Self loops leave the edges but not the metric, so degrees are preserved; a Laplacian does not see them.
@@ -64,7 +65,7 @@ def coarsened(operator: Operator, largest: int = 3) -> tuple[Level, Operator]:
     return _joined(operator, *_matched(operator, largest))
 
 
-def shrinkage(operator: Operator, n_sampled: int = 2000) -> float:
+def shrinkage(operator: SparseOperator, n_sampled: int = 2000) -> float:
     """What share of the entries one matching leaves, from a sample of the aggregates."""
     from spectrograd.kernels.csr import coarsen
 
@@ -74,7 +75,7 @@ def shrinkage(operator: Operator, n_sampled: int = 2000) -> float:
     return float(coarsen.entries_left(*operator.graph.pattern, part, begin, order, chosen))
 
 
-def _matched(operator: Operator, largest: int) -> tuple[Array, int]:
+def _matched(operator: SparseOperator, largest: int) -> tuple[Array, int]:
     from spectrograd.kernels.csr.coarsen import match
 
     weights = operator.graph.matrix.data if operator.graph.is_weighted else None
@@ -82,7 +83,7 @@ def _matched(operator: Operator, largest: int) -> tuple[Array, int]:
     return part, int(n)
 
 
-def _joined(operator: Operator, part: Array, n: int) -> tuple[Level, Operator]:
+def _joined(operator: SparseOperator, part: Array, n: int) -> tuple[Level, SparseOperator]:
     from spectrograd.kernels.csr import coarsen
 
     weights = operator.graph.matrix.data if operator.graph.is_weighted else None
@@ -106,7 +107,7 @@ def _joined(operator: Operator, part: Array, n: int) -> tuple[Level, Operator]:
     return level, coarse
 
 
-def build(operator: Operator, coarsest: int = COARSEST) -> list[Level]:
+def build(operator: SparseOperator, coarsest: int = COARSEST) -> list[Level]:
     """Levels from fine to coarse; two matchings make one, so each has about a quarter of the vertices."""
     from spectrograd.kernels.csr.coarsen import members
 
@@ -178,7 +179,7 @@ class Cycle:
         level.add_up(self._corrected(depth + 1, level.down(rest, J.metric)), X)
         rest = run(J, X, R, (-1.0, 0.0, 1.0))
         self._count(depth, R, 4)
-        return run(J, rest, X, (c1, c0, 1.0), X)
+        return np.asarray(run(J, rest, X, (c1, c0, 1.0), X))
 
     def _bottom(self, R: Array) -> Array:
         if self.inverse is not None:
@@ -187,7 +188,7 @@ class Cycle:
         assert J.metric is not None
         R = R / J.metric[:, None]
         self._count(len(self.levels) - 1, R, 1)
-        return self.engine.recurrence(J, R, R, (c1, c0, 0.0))
+        return np.asarray(self.engine.recurrence(J, R, R, (c1, c0, 0.0)))
 
     def _corrected(self, depth: int, R: Array) -> Array:
         C = self._solve(depth, R)
@@ -205,7 +206,7 @@ class Cycle:
 
     def _times(self, depth: int, X: Array) -> Array:
         self._count(depth, X, 1)
-        return self.engine.spmm(self.jacobi[depth], X)
+        return np.asarray(self.engine.apply(self.jacobi[depth], X))
 
     def _count(self, depth: int, X: Array, times: int) -> None:
         share = self.levels[depth].operator.graph.n_entries / max(1, self.levels[0].operator.graph.n_entries)

@@ -8,8 +8,9 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
-from spectrograd.engines.protocol import Engine
-from spectrograd.operators.laplacian import Operator
+from spectrograd.engines.protocol import Engine, Tall
+from spectrograd.engines.random_rows import new_seed
+from spectrograd.operators.protocol import Operator
 
 Array = NDArray[Any]
 NEARLY = 1e-2  # orthonormal: a single round leaves nothing but rounding errors
@@ -18,7 +19,7 @@ NEARLY = 1e-2  # orthonormal: a single round leaves nothing but rounding errors
 class Orthonormal(NamedTuple):
     """A basis with ``Q' B Q = I``, and how many directions had to be replaced by random ones."""
 
-    Q: Array
+    Q: Tall
     repaired: int
 
 
@@ -26,16 +27,17 @@ class Ritz(NamedTuple):
     """Ritz pairs of a subspace in ascending order, with ``A Q`` for whoever needs residuals."""
 
     values: Array
-    Q: Array
-    AQ: Array
+    Q: Tall
+    AQ: Tall
 
 
 def orthonormalize(
-    engine: Engine, U: Array, metric: Array | None, rng: np.random.Generator | None = None
+    engine: Engine, U: Tall, metric: Tall | None, rng: np.random.Generator | None = None
 ) -> Orthonormal:
     """Cholesky QR, twice unless U was nearly orthonormal; lost directions become random ones, and count."""
-    if U.shape[1] > len(U):  # else lost directions would be replaced without end
-        raise ValueError(f"{U.shape[1]} vectors of length {len(U)} cannot be orthogonal: ask for fewer")
+    n, k = U.shape
+    if k > n:  # else lost directions would be replaced without end
+        raise ValueError(f"{k} vectors of length {n} cannot be orthogonal: ask for fewer")
     repaired = 0
     for _ in range(2):
         M = engine.gram(U, U, metric)
@@ -45,13 +47,14 @@ def orthonormalize(
             break
         if lost:
             rng = np.random.default_rng(0) if rng is None else rng
-            fresh = rng.standard_normal((len(U), lost)).astype(U.dtype)
-            fresh -= U @ engine.gram(U, fresh, metric).astype(U.dtype)
-            U = np.hstack([U, fresh])
+            fresh = engine.random(U.shape[0], lost, new_seed(rng), U.dtype)
+            if U.shape[1]:
+                fresh = engine.combine(fresh, np.eye(lost), U, -engine.gram(U, fresh, metric))
+            U = engine.stack(U, fresh)
             repaired += lost
     if repaired:  # the fresh columns need their own two rounds
         return Orthonormal(orthonormalize(engine, U, metric, rng).Q, repaired)
-    return Orthonormal(np.ascontiguousarray(U), repaired)
+    return Orthonormal(U, repaired)
 
 
 def _inverse_factor(M: Array) -> tuple[Array, int]:
@@ -72,9 +75,9 @@ def _inverse_factor(M: Array) -> tuple[Array, int]:
     return (rotation[:, kept] / np.sqrt(values[kept])) / columns[:, None], int((~kept).sum())
 
 
-def rayleigh_ritz(engine: Engine, operator: Operator, Q: Array) -> Ritz:
+def rayleigh_ritz(engine: Engine, operator: Operator, Q: Tall) -> Ritz:
     """Rotate an orthonormal basis to Ritz vectors: one pass and a small eigenproblem."""
-    AQ = engine.spmm(operator, Q)
+    AQ = engine.apply(operator, Q)
     H = engine.gram(Q, AQ, None, symmetric=True)
     values, rotation = la.eigh((H + H.T) / 2)
     return Ritz(values, engine.combine(Q, rotation), engine.combine(AQ, rotation))
@@ -82,10 +85,12 @@ def rayleigh_ritz(engine: Engine, operator: Operator, Q: Array) -> Ritz:
 
 def residuals(engine: Engine, operator: Operator, ritz: Ritz) -> Array:
     """``|A q - theta B q|`` per vector in the norm of ``B^-1``: the natural one of the pencil."""
-    return engine.residual(operator.astype(ritz.Q.dtype), ritz.Q, ritz.AQ, ritz.values, keep=False)[1]
+    return engine.residual(operator, ritz.Q, ritz.AQ, ritz.values)
 
 
-def orthogonality_error(engine: Engine, operator: Operator, Q: Array) -> float:
+def orthogonality_error(engine: Engine, operator: Operator, Q: Tall) -> float:
     """Largest entry of ``|Q' B Q - I|``."""
     M = engine.gram(Q, Q, operator.metric)
+    if not np.isfinite(M).all():
+        raise FloatingPointError("the vectors are not finite, or too long for a Gram matrix")
     return float(np.abs(M - np.eye(len(M))).max())

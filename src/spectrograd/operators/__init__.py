@@ -1,5 +1,7 @@
-"""What a solver multiplies: Laplacians, regularised or not, plus a low-rank part."""
+"""What a solver multiplies: Laplacians, regularised or not, low rank, functions and sums of them."""
 
-from spectrograd.operators.laplacian import Kind, LowRank, Operator, laplacian
+from spectrograd.operators.laplacian import Kind, laplacian
+from spectrograd.operators.protocol import Operator
+from spectrograd.operators.sparse import LowRank, SparseOperator
 
-__all__ = ["Kind", "LowRank", "Operator", "laplacian"]
+__all__ = ["Kind", "LowRank", "Operator", "SparseOperator", "laplacian"]

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.graph import Graph, RowBlock
-from spectrograd.operators.laplacian import LowRank, Operator
+from spectrograd.operators.protocol import Operator
+from spectrograd.operators.sparse import LowRank, SparseOperator
 
 Array = NDArray[Any]
 # Sizes that are left alone. Relative errors of 1e-7 of the smallest, squared, are still normal numbers of
@@ -35,7 +36,7 @@ class Balanced:
     ``operator`` with their rows multiplied by ``row_factors`` (a number, or N numbers).
     """
 
-    operator: Operator
+    operator: SparseOperator
     unit: float = 1.0
     row_factors: float | Array = 1.0
 
@@ -46,6 +47,18 @@ class Balanced:
     def leave(self, vectors: Array) -> Array:
         """N x k vectors of the balanced operator as vectors of the given one."""
         return np.asarray(vectors * self._factors)
+
+    def leave_rows(self, start: int, rows: Array) -> Array:
+        """As :meth:`leave`, for a block of rows from number ``start`` on."""
+        factors = self._factors
+        here = factors[start : start + len(rows)] if isinstance(factors, np.ndarray) else factors
+        return np.asarray(rows * here)
+
+    def enter_rows(self, start: int, rows: Array) -> Array:
+        """As :meth:`enter`, for a block of rows from number ``start`` on."""
+        factors = self._factors
+        here = factors[start : start + len(rows)] if isinstance(factors, np.ndarray) else factors
+        return np.asarray(rows / here)
 
     @property
     def same_shape(self) -> bool:
@@ -68,7 +81,9 @@ def balanced(operator: Operator) -> Balanced | None:
     >>> bool(1 <= found.operator.upper < 4), bool(found.unit * found.operator.upper == heavy.upper)
     (True, True)
     """
-    if operator.graph.n_entries == 0:  # a function of layers, or of their subspaces: of the size it is
+    if not isinstance(operator, SparseOperator) or not operator.graph.is_resident:
+        return None  # a function of layers is of the size it is, a stream was scaled when it was made
+    if operator.graph.n_entries == 0:
         return None
     if _is_wide(operator):
         return _absorbed(operator)
@@ -84,7 +99,7 @@ def balanced(operator: Operator) -> Balanced | None:
     return Balanced(pencil, row_factors=float(1 / np.sqrt(divisor)))
 
 
-def of_common_size(operators: Sequence[Operator]) -> tuple[tuple[Operator, ...], float]:
+def of_common_size(operators: Sequence[SparseOperator]) -> tuple[tuple[SparseOperator, ...], float]:
     """Layers that are to be added, in numbers that suit a solver, and what all of them were divided by.
 
     Normalised Laplacians are what they are for any weights, so each of them is balanced by itself.
@@ -105,7 +120,7 @@ def power_of_four(size: float) -> float:
     return float(4.0 ** np.clip(exponent, -MOST, MOST))
 
 
-def _is_wide(operator: Operator) -> bool:
+def _is_wide(operator: SparseOperator) -> bool:
     for numbers, most in ((operator.metric, WIDEST), (operator.scale, WIDEST**0.5)):
         if numbers is not None:
             used = numbers[numbers > 0]
@@ -114,7 +129,7 @@ def _is_wide(operator: Operator) -> bool:
     return False
 
 
-def _with_balanced_scale(operator: Operator) -> Operator:
+def _with_balanced_scale(operator: SparseOperator) -> SparseOperator:
     """The same matrix, its weights near one: what they lose the scale gains."""
     assert operator.scale is not None
     divisor = power_of_four(float(operator.graph.degrees.max()))
@@ -128,7 +143,7 @@ def _with_balanced_scale(operator: Operator) -> Operator:
     )
 
 
-def divided(operator: Operator, divisor: float) -> Operator:
+def divided(operator: SparseOperator, divisor: float) -> SparseOperator:
     """``A / divisor``, with its bounds; the metric stays."""
     if divisor == 1:
         return operator
@@ -158,7 +173,7 @@ def _frozen(array: Array) -> Array:
     return array
 
 
-def _absorbed(operator: Operator) -> Balanced:
+def _absorbed(operator: SparseOperator) -> Balanced:
     """``B^-1/2 A B^-1/2`` with the scale multiplied into the weights: all entries are one at most.
 
     A weight that float32 cannot hold then is one that moves no eigenvalue.

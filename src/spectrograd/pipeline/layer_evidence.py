@@ -17,7 +17,8 @@ from scipy.sparse.linalg import eigsh
 
 from spectrograd.aggregation import without_absent
 from spectrograd.graph import Graph
-from spectrograd.operators.laplacian import Operator, laplacian
+from spectrograd.operators.laplacian import laplacian
+from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solving import embed
 
@@ -96,7 +97,7 @@ class Findings:
         return float(np.clip((self.values - self.edge) / (1 - self.edge), 0.0, 1.0).mean())
 
 
-def examine(operator: Operator, U: Array, rng: np.random.Generator) -> Findings | None:
+def examine(operator: SparseOperator, U: Array, rng: np.random.Generator) -> Findings | None:
     """What a layer shows by itself, or None where it has no edge or no direction but the trivial one."""
     graph, width = operator.graph, U.shape[1]
     if width < 2 or graph.n_edges == 0:
@@ -210,7 +211,7 @@ def _spread(tops: Sequence[float], n_nodes: int) -> float:
     return max(measured if measured > 1.25 * law else law, 1e-9)
 
 
-def _symmetric(graph: Graph) -> Operator:
+def _symmetric(graph: Graph) -> SparseOperator:
     return without_absent(laplacian(graph, "symmetric", allow_isolated=True))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.aggregation import typical_diagonal
-from spectrograd.operators.laplacian import Operator
+from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.layer_agreement import copies
 from spectrograd.pipeline.layer_evidence import CLEAR, Findings, Hearing, examine, hear, ramp
 
@@ -56,7 +56,7 @@ class LayerScores:
 
 
 def weigh_layers(
-    operators: Sequence[Operator], embeddings: Sequence[Array], seed: int | None = None
+    operators: Sequence[SparseOperator], embeddings: Sequence[Array], seed: int | None = None
 ) -> LayerScores:
     """Weights that follow what the layers show and confirm; see :class:`LayerScores` for the rule.
 

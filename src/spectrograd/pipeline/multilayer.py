@@ -22,7 +22,9 @@ from spectrograd.aggregation import (
     without_absent,
 )
 from spectrograd.graph import Graph, GraphError, GraphWarning, MultilayerGraph
-from spectrograd.operators.laplacian import Kind, Operator
+from spectrograd.operators.laplacian import Kind
+from spectrograd.operators.protocol import Operator
+from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.layer_agreement import layer_distances
 from spectrograd.pipeline.layer_weights import LayerScores, weigh_layers
 from spectrograd.pipeline.settings import Settings
@@ -108,6 +110,7 @@ def merge(
     layers = Layers(operators, weights, _vectors(embedded))
     embedded_at = time.perf_counter()
     result = None
+    operator: Operator
     if chosen.run is not None:
         embedded, result, operator = _simultaneous(chosen, layers, n_components, settings, alpha, options)
         layers = replace(layers, embeddings=_vectors(embedded))
@@ -152,7 +155,7 @@ def _tell_of_pieces(names: Sequence[str], pieces: Sequence[int], n_components: i
         )
 
 
-def _embed_layer(operator: Operator, n_components: int, settings: Settings) -> Embedded:
+def _embed_layer(operator: SparseOperator, n_components: int, settings: Settings) -> Embedded:
     """A layer on the nodes it has; columns that only separate absent nodes are left out."""
     result = embed(without_absent(operator), n_components, settings)
     if result.solution.stop_reason == INTERRUPTED:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from spectrograd.graph import Graph
+from spectrograd.kernels import SMALL
 from spectrograd.linalg.fill import estimated_fill, factor_bytes, most_factor_bytes
-from spectrograd.operators.laplacian import SMALL
+from spectrograd.operators.protocol import ALL
+from spectrograd.operators.sparse import SparseOperator
 from spectrograd.solvers.protocol import Problem
 
 # Entries of the factor per edge up to which a direct solve is cheap; 2 to 11 on roads and planar k-NN
@@ -42,10 +44,10 @@ def plan(problem: Problem) -> tuple[Choice, ...]:
     solve comes first wherever time and memory allow, since a factorisation can prove what it found.
     """
     n, operator = problem.n_nodes, problem.operator
-    if n <= INSTANT:
+    if n <= INSTANT and "resident" in problem.offers:
         return (Choice("eigen", f"{n} nodes: a dense eigendecomposition is exact and instant"),)
-    if operator.only_products or operator.graph.n_entries == 0:
-        return (Choice("lanczos", "the operator has no edges of its own: products only"),)
+    if not isinstance(operator, SparseOperator) or not problem.offers >= ALL:
+        return by_products(problem)
     fill = fill_ratio(operator.graph)
     if fill <= LITTLE_FILL and factor_bytes(operator.graph) <= most_factor_bytes():
         direct = Choice("shift-invert", f"a factor has about {fill:.0f} entries per edge: direct is exact")
@@ -63,6 +65,14 @@ def plan(problem: Problem) -> tuple[Choice, ...]:
     if problem.n_components <= FEW:
         return (Choice("lanczos", f"{reason}: one vector at a time", ONE_VECTOR), BLOCK, LAST)
     return (Choice("chebyshev", f"{reason}: few passes"), LAST)
+
+
+def by_products(problem: Problem) -> tuple[Choice, ...]:
+    """The plan where neither edges nor rows can be looked at; few wide sweeps where each one is dear."""
+    streamed = isinstance(problem.operator, SparseOperator) and not problem.operator.graph.is_resident
+    if problem.engine.cost.dear or streamed:
+        return (Choice("chebyshev", "products only, and sweeps are dear: few wide ones"), LAST)
+    return (Choice("lanczos", "the operator has no edges of its own: products only"),)
 
 
 def last_resort(problem: Problem) -> Choice:
@@ -87,4 +97,4 @@ def first_shrinkage(problem: Problem) -> float:
     """Share of the entries that one matching leaves."""
     from spectrograd.linalg.multigrid import shrinkage
 
-    return shrinkage(problem.operator.walk_form())
+    return shrinkage(problem.sparse.walk_form())

@@ -15,7 +15,7 @@ from spectrograd.embedding import Embedding
 from spectrograd.graph.pieces import Connectivity
 from spectrograd.labels.eigengap import Eigengap
 from spectrograd.metrics import score
-from spectrograd.operators.laplacian import Operator
+from spectrograd.operators.protocol import Operator
 from spectrograd.operators.regularized import Regularization
 from spectrograd.pipeline.solving import Attempt, Embedded
 from spectrograd.solvers import Progress
@@ -94,7 +94,7 @@ class Result:
     def passes(self) -> float:
         """How often the run read the whole graph; single edges of mini-batches add up to passes too."""
         last = self.history[-1]
-        return last.passes + last.edges_seen / max(1, self.operator.graph.n_edges)
+        return last.passes + last.edges_seen / max(1, self.operator.n_edges)
 
     @property
     def softness(self) -> float:

@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.certificate import exact
+from spectrograd.certificate.localization import judge
 from spectrograd.embedding import Embedding
+from spectrograd.engines import Engine
 from spectrograd.graph import Graph, GraphError
 from spectrograd.graph.node_order import near_order, reordered
 from spectrograd.graph.pieces import (
@@ -22,15 +24,15 @@ from spectrograd.graph.pieces import (
     subgraph,
 )
 from spectrograd.labels.eigengap import Eigengap, n_eigenvalues, widest_gap
-from spectrograd.operators.laplacian import Operator, laplacian
-from spectrograd.operators.regularized import MORE_TAU, TAU, Regularization, checked, judge, regularized
+from spectrograd.operators.laplacian import laplacian
+from spectrograd.operators.regularized import MORE_TAU, TAU, Regularization, checked, regularized
+from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.plan import Choice
 from spectrograd.pipeline.result import Result, Stages, found
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solving import Attempt, Embedded, certified, choices_for, embed
 from spectrograd.solvers.loop import INTERRUPTED, Solution
 from spectrograd.solvers.protocol import Problem, Progress, State
-from spectrograd.solvers.ritz import RitzState
 
 Array = NDArray[Any]
 
@@ -66,7 +68,7 @@ class PreparedGraph:
 
     def _solved(
         self, settings: Settings, start: Array | None
-    ) -> tuple[Embedded, Operator, Regularization, Eigengap | None]:
+    ) -> tuple[Embedded, SparseOperator, Regularization, Eigengap | None]:
         wanted, groups = checked(settings.regularization), self.connectivity.groups
         if groups is not None:
             solved, operator = _whole_components(self.part, groups[self.kept], settings)
@@ -106,7 +108,7 @@ def n_columns(part: Graph, settings: Settings) -> int:
     return k
 
 
-Found = tuple[Embedded, Operator, Regularization]
+Found = tuple[Embedded, SparseOperator, Regularization]
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +149,7 @@ class _Line:
         operator = laplacian(self.graph, self.settings.laplacian)
         problem = Problem(operator, self.k, self.settings.engine, self.first_guess(operator))
         choices = choices_for(problem, self.settings)
-        watch = _Watch(operator, self.n_pieces)
+        watch = _Watch(operator, self.n_pieces, self.settings.engine)
         settings = replace(self.settings, watch=watch)
         result = embed(operator, self.k, settings, start=problem.start, choices=choices)
         decision = watch.decision or judge(operator, result.embedding.vectors, self.n_pieces)
@@ -173,7 +175,7 @@ class _Line:
         )  # the first step is taken anyway
         return replace(self.settings, time_budget=left)
 
-    def first_guess(self, operator: Operator) -> Array | None:
+    def first_guess(self, operator: SparseOperator) -> Array | None:
         """The warm start; else, of several components, their null vectors, which need not be found again."""
         if self.start is not None or self.n_pieces == 1:
             return self.start
@@ -187,20 +189,19 @@ class _Line:
 class _Watch:
     """Gives a run up when its rough vectors are already seen to be localised."""
 
-    operator: Operator
+    operator: SparseOperator
     n_trivial: int
+    engine: Engine
     decision: Regularization | None = None
 
     def __call__(self, state: State) -> bool:
-        if not isinstance(state, RitzState) or state.iteration != state.telling:
-            return False
-        found = judge(self.operator, state.U, self.n_trivial, rough=True)
+        found = judge(self.operator, state.U, self.n_trivial, rough=True, engine=self.engine)
         if found.tau > 0:
             self.decision = found
         return found.tau > 0
 
 
-def _whole_components(graph: Graph, groups: Array, settings: Settings) -> tuple[Embedded, Operator]:
+def _whole_components(graph: Graph, groups: Array, settings: Settings) -> tuple[Embedded, SparseOperator]:
     """No eigenproblem is left: null vectors that are constant on each cluster cut no edge."""
     operator = laplacian(graph, settings.laplacian)
     vectors = operator.from_walk(indicators(groups, operator.walk_form().metric))
@@ -214,10 +215,11 @@ def _whole_components(graph: Graph, groups: Array, settings: Settings) -> tuple[
     return Embedded(embedding, certificate, solution, choice, 0.0, (attempt,)), operator
 
 
-def _narrowed(result: Embedded, operator: Operator, k: int, settings: Settings) -> Embedded:
+def _narrowed(result: Embedded, operator: SparseOperator, k: int, settings: Settings) -> Embedded:
     """The first k columns with a certificate of their own."""
     vectors, values = result.embedding.vectors, result.embedding.eigenvalues
-    solution = replace(result.solution, Q=vectors[:, :k], beyond=float(values[k]))
+    known = replace(result.solution.evidence, beyond=float(values[k]))
+    solution = replace(result.solution, Q=vectors[:, :k], evidence=known)
     narrow = certified(operator, solution, settings, result.choice)
     return replace(narrow, seconds=result.seconds, attempts=result.attempts)
 

@@ -15,11 +15,12 @@ from spectrograd.certificate import Certificate, certify, unmeasured
 from spectrograd.certificate.evidence import GOOD_ANGLE, LIKELY_MISS, MOST_PART, Complement, needed_cut
 from spectrograd.certificate.probe import look_outside
 from spectrograd.embedding import Embedding, arrange
+from spectrograd.engines import Engine
 from spectrograd.engines.threadpools import one_thread
 from spectrograd.linalg.inertia import count_below
 from spectrograd.linalg.subspace import Ritz, rayleigh_ritz, residuals
 from spectrograd.operators.balanced import Balanced, balanced
-from spectrograd.operators.laplacian import Operator
+from spectrograd.operators.protocol import Operator
 from spectrograd.pipeline.plan import Choice, last_resort, plan
 from spectrograd.solvers import REGISTRY, make_solver
 from spectrograd.solvers.loop import (
@@ -95,17 +96,19 @@ class Embedded:
         """The same as the best that Ctrl-C left time for."""
         return replace(self, solution=replace(self.solution, stop_reason=INTERRUPTED))
 
-    def left(self, fit: Balanced) -> Embedded:
+    def left(self, fit: Balanced, engine: Engine) -> Embedded:
         """The same in the numbers of the operator that was given."""
         found, unit, run = self.embedding, fit.unit, self.solution
-        beyond = None if run.beyond is None else unit * run.beyond
         history = tuple(_in_units(progress, unit) for progress in run.history)
         return replace(
             self,
             embedding=arrange(fit.leave(found.vectors), unit * found.eigenvalues, found.names),
             certificate=self.certificate.in_units(unit),
             solution=replace(
-                run, Q=fit.leave(run.Q), history=history, beyond=beyond, outside=None, guards=None
+                run,
+                Q=engine.map(fit.leave_rows, run.Q),
+                history=history,
+                evidence=run.evidence.in_units(unit),
             ),
         )
 
@@ -134,7 +137,7 @@ def embed(
         watch=settings.watch if fit.same_shape else None,  # it looks at vectors of the operator it knows
     )
     begin = None if start is None else fit.enter(start)
-    return _embed(fit.operator, n_components, settings, begin, choices).left(fit)
+    return _embed(fit.operator, n_components, settings, begin, choices).left(fit, settings.engine)
 
 
 def _in_units(progress: Progress, unit: float) -> Progress:
@@ -213,7 +216,7 @@ def _attempted(
 def _without_gap(operator: Operator, result: Embedded) -> bool:
     """Whether the K-th eigenvalue is seen to be the next one as well: no solver can tell them apart."""
     tiny = 1e-9 * (operator.upper - operator.lower)
-    beyond, top = result.solution.beyond, float(result.embedding.eigenvalues[-1])
+    beyond, top = result.solution.evidence.beyond, float(result.embedding.eigenvalues[-1])
     return beyond is not None and result.certificate.max_residual < tiny and beyond - top < tiny
 
 
@@ -228,7 +231,7 @@ def _judged(operator: Operator, solution: Solution, settings: SolverSettings, ch
         return certified(operator, solution, settings, choice)
     k = solution.Q.shape[1]
     certificate = unmeasured(np.full(k, np.nan), "given up for another problem")
-    embedding = Embedding(solution.Q, certificate.eigenvalues, operator.graph.names)
+    embedding = Embedding(settings.engine.rows(solution.Q), certificate.eigenvalues, operator.names)
     attempt = Attempt.of(choice, solution, certificate.sentence)
     return Embedded(embedding, certificate, solution, choice, solution.seconds, (attempt,))
 
@@ -239,9 +242,10 @@ def certified(
     """The basis of a solution as an embedding with its certificate."""
     fit = balanced(operator)
     if fit is not None:
-        beyond = None if solution.beyond is None else solution.beyond / fit.unit
-        inside = replace(solution, Q=fit.enter(solution.Q), beyond=beyond, outside=None, guards=None)
-        found = certified(fit.operator, inside, settings, choice).left(fit)
+        engine = settings.engine
+        known = solution.evidence.in_units(1 / fit.unit)
+        inside = replace(solution, Q=engine.map(fit.enter_rows, solution.Q), evidence=known)
+        found = certified(fit.operator, inside, settings, choice).left(fit, engine)
         return replace(found, solution=replace(found.solution, history=solution.history))
     with settings.engine.threads(), one_thread():  # BLAS has nothing but small matrices to do
         return _certified(operator, solution, settings, choice)
@@ -250,20 +254,22 @@ def certified(
 def _certified(
     operator: Operator, solution: Solution, settings: SolverSettings, choice: Choice | None
 ) -> Embedded:
-    problem = Problem(operator, solution.Q.shape[1], settings.engine)
-    ritz = rayleigh_ritz(settings.engine, operator, solution.Q)
-    measured = residuals(settings.engine, operator, ritz) + operator.rounding(ritz.Q.dtype)
-    if not (np.isfinite(ritz.values).all() and np.isfinite(ritz.Q).all()):
+    engine = settings.engine
+    problem = Problem(operator, solution.Q.shape[1], engine)
+    placed = problem.placed
+    ritz = rayleigh_ritz(engine, placed, solution.Q)
+    measured = residuals(engine, placed, ritz) + operator.rounding(ritz.Q.dtype)
+    if not (np.isfinite(ritz.values).all() and np.isfinite(measured).all()):
         raise FloatingPointError("the vectors left the range of numbers")
     try:
         outside = _evidence(problem, ritz, solution, float(np.linalg.norm(measured)), settings.seed)
-        certificate = certify(settings.engine, operator, ritz, settings.tol, outside, measured)
+        certificate = certify(engine, operator, ritz, settings.tol, outside, measured)
     except KeyboardInterrupt:
         solution = replace(solution, stop_reason=INTERRUPTED)
-        certificate = certify(settings.engine, operator, ritz, settings.tol, UNPROBED, measured)
+        certificate = certify(engine, operator, ritz, settings.tol, UNPROBED, measured)
     except FAILURES as error:  # good vectors are worth keeping, but nobody vouches for them
         certificate = unmeasured(ritz.values, f"the certificate failed ({type(error).__name__}: {error})")
-    embedding = arrange(ritz.Q, ritz.values, operator.graph.names)
+    embedding = arrange(engine.rows(ritz.Q), ritz.values, operator.names)
     chosen = choice or Choice(solution.solver, "asked for")
     attempt = Attempt.of(chosen, solution, certificate.sentence)
     return Embedded(embedding, certificate, solution, chosen, solution.seconds, (attempt,))
@@ -276,14 +282,15 @@ def told(solution: Solution, choice: Choice) -> Solution:
     return replace(solution, history=(replace(first, events=(event, *first.events)), *rest))
 
 
-def _run(problem: Problem, solver: Solver, settings: SolverSettings, time_budget: float | None) -> Solution:
+def _run(
+    problem: Problem, solver: Solver[Any], settings: SolverSettings, time_budget: float | None
+) -> Solution:
     width = problem.operator.upper - problem.operator.lower
-    judges_itself = bool(getattr(solver, "angle", 0))
     return solve(
         problem,
         solver if settings.wrap is None else settings.wrap(solver),
         stopping=Stopping(
-            tol=0.0 if judges_itself else settings.tolerance * width, deadline=settings.deadline
+            tol=0.0 if solver.judges_itself else settings.tolerance * width, deadline=settings.deadline
         ),
         on_progress=settings.hooks,
         seed=settings.seed,
@@ -292,7 +299,7 @@ def _run(problem: Problem, solver: Solver, settings: SolverSettings, time_budget
     )
 
 
-def _configured(choice: Choice, settings: SolverSettings) -> Solver:
+def _configured(choice: Choice, settings: SolverSettings) -> Solver[Any]:
     """The solver with the parameters of the choice or of the user, and the common ones where it has them."""
     solver = make_solver(choice.name, **{**dict(choice.params), **settings.params})
     known = {f.name for f in fields(solver)}  # type: ignore[arg-type]
@@ -308,21 +315,22 @@ def _configured(choice: Choice, settings: SolverSettings) -> Solver:
 
 def _evidence(problem: Problem, ritz: Ritz, solution: Solution, error: float, seed: int | None) -> Complement:
     """What lies beyond the subspace: the solver knows it, a count tells, or a probe finds out."""
-    top, beyond, outside = float(ritz.values[-1]), solution.beyond, solution.outside
-    if beyond is not None and solution.complete:
+    known = solution.evidence
+    top, beyond, outside = float(ritz.values[-1]), known.beyond, known.outside
+    if beyond is not None and known.complete:
         return Complement(beyond)
     if outside is not None and outside.odds_below(needed_cut(top, outside.lowest, error)) <= LIKELY_MISS:
         return outside
     if solution.stop_reason in (INTERRUPTED, OUT_OF_TIME):
         return UNPROBED
-    if beyond is not None and beyond > top and solution.solver == "shift-invert":
+    if beyond is not None and beyond > top and known.countable:
         sure = top + (MOST_PART + 0.01) * (beyond - top)
-        count = count_below(problem.operator, sure)
+        count = count_below(problem.sparse, sure)
         if count is not None:
             return Complement(beyond if count == problem.n_components else top, sure=sure)
     rng = np.random.default_rng(None if seed is None else (seed, 1))  # not what the solver started from
     look = partial(look_outside, problem.engine, problem.operator, ritz, rng, residual=error)
-    return look(beyond=beyond, guards=solution.guards)
+    return look(beyond=beyond, guards=known.guards)
 
 
 def _left(budget: float | None, spent: float) -> float | None:

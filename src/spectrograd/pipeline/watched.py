@@ -15,7 +15,7 @@ from spectrograd.engines import LocalEngine
 from spectrograd.engines.threadpools import one_thread
 from spectrograd.labels import assign
 from spectrograd.metrics import score
-from spectrograd.operators.laplacian import Operator
+from spectrograd.operators.protocol import Operator
 from spectrograd.pipeline.run import Prepared
 from spectrograd.pipeline.settings import Settings
 from spectrograd.solvers import Problem, Progress, Solver, State
@@ -33,11 +33,11 @@ class Deadline(LocalEngine):
 
     until: float = math.inf
 
-    def spmm(self, operator: Operator, U: Array) -> Array:
-        """``A @ U``, while there is time."""
+    def apply(self, operator: Operator, X: Array, *more: Array) -> Any:
+        """``A X``, while there is time."""
         if time.perf_counter() > self.until:
             raise OutOfTimeError
-        return super().spmm(operator, U)
+        return super().apply(operator, X, *more)
 
 
 @dataclass(eq=False)
@@ -60,9 +60,9 @@ class Watcher:
         n_jobs = getattr(settings.engine, "n_jobs", None)
         return cls(known, settings.time_budget, n_jobs, settings.seed)
 
-    def around(self, solver: Solver) -> Solver:
+    def around(self, solver: Solver[Any]) -> Solver[Any]:
         """The solver under observation."""
-        return cast(Solver, Watched(solver, self))
+        return cast(Solver[Any], Watched(solver, self))
 
     def measured(self, vectors: Array) -> None:
         """Score rough vectors, N x K; after 1, 2, 4, 8 ... measurements only."""
@@ -89,13 +89,13 @@ class Watcher:
 class Watched:
     """A solver (whatever is not here, it does itself) whose measurements are scored."""
 
-    inner: Solver
+    inner: Solver[Any]
     watcher: Watcher
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
-    def step(self, problem: Problem, state: State) -> State:
+    def step(self, problem: Problem, state: State) -> Any:
         """Step; a direct method does all its work here, so its budget is that of its passes."""
         if self.inner.direct and self.watcher.time_budget is not None:
             over = time.perf_counter() + self.watcher.time_budget

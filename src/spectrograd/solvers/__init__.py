@@ -42,7 +42,7 @@ REGISTRY = {
 }
 
 
-def make_solver(name: str, **params: Any) -> Solver:
+def make_solver(name: str, **params: Any) -> Solver[Any]:
     """The solver of that name with its hyperparameters, or an error that lists what there is."""
     if name not in REGISTRY:
         raise ValueError(f"solver={name!r}: expected one of auto, {', '.join(REGISTRY)}")

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spectrograd.linalg.filters import Filter
 from spectrograd.linalg.krylov import upper_edge
-from spectrograd.operators.laplacian import Operator
-from spectrograd.solvers.protocol import Problem, State
+from spectrograd.solvers.protocol import Problem
 from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start, guarded_width, ritz_pairs
 
-Array = NDArray[Any]
 Precision = Literal["auto", "single", "double"]
 # Single precision leaves residuals of a few 1e-7 of the spectrum's width; below this, go on in double.
 SINGLE_FLOOR = 5e-6
@@ -26,14 +23,13 @@ WIDE, EDGE_STEPS = 16, 10
 
 @dataclass(eq=False)
 class ChebyshevState(RitzState):
-    """Filters end at ``highest``; two of them suffice to see whether the vectors are localised."""
+    """Filters end at ``highest``."""
 
     highest: float = 2.0
-    telling: ClassVar[int] = 2
 
 
 @dataclass(frozen=True)
-class Chebyshev(RitzSolver):
+class Chebyshev(RitzSolver[ChebyshevState]):
     """Filtered subspace iteration (Zhou, Saad, Tiago and Chelikowsky 2006).
 
     Definition: ``U <- Ritz(T_m(S) U)`` where T_m is the Chebyshev polynomial of degree m and S maps
@@ -65,80 +61,83 @@ class Chebyshev(RitzSolver):
     max_iter: int = 100
 
     name: ClassVar[str] = "chebyshev"
+    rough_after = 2
 
-    def init(self, problem: Problem, rng: np.random.Generator) -> RitzState:
+    def init(self, problem: Problem, rng: np.random.Generator) -> ChebyshevState:
         """A random block, or the warm start with random guard vectors."""
         dtype = np.float64 if self.precision == "double" else np.float32
         width = guarded_width(problem, self.guard)
         state = ChebyshevState(np.empty((0, 0)), rng, block=guarded_start(problem, width, rng, dtype))
         state.highest = problem.operator.upper
         if width > WIDE:
-            state.highest = upper_edge(problem.engine, problem.operator, rng, EDGE_STEPS)
+            state.highest = upper_edge(problem.engine, problem.standard.operator, rng, EDGE_STEPS)
             state.passes += EDGE_STEPS / problem.n_components
         if problem.start is not None:
-            return self.measured(problem, problem.operator.walk_form(), state)
+            return self.measured(problem, problem.walk.operator, state)
         return self._sampled(problem, state)
 
-    def _sampled(self, problem: Problem, state: RitzState) -> RitzState:
+    def _sampled(self, problem: Problem, state: ChebyshevState) -> ChebyshevState:
         """A random block, of which a few columns tell as much as all: the spectrum's mean and deviation."""
-        operator, width = problem.operator.walk_form(), state.block.shape[1]
-        few = np.ascontiguousarray(state.block[:, :SAMPLE])
-        ritz, deviation, _ = ritz_pairs(problem.engine, operator, few, state.rng)
+        engine, width = problem.engine, state.block.shape[1]
+        few = engine.columns(state.block, slice(SAMPLE))
+        ritz, deviation, _ = ritz_pairs(engine, problem.walk.operator, few, state.rng)
         state.values, state.residuals = np.full(width, ritz.values.mean()), np.full(width, deviation.mean())
-        first = np.ascontiguousarray(state.block[:, : problem.n_components])
-        state.U = problem.operator.from_walk(first)
+        state.U = problem.walk.leave(engine.columns(state.block, slice(problem.n_components)))
         return state
 
-    def step(self, problem: Problem, state: State) -> RitzState:
+    def step(self, problem: Problem, state: ChebyshevState) -> ChebyshevState:
         """One filter and one Rayleigh-Ritz."""
-        assert isinstance(state, ChebyshevState)
-        operator, k, block = problem.operator.walk_form(), problem.n_components, state.block
+        operator, k, block = problem.walk.operator, problem.n_components, state.block
         width = operator.upper - operator.lower
         limited = block.dtype == np.float32 and state.residuals[:k].max() < SINGLE_FLOOR * width
         if limited and self.precision == "auto":
-            block = block.astype(np.float64)
+            block = problem.engine.cast(block, np.float64)
         if state.values[-1] > state.highest:  # the spectrum does not end there after all
             state.highest = operator.upper
-        smooth = self._next_filter(problem, replace(operator, upper=state.highest), state)
+        smooth = self._next_filter(problem, state, (operator.lower, state.highest))
         state.block = smooth.apply(problem.engine, operator, block)
         state = self.measured(problem, operator, state)
         return self.account(problem, state, (smooth.degree + 1) * block.shape[1])
 
-    def _next_filter(self, problem: Problem, operator: Operator, state: RitzState) -> Filter:
+    def _next_filter(self, problem: Problem, state: RitzState, ends: tuple[float, float]) -> Filter:
         k = problem.n_components
         fresh = state.iteration == 0 and problem.start is None
-        cut = self._cut(operator, state, fresh)
+        cut = self._cut(state, ends, fresh)
         gain = 1e3
         if self.angle > 0 and not fresh:  # no more than what is still missing, and a bit
             gain = float(np.clip(3 * state.angle_bound(k) / self.angle, 10, 1e3))
-        return Filter(filter_degree(state, k, cut, operator, self.degree, gain), cut, operator.upper)
+        return Filter(filter_degree(state, k, cut, ends, self.degree, gain), cut, ends[1])
 
-    def _cut(self, operator: Operator, state: RitzState, fresh: bool) -> float:
+    def _cut(self, state: RitzState, ends: tuple[float, float], fresh: bool) -> float:
         """The largest Ritz value; for random vectors, where the bulk of the spectrum may end.
 
         Their Rayleigh quotient is the mean of the spectrum and their residual its standard deviation
         s; a semicircle ends 2 s below its mean.
         """
-        width = operator.upper - operator.lower
+        lower, upper = ends
+        width = upper - lower
         low, high = float(state.values[0]), float(state.values[-1])
         if fresh:
-            high = max(operator.lower + 0.1 * width, float((state.values - 2 * state.residuals).mean()))
-            return min(high, operator.upper - 0.05 * width)
-        return min(max(high, low + 1e-9 * width), operator.upper - 0.05 * width)
+            high = max(lower + 0.1 * width, float((state.values - 2 * state.residuals).mean()))
+            return min(high, upper - 0.05 * width)
+        return min(max(high, low + 1e-9 * width), upper - 0.05 * width)
 
 
-def filter_degree(state: RitzState, k: int, cut: float, operator: Operator, limit: int, gain: float) -> int:
+def filter_degree(
+    state: RitzState, k: int, cut: float, ends: tuple[float, float], limit: int, gain: float
+) -> int:
     """Degree that damps what lies above the cut by ``gain`` against the k-th eigenvalue.
 
     That one is guessed a residual below its Ritz value (or the cut, if that is lower), so filters are
     short while little is known.
     Smaller where the first vector would outgrow the k-th beyond what float32 can tell apart.
     """
-    half = (operator.upper - cut) / 2
+    lower, upper = ends
+    half = (upper - cut) / 2
     growth = []
     for i in (0, k - 1):
-        guess = max(operator.lower, min(cut, float(state.values[i])) - float(state.residuals[i]))
-        growth.append(math.acosh(max(1.0, (operator.upper - half - guess) / half)))
+        guess = max(lower, min(cut, float(state.values[i])) - float(state.residuals[i]))
+        growth.append(math.acosh(max(1.0, (upper - half - guess) / half)))
     wanted = math.log(2 * gain) / max(growth[1], 1e-9)
     spread = growth[0] - growth[1]
     allowed = math.log(1e4) / spread if spread > 0 else wanted

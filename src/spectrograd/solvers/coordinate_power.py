@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from spectrograd.operators.protocol import ALL
 from spectrograd.solvers.protocol import Problem, Solver, State
 from spectrograd.solvers.similarity import Shift, Similarity
 
@@ -28,7 +29,7 @@ class Columns:
     @classmethod
     def of(cls, similarity: Similarity) -> Columns:
         """Fold the scaling into the entries: one array as long as the graph's."""
-        operator = similarity.operator
+        operator = similarity.sparse
         matrix = sp.csr_array(operator.graph.matrix, dtype=np.float64)
         if operator.scale is not None:
             scaling = sp.diags_array(operator.scale)
@@ -65,7 +66,7 @@ class CoordinateState(State):
 
 
 @dataclass(frozen=True)
-class CoordinatePower(Solver):
+class CoordinatePower(Solver[CoordinateState]):
     """One eigenvector after the other, updating only the coordinates farthest from done.
 
     **Definition.** Keep ``z = S x``, ``S = c I - A`` positive semidefinite. A round takes
@@ -115,7 +116,7 @@ class CoordinatePower(Solver):
     max_iter: int = 1000
 
     name: ClassVar[str] = "coordinate-power"
-    reads_entries: ClassVar[bool] = True
+    needs = ALL
     report_every: ClassVar[int] = 5
 
     def init(self, problem: Problem, rng: np.random.Generator) -> CoordinateState:
@@ -125,14 +126,13 @@ class CoordinatePower(Solver):
         if self.sweeps < 1:
             raise ValueError(f"sweeps={self.sweeps}: at least one is needed")
         guess = problem.first_guess(rng)
-        state = CoordinateState(problem.operator.to_standard(guess), rng)
+        state = CoordinateState(problem.standard.enter(guess), rng)
         state.columns = Columns.of(Similarity.of(problem, state, self.shift))
         self._rotate(problem, state)
         return state
 
-    def step(self, problem: Problem, state: State) -> CoordinateState:
+    def step(self, problem: Problem, state: CoordinateState) -> CoordinateState:
         """Some sweeps over one vector; after the last vector a Rayleigh-Ritz step."""
-        assert isinstance(state, CoordinateState)
         if state.residuals[state.active] > self._goal(problem):
             self._sweep(problem, state)
         state.iteration += 1
@@ -177,6 +177,6 @@ class CoordinatePower(Solver):
         state.residuals = np.linalg.norm(product @ rotation - state.U * values, axis=0)
         state.passes += Q.shape[1]
 
-    def finish(self, problem: Problem, state: State) -> Array:
+    def finish(self, problem: Problem, state: CoordinateState) -> Any:
         """Back to the pencil, orthonormal in its metric."""
-        return problem.orthonormalize(problem.operator.from_standard(state.U)).Q
+        return problem.orthonormalize(problem.standard.leave(state.U)).Q

@@ -10,15 +10,24 @@ import scipy.linalg as la
 import scipy.sparse.linalg as sla
 from numpy.typing import NDArray
 
-from spectrograd.operators.laplacian import Operator
+from spectrograd.certificate.probe import Evidence
+from spectrograd.operators.protocol import RESIDENT, Operator
 from spectrograd.solvers.protocol import Problem, Solver, State
 
 Array = NDArray[Any]
 DENSE_BELOW = 1500
 
 
+@dataclass(eq=False)
+class EigenState(State):
+    """``beyond`` is the next eigenvalue, and ``complete`` says that LAPACK has found all below it."""
+
+    beyond: float | None = None
+    complete: bool = False
+
+
 @dataclass(frozen=True)
-class Eigen(Solver):
+class Eigen(Solver[EigenState]):
     """The eigenvectors of the smallest eigenvalues, by LAPACK or ARPACK.
 
     **Definition.** ``A u = lambda B u``. With the ``random_walk`` Laplacian (``L f = lambda D f``) and
@@ -61,23 +70,28 @@ class Eigen(Solver):
     max_iter: int = 1
 
     name: ClassVar[str] = "eigen"
+    needs = RESIDENT
     direct: ClassVar[bool] = True
 
-    def init(self, problem: Problem, rng: np.random.Generator) -> State:
+    def init(self, problem: Problem, rng: np.random.Generator) -> EigenState:
         """Nothing to prepare but a start vector."""
-        return State(np.zeros((problem.n_nodes, problem.n_components)), rng)
+        return EigenState(np.zeros((problem.n_nodes, problem.n_components)), rng)
 
-    def step(self, problem: Problem, state: State) -> State:
+    def step(self, problem: Problem, state: EigenState) -> EigenState:
         """The first step is the last."""
         if self.method not in ("auto", "dense", "arpack"):
             raise ValueError(f"method={self.method!r}: expected 'auto', 'dense' or 'arpack'")
         dense = self.method == "dense" or (self.method == "auto" and problem.n_nodes <= DENSE_BELOW)
         vectors = _dense(problem, state) if dense else self._arpack(problem, state)
-        state.U = np.ascontiguousarray(problem.operator.from_standard(vectors))
+        state.U = np.ascontiguousarray(problem.standard.leave(vectors))
         state.iteration, state.done = 1, True
         return state
 
-    def _arpack(self, problem: Problem, state: State) -> Array:
+    def evidence(self, problem: Problem, state: EigenState) -> Evidence:
+        """The eigenvalue after those of the result; LAPACK misses none."""
+        return Evidence(state.beyond, state.complete)
+
+    def _arpack(self, problem: Problem, state: EigenState) -> Array:
         """Largest eigenvalues of ``upper I - A``: no factorisation, and it converges faster than 'SA'.
 
         One vector more than asked for tells where the next eigenvalue is.
@@ -94,22 +108,22 @@ class Eigen(Solver):
         vectors = np.asarray(vectors[:, ::-1])  # scipy's order is ascending
         if more > k:
             last = vectors[:, k:]
-            state.beyond = float((last * problem.engine.spmm(operator, last)).sum() / (last**2).sum())
+            state.beyond = float((last * problem.engine.apply(operator, last)).sum() / (last**2).sum())
         return vectors[:, :k]
 
 
-def _flipped(problem: Problem, operator: Operator, state: State) -> sla.LinearOperator:
+def _flipped(problem: Problem, operator: Operator, state: EigenState) -> sla.LinearOperator:
     """``upper I - A`` for ARPACK."""
 
     def multiply(x: Array) -> Array:
         state.passes += 1
-        product = problem.engine.spmm(operator, x.reshape(-1, 1)).ravel()
+        product = problem.engine.apply(operator, x.reshape(-1, 1)).ravel()
         return np.asarray(operator.upper * x.ravel() - product)
 
     return sla.LinearOperator(operator.shape, matvec=multiply, dtype=np.float64)
 
 
-def _dense(problem: Problem, state: State) -> Array:
+def _dense(problem: Problem, state: EigenState) -> Array:
     """LAPACK finds all there is, and the next eigenvalue at no cost: the certificate needs no probe."""
     matrix = problem.operator.standard_form().to_dense()
     k = problem.n_components
@@ -118,7 +132,7 @@ def _dense(problem: Problem, state: State) -> Array:
     return np.asarray(vectors[:, :k])
 
 
-def _completed(found: Array, k: int, state: State) -> Array:
+def _completed(found: Array, k: int, state: EigenState) -> Array:
     """A partial result is better than an exception; the certificate tells what is missing."""
     state.events.append(f"ARPACK found {found.shape[1]} of {k} eigenvectors; the others are random")
     rest = state.rng.standard_normal((len(found), k - found.shape[1]))

@@ -7,11 +7,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from spectrograd.solvers.protocol import Problem, State, SteppingSolver, StepState
+from spectrograd.engines.protocol import Tall
+from spectrograd.linalg.subspace import orthonormalize
+from spectrograd.solvers.protocol import Problem, SteppingSolver, StepState
 
 
 @dataclass(frozen=True)
-class ForwardBackward(SteppingSolver):
+class ForwardBackward(SteppingSolver[StepState]):
     """``U <- QR(U - g B^-1 A U)`` with Q orthonormal in the metric (Eq. 5; ``B = I`` is the paper).
 
     Parameters
@@ -28,22 +30,22 @@ class ForwardBackward(SteppingSolver):
     report_every: ClassVar[int] = 10
 
     def init(self, problem: Problem, rng: np.random.Generator) -> StepState:
-        """Start from a random orthonormal basis."""
+        """Start from a random orthonormal basis, in walk form as all that follows."""
         width = problem.operator.upper - problem.operator.lower
-        return StepState(problem.first_guess(rng), rng, step_size=self.step_size or 1 / width)
+        guess = problem.walk.enter(problem.first_guess(rng))
+        return StepState(guess, rng, step_size=self.step_size or 1 / width)
 
-    def step(self, problem: Problem, state: State) -> StepState:
-        """Forward (gradient) and backward (QR)."""
-        assert isinstance(state, StepState)
-        forward = problem.apply(state.U)
-        if problem.operator.metric is not None:
-            forward /= problem.operator.metric[:, None]
-        moved = state.U - state.step_size * forward
-        if not np.isfinite(moved).all():
-            raise FloatingPointError("the step was too long")
-        state.U, repaired = problem.orthonormalize(moved, state.rng)
+    def step(self, problem: Problem, state: StepState) -> StepState:
+        """Forward (gradient) and backward (QR): one sweep."""
+        engine, walk = problem.engine, problem.walk.operator
+        moved = engine.recurrence(walk, state.U, state.U, (-state.step_size, 1.0, 0.0))
+        state.U, repaired = orthonormalize(engine, moved, walk.metric, state.rng)
         state.iteration += 1
         state.passes += 1
         if repaired:
             state.events.append(f"iteration {state.iteration}: {repaired} lost directions replaced")
         return state
+
+    def finish(self, problem: Problem, state: StepState) -> Tall:
+        """Back to the pencil, orthonormal in its metric."""
+        return problem.orthonormalize(problem.walk.leave(state.U)).Q

@@ -9,30 +9,34 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
-from spectrograd.solvers.protocol import Problem, State, SteppingSolver, StepState
+from spectrograd.engines.protocol import Tall
+from spectrograd.linalg.subspace import orthonormalize
+from spectrograd.solvers.protocol import Problem, SteppingSolver, StepState
 
 Array = NDArray[Any]
 LONGEST_MOVE = 10.0  # relative to U; sensible steps stay below 2
 
 
-def objective_and_gradient(problem: Problem, U: Array) -> tuple[float, Array]:
+def objective_and_gradient(problem: Problem, U: Tall) -> tuple[float, Tall]:
     """``J(U) = Tr(M^-1 U'AU)`` with ``M = U'BU`` (Eq. 8), and its gradient in closed form.
 
     ``grad J = 2 (A U - B U M^-1 U'AU) M^-1``: two triangular solves, no differentiation through the
     Cholesky factor. The gradient is orthogonal to U: ``U' grad J = 0``.
     """
-    AU = problem.apply(U)
-    factor = la.cho_factor(problem.gram(U, U))
-    H = problem.engine.gram(U, AU, None)
-    C = la.cho_solve(factor, H)  # M^-1 U'AU
-    metric = problem.operator.metric
-    BU = U if metric is None else metric[:, None] * U
-    gradient = 2 * la.cho_solve(factor, (AU - BU @ C).T).T
-    return float(np.trace(C)), np.ascontiguousarray(gradient)
+    engine, metric, AU = problem.engine, problem.placed.metric, problem.apply(U)
+    BU = U if metric is None else engine.scaled(U, metric)
+    C, inverse = _small(problem.gram(U, U), engine.gram(U, AU))
+    return float(np.trace(C)), engine.combine(AU, 2 * inverse, BU, -2 * C @ inverse)
+
+
+def _small(M: Array, H: Array) -> tuple[Array, Array]:
+    """``M^-1 U'AU`` and ``M^-1``."""
+    factor = la.cho_factor(M)
+    return la.cho_solve(factor, H), la.cho_solve(factor, np.eye(len(M)))
 
 
 @dataclass(frozen=True)
-class GradientDescent(SteppingSolver):
+class GradientDescent(SteppingSolver[StepState]):
     """``U <- U - g B^-1 grad J(U)`` (Eq. 9; ``B = I`` is the paper).
 
     Parameters
@@ -48,29 +52,42 @@ class GradientDescent(SteppingSolver):
     report_every: ClassVar[int] = 10
 
     def init(self, problem: Problem, rng: np.random.Generator) -> StepState:
-        """Start from a random orthonormal basis."""
+        """Start from a random orthonormal basis, in walk form as all that follows."""
         width = problem.operator.upper - problem.operator.lower
-        return StepState(problem.first_guess(rng), rng, step_size=self.step_size or 1 / width)
+        guess = problem.walk.enter(problem.first_guess(rng))
+        return StepState(guess, rng, step_size=self.step_size or 1 / width)
 
-    def step(self, problem: Problem, state: State) -> StepState:
-        """One full gradient."""
-        assert isinstance(state, StepState)
+    def step(self, problem: Problem, state: StepState) -> StepState:
+        """One full gradient, in one sweep: ``B^-1 grad J = 2 (B^-1 A U - U C) M^-1``."""
         try:
-            _, gradient = objective_and_gradient(problem, state.U)
+            moved, longest = self._moved(problem, state)
         except (la.LinAlgError, ValueError):
-            if not np.isfinite(state.U).all():
+            M = problem.engine.gram(state.U, state.U, problem.walk.operator.metric)
+            if not np.isfinite(M).all():
                 raise FloatingPointError("the step was too long") from None
-            state.U = problem.orthonormalize(state.U, state.rng).Q
+            state.U = orthonormalize(problem.engine, state.U, problem.walk.operator.metric, state.rng).Q
             state.events.append(f"iteration {state.iteration}: M was ill-conditioned, re-orthonormalised")
-            _, gradient = objective_and_gradient(problem, state.U)
-        metric = problem.operator.metric
-        if metric is not None:
-            gradient /= metric[:, None]
-        move = state.step_size * gradient
-        if not np.abs(move).max() < LONGEST_MOVE * np.abs(state.U).max():
+            moved, longest = self._moved(problem, state)
+        if not longest < LONGEST_MOVE:
             # U' grad J = 0, so U can only grow; beyond that the gradient, which shrinks with it, is frozen
             raise FloatingPointError("the step was too long")
-        state.U = state.U - move
+        state.U = moved
         state.iteration += 1
         state.passes += 1
         return state
+
+    def _moved(self, problem: Problem, state: StepState) -> tuple[Tall, float]:
+        """Where the step leads, and the longest move of a column relative to the longest column."""
+        engine, walk, U = problem.engine, problem.walk.operator, state.U
+        product = engine.recurrence(walk, U, U, (1.0, 0.0, 0.0))  # B^-1 A U
+        M, H = engine.gram(U, U, walk.metric), engine.gram(U, product, walk.metric)
+        C, inverse = _small(M, H)
+        back, forth = 2 * state.step_size * inverse, 2 * state.step_size * C @ inverse
+        squares = engine.gram(product, product, walk.metric)
+        move = back.T @ squares @ back - forth.T @ M @ forth  # of length: the move is orthogonal to U
+        longest = np.sqrt(np.abs(np.diag(move)).max() / np.diag(M).max())
+        return engine.combine(U, np.eye(len(M)) + forth, product, -back), float(longest)
+
+    def finish(self, problem: Problem, state: StepState) -> Tall:
+        """Back to the pencil, orthonormal in its metric."""
+        return problem.orthonormalize(problem.walk.leave(state.U)).Q

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
-from spectrograd.certificate.probe import Guards
+from spectrograd.certificate.probe import Evidence, Guards
+from spectrograd.engines.protocol import Tall
+from spectrograd.engines.random_rows import new_seed
 from spectrograd.kernels import LANES, SMALL
 from spectrograd.linalg.filters import Filter
 from spectrograd.linalg.krylov import Basis, RitzValues
 from spectrograd.linalg.subspace import orthonormalize
-from spectrograd.solvers.protocol import Problem, State
+from spectrograd.solvers.protocol import Problem
 from spectrograd.solvers.ritz import RitzSolver, RitzState
 
 Array = NDArray[Any]
@@ -37,7 +39,6 @@ class LanczosState(RitzState):
     ritz: RitzValues | None = None
     products: int = 0
     pause: int = 0
-    telling: ClassVar[int] = 2
 
     def look(self, basis: Basis, k: int, angle: float) -> None:
         """Measure, and guess when the angle will be met: a step gains what Chebyshev's polynomials gain."""
@@ -45,7 +46,7 @@ class LanczosState(RitzState):
         self.values, self.residuals = self.ritz.values, self.ritz.residuals
         steps = basis.limit / basis.front
         bound, top = self.angle_bound(k), float(self.values[-1] + self.residuals[-1])
-        small = basis.rows.shape[1] <= SMALL  # there a look takes as long as several steps
+        small = basis.n_nodes <= SMALL  # there a look takes as long as several steps
         if angle == 0 or not angle < bound < (1 if small else math.inf):
             self.pause = math.ceil(steps if small else UNKNOWN * steps)
             return
@@ -54,7 +55,7 @@ class LanczosState(RitzState):
 
 
 @dataclass(frozen=True)
-class Lanczos(RitzSolver):
+class Lanczos(RitzSolver[LanczosState]):
     """Thick-restart Lanczos (Wu and Simon 2000; Stewart's Krylov-Schur 2001), smallest eigenvalues.
 
     Definition: Rayleigh-Ritz on ``span{X, A X, .., A^p X}``; at a restart the best Ritz vectors and the
@@ -89,6 +90,7 @@ class Lanczos(RitzSolver):
     max_iter: int = 500
 
     name: ClassVar[str] = "lanczos"
+    rough_after = 2
 
     def init(self, problem: Problem, rng: np.random.Generator) -> LanczosState:
         """A random block, led by the warm start if there is one."""
@@ -97,25 +99,30 @@ class Lanczos(RitzSolver):
         size = max(1, self.block_size or min(k, LANES))
         if problem.start is not None:
             size = max(size, k)
-        front = rng.standard_normal((n, min(size, n)), dtype=dtype)
-        if problem.start is not None:
-            given = np.where(np.isfinite(problem.start), problem.start, 0)
-            front[:, :k] = problem.operator.to_standard(given)
-        front = orthonormalize(problem.engine, front, None, rng).Q
+        front = self._front(problem, rng, min(size, n), dtype)
         size = front.shape[1]
         limit = max(self.basis_size or max(2 * k + 20, k + 10 * size), k + 2 + size)
         state = LanczosState(np.empty((0, 0)), rng, pause=limit if n <= SMALL else 0)
         if n > limit + 2 * size:
-            state.basis = Basis(problem.engine, problem.operator.standard_form(), front, limit)
+            state.basis = Basis(problem.engine, problem.standard.operator, front, limit)
         return self._shown(problem, state, front)
 
-    def step(self, problem: Problem, state: State) -> LanczosState:
+    def _front(self, problem: Problem, rng: np.random.Generator, size: int, dtype: Any) -> Tall:
+        """The first block, orthonormal."""
+        engine, start, parts = problem.engine, problem.finite_start, []
+        if start is not None:
+            parts = [problem.standard.enter(engine.put(start.astype(dtype)))]
+        missing = size - sum(part.shape[1] for part in parts)
+        if missing > 0:
+            parts.append(engine.random(problem.n_nodes, missing, new_seed(rng), dtype))
+        return orthonormalize(engine, engine.stack(*parts), None, rng).Q
+
+    def step(self, problem: Problem, state: LanczosState) -> LanczosState:
         """One cycle: fill the basis, take Ritz vectors, restart."""
-        assert isinstance(state, LanczosState)
         k, width = problem.n_components, problem.operator.upper - problem.operator.lower
         if state.basis is None:
             return self._exact(problem, state)
-        single = state.basis.rows.dtype == np.float32
+        single = state.basis.dtype == np.float32
         if single and self.precision == "auto" and state.residuals[:k].max() < SINGLE_FLOOR * width:
             state.basis = self._doubled(problem, state.basis, state.rng)
         before = state.basis.products
@@ -142,32 +149,31 @@ class Lanczos(RitzSolver):
         basis.restart(ritz, keep)
         state.values, state.residuals = ritz.values[:keep], ritz.residuals[:keep]
         state.products = basis.products
-        state.U = problem.operator.from_standard(np.ascontiguousarray(basis.rows[:k].T))
-        if not np.isfinite(state.U).all():
-            raise FloatingPointError("the basis overflowed")
+        state.U = problem.standard.leave(basis.vectors.columns(0, k))
 
-    def guards(self, problem: Problem, state: State) -> Guards | None:
+    def evidence(self, problem: Problem, state: LanczosState) -> Evidence:
         """Those of the kept Ritz vectors that may be accurate enough."""
-        assert isinstance(state, LanczosState)
         k = problem.n_components
+        known = super().evidence(problem, state)
         n = min(len(state.values) - k - 1, MOST_GUARDS)
         if state.basis is None or n < 1 or state.basis.products != state.products:  # it went on without us
-            return None
-        vectors = problem.operator.from_standard(np.ascontiguousarray(state.basis.rows[k : k + n].T))
-        return Guards(vectors, state.values[k : k + n], state.residuals[k : k + n])
+            return known
+        vectors = problem.standard.leave(state.basis.vectors.columns(k, k + n))
+        return replace(known, guards=Guards(vectors, state.values[k : k + n], state.residuals[k : k + n]))
 
     def _doubled(self, problem: Problem, basis: Basis, rng: np.random.Generator) -> Basis:
         """Go on in float64 with the Ritz vectors as the first block: a float32 basis is no basis there."""
-        X = np.ascontiguousarray(basis.rows[: problem.n_components + 2].T, dtype=np.float64)
+        X = problem.engine.cast(basis.vectors.columns(0, problem.n_components + 2), np.float64)
         front = orthonormalize(problem.engine, X, None, rng).Q
         return Basis(problem.engine, basis.operator, front, max(basis.limit, 3 * front.shape[1]))
 
-    def _shown(self, problem: Problem, state: LanczosState, X: Array) -> LanczosState:
+    def _shown(self, problem: Problem, state: LanczosState, X: Tall) -> LanczosState:
         """The start, padded to K and not yet measured: nothing is known of it."""
         k, lower, upper = problem.n_components, problem.operator.lower, problem.operator.upper
-        shown = np.eye(len(X), k, dtype=X.dtype)
-        shown[:, : X.shape[1]] = X[:, :k]
-        state.U = problem.operator.from_standard(shown)
+        engine, missing = problem.engine, k - X.shape[1]
+        if missing > 0:
+            X = engine.stack(X, engine.put(np.eye(problem.n_nodes, missing, dtype=X.dtype)))
+        state.U = problem.standard.leave(engine.columns(X, slice(k)))
         state.values, state.residuals = np.full(k, (lower + upper) / 2), np.full(k, (upper - lower) / 2)
         return state
 
@@ -176,7 +182,7 @@ class Lanczos(RitzSolver):
         k = problem.n_components
         values, vectors = la.eigh(problem.operator.standard_form().to_dense())
         state.values, state.residuals = values, np.full(len(values), 1e-15)
-        state.U = problem.operator.from_standard(np.ascontiguousarray(vectors[:, :k]))
+        state.U = problem.standard.leave(problem.engine.put(vectors[:, :k]))
         self.account(problem, state, problem.n_nodes)
         state.done = True
         return state

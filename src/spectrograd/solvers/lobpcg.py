@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import scipy.linalg as la
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from spectrograd.engines import Engine
+from spectrograd.engines import Engine, LocalEngine
 from spectrograd.extras import need
-from spectrograd.operators.laplacian import Operator
-from spectrograd.solvers.protocol import Problem, State, refuse_entries
+from spectrograd.operators.protocol import ALL, RESIDENT, Operator, check_offers
+from spectrograd.operators.sparse import SparseOperator
+from spectrograd.solvers.protocol import Problem
 from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start, guarded_width, ritz_pairs
 
 Array = NDArray[Any]
@@ -36,7 +37,7 @@ class LobpcgState(RitzState):
 
 
 @dataclass(frozen=True)
-class LOBPCG(RitzSolver):
+class LOBPCG(RitzSolver[LobpcgState]):
     """LOBPCG (Knyazev 2001), with an orthonormalised basis (Hetmaniuk and Lehoucq 2006).
 
     Definition: Rayleigh-Ritz on ``span{X, W, P}``, W the preconditioned residuals of the Ritz vectors
@@ -63,25 +64,25 @@ class LOBPCG(RitzSolver):
     max_iter: int = 500
 
     name: ClassVar[str] = "lobpcg"
+    needs = RESIDENT
 
     def check(self, problem: Problem) -> None:
         """Products are enough, unless there is a preconditioner."""
         if self.preconditioner not in (None, "amg"):
             raise ValueError(f"preconditioner={self.preconditioner!r}: expected None or 'amg'")
-        if self.preconditioner is not None and problem.operator.only_products:
-            refuse_entries("lobpcg with preconditioner='amg'")
+        needs = RESIDENT if self.preconditioner is None else ALL
+        check_offers(self.name, needs, problem.operator, problem.offers)
 
     def init(self, problem: Problem, rng: np.random.Generator) -> LobpcgState:
         """The warm start or random vectors."""
         operator = problem.operator.walk_form()
         block = guarded_start(problem, guarded_width(problem, self.guard), rng, np.float64)
-        precondition = None if self.preconditioner is None else amg(operator)
+        precondition = None if self.preconditioner is None else amg(problem.sparse.walk_form())
         state = LobpcgState(np.empty((0, 0)), rng, precondition=precondition)
         return begin(problem, operator, state, block)
 
-    def step(self, problem: Problem, state: State) -> LobpcgState:
+    def step(self, problem: Problem, state: LobpcgState) -> LobpcgState:
         """One Rayleigh-Ritz on X, W, P."""
-        assert isinstance(state, LobpcgState)
         columns = advance(problem, problem.operator.walk_form(), state)
         self.account(problem, state, columns)
         return state
@@ -94,7 +95,7 @@ def begin(problem: Problem, operator: Operator, state: LobpcgState, block: Array
     state.H = np.diag(ritz.values)
     if lost:
         state.events.append(f"iteration {state.iteration}: {lost} lost directions replaced")
-    measured = problem.engine.residual(operator, state.Q, state.AQ, state.values)
+    measured = _residual_rows(problem, operator, state)
     return _published(problem, state, measured)
 
 
@@ -109,7 +110,7 @@ def advance(problem: Problem, operator: Operator, state: LobpcgState) -> int:
     if W.shape[1] == 0 or not np.isfinite(W).all():
         state.done = True
         return 0
-    AW = engine.spmm(operator, W)
+    AW = engine.apply(operator, W)
     M, H = _projected(engine, metric, state, W, AW)
     factor = _kept(M, protected=m)
     values, rotation = la.eigh(factor.T @ H @ factor)
@@ -127,7 +128,7 @@ def advance(problem: Problem, operator: Operator, state: LobpcgState) -> int:
         # against drift, and in place of anything that is not a number
         begin(problem, operator, state, np.nan_to_num(state.Q[:, :m]))
         return m + int(W.shape[1])
-    _published(problem, state, engine.residual(operator, state.Q, state.AQ, state.values))
+    _published(problem, state, _residual_rows(problem, operator, state))
     return int(W.shape[1])
 
 
@@ -155,10 +156,16 @@ def _projected(
     return M, (H + H.T) / 2
 
 
+def _residual_rows(problem: Problem, operator: Operator, state: LobpcgState) -> tuple[Array, Array]:
+    """Residuals of the Ritz vectors and their norms; this solver needs its rows in memory."""
+    engine = cast(LocalEngine, problem.engine)
+    return engine.residual_rows(operator, state.Q, state.AQ, state.values)
+
+
 def _published(problem: Problem, state: LobpcgState, measured: tuple[Array, Array]) -> LobpcgState:
     state.R, state.residuals = measured
     state.block = state.Q[:, : len(state.values)]
-    state.U = problem.operator.from_walk(np.ascontiguousarray(state.Q[:, : problem.n_components]))
+    state.U = problem.walk.leave(np.ascontiguousarray(state.Q[:, : problem.n_components]))
     return state
 
 
@@ -180,7 +187,7 @@ def _kept(M: Array, protected: int = 0) -> Array:
     return np.asarray(d[:, None] * rotation[:, kept] / np.sqrt(np.maximum(values[kept], 1e-14)))
 
 
-def amg(operator: Operator) -> Preconditioner:
+def amg(operator: SparseOperator) -> Preconditioner:
     """One cycle of smoothed aggregation on the sparse part, shifted to be definite."""
     pyamg = need("pyamg", "preconditioner='amg'")
     metric = np.ones(operator.n_nodes) if operator.metric is None else operator.metric

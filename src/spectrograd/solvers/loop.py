@@ -7,17 +7,17 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd.certificate.evidence import Complement
-from spectrograd.certificate.probe import Guards
+from spectrograd.certificate.probe import Evidence
+from spectrograd.engines.protocol import Tall
 from spectrograd.engines.threadpools import one_thread
 from spectrograd.interruption import check
-from spectrograd.operators.laplacian import SMALL
+from spectrograd.kernels import SMALL
 from spectrograd.solvers.protocol import Problem, Progress, Solver, State
 
 Array = NDArray[Any]
@@ -47,16 +47,13 @@ class Stopping:
 class Solution:
     """What a run returns: a basis orthonormal in the metric, and how it came about."""
 
-    Q: Array
+    Q: Tall
     solver: str
     history: tuple[Progress, ...]
     stop_reason: str
     seconds: float
     seed: int | None
-    beyond: float | None = None
-    complete: bool = False
-    outside: Complement | None = None
-    guards: Guards | None = None
+    evidence: Evidence = field(default_factory=Evidence)
 
     @property
     def last(self) -> Progress:
@@ -101,7 +98,7 @@ class _Clock:
 
 def solve(
     problem: Problem,
-    solver: Solver,
+    solver: Solver[Any],
     *,
     stopping: Stopping | None = None,
     on_progress: Sequence[Hook] = (),
@@ -112,8 +109,8 @@ def solve(
     """Run a solver until it is done, good enough, out of time or interrupted.
 
     Time out and Ctrl-C return the best state so far; a diverging run goes back to its last good
-    state with a smaller step. The result is always finite. ``watch`` sees the state after every
-    measurement and may give the run up by returning True.
+    state with a smaller step. The result is always finite. ``watch`` sees the state when rough vectors
+    are telling (``rough_after``) and may give the run up by returning True.
     """
     rules = stopping or Stopping()
     if rules.max_iter is not None:
@@ -136,18 +133,18 @@ def solve(
         last = run.good
         Q = solver.finish(problem, last)
         hurried = reason in (GIVEN_UP, INTERRUPTED, OUT_OF_TIME)
-        outside = None if hurried else solver.outside(problem, last)
-    history, seconds = tuple(run.history), clock.seconds()
-    known = (last.beyond, last.complete, outside, solver.guards(problem, last))
-    return Solution(Q, solver.name, history, reason, seconds, seed, *known)
+        known = solver.evidence(problem, last)
+        if not hurried:
+            known = replace(known, outside=solver.outside(problem, last))
+    return Solution(Q, solver.name, tuple(run.history), reason, clock.seconds(), seed, known)
 
 
-def _first_state(problem: Problem, solver: Solver, rng: np.random.Generator) -> State:
+def _first_state(problem: Problem, solver: Solver[Any], rng: np.random.Generator) -> State:
     """The solver's first state; a warm start that had to be repaired is told."""
-    state = solver.init(problem, rng)
+    state: State = solver.init(problem, rng)
     start = problem.finite_start
     if start is not None and not solver.direct:
-        repaired = problem.orthonormalize(start).repaired
+        repaired = problem.orthonormalize(problem.engine.put(start)).repaired
         if repaired:
             state.events.append(f"start: {repaired} dependent columns replaced by random ones")
     return state
@@ -159,7 +156,7 @@ class _Run:
     def __init__(
         self,
         problem: Problem,
-        solver: Solver,
+        solver: Solver[Any],
         rules: Stopping,
         hooks: Sequence[Hook],
         clock: _Clock,
@@ -182,7 +179,8 @@ class _Run:
                 state = self.solver.step(self.problem, state)
             except FloatingPointError:
                 blown_up = True
-            last = state.done or state.iteration >= self.max_iter
+            finished = not blown_up and self.solver.terminate(self.problem, state)
+            last = finished or state.iteration >= self.max_iter
             check()
             out_of_time = time.perf_counter() >= self.rules.deadline
             out_of_time = out_of_time or (time_budget is not None and self.clock.seconds() >= time_budget)
@@ -196,10 +194,10 @@ class _Run:
                     return "diverged"
                 state = retry
             elif last:
-                return "done" if state.done else "max_iter"
+                return "done" if finished else "max_iter"
             elif self.history[-1].residual <= self.rules.tol:
                 return "converged"
-            elif self.watch is not None and self.watch(state):
+            elif self.watch is not None and state.iteration == self.solver.rough_after and self.watch(state):
                 return GIVEN_UP
             if out_of_time:
                 return OUT_OF_TIME
@@ -208,8 +206,6 @@ class _Run:
         """Record where the run stands; False when it diverges."""
         seconds = self.clock.seconds()  # before the pause: this measurement does not count either
         with self.clock.paused():
-            if not np.isfinite(state.U).all():
-                return False
             try:
                 measured = self.solver.progress(self.problem, state)
             except FloatingPointError:

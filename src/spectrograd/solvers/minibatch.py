@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.engines.protocol import Engine
+from spectrograd.kernels import WORTH_THREADS
 from spectrograd.kernels.batches import pairs as kernels
 from spectrograd.kernels.batches import paper
 from spectrograd.kernels.dense.lanes import WIDTH
-from spectrograd.operators.laplacian import WORTH_THREADS, Operator
+from spectrograd.operators.sparse import SparseOperator
 
 Array = NDArray[Any]
 Sampling = Literal["edges", "blocks", "nodes"]
@@ -43,7 +44,7 @@ class BatchSource:
     others are spread over the edges of each vertex, so that a batch is an unbiased sample of A.
     """
 
-    operator: Operator
+    operator: SparseOperator
     indptr: Array
     indices: Array
     weights: Array | None
@@ -55,7 +56,7 @@ class BatchSource:
     coefficients: Array
 
     @classmethod
-    def of(cls, operator: Operator) -> BatchSource:
+    def of(cls, operator: SparseOperator) -> BatchSource:
         """Prepare an in-memory operator for random access."""
         if operator.graph.n_entries == 0:
             raise ValueError(
@@ -70,7 +71,7 @@ class BatchSource:
             operator=operator,
             indptr=block.indptr,
             indices=block.indices,
-            weights=block.weights,
+            weights=block.weights_in(dtype),
             guide=kernels.row_guide(block.indptr, shift),
             shift=shift,
             slot=np.zeros(n_nodes, np.int32),

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from spectrograd.linalg.filters import Filter
 from spectrograd.linalg.multigrid import COARSEST, DENSE_AT_MOST, Cycle, Level, build
-from spectrograd.operators.laplacian import Operator
+from spectrograd.operators.protocol import ALL
+from spectrograd.operators.sparse import SparseOperator
 from spectrograd.solvers.chebyshev import Chebyshev
 from spectrograd.solvers.lobpcg import LobpcgState, advance, begin
-from spectrograd.solvers.protocol import Problem, State
+from spectrograd.solvers.protocol import Problem
 from spectrograd.solvers.ritz import RitzSolver, guarded_width, ritz_pairs
 
 Array = NDArray[Any]
@@ -28,7 +29,7 @@ class MultilevelState(LobpcgState):
 
 
 @dataclass(frozen=True)
-class Multilevel(RitzSolver):
+class Multilevel(RitzSolver[MultilevelState]):
     """Multilevel eigensolver: heavy-edge coarsening (Karypis and Kumar 1998), then refinement.
 
     Definition: pair each vertex with the neighbour it is tied to most, join pairs until some hundred
@@ -63,11 +64,11 @@ class Multilevel(RitzSolver):
     max_iter: int = 100
 
     name: ClassVar[str] = "multilevel"
-    reads_entries: ClassVar[bool] = True
+    needs = ALL
 
     def init(self, problem: Problem, rng: np.random.Generator) -> MultilevelState:
         """Coarsen, solve, and come back up; a warm start joins the block at the top."""
-        operator = problem.operator.walk_form().astype(np.float64)
+        operator = problem.sparse.walk_form().astype(np.float64)
         if operator.metric is None:
             operator = replace(operator, metric=np.ones(operator.n_nodes))
         width = guarded_width(problem, self.guard)
@@ -76,7 +77,7 @@ class Multilevel(RitzSolver):
         state = MultilevelState(np.empty((0, 0)), rng, cycle=cycle, precondition=cycle)
         block = self._ascend(problem, levels, width, state)
         if problem.start is not None:
-            given = problem.operator.to_walk(np.asarray(problem.start, dtype=np.float64))
+            given = problem.walk.enter(np.asarray(problem.start, dtype=np.float64))
             both = np.hstack([np.where(np.isfinite(given), given, 0), block])
             block = np.ascontiguousarray(both[:, : problem.n_nodes])  # more are never independent
         begin(problem, operator, state, block)
@@ -95,30 +96,29 @@ class Multilevel(RitzSolver):
             rough = filters.init(small, state.rng)
             for _ in range(3):
                 rough = filters.step(small, rough)
-            state.passes += rough.passes * coarse.graph.n_entries / max(1, problem.operator.graph.n_entries)
+            state.passes += rough.passes * coarse.graph.n_entries / max(1, problem.sparse.graph.n_entries)
             block = rough.block
         for depth in range(len(levels) - 2, -1, -1):
             level = levels[depth]
             block = np.ascontiguousarray(level.up(block), dtype=np.float32)
             block = self._filtered(problem, level.operator, block)
-            share = level.operator.graph.n_entries / max(1, problem.operator.graph.n_entries)
+            share = level.operator.graph.n_entries / max(1, problem.sparse.graph.n_entries)
             state.passes += (self.degree + 1) * width * share / problem.n_components
             if depth > 0:
                 ritz, _, _ = ritz_pairs(problem.engine, level.operator, block, state.rng)
                 block = ritz.Q
         return np.asarray(block, dtype=np.float64)
 
-    def _filtered(self, problem: Problem, operator: Operator, block: Array) -> Array:
+    def _filtered(self, problem: Problem, operator: SparseOperator, block: Array) -> Array:
         width = operator.upper - operator.lower
         cut = operator.lower + 0.1 * width  # what piecewise constant prolongation makes is rough
-        return Filter(self.degree, cut, operator.upper).apply(problem.engine, operator, block)
+        return np.asarray(Filter(self.degree, cut, operator.upper).apply(problem.engine, operator, block))
 
-    def step(self, problem: Problem, state: State) -> MultilevelState:
+    def step(self, problem: Problem, state: MultilevelState) -> MultilevelState:
         """One preconditioned LOBPCG step on the finest level."""
-        assert isinstance(state, MultilevelState)
         assert state.cycle is not None
         before = state.cycle.columns
-        operator = problem.operator.walk_form().astype(np.float64)
+        operator = problem.sparse.walk_form().astype(np.float64)
         columns = advance(problem, operator, state)
         self.account(problem, state, columns + state.cycle.columns - before)
         return state

@@ -10,6 +10,7 @@ import scipy.linalg as la
 from numpy.typing import ArrayLike, NDArray
 
 from spectrograd.embedding import arrange
+from spectrograd.operators.protocol import ALL
 from spectrograd.solvers.protocol import Problem, Solver, State
 from spectrograd.solvers.similarity import (
     Kernel,
@@ -25,7 +26,7 @@ CHECKED_ROWS = 200
 
 
 @dataclass(frozen=True)
-class Nystrom(Solver):
+class Nystrom(Solver[State]):
     """Solve on a few landmarks and extend the solution to all nodes.
 
     **Definition.** ``C = S[:, landmarks]`` are sampled columns of the similarity ``S = c I - A``
@@ -69,7 +70,7 @@ class Nystrom(Solver):
     max_iter: int = 1
 
     name: ClassVar[str] = "nystrom"
-    reads_entries: ClassVar[bool] = True
+    needs = ALL
     direct: ClassVar[bool] = True
 
     def init(self, problem: Problem, rng: np.random.Generator) -> State:
@@ -79,7 +80,7 @@ class Nystrom(Solver):
     def step(self, problem: Problem, state: State) -> State:
         """The first step is the last."""
         vectors = nystrom_basis(problem, state, self.n_landmarks, self.walk)
-        state.U, repaired = problem.orthonormalize(problem.operator.from_standard(vectors), state.rng)
+        state.U, repaired = problem.orthonormalize(problem.standard.leave(vectors), state.rng)
         if repaired:
             state.events.append(f"{repaired} directions beyond the rank of the sample are random")
         state.iteration, state.done = 1, True

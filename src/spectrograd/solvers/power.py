@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from spectrograd.engines.protocol import Engine, Tall
+from spectrograd.engines.random_rows import new_seed
+from spectrograd.linalg.subspace import orthonormalize
 from spectrograd.solvers.protocol import Problem, Solver, State
 from spectrograd.solvers.similarity import Similarity
 
-Array = NDArray[Any]
 # Products between two orthonormalisations: often enough that no direction drowns in rounding.
 PRODUCTS_PER_QR = 8
 SIGN_RATIO = 0.8
@@ -27,7 +28,7 @@ class PowerState(State):
 
 
 @dataclass(frozen=True)
-class Power(Solver):
+class Power(Solver[PowerState]):
     """``B = (S S')^p S G`` with G Gaussian N x K; the left singular vectors of B span the answer.
 
     **Definition.** ``S = c I - A``; a normalised Laplacian with ``shift="centre"`` has
@@ -78,29 +79,30 @@ class Power(Solver):
     def init(self, problem: Problem, rng: np.random.Generator) -> PowerState:
         """``B = S G``: p = 0."""
         guess = problem.first_guess(rng)  # orthonormal: the same span as its Gaussian block
-        state = PowerState(problem.operator.to_standard(guess), rng)
+        state = PowerState(problem.standard.enter(guess), rng)
         state.similarity = Similarity.of(problem, state, "centre" if self.shift == "auto" else self.shift)
         return self._multiplied(problem, state)
 
-    def step(self, problem: Problem, state: State) -> PowerState:
+    def step(self, problem: Problem, state: PowerState) -> PowerState:
         """Two more products: the power p grows by one."""
-        assert isinstance(state, PowerState)
         before = state.U
         self._multiplied(problem, state)
-        if state.is_orthonormal and self.shift == "auto" and _has_negative(before, state.U):
+        if state.is_orthonormal and self.shift == "auto" and _has_negative(problem.engine, before, state.U):
             self._restart(problem, state)
         state.is_orthonormal = False
         self._multiplied(problem, state)
         state.iteration += 1
         if 2 * state.iteration % PRODUCTS_PER_QR == 0:
-            state.U, state.is_orthonormal = np.linalg.qr(state.U)[0], True
+            state.U = orthonormalize(problem.engine, state.U, None, state.rng).Q
+            state.is_orthonormal = True
         return state
 
     def _multiplied(self, problem: Problem, state: PowerState) -> PowerState:
         assert state.similarity is not None
         state.U = state.similarity.apply(problem.engine, state.U)
         if not state.is_orthonormal:  # else the product is still needed as it is, and small anyway
-            state.U /= np.abs(state.U).max(axis=0)
+            lengths = np.sqrt(np.diag(problem.engine.gram(state.U, state.U, symmetric=True)))
+            state.U = problem.engine.combine(state.U, np.diag(1 / np.maximum(lengths, 1e-300)))
         state.passes += 1
         return state
 
@@ -109,31 +111,32 @@ class Power(Solver):
         if state.restarted:
             return
         state.similarity = Similarity.of(problem, state, "psd")
-        state.U = np.linalg.qr(state.rng.standard_normal(state.U.shape))[0]
+        n, k = state.U.shape
+        fresh = problem.engine.random(n, k, new_seed(state.rng), np.float64)
+        state.U = orthonormalize(problem.engine, fresh, None, state.rng).Q
         state.restarted = True
         state.events.append(
             f"iteration {state.iteration}: negative eigenvalues dominate, started again with shift='psd'"
         )
 
-    def back_off(self, problem: Problem, state: State) -> State | None:
+    def back_off(self, problem: Problem, state: PowerState) -> PowerState | None:
         """An objective that grows is the other end of the spectrum coming in."""
-        assert isinstance(state, PowerState)
         if state.restarted or self.shift != "auto":
             return None
         self._restart(problem, state)
         state.is_orthonormal = False
         return state
 
-    def finish(self, problem: Problem, state: State) -> Array:
+    def finish(self, problem: Problem, state: PowerState) -> Tall:
         """Back to the pencil, orthonormal in its metric."""
-        return problem.orthonormalize(problem.operator.from_standard(state.U)).Q
+        return problem.orthonormalize(problem.standard.leave(state.U)).Q
 
 
-def _has_negative(Q: Array, product: Array) -> bool:
+def _has_negative(engine: Engine, Q: Tall, product: Tall) -> bool:
     """Whether negative eigenvalues of S are among those found, alone or mixed with positive ones.
 
     Without them the Ritz values of S are close to the roots of those of ``S^2`` after a few products.
     """
-    H, H2 = Q.T @ product, product.T @ product
+    H, H2 = engine.gram(Q, product), engine.gram(product, product)
     smallest, smallest2 = np.linalg.eigvalsh((H + H.T) / 2)[0], np.linalg.eigvalsh(H2)[0]
     return bool(smallest < SIGN_RATIO * np.sqrt(max(smallest2, 0.0)))

@@ -10,14 +10,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.certificate.evidence import Complement
-from spectrograd.certificate.probe import Guards
+from spectrograd.certificate.probe import Evidence
 from spectrograd.engines import Engine, LocalEngine
+from spectrograd.engines.protocol import Tall
+from spectrograd.engines.random_rows import new_seed
+from spectrograd.linalg.coordinates import Coordinates
 from spectrograd.linalg.subspace import (
     Orthonormal,
     orthogonality_error,
@@ -25,7 +28,8 @@ from spectrograd.linalg.subspace import (
     rayleigh_ritz,
     residuals,
 )
-from spectrograd.operators.laplacian import Operator
+from spectrograd.operators.protocol import EDGES, PRODUCTS, Offer, Operator, check_offers
+from spectrograd.operators.sparse import SparseOperator
 
 if TYPE_CHECKING:
     from spectrograd.solvers.minibatch import BatchSource
@@ -72,14 +76,14 @@ class Problem:
         """Random access to the edges, for stochastic solvers; made when first needed."""
         from spectrograd.solvers.minibatch import BatchSource  # compiles, so only on demand
 
-        return BatchSource.of(self.operator)
+        return BatchSource.of(self.sparse)
 
     @cached_property
     def single_batches(self) -> BatchSource:
         """The same in float32: half the traffic, for solvers that live with noise anyway."""
         from spectrograd.solvers.minibatch import BatchSource
 
-        return BatchSource.of(self.operator.astype(np.float32))
+        return BatchSource.of(self.sparse.astype(np.float32))
 
     @property
     def row_unit(self) -> float:
@@ -87,23 +91,52 @@ class Problem:
         metric = self.operator.metric
         return 1.0 if metric is None else float(np.sqrt(USUAL_MASS / metric.mean()))
 
-    def apply(self, U: Array) -> Array:
+    @property
+    def offers(self) -> frozenset[Offer]:
+        """What the operator and the engine offer together."""
+        return self.operator.offers | self.engine.offers
+
+    @property
+    def sparse(self) -> SparseOperator:
+        """The operator of a solver that needs its edges."""
+        if not isinstance(self.operator, SparseOperator):
+            check_offers("of edges", EDGES, self.operator, self.offers)
+            raise TypeError(f"{type(self.operator).__name__} has no row blocks")
+        return self.operator
+
+    @cached_property
+    def placed(self) -> Operator:
+        """The operator on the engine."""
+        return self.engine.place(self.operator)
+
+    @cached_property
+    def standard(self) -> Coordinates:
+        """The pencil with the identity as metric."""
+        return Coordinates.standard(self.engine, self.operator)
+
+    @cached_property
+    def walk(self) -> Coordinates:
+        """The pencil without a scale, as filters take it."""
+        return Coordinates.walk(self.engine, self.operator)
+
+    def apply(self, U: Tall) -> Tall:
         """``A @ U``: one pass."""
-        return self.engine.spmm(self.operator, U)
+        return self.engine.apply(self.placed, U)
 
-    def gram(self, U: Array, V: Array) -> Array:
+    def gram(self, U: Tall, V: Tall) -> Array:
         """``U' B V`` in float64."""
-        return self.engine.gram(U, V, self.operator.metric)
+        return self.engine.gram(U, V, self.placed.metric)
 
-    def orthonormalize(self, U: Array, rng: np.random.Generator | None = None) -> Orthonormal:
+    def orthonormalize(self, U: Tall, rng: np.random.Generator | None = None) -> Orthonormal:
         """A basis of the same span with ``Q' B Q = I``."""
-        return orthonormalize(self.engine, U, self.operator.metric, rng)
+        return orthonormalize(self.engine, U, self.placed.metric, rng)
 
-    def first_guess(self, rng: np.random.Generator) -> Array:
+    def first_guess(self, rng: np.random.Generator) -> Tall:
         """The warm start if there is one, else random; orthonormal in the metric."""
-        guess = self.finite_start
-        if guess is None:
-            guess = rng.standard_normal((self.n_nodes, self.n_components))
+        start = self.finite_start
+        if start is not None:
+            return self.orthonormalize(self.engine.put(start), rng).Q
+        guess = self.engine.random(self.n_nodes, self.n_components, new_seed(rng), np.float64)
         return self.orthonormalize(guess, rng).Q
 
 
@@ -127,88 +160,89 @@ class State:
 
     ``U`` spans the current subspace (it need not be orthonormal). ``passes`` counts applications of
     the whole operator, ``edges_seen`` single edges read by stochastic methods. ``events`` collects
-    what the user should know: repairs, backed-off steps. ``beyond`` is the solver's own estimate of
-    the first eigenvalue it does not return, where it has one; ``complete`` says that nothing below it
-    can have been missed (a dense factorisation, a count by inertia).
+    what the user should know: repairs, backed-off steps. Flat: talls, arrays, numbers and random numbers,
+    so that a checkpoint can be written of any of them.
     """
 
-    U: Array
+    U: Tall
     rng: np.random.Generator
     iteration: int = 0
     passes: float = 0.0
     edges_seen: int = 0
     events: list[str] = field(default_factory=list)
     done: bool = False
-    beyond: float | None = None
-    complete: bool = False
 
 
-class Solver(ABC):
-    """Base of all solvers; subclasses are frozen dataclasses.
+StateT = TypeVar("StateT", bound=State)
+
+
+class Solver(ABC, Generic[StateT]):
+    """Base of all solvers, generic over their state; subclasses are frozen dataclasses.
 
     Class attributes: ``name`` (as in the registry), ``max_iter`` (how many steps unless the user
     says otherwise), ``report_every`` (steps between two measurements, which cost a pass each),
-    ``direct`` (the first step is the last, so there is nothing to measure before it), ``reads_entries``
-    (it looks at edges or at the diagonal, where others only multiply).
+    ``direct`` (the first step is the last, so there is nothing to measure before it), ``needs`` (what the
+    operator and the engine must offer; checked before any work), ``rough_after`` (steps after which even
+    rough vectors show whether they are localised; 0: never).
     """
 
     name: ClassVar[str]
     direct: ClassVar[bool] = False
-    reads_entries: ClassVar[bool] = False
     report_every: ClassVar[int] = 1
+    needs: ClassVar[frozenset[Offer]] = PRODUCTS
+    rough_after: ClassVar[int] = 0
     max_iter: int
+
+    @property
+    def judges_itself(self) -> bool:
+        """Whether :meth:`terminate` looks at accuracy, so that the loop need not."""
+        return False
 
     def check(self, problem: Problem) -> None:
         """Refuse what the solver cannot take, before any work is done."""
-        if self.reads_entries and problem.operator.only_products:
-            refuse_entries(self.name)
+        check_offers(self.name, self.needs, problem.operator, problem.offers)
 
     @abstractmethod
-    def init(self, problem: Problem, rng: np.random.Generator) -> State:
+    def init(self, problem: Problem, rng: np.random.Generator) -> StateT:
         """Make the first state."""
 
     @abstractmethod
-    def step(self, problem: Problem, state: State) -> State:
+    def step(self, problem: Problem, state: StateT) -> StateT:
         """Consume a state and return the next; a direct method sets ``done``."""
 
-    def progress(self, problem: Problem, state: State) -> Progress:
+    def terminate(self, problem: Problem, state: StateT) -> bool:
+        """Whether nothing is left to do."""
+        return state.done
+
+    def progress(self, problem: Problem, state: StateT) -> Progress:
         """Measure the current subspace: Rayleigh-Ritz, residuals, orthogonality."""
         Q = self.finish(problem, state)
-        ritz = rayleigh_ritz(problem.engine, problem.operator, Q)
+        ritz = rayleigh_ritz(problem.engine, problem.placed, Q)
         return Progress(
             iteration=state.iteration,
             passes=state.passes,
             edges_seen=state.edges_seen,
             objective=float(ritz.values.sum()),
-            residual=float(residuals(problem.engine, problem.operator, ritz).max()),
-            orthogonality_error=orthogonality_error(problem.engine, problem.operator, Q),
+            residual=float(residuals(problem.engine, problem.placed, ritz).max()),
+            orthogonality_error=orthogonality_error(problem.engine, problem.placed, Q),
             events=tuple(state.events),
         )
 
-    def finish(self, problem: Problem, state: State) -> Array:
+    def finish(self, problem: Problem, state: StateT) -> Tall:
         """A basis of the result that is orthonormal in the metric, in float64 whatever the state is in."""
-        return problem.orthonormalize(np.asarray(state.U, dtype=np.float64)).Q
+        return problem.orthonormalize(problem.engine.cast(state.U, np.float64)).Q
 
-    def guards(self, problem: Problem, state: State) -> Guards | None:
-        """Ritz vectors beyond those of the result, where the solver has them: they help the certificate."""
-        return None
+    def evidence(self, problem: Problem, state: StateT) -> Evidence:
+        """What is known of the eigenvalues beyond the result, at no cost: it helps the certificate."""
+        return Evidence()
 
-    def outside(self, problem: Problem, state: State) -> Complement | None:
+    def outside(self, problem: Problem, state: StateT) -> Complement | None:
         """What lies beyond the result, where the solver can find out cheaper than the certificate's probe."""
         return None
 
-    def back_off(self, problem: Problem, state: State) -> State | None:
+    def back_off(self, problem: Problem, state: StateT) -> StateT | None:
         """Called with the last good state when the run diverges: retry more carefully, or None."""
         return None
-
-
-def refuse_entries(what: str) -> NoReturn:
-    """The error of whoever needs entries of an operator that has only products."""
-    raise ValueError(
-        f"{what} reads the edges of the operator, but a function of layers (power-mean, geometric) is "
-        "known by its products only: use 'auto', 'lanczos', 'chebyshev', 'eigen', 'lobpcg', 'power', "
-        "'gradient-descent' or 'forward-backward'"
-    )
 
 
 @dataclass(eq=False)
@@ -218,12 +252,14 @@ class StepState(State):
     step_size: float = 0.0
 
 
-class SteppingSolver(Solver):
+StepT = TypeVar("StepT", bound=StepState)
+
+
+class SteppingSolver(Solver[StepT]):
     """A solver that walks with a step size and halves it when it diverges."""
 
-    def back_off(self, problem: Problem, state: State) -> State | None:
+    def back_off(self, problem: Problem, state: StepT) -> StepT | None:
         """Halve the step."""
-        assert isinstance(state, StepState)
         state.step_size /= 2
         state.events.append(f"iteration {state.iteration}: diverged, step halved to {state.step_size:.3g}")
         return state

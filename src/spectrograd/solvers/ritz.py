@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
-from spectrograd.certificate.probe import Guards
+from spectrograd.certificate.probe import Evidence, Guards
 from spectrograd.engines import Engine
+from spectrograd.engines.protocol import Tall
+from spectrograd.engines.random_rows import new_seed
 from spectrograd.linalg.subspace import (
     Ritz,
     _inverse_factor,
@@ -20,7 +22,7 @@ from spectrograd.linalg.subspace import (
     rayleigh_ritz,
     residuals,
 )
-from spectrograd.operators.laplacian import Operator
+from spectrograd.operators.protocol import Operator
 from spectrograd.solvers.protocol import Problem, Progress, Solver, State
 
 Array = NDArray[Any]
@@ -31,16 +33,14 @@ class RitzState(State):
     """A state that knows its Ritz values and residuals, guard vectors included.
 
     ``U`` holds the first K Ritz vectors in the problem's own metric, ``block`` all of them in the
-    coordinates the solver works in; after ``telling`` steps rough vectors show whether they are localised
-    (0: never). Steps replace arrays and never write into them, so a copy of the
+    coordinates the solver works in. Steps replace arrays and never write into them, so a copy of the
     state may share them (and the random numbers, which just go on).
     """
 
-    block: Array = field(default_factory=lambda: np.empty((0, 0)))
+    block: Tall = field(default_factory=lambda: np.empty((0, 0)))
     values: Array = field(default_factory=lambda: np.empty(0))
     residuals: Array = field(default_factory=lambda: np.empty(0))
     n_lost: int = 0  # directions that were lost and replaced by random ones
-    telling: ClassVar[int] = 0
 
     def __deepcopy__(self, memo: dict[int, Any]) -> RitzState:
         twin = copy.copy(self)
@@ -59,14 +59,26 @@ class RitzState(State):
         return float(np.linalg.norm(self.residuals[:k]) / gap) if gap > 0 else float("inf")
 
 
-class RitzSolver(Solver):
+RitzT = TypeVar("RitzT", bound=RitzState)
+
+
+class RitzSolver(Solver[RitzT]):
     """A solver whose steps end with a Rayleigh-Ritz: measuring costs no further pass."""
 
     angle: float
 
-    def progress(self, problem: Problem, state: State) -> Progress:
+    @property
+    def judges_itself(self) -> bool:
+        """Where an angle is asked for."""
+        return self.angle > 0
+
+    def terminate(self, problem: Problem, state: RitzT) -> bool:
+        """Whether the angle is met."""
+        met = self.angle > 0 and state.iteration > 0 and state.angle_bound(problem.n_components) <= self.angle
+        return state.done or met
+
+    def progress(self, problem: Problem, state: RitzT) -> Progress:
         """From the last Rayleigh-Ritz."""
-        assert isinstance(state, RitzState)
         k = problem.n_components
         return Progress(
             iteration=state.iteration,
@@ -74,43 +86,33 @@ class RitzSolver(Solver):
             edges_seen=state.edges_seen,
             objective=float(state.values[:k].sum()),
             residual=float(state.residuals[:k].max()),
-            orthogonality_error=orthogonality_error(problem.engine, problem.operator, state.U),
+            orthogonality_error=orthogonality_error(problem.engine, problem.placed, state.U),
             events=tuple(state.events),
         )
 
-    def finish(self, problem: Problem, state: State) -> Array:
-        """In float64, whatever the iteration used."""
-        return problem.orthonormalize(state.U.astype(np.float64)).Q
-
-    def guards(self, problem: Problem, state: State) -> Guards | None:
-        """The guard vectors but the last, which is rough."""
-        assert isinstance(state, RitzState)
+    def evidence(self, problem: Problem, state: RitzT) -> Evidence:
+        """The first value beyond the result, and the guard vectors but the last, which is rough."""
         k, end = problem.n_components, len(state.values) - 1
+        beyond = float(state.values[k]) if end >= k and state.iteration > 0 else None
         if end <= k or state.block.shape[1] <= end:
-            return None
-        vectors = problem.operator.from_walk(state.block[:, k:end])
-        return Guards(vectors, state.values[k:end], state.residuals[k:end])
+            return Evidence(beyond)
+        vectors = problem.walk.leave(problem.engine.columns(state.block, slice(k, end)))
+        return Evidence(beyond, guards=Guards(vectors, state.values[k:end], state.residuals[k:end]))
 
-    def measured(self, problem: Problem, operator: Operator, state: RitzState) -> RitzState:
-        """The state after a Rayleigh-Ritz on its block."""
-        if not np.isfinite(state.block).all():
-            raise FloatingPointError("the filter overflowed")
+    def measured(self, problem: Problem, operator: Operator, state: RitzT) -> RitzT:
+        """The state after a Rayleigh-Ritz on its block, for the operator placed in walk form."""
         ritz, state.residuals, lost = ritz_pairs(problem.engine, operator, state.block, state.rng)
         state.values, state.block = ritz.values, ritz.Q
-        state.U = problem.operator.from_walk(np.ascontiguousarray(ritz.Q[:, : problem.n_components]))
+        state.U = problem.walk.leave(problem.engine.columns(ritz.Q, slice(problem.n_components)))
         if lost:
             state.n_lost += lost
             state.events.append(f"iteration {state.iteration}: {lost} lost directions replaced")
         return state
 
-    def account(self, problem: Problem, state: RitzState, columns: float) -> RitzState:
-        """Count a step that read the operator for so many columns, and stop where the angle is met."""
+    def account(self, problem: Problem, state: RitzT, columns: float) -> RitzT:
+        """Count a step that read the operator for so many columns."""
         state.iteration += 1
         state.passes += columns / problem.n_components
-        if len(state.values) > problem.n_components:
-            state.beyond = float(state.values[problem.n_components])
-        if self.angle > 0 and state.angle_bound(problem.n_components) <= self.angle:
-            state.done = True
         return state
 
 
@@ -123,23 +125,29 @@ def guarded_width(problem: Problem, guard: int | None) -> int:
     return min(k + guard, problem.n_nodes)
 
 
-def guarded_start(problem: Problem, width: int, rng: np.random.Generator, dtype: Any) -> Array:
+def guarded_start(problem: Problem, width: int, rng: np.random.Generator, dtype: Any) -> Tall:
     """The warm start, completed by random columns, in walk form; not yet orthonormal.
 
     The random columns are Gaussian in the metric, and of about unit length.
     """
-    block = rng.standard_normal((problem.n_nodes, width), dtype=dtype)
+    engine, n = problem.engine, problem.n_nodes
+    start, given = problem.finite_start, 0
+    if start is not None:
+        given = problem.n_components
+        start = problem.walk.enter(engine.put(start.astype(dtype)))
+    if given == width:
+        return start
     metric = problem.operator.walk_form().metric
-    mass = 1.0 if metric is None else metric[:, None]
-    block *= np.asarray(1 / np.sqrt(problem.n_nodes * mass), dtype=dtype)
-    if problem.start is not None:
-        start = problem.operator.to_walk(np.asarray(problem.start, dtype=np.float64))
-        block[:, : problem.n_components] = np.where(np.isfinite(start), start, 0)
-    return block
+    block = engine.random(n, width - given, new_seed(rng), dtype)
+    if metric is None:
+        block = engine.combine(block, np.eye(width - given) / np.sqrt(n))
+    else:
+        block = engine.scaled(block, engine.put((1 / np.sqrt(n * metric))[:, None]))
+    return block if start is None else engine.stack(start, block)
 
 
 def ritz_pairs(
-    engine: Engine, operator: Operator, U: Array, rng: np.random.Generator | None = None
+    engine: Engine, operator: Operator, U: Tall, rng: np.random.Generator | None = None
 ) -> tuple[Ritz, Array, int]:
     """Ritz pairs of the span of U, their residuals, and how many lost directions were replaced.
 
@@ -152,11 +160,11 @@ def ritz_pairs(
         ritz = rayleigh_ritz(engine, operator, Q)
         return ritz, residuals(engine, operator, ritz), lost
     Q = engine.combine(U, factor)
-    AQ = engine.spmm(operator, Q)
+    AQ = engine.apply(operator, Q)
     H = engine.gram(Q, AQ, None, symmetric=True)
     values, rotation = _generalized(H, engine.gram(Q, Q, operator.metric))
     ritz = Ritz(values, engine.combine(Q, rotation), engine.combine(AQ, rotation))
-    return ritz, engine.residual(operator.astype(Q.dtype), ritz.Q, ritz.AQ, values, keep=False)[1], 0
+    return ritz, residuals(engine, operator, ritz), 0
 
 
 def _generalized(H: Array, M: Array) -> tuple[Array, Array]:

@@ -30,7 +30,9 @@ class SolverSettings:
     hooks: Sequence[Hook] = ()
     watch: Watch | None = None
     deadline: float = math.inf  # a moment of time.perf_counter: the budget, once its clock runs
-    wrap: Callable[[Solver], Solver] | None = None  # what runs instead of the solver: itself, observed
+    wrap: Callable[[Solver[Any]], Solver[Any]] | None = (
+        None  # what runs instead of the solver: itself, observed
+    )
 
     def __post_init__(self) -> None:
         if self.tol != "auto" and not (isinstance(self.tol, int | float) and self.tol >= 0):

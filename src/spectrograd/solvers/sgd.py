@@ -9,14 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.linalg.subspace import rayleigh_ritz
-from spectrograd.solvers.protocol import Problem, State, SteppingSolver, StepState
+from spectrograd.operators.protocol import ALL
+from spectrograd.solvers.protocol import Problem, SteppingSolver, StepState
 
 Array = NDArray[Any]
 WORST_CONDITION = 1e4
 
 
 @dataclass(frozen=True)
-class SubspaceSGD(SteppingSolver):
+class SubspaceSGD(SteppingSolver[StepState]):
     """Repeat ``U <- U - g B^-1 A_S U`` on the rows of random batches.
 
     The dense term of the gradient only multiplies ``U`` by a K x K matrix from the right, which does
@@ -43,19 +44,18 @@ class SubspaceSGD(SteppingSolver):
     variance_reduction: bool = False
 
     name: ClassVar[str] = "sgd"
-    reads_entries: ClassVar[bool] = True
+    needs = ALL
 
     def init(self, problem: Problem, rng: np.random.Generator) -> StepState:
         """Start from a random basis."""
         if not 0 < self.theta <= 1:
             raise ValueError(f"theta={self.theta}: expected a number in (0, 1]")
         U = problem.first_guess(rng)
-        U[problem.operator.graph.degrees == 0] = 0  # absent from this layer: no pair would ever move it
+        U[problem.sparse.graph.degrees == 0] = 0  # absent from this layer: no pair would ever move it
         return StepState(U, rng, step_size=self.theta)
 
-    def step(self, problem: Problem, state: State) -> StepState:
+    def step(self, problem: Problem, state: StepState) -> StepState:
         """One epoch."""
-        assert isinstance(state, StepState)
         if self.variance_reduction:
             self._reduced_epoch(problem, state)
         else:
@@ -108,7 +108,7 @@ class SubspaceSGD(SteppingSolver):
 
     def _head_batches(self, problem: Problem, rng: np.random.Generator) -> list[Array]:
         """All nodes that have a neighbour, in random order, cut into batches."""
-        linked = np.flatnonzero(problem.operator.graph.degrees).astype(np.int32)
+        linked = np.flatnonzero(problem.sparse.graph.degrees).astype(np.int32)
         return np.array_split(rng.permutation(linked), -(-len(linked) // self.batch_size))
 
     def _keep_well_conditioned(self, problem: Problem, state: StepState) -> None:
@@ -122,7 +122,7 @@ class SubspaceSGD(SteppingSolver):
 
 def _stiffness(problem: Problem) -> float:
     """Largest ``row_sum_i / b_i``: one for a normalised Laplacian; makes theta = 1 a stable step."""
-    operator = problem.operator
+    operator = problem.sparse
     metric = 1.0 if operator.metric is None else operator.metric
     heaviest = np.maximum(operator.row_sums, operator.diagonal) / metric
     return float(heaviest.max())

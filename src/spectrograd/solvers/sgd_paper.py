@@ -10,8 +10,9 @@ import scipy.linalg as la
 from numpy.typing import NDArray
 
 from spectrograd.kernels.dense.lanes import WIDTH
+from spectrograd.operators.protocol import ALL
 from spectrograd.solvers.minibatch import Sampling
-from spectrograd.solvers.protocol import Problem, State, SteppingSolver, StepState
+from spectrograd.solvers.protocol import Problem, SteppingSolver, StepState
 
 Array = NDArray[Any]
 EDGES_AT_ONCE = 1_000_000  # so that a time budget is kept
@@ -27,7 +28,7 @@ class PaperState(StepState):
 
 
 @dataclass(frozen=True)
-class PaperSGD(SteppingSolver):
+class PaperSGD(SteppingSolver[PaperState]):
     """Minimise ``J(U) = Tr(M^-1 U'AU)``, ``M = U'BU``, by mini-batches (Eqs. 8-19).
 
     At every step a batch ``S`` of edges gives ``A_S`` (Eq. 15) and the gradient
@@ -56,7 +57,7 @@ class PaperSGD(SteppingSolver):
     refresh: int = 100
 
     name: ClassVar[str] = "sgd-paper"
-    reads_entries: ClassVar[bool] = True
+    needs = ALL
     report_every: ClassVar[int] = 50
 
     def init(self, problem: Problem, rng: np.random.Generator) -> PaperState:
@@ -70,9 +71,8 @@ class PaperSGD(SteppingSolver):
         state = PaperState(U, rng, moments=moments, step_size=self.step_size * problem.row_unit)
         return self._refreshed(problem, state)
 
-    def step(self, problem: Problem, state: State) -> PaperState:
+    def step(self, problem: Problem, state: PaperState) -> PaperState:
         """One mini-batch (Eq. 10), or all up to the next report where they fit one compiled call."""
-        assert isinstance(state, PaperState)
         if state.iteration % self.refresh == 0:
             self._refreshed(problem, state)
         if self._in_lanes(problem):
@@ -146,8 +146,7 @@ class PaperSGD(SteppingSolver):
         state.Y = problem.single_batches.low_rank_product(problem.engine, state.U)
         return state
 
-    def back_off(self, problem: Problem, state: State) -> State | None:
+    def back_off(self, problem: Problem, state: PaperState) -> PaperState | None:
         """Halve the step and forget the moments, which remember the explosion."""
-        assert isinstance(state, PaperState)
         state.moments = np.zeros_like(state.moments)
         return super().back_off(problem, state)

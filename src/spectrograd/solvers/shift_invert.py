@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 
 from spectrograd.certificate.evidence import Complement
 from spectrograd.certificate.inverse_probe import look_through
+from spectrograd.certificate.probe import Evidence
 from spectrograd.linalg.factor import Factor, Three
 from spectrograd.linalg.fill import factor_bytes, most_factor_bytes
 from spectrograd.linalg.filters import Filter
 from spectrograd.linalg.subspace import Ritz
-from spectrograd.operators.laplacian import LowRank, Operator
-from spectrograd.solvers.protocol import Problem, State
+from spectrograd.operators.protocol import ALL
+from spectrograd.operators.sparse import LowRank, SparseOperator
+from spectrograd.solvers.protocol import Problem
 from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start
 
 Array = NDArray[Any]
@@ -74,7 +76,7 @@ class Inverse:
     woodbury: Woodbury | None
 
     @classmethod
-    def of(cls, operator: Operator, pole: float) -> Inverse:
+    def of(cls, operator: SparseOperator, pole: float) -> Inverse:
         """Factorise; a breakdown is an error."""
         factor = Factor.of(operator, pole)
         if factor is None:
@@ -110,7 +112,7 @@ class FactoredState(RitzState):
 
 
 @dataclass(frozen=True)
-class ShiftInvert(RitzSolver):
+class ShiftInvert(RitzSolver[FactoredState]):
     """Subspace iteration with Chebyshev polynomials of ``(A + shift B)^-1 B``, by a sparse factorisation.
 
     Definition: ``U <- Ritz(T_m(S) U)`` where S maps the inverse's eigenvalues beyond the guard vectors to
@@ -144,18 +146,18 @@ class ShiftInvert(RitzSolver):
     max_iter: int = 100
 
     name: ClassVar[str] = "shift-invert"
-    reads_entries: ClassVar[bool] = True
+    needs = ALL
 
     def init(self, problem: Problem, rng: np.random.Generator) -> FactoredState:
         """Estimate the fill, and refuse before any work is done; factorise, and smooth a random block."""
-        needed = factor_bytes(problem.operator.graph)
+        needed = factor_bytes(problem.sparse.graph)
         limit = most_factor_bytes() if self.memory_limit is None else self.memory_limit
         if needed > limit:
             raise ValueError(
                 f"shift-invert: the factor would take about {needed / 1e9:.2g} GB, the limit is "
                 f"{limit / 1e9:.2g} GB; use 'lanczos' or 'chebyshev', or raise memory_limit"
             )
-        operator = problem.operator.walk_form().astype(np.float64)
+        operator = problem.sparse.walk_form().astype(np.float64)
         pole = operator.lower - self._shift(problem) * (operator.upper - operator.lower)
         inverse = Inverse.of(operator, pole)
         block = guarded_start(problem, self._width(problem), rng, np.float32).astype(np.float64)
@@ -175,11 +177,10 @@ class ShiftInvert(RitzSolver):
         guard = 3 + -(k + 3) % 8 if self.guard is None else self.guard
         return min(k + guard, problem.n_nodes)
 
-    def step(self, problem: Problem, state: State) -> FactoredState:
+    def step(self, problem: Problem, state: FactoredState) -> FactoredState:
         """One filter and one Rayleigh-Ritz."""
-        assert isinstance(state, FactoredState)
         assert state.inverse is not None
-        operator = problem.operator.walk_form().astype(np.float64)
+        operator = problem.sparse.walk_form().astype(np.float64)
         smooth = self._next_filter(problem, operator, state)
         state.block = _unit_columns(smooth.through(state.inverse, state.block))
         self.measured(problem, operator, state)
@@ -188,7 +189,9 @@ class ShiftInvert(RitzSolver):
         state.done = state.done or bool(state.residuals[: problem.n_components].max() < exact)
         return state
 
-    def _next_filter(self, problem: Problem, operator: Operator, state: FactoredState) -> RationalFilter:
+    def _next_filter(
+        self, problem: Problem, operator: SparseOperator, state: FactoredState
+    ) -> RationalFilter:
         """As much as is missing, and no more than keeps the first vector from drowning the K-th."""
         k = problem.n_components
         top, high = float(state.values[k - 1]), float(state.values[-1])
@@ -199,16 +202,18 @@ class ShiftInvert(RitzSolver):
         degree = int(np.clip(math.floor(min(wanted + 1, _allowed(unit, state, k))), 1, state.most))
         return RationalFilter(degree, high, operator.upper, state.pole)
 
-    def back_off(self, problem: Problem, state: State) -> State | None:
+    def back_off(self, problem: Problem, state: FactoredState) -> FactoredState | None:
         """Shorter filters: the first vectors drowned the others."""
-        assert isinstance(state, FactoredState)
         state.most //= 2
         state.events.append(f"iteration {state.iteration}: diverged, at most {state.most} solves per step")
         return state if state.most > 0 else None
 
-    def outside(self, problem: Problem, state: State) -> Complement | None:
+    def evidence(self, problem: Problem, state: FactoredState) -> Evidence:
+        """As all that have Ritz values; and another factorisation, which counts, is affordable."""
+        return replace(super().evidence(problem, state), countable=True)
+
+    def outside(self, problem: Problem, state: FactoredState) -> Complement | None:
         """Random vectors under the inverse, unless another factorisation, which counts, is as quick."""
-        assert isinstance(state, FactoredState)
         k, inverse = problem.n_components, state.inverse
         if inverse is None or len(state.values) <= k or inverse.factor.quick:
             return None

@@ -9,27 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
-import scipy.sparse.linalg as sla
 from numpy.typing import ArrayLike, NDArray
 
 from spectrograd.embedding import Embedding
-from spectrograd.engines.protocol import Engine
-from spectrograd.operators.laplacian import Operator
+from spectrograd.engines.protocol import Engine, Tall
+from spectrograd.linalg.krylov import upper_edge
+from spectrograd.operators.protocol import Operator
+from spectrograd.operators.sparse import SparseOperator
 from spectrograd.solvers.protocol import Problem, State
 
 Array = NDArray[Any]
 Kernel = Callable[[Array, Array], Array]
 Shift = Literal["centre", "psd"]
-LANCZOS_BASIS = 12
+LANCZOS_STEPS = 30
 BLOCK_ENTRIES = 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
 class Similarity:
-    """``S = shift I - A`` with ``A`` in standard form (its metric is the identity)."""
+    """``S = shift I - A`` with ``A`` in standard form (its metric is the identity), placed on the engine."""
 
     operator: Operator
     shift: float
@@ -41,29 +42,38 @@ class Similarity:
         ``"psd"`` takes the largest eigenvalue of ``A`` as shift, estimated by a few Lanczos steps: the
         least one for which ``S`` is positive semidefinite. A larger one would add a multiple of the
         identity, which no sample of columns can represent. ``"centre"`` takes the mean of the diagonal
-        (for a normalised Laplacian 1) or the middle of the spectrum, where that is larger or nothing else is
+        (for a normalised Laplacian 1) or the middle of the spectrum where that is larger, or all that is
         known.
         """
         if shift not in ("centre", "psd"):
             raise ValueError(f"shift={shift!r}: expected 'centre' or 'psd'")
-        operator = problem.operator.astype(np.float64).standard_form()
+        operator, placed = problem.operator.standard_form(), problem.standard.operator
         if shift == "centre":
             middle = (operator.lower + operator.upper) / 2
-            mean = middle if operator.only_products else float(operator.diagonal.mean())
-            return cls(operator, max(middle, mean))
-        return cls(operator, _largest_eigenvalue(problem.engine, operator, state))
+            if isinstance(operator, SparseOperator):
+                middle = max(middle, float(operator.diagonal.mean()))
+            return cls(placed, middle)
+        steps = min(LANCZOS_STEPS, operator.n_nodes - 1)
+        state.passes += steps
+        return cls(placed, upper_edge(problem.engine, placed, state.rng, steps))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Similarity:
         """Itself: it never changes, and the loop copies states."""
         return self
 
-    def apply(self, engine: Engine, U: Array) -> Array:
+    def apply(self, engine: Engine, U: Tall) -> Tall:
         """``S @ U``: one pass."""
-        return np.asarray(self.shift * U - engine.spmm(self.operator, U))
+        unit = np.eye(U.shape[1])
+        return engine.combine(U, self.shift * unit, engine.apply(self.operator, U), -unit)
+
+    @property
+    def sparse(self) -> SparseOperator:
+        """The operator, for methods that read its columns."""
+        return cast(SparseOperator, self.operator)
 
     def columns(self, nodes: Array) -> Array:
         """``S[:, nodes]`` as a dense N x n array; reads the rows of those nodes only."""
-        operator = self.operator
+        operator = self.sparse
         columns = np.ascontiguousarray(operator.graph.matrix[nodes].toarray().T.astype(np.float64))
         if operator.scale is not None:
             columns *= operator.scale[:, None]
@@ -85,26 +95,6 @@ class Similarity:
             columns /= np.abs(columns).max()  # a common factor: S^n stays a multiple of itself
             state.passes += 1
         return columns
-
-
-def _largest_eigenvalue(engine: Engine, operator: Operator, state: State) -> float:
-    """An upper estimate of the largest eigenvalue of ``A``: Ritz value plus residual."""
-    n = operator.n_nodes
-
-    def product(x: Array) -> Array:
-        state.passes += 1
-        return engine.spmm(operator, x.reshape(-1, 1)).ravel()
-
-    start = state.rng.standard_normal(n)
-    if n <= LANCZOS_BASIS:
-        return float(np.linalg.eigvalsh(operator.to_dense())[-1])
-    matrix = sla.LinearOperator((n, n), matvec=product, dtype=np.float64)
-    try:
-        values, vectors = sla.eigsh(matrix, 1, which="LA", v0=start, ncv=LANCZOS_BASIS, tol=1e-2, maxiter=10)
-    except sla.ArpackNoConvergence:
-        return operator.upper
-    residual = np.linalg.norm(product(vectors[:, 0]) - values[0] * vectors[:, 0])
-    return float(min(operator.upper, values[0] + residual))
 
 
 def draw_landmarks(n_nodes: int, n_landmarks: int, least: int, rng: np.random.Generator) -> Array:

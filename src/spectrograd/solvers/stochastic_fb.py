@@ -9,7 +9,8 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
-from spectrograd.operators.laplacian import Operator
+from spectrograd.operators.protocol import ALL
+from spectrograd.operators.sparse import SparseOperator
 from spectrograd.solvers.minibatch import Sampling, rows_of
 from spectrograd.solvers.nystrom import nystrom_basis
 from spectrograd.solvers.protocol import Problem, State, SteppingSolver, StepState
@@ -27,7 +28,7 @@ class RiemannianState(StepState):
 
 
 @dataclass(frozen=True)
-class StochasticForwardBackward(SteppingSolver):
+class StochasticForwardBackward(SteppingSolver[RiemannianState]):
     """``U <- QR(U - g (G - B U U'G))`` with ``G`` the gradient of a random sample of the graph.
 
     **Definition.** ``setting="edges"`` samples edges, as the paper's comparison does. ``"columns"`` is
@@ -83,7 +84,7 @@ class StochasticForwardBackward(SteppingSolver):
     n_landmarks: int = 200
 
     name: ClassVar[str] = "stochastic-fb"
-    reads_entries: ClassVar[bool] = True
+    needs = ALL
     report_every: ClassVar[int] = 100
 
     def __post_init__(self) -> None:
@@ -99,13 +100,12 @@ class StochasticForwardBackward(SteppingSolver):
         if self.setting == "columns" and problem.start is None:
             landmarks = max(self.n_landmarks, problem.n_components)
             vectors = nystrom_basis(problem, state, landmarks)
-            state.U = problem.orthonormalize(problem.operator.from_standard(vectors), rng).Q
+            state.U = problem.orthonormalize(problem.standard.leave(vectors), rng).Q
         state.squares = np.zeros_like(state.U)
         return state
 
-    def step(self, problem: Problem, state: State) -> RiemannianState:
+    def step(self, problem: Problem, state: RiemannianState) -> RiemannianState:
         """One batch: Riemannian gradient, AdaGrad, retraction by QR."""
-        assert isinstance(state, RiemannianState)
         state.iteration += 1
         if self.setting == "columns":
             return self._column_step(problem, state)
@@ -125,7 +125,7 @@ class StochasticForwardBackward(SteppingSolver):
 
     def _column_step(self, problem: Problem, state: RiemannianState) -> RiemannianState:
         """Han & Filippone: ``X <- QR(X + eta (C_S X - X X'C_S X))`` in standard form."""
-        operator, n = problem.operator, problem.n_nodes
+        operator, n = problem.sparse, problem.n_nodes
         root = 1.0 if operator.metric is None else np.sqrt(operator.metric)[:, None]
         X = root * state.U
         per_column = operator.graph.n_entries / n
@@ -134,7 +134,7 @@ class StochasticForwardBackward(SteppingSolver):
         CX, n_read = _sampled_product(operator.standard_form(), X, nodes)
         state.edges_seen += n_read // 2  # an edge is two entries
         moved = self._moved(state, X, -(CX - X @ (X.T @ CX)))
-        state.U = np.ascontiguousarray(operator.from_standard(np.linalg.qr(moved)[0]))
+        state.U = problem.standard.leave(np.ascontiguousarray(np.linalg.qr(moved)[0]))
         return state
 
     def _moved(self, state: RiemannianState, U: Array, gradient: Array) -> Array:
@@ -146,7 +146,7 @@ class StochasticForwardBackward(SteppingSolver):
         return np.asarray(moved)
 
 
-def _sampled_product(operator: Operator, X: Array, nodes: Array) -> tuple[Array, int]:
+def _sampled_product(operator: SparseOperator, X: Array, nodes: Array) -> tuple[Array, int]:
     """``-A X`` with the off-diagonal part estimated from some columns, and the entries read."""
     rows = operator.graph.matrix[nodes]  # columns, by symmetry
     scale = operator.scale
@@ -164,4 +164,4 @@ def _retract(problem: Problem, U: Array, state: State) -> Array:
     """The Q factor: Householder QR, or Cholesky QR where the metric is not the identity."""
     if problem.operator.metric is None:
         return np.ascontiguousarray(la.qr(U, mode="economic", check_finite=False, overwrite_a=True)[0])
-    return problem.orthonormalize(U, state.rng).Q
+    return np.asarray(problem.orthonormalize(U, state.rng).Q)

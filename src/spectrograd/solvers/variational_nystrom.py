@@ -10,6 +10,7 @@ import scipy.linalg as la
 from numpy.typing import ArrayLike, NDArray
 
 from spectrograd.embedding import arrange
+from spectrograd.operators.protocol import ALL
 from spectrograd.solvers.protocol import Problem, Solver, State
 from spectrograd.solvers.similarity import (
     Kernel,
@@ -25,7 +26,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class VariationalNystrom(Solver):
+class VariationalNystrom(Solver[State]):
     """Minimise the true objective over ``X = C Y``, C sampled columns of the similarity.
 
     **Definition.** ``C = S[:, landmarks]``; solve ``C' S C y = lambda C'C y`` (Rayleigh-Ritz on the span
@@ -68,7 +69,7 @@ class VariationalNystrom(Solver):
     max_iter: int = 1
 
     name: ClassVar[str] = "variational-nystrom"
-    reads_entries: ClassVar[bool] = True
+    needs = ALL
     direct: ClassVar[bool] = True
 
     def init(self, problem: Problem, rng: np.random.Generator) -> State:
@@ -84,7 +85,7 @@ class VariationalNystrom(Solver):
         state.passes += 1
         _, Y = la.eigh((small + small.T) / 2)
         vectors = _widened(basis @ Y[:, ::-1][:, : problem.n_components], problem.n_components)
-        state.U, repaired = problem.orthonormalize(problem.operator.from_standard(vectors), state.rng)
+        state.U, repaired = problem.orthonormalize(problem.standard.leave(vectors), state.rng)
         if repaired:
             state.events.append(f"{repaired} directions beyond the rank of the sample are random")
         state.iteration, state.done = 1, True

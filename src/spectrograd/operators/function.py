@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.polynomial import chebyshev
 from numpy.typing import DTypeLike, NDArray
 
-from spectrograd.aggregation import Layers, edgeless
 from spectrograd.operators.balanced import balanced
-from spectrograd.operators.laplacian import Operator
+from spectrograd.operators.protocol import Operator
 
 Array = NDArray[Any]
 Function = Callable[[Array], Array]
@@ -25,8 +24,7 @@ MAX_DEGREE = 512
 class FunctionOperator(Operator):
     """``A = sum_s c_s f(L_s)``, applied by one Chebyshev series per layer (docs/adr/0010).
 
-    It has no edges and no diagonal of its own, so it suits solvers that only use products; a product
-    costs ``degree`` passes over every layer.
+    It is known by its products only; one costs ``degree`` sweeps over every layer.
 
     Attributes
     ----------
@@ -34,21 +32,33 @@ class FunctionOperator(Operator):
         The layers, and per layer the Chebyshev coefficients of ``c_s f`` on its spectral interval.
     """
 
-    only_products: ClassVar[bool] = True
+    operators: tuple[Operator, ...]
+    series: tuple[Array, ...]
+    lower: float
+    upper: float
 
-    operators: tuple[Operator, ...] = ()
-    series: tuple[Array, ...] = ()
+    @property
+    def n_nodes(self) -> int:
+        """Nodes, shared by all layers."""
+        return self.operators[0].n_nodes
+
+    @property
+    def names(self) -> Array | None:
+        """Names of the nodes."""
+        return self.operators[0].names
 
     @property
     def passes_per_product(self) -> int:
         """Passes over the edges that one product costs: the largest degree."""
         return max(len(coefficients) - 1 for coefficients in self.series)
 
-    def _apply(self, U: Array) -> Array:
-        out = np.zeros_like(U)
+    def product(self, engine: Any, X: Any) -> Any:
+        """``A X`` on an engine: the sum of the layers' series."""
+        unit, total = np.eye(X.shape[1]), None
         for operator, coefficients in zip(self.operators, self.series, strict=True):
-            out += _clenshaw(operator, coefficients.astype(U.dtype), U)
-        return out
+            part = _series_product(engine, operator, coefficients, X)
+            total = part if total is None else engine.combine(total, unit, part, unit)
+        return total
 
     def rounding(self, dtype: DTypeLike) -> float:
         """What the series leave out, and what every product of theirs rounds."""
@@ -60,32 +70,27 @@ class FunctionOperator(Operator):
             floor += 10 * ACCURACY * float(terms.max()) + each * float(np.arange(len(terms)) ** 2 @ terms)
         return floor
 
-    def astype(self, dtype: DTypeLike) -> Operator:
-        """The same operator with its numbers stored in ``dtype``."""
-        if self.dtype == dtype:
-            return self
-        cast = tuple(operator.astype(dtype) for operator in self.operators)
-        return replace(self, operators=cast, diagonal=self.diagonal.astype(dtype))
+    def placed(self, engine: Any) -> FunctionOperator:
+        """The same operator with its layers placed."""
+        return replace(self, operators=tuple(engine.place(operator) for operator in self.operators))
 
 
-def function_of_layers(layers: Layers, function: Function) -> FunctionOperator:
-    """``sum_s c_s f(L_s / c)`` over the layers with a weight; c brings the widest spectrum to [0, 2]."""
+def function_of_layers(
+    layers: Sequence[Operator], weights: Sequence[float] | Array, function: Function
+) -> FunctionOperator:
+    """``sum_s c_s f(L_s / c)`` over the layers with a weight; c brings the widest spectrum to [0, 2].
+
+    The function is monotone.
+    """
     scale = spectral_scale(layers)
-    kept = [(c, op) for c, op in zip(layers.weights, layers.operators, strict=True) if c > 0]
+    kept = [(float(c), operator) for c, operator in zip(weights, layers, strict=True) if c > 0]
     series, lower, upper = [], 0.0, 0.0
     for weight, operator in kept:
         ends = np.array([operator.lower, operator.upper]) / scale
         series.append(weight * chebyshev_series(function, float(ends[0]), float(ends[1])))
         values = weight * function(ends)  # monotone: its bounds are at the ends
         lower, upper = lower + float(values.min()), upper + float(values.max())
-    return FunctionOperator(
-        edgeless(layers.n_nodes, layers.names),
-        np.zeros(layers.n_nodes),
-        lower=lower,
-        upper=upper,
-        operators=tuple(_fit(operator) for _, operator in kept),
-        series=tuple(series),
-    )
+    return FunctionOperator(tuple(_fit(operator) for _, operator in kept), tuple(series), lower, upper)
 
 
 def _fit(operator: Operator) -> Operator:
@@ -94,9 +99,9 @@ def _fit(operator: Operator) -> Operator:
     return operator if found is None else found.operator
 
 
-def spectral_scale(layers: Layers) -> float:
+def spectral_scale(layers: Sequence[Operator]) -> float:
     """What divides the Laplacians so that the widest spectrum is [0, 2]: one for normalised layers."""
-    return max(operator.upper for operator in layers.operators) / 2 or 1.0
+    return max(operator.upper for operator in layers) / 2 or 1.0
 
 
 def chebyshev_series(function: Function, low: float, high: float) -> Array:
@@ -131,18 +136,21 @@ def _fitted(values: Array, nodes: Array) -> Array:
     return np.asarray(coefficients)
 
 
-def _clenshaw(operator: Operator, coefficients: Array, U: Array) -> Array:
-    """``f(L) U`` by the three-term recurrence: one pass per degree, three blocks of memory."""
+def _series_product(engine: Any, operator: Operator, coefficients: Array, X: Any) -> Any:
+    """``f(L) X`` by the three-term recurrence: one sweep per degree, three talls of memory."""
     middle, half = (operator.lower + operator.upper) / 2, (operator.upper - operator.lower) / 2
+    unit = np.eye(X.shape[1])
     if len(coefficients) == 1 or half == 0:
-        return np.asarray(coefficients.sum() * U)
+        return engine.combine(X, coefficients.sum() * unit)
 
-    def mapped(V: Array) -> Array:
-        return np.asarray(((operator @ V) - middle * V) / half, dtype=U.dtype)
+    def mapped(V: Any, factor: float) -> Any:
+        """``factor (L - middle) / half V``."""
+        scale = factor / half
+        return engine.combine(engine.apply(operator, V), scale * unit, V, -scale * middle * unit)
 
-    before, current = U, mapped(U)
-    out = coefficients[0] * before + coefficients[1] * current
+    before, current = X, mapped(X, 1.0)
+    out = engine.combine(before, coefficients[0] * unit, current, coefficients[1] * unit)
     for coefficient in coefficients[2:]:
-        before, current = current, 2 * mapped(current) - before
-        out += coefficient * current
-    return np.asarray(out)
+        before, current = current, engine.combine(mapped(current, 2.0), unit, before, -unit)
+        out = engine.combine(out, unit, current, coefficient * unit)
+    return out

@@ -1,0 +1,236 @@
+"""SparseOperator: row blocks of a graph, a diagonal, a scale, a metric, and a low-rank part or none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import DTypeLike, NDArray
+from scipy.linalg.blas import dger, sger
+
+from spectrograd.graph import Graph
+from spectrograd.operators.protocol import EDGES, PRODUCTS, Offer, Operator
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class LowRank:
+    """The symmetric matrix ``Z diag(a) Z'`` that an :class:`Operator` subtracts."""
+
+    factors: Array
+    coefficients: Array
+
+    def astype(self, dtype: DTypeLike) -> LowRank:
+        """The same with its factors in another type (kept)."""
+        return self if self.factors.dtype == dtype else self._cast
+
+    @cached_property
+    def _cast(self) -> LowRank:
+        other = np.float32 if self.factors.dtype == np.float64 else np.float64
+        return LowRank(self.factors.astype(other), self.coefficients.astype(other))
+
+    def projected(self, U: Array) -> Array:
+        """``diag(a) Z' U``."""
+        return np.asarray(self.coefficients[:, None] * (self.factors.T @ U), dtype=U.dtype)
+
+    def subtract_product(
+        self, U: Array, out: Array, weight: float = 1.0, divisor: Array | None = None
+    ) -> None:
+        """Mutates out: ``out -= weight diag(1 / divisor) Z diag(a) Z' U``."""
+        Z = self.factors if divisor is None else self.factors / divisor[:, None]
+        small = self.projected(U) * U.dtype.type(weight)
+        if Z.shape[1] == 1 and out.flags.c_contiguous:  # in place: half the traffic of a temporary
+            update = dger if out.dtype == np.float64 else sger
+            update(-1.0, small[0], Z[:, 0], a=out.T, overwrite_a=True)
+        else:
+            out -= Z @ small
+
+
+@dataclass(frozen=True, eq=False)
+class SparseOperator(Operator):
+    """Sparse row blocks, a diagonal, and a low-rank part.
+
+    ``A = diag(diagonal) - diag(scale) W diag(scale) - Z diag(a) Z'`` and ``B = diag(metric)``.
+    ``scale``, ``metric`` and ``low_rank`` are None when they are trivial.
+    """
+
+    graph: Graph
+    diagonal: Array
+    scale: Array | None = None
+    metric: Array | None = None
+    low_rank: LowRank | None = None
+    lower: float = 0.0
+    upper: float = 2.0
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of rows."""
+        return self.graph.n_nodes
+
+    @property
+    def names(self) -> Array | None:
+        """Names of the nodes."""
+        return self.graph.names
+
+    @property
+    def n_edges(self) -> int:
+        """Edges of the graph."""
+        return self.graph.n_edges
+
+    @property
+    def offers(self) -> frozenset[Offer]:
+        """Products alone where there are no edges, or where they are a stream."""
+        return EDGES if self.graph.is_resident and self.graph.n_entries else PRODUCTS
+
+    @property
+    def rank(self) -> int:
+        """Rank of the low-rank part; 0 without one."""
+        return 0 if self.low_rank is None else self.low_rank.factors.shape[1]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type in which the matrix is stored."""
+        return self.diagonal.dtype
+
+    def product(self, engine: Any, X: Any) -> Any:
+        """``A X`` on an engine, for a tall X; the operator is placed there."""
+        product = engine.sweep(self, X)
+        return product if self.low_rank is None else engine.subtract_low_rank(product, self.low_rank, X)
+
+    def placed(self, engine: Any) -> SparseOperator:
+        """The same operator with its vectors and factors as talls of an engine."""
+
+        def put(vector: Array | None) -> Any:
+            return None if vector is None else engine.put(np.asarray(vector)[:, None])
+
+        low_rank = self.low_rank and LowRank(engine.put(self.low_rank.factors), self.low_rank.coefficients)
+        vectors = (put(vector) for vector in (self.diagonal, self.scale, self.metric))
+        return replace(
+            self, **dict(zip(("diagonal", "scale", "metric"), vectors, strict=True)), low_rank=low_rank
+        )
+
+    @cached_property
+    def scaled_matrix(self) -> sp.csr_array:
+        """``diag(scale) W diag(scale)`` as one scipy array, for graphs small enough for it."""
+        W = self.graph.matrix
+        weights = W.data
+        if self.scale is not None:
+            weights = weights * np.repeat(self.scale, np.diff(W.indptr)) * self.scale[W.indices]
+        return sp.csr_array((weights.astype(self.dtype, copy=False), W.indices, W.indptr), shape=W.shape)
+
+    def astype(self, dtype: DTypeLike) -> SparseOperator:
+        """The same operator with its vectors in ``dtype`` (kept, so casting twice is free).
+
+        Weights are left alone: row blocks give theirs in the type that is asked for.
+        """
+        if self.dtype == dtype:
+            return self
+        return self._cast
+
+    @cached_property
+    def _cast(self) -> SparseOperator:
+        other = np.float32 if self.dtype == np.float64 else np.float64
+        return replace(
+            self,
+            diagonal=self.diagonal.astype(other),
+            scale=None if self.scale is None else self.scale.astype(other),
+            metric=None if self.metric is None else self.metric.astype(other),
+            low_rank=self.low_rank and self.low_rank.astype(other),
+        )
+
+    @cached_property
+    def row_sums(self) -> Array:
+        """Row sums of ``diag(scale) W diag(scale)``: the degrees as this operator sees them."""
+        if self.scale is None:
+            return self.graph.degrees
+        return np.asarray(self.scale * (self.graph.matrix @ self.scale))
+
+    @cached_property
+    def row_term(self) -> Array:
+        """What the diagonal holds beyond a plain Laplacian: ``A = L(W) + diag(row_term) - ...``."""
+        return self.diagonal - self.row_sums
+
+    def standard_form(self) -> SparseOperator:
+        """``B^-1/2 A B^-1/2``, whose eigenvectors are ``B^1/2 u`` and whose metric is the identity."""
+        if self.metric is None:
+            return self
+        root = self._root
+        low_rank = self.low_rank and LowRank(
+            self.low_rank.factors / root[:, None], self.low_rank.coefficients
+        )
+        return replace(
+            self,
+            diagonal=self.diagonal / self.metric,
+            scale=1 / root if self.scale is None else self.scale / root,
+            metric=None,
+            low_rank=low_rank,
+        )
+
+    @property
+    def standard_factors(self) -> Array | None:
+        """What multiplies the rows of a vector to make it one of :meth:`standard_form`; None: nothing."""
+        return None if self.metric is None else self._root
+
+    @property
+    def walk_factors(self) -> Array | None:
+        """What multiplies the rows of a vector to make it one of :meth:`walk_form`; None: nothing."""
+        return None if self.scale is None else self._positive_scale
+
+    @cached_property
+    def _root(self) -> Array:
+        assert self.metric is not None
+        return np.asarray(np.sqrt(self.metric))
+
+    def walk_form(self) -> SparseOperator:
+        """The same pencil without ``scale``: its vectors are ``diag(scale) u``, its metric absorbs it.
+
+        A pass then gathers the vectors as they are; for a normalised Laplacian this is the random walk.
+        """
+        return self if self.scale is None else self._walk
+
+    @cached_property
+    def _walk(self) -> SparseOperator:
+        scale = self._positive_scale
+        squares = scale**2
+        return replace(
+            self,
+            diagonal=self.diagonal / squares,
+            scale=None,
+            metric=(1 if self.metric is None else self.metric) / squares,
+            low_rank=self.low_rank
+            and LowRank(self.low_rank.factors / scale[:, None], self.low_rank.coefficients),
+        )
+
+    def to_walk(self, vectors: Array) -> Array:
+        """Turn vectors of the pencil into vectors of :meth:`walk_form`."""
+        return vectors if self.scale is None else vectors * self._positive_scale[:, None]
+
+    def from_walk(self, vectors: Array) -> Array:
+        """Turn vectors of :meth:`walk_form` into vectors of the pencil."""
+        return vectors if self.scale is None else vectors / self._positive_scale[:, None]
+
+    @property
+    def _positive_scale(self) -> Array:
+        """The scale, with ones for nodes without edges, where it plays no part."""
+        assert self.scale is not None
+        return np.where(self.scale > 0, self.scale, 1)
+
+    def rounding(self, dtype: DTypeLike) -> float:
+        """By how much rounding may move an eigenvalue: the operator as it is applied, less the one meant.
+
+        Sums along a row of n entries, the degree among them, are off by ``n eps`` times the sum of the
+        absolute values; a few more operations (factors, a Gram matrix, LAPACK) count as eight entries.
+        """
+        eps = float(np.finfo(dtype).eps)
+        longest = self.graph.longest_row
+        per_mass = 1.0 if self.metric is None else 1 / self.metric
+        size = 2 * float(np.abs(self.diagonal * per_mass).max()) + max(abs(self.lower), abs(self.upper))
+        floor = (longest + 8) * eps * size
+        if self.low_rank is None:
+            return floor
+        squares = (np.square(self.low_rank.factors).T * per_mass).sum(axis=1)
+        return floor + self.n_nodes * eps * float(np.abs(self.low_rank.coefficients) @ squares)

@@ -1,0 +1,253 @@
+"""The contract of engines: every verb on all of them, and every solver that claims to run anywhere."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from refusing import RefusingEngine, RefusingTall, cut
+
+import reference
+from spectrograd import datasets, metrics
+from spectrograd.certificate.localization import judge, participation
+from spectrograd.certificate.probe import look_outside
+from spectrograd.engines import LocalEngine, NumpyEngine, make_engine
+from spectrograd.engines.random_rows import gaussian_rows
+from spectrograd.labels import assign
+from spectrograd.labels.anywhere import _polished, assign_anywhere
+from spectrograd.linalg.subspace import orthonormalize, rayleigh_ritz
+from spectrograd.operators.laplacian import laplacian
+from spectrograd.operators.regularized import regularized
+from spectrograd.pipeline.settings import Settings
+from spectrograd.pipeline.solving import embed
+from spectrograd.solvers import Problem, Stopping, make_solver, solve
+
+N, K = 410, 3
+ENGINES = {"numpy": NumpyEngine, "local": LocalEngine, "refusing": RefusingEngine}
+ANYWHERE = ["lanczos", "chebyshev", "power", "gradient-descent", "forward-backward"]
+GRAPHS = ["whole", "seven", "stream"]
+
+
+@pytest.fixture(scope="module")
+def graphs():
+    """A weighted block model as one block, as seven, and as a stream of seven."""
+    graph = datasets.make_block_model(N, K, random_state=0).graph
+    W = graph.matrix
+    W = W.multiply(np.add.outer(np.arange(N) % 5 + 1.0, np.arange(N) % 5 + 1.0) / 4)
+    graph = type(graph).from_matrix(W)
+    return {"whole": graph, "seven": cut(graph, 7), "stream": cut(graph, 7, streamed=True)}
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request):
+    return ENGINES[request.param]()
+
+
+# --- verbs ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["random_walk", "symmetric", "unnormalized"])
+@pytest.mark.parametrize("where", GRAPHS)
+@pytest.mark.parametrize("tau", [0.0, 0.2])
+def test_products(engine, graphs, kind, where, tau):
+    operator = regularized(graphs[where], kind, tau)
+    dense = regularized(graphs["whole"], kind, tau).to_dense()
+    rows = np.random.default_rng(0).standard_normal((N, 5))
+    placed, X = engine.place(operator), engine.put(rows)
+    np.testing.assert_allclose(engine.rows(engine.apply(placed, X)), dense @ rows, atol=1e-9)
+    single = engine.apply(placed, engine.cast(X, np.float32))
+    assert single.dtype == np.float32
+    np.testing.assert_allclose(engine.rows(single), dense @ rows, rtol=1e-4, atol=2e-3)
+    first, second = engine.apply(placed, X, engine.columns(X, slice(1, 3)))
+    np.testing.assert_allclose(engine.rows(second), engine.rows(first)[:, 1:3], atol=1e-12)
+    assert engine.work.sweeps == 3
+    assert engine.work.columns == 5 + 5 + 7
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_recurrence_and_residuals(engine, graphs, dtype):
+    operator = regularized(graphs["seven"], "random_walk", 0.1)
+    A, b = operator.to_dense(), operator.metric[:, None]
+    rows = np.random.default_rng(1).standard_normal((2, N, 4)).astype(dtype)
+    placed, (X, Y) = engine.place(operator), (engine.put(part) for part in rows)
+    found = engine.recurrence(placed, X, Y, (0.5, -0.25, 2.0))
+    expected = 0.5 * (A @ rows[0]) / b - 0.25 * rows[0] + 2 * rows[1]
+    np.testing.assert_allclose(engine.rows(found), expected, atol=1e-5 if dtype == np.float32 else 1e-12)
+    assert found.dtype == dtype
+    values = np.array([0.1, 0.2, 0.3])
+    norms = engine.residual(placed, X, engine.apply(placed, X), values)
+    rest = A @ rows[0][:, :3] - b * rows[0][:, :3] * values
+    np.testing.assert_allclose(norms, np.sqrt((rest**2 / b).sum(axis=0)), rtol=1e-5)
+
+
+def test_algebra_and_rows(engine):
+    rng = np.random.default_rng(2)
+    rows, other, metric = rng.standard_normal((N, 4)), rng.standard_normal((N, 2)), rng.random((N, 1)) + 1
+    X, Y, C, E = engine.put(rows), engine.put(other), rng.standard_normal((4, 3)), rng.standard_normal((2, 3))
+    np.testing.assert_allclose(engine.gram(X, Y), rows.T @ other, atol=1e-10)
+    np.testing.assert_allclose(engine.rows(engine.combine(X, C)), rows @ C, atol=1e-12)
+    np.testing.assert_allclose(engine.rows(engine.combine(X, C, Y, E)), rows @ C + other @ E, atol=1e-12)
+    np.testing.assert_allclose(engine.rows(engine.stack(X, Y, X)), np.hstack([rows, other, rows]))
+    np.testing.assert_allclose(engine.rows(engine.columns(X, slice(1, 3))), rows[:, 1:3])
+    np.testing.assert_allclose(engine.rows(engine.scaled(X, engine.put(metric))), rows * metric)
+    chosen = np.array([7, 3, 400])
+    np.testing.assert_array_equal(engine.rows(X, chosen), rows[chosen])
+    np.testing.assert_array_equal(engine.rows(engine.take(X, chosen)), rows[chosen])
+    spread = engine.rows(engine.spread(engine.put(rows[chosen]), chosen, N))
+    np.testing.assert_array_equal(spread[chosen], rows[chosen])
+    assert np.count_nonzero(spread) == 12
+    assert engine.cast(X, np.float32).dtype == np.float32
+    assert engine.rows(engine.zeros(N, 2, np.float32)).any() == False  # noqa: E712
+
+
+@pytest.mark.parametrize("with_metric", [False, True])
+def test_statistics(engine, with_metric):
+    rng = np.random.default_rng(3)
+    rows, weight = rng.standard_normal((N, 4)) * [1, 1e-100, 1e-3, 1e60], rng.random((N, 1)) + 1
+    rows[5] = rows[77] = 9 * np.abs(rows).max(axis=0) * [1, -1, 1, -1]  # of several peaks the first
+    mass = weight if with_metric else np.ones((N, 1))
+    vector = weight[:, 0] if isinstance(engine, LocalEngine) else engine.put(weight)  # as it places metrics
+    metric = vector if with_metric else None
+    found = engine.statistics(engine.put(rows), metric)
+    assert found.finite
+    np.testing.assert_array_equal(found.peaks, rows[5])
+    np.testing.assert_array_equal(found.peak_rows, 5)
+    scaled = (rows / np.abs(rows[5])) ** 2
+    np.testing.assert_allclose(found.second, (mass * scaled).sum(axis=0))
+    np.testing.assert_allclose(found.fourth, (mass * scaled**2).sum(axis=0))
+    assert found.mass == pytest.approx(mass.sum())
+    rows[9, 2] = np.nan
+    assert not engine.statistics(engine.put(rows)).finite
+    norms, median = engine.row_norms(engine.put(rows[:9] * [1, 1, 1, 1e-200]))
+    expected = np.sqrt(((rows[:9] * [1, 1, 1, 1e-200]) ** 2).sum(axis=1))
+    np.testing.assert_allclose(engine.rows(norms)[:, 0], expected)
+    assert median == pytest.approx(np.median(expected))
+
+
+def test_nearest(engine):
+    rng = np.random.default_rng(4)
+    rows, centres = rng.standard_normal((N, 3)), rng.standard_normal((5, 3))
+    found = engine.nearest(engine.put(rows), centres)
+    squares = ((rows[:, None] - centres) ** 2).sum(axis=2)
+    labels = squares.argmin(axis=1)
+    np.testing.assert_array_equal(engine.rows(found.labels)[:, 0], labels)
+    np.testing.assert_allclose(engine.rows(found.gaps)[:, 0], squares.min(axis=1))
+    np.testing.assert_array_equal(found.sizes, np.bincount(labels, minlength=5))
+    np.testing.assert_allclose(found.sums, [rows[labels == c].sum(axis=0) for c in range(5)])
+    lead = np.partition(squares, 1, axis=1)[:, 1] - squares.min(axis=1)
+    np.testing.assert_allclose(found.use, np.bincount(labels, lead, 5))
+    assert found.inertia == pytest.approx(squares.min(axis=1).sum())
+
+
+def test_random_numbers_are_the_same_everywhere():
+    drawn = [engine().rows(engine().random(9000, 2, 5, np.float32)) for engine in ENGINES.values()]
+    np.testing.assert_array_equal(drawn[0], drawn[1])
+    np.testing.assert_array_equal(drawn[0], drawn[2])
+    np.testing.assert_array_equal(drawn[0][4000:5000], gaussian_rows(4000, 5000, 2, 5, np.float32))
+    assert abs(float(drawn[0].mean())) < 0.03
+    assert drawn[0].std() == pytest.approx(1, abs=0.03)
+
+
+def test_talls_that_share_a_sweep_are_of_one_type(engine, graphs):
+    placed, X = engine.place(laplacian(graphs["whole"])), engine.zeros(N, 1, np.float64)
+    with pytest.raises(TypeError, match="one type"):
+        engine.apply(placed, X, engine.cast(X, np.float32))
+
+
+def test_the_refusing_engine_refuses():
+    tall = RefusingEngine().put(np.ones((N, 2)))
+    for look in (np.asarray, np.sqrt, len, list, lambda X: X + 1, lambda X: X[0], lambda X: X @ np.eye(2)):
+        with pytest.raises((AssertionError, TypeError)):
+            look(tall)
+    assert isinstance(tall, RefusingTall)
+    with pytest.raises(AssertionError, match="no sample"):
+        RefusingEngine().rows(RefusingEngine().put(np.ones((30_000, 1))), np.arange(25_000))
+
+
+def test_engines_by_name():
+    assert isinstance(make_engine("numpy"), NumpyEngine)
+    with pytest.raises(ValueError, match="not available"):
+        make_engine("quantum")
+
+
+# --- solvers, the probe and the certificate -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ANYWHERE)
+@pytest.mark.parametrize(
+    ("where", "kind"), [("whole", "random_walk"), ("seven", "symmetric"), ("stream", "random_walk")]
+)
+def test_a_solver_for_every_engine(engine, graphs, name, where, kind):
+    """The same eigenvalues, and nobody has looked into a tall or gathered one."""
+    operator = laplacian(graphs[where], kind)
+    expected = reference.smallest(laplacian(graphs["whole"], kind), K)[0]
+    problem = Problem(operator, K, engine)
+    solution = solve(problem, make_solver(name), stopping=Stopping(tol=1e-4), seed=0)
+    assert getattr(engine, "gathers", 0) == 0
+    assert solution.stop_reason == "converged"
+    found = rayleigh_ritz(engine, problem.placed, solution.Q).values
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["lanczos", "chebyshev"])
+def test_a_certified_embedding_gathers_once(graphs, name):
+    engine = RefusingEngine()
+    operator = laplacian(graphs["stream"])
+    result = embed(operator, K, Settings(solver=name, seed=0, engine=engine))
+    assert result.certificate.converged
+    assert engine.gathers == 1
+    local = embed(laplacian(graphs["whole"]), K, Settings(solver=name, seed=0))
+    np.testing.assert_allclose(result.embedding.eigenvalues, local.embedding.eigenvalues, atol=1e-6)
+    np.testing.assert_allclose(result.embedding.vectors, local.embedding.vectors, atol=1e-3)
+
+
+def test_the_probe_sees_what_was_skipped_on_every_engine(engine, graphs):
+    operator = laplacian(graphs["seven"])
+    values, vectors = reference.smallest(laplacian(graphs["whole"]), 4)
+    for chosen, missed in (([0, 1, 2], False), ([0, 1, 3], True)):
+        Q = orthonormalize(engine, engine.put(vectors[:, chosen]), engine.place(operator).metric).Q
+        ritz = rayleigh_ritz(engine, engine.place(operator), Q)
+        outside = look_outside(engine, operator, ritz, np.random.default_rng(0))
+        assert (outside.lowest < float(values[3]) - 0.01) == missed
+
+
+@pytest.mark.parametrize("start", [False, True])
+def test_a_warm_start_on_every_engine(engine, graphs, start):
+    operator = laplacian(graphs["whole"])
+    guess = reference.smallest(operator, K)[1] if start else None
+    if guess is not None:
+        guess[:, 1] = guess[:, 0]  # a lost direction is replaced
+        guess[3, 2] = np.nan
+    solution = solve(
+        Problem(operator, K, engine, guess), make_solver("chebyshev"), stopping=Stopping(tol=1e-4), seed=0
+    )
+    assert solution.last.residual < 1e-4
+
+
+@pytest.mark.parametrize("softness", [None, 1.0])
+def test_labels_on_every_engine(engine, softness):
+    """The same clusters as on the host, and only a sample and the labels were gathered."""
+    rng = np.random.default_rng(6)
+    truth = np.repeat(np.arange(4), 1500)
+    rows = 3 * np.eye(4)[truth] + 0.4 * rng.standard_normal((6000, 4))
+    found = assign_anywhere(engine, engine.put(rows), 4, softness=softness, random_state=0)
+    assert getattr(engine, "gathers", 1) == 1
+    assert metrics.score(truth, found.labels)["ari"] > 0.999
+    host = assign(rows, 4, unit_rows=softness is not None, softness=softness or 0.0, random_state=0)
+    np.testing.assert_array_equal(found.labels, host.labels)
+    assert found.inertia == pytest.approx(host.inertia, rel=1e-3)
+
+
+def test_a_centre_without_rows_moves_on_every_engine(engine):
+    rows = np.concatenate([np.zeros((30, 1)), np.full((30, 1), 0.1), [[9.0]]])
+    found = _polished(engine, engine.put(rows), np.array([[0.0], [-50.0]]), 0.0)
+    assert sorted(found.sizes.tolist()) == [1, 60]
+
+
+def test_localised_vectors_are_told_on_every_engine(engine, graphs):
+    operator = laplacian(graphs["whole"])
+    vectors = np.column_stack([np.ones(N), np.eye(N)[3], np.eye(N)[5], np.linspace(-1, 1, N)])
+    expected = participation(operator, vectors)
+    X = engine.put(vectors)
+    np.testing.assert_allclose(participation(operator, X, engine), expected)
+    assert judge(operator, X, engine=engine).tau > 0
+    assert getattr(engine, "gathers", 0) == 0
