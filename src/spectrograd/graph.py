@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from spectrograd.adjacency import (
     CleanArrays,
@@ -69,7 +69,7 @@ class Graph:
     (3, 2, ['ann', 'bob', 'cid'])
     """
 
-    blocks: tuple[RowBlock, ...]
+    blocks: Iterable[RowBlock]  # a tuple; of a graph on disk a stream, each block only until the one after next
     n_nodes: int
     names: Array | None = None
 
@@ -134,6 +134,11 @@ class Graph:
         return cls((RowBlock(0, _frozen(arrays.indptr), _frozen(arrays.indices), weights),), n_nodes, labels)
 
     @property
+    def is_resident(self) -> bool:
+        """Whether the whole matrix is in memory; a graph on disk offers its blocks one after the other."""
+        return True
+
+    @property
     def n_entries(self) -> int:
         """Stored entries of the adjacency matrix: each edge counts twice."""
         return sum(len(block.indices) for block in self.blocks)
@@ -171,13 +176,23 @@ class Graph:
     @property
     def pattern(self) -> tuple[Array, Array]:
         """Row pointers and columns of the adjacency matrix: no weights are made up for one block."""
-        source = self.blocks[0] if len(self.blocks) == 1 else self.matrix
+        blocks = tuple(self.blocks)
+        source = blocks[0] if len(blocks) == 1 else self.matrix
         return source.indptr, source.indices
 
     @cached_property
     def search(self) -> Search:
         """The components of the graph and the breadth-first levels from its first node."""
         return search(*self.pattern)
+
+    def astype(self, dtype: DTypeLike) -> Graph:
+        """The same graph with its weights in another type."""
+        blocks = (b if b.weights is None else replace(b, weights=b.weights.astype(dtype)) for b in self.blocks)
+        return Graph(tuple(blocks), self.n_nodes, self.names)
+
+    def shares_nodes(self, other: Graph) -> bool:
+        """Whether the rows of both stand for the same nodes."""
+        return np.array_equal(self.node_names, other.node_names)
 
     @property
     def isolated(self) -> Array:
@@ -209,7 +224,7 @@ class MultilayerGraph:
                     f"{first.n_nodes}: rows are matched by number, so all layers must have as many; "
                     "give graphs with node names to from_layers to match them by name"
                 )
-            if not np.array_equal(layer.node_names, first.node_names):
+            if not layer.shares_nodes(first):
                 raise GraphError(f"layer {name!r} names its nodes differently from {self.layer_names[0]!r}")
 
     @classmethod

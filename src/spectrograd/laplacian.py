@@ -95,7 +95,7 @@ class Operator:
         return result if U.ndim == 2 else result[:, 0]
 
     def _apply(self, U: Array) -> Array:
-        if self.n_nodes <= SMALL:
+        if self.n_nodes <= SMALL and self.graph.is_resident:
             out = self.diagonal[:, None] * U - self._small @ U
         else:
             V = U if self.scale is None else self.scale[:, None] * U
@@ -137,15 +137,12 @@ class Operator:
     @cached_property
     def _cast(self) -> Operator:
         other = np.float32 if self.dtype == np.float64 else np.float64
-        blocks = tuple(
-            b if b.weights is None else replace(b, weights=b.weights.astype(other)) for b in self.graph.blocks
-        )
         low_rank = self.low_rank and LowRank(
             self.low_rank.factors.astype(other), self.low_rank.coefficients.astype(other)
         )
         return replace(
             self,
-            graph=Graph(blocks, self.n_nodes, self.graph.names),
+            graph=self.graph.astype(other),
             diagonal=self.diagonal.astype(other),
             scale=None if self.scale is None else self.scale.astype(other),
             metric=None if self.metric is None else self.metric.astype(other),
@@ -157,6 +154,9 @@ class Operator:
         """Row sums of ``diag(scale) W diag(scale)``: the degrees as this operator sees them."""
         if self.scale is None:
             return self.graph.degrees
+        if not self.graph.is_resident:  # one sweep
+            scaled = Operator(self.graph, np.zeros(self.n_nodes, self.dtype), scale=self.scale)
+            return -(scaled @ np.ones(self.n_nodes, self.dtype))
         return np.asarray(self.scale * (self.graph.matrix @ self.scale))
 
     @cached_property

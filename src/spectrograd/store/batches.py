@@ -1,0 +1,166 @@
+"""What a store is made of: batches of edges, from whatever can list them as often as it is asked to."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectrograd.graph import Graph, MultilayerGraph
+
+Array = NDArray[Any]
+Item = TypeVar("Item")
+AT_ONCE = 1 << 20  # edges of a batch: enough to forget what a batch costs, few enough to hold some of them
+
+
+class EdgeBatch(NamedTuple):
+    """Some edges of one layer.
+
+    ``source`` and ``target`` are int64 arrays, or pyarrow arrays of texts; ``weight`` is float64 or None (all
+    are one); ``layer`` is the code of the layer.
+    """
+
+    source: Any
+    target: Any
+    weight: Array | None = None
+    layer: int = 0
+
+
+class NotIntegers(Exception):
+    """Some id is no integer: the source has to be read as texts."""
+
+
+class EdgeSource(Protocol):
+    """Edges that can be listed again and again."""
+
+    @property
+    def n_nodes(self) -> int | None:
+        """Where ids are rows already, how many there are; else None."""
+
+    @property
+    def names(self) -> Array | None:
+        """The names of these rows, if they have any."""
+
+    def batches(self, *, texts: bool) -> Iterator[EdgeBatch]:
+        """List all edges; integer ids unless ``texts``, and :class:`NotIntegers` where some are none."""
+
+    def layers(self) -> list[tuple[int, str]]:
+        """Codes and names of the layers in their order, known once all edges were listed."""
+
+    @property
+    def multilayer(self) -> bool:
+        """Whether it is a graph of layers, even if there is only one."""
+
+
+Duplicates = Literal["sum", "max", "first"]
+Order = Literal["none", "bfs", "labelprop", "auto"]
+
+
+def silent(stage: str, done: int, total: int | None) -> None:
+    """Tell nobody."""
+
+
+@dataclass(frozen=True)
+class IngestSettings:
+    """How a store is made.
+
+    ``progress`` is called with a stage, the edges done and, where it is known, how many there are. Blocks are of
+    16 MB: many of them fit into any memory limit, and reading one takes a hundred times as long as asking for it.
+    """
+
+    duplicates: Duplicates = "sum"
+    order: Order = "none"
+    edges: bool = False
+    memory_limit: int = 2 << 30
+    force: bool = False
+    seed: int = 0
+    block_bytes: int = 16 << 20
+    progress: Callable[[str, int, int | None], None] = silent
+
+
+@dataclass(frozen=True, eq=False)
+class GraphSource:
+    """The edges of a graph in memory, or of another store: rows and names as they are."""
+
+    graph: Graph | MultilayerGraph
+
+    @property
+    def n_nodes(self) -> int | None:
+        """Rows."""
+        return self.graph.n_nodes
+
+    @property
+    def names(self) -> Array | None:
+        """The graph's."""
+        return self.graph.names
+
+    @property
+    def multilayer(self) -> bool:
+        """Whether it has layers."""
+        return isinstance(self.graph, MultilayerGraph)
+
+    def layers(self) -> list[tuple[int, str]]:
+        """In the graph's order."""
+        names = self.graph.layer_names if isinstance(self.graph, MultilayerGraph) else ("graph",)
+        return list(enumerate(names))
+
+    def batches(self, *, texts: bool) -> Iterator[EdgeBatch]:
+        """Every edge once, smaller end first."""
+        layers = self.graph.layers if isinstance(self.graph, MultilayerGraph) else (self.graph,)
+        for code, layer in enumerate(layers):
+            for block in layer.blocks:
+                for first in range(0, block.n_rows, AT_ONCE):
+                    yield from _upper_entries(block, first, min(block.n_rows, first + AT_ONCE), code)
+
+
+def _upper_entries(block: Any, first: int, last: int, code: int) -> Iterator[EdgeBatch]:
+    begin, end = int(block.indptr[first]), int(block.indptr[last])
+    for low in range(begin, end, AT_ONCE):
+        places = np.arange(low, min(end, low + AT_ONCE))
+        source = block.start + np.searchsorted(block.indptr, places, side="right") - 1
+        target = block.indices[places].astype(np.int64)
+        once = source < target
+        weight = None if block.weights is None else block.weights[places][once].astype(np.float64)
+        yield EdgeBatch(source[once], target[once], weight, code)
+
+
+def in_background(items: Iterable[Item], ready: int = 1) -> Iterator[Item]:
+    """The same items, made by another thread while the last ones are at work."""
+    waiting: queue.Queue[tuple[str, Any]] = queue.Queue(ready)
+    stopped = threading.Event()
+
+    def offer(kind: str, item: Any) -> None:
+        while not stopped.is_set():
+            try:
+                return waiting.put((kind, item), timeout=0.1)
+            except queue.Full:
+                continue
+
+    def make() -> None:
+        try:
+            for item in items:
+                offer("item", item)
+                if stopped.is_set():
+                    return
+            offer("end", None)
+        except BaseException as error:
+            offer("error", error)
+
+    maker = threading.Thread(target=make, name="spectrograd source", daemon=True)
+    maker.start()
+    try:
+        while True:
+            kind, item = waiting.get()
+            if kind == "error":
+                raise item
+            if kind == "end":
+                return
+            yield item
+    finally:
+        stopped.set()
+        maker.join()
