@@ -37,7 +37,7 @@ def block_model(n_nonzeros: float) -> Any:
 def neighbours(n_nonzeros: float) -> Any:
     """The ten nearest neighbours of five Gaussian clouds in the plane."""
     from spectrograd.datasets import make_gaussian_mixture
-    from spectrograd.neighbors import knn_graph
+    from spectrograd.points.neighbors import knn_graph
 
     points, _ = make_gaussian_mixture(round(n_nonzeros / 11.4), 5, random_state=0)
     return knn_graph(points, 10)
@@ -127,8 +127,8 @@ def _alone(family: str, size: float) -> Run:
 
 
 def _child(family: str, size: float) -> None:
-    from spectrograd.solvers.embed import Settings
-    from spectrograd.solvers.embed_graph import embed_graph
+    from spectrograd.pipeline.single import embed_graph
+    from spectrograd.pipeline.solving import Settings
 
     for small in (2e5, 5e6) if size > 4e6 else (2e5,):  # serial kernels and those for threads
         embed_graph(FAMILIES[family](small), 5, Settings(seed=0))

@@ -12,10 +12,10 @@ import numpy as np
 from benchmarks.harness import table
 from benchmarks.shootout.graphs import cases
 from spectrograd import Graph, datasets, metrics
-from spectrograd.cluster import _unit_rows, assign
-from spectrograd.neighbors import knn_graph
-from spectrograd.solvers.embed import Settings
-from spectrograd.solvers.embed_graph import GraphEmbedding, embed_graph
+from spectrograd.labels.clustering import _unit_rows, assign
+from spectrograd.pipeline.single import GraphEmbedding, embed_graph
+from spectrograd.pipeline.solving import Settings
+from spectrograd.points.neighbors import knn_graph
 
 SEEDS = range(3)
 REAL = ("coauthor_cs", "lastfm_asia", "email_eu_core", "pubmed")

@@ -17,8 +17,8 @@ OURS, DEFAULT = "spectrograd", "scikit-learn arpack"
 def spectrograd(matrix: Any, k: int) -> tuple[Any, dict[str, Any]]:
     """The defaults of the library, from the matrix to the certificate."""
     from spectrograd import Graph
-    from spectrograd.solvers.embed import Settings
-    from spectrograd.solvers.embed_graph import embed_graph
+    from spectrograd.pipeline.single import embed_graph
+    from spectrograd.pipeline.solving import Settings
 
     found = embed_graph(Graph.from_matrix(matrix), k, Settings(seed=0))
     facts = {
@@ -114,7 +114,7 @@ def trace(matrix: Any, vectors: Any) -> float:
 def labels_of(name: str, vectors: Any, k: int) -> Any:
     """Clusters as the library itself would make them: ten restarts of k-means, or ours."""
     if name == OURS:
-        from spectrograd.cluster import assign
+        from spectrograd.labels.clustering import assign
 
         aside = np.flatnonzero(~vectors.any(axis=1))
         return assign(vectors, k, unit_rows=True, softness=1.0, aside=aside, random_state=0).labels

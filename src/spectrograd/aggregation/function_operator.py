@@ -11,7 +11,7 @@ from numpy.polynomial import chebyshev
 from numpy.typing import DTypeLike, NDArray
 
 from spectrograd.aggregation import Layers, edgeless
-from spectrograd.laplacian import Operator
+from spectrograd.operators.laplacian import Operator
 
 Array = NDArray[Any]
 Function = Callable[[Array], Array]

@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from spectrograd.aggregation import Layers, edgeless
 from spectrograd.aggregation.function_operator import function_of_layers, spectral_scale
-from spectrograd.laplacian import Operator
+from spectrograd.operators.laplacian import Operator
 
 Array = NDArray[Any]
 NEEDS_EMBEDDINGS = False

@@ -20,10 +20,10 @@ import scipy.linalg as la
 from numpy.typing import NDArray
 
 from spectrograd.aggregation import Layers, mean, projection
-from spectrograd.engines.minibatch import BatchSource
-from spectrograd.solvers.embed import Settings
 from spectrograd.solvers.loop import Solution, Stopping, solve
+from spectrograd.solvers.minibatch import BatchSource
 from spectrograd.solvers.protocol import Problem, Progress, Solver, State
+from spectrograd.solvers.settings import Settings
 
 Array = NDArray[Any]
 NEEDS_EMBEDDINGS = True

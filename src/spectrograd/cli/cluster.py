@@ -118,7 +118,7 @@ def _read_truth(session: Session, truth: str | None, graph: Any) -> Any:
 
 
 def _assign(session: Session, solved: Solved, assign_labels: str, n_init: int) -> Any:
-    from spectrograd.cluster import assign
+    from spectrograd.labels.clustering import assign
 
     embedding = solved.result.embedding
     with session.stage("assign"):

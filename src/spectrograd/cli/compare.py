@@ -78,7 +78,7 @@ def compare(
     from spectrograd.aggregation import make_aggregation
     from spectrograd.cli import line
     from spectrograd.cli.summary import layer_summary
-    from spectrograd.report.compare import parse_spec
+    from spectrograd.pipeline.compare import parse_spec
 
     names = None if solvers is None else [name.strip() for name in solvers.split(",") if name.strip()]
     for name in names or ():
@@ -111,10 +111,10 @@ def _read_truth(session: Session, truth: str | None, graph: Any) -> Any:
 
 
 def _operator(session: Session, graph: Any, k: int, how: dict[str, Any]) -> tuple[Any, Any]:
-    from spectrograd.aggregation.merge import merge
     from spectrograd.graph import MultilayerGraph
-    from spectrograd.laplacian import Kind, laplacian
-    from spectrograd.solvers.embed import Settings
+    from spectrograd.operators.laplacian import Kind, laplacian
+    from spectrograd.pipeline.multilayer import merge
+    from spectrograd.pipeline.solving import Settings
 
     kind = cast(Kind, how["laplacian"])
     if not isinstance(graph, MultilayerGraph):
@@ -133,7 +133,7 @@ def _operator(session: Session, graph: Any, k: int, how: dict[str, Any]) -> tupl
 def _rows(
     session: Session, operator: Any, what: tuple[int, list[str] | None, Any], how: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    from spectrograd.report.compare import compare as run
+    from spectrograd.pipeline.compare import compare as run
 
     k, names, classes = what
 
@@ -173,7 +173,7 @@ def _tell(session: Session, rows: Sequence[dict[str, Any]], output: str) -> None
     from rich import box
     from rich.table import Table
 
-    from spectrograd.report.compare import failures
+    from spectrograd.pipeline.compare import failures
     from spectrograd.report.compare_page import SCORES, cells
     from spectrograd.report.document import number
 

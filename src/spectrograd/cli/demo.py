@@ -13,11 +13,11 @@ from spectrograd.cli.session import Session
 from spectrograd.cli.voice import say
 
 if TYPE_CHECKING:
-    from spectrograd.aggregation.merge import Merged
     from spectrograd.cli.methods import Trial
     from spectrograd.datasets import LayeredData
+    from spectrograd.pipeline.multilayer import Merged
+    from spectrograd.pipeline.solving import Embedded
     from spectrograd.report.agreement import Agreement
-    from spectrograd.solvers.embed import Embedded
 
 N_CLUSTERS = 5
 FILES = {"labels": "labels.csv", "picture": "picture.png", "report": "report.html"}
@@ -142,7 +142,7 @@ def _save(session: Session, folder: Path, data: LayeredData, merged: Merged, tri
 
 def agreement(merged: Merged, result: Embedded, names: Sequence[str]) -> Agreement | None:
     """Of the layers, where they were embedded, and the merged embedding."""
-    from spectrograd.aggregation.agreement import pairwise_agreement
+    from spectrograd.pipeline.layer_weights import pairwise_agreement
     from spectrograd.report.agreement import Agreement
 
     if not merged.layers:

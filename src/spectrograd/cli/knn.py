@@ -78,7 +78,7 @@ def knn(
     from spectrograd.cli.summary import outline
     from spectrograd.graph import Graph
     from spectrograd.io import check_graph_path, read_points, write_graph
-    from spectrograd.neighbors import Search, Weights, knn_graph
+    from spectrograd.points.neighbors import Search, Weights, knn_graph
 
     check_graph_path(output)
     session.check_target(output, "-o")

@@ -17,23 +17,23 @@ import click
 import numpy as np
 
 from spectrograd.aggregation import make_aggregation
-from spectrograd.aggregation.merge import Merged, merge
-from spectrograd.aggregation.treatment import Treated, treat
 from spectrograd.cli.meter import Meter
 from spectrograd.cli.options import LineOptions
 from spectrograd.cli.session import Session
 from spectrograd.cli.summary import Input
 from spectrograd.cli.voice import say
-from spectrograd.components import Connectivity
-from spectrograd.eigengap import MOST, Eigengap
 from spectrograd.engines import make_engine
 from spectrograd.graph import Graph, MultilayerGraph
+from spectrograd.graph.pieces import Connectivity
 from spectrograd.io import read_graph
-from spectrograd.laplacian import SMALL, Kind, Operator
-from spectrograd.regularize import Regularization
+from spectrograd.labels.eigengap import MOST, Eigengap
+from spectrograd.operators.laplacian import SMALL, Kind, Operator
+from spectrograd.operators.regularized import Regularization
+from spectrograd.pipeline.layer_preparation import Treated, treat
+from spectrograd.pipeline.multilayer import Merged, merge
+from spectrograd.pipeline.single import Treatment, embed_graph, with_all_nodes
+from spectrograd.pipeline.solving import Embedded, Settings
 from spectrograd.solvers import make_solver
-from spectrograd.solvers.embed import Embedded, Settings
-from spectrograd.solvers.embed_graph import Treatment, embed_graph, with_all_nodes
 
 STDIN = STDOUT = "-"
 # Solvers that run their iterations and stop: without --tol nobody asked them for an accuracy.

@@ -11,15 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.aggregation import layer_operators
-from spectrograd.aggregation.merge import Merged, merge
 from spectrograd.cli.session import Session
 from spectrograd.cli.summary import passes_of
-from spectrograd.cluster import assign
 from spectrograd.datasets import LayeredData
-from spectrograd.laplacian import Operator
+from spectrograd.labels.clustering import assign
 from spectrograd.metrics import score
+from spectrograd.operators.laplacian import Operator
+from spectrograd.pipeline.multilayer import Merged, merge
+from spectrograd.pipeline.solving import Embedded, Settings, embed
 from spectrograd.solvers import make_solver
-from spectrograd.solvers.embed import Embedded, Settings, embed
 from spectrograd.solvers.protocol import Problem
 
 Array = NDArray[Any]

@@ -12,10 +12,10 @@ from spectrograd.cli.options import common_options, dry_run_option, nodes_option
 from spectrograd.cli.session import Session
 
 if TYPE_CHECKING:
-    from spectrograd.aggregation.merge import Merged
     from spectrograd.cli.methods import Method
     from spectrograd.cli.summary import Input
     from spectrograd.datasets import LayeredData
+    from spectrograd.pipeline.multilayer import Merged
 
 Figures = dict[str, float | None]
 FIGURES = ("seconds", "iterations", "purity", "nmi", "ri")

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from spectrograd import __version__
-from spectrograd.aggregation.merge import Merged
 from spectrograd.cli.session import Session
 from spectrograd.graph import Graph, MultilayerGraph
-from spectrograd.laplacian import Operator
-from spectrograd.solvers.embed import Embedded
+from spectrograd.operators.laplacian import Operator
+from spectrograd.pipeline.multilayer import Merged
+from spectrograd.pipeline.solving import Embedded
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd.laplacian import SMALL, TALL, WORTH_THREADS, Operator
+from spectrograd.operators.laplacian import SMALL, TALL, WORTH_THREADS, Operator
 
 Array = NDArray[Any]
 
@@ -37,7 +37,7 @@ class LocalEngine:
         if len(U) <= SMALL:
             left = U if metric is None else metric[:, None] * U
             return np.asarray(left.T.astype(np.float64) @ V.astype(np.float64))
-        from spectrograd.kernels.dense import gram
+        from spectrograd.kernels.dense.products import gram
 
         run = gram if len(U) > TALL else gram.serial
         return np.asarray(run(U, V, metric, symmetric or U is V))
@@ -47,7 +47,7 @@ class LocalEngine:
         C = np.ascontiguousarray(C, dtype=U.dtype)
         if len(U) <= SMALL:
             return np.asarray(U @ C if V is None or E is None else U @ C + V @ E.astype(U.dtype))
-        from spectrograd.kernels.dense import combine
+        from spectrograd.kernels.dense.products import combine
 
         small = None if E is None else np.ascontiguousarray(E, dtype=U.dtype)
         return np.asarray(combine(np.ascontiguousarray(U), C, V, small))
@@ -70,7 +70,7 @@ class LocalEngine:
             if metric is not None:
                 product /= metric[:, None]
             return np.asarray(alpha * product + beta * U + gamma * previous)
-        from spectrograd.kernels.recurrence import recurrence_rows
+        from spectrograd.kernels.csr.recurrence import recurrence_rows
 
         out = np.empty_like(U) if out is None else out
         low_rank = operator.low_rank
@@ -99,7 +99,7 @@ class LocalEngine:
             R = np.asarray(AX - b * X * values, dtype=Q.dtype)
             squares = (R.astype(np.float64) ** 2 / b).sum(axis=0)
         else:
-            from spectrograd.kernels.dense import residual
+            from spectrograd.kernels.dense.products import residual
 
             run = residual if len(Q) > TALL else residual.serial
             R, squares = run(Q, AQ, values, metric, keep)
@@ -118,7 +118,7 @@ class LocalEngine:
             new -= rest.T @ known
             rest[first:] += near
             return rest, np.asarray(new @ new.T, dtype=np.float64)
-        from spectrograd.kernels.krylov import orthogonalize
+        from spectrograd.kernels.dense.krylov import orthogonalize
 
         run = orthogonalize if rows.shape[1] > TALL else orthogonalize.serial
         coefficients, inner = run(rows, first, count, width)
@@ -129,7 +129,7 @@ class LocalEngine:
         if rows.shape[1] <= SMALL:
             rows[: Y.shape[1]] = Y.T.astype(rows.dtype) @ rows[: len(Y)]
             return
-        from spectrograd.kernels.krylov import rotate
+        from spectrograd.kernels.dense.krylov import rotate
 
         run = rotate if rows.shape[1] > TALL else rotate.serial
         run(rows, np.ascontiguousarray(Y, dtype=np.float64))

@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.utils import check_random_state
 
-from spectrograd.cluster import assign
-from spectrograd.components import Connectivity
 from spectrograd.engines import make_engine
 from spectrograd.estimators.display import Shown
 from spectrograd.estimators.eigen_solver import solver_and_tolerance
 from spectrograd.estimators.inputs import Affinity, is_pairwise
 from spectrograd.graph import Graph
-from spectrograd.laplacian import Kind, Operator
-from spectrograd.solvers.embed import Embedded, Settings, embed
-from spectrograd.solvers.embed_graph import Treatment, embed_graph
+from spectrograd.graph.pieces import Connectivity
+from spectrograd.labels.clustering import assign
+from spectrograd.operators.laplacian import Kind, Operator
+from spectrograd.pipeline.single import Treatment, embed_graph
+from spectrograd.pipeline.solving import Embedded, Settings, embed
 
 Array = NDArray[Any]
 

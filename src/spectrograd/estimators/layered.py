@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from spectrograd.aggregation.agreement import LayerScores
-from spectrograd.aggregation.merge import Merged, merge
-from spectrograd.aggregation.sweep import layer_influence
-from spectrograd.aggregation.treatment import treat
-from spectrograd.components import on_all_rows
 from spectrograd.estimators.inputs import Affinity
 from spectrograd.graph import MultilayerGraph
-from spectrograd.solvers.embed import Embedded
-from spectrograd.solvers.embed_graph import Treatment, with_all_nodes
+from spectrograd.graph.pieces import on_all_rows
+from spectrograd.pipeline.layer_influence import layer_influence
+from spectrograd.pipeline.layer_preparation import treat
+from spectrograd.pipeline.layer_weights import LayerScores
+from spectrograd.pipeline.multilayer import Merged, merge
+from spectrograd.pipeline.single import Treatment, with_all_nodes
+from spectrograd.pipeline.solving import Embedded
 
 Array = NDArray[Any]
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd.aggregation.agreement import node_agreement, pairwise_agreement
-from spectrograd.aggregation.merge import Merged
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.metrics import conductance
+from spectrograd.pipeline.layer_weights import node_agreement, pairwise_agreement
+from spectrograd.pipeline.multilayer import Merged
+from spectrograd.pipeline.solving import Embedded
 from spectrograd.report.run import Nodes, Run
-from spectrograd.solvers.embed import Embedded
 
 Array = NDArray[Any]
 MERGED = "merged"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from spectrograd.engines import Engine
 from spectrograd.extras import need
-from spectrograd.laplacian import Operator
+from spectrograd.operators.laplacian import Operator
 from spectrograd.solvers.protocol import Problem, State
 from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start, guarded_width, ritz_pairs
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spectrograd.certificate.evidence import Complement
+from spectrograd.certificate.probe import Guards
 from spectrograd.engines.threadpools import one_thread
-from spectrograd.evidence import Complement
-from spectrograd.laplacian import SMALL
-from spectrograd.probe import Guards
+from spectrograd.operators.laplacian import SMALL
 from spectrograd.solvers.protocol import Problem, Progress, Solver, State
 
 Array = NDArray[Any]

@@ -9,10 +9,10 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
-from spectrograd.engines.filters import Filter
-from spectrograd.laplacian import Operator
+from spectrograd.linalg.filters import Filter
+from spectrograd.linalg.multigrid import COARSEST, DENSE_AT_MOST, Cycle, Level, build
+from spectrograd.operators.laplacian import Operator
 from spectrograd.solvers.chebyshev import Chebyshev
-from spectrograd.solvers.hierarchy import COARSEST, DENSE_AT_MOST, Cycle, Level, build
 from spectrograd.solvers.lobpcg import LobpcgState, advance, begin
 from spectrograd.solvers.protocol import Problem, State
 from spectrograd.solvers.ritz import RitzSolver, guarded_width, ritz_pairs

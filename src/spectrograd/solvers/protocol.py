@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from spectrograd.certificate.evidence import Complement
+from spectrograd.certificate.probe import Guards
 from spectrograd.engines import Engine, LocalEngine
-from spectrograd.engines.subspace import (
+from spectrograd.linalg.subspace import (
     Orthonormal,
     orthogonality_error,
     orthonormalize,
     rayleigh_ritz,
     residuals,
 )
-from spectrograd.evidence import Complement
-from spectrograd.laplacian import Operator
-from spectrograd.probe import Guards
+from spectrograd.operators.laplacian import Operator
 
 if TYPE_CHECKING:
-    from spectrograd.engines.minibatch import BatchSource
+    from spectrograd.solvers.minibatch import BatchSource
 
 Array = NDArray[Any]
 
@@ -69,14 +69,14 @@ class Problem:
     @cached_property
     def batches(self) -> BatchSource:
         """Random access to the edges, for stochastic solvers; made when first needed."""
-        from spectrograd.engines.minibatch import BatchSource  # compiles, so only on demand
+        from spectrograd.solvers.minibatch import BatchSource  # compiles, so only on demand
 
         return BatchSource.of(self.operator)
 
     @cached_property
     def single_batches(self) -> BatchSource:
         """The same in float32: half the traffic, for solvers that live with noise anyway."""
-        from spectrograd.engines.minibatch import BatchSource
+        from spectrograd.solvers.minibatch import BatchSource
 
         return BatchSource.of(self.operator.astype(np.float32))
 

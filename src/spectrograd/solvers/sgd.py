@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd.engines.subspace import rayleigh_ritz
+from spectrograd.linalg.subspace import rayleigh_ritz
 from spectrograd.solvers.protocol import Problem, State, SteppingSolver, StepState
 
 Array = NDArray[Any]

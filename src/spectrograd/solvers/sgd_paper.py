@@ -9,8 +9,8 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
-from spectrograd.engines.minibatch import Sampling
-from spectrograd.kernels.lanes import WIDTH
+from spectrograd.kernels.dense.lanes import WIDTH
+from spectrograd.solvers.minibatch import Sampling
 from spectrograd.solvers.protocol import Problem, State, SteppingSolver, StepState
 
 Array = NDArray[Any]

@@ -11,13 +11,13 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
-from spectrograd.engines.filters import Filter
-from spectrograd.engines.subspace import Ritz
-from spectrograd.evidence import Complement
-from spectrograd.factor import Factor, Three
-from spectrograd.fill import factor_bytes, most_factor_bytes
-from spectrograd.inverse_probe import look_through
-from spectrograd.laplacian import LowRank, Operator
+from spectrograd.certificate.evidence import Complement
+from spectrograd.certificate.inverse_probe import look_through
+from spectrograd.linalg.factor import Factor, Three
+from spectrograd.linalg.fill import factor_bytes, most_factor_bytes
+from spectrograd.linalg.filters import Filter
+from spectrograd.linalg.subspace import Ritz
+from spectrograd.operators.laplacian import LowRank, Operator
 from spectrograd.solvers.protocol import Problem, State
 from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start
 

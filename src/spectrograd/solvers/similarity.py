@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from spectrograd.embedding import Embedding
 from spectrograd.engines.protocol import Engine
-from spectrograd.laplacian import Operator
+from spectrograd.operators.laplacian import Operator
 from spectrograd.solvers.protocol import Problem, State
 
 Array = NDArray[Any]

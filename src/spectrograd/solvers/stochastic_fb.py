@@ -9,8 +9,8 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
-from spectrograd.engines.minibatch import Sampling, rows_of
-from spectrograd.laplacian import Operator
+from spectrograd.operators.laplacian import Operator
+from spectrograd.solvers.minibatch import Sampling, rows_of
 from spectrograd.solvers.nystrom import nystrom_basis
 from spectrograd.solvers.protocol import Problem, State, SteppingSolver, StepState
 
@@ -66,7 +66,7 @@ class StochasticForwardBackward(SteppingSolver):
     Examples
     --------
     >>> from spectrograd import datasets
-    >>> from spectrograd.laplacian import laplacian
+    >>> from spectrograd.operators.laplacian import laplacian
     >>> from spectrograd.solvers import solve
     >>> graph = datasets.make_block_model(300, 3, random_state=0).graph
     >>> solver = StochasticForwardBackward(setting="columns", n_landmarks=50)

@@ -56,7 +56,7 @@ class VariationalNystrom(Solver):
     Examples
     --------
     >>> from spectrograd import datasets
-    >>> from spectrograd.laplacian import laplacian
+    >>> from spectrograd.operators.laplacian import laplacian
     >>> from spectrograd.solvers import solve
     >>> graph = datasets.make_block_model(300, 3, random_state=0).graph
     >>> solve(Problem(laplacian(graph), 3), VariationalNystrom(n_landmarks=100), seed=0).Q.shape

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.graph import GraphError
-from spectrograd.locality import FROM_NODES, NEAR, PART, SAMPLE
+from spectrograd.graph.node_order import FROM_NODES, NEAR, PART, SAMPLE
 from spectrograd.store.batches import IngestSettings
 from spectrograd.store.stored import StoredGraph
 
@@ -43,7 +43,7 @@ def find_order(graph: StoredGraph, settings: IngestSettings) -> Array | None:
 
 def breadth_first_order(graph: StoredGraph) -> Array:
     """As a search from the first node meets them; the pattern is loaded."""
-    from spectrograd.kernels.levels import search_all
+    from spectrograd.kernels.csr.levels import search_all
 
     starts, columns = np.zeros(graph.n_nodes + 1, np.int64), np.empty(graph.n_entries, np.int32)
     for block in graph.blocks:
@@ -55,7 +55,7 @@ def breadth_first_order(graph: StoredGraph) -> Array:
 
 def label_order(graph: StoredGraph, most: int = NEAR) -> Array:
     """Nodes of the same group one after the other: groups of at most ``most``, by label propagation."""
-    from spectrograd.kernels.ingest import spread_labels
+    from spectrograd.kernels.ingest.rows import spread_labels
 
     n_nodes = graph.n_nodes
     labels, sizes = np.arange(n_nodes, dtype=np.int32), np.ones(n_nodes, np.int32)

@@ -49,7 +49,7 @@ class SortedRows(NamedTuple):
 
 def count(layer: SpooledLayer, n_nodes: int, row_of: Array | None, settings: IngestSettings) -> Counted:
     """Entries per row, the largest degree (before duplicates are merged), and the components."""
-    from spectrograd.kernels.ingest import count_rows, label_roots
+    from spectrograd.kernels.ingest.rows import count_rows, label_roots
 
     entries, parent = np.zeros(n_nodes, np.int64), np.arange(n_nodes, dtype=np.int32)
     sums = np.zeros(n_nodes if layer.weighted else 0)
@@ -114,7 +114,7 @@ class Buckets:
                 settings.progress("scatter", done, layer.n_edges)
 
     def _scatter(self, handle: int, source: Array, target: Array, weight: Array | None, bucket_of: Array) -> None:
-        from spectrograd.kernels.ingest import scatter_entries
+        from spectrograd.kernels.ingest.rows import scatter_entries
 
         ends = np.zeros(len(self.filled), np.int64)
         keys = np.empty(2 * len(source), np.int64)
@@ -177,7 +177,7 @@ def _ahead(work: Any, jobs: Iterable[int]) -> Iterator[Any]:
 
 
 def _sort(buckets: Buckets, bucket: int, rule: str, halve: bool, unit: float) -> SortedRows:
-    from spectrograd.kernels.ingest import sort_entries
+    from spectrograd.kernels.ingest.rows import sort_entries
 
     keys, weights = buckets.read(bucket)
     first, last = int(buckets.rows[bucket]), int(buckets.rows[bucket + 1])

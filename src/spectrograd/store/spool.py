@@ -77,7 +77,7 @@ class Spool:
 
     def add(self, batch: EdgeBatch) -> None:
         """Take a batch."""
-        from spectrograd.kernels.ingest import keep_edges
+        from spectrograd.kernels.ingest.rows import keep_edges
 
         source, target, weight = batch.source, batch.target, batch.weight
         layer = self.open_layer(batch.layer)

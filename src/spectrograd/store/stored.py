@@ -13,11 +13,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
-from spectrograd.adjacency import CleanArrays
+from spectrograd.graph.cleaning import CleanArrays
 from spectrograd.extras import need
 from spectrograd.graph import Graph, GraphError, MultilayerGraph, RowBlock
 from spectrograd.memory import as_bytes
-from spectrograd.search import Search
+from spectrograd.graph.traversal import Search
 from spectrograd.store.folder import MANIFEST
 from spectrograd.store.manifest import (
     INTEGERS,

@@ -1,0 +1,37 @@
+"""How to solve, whatever the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from spectrograd.engines import Engine, LocalEngine
+from spectrograd.solvers.loop import Hook, Watch
+
+AUTO_RESIDUAL = 1e-4  # for solvers that cannot judge their own angle
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to solve, whatever the graph: the estimators' and commands' solver options in one value."""
+
+    solver: str = "auto"
+    params: Mapping[str, Any] = field(default_factory=dict)
+    tol: float | str = "auto"
+    max_iter: int | None = None
+    time_budget: float | None = None
+    batch_size: int | None = None
+    seed: int | None = None
+    engine: Engine = field(default_factory=LocalEngine)
+    hooks: Sequence[Hook] = ()
+    watch: Watch | None = None
+
+    def __post_init__(self) -> None:
+        if self.tol != "auto" and not (isinstance(self.tol, int | float) and self.tol >= 0):
+            raise ValueError(f"tol={self.tol!r}: expected a number that is not negative, or 'auto'")
+
+    @property
+    def tolerance(self) -> float:
+        """Residual asked for, relative to the width of the spectrum."""
+        return AUTO_RESIDUAL if isinstance(self.tol, str) else float(self.tol)
