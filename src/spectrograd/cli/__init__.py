@@ -20,6 +20,7 @@ from spectrograd import __version__
 from spectrograd.cli.cluster import cluster
 from spectrograd.cli.compare import compare
 from spectrograd.cli.completion import completion
+from spectrograd.cli.convert import convert
 from spectrograd.cli.demo import demo
 from spectrograd.cli.embed import embed
 from spectrograd.cli.info import info
@@ -53,7 +54,7 @@ def program(context: click.Context) -> int | None:
     context.exit(BAD_INPUT)
 
 
-for _command in (demo, paper, info, knn, embed, cluster, compare, report, completion):
+for _command in (demo, paper, info, convert, knn, embed, cluster, compare, report, completion):
     program.add_command(_command)
 
 

@@ -34,6 +34,8 @@ from spectrograd.pipeline.multilayer import Merged, merge
 from spectrograd.pipeline.single import Treatment, embed_graph, with_all_nodes
 from spectrograd.pipeline.solving import Embedded, Settings
 from spectrograd.solvers import make_solver
+from spectrograd.store import is_store
+from spectrograd.store.manifest import load_meta
 
 STDIN = STDOUT = "-"
 # Solvers that run their iterations and stop: without --tol nobody asked them for an accuracy.
@@ -74,6 +76,9 @@ def hashed(paths: Sequence[str]) -> Input:
     """Remember files and what was in them."""
     digest = hashlib.sha256()
     for path in paths:
+        if is_store(path):
+            digest.update(load_meta(Path(path)).fingerprint.encode())
+            continue
         kept = cast(io.BytesIO, sys.stdin.buffer)
         digest.update(kept.getvalue() if path == STDIN else Path(path).read_bytes())
     return Input(tuple(paths), digest.hexdigest())

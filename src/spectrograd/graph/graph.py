@@ -187,7 +187,9 @@ class Graph:
 
     def astype(self, dtype: DTypeLike) -> Graph:
         """The same graph with its weights in another type."""
-        blocks = (b if b.weights is None else replace(b, weights=b.weights.astype(dtype)) for b in self.blocks)
+        blocks = (
+            b if b.weights is None else replace(b, weights=b.weights.astype(dtype)) for b in self.blocks
+        )
         return Graph(tuple(blocks), self.n_nodes, self.names)
 
     def shares_nodes(self, other: Graph) -> bool:

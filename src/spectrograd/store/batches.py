@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd.graph import Graph, MultilayerGraph
+from spectrograd.graph import Graph, MultilayerGraph, RowBlock
 
 Array = NDArray[Any]
 Item = TypeVar("Item")
@@ -95,9 +95,20 @@ class GraphSource:
         return self.graph.n_nodes
 
     @property
+    def _order(self) -> Array | None:
+        """The order of a store's rows, which is undone."""
+        first = self.graph.layers[0] if isinstance(self.graph, MultilayerGraph) else self.graph
+        return getattr(first, "input_order", None)
+
+    @property
     def names(self) -> Array | None:
         """The graph's."""
-        return self.graph.names
+        order, names = self._order, self.graph.names
+        if order is None or names is None:
+            return names
+        placed = np.empty_like(names)
+        placed[order] = names
+        return placed
 
     @property
     def multilayer(self) -> bool:
@@ -112,16 +123,17 @@ class GraphSource:
     def batches(self, *, texts: bool) -> Iterator[EdgeBatch]:
         """Every edge once, smaller end first."""
         layers = self.graph.layers if isinstance(self.graph, MultilayerGraph) else (self.graph,)
+        order = self._order
         for code, layer in enumerate(layers):
             for block in layer.blocks:
-                for first in range(0, block.n_rows, AT_ONCE):
-                    yield from _upper_entries(block, first, min(block.n_rows, first + AT_ONCE), code)
+                for batch in _upper_entries(block, code):
+                    ends = batch[:2] if order is None else (order[batch.source], order[batch.target])
+                    yield EdgeBatch(*(end.astype(np.int64, copy=False) for end in ends), *batch[2:])
 
 
-def _upper_entries(block: Any, first: int, last: int, code: int) -> Iterator[EdgeBatch]:
-    begin, end = int(block.indptr[first]), int(block.indptr[last])
-    for low in range(begin, end, AT_ONCE):
-        places = np.arange(low, min(end, low + AT_ONCE))
+def _upper_entries(block: RowBlock, code: int) -> Iterator[EdgeBatch]:
+    for low in range(0, len(block.indices), AT_ONCE):
+        places = np.arange(low, min(len(block.indices), low + AT_ONCE))
         source = block.start + np.searchsorted(block.indptr, places, side="right") - 1
         target = block.indices[places].astype(np.int64)
         once = source < target

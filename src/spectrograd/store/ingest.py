@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd import __version__
 from spectrograd.extras import need
 from spectrograd.graph import GraphError, GraphWarning
 from spectrograd.store import numbering
@@ -61,7 +60,7 @@ def ingest(path: Path, source: EdgeSource, settings: IngestSettings) -> StoreMet
         listed = [(name, spool.layers[code]) for code, name in codes]
         place = _place_of_rows(draft, listed, nodes, settings)
         meta = _write(draft, listed, nodes, place, settings)
-        made = {"program": f"spectrograd {__version__}", "listed": spool.n_listed, "settings": _plain(settings)}
+        made = {"listed": spool.n_listed, "settings": _plain(settings)}
         meta = replace(meta, multilayer=source.multilayer, made=made)
         meta = replace(meta, fingerprint=_fingerprint(meta))
         for left in [*draft.glob("*.tmp"), *draft.glob(numbering.NUMBERED)]:
@@ -102,7 +101,9 @@ def _spool(draft: Path, source: EdgeSource, settings: IngestSettings) -> tuple[S
     return spool, Nodes(len(ids), row_of, ids.astype(np.int64))
 
 
-def _fill_spool(draft: Path, source: EdgeSource, batches: Any, settings: IngestSettings, everything: bool = False) -> Spool:
+def _fill_spool(
+    draft: Path, source: EdgeSource, batches: Any, settings: IngestSettings, everything: bool = False
+) -> Spool:
     # Per id: its count, twice while the table grows, and its row.
     most = 2**31 - 2 if everything or source.n_nodes is not None else settings.memory_limit // 24
     spool = Spool(draft, most)
@@ -197,10 +198,13 @@ def _write(
     if place is not None:
         row_of = place if row_of is None else place[np.maximum(row_of, 0)]
     writers = {stem: PieceWriter(folder, stem) for stem in ("blocks", "edges")}
-    writers |= {stem: PieceWriter(folder, stem, numbered=False) for stem in ("degrees", "components", "sample")}
+    writers |= {
+        stem: PieceWriter(folder, stem, numbered=False) for stem in ("degrees", "components", "sample")
+    }
     try:
         layers = tuple(
-            _write_layer(folder, name, layer, nodes.n_nodes, row_of, writers, settings) for name, layer in listed
+            _write_layer(folder, name, layer, nodes.n_nodes, row_of, writers, settings)
+            for name, layer in listed
         )
     finally:
         for writer in writers.values():

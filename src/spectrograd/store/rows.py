@@ -113,7 +113,9 @@ class Buckets:
                 done += len(source)
                 settings.progress("scatter", done, layer.n_edges)
 
-    def _scatter(self, handle: int, source: Array, target: Array, weight: Array | None, bucket_of: Array) -> None:
+    def _scatter(
+        self, handle: int, source: Array, target: Array, weight: Array | None, bucket_of: Array
+    ) -> None:
         from spectrograd.kernels.ingest.rows import scatter_entries
 
         ends = np.zeros(len(self.filled), np.int64)

@@ -102,6 +102,8 @@ class Sample:
         source, target = (np.concatenate([part[end] for part in self._parts]) for end in (0, 1))
         weight = None
         if any(part.weight is not None for part in self._parts):
-            weights = [np.full(len(p.source), self._one) if p.weight is None else p.weight for p in self._parts]
+            weights = [
+                np.full(len(p.source), self._one) if p.weight is None else p.weight for p in self._parts
+            ]
             weight = np.concatenate(weights)
         return writer.edges(source, target, weight)

@@ -13,15 +13,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
-from spectrograd.graph.cleaning import CleanArrays
 from spectrograd.extras import need
 from spectrograd.graph import Graph, GraphError, MultilayerGraph, RowBlock
-from spectrograd.memory import as_bytes
+from spectrograd.graph.cleaning import CleanArrays
 from spectrograd.graph.traversal import Search
+from spectrograd.memory import as_bytes
 from spectrograd.store.folder import MANIFEST
 from spectrograd.store.manifest import (
     INTEGERS,
-    TEXTS,
     BlockPiece,
     EdgePiece,
     LayerMeta,
@@ -232,6 +231,11 @@ class StoredGraph(Graph):
         """The id of every row; None where rows are the ids."""
         return self.store.names
 
+    @property
+    def input_order(self) -> Array | None:
+        """Which row of the input each row is (int32, one per node); None where they are the same."""
+        return self.store.order
+
     @cached_property
     def degrees(self) -> Array:
         """Weighted degrees, float64, one per node."""
@@ -341,6 +345,3 @@ def _reopened(path: Path, fingerprint: str, layer: int, dtype: DTypeLike) -> Sto
     if meta.fingerprint != fingerprint:
         raise GraphError(f"{path}: was replaced meanwhile; open it again")
     return StoredGraph(Store(path, meta), layer, dtype)
-
-
-__all__ = ["TEXTS", "Edges", "Store", "StoredGraph", "is_store", "open_store"]

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from spectrograd.kernels.jit import inner, serial
 from spectrograd.kernels.csr.structure import edge_hash
+from spectrograd.kernels.jit import inner, serial
 
 RUN = 16  # entries that are sorted by insertion before runs are merged
 SUM, MAX, FIRST = 0, 1, 2  # what becomes of an edge that is listed several times
@@ -207,7 +207,9 @@ def spread_labels(first, indptr, columns, labels, sizes, most, votes, touched):
         best = own
         for t in range(n_touched):
             label = touched[t]
-            more = votes[label] > votes[best] or (votes[label] == votes[best] and best != own and label < best)
+            more = votes[label] > votes[best] or (
+                votes[label] == votes[best] and best != own and label < best
+            )
             if label != own and more and sizes[label] < most:
                 best = label
         for t in range(n_touched):

@@ -88,7 +88,11 @@ def _scan_line(text, at, delimiter, roles, edge, ends, weights, layers):
                 ended = text[at] == _NEWLINE or text[at] == _RETURN
                 return WRONG_WIDTH if ended else NOT_INTEGER, at
             at += 1
-        elif delimiter == 0 and not _ends_field(text[at - 1], delimiter) and not _ends_field(text[at], delimiter):
+        elif (
+            delimiter == 0
+            and not _ends_field(text[at - 1], delimiter)
+            and not _ends_field(text[at], delimiter)
+        ):
             return NOT_INTEGER, at
     if text[at] == _RETURN:
         at += 1
@@ -107,7 +111,11 @@ def _integer(text, at):
             return False, np.int64(0), at
         number = number * np.uint64(10) + np.uint64(text[at] - _ZERO)
         at += 1
-    good = at > begin and not (text[begin] == _ZERO and at - begin > 1) and number < np.uint64(2) ** np.uint64(63)
+    good = (
+        at > begin
+        and not (text[begin] == _ZERO and at - begin > 1)
+        and number < np.uint64(2) ** np.uint64(63)
+    )
     return good, -np.int64(number) if negative else np.int64(number), at
 
 
