@@ -107,7 +107,7 @@ class Session:
         """Draw nothing: stderr is a pipe or a file."""
 
     def line(self, stack: ExitStack, label: str) -> Callable[..., None]:
-        """A function that shows a text, the share done and a rate, until the stack ends; on a terminal only."""
+        """A function that shows a text, the share done and a rate until the stack ends; on terminals only."""
         if not self.on_terminal:
             return self._unseen
         from rich.progress import BarColumn, Progress, TextColumn

@@ -69,8 +69,8 @@ def silent(stage: str, done: int, total: int | None) -> None:
 class IngestSettings:
     """How a store is made.
 
-    ``progress`` is called with a stage, the edges done and, where it is known, how many there are. Blocks are of
-    16 MB: many of them fit into any memory limit, and reading one takes a hundred times as long as asking for it.
+    ``progress`` is called with a stage, the edges done and, where it is known, how many there are. Blocks are
+    of 16 MB: some fit into any memory limit, and reading one takes far longer than asking for it.
     """
 
     duplicates: Duplicates = "sum"
@@ -127,8 +127,10 @@ class GraphSource:
         for code, layer in enumerate(layers):
             for block in layer.blocks:
                 for batch in _upper_entries(block, code):
-                    ends = batch[:2] if order is None else (order[batch.source], order[batch.target])
-                    yield EdgeBatch(*(end.astype(np.int64, copy=False) for end in ends), *batch[2:])
+                    if order is not None:
+                        source, target = order[batch.source], order[batch.target]
+                        batch = batch._replace(source=source.astype(np.int64), target=target.astype(np.int64))
+                    yield batch
 
 
 def _upper_entries(block: RowBlock, code: int) -> Iterator[EdgeBatch]:

@@ -1,7 +1,7 @@
 """Folders that appear whole or not at all: stores, checkpoints, saved models.
 
-A folder is written beside its target, every file synced, and then renamed. Whoever is killed on the way leaves
-a draft that nobody reads and the next writer removes.
+A folder is written beside its target, every file synced, and then renamed. Whoever is killed on the way
+leaves a draft that nobody reads and the next writer removes.
 """
 
 from __future__ import annotations

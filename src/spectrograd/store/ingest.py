@@ -8,7 +8,7 @@ import shutil
 import warnings
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,8 @@ from spectrograd.graph import GraphError, GraphWarning
 from spectrograd.store import numbering
 from spectrograd.store.batches import EdgeSource, IngestSettings, NotIntegers, in_background
 from spectrograd.store.folder import new_folder
-from spectrograd.store.manifest import INTEGERS, ROWS, TEXTS, LayerMeta, Piece, StoreMeta, save_meta
+from spectrograd.store.manifest import LayerMeta, StoreMeta, save_meta
+from spectrograd.store.nodes import Nodes, given_nodes, write_names
 from spectrograd.store.order import find_order
 from spectrograd.store.pieces import PieceWriter, write_file
 from spectrograd.store.rows import Buckets, count, sorted_rows, weight_unit, write_blocks
@@ -29,15 +30,6 @@ from spectrograd.store.stored import StoredGraph, open_store
 Array = NDArray[Any]
 FIXED_MEMORY = 200 << 20  # bytes: batches, writers and what one bucket takes at least
 NODE_MEMORY = 36  # bytes per node: entries, sums, degrees, components, bucket, row
-
-
-class Nodes(NamedTuple):
-    """How ids become rows: ``row_of`` each id (None: they are), and the ids of the rows where they are not rows."""
-
-    n_nodes: int
-    row_of: Array | None = None
-    integers: Array | None = None
-    texts: Path | None = None
 
 
 def ingest(path: Path, source: EdgeSource, settings: IngestSettings) -> StoreMeta:
@@ -91,7 +83,7 @@ def _spool(draft: Path, source: EdgeSource, settings: IngestSettings) -> tuple[S
         (draft / numbering.NAMES).unlink()
         return spool, Nodes(len(ids), integers=ids)
     if source.n_nodes is not None:
-        return spool, _given_nodes(draft, source, source.n_nodes)
+        return spool, given_nodes(draft, source, source.n_nodes)
     ids = np.flatnonzero(spool.counts)
     if len(ids) == 0:
         raise GraphError("the graph is empty: no nodes, no edges")
@@ -117,20 +109,6 @@ def _fill_spool(
     finally:
         spool.close()
     return spool
-
-
-def _given_nodes(draft: Path, source: EdgeSource, n_nodes: int) -> Nodes:
-    """Ids that are rows already."""
-    names = source.names
-    if names is None:
-        return Nodes(n_nodes)
-    if names.dtype.kind in "iu":
-        whole = names.astype(np.int64)
-        return Nodes(n_nodes, integers=None if np.array_equal(whole, np.arange(n_nodes)) else whole)
-    arrow, parquet = need("pyarrow", "names of nodes"), need("pyarrow.parquet", "names of nodes")
-    path = draft / numbering.NAMES
-    parquet.write_table(arrow.table({"name": [str(name) for name in names.tolist()]}), path)
-    return Nodes(n_nodes, texts=path)
 
 
 def _check_memory(nodes: Nodes, settings: IngestSettings) -> None:
@@ -210,25 +188,9 @@ def _write(
         for writer in writers.values():
             writer.close()
     order = None if place is None else np.argsort(place).astype(np.int32)
-    ids, names = _write_names(folder, nodes, order)
+    ids, names = write_names(folder, nodes, order)
     order_piece = None if order is None else write_file(folder, "order.bin", order)
     return StoreMeta(nodes.n_nodes, ids, len(layers) > 1, layers, "", names, order_piece)
-
-
-def _write_names(folder: Path, nodes: Nodes, order: Array | None) -> tuple[str, Piece | None]:
-    """The ids in the order of the rows."""
-    if nodes.integers is not None:
-        ids = nodes.integers if order is None else nodes.integers[order]
-        return INTEGERS, write_file(folder, "names.bin", ids)
-    if nodes.texts is None:
-        return ROWS, None
-    if order is not None:
-        parquet = need("pyarrow.parquet", "names of nodes")
-        parquet.write_table(parquet.read_table(nodes.texts).take(order), nodes.texts)
-    import zlib
-
-    data = nodes.texts.read_bytes()
-    return TEXTS, Piece(numbering.NAMES, 0, len(data), zlib.crc32(data))
 
 
 def _write_layer(

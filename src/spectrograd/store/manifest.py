@@ -124,7 +124,7 @@ def load_meta(folder: Path) -> StoreMeta:
         raise GraphError(f"{where}: unknown codec {codec!r}; convert the graph again")
     try:
         layers = tuple(map(_layer, content.pop("layers")))
-        pieces = {name: _maybe(content.pop(name)) for name in ("names", "order")}
+        pieces: dict[str, Any] = {name: _maybe(content.pop(name)) for name in ("names", "order")}
         meta = StoreMeta(layers=layers, **pieces, **content)
         _check(folder, meta)
     except (TypeError, KeyError, AttributeError, OverflowError) as error:
@@ -154,9 +154,9 @@ def _piece(kind: type[Any], content: dict[str, Any]) -> Any:
     """Make a piece of plain numbers; whatever is not one is refused."""
     piece = kind(**content)
     for entry in fields(kind):
-        value = getattr(piece, entry.name)
-        wanted = {"file": str, "weighted": bool}.get(entry.name, int)
-        if type(value) is not wanted or (wanted is int and not 0 <= value < 2**63):
+        value: Any = getattr(piece, entry.name)
+        wanted: type = {"file": str, "weighted": bool}.get(entry.name, int)
+        if type(value) is not wanted or (isinstance(value, int) and not 0 <= value < 2**63):
             raise TypeError(f"{entry.name} is {value!r}")
     if not _FILE_NAME.fullmatch(piece.file):
         raise TypeError(f"{piece.file!r} is not the name of a file inside the store")

@@ -1,8 +1,8 @@
 """Ids that are no row numbers are numbered by DuckDB, in a process whose memory is gone when it ends.
 
 ``python -m spectrograd.store.numbering FOLDER BYTES ordered|any`` reads ``FOLDER/staged.parquet`` and writes
-``names.parquet`` (the ids, sorted) and ``numbered.parquet`` beside it. One operator per statement and Parquet between
-them: each statement then has the whole of the memory limit.
+``names.parquet`` (the ids, sorted) and ``numbered.parquet`` beside it. One operator per statement and Parquet
+between them: each statement then has the whole of the memory limit.
 """
 
 from __future__ import annotations

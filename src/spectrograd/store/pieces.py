@@ -17,7 +17,7 @@ FILE_BYTES = 4 << 30  # of one blocks or edges file: even a store of a terabyte 
 
 
 class PieceWriter:
-    """Appends pieces to ``stem-000.bin``, ``stem-001.bin`` ..., or only to ``stem.bin``; each at a cache line."""
+    """Appends pieces to ``stem-000.bin``, ``stem-001.bin`` ... (or to ``stem.bin``), each at a cache line."""
 
     def __init__(self, folder: Path, stem: str, *, numbered: bool = True) -> None:
         self._folder, self._stem, self._numbered = folder, stem, numbered
@@ -37,7 +37,7 @@ class PieceWriter:
                 parts.append(np.zeros(aligned(len(data)) - len(data), np.uint8))
             for part in parts:
                 self._handle.write(part.data)
-                checksum = zlib.crc32(part, checksum)
+                checksum = zlib.crc32(part.data, checksum)
                 n_bytes += len(part)
         self._offset = begin + aligned(n_bytes)
         self._handle.write(bytes(self._offset - begin - n_bytes))
@@ -47,19 +47,21 @@ class PieceWriter:
         """Write one row block."""
         sections = [indptr.astype(np.int64, copy=False), columns] + ([] if weights is None else [weights])
         piece = self.append(sections, pad=True)
-        sizes = {"start": start, "n_rows": len(indptr) - 1, "n_entries": len(columns)}
-        return BlockPiece(**vars(piece), **sizes, weighted=weights is not None)
+        sizes = start, len(indptr) - 1, len(columns)
+        where = piece.file, piece.offset, piece.n_bytes, piece.checksum
+        return BlockPiece(*where, *sizes, weights is not None)
 
     def edges(self, source: Array, target: Array, weight: Array | None) -> EdgePiece:
         """Write edges, each once."""
         piece = self.append([source, target] + ([] if weight is None else [weight]))
-        return EdgePiece(**vars(piece), n_edges=len(source), weighted=weight is not None)
+        where = piece.file, piece.offset, piece.n_bytes, piece.checksum
+        return EdgePiece(*where, n_edges=len(source), weighted=weight is not None)
 
     def _next_file(self) -> None:
         self.close()
         self._number, self._offset = self._number + 1, 0
         self._file = f"{self._stem}-{self._number:03d}.bin" if self._numbered else f"{self._stem}.bin"
-        self._handle = open(self._folder / self._file, "wb")
+        self._handle = open(self._folder / self._file, "wb")  # noqa: SIM115 (see close)
 
     def close(self) -> None:
         """Close the last file."""
@@ -72,4 +74,4 @@ def write_file(folder: Path, name: str, array: Array) -> Piece:
     data = np.ascontiguousarray(array).view(np.uint8)
     with open(folder / name, "wb") as handle:
         handle.write(data.data)
-    return Piece(name, 0, len(data), zlib.crc32(data))
+    return Piece(name, 0, len(data), zlib.crc32(data.data))

@@ -61,7 +61,7 @@ class Files:
                 raise GraphError(f"{self._place(piece)}: the file ends too early; convert the graph again")
             done += count
         self.counters.bytes_read += piece.n_bytes
-        if zlib.crc32(view) != piece.checksum:
+        if zlib.crc32(view.data) != piece.checksum:
             raise GraphError(f"{self._place(piece)}: damaged (wrong checksum); convert the graph again")
         if self.speed is not None:
             time.sleep(max(0.0, piece.n_bytes / self.speed - (time.perf_counter() - began)))
@@ -69,10 +69,10 @@ class Files:
 
     def _read_at(self, handle: int, view: Array, offset: int) -> int:
         if hasattr(os, "preadv"):
-            return os.preadv(handle, [memoryview(view)], offset)
+            return os.preadv(handle, [view.data], offset)
         with self._seeking, open(handle, "rb", buffering=0, closefd=False) as raw:
             raw.seek(offset)
-            return raw.readinto(memoryview(view)) or 0
+            return raw.readinto(view.data) or 0
 
     def _place(self, piece: Piece) -> str:
         start = getattr(piece, "start", None)

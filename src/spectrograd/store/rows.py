@@ -1,4 +1,4 @@
-"""Listed edges become row blocks: counted, scattered into buckets of rows, each sorted in memory, and written."""
+"""Listed edges become row blocks: counted, scattered into buckets of rows, sorted there, written."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def count(layer: SpooledLayer, n_nodes: int, row_of: Array | None, settings: Ing
 
 
 def weight_unit(largest_degree: float) -> float:
-    """The power of two that weights are divided by: degrees are then near one, far from the ends of float32."""
+    """The power of two that weights are divided by: degrees are near one then, far from float32's ends."""
     if not 0 < largest_degree < math.inf:
         return 1.0
     return 2.0 ** min(max(math.frexp(largest_degree)[1] - 1, -1000), 1000)
@@ -71,7 +71,7 @@ def weight_unit(largest_degree: float) -> float:
 
 @dataclass(eq=False)
 class Buckets:
-    """A file with a region for each range of rows; ``rows`` are the bounds, ``places`` where regions begin."""
+    """A file with a region for each range of rows; ``rows`` are the bounds, ``places`` their regions."""
 
     path: Path
     rows: Array
@@ -149,7 +149,7 @@ class Buckets:
 
 
 def _write_at(handle: int, array: Array, offset: int) -> None:
-    data, done = memoryview(array).cast("B"), 0
+    data, done = array.data.cast("B"), 0
     while done < len(data):
         done += os.pwrite(handle, data[done:], offset + done)
 

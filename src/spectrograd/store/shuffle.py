@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from spectrograd.store.batches import IngestSettings
 from spectrograd.store.manifest import EdgePiece
+from spectrograd.store.opened import Edges
 from spectrograd.store.pieces import PieceWriter
 from spectrograd.store.rows import SortedRows
-from spectrograd.store.stored import Edges
 
 Array = NDArray[Any]
 SAMPLE_DEGREE = 10.0  # of the sample: below eight to ten it knows nothing of the clusters (docs/method.md)
@@ -22,14 +22,14 @@ SAMPLE_DEGREE = 10.0  # of the sample: below eight to ten it knows nothing of th
 class Shuffle:
     """Deals the edges of a layer out to chunks drawn at random, and shuffles each chunk at the end.
 
-    Edges go to one temporary file, sorted by chunk within each part that is dealt; ``table`` knows what lies where.
+    Edges go to one temporary file, sorted by chunk within each part that is dealt.
     """
 
     def __init__(self, path: Path, n_edges: int, unit: float, settings: IngestSettings) -> None:
         self.n_chunks = max(1, -(-12 * n_edges // settings.block_bytes))
         self._rng, self._path = np.random.default_rng(settings.seed), path
         self._one = np.float32(1 / unit)
-        self._handle = open(path, "w+b")
+        self._handle = open(path, "w+b")  # noqa: SIM115 (closed by write)
         self._table: list[tuple[int, Array]] = []
         self._weighted = False
 
@@ -85,7 +85,7 @@ class Sample:
 
     @classmethod
     def plan(cls, n_nodes: int, n_edges: int, unit: float, settings: IngestSettings) -> Sample | None:
-        """A sample with ten ends per node; None where the graph has hardly more, or the sample would not fit."""
+        """A sample with ten ends per node; None where the graph has hardly more, or it would not fit."""
         wanted = 1.05 * SAMPLE_DEGREE * n_nodes / 2
         if wanted > 0.8 * n_edges or 24 * wanted > settings.memory_limit / 4:
             return None

@@ -31,7 +31,7 @@ class Listed(NamedTuple):
 
 @dataclass
 class SpooledLayer:
-    """The edges of one layer on disk, in segments; ``imbalance`` is 0 where all stand there in both directions."""
+    """The edges of one layer on disk, in segments; ``imbalance`` is 0 where all go both ways."""
 
     path: Path
     segments: list[tuple[int, bool]] = field(default_factory=list)
@@ -109,7 +109,7 @@ class Spool:
         """The layer of this code; new ones begin empty."""
         if code not in self.layers:
             self.layers[code] = SpooledLayer(self.folder / f"listed-{code:03d}.tmp")
-            self._handles[code] = open(self.layers[code].path, "wb")
+            self._handles[code] = open(self.layers[code].path, "wb")  # noqa: SIM115 (see close)
         return self.layers[code]
 
     def close(self) -> None:
@@ -131,5 +131,6 @@ def check_weights(source: Any, target: Any, weight: Array | None) -> None:
     if bad.any():
         at = int(np.argmax(bad))
         raise GraphError(
-            f"weight of edge ({source[at]}, {target[at]}) is {weight[at]}; weights must be finite and not negative"
+            f"weight of edge ({source[at]}, {target[at]}) is {weight[at]}; "
+            "weights must be finite and not negative"
         )

@@ -36,7 +36,7 @@ class FileSource:
     groups : mapping
         Names of layers to their files, text (also packed) or Parquet. A single group is no layer by itself.
     columns : mapping
-        Roles (``src``, ``dst``, ``weight``, ``layer``) to names of columns, where they are not the usual ones.
+        Roles (``src``, ``dst``, ``weight``, ``layer``) to columns with names that are not the usual ones.
     n_nodes : int, optional
         Ids are row numbers below this one, and rows without edges are nodes, too.
     """

@@ -87,7 +87,7 @@ class ParquetEdges:
     def _weight(self, at: int, columns: dict[str, Any]) -> Array | None:
         if "weight" not in columns:
             return None
-        weight = columns["weight"].cast("float64").to_numpy(zero_copy_only=False).copy()
+        weight: Array = columns["weight"].cast("float64").to_numpy(zero_copy_only=False).copy()
         bad = ~np.isfinite(weight) | (weight < 0)
         if bad.any():
             row = int(np.argmax(bad))

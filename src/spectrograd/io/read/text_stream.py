@@ -69,7 +69,7 @@ class TextEdges:
         if len(fields) not in (2, 3):
             raise GraphError(
                 f"{self.path}, line {number}: 2 or 3 columns expected, found {len(fields)}; "
-                "name the columns src,dst[,weight][,layer] in a header line or say which they are (--source, --target)"
+                "name the columns src,dst[,weight][,layer] in a header line, or use --source and --target"
             )
         return number - 1, mark, list(ROLES[: len(fields)])
 
@@ -99,7 +99,7 @@ class TextEdges:
                 yield ends[0, :n_edges], ends[1, :n_edges], weight, labels
 
     def _error(self, text: bytes, at: int, line: int, roles: list[str | None], width: bool) -> Exception:
-        """What is wrong with a line, in words; a weight in a spelling only Python knows is left to the other door."""
+        """What is wrong with a line, in words; a weight only Python can read is left to the other door."""
         words = text[at : text.index(b"\n", at)].decode("utf-8", "replace")
         fields = split_line(words, self.layout[1].decode() or None)
         if width or len(fields) != len(roles):

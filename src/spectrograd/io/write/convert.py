@@ -38,8 +38,8 @@ def convert(
     Parameters
     ----------
     sources : sequence of str
-        Files, folders, patterns, another store, or ``-``. Several are the layers of one graph, unless ``parts``: then they
-        are parts of the same one, as are the files of a folder.
+        Files, folders, patterns, another store, or ``-``. Several are the layers of one graph, unless
+        ``parts``: then they are parts of the same one, as the files of a folder always are.
     target : str
         The folder to be made.
     settings : IngestSettings

@@ -37,7 +37,7 @@ def write_graph(path: str | os.PathLike[str], graph: Graph | MultilayerGraph) ->
         ``.graphml``; text may end in ``.gz`` or ``.zst``. ``.store`` makes a folder for :func:`open_store`
         (weights in float32), which replaces a store of that name.
     graph : Graph or MultilayerGraph
-        Layers go into tables and stores only. Ids that are neither numbers nor texts are written as their text.
+        Layers go into tables and stores only. Ids that are no numbers or texts are written as their text.
     """
     path = os.fspath(path)
     suffix = check_graph_path(path)

@@ -11,10 +11,10 @@ SUM, MAX, FIRST = 0, 1, 2  # what becomes of an edge that is listed several time
 
 @serial
 def keep_edges(source, target, bits, counts, kept):
-    """Mutates: counts of the ends, and kept (2 x edges, int32), without loops: their number, and a signed hash.
+    """Mutates: counts of the ends, and kept (2 x edges, int32), those that are no loops: how many, a hash.
 
-    The hash of a list is 0 if it holds every edge as often in one direction as in the other, with the same weights
-    (``bits``, read as integers; or None); else with odds of about 2^-60.
+    The hash of a list is 0 if it holds every edge as often in one direction as in the other, with the same
+    weights (``bits``, read as integers; or None); else with odds of about 2^-60.
     """
     n_kept, total = 0, np.uint64(0)
     for e in range(len(source)):
@@ -32,7 +32,7 @@ def keep_edges(source, target, bits, counts, kept):
 
 @serial
 def count_rows(source, target, weights, row_of, counts, sums, parent):
-    """Mutates: source and target, which become rows; counts of entries; sums of weights; parent, the union-find forest.
+    """Mutates: source and target become rows; counts of entries; sums of weights; parent, a union-find.
 
     ``row_of`` may be None (ends are rows), ``weights`` too (sums stay as they are).
     """
@@ -78,9 +78,10 @@ def label_roots(parent):
 
 @serial
 def scatter_entries(source, target, weights, bucket_of, ends, keys, values):
-    """Mutates: keys and values, both directions of the edges by bucket of their row; ends, where each bucket ends.
+    """Mutates: keys and values, both directions of the edges by bucket of their row; ends of the buckets.
 
-    A key is ``row << 32 | column``. Inside a bucket entries stand as they are listed. Weights and values may be None.
+    A key is ``row << 32 | column``. Inside a bucket entries stand as they are listed. Weights and values may
+    be None.
     """
     ends[:] = 0
     for e in range(len(source)):
@@ -104,9 +105,9 @@ def scatter_entries(source, target, weights, bucket_of, ends, keys, values):
 
 @serial
 def sort_entries(keys, weights, first_row, indptr, columns, values, rule, factor):
-    """Mutates: indptr, columns and values of the sorted rows from ``first_row`` on; how many entries are left.
+    """Mutates: indptr, columns and values of the rows from ``first_row`` on, sorted: how many are left.
 
-    Entries of the same edge become one by ``rule``, SUM (times ``factor``), MAX or FIRST; those of weight 0 go.
+    Entries of the same edge become one by ``rule``: SUM (times ``factor``), MAX or FIRST. Weights of 0 go.
     ``weights`` may be None: all are one.
     """
     n_rows = len(indptr) - 1
@@ -191,7 +192,7 @@ def _sort_row(columns, values, other_columns, other_values):
 
 @serial
 def spread_labels(first, indptr, columns, labels, sizes, most, votes, touched):
-    """Mutates: labels of the rows from ``first`` on, sizes of the labels; votes (all zero) and touched are scratch.
+    """Mutates: labels of the rows from ``first`` on, and their sizes; votes (all zero), touched are scratch.
 
     Each node takes the label most of its neighbours have, if fewer than ``most`` nodes have it: groups of
     neighbours that fit into a cache. Ties go to the label it has, then to the smaller one.

@@ -15,9 +15,10 @@ _NEWLINE, _RETURN, _SPACE, _TAB, _QUOTE, _ZERO = 10, 13, 32, 9, 34, 48
 def scan_edges(text, delimiter, roles, ends, weights, layers):
     """Mutates: ends (2 x capacity, int64), weights, and layers (hash, first byte, length per edge, int64).
 
-    ``text`` are whole lines of UTF-8, ``delimiter`` the byte between fields (0: runs of blanks), ``roles`` what each column
-    holds. Weights and layers may be empty if no column has that role. Returns edges found, lines read, the byte where the line
-    begins at which it stopped, and why. Blank lines and those that begin with ``#`` or ``%`` are skipped.
+    ``text`` are whole lines, ``delimiter`` is the byte between fields (0: runs of blanks), ``roles`` say what
+    each column holds. Weights and layers may be empty if no column has that role. Returns edges found, lines
+    read, the byte where the line begins at which it stopped, and why. Blank lines and those that begin with
+    ``#`` or ``%`` are skipped.
     """
     at, n_edges, n_lines, size = 0, 0, 0, len(text)
     while at < size and n_edges < ends.shape[1]:
@@ -44,9 +45,9 @@ def _skip_blanks(text, at, delimiter):
 
 @inner
 def _ends_field(byte, delimiter):
-    if byte == _NEWLINE or byte == _RETURN:
+    if byte in (_NEWLINE, _RETURN):
         return True
-    return (byte == _SPACE or byte == _TAB) if delimiter == 0 else byte == delimiter
+    return byte in (_SPACE, _TAB) if delimiter == 0 else byte == delimiter
 
 
 @inner
@@ -57,7 +58,7 @@ def _scan_line(text, at, delimiter, roles, edge, ends, weights, layers):
         if text[at] == _NEWLINE or text[at] == _RETURN:
             return WRONG_WIDTH, at
         role, begin = roles[column], at
-        if role == SOURCE or role == TARGET:
+        if role in (SOURCE, TARGET):
             good, number, at = _integer(text, at)
             if not good:
                 return NOT_INTEGER, at
@@ -101,7 +102,7 @@ def _scan_line(text, at, delimiter, roles, edge, ends, weights, layers):
 
 @inner
 def _integer(text, at):
-    """Whether digits stand here, their number, and the byte behind; 007 is no number, it would come back as 7."""
+    """Whether an integer stands here, which, and the byte behind; 007 is none, it would come back as 7."""
     negative = text[at] == 45
     if negative or text[at] == 43:
         at += 1
