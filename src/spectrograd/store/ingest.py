@@ -209,8 +209,8 @@ def _write_layer(
     n_edges = layer.n_edges // (2 if halve else 1)
     buckets = Buckets.plan(folder / "buckets.tmp", counted.entries, layer.weighted, settings)
     buckets.fill(layer, row_of, settings)
-    shuffle = Shuffle(folder / "shuffle.tmp", n_edges, unit, settings) if settings.edges else None
-    sample = Sample.plan(n_nodes, n_edges, unit, settings)
+    shuffle = Shuffle(folder / "shuffle.tmp", n_edges, settings) if settings.edges else None
+    sample = Sample.plan(n_nodes, n_edges, settings)
     blocks, degrees, ranges, done = [], np.empty(n_nodes), [], 0
     for rows in sorted_rows(buckets, settings.duplicates, halve, unit):
         blocks += write_blocks(writers["blocks"], rows, settings.block_bytes)
@@ -225,7 +225,7 @@ def _write_layer(
         settings.progress("sort", done // 2, n_edges)
     buckets.path.unlink()
     linked, pieces = degrees[degrees > 0], np.bincount(counted.component)
-    several = counted.n_components > 1
+    several, weighted = counted.n_components > 1, any(block.weighted for block in blocks)
     return LayerMeta(
         name=name,
         n_entries=sum(block.n_entries for block in blocks),
@@ -238,8 +238,8 @@ def _write_layer(
         blocks=tuple(blocks),
         degrees=writers["degrees"].append([degrees]),
         components=writers["components"].append([counted.component]) if several else None,
-        edges=shuffle.write(writers["edges"]) if shuffle else (),
-        sample=sample.write(writers["sample"]) if sample else None,
+        edges=shuffle.write(writers["edges"], weighted) if shuffle else (),
+        sample=sample.write(writers["sample"], weighted) if sample else None,
     )
 
 

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.store.batches import IngestSettings
 from spectrograd.store.manifest import EdgePiece
-from spectrograd.store.opened import Edges
 from spectrograd.store.pieces import PieceWriter
 from spectrograd.store.rows import SortedRows
 
 Array = NDArray[Any]
 SAMPLE_DEGREE = 10.0  # of the sample: below eight to ten it knows nothing of the clusters (docs/method.md)
+
+
+class StoredEdges(NamedTuple):
+    """Ends (int32) and weights (float32, in the layer's unit) of edges, each once."""
+
+    source: Array
+    target: Array
+    weight: Array
 
 
 class Shuffle:
@@ -25,28 +32,24 @@ class Shuffle:
     Edges go to one temporary file, sorted by chunk within each part that is dealt.
     """
 
-    def __init__(self, path: Path, n_edges: int, unit: float, settings: IngestSettings) -> None:
+    def __init__(self, path: Path, n_edges: int, settings: IngestSettings) -> None:
         self.n_chunks = max(1, -(-12 * n_edges // settings.block_bytes))
         self._rng, self._path = np.random.default_rng(settings.seed), path
-        self._one = np.float32(1 / unit)
         self._handle = open(path, "w+b")  # noqa: SIM115 (closed by write)
         self._table: list[tuple[int, Array]] = []
-        self._weighted = False
 
-    def deal(self, edges: Edges) -> None:
+    def deal(self, edges: StoredEdges) -> None:
         """Take some edges."""
         chunk = self._rng.integers(0, self.n_chunks, len(edges.source)).astype(np.uint32)
         by_chunk = np.argsort(chunk, kind="stable")
         starts = np.concatenate([[0], np.cumsum(np.bincount(chunk, minlength=self.n_chunks))])
         record = np.empty((len(chunk), 3), np.int32)
         record[:, 0], record[:, 1] = edges.source[by_chunk], edges.target[by_chunk]
-        weight = np.full(len(chunk), self._one) if edges.weight is None else edges.weight[by_chunk]
-        record[:, 2] = weight.view(np.int32)
-        self._weighted |= edges.weight is not None
+        record[:, 2] = edges.weight[by_chunk].view(np.int32)
         self._table.append((self._handle.tell(), starts))
         self._handle.write(record.data)
 
-    def write(self, writer: PieceWriter) -> tuple[EdgePiece, ...]:
+    def write(self, writer: PieceWriter, weighted: bool) -> tuple[EdgePiece, ...]:
         """Gather and shuffle every chunk."""
         self._handle.flush()
         pieces = []
@@ -55,7 +58,7 @@ class Shuffle:
             edges = np.concatenate(parts) if parts else np.empty((0, 3), np.int32)
             self._rng.shuffle(edges)
             if len(edges):
-                weight = np.ascontiguousarray(edges[:, 2]).view(np.float32) if self._weighted else None
+                weight = np.ascontiguousarray(edges[:, 2]).view(np.float32) if weighted else None
                 pieces.append(writer.edges(edges[:, 0].copy(), edges[:, 1].copy(), weight))
         self._handle.close()
         self._path.unlink()
@@ -67,43 +70,36 @@ class Shuffle:
         return np.frombuffer(data, np.int32).reshape(-1, 3)
 
 
-def upper_edges(rows: SortedRows) -> Edges:
-    """Each edge of these rows whose other end has the larger number; weights as they are stored."""
+def upper_edges(rows: SortedRows) -> StoredEdges:
+    """Each edge of these rows whose other end has the larger number."""
     numbers = np.arange(rows.start, rows.start + len(rows.indptr) - 1, dtype=np.int32)
     source = np.repeat(numbers, np.diff(rows.indptr))
     once = source < rows.columns
-    return Edges(source[once], rows.columns[once], None if rows.unit_weights else rows.values[once])
+    return StoredEdges(source[once], rows.columns[once], rows.values[once])
 
 
 class Sample:
     """A random part of the edges, kept in memory while a layer is written."""
 
-    def __init__(self, share: float, unit: float, seed: int) -> None:
-        self._share, self._one = share, np.float32(1 / unit)
+    def __init__(self, share: float, seed: int) -> None:
+        self._share = share
         self._rng = np.random.default_rng([seed, 1])  # not the numbers that deal out the chunks
-        self._parts: list[Edges] = []
+        self._parts: list[StoredEdges] = []
 
     @classmethod
-    def plan(cls, n_nodes: int, n_edges: int, unit: float, settings: IngestSettings) -> Sample | None:
+    def plan(cls, n_nodes: int, n_edges: int, settings: IngestSettings) -> Sample | None:
         """A sample with ten ends per node; None where the graph has hardly more, or it would not fit."""
         wanted = 1.05 * SAMPLE_DEGREE * n_nodes / 2
         if wanted > 0.8 * n_edges or 24 * wanted > settings.memory_limit / 4:
             return None
-        return cls(wanted / n_edges, unit, settings.seed)
+        return cls(wanted / n_edges, settings.seed)
 
-    def draw(self, edges: Edges) -> None:
+    def draw(self, edges: StoredEdges) -> None:
         """Take each of these edges with the same odds."""
         chosen = np.flatnonzero(self._rng.random(len(edges.source)) < self._share)
-        weight = None if edges.weight is None else edges.weight[chosen]
-        self._parts.append(Edges(edges.source[chosen], edges.target[chosen], weight))
+        self._parts.append(StoredEdges(*(column[chosen] for column in edges)))
 
-    def write(self, writer: PieceWriter) -> EdgePiece:
+    def write(self, writer: PieceWriter, weighted: bool) -> EdgePiece:
         """Write all that were taken."""
-        source, target = (np.concatenate([part[end] for part in self._parts]) for end in (0, 1))
-        weight = None
-        if any(part.weight is not None for part in self._parts):
-            weights = [
-                np.full(len(p.source), self._one) if p.weight is None else p.weight for p in self._parts
-            ]
-            weight = np.concatenate(weights)
-        return writer.edges(source, target, weight)
+        source, target, weight = (np.concatenate(column) for column in zip(*self._parts, strict=True))
+        return writer.edges(source, target, weight if weighted else None)
