@@ -355,7 +355,7 @@ def assign_rows(rows, centres):
 
 
 def rows_of_list(source, target, weight, n_nodes, rule):
-    """What a store holds of a list of edges: ``{(i, j): weight}`` in both directions, by plain dictionaries."""
+    """What a store holds of a list of edges: ``{(i, j): weight}`` in both directions, by dictionaries."""
     listed = [(int(i), int(j), float(w)) for i, j, w in zip(source, target, weight, strict=True) if i != j]
     forward = sorted((i, j, w) for i, j, w in listed)
     halve = bool(listed) and forward == sorted((j, i, w) for i, j, w in listed)
