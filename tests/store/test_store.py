@@ -177,7 +177,7 @@ def test_auto_orders_large_graphs_that_gain(tmp_path):
     source = shuffled[np.arange(40_000)]
     ring = Graph.from_edges(source, np.roll(source, 1), n_nodes=40_000)
     assert stored(tmp_path / "ring", ring, order="auto", block_bytes=1 << 20).input_order is not None
-    keys = np.unique(rng.integers(0, 40_000 * 40_000, 90_000))
+    keys = np.unique(rng.integers(0, 40_000 * 40_000, 600_000))
     keys = keys[keys // 40_000 < keys % 40_000]
     random = Graph.from_edges(keys // 40_000, keys % 40_000, n_nodes=40_000)
     assert stored(tmp_path / "random", random, order="auto", block_bytes=1 << 20).input_order is None
