@@ -71,6 +71,8 @@ def _spool(draft: Path, source: EdgeSource, settings: IngestSettings) -> tuple[S
     try:
         spool = _fill_spool(draft, source, source.batches(texts=False), settings)
     except (NotIntegers, NotRowNumbers) as error:
+        if source.n_nodes is not None:
+            raise GraphError(f"id {error or 'that is a text'} is outside 0..{source.n_nodes - 1}") from None
         texts = isinstance(error, NotIntegers)
         numbering.stage(draft, source, texts, settings)
         numbering.number_nodes(draft, settings)
@@ -97,7 +99,9 @@ def _fill_spool(
     draft: Path, source: EdgeSource, batches: Any, settings: IngestSettings, everything: bool = False
 ) -> Spool:
     # Per id: its count, twice while the table grows, and its row.
-    most = 2**31 - 2 if everything or source.n_nodes is not None else settings.memory_limit // 24
+    most = 2**31 - 2 if everything else settings.memory_limit // 24
+    if source.n_nodes is not None:
+        most = source.n_nodes - 1
     spool = Spool(draft, most)
     try:
         for batch in in_background(batches):

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from spectrograd.extras import need
 from spectrograd.graph import GraphError, RowBlock
+from spectrograd.graph.names import as_names
 from spectrograd.store.manifest import (
     INTEGERS,
     BlockPiece,
@@ -117,7 +118,7 @@ class Store:
             names = raw.view(np.int64)
         else:
             arrow, parquet = need("pyarrow", "names of nodes"), need("pyarrow.parquet", "names of nodes")
-            names = parquet.read_table(arrow.BufferReader(raw)).column("name").to_numpy()
+            names = as_names(parquet.read_table(arrow.BufferReader(raw)).column("name").to_pylist())
         if len(names) != self.meta.n_nodes:
             raise self.damaged(piece, f"{len(names)} names for {self.meta.n_nodes} nodes")
         names.flags.writeable = False

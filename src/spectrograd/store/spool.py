@@ -85,8 +85,8 @@ class Spool:
             return
         low = min(int(source.min()), int(target.min()))
         high = max(int(source.max()), int(target.max()))
-        if low < 0 or high > self.most:
-            raise NotRowNumbers
+        if low < 0 or high > self.most:  # kernels do not look
+            raise NotRowNumbers(low if low < 0 else high)
         if high >= len(self.counts):
             grown = np.zeros(min(self.most, 2 * high) + 1, np.int32)
             grown[: len(self.counts)] = self.counts
