@@ -50,8 +50,8 @@ def test_convert_says_what_is_wrong(tmp_path, edges, capsys):
     assert "no such file" in capsys.readouterr().err
     given = ["--source", "one", "--target", "other", "-q"]
     assert main(["convert", str(edges), "-o", store, *given]) == 0
-    assert main(["convert", str(edges), "-o", store, *given]) == 1
+    assert main(["convert", str(edges), "-o", store, *given]) == 2
     assert "--force" in capsys.readouterr().err
     assert main(["convert", str(edges), "-o", store, "--force", *given]) == 0
-    assert main(["convert", str(edges), "-o", str(edges), "--force", *given]) == 1
+    assert main(["convert", str(edges), "-o", str(edges), "--force", *given]) == 2
     assert "is no store" in capsys.readouterr().err

@@ -205,6 +205,6 @@ def test_a_store_is_never_overwritten_unasked(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("0,1\n")
     convert_to(tmp_path / "g", path)
-    with pytest.raises(FileExistsError, match="--force"):
+    with pytest.raises(GraphError, match="--force"):
         convert_to(tmp_path / "g", path)
     assert open_store(tmp_path / "g").n_edges == 1

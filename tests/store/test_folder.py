@@ -36,14 +36,14 @@ def test_only_folders_of_ours_are_replaced_and_only_when_asked(tmp_path, monkeyp
         monkeypatch.setattr(folders, "_exchange", lambda one, other: False)
     target = tmp_path / "a"
     write(target, "old")
-    with pytest.raises(FileExistsError, match="exists already; --force"):
+    with pytest.raises(GraphError, match="exists already; --force"):
         write(target, "new")
     write(target, "new", replace=True)
     assert read_manifest(target) == {"text": "new"}
     other = tmp_path / "photos"
     other.mkdir()
     (other / "dog.jpg").write_text("woof")
-    with pytest.raises(FileExistsError, match="is no store"):
+    with pytest.raises(GraphError, match="is no store"):
         write(other, "new", replace=True)
     assert sorted(os.listdir(tmp_path)) == ["a", "photos"]
     assert os.listdir(other) == ["dog.jpg"]
@@ -59,7 +59,7 @@ def test_an_error_leaves_what_was_there(tmp_path):
     assert caught.value.filename == str(target)
     assert os.listdir(tmp_path) == ["a"]
     assert read_manifest(target) == {"text": "old"}
-    with pytest.raises(FileNotFoundError, match="create it first"):
+    with pytest.raises(GraphError, match="create it first"):
         write(tmp_path / "nowhere" / "a", "x")
 
 

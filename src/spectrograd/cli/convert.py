@@ -21,7 +21,6 @@ Examples:
   spectrograd convert friends.csv calls.csv -o layers.store
   zcat edges.tsv.gz | spectrograd convert - -o graph.store --edges
 """
-SHARE = 0.5  # of the machine's memory, where no limit is given: the rest is for others and the page cache
 STAGES = {"read": "reading", "count": "counting", "scatter": "scattering", "sort": "sorting"}
 
 
@@ -75,7 +74,6 @@ def convert(
     parts of one graph, or - for text on standard input. Several are the layers of one multilayer graph.
     """
     from spectrograd.io.write.convert import convert as convert_files
-    from spectrograd.memory import machine_memory
     from spectrograd.store.batches import IngestSettings
 
     columns = {
@@ -89,10 +87,10 @@ def convert(
             duplicates=given["duplicates"],
             order=given["order"],
             edges=given["edges"],
-            memory_limit=given["memory_limit"] or int(SHARE * machine_memory()),
             force=given["force"],
             seed=session.seed,
             progress=_progress(session, stack),
+            **({"memory_limit": given["memory_limit"]} if given["memory_limit"] else {}),
         )
         named = {role: name for role, name in columns.items() if name is not None}
         with session.compile_clock(True):

@@ -5,16 +5,18 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.graph import Graph, MultilayerGraph, RowBlock
+from spectrograd.memory import machine_memory
 
 Array = NDArray[Any]
 Item = TypeVar("Item")
+SHARE = 0.5  # of the machine's memory, where no limit is given: the rest is for others and the page cache
 AT_ONCE = 1 << 20  # edges of a batch: enough to forget what a batch costs, few enough to hold some of them
 
 
@@ -76,7 +78,7 @@ class IngestSettings:
     duplicates: Duplicates = "sum"
     order: Order = "none"
     edges: bool = False
-    memory_limit: int = 2 << 30
+    memory_limit: int = field(default_factory=lambda: int(SHARE * machine_memory()))
     force: bool = False
     seed: int = 0
     block_bytes: int = 16 << 20

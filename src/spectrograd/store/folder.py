@@ -44,7 +44,7 @@ def new_folder(target: Path, *, replace: bool = False) -> Iterator[Path]:
     """
     target = Path(os.path.realpath(target))
     if not target.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "no such folder; create it first", str(target.parent))
+        raise GraphError(f"{target.parent}: no such folder; create it first")
     check_target(target, replace)
     with only_writer(target):
         for left_over in target.parent.glob(f".{target.name}.*.tmp"):
@@ -69,9 +69,9 @@ def check_target(target: Path, replace: bool) -> None:
     if not target.exists():
         return
     if not (target / MANIFEST).is_file():
-        raise FileExistsError(errno.EEXIST, "exists and is no store; choose another name", str(target))
+        raise GraphError(f"{target}: exists and is no store; choose another name")
     if not replace:
-        raise FileExistsError(errno.EEXIST, "exists already; --force (force=True) replaces it", str(target))
+        raise GraphError(f"{target}: exists already; --force replaces it")
 
 
 @contextmanager
