@@ -12,7 +12,7 @@ from spectrograd.aggregation import Layers, layer_operators, without_absent
 from spectrograd.aggregation.joint import LOOSER, Joint, JointState, run
 from spectrograd.labels.clustering import assign
 from spectrograd.pipeline.multilayer import merge
-from spectrograd.pipeline.solving import Settings
+from spectrograd.pipeline.settings import Settings
 from spectrograd.solvers import Problem, Stopping, solve
 
 K, ALPHA, TOL = 5, 0.5, 1e-4

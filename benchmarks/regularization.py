@@ -14,7 +14,8 @@ from benchmarks.shootout.graphs import cases
 from spectrograd import Graph, SpectralClustering, datasets, metrics
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.operators.regularized import participation, regularized
-from spectrograd.pipeline.solving import Embedded, Settings, embed
+from spectrograd.pipeline.settings import Settings
+from spectrograd.pipeline.solving import Embedded, embed
 from spectrograd.points.neighbors import knn_graph
 
 REAL = ("coauthor_cs", "lastfm_asia", "email_eu_core", "pubmed")

@@ -14,7 +14,8 @@ from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.labels.clustering import assign
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.pipeline.multilayer import merge
-from spectrograd.pipeline.solving import Settings, embed
+from spectrograd.pipeline.settings import Settings
+from spectrograd.pipeline.solving import embed
 
 K = 3
 

@@ -12,7 +12,8 @@ from spectrograd.engines import LocalEngine
 from spectrograd.graph import Graph
 from spectrograd.linalg.subspace import Ritz
 from spectrograd.operators.laplacian import laplacian
-from spectrograd.pipeline.solving import Settings, embed
+from spectrograd.pipeline.settings import Settings
+from spectrograd.pipeline.solving import embed
 from spectrograd.points.neighbors import knn_graph
 from spectrograd.solvers.protocol import Problem
 from spectrograd.solvers.shift_invert import ShiftInvert

@@ -12,7 +12,8 @@ import reference
 from spectrograd.datasets import make_block_model, make_gaussian_mixture
 from spectrograd.graph import Graph
 from spectrograd.operators.laplacian import LowRank, laplacian
-from spectrograd.pipeline.solving import Settings, embed
+from spectrograd.pipeline.settings import Settings
+from spectrograd.pipeline.solving import embed
 from spectrograd.points.neighbors import knn_graph
 
 FAMILIES = {}

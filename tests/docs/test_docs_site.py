@@ -81,7 +81,7 @@ def test_the_picture_has_the_numbers_of_the_code():
 def plans(monkeypatch):
     """The plan at every end of the tree, in the order of the picture."""
     from spectrograd.pipeline.multilayer import merge
-    from spectrograd.pipeline.solving import Settings
+    from spectrograd.pipeline.settings import Settings
 
     small = datasets.make_block_model(200, 2, random_state=0).graph
     large = datasets.make_block_model(SMALL + 100, 2, random_state=0).graph

@@ -12,8 +12,8 @@ from spectrograd.graph import Graph
 from spectrograd.graph import node_order as locality
 from spectrograd.graph.node_order import near_order, reordered
 from spectrograd.kernels.csr.structure import permute
-from spectrograd.pipeline.single import embed_graph
-from spectrograd.pipeline.solving import Settings
+from spectrograd.pipeline import embed
+from spectrograd.pipeline.settings import Settings
 from spectrograd.points.neighbors import knn_graph
 
 
@@ -73,16 +73,16 @@ def test_small_graphs_stay_as_they_are(scattered):
 
 @pytest.mark.parametrize("solver", ["chebyshev", "lanczos", "shift-invert"])
 def test_rows_come_back_in_the_order_of_the_nodes(scattered, monkeypatch, solver):
-    plain = embed_graph(scattered, 4, Settings(solver=solver, seed=0)).result
+    plain = embed(scattered, Settings(n_components=4, solver=solver, seed=0))
     monkeypatch.setattr(locality, "FROM_NODES", 4500)
     monkeypatch.setattr(locality, "NEAR", 1500)
     used = []
     monkeypatch.setattr(
         "spectrograd.pipeline.single.reordered", lambda g, o: used.append(o) or reordered(g, o)
     )
-    moved = embed_graph(scattered, 4, Settings(solver=solver, seed=0)).result
+    moved = embed(scattered, Settings(n_components=4, solver=solver, seed=0))
     assert len(used) == 1
-    overlap = plain.embedding.vectors.T @ (scattered.degrees[:, None] * moved.embedding.vectors)
+    overlap = plain.vectors.T @ (scattered.degrees[:, None] * moved.vectors)
     np.testing.assert_allclose(np.linalg.svd(overlap, compute_uv=False), 1, atol=2e-3)
 
 
@@ -92,10 +92,9 @@ def test_nodes_set_aside_and_a_start_keep_their_places(scattered, soon):
         np.append(edges.row, 5000), np.append(edges.col, 5001), np.append(edges.data, 1.0), n_nodes=5002
     )
     with pytest.warns(UserWarning, match="set aside"):
-        first = embed_graph(with_specks, 3, Settings(solver="chebyshev", seed=0)).result
-    assert not first.embedding.vectors[5000:].any()
+        first = embed(with_specks, Settings(n_components=3, solver="chebyshev", seed=0))
+    assert not first.vectors[5000:].any()
+    settings = Settings(n_components=3, solver="chebyshev", seed=1)
     with pytest.warns(UserWarning, match="set aside"):
-        again = embed_graph(
-            with_specks, 3, Settings(solver="chebyshev", seed=1), start=first.embedding.vectors
-        ).result
-    assert again.solution.last.passes < first.solution.last.passes / 2
+        again = embed(with_specks, settings, start=first.vectors)
+    assert again.passes < first.passes / 2

@@ -12,7 +12,8 @@ import spectrograd.operators.laplacian as module
 from spectrograd.aggregation import Layers, layer_operators, mean, projection, without_absent
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
 from spectrograd.operators.laplacian import LowRank, Operator, laplacian
-from spectrograd.pipeline.solving import Settings, embed
+from spectrograd.pipeline.settings import Settings
+from spectrograd.pipeline.solving import embed
 
 KINDS = ["random_walk", "symmetric", "unnormalized"]
 PATHS = {"numpy": (4096, 500_000), "serial": (0, 500_000), "parallel": (0, 0)}

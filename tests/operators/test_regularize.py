@@ -16,7 +16,8 @@ from spectrograd import (
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.operators.regularized import MORE_TAU, TAU, checked, judge, participation, regularized
 from spectrograd.pipeline.plan import plan
-from spectrograd.pipeline.solving import Settings, embed
+from spectrograd.pipeline.settings import Settings
+from spectrograd.pipeline.solving import embed
 from spectrograd.points.neighbors import knn_graph
 from spectrograd.solvers.protocol import Problem
 

@@ -13,7 +13,8 @@ from spectrograd.linalg.fill import factor_bytes
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.pipeline import solving as room
 from spectrograd.pipeline.plan import Choice, choose, plan
-from spectrograd.pipeline.solving import Settings, embed
+from spectrograd.pipeline.settings import Settings
+from spectrograd.pipeline.solving import embed
 from spectrograd.points.neighbors import knn_graph
 from spectrograd.solvers import Problem
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -12,12 +12,13 @@ import pytest
 
 from spectrograd import datasets, solvers
 from spectrograd.cli import main
-from spectrograd.operators.laplacian import laplacian
+from spectrograd.pipeline import Settings
 from spectrograd.pipeline.compare import compare, default_names, parse_spec
 from spectrograd.report.compare_page import compare_document, draw_comparison
 from spectrograd.report.page import render
 from spectrograd.solvers import REGISTRY, Solver, State
 
+HOW = Settings(n_components=3, seed=0)
 KEYS = {
     *("method", "seconds", "iterations", "passes", "objective", "angle", "certificate", "max_residual"),
     *("purity", "nmi", "ri", "ari", "peak_memory_bytes", "converged", "stopped", "error", "history"),
@@ -78,14 +79,13 @@ def odd(monkeypatch):
             else made(name, **params)
         )
 
-    monkeypatch.setattr("spectrograd.pipeline.compare.make_solver", make)
+    for room in ("compare", "solving"):
+        monkeypatch.setattr(f"spectrograd.pipeline.{room}.make_solver", make)
 
 
 def test_rows_of_good_solvers(data):
     seen = []
-    rows = compare(
-        laplacian(data.graph), 3, ["eigen", "power"], labels=data.labels, seed=0, on_row=seen.append
-    )
+    rows, _ = compare(data.graph, HOW, ["eigen", "power"], classes=data.labels, on_row=seen.append)
     assert [set(row) for row in rows] == [KEYS, KEYS]
     assert seen == rows
     for row in rows:
@@ -99,7 +99,7 @@ def test_rows_of_good_solvers(data):
 
 
 def test_a_failing_solver_has_its_row_and_the_others_go_on(data, odd):
-    rows = compare(laplacian(data.graph), 3, ["odd:how=fails", "eigen"], seed=0)
+    rows, _ = compare(data.graph, HOW, ["odd:how=fails", "eigen"])
     assert rows[0]["error"] == "RuntimeError: no luck"
     assert rows[0]["objective"] is None
     assert rows[1]["converged"]
@@ -107,7 +107,7 @@ def test_a_failing_solver_has_its_row_and_the_others_go_on(data, odd):
 
 def test_the_budget_holds_for_iterations(data, odd):
     began = time.perf_counter()
-    rows = compare(laplacian(data.graph), 3, ["odd:how=dawdles", "eigen"], time_budget=0.3, seed=0)
+    rows, _ = compare(data.graph, replace(HOW, time_budget=0.3), ["odd:how=dawdles", "eigen"])
     assert time.perf_counter() - began < 20
     assert "out of time after 0.3 s" in rows[0]["error"]
     assert rows[0]["objective"] is not None
@@ -116,14 +116,14 @@ def test_the_budget_holds_for_iterations(data, odd):
 
 
 def test_the_budget_holds_for_direct_methods(data, odd):
-    rows = compare(laplacian(data.graph), 3, ["endless", "eigen"], time_budget=0.3, seed=0)
+    rows, _ = compare(data.graph, replace(HOW, time_budget=0.3), ["endless", "eigen"])
     assert "without a result" in rows[0]["error"]
     assert rows[0]["converged"] is None
     assert rows[1]["converged"]
 
 
 def test_an_interrupt_keeps_what_is_done(data, odd):
-    rows = compare(laplacian(data.graph), 3, ["eigen", "odd:how=interrupts", "power"], seed=0)
+    rows, _ = compare(data.graph, HOW, ["eigen", "odd:how=interrupts", "power"])
     assert [row["method"] for row in rows] == ["eigen", "odd:how=interrupts"]
     assert rows[0]["converged"]
     assert rows[1]["error"] == "interrupted"
@@ -132,23 +132,22 @@ def test_an_interrupt_keeps_what_is_done(data, odd):
 
 def test_names_and_parameters():
     assert set(REGISTRY) <= set(default_names())
-    assert parse_spec("nystrom:walk=7:n_landmarks=50") == solvers.make_solver(
-        "nystrom", walk=7, n_landmarks=50
-    )
-    for wrong in ("nonsense", "power:shift", "power:speed=1"):
-        with pytest.raises(ValueError, match=r"expected|no parameter"):
+    assert default_names()[0] == "auto"
+    assert parse_spec("nystrom:walk=7:n_landmarks=50") == ("nystrom", {"walk": 7, "n_landmarks": 50})
+    for wrong in ("nonsense", "auto:degree=3", "power:shift", "power:speed=1"):
+        with pytest.raises(ValueError, match=r"expected|parameter"):
             parse_spec(wrong)
 
 
 def test_wrong_questions_are_errors(data):
     with pytest.raises(ValueError, match="at least one"):
-        compare(laplacian(data.graph), 3, [])
+        compare(data.graph, HOW, [])
     with pytest.raises(ValueError, match="choose fewer"):
-        compare(laplacian(data.graph), 300, ["eigen"])
+        compare(data.graph, Settings(n_components=300), ["eigen"])
 
 
 def test_the_page_needs_nothing_beside_it(data, odd):
-    rows = compare(laplacian(data.graph), 3, ["eigen", "power", "odd:how=fails"], labels=data.labels, seed=0)
+    rows, _ = compare(data.graph, HOW, ["eigen", "power", "odd:how=fails"], classes=data.labels)
     run = {"command": "spectrograd compare <g>", "seed": 0, "time_budget": 1, "versions": {}}
     page = render(compare_document(data.graph, rows, picture=draw_comparison(rows), run=run))
     assert "no luck" in page

@@ -16,7 +16,7 @@ from spectrograd.pipeline.layer_weights import (
     weigh_layers,
 )
 from spectrograd.pipeline.multilayer import merge
-from spectrograd.pipeline.solving import Settings
+from spectrograd.pipeline.settings import Settings
 from spectrograd.points.neighbors import knn_graph
 
 K = 5

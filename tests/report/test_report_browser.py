@@ -10,8 +10,7 @@ from test_run_report import SCORES, summary_of
 
 from spectrograd import datasets
 from spectrograd.graph import MultilayerGraph
-from spectrograd.pipeline.multilayer import merge
-from spectrograd.pipeline.solving import Settings, embed
+from spectrograd.pipeline import Settings, embed, prepare
 from spectrograd.report.gather import gather_run
 from spectrograd.report.picture import project
 from spectrograd.report.run_document import run_document
@@ -27,11 +26,12 @@ def run():
     data = datasets.make_multilayer_gmm(150, 2, 3, random_state=0)
     layers = {f"<i>{name}": layer for name, layer in zip("ab", data.graph.layers, strict=True)}
     graph = MultilayerGraph.from_layers(layers)
-    merged = merge(graph, 3, Settings(solver="eigen", seed=0))
-    result = embed(merged.operator, 3, Settings(solver="gradient-descent", seed=0))
+    settings = Settings(n_components=3, laplacian="symmetric", solver="eigen", seed=0)
+    result = prepare(graph, settings).solve(replace(settings, solver="gradient-descent"))
+    result = replace(result, labels=data.labels, n_clusters=3)
     told = summary_of(result, graph, scores=SCORES)
     truth = ("truth.csv", np.roll(data.labels, 1))
-    found = gather_run(graph, result, told, merged=merged, labels=data.labels, truth=truth)
+    found = gather_run(graph, result, told, truth=truth)
     return replace(found, nodes=replace(found.nodes, names=names_for(found.nodes)))
 
 
@@ -290,10 +290,8 @@ def test_print_is_light_and_without_controls(page):
 
 
 def test_an_embedding_alone_has_a_page_too(browser, tmp_path):
-    from spectrograd.operators.laplacian import laplacian
-
     graph = datasets.make_block_model(120, 3, random_state=0).graph
-    result = embed(laplacian(graph), 3, Settings(solver="eigen", seed=0))
+    result = embed(graph, Settings(n_components=3, solver="eigen", seed=0))
     run = gather_run(graph, result, summary_of(result, graph, command="embed"), drop_first=True)
     write_run_page(tmp_path / "page.html", run_document(run))
     page = opened(browser, tmp_path / "page.html", color_scheme="dark")

@@ -16,7 +16,8 @@ from spectrograd.kernels.csr.coordinate import coordinate_rounds
 from spectrograd.metrics import largest_principal_angle
 from spectrograd.operators.laplacian import LowRank, Operator, laplacian
 from spectrograd.pipeline.multilayer import merge
-from spectrograd.pipeline.solving import Settings, embed
+from spectrograd.pipeline.settings import Settings
+from spectrograd.pipeline.solving import embed
 from spectrograd.points.neighbors import knn_graph
 from spectrograd.solvers import Problem, State, make_solver
 from spectrograd.solvers.nystrom import nystrom_points

@@ -13,7 +13,8 @@ import reference
 from spectrograd import datasets
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.pipeline.multilayer import merge
-from spectrograd.pipeline.solving import Settings, embed
+from spectrograd.pipeline.settings import Settings
+from spectrograd.pipeline.solving import embed
 from spectrograd.points.neighbors import knn_graph
 from spectrograd.solvers import REGISTRY, Problem, Solver, Stopping, make_solver, solve
 

@@ -23,7 +23,7 @@ from spectrograd.aggregation import Layers, mean, projection
 from spectrograd.solvers.loop import Solution, Stopping, solve
 from spectrograd.solvers.minibatch import BatchSource
 from spectrograd.solvers.protocol import Problem, Progress, Solver, State
-from spectrograd.solvers.settings import Settings
+from spectrograd.solvers.settings import SolverSettings
 
 Array = NDArray[Any]
 NEEDS_EMBEDDINGS = True
@@ -298,7 +298,12 @@ class _Filter:
 
 
 def run(
-    layers: Layers, n_components: int, settings: Settings, *, alpha: float | str = "auto", **options: Any
+    layers: Layers,
+    n_components: int,
+    settings: SolverSettings,
+    *,
+    alpha: float | str = "auto",
+    **options: Any,
 ) -> tuple[Solution, Array, tuple[Array, ...]]:
     """The joint run: its story, the merged basis and the layers' own.
 

@@ -23,6 +23,7 @@ from spectrograd.cli.completion import completion
 from spectrograd.cli.convert import convert
 from spectrograd.cli.demo import demo
 from spectrograd.cli.embed import embed
+from spectrograd.cli.exit_codes import BAD_INPUT, FAILED, INTERRUPTED
 from spectrograd.cli.info import info
 from spectrograd.cli.knn import knn
 from spectrograd.cli.paper import paper
@@ -38,7 +39,6 @@ First steps, no file needed:
 Your own graph, an edge list src,dst[,weight]:
   spectrograd cluster graph.csv -k 5 -o labels.csv
 """
-FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 
 
 @click.group(

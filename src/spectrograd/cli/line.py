@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,6 +17,8 @@ import click
 import numpy as np
 
 from spectrograd.aggregation import make_aggregation
+from spectrograd.certificate import Certificate
+from spectrograd.cli.exit_codes import FAILED, GOOD, INTERRUPTED
 from spectrograd.cli.meter import Meter
 from spectrograd.cli.options import LineOptions
 from spectrograd.cli.session import Session
@@ -24,15 +26,11 @@ from spectrograd.cli.summary import Input
 from spectrograd.cli.voice import say
 from spectrograd.engines import make_engine
 from spectrograd.graph import Graph, MultilayerGraph
-from spectrograd.graph.pieces import Connectivity
-from spectrograd.io import read_graph
-from spectrograd.labels.eigengap import MOST, Eigengap
-from spectrograd.operators.laplacian import SMALL, Kind, Operator
-from spectrograd.operators.regularized import Regularization
-from spectrograd.pipeline.layer_preparation import Treated, treat
-from spectrograd.pipeline.multilayer import Merged, merge
-from spectrograd.pipeline.single import Treatment, embed_graph, with_all_nodes
-from spectrograd.pipeline.solving import Embedded, Settings
+from spectrograd.io import read_graph, read_labels
+from spectrograd.labels.eigengap import MOST
+from spectrograd.operators.laplacian import SMALL, Kind
+from spectrograd.pipeline import Result, Settings
+from spectrograd.pipeline.multilayer import Merged
 from spectrograd.solvers import make_solver
 from spectrograd.store import is_store
 from spectrograd.store.manifest import load_meta
@@ -40,20 +38,6 @@ from spectrograd.store.manifest import load_meta
 STDIN = STDOUT = "-"
 # Solvers that run their iterations and stop: without --tol nobody asked them for an accuracy.
 WITHOUT_GOAL = frozenset({"sgd", "sgd-paper", "stochastic-fb"})
-GOOD, FAILED, INTERRUPTED = 0, 1, 130
-
-
-@dataclass(frozen=True, eq=False)
-class Solved:
-    """An embedding, its operator, what was decided before and, for several layers, how they were merged."""
-
-    result: Embedded
-    operator: Operator
-    regularization: Regularization
-    connectivity: Connectivity
-    eigengap: Eigengap | None = None
-    softness: float = 0.0
-    merged: Merged | None = None
 
 
 def read_layers(session: Session, paths: Sequence[str]) -> tuple[Graph | MultilayerGraph, Input]:
@@ -84,6 +68,14 @@ def hashed(paths: Sequence[str]) -> Input:
     return Input(tuple(paths), digest.hexdigest())
 
 
+def read_truth(session: Session, truth: str | None, graph: Graph | MultilayerGraph) -> Any:
+    """Known classes in the order of the nodes, where a file of them was given."""
+    if truth is None:
+        return None
+    with session.stage("read"):
+        return read_labels(truth, graph.node_names)
+
+
 def check_size(k: int | str, extra: int, graph: Graph | MultilayerGraph) -> None:
     """Refuse more vectors than the graph has; "auto" is no number yet."""
     most = graph.n_nodes - 1 - extra
@@ -94,10 +86,17 @@ def check_size(k: int | str, extra: int, graph: Graph | MultilayerGraph) -> None
         )
 
 
-def make_settings(session: Session, options: LineOptions) -> Settings:
+def make_settings(session: Session, options: LineOptions, k: int | str, **labelling: Any) -> Settings:
     """Check the options that name something, before a large file is read, and pack them."""
     make_aggregation(options.aggregation)
     return Settings(
+        n_components=k,
+        laplacian=cast(Kind, options.laplacian),
+        regularization=options.regularization,
+        disconnected=options.disconnected,
+        aggregation=options.aggregation,
+        alpha=options.alpha,
+        layer_weights=options.layer_weights,
         solver=options.solver,
         params=_solver_params(options),
         tol=options.tol,
@@ -106,6 +105,7 @@ def make_settings(session: Session, options: LineOptions) -> Settings:
         batch_size=options.batch_size,
         seed=session.seed,
         engine=make_engine(n_jobs=options.jobs),
+        **labelling,
     )
 
 
@@ -150,90 +150,44 @@ def _like(default: Any, name: str, text: str) -> Any:
     return value
 
 
-def solve_line(
+def walk(
     session: Session,
     graph: Graph | MultilayerGraph,
-    n_components: int | str,
-    options: LineOptions,
     settings: Settings,
-) -> Solved:
-    """Graph -> operator -> embedding; several layers are merged first."""
-    compiles = graph.n_nodes > SMALL or options.solver not in ("auto", "eigen")
-    treatment = Treatment(cast(Kind, options.laplacian), options.regularization, options.disconnected)
-    with session.compile_clock(compiles):
-        if isinstance(graph, MultilayerGraph):
-            solved = _solve_layers(session, graph, n_components, options, (settings, treatment))
-        else:
-            waiting = "embedding (the first run on a machine compiles kernels)" if compiles else ""
-            with session.stage("solve"), session.progress("embedding", meter(settings), waiting) as hook:
-                found = embed_graph(graph, n_components, replace(settings, hooks=(hook,)), treatment)
-            decided = (found.regularization, found.connectivity, found.eigengap)
-            solved = Solved(found.result, found.operator, *decided, found.softness)
-    session.detail(f"components: {solved.connectivity.sentence}")
-    session.detail(f"regularization: {solved.regularization.reason}")
-    for attempt in solved.result.attempts:
+    run: Callable[[Graph | MultilayerGraph, Settings], Result],
+) -> Result:
+    """The pipeline's ``embed`` or ``cluster``: progress on the terminal, its story under ``-v``."""
+    compiles = graph.n_nodes > SMALL or settings.solver not in ("auto", "eigen")
+    waiting = "embedding (the first run on a machine compiles kernels)" if compiles else ""
+    with (
+        session.compile_clock(compiles),
+        session.progress("embedding", meter(settings), waiting) as hook,
+    ):
+        result = run(graph, replace(settings, hooks=(hook,), on_stage=session.begin))
+    session.spend(result.seconds)
+    if result.merged is not None:
+        _tell_layers(session, result.merged, settings)
+    session.detail(f"components: {result.connectivity.sentence}")
+    session.detail(f"regularization: {result.regularization.reason}")
+    for attempt in result.attempts:
         session.detail(f"solver {attempt.solver}: {attempt.reason}; {attempt.outcome}")
-    session.detail(f"certificate: {solved.result.certificate.sentence}")
+    session.detail(f"certificate: {result.certificate.sentence}")
     if session.seconds["jit"]:
         session.detail(f"compiling or loading kernels took {session.seconds['jit']:.1f} s")
-    return solved
+    return result
 
 
-def decisions(solved: Solved) -> dict[str, Any]:
-    """For the summary: what was decided before solving, and why."""
-    return {
-        "regularization": solved.regularization.summary(),
-        "components": solved.connectivity.summary(),
-        "eigengap": None if solved.eigengap is None else solved.eigengap.summary(),
-    }
-
-
-def _solve_layers(
-    session: Session,
-    graph: MultilayerGraph,
-    n_components: int | str,
-    options: LineOptions,
-    how: tuple[Settings, Treatment],
-) -> Solved:
-    settings, treatment = how
-    treated = treat(graph, n_components, settings, treatment)
-    merged = _merge(session, treated, options, settings)
-    with session.stage("solve"), session.progress("embedding", meter(settings)) as hook:
-        result = merged.embed(treated.n_components, replace(settings, hooks=(hook,)))
-    rows = (graph.names, treated.connectivity.kept, graph.n_nodes)
-    merged = replace(merged, layers=tuple(with_all_nodes(layer, *rows) for layer in merged.layers))
-    decided = (treated.regularization, treated.connectivity, treated.eigengap)
-    return Solved(with_all_nodes(result, *rows), merged.operator, *decided, merged=merged)
-
-
-def _merge(session: Session, treated: Treated, options: LineOptions, settings: Settings) -> Merged:
-    with session.progress("layers") as hook:
-        merged = merge(
-            treated.graph,
-            treated.n_components,
-            replace(settings, hooks=(hook,)),
-            laplacian=cast(Kind, options.laplacian),
-            aggregation=options.aggregation,
-            alpha=options.alpha,
-            layer_weights=options.layer_weights,
-            tau=treated.regularization.tau,
-        )
-    for stage, seconds in merged.seconds.items():
-        session.seconds[stage] += seconds
-    names = treated.graph.layer_names
-    shares = zip(names, merged.weights, strict=True)
+def _tell_layers(session: Session, merged: Merged, settings: Settings) -> None:
+    shares = zip(merged.layer_names, merged.weights, strict=True)
     session.detail("layer weights: " + ", ".join(f"{name} {weight:.2f}" for name, weight in shares))
-    for name, layer in zip(names, merged.layers, strict=False):
-        if layer.solution.stop_reason == "interrupted":
-            raise KeyboardInterrupt
-        if _fell_short(layer, options):
+    for name, layer in zip(merged.layer_names, merged.layers, strict=False):
+        if _fell_short(layer.certificate, settings):
             session.note(f"layer {name!r}: {layer.certificate.sentence}")
-    return merged
 
 
-def _fell_short(result: Embedded, options: LineOptions) -> bool:
-    without_goal = options.solver in WITHOUT_GOAL and options.tol == "auto"
-    return not result.certificate.converged and not without_goal
+def _fell_short(certificate: Certificate, settings: Settings) -> bool:
+    without_goal = settings.solver in WITHOUT_GOAL and settings.tol == "auto"
+    return not certificate.converged and not without_goal
 
 
 def tell_plan(
@@ -246,16 +200,16 @@ def tell_plan(
     return tell(graph, estimate(graph, n_components, cast(Kind, options.laplacian), options.solver), outputs)
 
 
-def verdict(session: Session, result: Embedded, options: LineOptions) -> int:
+def verdict(session: Session, result: Result, settings: Settings) -> int:
     """Exit code of a finished run, with a line on stderr where it is not plainly good."""
-    sentence, iterations = result.certificate.sentence, result.solution.last.iteration
-    if result.solution.stop_reason == "interrupted":
+    sentence, iterations = result.certificate.sentence, result.history[-1].iteration
+    if result.interrupted:
         say(
             "error",
             f"interrupted after {iterations} iterations; the best result so far was kept ({sentence})",
         )
         return INTERRUPTED
-    if _fell_short(result, options):
+    if _fell_short(result.certificate, settings):
         say(
             "error",
             f"{sentence}; the result was kept: raise --max-iter, --time-budget or --tol, "
@@ -264,7 +218,7 @@ def verdict(session: Session, result: Embedded, options: LineOptions) -> int:
         return FAILED
     if not result.certificate.converged:
         session.note(
-            f"{options.solver} ran its {iterations} iterations; without --tol it has no goal to miss"
+            f"{settings.solver} ran its {iterations} iterations; without --tol it has no goal to miss"
         )
     return GOOD
 

@@ -87,8 +87,9 @@ def paper(session: Session, table: str, yelp: str | None, strict: bool, skip_den
     Every method works on the same merged operator in the same run. As in the paper, times are those of
     the merge stage; the embeddings of the layers are timed apart.
     """
-    from spectrograd.cli.methods import merge_layers, run_method, seconds_per_pass
+    from spectrograd.cli.methods import prepare_layers, run_method, seconds_per_pass
     from spectrograd.cli.summary import summarize
+    from spectrograd.pipeline import Settings
 
     experiment = EXPERIMENTS[table]
     if (yelp is not None) != (table == "2"):
@@ -100,9 +101,11 @@ def paper(session: Session, table: str, yelp: str | None, strict: bool, skip_den
         return _tell_plan(experiment, yelp, skip_dense, nodes)
     data, source = _synthetic(session, nodes) if yelp is None else _yelp(session, yelp, strict)
     k = experiment.n_clusters
-    merged = merge_layers(session, data, k)
+    settings = Settings(n_components=k, laplacian="symmetric", seed=session.seed)
+    prepared = prepare_layers(session, data, settings)
+    merged = prepared.merged
     trials = [
-        run_method(session, method, merged.operator, data.labels, k)
+        run_method(session, method, prepared, settings, data.labels)
         for method in _methods(experiment, skip_dense, data.graph.n_nodes)
     ]
     rows = [trial.row | {"paper": dict(trial.method.paper)} for trial in trials]
@@ -111,8 +114,7 @@ def paper(session: Session, table: str, yelp: str | None, strict: bool, skip_den
         raise RuntimeError(f"the default solver failed: {chosen.error}")
     ratios = _ratios(rows, seconds_per_pass(merged.operator, k))
     _tell(session, experiment, rows, ratios, (data, merged))
-    found = (chosen.result, merged.operator, chosen.scores)
-    summary = summarize(session, source, data.graph, *found, merged=merged)
+    summary = summarize(session, source, data.graph, chosen.result, chosen.scores)
     session.save_summary(summary | {"table": experiment.table, "rows": rows, "ratios": ratios})
     return finish(rows, chosen)
 

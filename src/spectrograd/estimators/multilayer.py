@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from spectrograd.estimators.base import Clusterer, Embedder, labels
+from spectrograd.estimators.base import Clusterer, Embedder
 from spectrograd.estimators.inputs import as_layers
 from spectrograd.estimators.layered import Layered
 
@@ -51,8 +51,7 @@ class MultilayerSpectralEmbedding(Layered, Embedder):
 
     def fit(self, X: Any, y: None = None) -> MultilayerSpectralEmbedding:
         """Embed layers: a :class:`MultilayerGraph`, a list or dict, or an edge table with layer column."""
-        graph = as_layers(self, X)
-        self._keep(self._fit_layers(graph, self._n_columns(graph.n_nodes)), self.drop_first)
+        self._fit(as_layers(self, X))
         return self
 
 
@@ -73,7 +72,5 @@ class MultilayerSpectralClustering(Layered, Clusterer):
 
     def fit(self, X: Any, y: None = None) -> MultilayerSpectralClustering:
         """Cluster layers: a :class:`MultilayerGraph`, a list or dict, or an edge table with layer column."""
-        graph = as_layers(self, X)
-        self._keep(self._fit_layers(graph, self._n_columns(graph.n_nodes)), False)
-        self.labels_ = labels(self)
+        self._fit(as_layers(self, X))
         return self

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spectrograd.estimators.base import Clusterer, Embedder, labels
+from spectrograd.estimators.base import Clusterer, Embedder
 from spectrograd.estimators.inputs import as_graph
 
 
@@ -85,9 +85,7 @@ class SpectralEmbedding(Embedder):
 
     def fit(self, X: Any, y: None = None) -> SpectralEmbedding:
         """Embed a graph, an affinity matrix or points."""
-        graph = as_graph(self, X)
-        self._keep(self._solve_graph(graph, self._n_columns(graph.n_nodes)), self.drop_first)
-        self.names_ = graph.node_names
+        self._fit(as_graph(self, X))
         return self
 
 
@@ -131,8 +129,5 @@ class SpectralClustering(Clusterer):
 
     def fit(self, X: Any, y: None = None) -> SpectralClustering:
         """Cluster a graph, an affinity matrix or points."""
-        graph = as_graph(self, X)
-        self._keep(self._solve_graph(graph, self._n_columns(graph.n_nodes)), False)
-        self.names_ = graph.node_names
-        self.labels_ = labels(self)
+        self._fit(as_graph(self, X))
         return self

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from spectrograd.aggregation import Layers, make_aggregation
 from spectrograd.aggregation.projection import aggregate as project
 from spectrograd.pipeline.multilayer import Merged
-from spectrograd.pipeline.solving import Embedded, Settings, embed
+from spectrograd.pipeline.settings import Settings
+from spectrograd.pipeline.solving import Embedded, embed
 
 Array = NDArray[Any]
 

@@ -1,8 +1,8 @@
-"""What happens to a multilayer graph before its layers are merged: pieces, tau, the number of clusters."""
+"""A multilayer graph before and after its layers are merged: pieces, tau, number of clusters, solution."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,49 +10,103 @@ from numpy.typing import NDArray
 
 from spectrograd.aggregation import Layers, layer_operators, mean
 from spectrograd.graph import MultilayerGraph
-from spectrograd.graph.pieces import Connectivity, connect, report_aside, sublayers, union
+from spectrograd.graph.pieces import Connectivity, connect, on_all_rows, report_aside, sublayers, union
 from spectrograd.labels.eigengap import Eigengap, n_eigenvalues, widest_gap
 from spectrograd.operators.regularized import TAU, Regularization, checked
-from spectrograd.pipeline.single import Treatment
-from spectrograd.pipeline.solving import Settings, embed
+from spectrograd.pipeline.multilayer import Merged, merge
+from spectrograd.pipeline.result import INTERRUPTED, Result, Stages, found
+from spectrograd.pipeline.settings import Settings
+from spectrograd.pipeline.single import with_all_nodes
+from spectrograd.pipeline.solving import Embedded, embed
 
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Treated:
-    """The nodes that take part, with what was decided about them."""
+class PreparedLayers:
+    """Layers that are merged: what is left to do is to solve, by whatever solver."""
 
     graph: MultilayerGraph
+    merged: Merged
     n_components: int
     regularization: Regularization
     connectivity: Connectivity
-    eigengap: Eigengap | None = None
+    eigengap: Eigengap | None
+    seconds: dict[str, float]
+
+    @property
+    def kept(self) -> Array:
+        """Row numbers of the nodes that take part."""
+        return self.connectivity.kept
+
+    def solve(self, settings: Settings, start: Array | None = None) -> Result:
+        """The certified embedding of all nodes; ``start`` (N x K) is a guess for a warm start."""
+        stages, kept, n_nodes = Stages(settings.on_stage), self.kept, self.graph.n_nodes
+        guess = None if start is None else start[kept]
+        with stages("solve"):
+            solved = self.merged.embed(self.n_components, settings, start=guess)
+        layers = tuple(_on_all_nodes(layer, kept, n_nodes) for layer in self.merged.layers)
+        return found(
+            solved,
+            with_all_nodes(solved, self.graph.names, kept, n_nodes),
+            self.merged.operator,
+            connectivity=self.connectivity,
+            regularization=self.regularization,
+            eigengap=self.eigengap,
+            rows=kept,
+            seconds=self.seconds | stages.seconds,
+            merged=replace(self.merged, layers=layers),
+        )
 
 
-def treat(graph: MultilayerGraph, n_components: int | str, settings: Settings, how: Treatment) -> Treated:
-    """Apply the policies to all layers together.
+def prepare_layers(graph: MultilayerGraph, settings: Settings) -> PreparedLayers:
+    """Sort out the pieces, embed the layers where the aggregation asks for it, and merge them.
 
     Components are those of the union of the layers: a node missing from some layers is connected through
     the others. tau is added to every layer, in units of its own mean degree. ``"auto"`` clusters are
     counted by the eigengap of the sum of the Laplacians, since Eq. 22 has a gap after K by construction.
     """
-    wanted = checked(how.regularization)
-    connectivity = connect(union(graph), n_components, how.disconnected)
+    stages = Stages(settings.on_stage)
+    wanted = checked(settings.regularization)
+    connectivity = connect(union(graph), settings.n_components, settings.disconnected)
     report_aside(connectivity, graph.node_names)
     kept = sublayers(graph, connectivity.kept)
-    regularization = _decide(wanted, how, connectivity)
-    gap = None
-    if isinstance(n_components, str):
-        operators = layer_operators(kept, how.laplacian, regularization.tau)
-        summed = mean.aggregate(Layers(operators, np.ones(graph.n_layers)))
-        gap = widest_gap(embed(summed, n_eigenvalues(kept.n_nodes), settings).embedding.eigenvalues)
-    k = n_components if gap is None else gap.n_clusters
-    return Treated(kept, int(k), regularization, connectivity, gap)
+    regularization = _decide(wanted, settings, connectivity)
+    with stages("layers"):
+        gap = _gap(kept, settings, regularization.tau)
+        k = settings.n_components if gap is None else gap.n_clusters
+        merged = merge(
+            kept,
+            int(k),
+            settings,
+            laplacian=settings.laplacian,
+            aggregation=settings.aggregation,
+            alpha=settings.alpha,
+            layer_weights=settings.layer_weights,
+            aggregation_params=settings.aggregation_params,
+            tau=regularization.tau,
+        )
+    if any(layer.solution.stop_reason == INTERRUPTED for layer in merged.layers):
+        raise KeyboardInterrupt  # half a layer is nothing to merge
+    return PreparedLayers(graph, merged, int(k), regularization, connectivity, gap, merged.seconds)
 
 
-def _decide(wanted: float | str | None, how: Treatment, connectivity: Connectivity) -> Regularization:
-    if how.disconnected == "regularize" and connectivity.n_components > 1 and not isinstance(wanted, float):
+def _gap(graph: MultilayerGraph, settings: Settings, tau: float) -> Eigengap | None:
+    if not isinstance(settings.n_components, str):
+        return None
+    operators = layer_operators(graph, settings.laplacian, tau)
+    summed = mean.aggregate(Layers(operators, np.ones(graph.n_layers)))
+    return widest_gap(embed(summed, n_eigenvalues(graph.n_nodes), settings).embedding.eigenvalues)
+
+
+def _on_all_nodes(layer: Embedded, kept: Array, n_nodes: int) -> Embedded:
+    vectors = on_all_rows(layer.embedding.vectors, kept, n_nodes)
+    return replace(layer, embedding=replace(layer.embedding, vectors=vectors))
+
+
+def _decide(wanted: float | str | None, settings: Settings, connectivity: Connectivity) -> Regularization:
+    in_pieces = connectivity.n_components > 1 and settings.disconnected == "regularize"
+    if in_pieces and not isinstance(wanted, float):
         reason = (
             f"{connectivity.n_components} components: {TAU:g} mean degrees in every layer tie them together"
         )

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from spectrograd.aggregation import typical_diagonal, without_absent
 from spectrograd.graph import Graph
 from spectrograd.operators.laplacian import Operator, laplacian
-from spectrograd.pipeline.solving import Settings, embed
+from spectrograd.pipeline.settings import Settings
+from spectrograd.pipeline.solving import embed
 
 Array = NDArray[Any]
 # Squared distance, per dimension, below which two layers say the same thing.

@@ -23,7 +23,8 @@ from spectrograd.aggregation import (
 from spectrograd.graph import Graph, GraphError, GraphWarning, MultilayerGraph
 from spectrograd.operators.laplacian import Kind, Operator
 from spectrograd.pipeline.layer_weights import LayerScores, layer_distances, weigh_layers
-from spectrograd.pipeline.solving import Embedded, Settings, certified, embed
+from spectrograd.pipeline.settings import Settings
+from spectrograd.pipeline.solving import Embedded, certified, embed
 
 Array = NDArray[Any]
 LOOSE = 1e-3

@@ -22,10 +22,12 @@ from spectrograd.graph.pieces import (
     subgraph,
 )
 from spectrograd.labels.eigengap import Eigengap, n_eigenvalues, widest_gap
-from spectrograd.operators.laplacian import Kind, Operator, laplacian
+from spectrograd.operators.laplacian import Operator, laplacian
 from spectrograd.operators.regularized import MORE_TAU, TAU, Regularization, checked, judge, regularized
 from spectrograd.pipeline.plan import Choice
-from spectrograd.pipeline.solving import Attempt, Embedded, Settings, certified, choices_for, embed
+from spectrograd.pipeline.result import Result, Stages, found
+from spectrograd.pipeline.settings import Settings
+from spectrograd.pipeline.solving import Attempt, Embedded, certified, choices_for, embed
 from spectrograd.solvers.loop import Solution
 from spectrograd.solvers.protocol import Problem, Progress, State
 from spectrograd.solvers.ritz import RitzState
@@ -33,83 +35,75 @@ from spectrograd.solvers.ritz import RitzState
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True)
-class Treatment:
-    """How to treat a graph before it is solved: which Laplacian, tau, and what to do with pieces."""
-
-    laplacian: Kind = "random_walk"
-    regularization: float | str | None = "auto"
-    disconnected: str = "components"
-
-
 @dataclass(frozen=True, eq=False)
-class GraphEmbedding:
-    """An embedding of all nodes (rows of nodes set aside are zero), and what was decided on the way.
+class PreparedGraph:
+    """A graph whose pieces are sorted out: what is left to do is to solve, by whatever solver.
 
-    ``operator`` has the nodes that took part, in the order in which they were solved.
+    ``part`` has the nodes ``kept`` (row numbers of the graph) in an order that is good for passes.
     """
 
-    result: Embedded
-    operator: Operator
-    regularization: Regularization
+    graph: Graph
+    part: Graph
+    kept: Array
     connectivity: Connectivity
-    eigengap: Eigengap | None = None
 
-    @property
-    def softness(self) -> float:
-        """For :func:`~spectrograd.labels.assign`: only a random walk's rows compare in length too."""
-        return 0.0 if self.operator.metric is None else 1.0
+    def solve(self, settings: Settings, start: Array | None = None) -> Result:
+        """The certified embedding of all nodes; ``start`` (N x K) is a guess for a warm start."""
+        stages = Stages(settings.on_stage)
+        with stages("solve"):
+            solved, operator, regularization, gap = self._solved(settings, start)
+        embedding = with_all_nodes(solved, self.graph.names, self.kept, self.graph.n_nodes)
+        return found(
+            solved,
+            embedding,
+            operator,
+            connectivity=self.connectivity,
+            regularization=regularization,
+            eigengap=gap,
+            rows=self.kept,
+            seconds=stages.seconds,
+        )
+
+    def _solved(
+        self, settings: Settings, start: Array | None
+    ) -> tuple[Embedded, Operator, Regularization, Eigengap | None]:
+        wanted, groups = checked(settings.regularization), self.connectivity.groups
+        if groups is not None:
+            solved, operator = _whole_components(self.part, groups[self.kept], settings)
+            none_needed = Regularization(0.0, "not needed: whole components make the clusters")
+            return solved, operator, none_needed, None
+        pieces = self.connectivity.labels[self.kept]  # 0, 1, ...: set aside from the smallest on
+        guess = None if start is None else start[self.kept]
+        line = _Line(self.part, n_columns(self.part, settings), settings, pieces, guess)
+        solved, operator, decision = line.embedded(wanted)
+        gap = None
+        if isinstance(settings.n_components, str):
+            gap = widest_gap(solved.embedding.eigenvalues)
+            solved = _narrowed(solved, operator, gap.n_clusters, settings)
+        return solved, operator, decision, gap
 
 
-def embed_graph(
-    graph: Graph,
-    n_components: int | str,
-    settings: Settings,
-    treatment: Treatment | None = None,
-    *,
-    start: Array | None = None,
-) -> GraphEmbedding:
-    """Embed a graph, whatever its state.
-
-    ``n_components="auto"`` keeps as many eigenvectors as the largest eigengap says there are clusters.
-    """
-    with settings.engine.threads():
-        return _embed_graph(graph, n_components, settings, treatment, start)
-
-
-def _embed_graph(
-    graph: Graph,
-    n_components: int | str,
-    settings: Settings,
-    treatment: Treatment | None,
-    start: Array | None,
-) -> GraphEmbedding:
-    how = treatment or Treatment()
-    wanted = checked(how.regularization)
-    automatic = isinstance(n_components, str)
-    connectivity = connect(graph, n_components, how.disconnected)
+def prepare_graph(graph: Graph, settings: Settings) -> PreparedGraph:
+    """Sort out the pieces of a graph; whatever is set aside is named in a warning."""
+    checked(settings.regularization)
+    connectivity = connect(graph, settings.n_components, settings.disconnected)
     report_aside(connectivity, graph.node_names)
-    kept, groups = connectivity.kept, connectivity.groups
+    kept = connectivity.kept
     part = subgraph(graph, kept)
-    k = n_eigenvalues(part.n_nodes) if isinstance(n_components, str) else n_components
-    if k >= part.n_nodes:
-        raise GraphError(f"{k} eigenvectors asked of the {part.n_nodes} nodes that are left: choose fewer")
-    if groups is not None:
-        result, operator = _whole_components(part, groups[kept], how.laplacian, settings)
-        decision = Regularization(0.0, "not needed: whole components make the clusters")
-    else:
-        order = near_order(part)
-        if order is not None:
-            part, kept = reordered(part, order), kept[order]
-        pieces = connectivity.labels[kept]  # 0, 1, ...: components are set aside from the smallest on
-        line = _Line(part, k, settings, how, pieces, None if start is None else start[kept])
-        result, operator, decision = line.embedded(wanted)
-    gap = None
-    if automatic and groups is None:
-        gap = widest_gap(result.embedding.eigenvalues)
-        result = _narrowed(result, operator, gap.n_clusters, settings)
-    result = with_all_nodes(result, graph.names, kept, graph.n_nodes)
-    return GraphEmbedding(result, operator, decision, connectivity, gap)
+    n_columns(part, settings)  # too many are refused before any work
+    order = near_order(part) if connectivity.groups is None else None
+    if order is not None:
+        part, kept = reordered(part, order), kept[order]
+    return PreparedGraph(graph, part, kept, connectivity)
+
+
+def n_columns(part: Graph, settings: Settings) -> int:
+    """Eigenvectors to compute, or an error where the graph has not as many."""
+    n, k = part.n_nodes, settings.n_components
+    k = n_eigenvalues(n) if isinstance(k, str) else k
+    if k >= n:
+        raise GraphError(f"{k} eigenvectors asked of the {n} nodes that are left: choose fewer")
+    return k
 
 
 Found = tuple[Embedded, Operator, Regularization]
@@ -122,18 +116,17 @@ class _Line:
     graph: Graph
     k: int
     settings: Settings
-    how: Treatment
     pieces: Array  # component of every node
     start: Array | None
 
     def embedded(self, wanted: float | str | None) -> Found:
-        tie = self.how.disconnected == "regularize" and self.n_pieces > 1
+        tie = self.settings.disconnected == "regularize" and self.n_pieces > 1
         if tie and wanted in ("auto", None, 0.0):
             reason = (
                 f"{self.n_pieces} components: {TAU:g} mean degrees added to every degree tie them together"
             )
             return self.with_tau(Regularization(TAU, reason))
-        if wanted == "auto" and self.how.laplacian == "unnormalized":
+        if wanted == "auto" and self.settings.laplacian == "unnormalized":
             reason = "not used: it does not change the eigenvectors of an unnormalised Laplacian"
             return self.with_tau(Regularization(0.0, reason))
         if isinstance(wanted, str):
@@ -145,13 +138,13 @@ class _Line:
         return int(self.pieces.max()) + 1
 
     def with_tau(self, decision: Regularization) -> Found:
-        operator = regularized(self.graph, self.how.laplacian, decision.tau)
+        operator = regularized(self.graph, self.settings.laplacian, decision.tau)
         start = self.start if decision.tau > 0 else self.first_guess(operator)
         return embed(operator, self.k, self.settings, start=start), operator, decision
 
     def by_evidence(self) -> Found:
         """Judge by rough vectors on the way, where the solver has them, and by the solution itself."""
-        operator = laplacian(self.graph, self.how.laplacian)
+        operator = laplacian(self.graph, self.settings.laplacian)
         problem = Problem(operator, self.k, self.settings.engine, self.first_guess(operator))
         choices = choices_for(problem, self.settings)
         watch = _Watch(operator, self.n_pieces)
@@ -164,7 +157,7 @@ class _Line:
 
     def anew(self, decision: Regularization, before: Embedded, choices: Sequence[Choice]) -> Found:
         """Solve the regularised problem after all; localised vectors are no start for it."""
-        operator = regularized(self.graph, self.how.laplacian, decision.tau)
+        operator = regularized(self.graph, self.settings.laplacian, decision.tau)
         left = self.settings_after(before.solution)
         result = embed(operator, self.k, left, start=self.start, choices=choices)
         result = result.after(before.attempts, before.solution)
@@ -205,11 +198,9 @@ class _Watch:
         return found.tau > 0
 
 
-def _whole_components(
-    graph: Graph, groups: Array, kind: Kind, settings: Settings
-) -> tuple[Embedded, Operator]:
+def _whole_components(graph: Graph, groups: Array, settings: Settings) -> tuple[Embedded, Operator]:
     """No eigenproblem is left: null vectors that are constant on each cluster cut no edge."""
-    operator = laplacian(graph, kind)
+    operator = laplacian(graph, settings.laplacian)
     vectors = operator.from_walk(indicators(groups, operator.walk_form().metric))
     k = vectors.shape[1]
     nothing = Progress(0, 0.0, 0, 0.0, 0.0, 0.0)
@@ -229,8 +220,7 @@ def _narrowed(result: Embedded, operator: Operator, k: int, settings: Settings) 
     return replace(narrow, seconds=result.seconds, attempts=result.attempts)
 
 
-def with_all_nodes(result: Embedded, names: Array | None, kept: Array, n_nodes: int) -> Embedded:
-    """The result with a row for every node."""
-    embedding = result.embedding
-    vectors = on_all_rows(embedding.vectors, kept, n_nodes)
-    return replace(result, embedding=Embedding(vectors, embedding.eigenvalues, names))
+def with_all_nodes(solved: Embedded, names: Array | None, kept: Array, n_nodes: int) -> Embedding:
+    """The embedding with a row for every node."""
+    vectors = on_all_rows(solved.embedding.vectors, kept, n_nodes)
+    return Embedding(vectors, solved.embedding.eigenvalues, names)

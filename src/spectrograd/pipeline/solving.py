@@ -23,7 +23,7 @@ from spectrograd.pipeline.plan import Choice, plan
 from spectrograd.solvers import REGISTRY, make_solver
 from spectrograd.solvers.loop import GIVEN_UP, Solution, Stopping, after, solve
 from spectrograd.solvers.protocol import Problem, Solver
-from spectrograd.solvers.settings import Settings as Settings
+from spectrograd.solvers.settings import SolverSettings
 
 Array = NDArray[Any]
 
@@ -69,7 +69,7 @@ class Embedded:
 def embed(
     operator: Operator,
     n_components: int,
-    settings: Settings,
+    settings: SolverSettings,
     *,
     start: Array | None = None,
     choices: Sequence[Choice] = (),
@@ -104,12 +104,12 @@ def _without_gap(operator: Operator, result: Embedded) -> bool:
     return beyond is not None and result.certificate.max_residual < tiny and beyond - top < tiny
 
 
-def choices_for(problem: Problem, settings: Settings) -> tuple[Choice, ...]:
+def choices_for(problem: Problem, settings: SolverSettings) -> tuple[Choice, ...]:
     """The plan of ``auto``, or the solver that was asked for."""
     return plan(problem) if settings.solver == "auto" else (Choice(settings.solver, "asked for"),)
 
 
-def _judged(operator: Operator, solution: Solution, settings: Settings, choice: Choice) -> Embedded:
+def _judged(operator: Operator, solution: Solution, settings: SolverSettings, choice: Choice) -> Embedded:
     """The solution with its certificate; one that was given up is not worth measuring."""
     if solution.stop_reason != GIVEN_UP:
         return certified(operator, solution, settings, choice)
@@ -121,14 +121,16 @@ def _judged(operator: Operator, solution: Solution, settings: Settings, choice: 
 
 
 def certified(
-    operator: Operator, solution: Solution, settings: Settings, choice: Choice | None = None
+    operator: Operator, solution: Solution, settings: SolverSettings, choice: Choice | None = None
 ) -> Embedded:
     """The basis of a solution as an embedding with its certificate."""
     with settings.engine.threads(), one_thread():  # BLAS has nothing but small matrices to do
         return _certified(operator, solution, settings, choice)
 
 
-def _certified(operator: Operator, solution: Solution, settings: Settings, choice: Choice | None) -> Embedded:
+def _certified(
+    operator: Operator, solution: Solution, settings: SolverSettings, choice: Choice | None
+) -> Embedded:
     problem = Problem(operator, solution.Q.shape[1], settings.engine)
     ritz = rayleigh_ritz(settings.engine, operator, solution.Q)
     measured = residuals(settings.engine, operator, ritz)
@@ -147,14 +149,14 @@ def told(solution: Solution, choice: Choice) -> Solution:
     return replace(solution, history=(replace(first, events=(event, *first.events)), *rest))
 
 
-def _run(problem: Problem, choice: Choice, settings: Settings, time_budget: float | None) -> Solution:
+def _run(problem: Problem, choice: Choice, settings: SolverSettings, time_budget: float | None) -> Solution:
     width = problem.operator.upper - problem.operator.lower
     solver = _configured(choice, settings)
     judges_itself = bool(getattr(solver, "angle", 0))
     return solve(
         problem,
-        solver,
-        stopping=Stopping(settings.max_iter, 0.0 if judges_itself else settings.tolerance * width),
+        solver if settings.wrap is None else settings.wrap(solver),
+        stopping=Stopping(tol=0.0 if judges_itself else settings.tolerance * width),
         on_progress=settings.hooks,
         seed=settings.seed,
         time_budget=time_budget,
@@ -162,7 +164,7 @@ def _run(problem: Problem, choice: Choice, settings: Settings, time_budget: floa
     )
 
 
-def _configured(choice: Choice, settings: Settings) -> Solver:
+def _configured(choice: Choice, settings: SolverSettings) -> Solver:
     """The solver with the parameters of the choice or of the user, and the common ones where it has them."""
     solver = make_solver(choice.name, **{**dict(choice.params), **settings.params})
     known = {f.name for f in fields(solver)}  # type: ignore[arg-type]
@@ -171,6 +173,8 @@ def _configured(choice: Choice, settings: Settings) -> Solver:
         common["batch_size"] = settings.batch_size
     if settings.tol == "auto" and "angle" in known - set(settings.params):
         common["angle"] = GOOD_ANGLE / 3  # the certificate measures against half the gap
+    if settings.max_iter is not None:
+        common["max_iter"] = settings.max_iter
     return replace(solver, **common)  # type: ignore[type-var]
 
 

@@ -1,4 +1,4 @@
-"""A solver under observation: its budget, and the scores of its measurements."""
+"""Solvers under observation: their budget, and the scores of their measurements."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.engines import LocalEngine
-from spectrograd.labels.clustering import assign
+from spectrograd.engines.threadpools import one_thread
+from spectrograd.labels import assign
 from spectrograd.metrics import score
 from spectrograd.operators.laplacian import Operator
+from spectrograd.pipeline.run import Prepared
+from spectrograd.pipeline.settings import Settings
 from spectrograd.solvers import Problem, Progress, Solver, State
 
 Array = NDArray[Any]
-STARTS = 5
 
 
 class OutOfTimeError(RuntimeError):
@@ -38,93 +40,71 @@ class Deadline(LocalEngine):
         return super().spmm(operator, U)
 
 
-@dataclass(frozen=True, eq=False)
-class Setting:
-    """What all solvers share."""
+@dataclass(eq=False)
+class Watcher:
+    """Scores every measurement of a run, at ever longer intervals, where ``classes`` are known.
 
-    operator: Operator
-    n_components: int
-    time_budget: float | None = None
-    labels: Array | None = None
-    seed: int | None = None
-    tol: float | str = "auto"
-    n_jobs: int | None = None
+    ``classes`` are those of the rows that are solved, in their order.
+    """
 
-    @property
-    def engine(self) -> LocalEngine:
-        """Where passes run."""
-        return LocalEngine(self.n_jobs)
+    classes: Array | None
+    time_budget: float | None
+    n_jobs: int | None
+    seed: int | None
+    scores: list[float | None] = field(default_factory=list)
 
-    def problem(self) -> Problem:
-        """The eigenproblem."""
-        return Problem(self.operator, self.n_components, self.engine)
+    @classmethod
+    def of(cls, prepared: Prepared, settings: Settings, classes: Array | None) -> Watcher:
+        """For a run of these settings."""
+        known = None if classes is None else np.asarray(classes)[prepared.kept]
+        n_jobs = getattr(settings.engine, "n_jobs", None)
+        return cls(known, settings.time_budget, n_jobs, settings.seed)
 
-    def clustered(self, vectors: Array, method: str = "kmeans") -> dict[str, float]:
-        """Scores of the clusters, where classes are known."""
-        from threadpoolctl import threadpool_limits
+    def around(self, solver: Solver) -> Solver:
+        """The solver under observation."""
+        return cast(Solver, Watched(solver, self))
 
-        if self.labels is None:
-            return {}
-        with threadpool_limits(1):  # small products: waking threads costs more than they save
-            found = assign(
-                vectors,
-                self.n_components,
-                method=method,
-                n_init=STARTS,
-                unit_rows=True,
-                random_state=self.seed,
-            )
-        return score(self.labels, found.labels)
-
-
-@dataclass(frozen=True, eq=False, init=False)
-class Watched(Solver):
-    """A solver whose measurements are clustered and scored too, at ever longer intervals."""
-
-    inner: Solver
-    setting: Setting
-    scores: dict[int, float | None] = field(default_factory=dict)
-
-    def __init__(self, inner: Solver, setting: Setting) -> None:
-        values = {"inner": inner, "setting": setting, "scores": {}}
-        copied = {name: getattr(inner, name) for name in ("name", "direct", "report_every", "max_iter")}
-        for name, value in (values | copied).items():
-            object.__setattr__(self, name, value)
-
-    def init(self, problem: Problem, rng: np.random.Generator) -> State:
-        """As the solver."""
-        return self.inner.init(problem, rng)
-
-    def step(self, problem: Problem, state: State) -> State:
-        """Step; a direct method does all its work here, so its budget is that of its passes."""
-        if self.direct and self.setting.time_budget is not None:
-            over = time.perf_counter() + self.setting.time_budget
-            problem = replace(problem, engine=Deadline(self.setting.n_jobs, until=over))
-        return self.inner.step(problem, state)
-
-    def finish(self, problem: Problem, state: State) -> Array:
-        """As the solver."""
-        return self.inner.finish(problem, state)
-
-    def back_off(self, problem: Problem, state: State) -> State | None:
-        """As the solver."""
-        return self.inner.back_off(problem, state)
-
-    def progress(self, problem: Problem, state: State) -> Progress:
-        """Measure; the loop stops the clock meanwhile."""
-        progress = self.inner.progress(problem, state)
+    def measured(self, vectors: Array) -> None:
+        """Score rough vectors, N x K; after 1, 2, 4, 8 ... measurements only."""
         done = len(self.scores)
-        if self.setting.labels is not None and not self.direct and (done & (done - 1)) == 0:
-            vectors = self.inner.finish(problem, state)
-            self.scores[done] = self.setting.clustered(vectors, "cluster_qr")["nmi"]
-        else:
-            self.scores[done] = None
-        return progress
+        if self.classes is None or done & (done - 1):
+            self.scores.append(None)
+            return
+        with one_thread():  # small products: waking threads costs more than they save
+            found = assign(
+                vectors, vectors.shape[1], method="cluster_qr", unit_rows=True, random_state=self.seed
+            )
+        self.scores.append(score(self.classes, found.labels)["nmi"])
 
     def history(self, measured: Sequence[Progress]) -> list[dict[str, Any]]:
         """The measurements as plain values."""
         kept = ("seconds", "iteration", "passes", "objective", "residual")
         rows: list[dict[str, Any]] = [{name: getattr(item, name) for name in kept} for item in measured]
         for number, row in enumerate(rows):
-            row["nmi"] = self.scores.get(number)
+            row["nmi"] = self.scores[number] if number < len(self.scores) else None
         return rows
+
+
+@dataclass(frozen=True, eq=False)
+class Watched:
+    """A solver (whatever is not here, it does itself) whose measurements are scored."""
+
+    inner: Solver
+    watcher: Watcher
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def step(self, problem: Problem, state: State) -> State:
+        """Step; a direct method does all its work here, so its budget is that of its passes."""
+        if self.inner.direct and self.watcher.time_budget is not None:
+            over = time.perf_counter() + self.watcher.time_budget
+            problem = replace(problem, engine=Deadline(self.watcher.n_jobs, until=over))
+        return self.inner.step(problem, state)
+
+    def progress(self, problem: Problem, state: State) -> Progress:
+        """Measure; the loop stops the clock meanwhile."""
+        progress = self.inner.progress(problem, state)
+        if not self.inner.direct:
+            self.watcher.measured(self.inner.finish(problem, state))
+        return progress

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from spectrograd.engines import Engine, LocalEngine
 from spectrograd.solvers.loop import Hook, Watch
+from spectrograd.solvers.protocol import Solver
 
 AUTO_RESIDUAL = 1e-4  # for solvers that cannot judge their own angle
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How to solve, whatever the graph: the estimators' and commands' solver options in one value."""
+class SolverSettings:
+    """How to solve, whatever the graph: the solver and what it may take."""
 
     solver: str = "auto"
     params: Mapping[str, Any] = field(default_factory=dict)
@@ -26,10 +27,14 @@ class Settings:
     engine: Engine = field(default_factory=LocalEngine)
     hooks: Sequence[Hook] = ()
     watch: Watch | None = None
+    wrap: Callable[[Solver], Solver] | None = None  # what runs instead of the solver: itself, observed
 
     def __post_init__(self) -> None:
         if self.tol != "auto" and not (isinstance(self.tol, int | float) and self.tol >= 0):
             raise ValueError(f"tol={self.tol!r}: expected a number that is not negative, or 'auto'")
+
+        if self.max_iter is not None and self.max_iter < 1:
+            raise ValueError(f"max_iter={self.max_iter}: at least one iteration is needed")
 
     @property
     def tolerance(self) -> float:
