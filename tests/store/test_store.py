@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 
 import numpy as np
 import pytest
@@ -92,6 +93,25 @@ def test_what_needs_the_matrix_says_so(tmp_path, graphs):
     for name in ("matrix", "pattern", "search"):
         with pytest.raises(GraphError, match=r"this graph is on disk .*needs it in memory.*MB"):
             getattr(disk, name)
+
+
+def test_solvers_that_need_the_graph_in_memory_say_so(tmp_path, graphs):
+    from spectrograd import SpectralEmbedding
+
+    disk = stored(tmp_path / "g", graphs[True])
+    for solver in ("auto", "sgd"):
+        with pytest.raises(GraphError, match="needs it in memory"):
+            SpectralEmbedding(3, affinity="precomputed", solver=solver).fit(disk)
+
+
+def test_a_slow_disk_can_be_played(tmp_path, graphs):
+    disk = stored(tmp_path / "g", graphs[False])
+    disk.store.files.speed = 200e3
+    began = time.perf_counter()
+    for _ in disk.blocks:
+        pass
+    size = sum(block.n_bytes for block in disk.meta.blocks)
+    assert time.perf_counter() - began > 0.8 * size / 200e3
 
 
 def test_blocks_are_read_again_and_may_be_kept(tmp_path, graphs):
