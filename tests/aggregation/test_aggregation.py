@@ -1,21 +1,32 @@
+import os
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.linalg as la
 
-from spectrograd import MultilayerSpectralClustering, MultilayerSpectralEmbedding, datasets, metrics
+from spectrograd import (
+    MultilayerSpectralClustering,
+    MultilayerSpectralEmbedding,
+    datasets,
+    metrics,
+    read_graph,
+)
 from spectrograd.aggregation import REGISTRY, Layers, layer_operators, make_aggregation
 from spectrograd.aggregation.function_operator import chebyshev_series, function_of_layers
 from spectrograd.aggregation.geometric import karcher_mean
 from spectrograd.aggregation.joint import Joint, JointState
 from spectrograd.aggregation.projection import resolve_alpha
+from spectrograd.engines import LocalEngine
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.labels.clustering import assign
-from spectrograd.operators.laplacian import laplacian
+from spectrograd.operators.laplacian import SMALL, laplacian
 from spectrograd.pipeline.multilayer import merge
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solving import embed
+from spectrograd.solvers import REGISTRY as SOLVERS
+from spectrograd.solvers import make_solver
 
 K = 3
 
@@ -150,8 +161,47 @@ def test_layers_without_weight_are_not_read():
 @pytest.mark.parametrize("name", ["grassmann", "power-mean"])
 def test_stochastic_solvers_need_edges(name):
     model = MultilayerSpectralClustering(K, aggregation=name, solver="sgd-paper", max_iter=2, random_state=0)
-    with pytest.raises(ValueError, match="no edges to draw batches from"):
+    with pytest.raises(ValueError, match=r"no edges to draw batches from|reads the edges of the operator"):
         model.fit(data().graph)
+
+
+@cache
+def function_and_its_eigenvectors(name):
+    """Made once: a geometric mean of 240 nodes takes a hundred dense eigendecompositions."""
+    operator = make_aggregation(name).aggregate(layers())
+    return operator, smallest(operator.to_dense())
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("name", ["power-mean", "geometric"])
+def test_every_solver_multiplies_by_a_function_of_layers_or_refuses(name, solver):
+    """None may look for entries where there are none: that would solve another problem without a word."""
+    operator, exact = function_and_its_eigenvectors(name)
+    if make_solver(solver).reads_entries:
+        with pytest.raises(ValueError, match=f"{solver} reads the edges of the operator"):
+            embed(operator, K, Settings(solver=solver, seed=0))
+    else:
+        found = embed(operator, K, Settings(solver=solver, seed=0, max_iter=2000))
+        assert metrics.largest_principal_angle(found.embedding.vectors, exact) < 0.05
+
+
+def test_a_preconditioner_needs_edges():
+    operator = make_aggregation("power-mean").aggregate(layers())
+    with pytest.raises(ValueError, match="lobpcg with preconditioner='amg' reads the edges"):
+        embed(operator, K, Settings(solver="lobpcg", params={"preconditioner": "amg"}))
+
+
+@pytest.mark.parametrize("name", ["power-mean", "geometric", "grassmann"])
+def test_a_filter_applies_functions_of_layers_of_any_size(name):
+    """Above 4,096 nodes recurrences are compiled, and read the edges of operators that have some."""
+    graphs = [
+        datasets.make_block_model(SMALL + 100, K, mean_degree=8, random_state=s).graph for s in range(2)
+    ]
+    operators = layer_operators(MultilayerGraph(tuple(graphs), ("a", "b")), "symmetric")
+    U = np.linalg.qr(np.random.default_rng(0).standard_normal((SMALL + 100, K)))[0]
+    operator = make_aggregation(name).aggregate(Layers(operators, np.ones(2), (U, U)))
+    found = LocalEngine().recurrence(operator, U, 2 * U, (0.5, 0.25, 2.0))
+    np.testing.assert_allclose(found, 0.5 * (operator @ U) + 0.25 * U + 4.0 * U, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -254,3 +304,29 @@ def test_a_settled_layer_is_read_no_more():
     assert [product.shape[1] for product in own] == [0, 2, 0]
     assert total.shape[1] == 0
     assert state.passes == pytest.approx(edges[1] / sum(edges))
+
+
+def test_joint_takes_more_candidates_than_there_are_nodes():
+    """Five layers of 60 nodes, each without some of them: 6 blocks of K + 15 columns span everything."""
+    rng, k = np.random.default_rng(0), 6
+    sizes = np.repeat(np.arange(k), 10)
+    graphs = []
+    for absent in (0, 1, 5, 12, 25):
+        near = np.triu(rng.random((60, 60)) < np.where(sizes[:, None] == sizes, 0.7, 0.05), 1)
+        near[-absent or 60 :], near[:, -absent or 60 :] = False, False
+        graphs.append(Graph.from_edges(*np.nonzero(near), n_nodes=60))
+    model = MultilayerSpectralClustering(k, aggregation="joint", random_state=0)
+    model.fit(MultilayerGraph(tuple(graphs), tuple("abcde")))
+    assert model.certificate_.converged
+    assert metrics.nmi(sizes, model.labels_) > 0.9
+
+
+def test_joint_embeds_the_aucs_layers():
+    """61 people, five relations, nodes missing from four of them."""
+    folder = Path(os.environ.get("SPECTROGRAD_AUCS", "../shared/data/aucs"))
+    files = sorted(folder.glob("layer_*.npz"))
+    if len(files) != 5:
+        pytest.skip(f"the AUCS layers are not in {folder}: set SPECTROGRAD_AUCS to their folder")
+    model = MultilayerSpectralClustering(8, aggregation="joint", random_state=0).fit(read_graph(*files))
+    assert model.converged_
+    assert len(np.unique(model.labels_)) == 8

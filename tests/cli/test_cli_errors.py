@@ -35,6 +35,14 @@ BAD = {
     "solver": (["good.csv", "--solver", "magic"], ["solver='magic'", "sgd-paper"]),
     "parameter": (["good.csv", "--solver", "sgd", "--param", "nosuch=1"], ["no parameter 'nosuch'", "theta"]),
     "parameter value": (["good.csv", "--solver", "sgd", "--param", "theta=wide"], ["theta=wide", "a number"]),
+    "optional parameter": (
+        ["good.csv", "--solver", "lanczos", "--param", "block_size=wide"],
+        ["block_size=wide", "a whole number or none"],
+    ),
+    "time that is no number": (["good.csv", "--time-budget", "nan"], ["'--time-budget'", "nan", "finite"]),
+    "no thread": (["good.csv", "-j", "0"], ["'-j'", "0: expected at least one thread"]),
+    "fewer threads than none": (["good.csv", "-j", "-5"], ["'-j'", "-5: expected at least one thread"]),
+    "starts without end": (["good.csv", "--n-init", "9223372036854775807"], ["'--n-init'", "10000"]),
     "whole parameter": (
         ["good.csv", "--solver", "sgd", "--param", "max_iter=1.5"],
         ["max_iter=1.5", "whole number"],
@@ -178,3 +186,9 @@ def test_version(folder):
     import spectrograd
 
     assert run("--version", cwd=folder).stdout.strip() == f"spectrograd, version {spectrograd.__version__}"
+
+
+def test_optional_parameters_of_solvers_are_numbers(folder):
+    for value in ("2", "none"):
+        found = run("embed", "good.csv", "-k", "1", "-s", "lanczos", "-p", f"block_size={value}", cwd=folder)
+        assert found.returncode == 0, found.stderr

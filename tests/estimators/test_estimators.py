@@ -499,3 +499,21 @@ def test_isolated_nodes_are_named(blocks, cls):
         make(cls, affinity="precomputed", disconnected="error").fit(W)
     with pytest.warns(GraphWarning, match=r"1 of 240 nodes .*: 7;"):
         make(cls, affinity="precomputed").fit(W)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"time_budget": float("nan")},
+        {"time_budget": float("inf")},
+        {"time_budget": -1.0},
+        {"n_jobs": 0},
+        {"n_jobs": -(10**6)},
+        {"n_init": 9223372036854775807},
+        {"n_init": 0},
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused_before_any_work(wrong):
+    (name,) = wrong
+    with pytest.raises(ValueError, match=f"{name}=.*: expected"):
+        SpectralClustering(2, affinity="precomputed", **wrong).fit(np.ones((6, 6)) - np.eye(6))

@@ -135,6 +135,28 @@ def test_in_spawned_processes(tmp_path):
     assert done.stdout.strip() == "fine", done.stderr
 
 
+COLD_OR_WARM = """
+import hashlib
+from spectrograd.datasets import make_block_model
+from spectrograd.operators.laplacian import laplacian
+from spectrograd.solvers import Problem, make_solver, solve
+
+operator = laplacian(make_block_model(6000, 4, random_state=0).graph)
+Q = solve(Problem(operator, 4), make_solver("lanczos"), seed=0).Q
+print(hashlib.sha256(Q.tobytes()).hexdigest())
+"""
+
+
+def test_same_bits_from_a_cold_and_from_a_warm_cache(tmp_path):
+    """The process that compiles its kernels, and the next one, which loads them."""
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", COLD_OR_WARM]
+    how = {"env": environment, "capture_output": True, "text": True, "timeout": 300, "check": True}
+    cold, warm = (subprocess.run(command, **how).stdout for _ in range(2))
+    assert any(tmp_path.rglob("*.nbc")), "nothing was compiled: the test compares nothing"
+    assert cold == warm
+
+
 # --- compilation ------------------------------------------------------------------------------------
 
 

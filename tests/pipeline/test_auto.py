@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.datasets import load_digits
 
+from spectrograd import SpectralClustering
 from spectrograd.datasets import make_block_model, make_gaussian_mixture, make_multilayer_gmm
-from spectrograd.graph import Graph
+from spectrograd.graph import Graph, GraphWarning
 from spectrograd.linalg import fill
 from spectrograd.linalg.fill import factor_bytes
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.pipeline import solving as room
 from spectrograd.pipeline.plan import Choice, choose, plan
 from spectrograd.pipeline.settings import Settings
-from spectrograd.pipeline.solving import embed
+from spectrograd.pipeline.solving import SolveError, embed
 from spectrograd.points.neighbors import knn_graph
 from spectrograd.solvers import Problem
 
@@ -101,3 +106,86 @@ def test_layers_of_the_paper_are_certified_by_a_factorisation(kind):
         assert [attempt.solver for attempt in result.attempts] == ["shift-invert"]
         assert result.certificate.converged
         assert not result.solution.last.events
+
+
+BREAKDOWNS = [ValueError("the factorisation broke down"), MemoryError(), np.linalg.LinAlgError("singular")]
+
+
+@pytest.mark.parametrize("error", [*BREAKDOWNS, FloatingPointError("overflow"), RecursionError()])
+def test_a_solver_that_fails_is_an_attempt_and_the_next_one_follows(monkeypatch, error):
+    graph = make_block_model(700, 3, random_state=0).graph
+    plan = (Choice("shift-invert", "direct"), Choice("lanczos", "escalated"))
+    monkeypatch.setattr(room, "plan", lambda problem: plan)
+    _fails(monkeypatch, {"shift-invert": error})
+    result = embed(laplacian(graph), 3, Settings(seed=0))
+    assert result.certificate.converged
+    assert [attempt.solver for attempt in result.attempts] == ["shift-invert", "lanczos"]
+    assert result.attempts[0].outcome == f"failed ({type(error).__name__}: {error})"
+    with pytest.raises(type(error)):  # who asks for a solver by name is told
+        embed(laplacian(graph), 3, Settings(solver="shift-invert", seed=0))
+
+
+def test_where_the_whole_plan_fails_there_is_a_last_resort_and_then_an_error_that_lists_them(monkeypatch):
+    operator = laplacian(make_block_model(700, 3, random_state=0).graph)
+    broken = dict.fromkeys(["lanczos", "chebyshev"], MemoryError("too large"))
+    _fails(monkeypatch, broken)
+    result = embed(operator, 3, Settings(seed=0))
+    assert result.choice.name == "eigen"
+    assert result.certificate.converged
+    assert [attempt.solver for attempt in result.attempts] == ["lanczos", "chebyshev", "lanczos", "eigen"]
+    _fails(monkeypatch, broken | {"eigen": FloatingPointError("nan")})
+    listed = (
+        r"lanczos failed \(MemoryError: too large\); chebyshev .*; eigen failed \(FloatingPointError: nan\)"
+    )
+    with pytest.raises(SolveError, match=listed):
+        embed(operator, 3, Settings(seed=0))
+
+
+def test_a_certificate_that_fails_leaves_good_vectors_without_a_word_for_them(monkeypatch):
+    operator = laplacian(make_block_model(700, 3, random_state=0).graph)
+    monkeypatch.setattr(room, "look_outside", lambda *_, **__: np.linalg.cholesky(-np.eye(2)))
+    result = embed(operator, 3, Settings(solver="power", seed=0))
+    assert not result.certificate.converged
+    assert "the certificate failed (LinAlgError" in result.certificate.sentence
+
+
+def test_weights_of_many_orders_of_magnitude_are_embedded():
+    """An rbf kernel of points far apart: degrees from 1e-200 to 1, which no single precision holds."""
+    points = load_digits().data[:900]
+    with pytest.warns(GraphWarning, match="set aside"):
+        model = SpectralClustering(10, affinity="rbf", random_state=0).fit(points)
+    assert "failed" in model.attempts_[0].outcome
+    assert np.isfinite(model.embedding_).all()
+    assert not model.converged_  # hundreds of eigenvalues are zero to sixteen digits
+
+
+def test_past_the_time_budget_no_other_solver_begins_and_nobody_probes(monkeypatch):
+    operator = laplacian(make_block_model(700, 3, random_state=0).graph)
+    plan = (Choice("gradient-descent", "too slow on purpose"), Choice("lanczos", "escalated"))
+    monkeypatch.setattr(room, "plan", lambda problem: plan)
+    monkeypatch.setattr(room, "look_outside", None)
+    result = embed(operator, 3, Settings(seed=0, tol=0.0, max_iter=10**9, time_budget=0.2))
+    assert [attempt.solver for attempt in result.attempts] == ["gradient-descent"]
+    assert result.solution.stop_reason == "time_budget"
+    assert "cannot rule out a skipped eigenvector" in result.certificate.sentence
+    assert result.seconds < 2
+
+
+def test_the_time_spent_measuring_counts_for_the_budget():
+    """A hook that dawdles is on the user's clock as well."""
+    operator = laplacian(make_block_model(700, 3, random_state=0).graph)
+    slow = Settings(solver="gradient-descent", tol=0.0, max_iter=10**9, time_budget=0.2, seed=0)
+    result = embed(operator, 3, replace(slow, hooks=(lambda progress: time.sleep(0.15),)))
+    assert len(result.solution.history) <= 3
+
+
+def _fails(monkeypatch, errors):
+    """Let the first step of some solvers fail."""
+    real = room.solve
+
+    def solve(problem, solver, **how):
+        if solver.name in errors:
+            raise errors[solver.name]
+        return real(problem, solver, **how)
+
+    monkeypatch.setattr(room, "solve", solve)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.linalg as la
@@ -24,6 +24,8 @@ MAX_STEPS = 100
 @dataclass(frozen=True, eq=False)
 class DenseOperator(Operator):
     """A small symmetric matrix as an operator."""
+
+    only_products: ClassVar[bool] = True
 
     dense: Array | None = None
 

@@ -7,6 +7,7 @@ usage or bad input, 130 interrupted.
 
 from __future__ import annotations
 
+import errno
 import sys
 import traceback
 import warnings
@@ -82,13 +83,16 @@ def _explain(error: BaseException) -> tuple[int, str]:
         return BAD_INPUT, error.format_message().rstrip(".") + _hint(error)
     if isinstance(error, MissingExtra):
         return BAD_INPUT, str(error)
+    if type(error).__name__ == "SolveError":  # not imported: it would bring numpy along
+        return FAILED, str(error)
     if isinstance(error, ValueError) and not _is_from_linear_algebra(error):
         return BAD_INPUT, str(error)
     if isinstance(error, MemoryError):
         return FAILED, f"out of memory ({error}); take a smaller graph or fewer components (-k)"
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
-        return FAILED, f"{where}{error.strerror or error}"
+        hint = "; free some, or write elsewhere" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+        return FAILED, f"{where}{error.strerror or error}{hint}"
     return FAILED, f"{type(error).__name__}: {error}; this is a bug, run again with --debug for the traceback"
 
 

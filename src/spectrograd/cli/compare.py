@@ -8,13 +8,21 @@ from typing import Any
 import click
 
 from spectrograd.cli.exit_codes import FAILED, GOOD, INTERRUPTED
-from spectrograd.cli.options import auto_or_number, common_options, dry_run_option, merge_options
+from spectrograd.cli.graph_files import GraphFiles, graph_files
+from spectrograd.cli.options import (
+    auto_or_number,
+    common_options,
+    dry_run_option,
+    jobs_option,
+    merge_options,
+    seconds_above_zero,
+)
 from spectrograd.cli.session import Session
 from spectrograd.cli.voice import say
 
 
 @click.command(short_help="Run several solvers on the same graph.")
-@click.argument("graphs", metavar="GRAPH...", nargs=-1, required=True)
+@graph_files
 @click.option(
     "-k", "--clusters", "k", type=click.IntRange(min=1), default=8, show_default=True, help="Clusters."
 )
@@ -24,7 +32,8 @@ from spectrograd.cli.voice import say
 @click.option("--solvers", help="Names, comma-separated, as in power,nystrom:walk=10; all when not given.")
 @click.option(
     "--time-budget",
-    type=click.FloatRange(min=0, min_open=True),
+    type=float,
+    callback=seconds_above_zero,
     default=3.0,
     show_default=True,
     help="Seconds for each solver.",
@@ -51,13 +60,13 @@ from spectrograd.cli.voice import say
     show_default=True,
     help="Largest residual allowed, relative to the width of the spectrum.",
 )
-@click.option("-j", "--jobs", type=int, help="Threads of compiled kernels; all cores when not given.")
+@jobs_option
 @merge_options
 @dry_run_option
 @common_options
 def compare(
     session: Session,
-    graphs: tuple[str, ...],
+    graphs: GraphFiles,
     k: int,
     truth: str | None,
     solvers: str | None,

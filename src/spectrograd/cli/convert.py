@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import click
 
+from spectrograd.cli.graph_files import GraphFiles, graph_files
 from spectrograd.cli.meter import clock
 from spectrograd.cli.options import common_options
 from spectrograd.cli.session import Session
@@ -35,12 +36,8 @@ def memory_size(context: click.Context, parameter: click.Parameter, text: str | 
 
 
 @click.command(epilog=EXAMPLES, short_help="Put a graph into a store on disk, larger than memory or not.")
-@click.argument("graphs", metavar="GRAPH...", nargs=-1, required=True)
+@graph_files
 @click.option("-o", "--output", required=True, help="The folder to make.")
-@click.option("--source", metavar="COLUMN", help="Column with one end of the edges, if it is not src.")
-@click.option("--target", metavar="COLUMN", help="Column with the other end, if it is not dst.")
-@click.option("--weight", metavar="COLUMN", help="Column with the weights, if it is not weight.")
-@click.option("--layer", metavar="COLUMN", help="Column with the layers, if it is not layer.")
 @click.option("--parts", is_flag=True, help="Several files are parts of one graph, not layers.")
 @click.option(
     "--nodes", type=click.IntRange(min=1), help="Ids are 0 to NODES - 1; those without edges are nodes too."
@@ -66,22 +63,17 @@ def memory_size(context: click.Context, parameter: click.Parameter, text: str | 
 @click.option("--force", is_flag=True, help="Replace a store of that name.")
 @common_options
 def convert(
-    session: Session, graphs: tuple[str, ...], output: str, parts: bool, nodes: int | None, **given: Any
+    session: Session, graphs: GraphFiles, output: str, parts: bool, nodes: int | None, **given: Any
 ) -> int:
     """Read a graph of any size and write it as a store, a folder that the other commands take as GRAPH.
 
     GRAPH is any file that the other commands read, a folder or a pattern ('parts/*.parquet') whose files are
     parts of one graph, or - for text on standard input. Several are the layers of one multilayer graph.
     """
+    from spectrograd.io.read.columns import chosen_columns
     from spectrograd.io.write.convert import convert as convert_files
     from spectrograd.store.batches import IngestSettings
 
-    columns = {
-        "src": given["source"],
-        "dst": given["target"],
-        "weight": given["weight"],
-        "layer": given["layer"],
-    }
     with session.stage("read"), ExitStack() as stack:
         settings = IngestSettings(
             duplicates=given["duplicates"],
@@ -92,16 +84,16 @@ def convert(
             progress=_progress(session, stack),
             **({"memory_limit": given["memory_limit"]} if given["memory_limit"] else {}),
         )
-        named = {role: name for role, name in columns.items() if name is not None}
+        columns = chosen_columns(**graphs.columns)
         with session.compile_clock(True):
-            meta = convert_files(graphs, output, settings, columns=named, parts=parts, n_nodes=nodes)
+            meta = convert_files(graphs.paths, output, settings, columns=columns, parts=parts, n_nodes=nodes)
     seconds = session.seconds["read"]
     rate = meta.made["listed"] / max(seconds, 1e-9)
     session.note(
         f"{output}: {meta.n_nodes:,} nodes, {meta.n_edges:,} edges in {seconds:.1f} s ({rate:,.0f} edges/s)"
     )
     if session.summary_json is not None:
-        session.save_summary(_summary(session, graphs, output, meta))
+        session.save_summary(_summary(session, graphs.paths, output, meta))
     return 0
 
 
@@ -120,7 +112,7 @@ def _progress(session: Session, stack: ExitStack) -> Callable[[str, int, int | N
     return progress
 
 
-def _summary(session: Session, graphs: tuple[str, ...], output: str, meta: Any) -> dict[str, Any]:
+def _summary(session: Session, graphs: GraphFiles, output: str, meta: Any) -> dict[str, Any]:
     from spectrograd.cli.summary import Input, outline_of
     from spectrograd.io.read.edge_stream import files_of
     from spectrograd.store import is_store

@@ -6,7 +6,7 @@ from typing import cast
 
 import click
 
-from spectrograd.cli.options import common_options, dry_run_option
+from spectrograd.cli.options import common_options, dry_run_option, jobs_option, raw_option
 from spectrograd.cli.session import Session
 
 EXAMPLES = """\b
@@ -54,7 +54,8 @@ Examples:
     show_default=True,
     help="Join separate pieces by their shortest links.",
 )
-@click.option("-j", "--jobs", type=int, help="Threads of the search.")
+@jobs_option
+@raw_option
 @dry_run_option
 @common_options
 def knn(
@@ -67,6 +68,7 @@ def knn(
     weights: str,
     search: str,
     connect: bool,
+    raw: bool,
 ) -> int:
     """Read points and write the graph that joins each to its nearest neighbours.
 
@@ -104,7 +106,7 @@ def knn(
         )
         graph = Graph(made.blocks, made.n_nodes, table.names)
     with session.stage("report"):
-        write_graph(output, graph)
+        write_graph(output, graph, raw=raw)
     session.detail(f"{describe(graph)} saved in {output}")
     session.save_summary(outline(session, source, graph))
     return 0

@@ -11,7 +11,8 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from types import NoneType, UnionType
+from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
 import click
 import numpy as np
@@ -19,6 +20,7 @@ import numpy as np
 from spectrograd.aggregation import make_aggregation
 from spectrograd.certificate import Certificate
 from spectrograd.cli.exit_codes import FAILED, GOOD, INTERRUPTED
+from spectrograd.cli.graph_files import GraphFiles
 from spectrograd.cli.meter import Meter
 from spectrograd.cli.options import LineOptions
 from spectrograd.cli.session import Session
@@ -27,6 +29,7 @@ from spectrograd.cli.voice import say
 from spectrograd.engines import make_engine
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.io import read_graph, read_labels
+from spectrograd.io.write.output import naming
 from spectrograd.labels.eigengap import MOST
 from spectrograd.operators.laplacian import SMALL, Kind
 from spectrograd.pipeline import Result, Settings
@@ -38,13 +41,15 @@ from spectrograd.store.manifest import load_meta
 STDIN = STDOUT = "-"
 # Solvers that run their iterations and stop: without --tol nobody asked them for an accuracy.
 WITHOUT_GOAL = frozenset({"sgd", "sgd-paper", "stochastic-fb"})
+NAMED_KINDS = {bool: "true or false", int: "a whole number", float: "a number", NoneType: "none"}
 
 
-def read_layers(session: Session, paths: Sequence[str]) -> tuple[Graph | MultilayerGraph, Input]:
+def read_layers(session: Session, files: GraphFiles) -> tuple[Graph | MultilayerGraph, Input]:
     """Read the graph and remember which bytes it came from."""
+    paths = files.paths
     with session.stage("read"), session.progress(f"reading {' '.join(paths)}"):
         keep_stdin(paths)
-        graph = read_graph(*paths)
+        graph = read_graph(*paths, **files.columns)
         source = hashed(paths)
     session.detail(f"{graph} read in {session.seconds['read']:.2f} s")
     return graph, source
@@ -122,8 +127,8 @@ def _solver_params(options: LineOptions) -> dict[str, Any]:
     if options.solver == "auto":
         return {name: _literal(text) for name, text in texts.items()}
     make_solver(options.solver, **texts)  # names the unknown ones
-    defaults = make_solver(options.solver)
-    return {name: _like(getattr(defaults, name), name, text) for name, text in texts.items()}
+    kinds = get_type_hints(type(make_solver(options.solver)))
+    return {name: _as_kind(kinds[name], name, text) for name, text in texts.items()}
 
 
 def _literal(text: str) -> Any:
@@ -133,21 +138,23 @@ def _literal(text: str) -> Any:
         return {"true": True, "false": False}.get(text.lower(), text)
 
 
-def _like(default: Any, name: str, text: str) -> Any:
-    """The text as a value of the same type as the parameter's default."""
+def _as_kind(kind: Any, name: str, text: str) -> Any:
+    """The text as a value of a parameter's declared type, such as ``int | None``."""
+    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     value = _literal(text)
-    if isinstance(default, bool):
-        fits = isinstance(value, bool)
-    elif isinstance(default, int | float):
-        fits = isinstance(value, int if isinstance(default, int) else int | float)
-        fits = fits and not isinstance(value, bool)
-        value = type(default)(value) if fits else value
-    else:
-        value, fits = text, True
-    if not fits:
-        kind = {bool: "true or false", int: "a whole number", float: "a number"}[type(default)]
-        raise click.BadParameter(f"{name}={text}: expected {kind}", param_hint="'--param'")
-    return value
+    if NoneType in kinds and text.lower() == "none":
+        return None
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if bool in kinds and isinstance(value, bool):
+        return value
+    if int in kinds and number and isinstance(value, int):
+        return value
+    if float in kinds and number:
+        return float(value)
+    if any(one not in NAMED_KINDS for one in kinds):  # words, which the solver checks
+        return text
+    expected = " or ".join(NAMED_KINDS[one] for one in kinds)
+    raise click.BadParameter(f"{name}={text}: expected {expected}", param_hint="'--param'")
 
 
 def walk(
@@ -244,5 +251,6 @@ def write_result(output: str | None, write: Callable[..., None], values: Any, na
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "result.csv")
         write(path, values, names)
-        with path.open("rb") as handle:
+        with path.open("rb") as handle, naming("standard output"):
             shutil.copyfileobj(handle, sys.stdout.buffer)
+            sys.stdout.buffer.flush()

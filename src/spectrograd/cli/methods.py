@@ -12,18 +12,18 @@ from numpy.typing import NDArray
 
 from spectrograd.cli.session import Session
 from spectrograd.datasets import LayeredData
+from spectrograd.interruption import deferred
 from spectrograd.operators.laplacian import Operator
 from spectrograd.pipeline import Result, Settings, cluster, embed, label, prepare
 from spectrograd.pipeline.layer_preparation import PreparedLayers
 from spectrograd.pipeline.run import Prepared
+from spectrograd.pipeline.solving import FAILURES
 from spectrograd.solvers import make_solver
 
 Array = NDArray[Any]
 SCORES = ("purity", "nmi", "ri", "ari")
 DEFAULT = "auto"
 COMPILING = "compiling kernels (slow only the first time on a machine)"
-# What one method may meet without taking the others down with it.
-FAILURES = (ValueError, ArithmeticError, MemoryError, RuntimeError)
 
 
 @dataclass(frozen=True)
@@ -102,12 +102,13 @@ def run_method(
     try:
         with session.stage("jit"), session.progress(COMPILING):
             _warm_up(prepared, chosen)
-        with session.progress(method.label) as hook:
+        with deferred() as interruption, session.progress(method.label) as hook:
             result = label(prepared.solve(replace(chosen, hooks=(hook,))), chosen)
+        if interruption.requested:
+            raise KeyboardInterrupt  # a comparison with half a run in it would mislead
     except FAILURES as error:
         return Trial(method, error=f"{type(error).__name__}: {error}")
     session.spend({stage: result.seconds[stage] for stage in ("solve", "assign")})
-    _stop_if_interrupted(result)
     return Trial(method, result, result.scores(truth))
 
 

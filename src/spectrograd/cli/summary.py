@@ -20,6 +20,8 @@ from spectrograd.pipeline import Result
 from spectrograd.pipeline.multilayer import Merged
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
+# Of a layer, where layers were weighed.
+SCORES = ("structure", "strength", "agreement", "copies", "noise")
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ def layer_summary(merged: Merged | None, graph: Graph | MultilayerGraph) -> dict
         entry |= {"converged": layer.certificate.converged}
     if merged.scores is not None:
         for at, entry in enumerate(entries):
-            entry |= {key: getattr(merged.scores, key)[at] for key in ("structure", "agreement", "copies")}
+            entry |= {key: getattr(merged.scores, key)[at] for key in SCORES}
     return {"layers": entries, "layer_distances": merged.distances if merged.layers else None}
 
 

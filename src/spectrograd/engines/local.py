@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spectrograd.interruption import check
 from spectrograd.operators.laplacian import SMALL, TALL, WORTH_THREADS, Operator
 
 Array = NDArray[Any]
@@ -25,8 +26,21 @@ class LocalEngine:
 
     n_jobs: int | None = None
 
+    def __post_init__(self) -> None:
+        if self.n_jobs is not None and self._n_threads < 1:
+            raise ValueError(
+                f"n_jobs={self.n_jobs}: expected at least 1, -1 for all {os.cpu_count()} cores, or None"
+            )
+
+    @property
+    def _n_threads(self) -> int:
+        """Threads asked for; negative numbers count back from all cores, as in scikit-learn."""
+        n_jobs, cores = self.n_jobs or 0, os.cpu_count() or 1
+        return n_jobs if n_jobs >= 0 else cores + 1 + n_jobs
+
     def spmm(self, operator: Operator, U: Array) -> Array:
         """``A @ U``: one pass."""
+        check()
         return operator @ U
 
     def gram(self, U: Array, V: Array, metric: Array | None, *, symmetric: bool = False) -> Array:
@@ -61,11 +75,12 @@ class LocalEngine:
         out: Array | None = None,
     ) -> Array:
         """``alpha B^-1 A U + beta U + gamma previous`` in one pass, for an operator without ``scale``."""
+        check()
         assert operator.scale is None, "bring the operator to walk_form() first"
         operator = operator.astype(U.dtype)
         alpha, beta, gamma = (U.dtype.type(c) for c in coefficients)
         metric = operator.metric
-        if operator.n_nodes <= SMALL:
+        if operator.n_nodes <= SMALL or operator.only_products:
             product = operator @ U
             if metric is not None:
                 product /= metric[:, None]
@@ -143,9 +158,7 @@ class LocalEngine:
         import numba
 
         before = numba.get_num_threads()
-        cores = os.cpu_count() or 1
-        wanted = self.n_jobs if self.n_jobs > 0 else cores + 1 + self.n_jobs
-        numba.set_num_threads(max(1, min(wanted, numba.config.NUMBA_NUM_THREADS)))
+        numba.set_num_threads(min(self._n_threads, numba.config.NUMBA_NUM_THREADS))
         try:
             yield
         finally:

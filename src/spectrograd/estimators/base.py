@@ -104,6 +104,8 @@ class Spectral(Shown, BaseEstimator):
             self._keep_layers(result.merged)
         if result.labels is not None:
             self.labels_, self.n_clusters_ = result.labels, result.n_clusters
+        if result.interrupted:
+            raise KeyboardInterrupt
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -119,9 +121,9 @@ class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Spectral):
     n_components: int = field(default=8, kw_only=False)
     drop_first: bool = True
 
-    def fit_transform(self, X: Any, y: None = None) -> Array:
+    def fit_transform(self, X: Any, y: None = None, **columns: str) -> Array:
         """Embed and return the vectors."""
-        return self.fit(X).embedding_  # type: ignore[no-any-return]
+        return self.fit(X, **columns).embedding_  # type: ignore[no-any-return]
 
     def _fit(self, graph: Graph | MultilayerGraph) -> None:
         settings = self._settings(graph.n_nodes)
@@ -150,8 +152,8 @@ class Clusterer(ClusterMixin, Spectral):
     n_init: int = 10
 
     def _settings(self, n_nodes: int) -> Settings:
+        chosen = super()._settings(n_nodes)  # which refuses what is no number
         given = None if isinstance(self.n_clusters, str) else int(self.n_clusters)
-        chosen = super()._settings(n_nodes)
         return replace(chosen, n_clusters=given, assign_labels=self.assign_labels, n_init=self.n_init)
 
     def _fit(self, graph: Graph | MultilayerGraph) -> None:

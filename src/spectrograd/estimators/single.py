@@ -42,6 +42,8 @@ class SpectralEmbedding(Embedder):
         named in a warning; their rows are zero.
     tol, max_iter, time_budget
         When to stop; a run out of time returns its best state, and ``certificate_`` tells how good it is.
+        Seconds are those on the wall; the first step is always taken, and compiling a kernel (the first
+        time on a machine) cannot be interrupted. Ctrl-C keeps the best so far and raises KeyboardInterrupt.
     eigen_tol : float or "auto"
         scikit-learn's word for ``tol``; 0 is machine precision.
     batch_size : int
@@ -83,9 +85,9 @@ class SpectralEmbedding(Embedder):
     (300, 2)
     """
 
-    def fit(self, X: Any, y: None = None) -> SpectralEmbedding:
-        """Embed a graph, an affinity matrix or points."""
-        self._fit(as_graph(self, X))
+    def fit(self, X: Any, y: None = None, **columns: str) -> SpectralEmbedding:
+        """Embed a graph, an affinity matrix, points, or an edge table (columns as in ``from_frame``)."""
+        self._fit(as_graph(self, X, columns))
         return self
 
 
@@ -127,7 +129,7 @@ class SpectralClustering(Clusterer):
     1.0
     """
 
-    def fit(self, X: Any, y: None = None) -> SpectralClustering:
-        """Cluster a graph, an affinity matrix or points."""
-        self._fit(as_graph(self, X))
+    def fit(self, X: Any, y: None = None, **columns: str) -> SpectralClustering:
+        """Cluster a graph, an affinity matrix, points, or an edge table (columns as in ``from_frame``)."""
+        self._fit(as_graph(self, X, columns))
         return self

@@ -96,11 +96,12 @@ class Graph:
         *,
         names: ArrayLike | None = None,
         n_nodes: int | None = None,
+        directed: bool = False,
     ) -> Graph:
         """Build a graph from an edge list whose ends are any ids (or row numbers, with ``n_nodes``).
 
-        Each row is one undirected edge. A list that holds every edge in both directions is
-        recognised; otherwise repeated edges are summed with a warning.
+        Each row is one edge; a list that holds every edge in both directions is recognised. Otherwise
+        repeated edges and, where ``directed``, both directions are summed with a warning.
         """
         ends = [as_names(source), as_names(target)]
         if len(ends[0]) != len(ends[1]):
@@ -117,7 +118,7 @@ class Graph:
         if len(data) != len(rows):
             raise GraphError(f"edge list: {len(rows)} edges but {len(data)} weights")
         check_weights(data, rows, cols, None if names is None else as_names(names))
-        return cls._from_clean_csr(undirected(rows, cols, data, size), names)
+        return cls._from_clean_csr(undirected(rows, cols, data, size, directed=directed), names)
 
     @classmethod
     def _from_clean_csr(cls, csr: sp.csr_array, names: ArrayLike | None) -> Graph:

@@ -34,6 +34,8 @@ def orthonormalize(
     engine: Engine, U: Array, metric: Array | None, rng: np.random.Generator | None = None
 ) -> Orthonormal:
     """Cholesky QR, twice unless U was nearly orthonormal; lost directions become random ones, and count."""
+    if U.shape[1] > len(U):  # else lost directions would be replaced without end
+        raise ValueError(f"{U.shape[1]} vectors of length {len(U)} cannot be orthogonal: ask for fewer")
     repaired = 0
     for _ in range(2):
         M = engine.gram(U, U, metric)

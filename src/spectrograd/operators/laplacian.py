@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import scipy.sparse as sp
@@ -56,7 +56,12 @@ class Operator:
     lower, upper
         Bounds on the spectrum of the pencil, known from theory: step sizes and polynomial filters
         are scaled by them.
+    only_products
+        Whether ``A`` is known by its products alone: ``graph`` then has no edges and ``diagonal`` says
+        nothing, so whoever wants to look at entries of ``A`` has to refuse.
     """
+
+    only_products: ClassVar[bool] = False
 
     graph: Graph
     diagonal: Array

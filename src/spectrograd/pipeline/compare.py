@@ -11,13 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.graph import Graph, MultilayerGraph
+from spectrograd.interruption import deferred
 from spectrograd.memory import peak_memory
 from spectrograd.metrics import largest_principal_angle
-from spectrograd.pipeline.result import INTERRUPTED, Result
+from spectrograd.pipeline.result import Result
 from spectrograd.pipeline.run import Prepared, label, prepare
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.watched import OutOfTimeError, Watcher
 from spectrograd.solvers import REGISTRY, make_solver
+from spectrograd.solvers.loop import INTERRUPTED
 
 Array = NDArray[Any]
 Row = dict[str, Any]
@@ -86,7 +88,10 @@ def compare(
     prepared = prepare(graph, replace(settings, time_budget=None))
     trials: list[Trial] = []
     for name, solver, params in chosen:
-        trials.append(_run(prepared, name, replace(settings, solver=solver, params=params), classes))
+        with deferred() as interruption:
+            trials.append(_run(prepared, name, replace(settings, solver=solver, params=params), classes))
+        if interruption.requested:
+            trials[-1].row["error"] = INTERRUPTED
         if on_row is not None:
             on_row(trials[-1].row)
         if trials[-1].row["error"] == INTERRUPTED:

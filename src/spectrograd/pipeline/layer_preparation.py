@@ -14,7 +14,7 @@ from spectrograd.graph.pieces import Connectivity, connect, on_all_rows, report_
 from spectrograd.labels.eigengap import Eigengap, n_eigenvalues, widest_gap
 from spectrograd.operators.regularized import TAU, Regularization, checked
 from spectrograd.pipeline.multilayer import Merged, merge
-from spectrograd.pipeline.result import INTERRUPTED, Result, Stages, found
+from spectrograd.pipeline.result import Result, Stages, found
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.single import with_all_nodes
 from spectrograd.pipeline.solving import Embedded, embed
@@ -86,8 +86,6 @@ def prepare_layers(graph: MultilayerGraph, settings: Settings) -> PreparedLayers
             aggregation_params=settings.aggregation_params,
             tau=regularization.tau,
         )
-    if any(layer.solution.stop_reason == INTERRUPTED for layer in merged.layers):
-        raise KeyboardInterrupt  # half a layer is nothing to merge
     return PreparedLayers(graph, merged, int(k), regularization, connectivity, gap, merged.seconds)
 
 

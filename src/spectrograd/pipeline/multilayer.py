@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -22,9 +23,11 @@ from spectrograd.aggregation import (
 )
 from spectrograd.graph import Graph, GraphError, GraphWarning, MultilayerGraph
 from spectrograd.operators.laplacian import Kind, Operator
-from spectrograd.pipeline.layer_weights import LayerScores, layer_distances, weigh_layers
+from spectrograd.pipeline.layer_agreement import layer_distances
+from spectrograd.pipeline.layer_weights import LayerScores, weigh_layers
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solving import Embedded, certified, embed
+from spectrograd.solvers.loop import INTERRUPTED
 
 Array = NDArray[Any]
 LOOSE = 1e-3
@@ -83,7 +86,7 @@ def merge(
     if tau and chosen.run is not None:
         raise ValueError(f"aggregation {aggregation!r} does not take regularised layers: choose another")
     options = chosen.checked(aggregation_params)
-    automatic = isinstance(layer_weights, str)
+    automatic = isinstance(layer_weights, str) and layer_weights == "auto"
     weights = _without_empty(_given_weights(layer_weights, graph.n_layers), graph)
     if not tau:
         _check_linked(graph)
@@ -118,7 +121,7 @@ def _budget_share(settings: Settings, n_stages: int) -> Settings:
     """A time budget is shared by the layers and the merge."""
     if settings.time_budget is None:
         return settings
-    return replace(settings, time_budget=settings.time_budget / n_stages)
+    return replace(settings, time_budget=settings.time_budget / n_stages, deadline=math.inf)
 
 
 def _pieces(layer: Graph) -> int:
@@ -152,6 +155,8 @@ def _tell_of_pieces(names: Sequence[str], pieces: Sequence[int], n_components: i
 def _embed_layer(operator: Operator, n_components: int, settings: Settings) -> Embedded:
     """A layer on the nodes it has; columns that only separate absent nodes are left out."""
     result = embed(without_absent(operator), n_components, settings)
+    if result.solution.stop_reason == INTERRUPTED:
+        raise KeyboardInterrupt  # half a layer is nothing to merge
     linked = int((operator.graph.degrees > 0).sum())
     if linked > n_components:
         return result
@@ -187,8 +192,8 @@ def _vectors(embedded: Sequence[Embedded]) -> tuple[Array, ...]:
 def _given_weights(weights: Sequence[float] | str | None, n_layers: int) -> Array:
     if not isinstance(weights, str):
         return checked_weights(weights, n_layers)
-    if weights != "auto":
-        raise ValueError(f"layer_weights={weights!r}: expected None, 'auto' or one number per layer")
+    if weights not in ("equal", "auto"):
+        raise ValueError(f"layer_weights={weights!r}: expected 'equal', 'auto' or one number per layer")
     return np.ones(n_layers)
 
 

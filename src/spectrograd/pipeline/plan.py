@@ -44,7 +44,7 @@ def plan(problem: Problem) -> tuple[Choice, ...]:
     n, operator = problem.n_nodes, problem.operator
     if n <= INSTANT:
         return (Choice("eigen", f"{n} nodes: a dense eigendecomposition is exact and instant"),)
-    if operator.graph.n_entries == 0:
+    if operator.only_products or operator.graph.n_entries == 0:
         return (Choice("lanczos", "the operator has no edges of its own: products only"),)
     fill = fill_ratio(operator.graph)
     if fill <= LITTLE_FILL and factor_bytes(operator.graph) <= most_factor_bytes():
@@ -63,6 +63,13 @@ def plan(problem: Problem) -> tuple[Choice, ...]:
     if problem.n_components <= FEW:
         return (Choice("lanczos", f"{reason}: one vector at a time", ONE_VECTOR), BLOCK, LAST)
     return (Choice("chebyshev", f"{reason}: few passes"), LAST)
+
+
+def last_resort(problem: Problem) -> Choice:
+    """What is left where every solver of the plan has failed: no factor, and no single precision."""
+    if problem.n_nodes > SMALL:  # all eigenvectors of 4,096 nodes take half a minute and 270 MB
+        return Choice("eigen", "the last resort: products in double precision")
+    return Choice("eigen", "the last resort: all eigenvectors, in double precision", (("method", "dense"),))
 
 
 def choose(problem: Problem) -> Choice:

@@ -19,12 +19,12 @@ from spectrograd.operators.laplacian import Operator
 from spectrograd.operators.regularized import Regularization
 from spectrograd.pipeline.solving import Attempt, Embedded
 from spectrograd.solvers import Progress
+from spectrograd.solvers.loop import INTERRUPTED
 
 if TYPE_CHECKING:
     from spectrograd.pipeline.multilayer import Merged
 
 Array = NDArray[Any]
-INTERRUPTED = "interrupted"
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +114,10 @@ class Result:
         if self.labels is None:
             raise ValueError("there are no labels to score: this is an embedding only")
         return score(classes, self.labels)
+
+    def stopped(self) -> Result:
+        """The same, marked as interrupted."""
+        return replace(self, stop_reason=INTERRUPTED)
 
     def labelled(self, labels: Array, n_clusters: int, seconds: float) -> Result:
         """The same with clusters."""

@@ -7,6 +7,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from spectrograd.graph import Graph, MultilayerGraph
+from spectrograd.interruption import deferred
 from spectrograd.labels import assign
 from spectrograd.pipeline.layer_preparation import PreparedLayers, prepare_layers
 from spectrograd.pipeline.result import Result
@@ -19,6 +20,9 @@ Prepared = PreparedGraph | PreparedLayers
 
 def embed(graph: Graph | MultilayerGraph, settings: Settings, *, start: Array | None = None) -> Result:
     """Embed a graph, whatever its state.
+
+    Ctrl-C ends it with the best so far, which is marked ``interrupted``; where there is nothing yet to
+    keep, it raises KeyboardInterrupt.
 
     Parameters
     ----------
@@ -37,8 +41,10 @@ def embed(graph: Graph | MultilayerGraph, settings: Settings, *, start: Array | 
     >>> result.vectors.shape, result.certificate.converged
     ((300, 3), True)
     """
-    with settings.engine.threads():
-        return prepare(graph, settings).solve(settings, start)
+    settings = settings.started()
+    with deferred() as interruption, settings.engine.threads():
+        result = prepare(graph, settings).solve(settings, start)
+        return result.stopped() if interruption.requested else result
 
 
 def cluster(graph: Graph | MultilayerGraph, settings: Settings, *, start: Array | None = None) -> Result:
@@ -52,7 +58,9 @@ def cluster(graph: Graph | MultilayerGraph, settings: Settings, *, start: Array 
     >>> result.labels.shape, result.n_clusters
     ((300,), 3)
     """
-    return label(embed(graph, settings, start=start), settings)
+    with deferred() as interruption:
+        result = label(embed(graph, settings, start=start), settings)
+        return result.stopped() if interruption.requested else result
 
 
 def prepare(graph: Graph | MultilayerGraph, settings: Settings) -> Prepared:

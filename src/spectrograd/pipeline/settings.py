@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any
 
 from spectrograd.operators.laplacian import Kind
 from spectrograd.solvers.settings import SolverSettings
+
+MOST_STARTS = 10_000  # of k-means: more is a slip of the pen, and would never end
 
 
 def unwatched(stage: str) -> None:
@@ -46,3 +49,10 @@ class Settings(SolverSettings):
     assign_labels: str = "kmeans"
     n_init: int = 10
     on_stage: Callable[[str], None] = unwatched
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        starts: Any = self.n_init  # whatever a user has put there
+        whole = isinstance(starts, Integral) and not isinstance(starts, bool)
+        if not whole or not 1 <= starts <= MOST_STARTS:
+            raise ValueError(f"n_init={starts!r}: expected a whole number from 1 to {MOST_STARTS:,}")

@@ -28,7 +28,7 @@ from spectrograd.pipeline.plan import Choice
 from spectrograd.pipeline.result import Result, Stages, found
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solving import Attempt, Embedded, certified, choices_for, embed
-from spectrograd.solvers.loop import Solution
+from spectrograd.solvers.loop import INTERRUPTED, Solution
 from spectrograd.solvers.protocol import Problem, Progress, State
 from spectrograd.solvers.ritz import RitzState
 
@@ -151,7 +151,7 @@ class _Line:
         settings = replace(self.settings, watch=watch)
         result = embed(operator, self.k, settings, start=problem.start, choices=choices)
         decision = watch.decision or judge(operator, result.embedding.vectors, self.n_pieces)
-        if decision.tau == 0 or result.solution.stop_reason == "interrupted":
+        if decision.tau == 0 or result.solution.stop_reason == INTERRUPTED:
             return result, operator, decision
         return self.anew(decision, result, choices)
 
@@ -160,15 +160,17 @@ class _Line:
         operator = regularized(self.graph, self.settings.laplacian, decision.tau)
         left = self.settings_after(before.solution)
         result = embed(operator, self.k, left, start=self.start, choices=choices)
-        result = result.after(before.attempts, before.solution)
+        result = result.after(before.solution, before.attempts)
         more = judge(operator, result.embedding.vectors, tau=MORE_TAU)
-        if more.tau <= decision.tau or result.solution.stop_reason == "interrupted":
+        if more.tau <= decision.tau or result.solution.stop_reason == INTERRUPTED:
             return result, operator, decision
         return self.anew(more, result, choices)
 
     def settings_after(self, earlier: Solution) -> Settings:
         budget = self.settings.time_budget
-        left = None if budget is None else max(0.0, budget - earlier.seconds)
+        left = (
+            None if budget is None else max(1e-9, budget - earlier.seconds)
+        )  # the first step is taken anyway
         return replace(self.settings, time_budget=left)
 
     def first_guess(self, operator: Operator) -> Array | None:

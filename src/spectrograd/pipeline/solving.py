@@ -19,13 +19,23 @@ from spectrograd.engines.threadpools import one_thread
 from spectrograd.linalg.inertia import count_below
 from spectrograd.linalg.subspace import Ritz, rayleigh_ritz, residuals
 from spectrograd.operators.laplacian import Operator
-from spectrograd.pipeline.plan import Choice, plan
+from spectrograd.pipeline.plan import Choice, last_resort, plan
 from spectrograd.solvers import REGISTRY, make_solver
-from spectrograd.solvers.loop import GIVEN_UP, Solution, Stopping, after, solve
+from spectrograd.solvers.loop import GIVEN_UP, INTERRUPTED, OUT_OF_TIME, Solution, Stopping, after, solve
 from spectrograd.solvers.protocol import Problem, Solver
 from spectrograd.solvers.settings import SolverSettings
 
 Array = NDArray[Any]
+# What a solver may meet on a problem that is none of the user's making: the next one may do better.
+FAILURES = (ValueError, ArithmeticError, MemoryError, RuntimeError, AssertionError)
+
+
+# Nobody waits for a probe after Ctrl-C or when the time is over: anything may lie outside.
+UNPROBED = Complement(float("nan"), sure=-np.inf)
+
+
+class SolveError(ValueError):
+    """Every solver of the plan failed; the message says how each of them did."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +55,18 @@ class Attempt:
         last = solution.last
         return cls(choice.name, choice.reason, outcome, last.iteration, last.passes, solution.seconds)
 
+    @classmethod
+    def failed(cls, choice: Choice, error: Exception, seconds: float) -> Attempt:
+        """The attempt of a solver that ended in an error, with that error as its outcome."""
+        said = str(error).removeprefix(f"{choice.name}: ")
+        return cls(choice.name, choice.reason, f"failed ({type(error).__name__}: {said})", 0, 0.0, seconds)
+
 
 @dataclass(frozen=True, eq=False)
 class Embedded:
     """An embedding with the evidence and the story of how it was found; ``seconds`` is all of it.
 
-    ``solution.history`` runs through all ``attempts``, the last of which found the embedding.
+    ``solution.history`` runs through all ``attempts``; the last one that did not fail found the embedding.
     """
 
     embedding: Embedding
@@ -60,10 +76,14 @@ class Embedded:
     seconds: float
     attempts: tuple[Attempt, ...] = ()
 
-    def after(self, attempts: Sequence[Attempt], earlier: Solution) -> Embedded:
-        """The same with what came before it: attempts, and their history."""
+    def after(self, earlier: Solution, attempts: Sequence[Attempt] = ()) -> Embedded:
+        """The same with what came before it: its history, and attempts."""
         joined = after(earlier, self.solution)
         return replace(self, solution=joined, attempts=(*attempts, *self.attempts))
+
+    def interrupted(self) -> Embedded:
+        """The same as the best that Ctrl-C left time for."""
+        return replace(self, solution=replace(self.solution, stop_reason=INTERRUPTED))
 
 
 def embed(
@@ -77,24 +97,65 @@ def embed(
     """Embed an operator: the arrow ``Operator -> Embedding`` of the house.
 
     With ``solver="auto"`` the solvers of the plan (or of ``choices``) are tried in order, each from
-    where the last one stopped, until the certificate is met.
+    where the last one stopped, until the certificate is met. One that fails is an attempt like the
+    others, with its error as outcome; only where all of them fail is there an error.
     """
     began = time.perf_counter()
+    settings = (
+        settings if settings.wrap is not None else settings.started()
+    )  # scores of a comparison are free
     problem = Problem(operator, n_components, settings.engine, start)
     result: Embedded | None = None
+    attempts: list[Attempt] = []
     for choice in choices or choices_for(problem, settings):
         left = _left(settings.time_budget, time.perf_counter() - began)
-        solution = _run(problem, choice, settings, left)
-        if settings.solver == "auto":
-            solution = told(solution, choice)
-        latest = _judged(operator, solution, settings, choice)
-        result = latest if result is None else latest.after(result.attempts, result.solution)
-        stopped = solution.stop_reason in ("interrupted", GIVEN_UP)
-        if result.certificate.converged or left == 0 or stopped or _without_gap(operator, latest):
+        try:
+            latest = _attempted(problem, choice, settings, left)
+        except KeyboardInterrupt:
+            if result is None:
+                raise
+            result = result.interrupted()
+            break
+        if isinstance(latest, Attempt):
+            attempts.append(latest)
+            continue
+        attempts.extend(latest.attempts)
+        result = latest if result is None else latest.after(result.solution)
+        stopped = latest.solution.stop_reason in (INTERRUPTED, GIVEN_UP, OUT_OF_TIME)
+        stopped = stopped or left == 0 or time.perf_counter() >= settings.deadline
+        if result.certificate.converged or stopped or _without_gap(operator, latest):
             break
         problem = replace(problem, start=result.embedding.vectors)
-    assert result is not None
-    return replace(result, seconds=time.perf_counter() - began)
+    if result is None:
+        result = _resorted(problem, settings, attempts)
+    return replace(result, attempts=tuple(attempts), seconds=time.perf_counter() - began)
+
+
+def _resorted(problem: Problem, settings: SolverSettings, attempts: list[Attempt]) -> Embedded:
+    """Mutates attempts: one more solver where all of the plan have failed, and an error where it does too."""
+    latest = _attempted(problem, last_resort(problem), replace(settings, params={}), None)
+    if isinstance(latest, Embedded):
+        attempts.extend(latest.attempts)
+        return latest
+    told = "; ".join(f"{attempt.solver} {attempt.outcome}" for attempt in (*attempts, latest))
+    raise SolveError(f"no solver could embed this graph: {told}")
+
+
+def _attempted(
+    problem: Problem, choice: Choice, settings: SolverSettings, time_budget: float | None
+) -> Embedded | Attempt:
+    """One solver's result with its certificate; or how it failed, which is an error if it was asked for."""
+    began = time.perf_counter()
+    solver = _configured(choice, settings)  # wrong parameters are no failure of a solver
+    try:
+        solution = _run(problem, solver, settings, time_budget)
+        if settings.solver == "auto":
+            solution = told(solution, choice)
+        return _judged(problem.operator, solution, settings, choice)
+    except FAILURES as error:
+        if settings.solver != "auto":
+            raise
+        return Attempt.failed(choice, error, time.perf_counter() - began)
 
 
 def _without_gap(operator: Operator, result: Embedded) -> bool:
@@ -134,8 +195,16 @@ def _certified(
     problem = Problem(operator, solution.Q.shape[1], settings.engine)
     ritz = rayleigh_ritz(settings.engine, operator, solution.Q)
     measured = residuals(settings.engine, operator, ritz)
-    outside = _evidence(problem, ritz, solution, float(np.linalg.norm(measured)), settings.seed)
-    certificate = certify(settings.engine, operator, ritz, settings.tol, outside, measured)
+    if not (np.isfinite(ritz.values).all() and np.isfinite(ritz.Q).all()):
+        raise FloatingPointError("the vectors left the range of numbers")
+    try:
+        outside = _evidence(problem, ritz, solution, float(np.linalg.norm(measured)), settings.seed)
+        certificate = certify(settings.engine, operator, ritz, settings.tol, outside, measured)
+    except KeyboardInterrupt:
+        solution = replace(solution, stop_reason=INTERRUPTED)
+        certificate = certify(settings.engine, operator, ritz, settings.tol, UNPROBED, measured)
+    except FAILURES as error:  # good vectors are worth keeping, but nobody vouches for them
+        certificate = unmeasured(ritz.values, f"the certificate failed ({type(error).__name__}: {error})")
     embedding = arrange(ritz.Q, ritz.values, operator.graph.names)
     chosen = choice or Choice(solution.solver, "asked for")
     attempt = Attempt.of(chosen, solution, certificate.sentence)
@@ -149,14 +218,15 @@ def told(solution: Solution, choice: Choice) -> Solution:
     return replace(solution, history=(replace(first, events=(event, *first.events)), *rest))
 
 
-def _run(problem: Problem, choice: Choice, settings: SolverSettings, time_budget: float | None) -> Solution:
+def _run(problem: Problem, solver: Solver, settings: SolverSettings, time_budget: float | None) -> Solution:
     width = problem.operator.upper - problem.operator.lower
-    solver = _configured(choice, settings)
     judges_itself = bool(getattr(solver, "angle", 0))
     return solve(
         problem,
         solver if settings.wrap is None else settings.wrap(solver),
-        stopping=Stopping(tol=0.0 if judges_itself else settings.tolerance * width),
+        stopping=Stopping(
+            tol=0.0 if judges_itself else settings.tolerance * width, deadline=settings.deadline
+        ),
         on_progress=settings.hooks,
         seed=settings.seed,
         time_budget=time_budget,
@@ -185,6 +255,8 @@ def _evidence(problem: Problem, ritz: Ritz, solution: Solution, error: float, se
         return Complement(beyond)
     if outside is not None and outside.odds_below(needed_cut(top, outside.lowest, error)) <= LIKELY_MISS:
         return outside
+    if solution.stop_reason in (INTERRUPTED, OUT_OF_TIME):
+        return UNPROBED
     if beyond is not None and beyond > top and solution.solver == "shift-invert":
         sure = top + (MOST_PART + 0.01) * (beyond - top)
         count = count_below(problem.operator, sure)

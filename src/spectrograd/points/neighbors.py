@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from spectrograd.extras import MissingExtra, need
 from spectrograd.graph import Graph, GraphWarning
+from spectrograd.graph.cleaning import check_structure
 from spectrograd.points.descent import measured, search_approximately
 from spectrograd.points.links import TREE_MAX_FEATURES, join_components
 
@@ -97,6 +98,8 @@ def knn_graph(
 
 def _checked_points(points: ArrayLike, n_neighbors: int) -> Any:
     coordinates: Any = points if sp.issparse(points) else np.asarray(points)
+    if sp.issparse(points):
+        check_structure(points)
     if coordinates.dtype.kind not in "biuf":
         raise ValueError(f"points have type {coordinates.dtype}; numbers are needed")
     if coordinates.ndim == 1:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.metrics import conductance
 from spectrograd.pipeline import Result
-from spectrograd.pipeline.layer_weights import node_agreement, pairwise_agreement
+from spectrograd.pipeline.layer_agreement import node_agreement, pairwise_agreement
 from spectrograd.pipeline.multilayer import Merged
 from spectrograd.report.run import Nodes, Run
 from spectrograd.solvers import Progress

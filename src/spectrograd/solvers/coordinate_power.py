@@ -115,6 +115,7 @@ class CoordinatePower(Solver):
     max_iter: int = 1000
 
     name: ClassVar[str] = "coordinate-power"
+    reads_entries: ClassVar[bool] = True
     report_every: ClassVar[int] = 5
 
     def init(self, problem: Problem, rng: np.random.Generator) -> CoordinateState:

@@ -63,6 +63,7 @@ class Multilevel(RitzSolver):
     max_iter: int = 100
 
     name: ClassVar[str] = "multilevel"
+    reads_entries: ClassVar[bool] = True
 
     def init(self, problem: Problem, rng: np.random.Generator) -> MultilevelState:
         """Coarsen, solve, and come back up; a warm start joins the block at the top."""

@@ -69,6 +69,7 @@ class Nystrom(Solver):
     max_iter: int = 1
 
     name: ClassVar[str] = "nystrom"
+    reads_entries: ClassVar[bool] = True
     direct: ClassVar[bool] = True
 
     def init(self, problem: Problem, rng: np.random.Generator) -> State:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 from spectrograd.engines import Engine, LocalEngine
 from spectrograd.solvers.loop import Hook, Watch
@@ -27,14 +29,24 @@ class SolverSettings:
     engine: Engine = field(default_factory=LocalEngine)
     hooks: Sequence[Hook] = ()
     watch: Watch | None = None
+    deadline: float = math.inf  # a moment of time.perf_counter: the budget, once its clock runs
     wrap: Callable[[Solver], Solver] | None = None  # what runs instead of the solver: itself, observed
 
     def __post_init__(self) -> None:
         if self.tol != "auto" and not (isinstance(self.tol, int | float) and self.tol >= 0):
             raise ValueError(f"tol={self.tol!r}: expected a number that is not negative, or 'auto'")
 
+        budget = self.time_budget
+        if budget is not None and not (isinstance(budget, int | float) and 0 < budget < math.inf):
+            raise ValueError(f"time_budget={budget!r}: expected seconds, a finite number above 0, or None")
         if self.max_iter is not None and self.max_iter < 1:
             raise ValueError(f"max_iter={self.max_iter}: at least one iteration is needed")
+
+    def started(self) -> Self:
+        """The same with the clock of the time budget running; it is started once."""
+        if self.time_budget is None or math.isfinite(self.deadline):
+            return self
+        return replace(self, deadline=time.perf_counter() + self.time_budget)
 
     @property
     def tolerance(self) -> float:

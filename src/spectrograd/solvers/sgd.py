@@ -33,7 +33,7 @@ class SubspaceSGD(SteppingSolver):
         Fraction of the epochs after which ``theta`` is halved every epoch, to sink the noise.
     variance_reduction
         SVRG: estimate only the deviation from a snapshot whose product with A is known. Costs one
-        pass per epoch, removes the noise floor; ``theta`` is then constant.
+        pass per epoch; ``theta`` is then constant. Less noise on some graphs, more on others.
     """
 
     theta: float = 1.0
@@ -43,6 +43,7 @@ class SubspaceSGD(SteppingSolver):
     variance_reduction: bool = False
 
     name: ClassVar[str] = "sgd"
+    reads_entries: ClassVar[bool] = True
 
     def init(self, problem: Problem, rng: np.random.Generator) -> StepState:
         """Start from a random basis."""

@@ -56,6 +56,7 @@ class PaperSGD(SteppingSolver):
     refresh: int = 100
 
     name: ClassVar[str] = "sgd-paper"
+    reads_entries: ClassVar[bool] = True
     report_every: ClassVar[int] = 50
 
     def init(self, problem: Problem, rng: np.random.Generator) -> PaperState:

@@ -144,6 +144,7 @@ class ShiftInvert(RitzSolver):
     max_iter: int = 100
 
     name: ClassVar[str] = "shift-invert"
+    reads_entries: ClassVar[bool] = True
 
     def init(self, problem: Problem, rng: np.random.Generator) -> FactoredState:
         """Estimate the fill, and refuse before any work is done; factorise, and smooth a random block."""

@@ -41,14 +41,16 @@ class Similarity:
         ``"psd"`` takes the largest eigenvalue of ``A`` as shift, estimated by a few Lanczos steps: the
         least one for which ``S`` is positive semidefinite. A larger one would add a multiple of the
         identity, which no sample of columns can represent. ``"centre"`` takes the mean of the diagonal
-        (for a normalised Laplacian 1) or the middle of the spectrum where that is larger.
+        (for a normalised Laplacian 1) or the middle of the spectrum, where that is larger or nothing else is
+        known.
         """
         if shift not in ("centre", "psd"):
             raise ValueError(f"shift={shift!r}: expected 'centre' or 'psd'")
         operator = problem.operator.astype(np.float64).standard_form()
         if shift == "centre":
             middle = (operator.lower + operator.upper) / 2
-            return cls(operator, max(middle, float(operator.diagonal.mean())))
+            mean = middle if operator.only_products else float(operator.diagonal.mean())
+            return cls(operator, max(middle, mean))
         return cls(operator, _largest_eigenvalue(problem.engine, operator, state))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Similarity:

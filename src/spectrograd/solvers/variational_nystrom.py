@@ -68,6 +68,7 @@ class VariationalNystrom(Solver):
     max_iter: int = 1
 
     name: ClassVar[str] = "variational-nystrom"
+    reads_entries: ClassVar[bool] = True
     direct: ClassVar[bool] = True
 
     def init(self, problem: Problem, rng: np.random.Generator) -> State:

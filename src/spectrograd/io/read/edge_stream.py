@@ -46,6 +46,7 @@ class FileSource:
     n_nodes: int | None = None
     names: Array | None = None
     _codes: dict[tuple[int, str], int] = field(default_factory=dict)
+    _doors: dict[str, TextEdges | ParquetEdges] = field(default_factory=dict)
 
     @property
     def multilayer(self) -> bool:
@@ -70,8 +71,10 @@ class FileSource:
                 yield from self._file(group, path, texts)
 
     def _file(self, group: int, path: str, texts: bool) -> Iterator[EdgeBatch]:
-        is_table = data_suffix(path) == PARQUET_SUFFIX
-        door = ParquetEdges(path, self.columns) if is_table else TextEdges(path, self.columns)
+        if path not in self._doors:  # kept: what it finds out about columns it says once
+            kind = ParquetEdges if data_suffix(path) == PARQUET_SUFFIX else TextEdges
+            self._doors[path] = kind(path, self.columns)
+        door = self._doors[path]
         found = False
         for source, target, weight, labels in door.texts() if texts else door.integers():
             found = True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zipfile
-import zlib
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -12,11 +11,14 @@ import scipy.sparse as sp
 
 from spectrograd.graph import Array, Graph, GraphError
 from spectrograd.graph.names import as_plain
-from spectrograd.io.read.compressed import compression_of, data_suffix, open_bytes
+from spectrograd.io.read.arrays import Archive, decoding
+from spectrograd.io.read.compressed import data_suffix
+from spectrograd.io.read.mtx import read_mtx
 
 MATRIX_SUFFIXES = (".npz", ".mtx")
 NAMES = "names"
-_BROKEN = (ValueError, KeyError, OSError, EOFError, OverflowError, zipfile.BadZipFile, zlib.error)
+_COMPRESSED = {"csr": sp.csr_array, "csc": sp.csc_array, "bsr": sp.bsr_array}
+_MOST_NODES = 2**31 - 1  # columns are 32-bit integers
 
 
 def read_matrix(path: str) -> tuple[Any, Array | None]:
@@ -35,7 +37,7 @@ def read_matrix(path: str) -> tuple[Any, Array | None]:
     names : array or None
         The array ``names`` of an ``.npz`` file, as :func:`spectrograd.io.write_graph` leaves it there.
     """
-    matrix, names = _read_npz(path) if data_suffix(path) == ".npz" else (_read_mtx(path), None)
+    matrix, names = _read_npz(path) if data_suffix(path) == ".npz" else (read_mtx(path), None)
     if matrix.dtype.kind not in "biuf":
         raise GraphError(f"{path}: the matrix has type {matrix.dtype}; real weights are needed")
     return matrix, names
@@ -56,37 +58,34 @@ def write_mtx(handle: BinaryIO, graph: Graph) -> None:
 
 
 def _read_npz(path: str) -> tuple[Any, Array | None]:
+    what = "not a sparse matrix as saved by scipy.sparse.save_npz"
+    with decoding(path, what, "save the adjacency matrix with that function"), _opened(path) as archive:
+        matrix = _assembled(archive)
+    with decoding(path, "the names of its nodes cannot be read"), Archive(path) as archive:
+        return matrix, archive.get(NAMES)
+
+
+def _opened(path: str) -> Archive:
     try:
-        matrix = sp.load_npz(path)
-        if matrix.format in ("csr", "csc", "bsr"):
-            matrix.check_format(full_check=True)  # a bad index would crash compiled code later
-    except _BROKEN as error:
-        raise GraphError(
-            f"{path}: not a sparse matrix as saved by scipy.sparse.save_npz ({_npz_content(path, error)}); "
-            "save the adjacency matrix with that function"
-        ) from None
-    with np.load(path, allow_pickle=False) as archive:
-        names = archive[NAMES] if NAMES in archive.files else None
-    return matrix, names
+        return Archive(path)
+    except zipfile.BadZipFile as error:
+        raise ValueError(f"not an .npz file: {error}") from None
 
 
-def _npz_content(path: str, error: Exception) -> str:
-    """Say what an .npz file holds instead of a sparse matrix, when it is one at all."""
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            names = list(archive.files)
-    except (*_BROKEN, AttributeError, TypeError):
-        return "not an .npz file"
-    return f"{error}" if "format" in names else f"it holds the arrays {', '.join(names) or 'none'}"
-
-
-def _read_mtx(path: str) -> Any:
-    try:
-        if compression_of(path):
-            with open_bytes(path) as handle:
-                return scipy.io.mmread(handle)
-        return scipy.io.mmread(path)
-    except GraphError:
-        raise
-    except _BROKEN as error:
-        raise GraphError(f"{path}: not a MatrixMarket file ({str(error).rstrip('. ')})") from None
+def _assembled(archive: Archive) -> Any:
+    """The matrix whose parts ``scipy.sparse.save_npz`` wrote."""
+    if "format" not in archive:
+        raise ValueError(f"it holds the arrays {', '.join(archive) or 'none'}")
+    kind = bytes(archive["format"].item()).decode("ascii")
+    shape = tuple(int(size) for size in archive["shape"])
+    if len(shape) != 2 or min(shape) < 0 or max(shape) > _MOST_NODES:
+        raise ValueError(f"shape {shape}")
+    if kind in _COMPRESSED:
+        parts = (archive["data"], archive["indices"], archive["indptr"])
+        return _COMPRESSED[kind](parts, shape=shape)
+    if kind == "coo":
+        coords = archive["coords"] if "coords" in archive else (archive["row"], archive["col"])
+        return sp.coo_array((archive["data"], tuple(coords)), shape=shape)
+    if kind == "dia":
+        return sp.dia_array((archive["data"], archive["offsets"]), shape=shape)
+    raise ValueError(f"unknown sparse format {kind!r}")

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from spectrograd.extras import need
 from spectrograd.graph import GraphError
-from spectrograd.io.read.tables import role_of
+from spectrograd.io.read.columns import assign_roles
 from spectrograd.store.batches import AT_ONCE, NotIntegers
 
 Array = NDArray[Any]
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32")
+NUMBERS = (*INTEGERS, "uint64", "halffloat", "float", "double")
 
 
 @dataclass
@@ -24,6 +25,7 @@ class ParquetEdges:
 
     path: str
     columns: Mapping[str, str]
+    _found: dict[str, str] | None = None
 
     def integers(self) -> Iterator[tuple[Array, Array, Array | None, Any]]:
         """Batches of integer ids."""
@@ -53,7 +55,7 @@ class ParquetEdges:
         )
         try:
             with parquet.ParquetFile(self.path) as file:
-                roles = self._roles(file.schema_arrow.names)
+                roles = self._roles(file)
                 at = 0
                 for batch in file.iter_batches(AT_ONCE, columns=list(roles.values())):
                     columns = {role: batch.column(name) for role, name in roles.items()}
@@ -66,23 +68,18 @@ class ParquetEdges:
         except (arrow.ArrowException, OSError) as error:
             raise GraphError(f"{self.path}: not a Parquet file ({' '.join(str(error).split())})") from None
 
-    def _roles(self, names: list[str]) -> dict[str, str]:
-        found = dict(self.columns)
-        for name in names:
-            role = role_of(name)
-            if role and role not in self.columns and name not in self.columns.values():
-                if role in found:
-                    raise GraphError(
-                        f"{self.path}: {found[role]!r} and {name!r} both name the {role} column; drop one"
-                    )
-                found[role] = name
-        missing = [name for name in found.values() if name not in names]
-        if missing or not {"src", "dst"} <= set(found):
-            what = f"no column {missing[0]!r}" if missing else "no columns 'src' and 'dst'"
-            raise GraphError(
-                f"{self.path}: {what} among {', '.join(names)}; say which they are (--source, --target)"
-            )
-        return found
+    def _roles(self, file: Any) -> dict[str, str]:
+        """Where the columns are: as when the file is read into memory."""
+        if self._found is None:
+            schema = file.schema_arrow
+
+            def is_number(at: int) -> bool:
+                return str(schema.field(at).type) in NUMBERS
+
+            roles = assign_roles(self.path, schema.names, self.columns, is_number)
+            named = zip(roles, schema.names, strict=True)
+            self._found = {role: name for role, name in named if role is not None}
+        return self._found
 
     def _weight(self, at: int, columns: dict[str, Any]) -> Array | None:
         if "weight" not in columns:

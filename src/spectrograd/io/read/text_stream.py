@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from spectrograd.extras import need
 from spectrograd.graph import GraphError
-from spectrograd.io.read.compressed import data_suffix, open_bytes
+from spectrograd.io.read.columns import COLUMN_NAMES
+from spectrograd.io.read.compressed import open_bytes
 from spectrograd.io.read.parquet_stream import arrow_labels
-from spectrograd.io.read.tables import COLUMN_NAMES, role_of
-from spectrograd.io.read.text import COMMENTS, is_number, sniff_delimiter, split_line
+from spectrograd.io.read.tables import Layout, read_layout
+from spectrograd.io.read.text import TextFile, is_number, split_line
 from spectrograd.store.batches import NotIntegers
 
 Array = NDArray[Any]
@@ -35,52 +36,18 @@ class TextEdges:
     columns: Mapping[str, str]
 
     @cached_property
-    def layout(self) -> tuple[int, bytes, list[str | None]]:
-        """Lines before the first edge, delimiter (empty: runs of blanks) and the role of every column."""
-        with open_bytes(self.path) as handle:
-            head = io.TextIOWrapper(io.BytesIO(handle.read(1 << 20)), encoding="utf-8-sig", errors="replace")
-            lines = enumerate(head, 1)
-            edges = ((n, x) for n, x in lines if x.strip() and not x.strip().startswith(COMMENTS))
-            number, line = next(edges, (0, ""))
-        if not number:
-            raise GraphError(f"{self.path}: empty, no edges in it; each line should be src,dst[,weight]")
-        chosen = {name: role for role, name in self.columns.items()}
-
-        def is_field(word: str) -> bool:
-            return word in chosen or role_of(word) is not None or is_number(word)
-
-        delimiter = sniff_delimiter(line, data_suffix(self.path), is_field)
-        fields = split_line(line, delimiter)
-        taken = set(self.columns)
-        roles = [chosen.get(name) or (None if role_of(name) in taken else role_of(name)) for name in fields]
-        missing = [name for name in chosen if name not in fields]
-        if missing:
-            raise GraphError(
-                f"{self.path}, line {number}: no column {missing[0]!r} among {', '.join(fields)}"
-            )
-        mark = (delimiter or "").encode()
-        if "src" in roles and "dst" in roles:
-            twice = [role for role in roles if role and roles.count(role) > 1]
-            if twice:
-                raise GraphError(
-                    f"{self.path}, line {number}: two columns name the {twice[0]} column; keep one"
-                )
-            return number, mark, roles
-        if len(fields) not in (2, 3):
-            raise GraphError(
-                f"{self.path}, line {number}: 2 or 3 columns expected, found {len(fields)}; "
-                "name the columns src,dst[,weight][,layer] in a header line, or use --source and --target"
-            )
-        return number - 1, mark, list(ROLES[: len(fields)])
+    def layout(self) -> Layout:
+        """Where the columns are: as when the file is read into memory."""
+        return read_layout(TextFile(self.path), self.columns)
 
     def integers(self) -> Iterator[tuple[Array, Array, Array | None, Any]]:
         """Batches of integer ids."""
         from spectrograd.kernels.ingest import scan
 
-        skip, mark, roles = self.layout
+        layout = self.layout
+        roles, mark, line = layout.roles, layout.delimiter, layout.skip
         kinds = np.array([ROLES.index(role) if role else scan.IGNORED for role in roles], np.int64)
-        line = skip
-        for text in _line_chunks(self.path, skip):
+        for text in _line_chunks(self.path, layout.skip):
             data = np.frombuffer(text, np.uint8)
             capacity = text.count(b"\n")
             ends = np.empty((2, capacity), np.int64)
@@ -98,10 +65,10 @@ class TextEdges:
             if n_edges:
                 yield ends[0, :n_edges], ends[1, :n_edges], weight, labels
 
-    def _error(self, text: bytes, at: int, line: int, roles: list[str | None], width: bool) -> Exception:
+    def _error(self, text: bytes, at: int, line: int, roles: Sequence[str | None], width: bool) -> Exception:
         """What is wrong with a line, in words; a weight only Python can read is left to the other door."""
         words = text[at : text.index(b"\n", at)].decode("utf-8", "replace")
-        fields = split_line(words, self.layout[1].decode() or None)
+        fields = split_line(words, self.layout.delimiter)
         if width or len(fields) != len(roles):
             if len(fields) == len(roles):
                 return GraphError(f"{self.path}, line {line}: a column is empty")
@@ -119,14 +86,14 @@ class TextEdges:
             need("pyarrow", "node ids that are texts"),
             need("pyarrow.csv", "node ids that are texts"),
         )
-        skip, mark, roles = self.layout
+        skip, mark, roles = self.layout.skip, self.layout.delimiter, self.layout.roles
         names = [f"{number}" for number in range(len(roles))]
         chunks = _Joined(_plain_lines(_line_chunks(self.path, skip), tabs=not mark))
         try:
             with csv.open_csv(
                 chunks,
                 csv.ReadOptions(column_names=names, block_size=CHUNK // 4, use_threads=False),
-                csv.ParseOptions(delimiter=mark.decode() or "\t", newlines_in_values=False),
+                csv.ParseOptions(delimiter=mark or "\t", newlines_in_values=False),
                 csv.ConvertOptions(
                     column_types=dict.fromkeys(names, arrow.string()), strings_can_be_null=False
                 ),
@@ -136,7 +103,7 @@ class TextEdges:
         except arrow.ArrowInvalid as error:
             raise GraphError(f"{self.path}: {' '.join(str(error).split())}") from None
 
-    def _columns(self, batch: Any, roles: list[str | None]) -> tuple[Any, Any, Array | None, Any]:
+    def _columns(self, batch: Any, roles: Sequence[str | None]) -> tuple[Any, Any, Array | None, Any]:
         compute = need("pyarrow.compute", "node ids that are texts")
         column = {
             role: compute.utf8_trim_whitespace(batch.column(at)) for at, role in enumerate(roles) if role
