@@ -57,6 +57,8 @@ TABLES = {
     "sparse.csv": "src,dst\n9000000000000000000,3\n3,-4\n",
     "unicode.csv": "src,dst\nzoë,Ωmega\nΩmega,a\n",
     "windows.csv": "src,dst\r\n0,1\r\n1,2\r\n",
+    "third.csv": "src,dst,strange\n0,1,5\n1,2,7\n",
+    "synonym.csv": "source,target,amount,note\n0,1,5,a\n1,2,7,b\n",
     "noend.csv": "src,dst\n0,1\n1,2",
 }
 

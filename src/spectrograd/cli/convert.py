@@ -112,12 +112,12 @@ def _progress(session: Session, stack: ExitStack) -> Callable[[str, int, int | N
     return progress
 
 
-def _summary(session: Session, graphs: GraphFiles, output: str, meta: Any) -> dict[str, Any]:
+def _summary(session: Session, paths: tuple[str, ...], output: str, meta: Any) -> dict[str, Any]:
     from spectrograd.cli.summary import Input, outline_of
     from spectrograd.io.read.edge_stream import files_of
     from spectrograd.store import is_store
 
-    files = [Path(path) for graph in graphs if graph != "-" for path in files_of(graph) if not is_store(path)]
+    files = [Path(path) for given in paths if given != "-" for path in files_of(given) if not is_store(path)]
     sizes = {"n_nodes": meta.n_nodes, "n_edges": meta.n_edges, "n_layers": len(meta.layers)}
     summary = outline_of(session, Input.of_files(files), sizes)
     size = sum(path.stat().st_size for path in Path(output).iterdir())
