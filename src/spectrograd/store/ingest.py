@@ -28,7 +28,6 @@ from spectrograd.store.spool import NotRowNumbers, Spool, SpooledLayer
 from spectrograd.store.stored import StoredGraph, open_store
 
 Array = NDArray[Any]
-FIXED_MEMORY = 200 << 20  # bytes: batches, writers and what one bucket takes at least
 NODE_MEMORY = 36  # bytes per node: entries, sums, degrees, components, bucket, row
 
 
@@ -215,18 +214,15 @@ def _write_layer(
     buckets.fill(layer, row_of, settings)
     shuffle = Shuffle(folder / "shuffle.tmp", n_edges, settings) if settings.edges else None
     sample = Sample.plan(n_nodes, n_edges, settings)
-    blocks, degrees, ranges, done = [], np.empty(n_nodes), [], 0
+    takers = [take for take in (shuffle and shuffle.deal, sample and sample.draw) if take]
+    ranges, degrees, blocks = [], np.empty(n_nodes), []
     for rows in sorted_rows(buckets, settings.duplicates, halve, unit):
         blocks += write_blocks(writers["blocks"], rows, settings.block_bytes)
         degrees[rows.start : rows.start + len(rows.degrees)] = rows.degrees
         ranges += [rows.weight_range] if len(rows.columns) else []
-        if shuffle or sample:
-            edges = upper_edges(rows)
-            for taker in (shuffle and shuffle.deal, sample and sample.draw):
-                if taker:
-                    taker(edges)
-        done += len(rows.columns)
-        settings.progress("sort", done // 2, n_edges)
+        for take in takers:
+            take(upper_edges(rows))
+        settings.progress("sort", sum(block.n_entries for block in blocks) // 2, n_edges)
     buckets.path.unlink()
     linked, pieces = degrees[degrees > 0], np.bincount(counted.component)
     several, weighted = counted.n_components > 1, any(block.weighted for block in blocks)

@@ -69,18 +69,15 @@ def _scan_line(text, at, delimiter, roles, edge, ends, weights, layers):
                 return NOT_WEIGHT, at
             weights[edge] = value
         else:
-            hashed = np.uint64(14695981039346656037)  # FNV-1a
-            last = at
-            while not _ends_field(text[at], delimiter):
-                if text[at] == _QUOTE:
-                    return NOT_INTEGER, at
-                if text[at] != _SPACE and text[at] != _TAB:
-                    last = at + 1
-                at += 1
+            good, last, at = _word(text, at, delimiter)
+            if not good:
+                return NOT_INTEGER, at
             if role == LAYER:
-                for place in range(begin, last):
-                    hashed = (hashed ^ np.uint64(text[place])) * np.uint64(1099511628211)
-                layers[0, edge], layers[1, edge], layers[2, edge] = np.int64(hashed), begin, last - begin
+                layers[0, edge], layers[1, edge], layers[2, edge] = (
+                    _hash(text, begin, last),
+                    begin,
+                    last - begin,
+                )
                 if last == begin:
                     return WRONG_WIDTH, at
         at = _skip_blanks(text, at, delimiter)
@@ -98,6 +95,28 @@ def _scan_line(text, at, delimiter, roles, edge, ends, weights, layers):
     if text[at] == _RETURN:
         at += 1
     return GOOD if text[at] == _NEWLINE else WRONG_WIDTH, at
+
+
+@inner
+def _word(text, at, delimiter):
+    """Whether a field has no quotes, the byte behind its last letter, and the byte behind it."""
+    last = at
+    while not _ends_field(text[at], delimiter):
+        if text[at] == _QUOTE:
+            return False, last, at
+        if text[at] != _SPACE and text[at] != _TAB:
+            last = at + 1
+        at += 1
+    return True, last, at
+
+
+@inner
+def _hash(text, begin, end):
+    """64 bits of some letters (FNV-1a)."""
+    hashed = np.uint64(14695981039346656037)
+    for place in range(begin, end):
+        hashed = (hashed ^ np.uint64(text[place])) * np.uint64(1099511628211)
+    return np.int64(hashed)
 
 
 @inner
