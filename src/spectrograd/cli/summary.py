@@ -82,7 +82,10 @@ def outline(session: Session, source: Input, graph: Graph | MultilayerGraph) -> 
     """Summary of a command that solves nothing."""
     n_layers = graph.n_layers if isinstance(graph, MultilayerGraph) else 1
     sizes = {"n_nodes": graph.n_nodes, "n_edges": graph.n_edges, "n_layers": n_layers}
-    return outline_of(session, source, sizes)
+    summary = outline_of(session, source, sizes)
+    if graph.recall is not None:
+        summary["graph"]["knn_recall"] = graph.recall.summary()
+    return summary
 
 
 def outline_of(session: Session, source: Input, sizes: Mapping[str, int]) -> dict[str, Any]:
