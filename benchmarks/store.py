@@ -44,7 +44,8 @@ def run(n_integers: int = 20_000_000, n_texts: int = 4_000_000, n_nodes: int = 2
             (folder / name).unlink()
     load = os.getloadavg()[0]
     return (
-        f"## Stores: from an edge list to the disk\n\n`spectrograd convert --order none --memory-limit 1GB`, "
+        "## Stores: from an edge list to the disk\n\n"
+        f"`spectrograd convert --order none --duplicates first --memory-limit 1GB`, "
         f"{n_nodes:,} nodes, random edges. Memory is anonymous memory of the process and its children, "
         f"sampled every 20 ms, interpreter and compiled code included. The machine's load was {load:.0f} "
         f"when this ended: seconds are those of a share of its cores.\n\n" + table(HEAD, rows)
