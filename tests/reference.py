@@ -354,6 +354,49 @@ def assign_rows(rows, centres):
     return labels, least[:, 0], np.array(tallies)
 
 
+def rows_of_list(source, target, weight, n_nodes, rule):
+    """What a store holds of a list of edges: ``{(i, j): weight}`` in both directions, by dictionaries."""
+    listed = [(int(i), int(j), float(w)) for i, j, w in zip(source, target, weight, strict=True) if i != j]
+    forward = sorted((i, j, w) for i, j, w in listed)
+    halve = bool(listed) and forward == sorted((j, i, w) for i, j, w in listed)
+    merged = {}
+    for i, j, w in listed:
+        for key in ((i, j), (j, i)):
+            if rule == "sum":
+                merged[key] = merged.get(key, 0.0) + (w / 2 if halve else w)
+            elif rule == "max":
+                merged[key] = max(merged.get(key, w), w)
+            else:
+                merged.setdefault(key, w)
+    return {key: w for key, w in merged.items() if w != 0}
+
+
+def component_numbers(source, target, n_nodes):
+    """Components numbered as their first nodes come, by repeated relabelling."""
+    labels = np.arange(n_nodes)
+    changed = True
+    while changed:
+        before = labels.copy()
+        for i, j in zip(source, target, strict=True):
+            labels[i] = labels[j] = min(labels[i], labels[j])
+        changed = not np.array_equal(before, labels)
+    return np.unique(labels, return_inverse=True)[1]
+
+
+def scanned(text, delimiter, roles):
+    """Edges of a text by Python's own parsing."""
+    edges = []
+    for line in text.splitlines():
+        if not line.strip() or line.strip()[0] in "#%":
+            continue
+        fields = [field.strip() for field in (line.split(delimiter) if delimiter else line.split())]
+        named = dict(zip(roles, fields, strict=True))
+        edges.append(
+            (int(named["src"]), int(named["dst"]), float(named.get("weight", 1)), named.get("layer"))
+        )
+    return edges
+
+
 def keep_closest(products, row_terms, column_terms, ids, rows, own, gaps, found):
     """``gaps`` and ``found`` after the new distances, by sorting old and new together."""
     gaps, found = gaps.copy(), found.copy()

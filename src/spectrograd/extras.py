@@ -14,6 +14,7 @@ _EXTRA_OF = {
     "zstandard": "interop",
     "pyamg": "amg",
     "textblob": "reviews",
+    "duckdb": "store",
 }
 
 

@@ -21,6 +21,7 @@ from spectrograd import __version__
 from spectrograd.cli.cluster import cluster
 from spectrograd.cli.compare import compare
 from spectrograd.cli.completion import completion
+from spectrograd.cli.convert import convert
 from spectrograd.cli.demo import demo
 from spectrograd.cli.embed import embed
 from spectrograd.cli.exit_codes import BAD_INPUT, FAILED, INTERRUPTED
@@ -54,7 +55,7 @@ def program(context: click.Context) -> int | None:
     context.exit(BAD_INPUT)
 
 
-for _command in (demo, paper, info, knn, embed, cluster, compare, report, completion):
+for _command in (demo, paper, info, convert, knn, embed, cluster, compare, report, completion):
     program.add_command(_command)
 
 

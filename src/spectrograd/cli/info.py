@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -38,6 +39,10 @@ def info(session: Session, graphs: GraphFiles, k: int) -> int:
 
     GRAPH is any file that the other commands read; several are the layers of one multilayer graph.
     """
+    from spectrograd.store import is_store
+
+    if len(graphs.paths) == 1 and is_store(graphs.paths[0]):
+        return _store_info(session, graphs.paths[0])
     from spectrograd.cli import line
     from spectrograd.cli.plan import describe, estimate
     from spectrograd.cli.summary import outline
@@ -59,6 +64,43 @@ def info(session: Session, graphs: GraphFiles, k: int) -> int:
         summary["estimate"] = {"memory_bytes": plan.memory, "seconds": list(plan.seconds)}
     session.save_summary(summary)
     return 0
+
+
+def _store_info(session: Session, path: str) -> int:
+    """What the store's own description says: nothing else is read."""
+    from spectrograd.cli.summary import Input, outline_of
+    from spectrograd.store.manifest import load_meta
+
+    meta = load_meta(Path(path))
+    sizes = {"n_nodes": meta.n_nodes, "n_edges": meta.n_edges, "n_layers": len(meta.layers)}
+    size = sum(file.stat().st_size for file in Path(path).iterdir())
+    click.echo(
+        f"store    {path}: {size / 1e6:,.0f} MB, ids are {meta.ids}, fingerprint {meta.fingerprint[:16]}"
+    )
+    click.echo(
+        f"graph    {meta.n_nodes:,} nodes, {meta.n_edges:,} edges, {_layers_in_words(len(meta.layers))}"
+    )
+    rows = []
+    for layer in meta.layers:
+        shown: dict[str, Any] = {
+            "name": layer.name,
+            "n_edges": layer.n_entries // 2,
+            "weights": list(layer.weights),
+        }
+        shown |= {"degrees": list(layer.degree_range), "n_components": layer.n_components - layer.n_isolated}
+        rows.append(shown | {"n_isolated": layer.n_isolated, "lone_nodes": []})
+        click.echo(_sentence(rows[-1]))
+    findings = [text for row in rows for text in _findings(row, len(rows))]
+    for finding in findings:
+        click.echo(f"mind     {finding}")
+    summary = outline_of(session, Input((path,), meta.fingerprint), sizes)
+    summary["graph"] |= {"layers": rows, "findings": findings}
+    session.save_summary(summary)
+    return 0
+
+
+def _layers_in_words(n_layers: int) -> str:
+    return f"{n_layers} layer{'s' * (n_layers > 1)}"
 
 
 def _sentence(row: dict[str, Any]) -> str:
@@ -106,8 +148,8 @@ def _findings(row: dict[str, Any], n_layers: int) -> list[str]:
     if row["n_edges"] == 0:
         found.append(f"{where}no edges; leave it out")
     if row["n_isolated"] and n_layers == 1:
-        some = ", ".join(row["lone_nodes"])
-        found.append(f"{row['n_isolated']:,} nodes have no edge ({some}); remove them from the file")
+        some = f" ({', '.join(row['lone_nodes'])})" if row["lone_nodes"] else ""
+        found.append(f"{row['n_isolated']:,} nodes have no edge{some}; remove them from the file")
     if row["n_components"] > 1:
         found.append(
             f"{where}{row['n_components']:,} separate pieces; the first eigenvectors only tell them apart"

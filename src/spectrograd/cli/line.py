@@ -36,6 +36,8 @@ from spectrograd.operators.laplacian import Kind
 from spectrograd.pipeline import Result, Settings
 from spectrograd.pipeline.multilayer import Merged
 from spectrograd.solvers import make_solver
+from spectrograd.store import is_store
+from spectrograd.store.manifest import load_meta
 
 STDIN = STDOUT = "-"
 # Solvers that run their iterations and stop: without --tol nobody asked them for an accuracy.
@@ -64,6 +66,9 @@ def hashed(paths: Sequence[str]) -> Input:
     """Remember files and what was in them."""
     digest = hashlib.sha256()
     for path in paths:
+        if is_store(path):
+            digest.update(load_meta(Path(path)).fingerprint.encode())
+            continue
         kept = cast(io.BytesIO, sys.stdin.buffer)
         digest.update(kept.getvalue() if path == STDIN else Path(path).read_bytes())
     return Input(tuple(paths), digest.hexdigest())

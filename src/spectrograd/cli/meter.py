@@ -34,10 +34,11 @@ class Meter:
         if not share:
             return rate
         left = progress.seconds * (1 - share) / share
-        return f"{rate}  <{_clock(left)} left"
+        return f"{rate}  <{clock(left)} left"
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """Hours, minutes and seconds."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -83,9 +83,7 @@ class Session:
         """
         limits = meter or Meter()
         with ExitStack() as stack:
-            show: Callable[..., None] = self._unseen
-            if self.on_terminal:
-                show = self._line(stack, waiting or label)
+            show = self.line(stack, waiting or label)
 
             def hook(progress: Progress) -> None:
                 what = STAGE_WORDS.get(self.stage_now, label)
@@ -108,7 +106,7 @@ class Session:
     def counting(self, label: str) -> Iterator[Callable[[int], None]]:
         """A function that shows how many things of a stream are done, on a terminal only."""
         with ExitStack() as stack:
-            show: Callable[[str], None] = self._line(stack, label) if self.on_terminal else self._unseen
+            show = self.line(stack, label)
 
             def count(done: int) -> None:
                 show(f"{label}: {done:,}")
@@ -120,7 +118,10 @@ class Session:
     def _unseen(text: str, share: float | None = None, rate: str = "") -> None:
         """Draw nothing: stderr is a pipe or a file."""
 
-    def _line(self, stack: ExitStack, label: str) -> Callable[..., None]:
+    def line(self, stack: ExitStack, label: str) -> Callable[..., None]:
+        """A function that shows a text, the share done and a rate until the stack ends; on terminals only."""
+        if not self.on_terminal:
+            return self._unseen
         from rich.progress import BarColumn, Progress, TextColumn
 
         columns = (

@@ -80,18 +80,23 @@ def summarize(
 
 def outline(session: Session, source: Input, graph: Graph | MultilayerGraph) -> dict[str, Any]:
     """Summary of a command that solves nothing."""
+    n_layers = graph.n_layers if isinstance(graph, MultilayerGraph) else 1
+    sizes = {"n_nodes": graph.n_nodes, "n_edges": graph.n_edges, "n_layers": n_layers}
+    summary = outline_of(session, source, sizes)
+    if graph.recall is not None:
+        summary["graph"]["knn_recall"] = graph.recall.summary()
+    return summary
+
+
+def outline_of(session: Session, source: Input, sizes: Mapping[str, int]) -> dict[str, Any]:
+    """Do the same for a graph of which only the sizes are at hand."""
     return {
         "command": session.command,
         "command_line": session.command_line,
         "version": __version__,
         "seed": session.seed,
         "input": {"files": list(source.files), "sha256": source.sha256},
-        "graph": {
-            "n_nodes": graph.n_nodes,
-            "n_edges": graph.n_edges,
-            "n_layers": graph.n_layers if isinstance(graph, MultilayerGraph) else 1,
-        }
-        | ({} if graph.recall is None else {"knn_recall": graph.recall.summary()}),
+        "graph": dict(sizes),
         "seconds": session.timing(),
         "solver": None,
         "certificate": None,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -60,6 +61,11 @@ class RowBlock:
             return self.weights
         return self._single if np.dtype(dtype) == np.float32 else self._double
 
+    def product(self, x: Array) -> Array:
+        """The block's rows of ``W x``, for one number per node."""
+        data = np.ones(len(self.indices)) if self.weights is None else self.weights
+        return np.asarray(sp.csr_array((data, self.indices, self.indptr), shape=(self.n_rows, len(x))) @ x)
+
     @cached_property
     def _single(self) -> Array:
         assert self.weights is not None
@@ -86,7 +92,7 @@ class Graph:
     (3, 2, ['ann', 'bob', 'cid'])
     """
 
-    blocks: tuple[RowBlock, ...]
+    blocks: Iterable[RowBlock]  # a tuple; of a graph on disk a stream that is read anew each time
     n_nodes: int
     names: Array | None = None
     recall: Recall | None = None
@@ -200,13 +206,25 @@ class Graph:
     @property
     def pattern(self) -> tuple[Array, Array]:
         """Row pointers and columns of the adjacency matrix: no weights are made up for one block."""
-        source = self.blocks[0] if len(self.blocks) == 1 else self.matrix
+        blocks = tuple(self.blocks)
+        source = blocks[0] if len(blocks) == 1 else self.matrix
         return source.indptr, source.indices
 
     @cached_property
     def search(self) -> Search:
         """The components of the graph and the breadth-first levels from its first node."""
         return search(*self.pattern)
+
+    def astype(self, dtype: DTypeLike) -> Graph:
+        """The same graph with its weights in another type."""
+        blocks = (
+            b if b.weights is None else replace(b, weights=b.weights.astype(dtype)) for b in self.blocks
+        )
+        return replace(self, blocks=tuple(blocks))
+
+    def shares_nodes(self, other: Graph) -> bool:
+        """Whether the rows of both stand for the same nodes."""
+        return np.array_equal(self.node_names, other.node_names)
 
     @property
     def isolated(self) -> Array:

@@ -36,7 +36,7 @@ class MultilayerGraph:
                     f"{first.n_nodes}: rows are matched by number, so all layers must have as many; "
                     "give graphs with node names to from_layers to match them by name"
                 )
-            if not np.array_equal(layer.node_names, first.node_names):
+            if not layer.shares_nodes(first):
                 raise GraphError(f"layer {name!r} names its nodes differently from {self.layer_names[0]!r}")
 
     @classmethod

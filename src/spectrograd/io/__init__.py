@@ -10,6 +10,7 @@ from spectrograd.io.read.labels import read_labels
 from spectrograd.io.read.points import Points, read_points
 from spectrograd.io.write.graphs import check_graph_path, write_graph
 from spectrograd.io.write.results import write_embedding, write_labels
+from spectrograd.store import open_store
 
 __all__ = [
     "Points",
@@ -19,6 +20,7 @@ __all__ = [
     "from_networkx",
     "from_pyg",
     "graph_of",
+    "open_store",
     "read_graph",
     "read_labels",
     "read_points",

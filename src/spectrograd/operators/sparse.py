@@ -147,7 +147,7 @@ class SparseOperator(Operator):
         """Row sums of ``diag(scale) W diag(scale)``: the degrees as this operator sees them."""
         if self.scale is None:
             return self.graph.degrees
-        return np.asarray(self.scale * (self.graph.matrix @ self.scale))
+        return np.asarray(self.scale * np.concatenate([b.product(self.scale) for b in self.graph.blocks]))
 
     @cached_property
     def row_term(self) -> Array:

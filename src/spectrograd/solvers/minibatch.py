@@ -63,6 +63,7 @@ class BatchSource:
                 "this operator has no edges to draw batches from: use a solver that needs products only, "
                 "such as 'eigen'"
             )
+        _ = operator.graph.pattern  # a graph on disk says here that it is there
         (block,) = operator.graph.blocks
         n_nodes, dtype = operator.n_nodes, operator.dtype
         shift = max(0, int(np.log2(max(1, len(block.indices) // n_nodes))))

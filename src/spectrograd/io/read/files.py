@@ -19,6 +19,7 @@ from spectrograd.io.read.mpx import MPX_SUFFIX, read_mpx
 from spectrograd.io.read.parquet import PARQUET_SUFFIX, read_parquet
 from spectrograd.io.read.tables import EdgeTable, read_table
 from spectrograd.io.read.text import STDIN, TEXT_SUFFIXES, check_exists
+from spectrograd.store import StoredGraph, is_store, open_store
 
 _READERS: Mapping[str, Callable[[str], EdgeTable]] = {
     MPX_SUFFIX: read_mpx,
@@ -44,7 +45,8 @@ def read_graph(
         ``-``: text from standard input), ``.graphml``, Infomap's ``*Multilayer`` / ``*Intra`` files (``.net``
         or any text), multinet's ``.mpx``, ``.npz`` of ``scipy.sparse.save_npz`` or :func:`write_graph`,
         MatrixMarket ``.mtx``. Text may be packed (``.gz``, ``.zst``). Several sources are the layers of one
-        multilayer graph, named after the files; so are the values of a ``layer`` column.
+        multilayer graph, named after the files; so are the values of a ``layer`` column. A store (a folder
+        made by ``spectrograd convert``) is loaded into memory; :func:`open_store` leaves it on disk.
     source, target, weight, layer : str, optional
         Columns of tables that go by other names; ``weight="none"``: every row counts one. Columns that are
         not used are named in a warning.
@@ -76,6 +78,9 @@ def read_graph(
         raise GraphError("no file given; name at least one edge list or matrix")
     if paths.count(STDIN) > 1:
         raise GraphError("standard input ('-') can be only one of the layers")
+    if any(is_store(path) for path in paths):
+        _refuse_choice(paths[0], chosen)
+        return _load_stores(paths)
     kinds = [_kind(path) for path in paths]
     if len(set(kinds)) > 1:
         matrix, table = paths[kinds.index("matrix")], paths[kinds.index("table")]
@@ -109,6 +114,29 @@ def _refuse_choice(path: str, chosen: Chosen) -> None:
             f"{path}: {data_suffix(path)} files have no columns to choose from; leave --source, --target, "
             "--weight and --layer away"
         )
+
+
+def _load_stores(paths: Sequence[str]) -> Graph | MultilayerGraph:
+    """The store in memory; several are layers, matched by the names of their nodes."""
+    for path in paths:
+        if not is_store(path):
+            raise GraphError(f"{path} is no store, but another layer is; convert it first")
+    opened = [open_store(path) for path in paths]
+    if len(opened) > 1:
+        single = {
+            _stem(path): graph
+            for path, graph in zip(paths, opened, strict=True)
+            if isinstance(graph, StoredGraph)
+        }
+        if len(single) < len(paths):
+            raise GraphError(
+                "stores that are layers of one graph must hold one layer each, under different names"
+            )
+        return MultilayerGraph.from_layers({name: graph.in_memory() for name, graph in single.items()})
+    if isinstance(opened[0], StoredGraph):
+        return opened[0].in_memory()
+    layers = tuple(layer.in_memory() for layer in opened[0].layers if isinstance(layer, StoredGraph))
+    return MultilayerGraph(layers, opened[0].layer_names)
 
 
 def _kind(path: str) -> str:

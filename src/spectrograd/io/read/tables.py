@@ -64,7 +64,7 @@ class EdgeTable:
 
 
 @dataclass(frozen=True)
-class _Layout:
+class Layout:
     """What the first data line tells: where the columns are and how they are parted."""
 
     delimiter: str | None
@@ -91,11 +91,12 @@ def read_table(path: str, chosen: Chosen | None = None) -> EdgeTable:
         With weights checked: finite, not negative.
     """
     file = TextFile(path)
-    layout = _read_layout(file, chosen or {})
+    layout = read_layout(file, chosen or {})
     return _read_bulk(file, layout) or _read_slowly(file, layout)
 
 
-def _read_layout(file: TextFile, chosen: Chosen) -> _Layout:
+def read_layout(file: TextFile, chosen: Chosen) -> Layout:
+    """Find the columns of a text by its first lines."""
     with file.open() as handle:
         first = list(itertools.islice(data_lines(handle), PEEK + 1))
     if not first:
@@ -112,20 +113,20 @@ def _read_layout(file: TextFile, chosen: Chosen) -> _Layout:
         if not named:
             ends = [columns[roles.index(end)] for end in ("src", "dst")]
             refuse_points(file.name, file.path, *ends)
-        return _Layout(delimiter, roles, number, tuple(fields))
+        return Layout(delimiter, roles, number, tuple(fields))
     if len(columns) > 1:
         refuse_points(file.name, file.path, columns[0], columns[1])
     if len(fields) not in (2, 3):
         raise file.error(number, f"2 or 3 columns expected, found {len(fields)}; for others {_HEADER_HINT}")
     roles = ("src", "dst", None if "weight" in chosen else "weight")[: len(fields)]
-    return _Layout(delimiter, roles, number - 1)
+    return Layout(delimiter, roles, number - 1)
 
 
 def _is_whole_field(chosen: Chosen, word: str) -> bool:
     return role_of(word) is not None or word in chosen.values() or is_number(word)
 
 
-def _read_bulk(file: TextFile, layout: _Layout) -> EdgeTable | None:
+def _read_bulk(file: TextFile, layout: Layout) -> EdgeTable | None:
     """Parse integer ids and float weights in C, or return None where the slow scan must look."""
     # Unused columns are parsed too, to a letter each: otherwise ragged lines would not be seen.
     kinds = [
@@ -160,7 +161,7 @@ def _read_bulk(file: TextFile, layout: _Layout) -> EdgeTable | None:
     return EdgeTable(file.name, columns["src"], columns["dst"], weight, layer)
 
 
-def _read_slowly(file: TextFile, layout: _Layout) -> EdgeTable:
+def _read_slowly(file: TextFile, layout: Layout) -> EdgeTable:
     rows, lines = read_rows(file, layout.delimiter)
     if layout.header:
         rows, lines = rows[1:], lines[1:]
@@ -197,7 +198,7 @@ def as_integers(texts: Sequence[str]) -> Array | None:
         return None
 
 
-def _check_widths(file: TextFile, layout: _Layout, rows: list[Row], lines: list[int]) -> None:
+def _check_widths(file: TextFile, layout: Layout, rows: list[Row], lines: list[int]) -> None:
     width = len(layout.roles)
     for row, line in zip(rows, lines, strict=True):
         if len(row) == width:
@@ -209,7 +210,7 @@ def _check_widths(file: TextFile, layout: _Layout, rows: list[Row], lines: list[
         raise file.error(line, f"2 or 3 columns expected, found {len(row)}")
 
 
-def _check_ids(file: TextFile, layout: _Layout, columns: dict[str, list[str]], lines: list[int]) -> None:
+def _check_ids(file: TextFile, layout: Layout, columns: dict[str, list[str]], lines: list[int]) -> None:
     for role in ("src", "dst", "layer"):
         if role in columns and "" in columns[role]:
             raise file.error(lines[columns[role].index("")], f"the {role} column is empty")
@@ -225,9 +226,7 @@ def _check_ids(file: TextFile, layout: _Layout, columns: dict[str, list[str]], l
             )
 
 
-def _warn_of_edge_like_header(
-    file: TextFile, layout: _Layout, sources: list[str], targets: list[str]
-) -> None:
+def _warn_of_edge_like_header(file: TextFile, layout: Layout, sources: list[str], targets: list[str]) -> None:
     """Say that a first line ``u,v`` could be an edge, when nodes have such names."""
     taken = [name for name in layout.header if name in sources or name in targets]
     if taken and len(layout.header) == 2:

@@ -17,10 +17,13 @@ from spectrograd.io.read.graphml import GRAPHML_SUFFIX, graphml_lines
 from spectrograd.io.read.matrices import write_mtx, write_npz
 from spectrograd.io.read.parquet import PARQUET_SUFFIX, write_parquet
 from spectrograd.io.write.output import as_field, warn_of_formulas, whole_file, write_text
+from spectrograd.store.batches import GraphSource, IngestSettings
+from spectrograd.store.ingest import ingest
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _MATRICES: Mapping[str, Callable[[BinaryIO, Graph], None]] = {".npz": write_npz, ".mtx": write_mtx}
-GRAPH_SUFFIXES = (*_DELIMITERS, PARQUET_SUFFIX, *_MATRICES, GRAPHML_SUFFIX)
+STORE_SUFFIX = ".store"
+GRAPH_SUFFIXES = (*_DELIMITERS, PARQUET_SUFFIX, *_MATRICES, GRAPHML_SUFFIX, STORE_SUFFIX)
 
 
 def write_graph(path: str | os.PathLike[str], graph: Graph | MultilayerGraph, *, raw: bool = False) -> None:
@@ -31,14 +34,18 @@ def write_graph(path: str | os.PathLike[str], graph: Graph | MultilayerGraph, *,
     path : path-like
         ``.csv``, ``.tsv`` or ``.parquet`` (columns ``src,dst[,weight][,layer]``), ``.npz`` (as of
         ``scipy.sparse.save_npz``, with the names beside the matrix), ``.mtx`` (without names) or
-        ``.graphml``; text may end in ``.gz`` or ``.zst``.
+        ``.graphml``; text may end in ``.gz`` or ``.zst``. ``.store`` makes a folder for :func:`open_store`
+        (weights in float32), which replaces a store of that name.
     graph : Graph or MultilayerGraph
-        Layers go into tables only. Ids that are neither numbers nor texts are written as their text.
+        Layers go into tables and stores only. Ids that are no numbers or texts are written as their text.
     raw : bool
         Write ids like ``=cmd()`` to ``.csv`` and ``.tsv`` as they are, without a ``'`` before them.
     """
     path = os.fspath(path)
     suffix = check_graph_path(path)
+    if suffix == STORE_SUFFIX:
+        ingest(Path(path), GraphSource(graph), IngestSettings(force=True, edges=True))
+        return
     is_table = suffix in (*_DELIMITERS, PARQUET_SUFFIX)
     if isinstance(graph, MultilayerGraph) and not is_table:
         raise GraphError(f"{path}: {suffix} files hold one layer; choose .csv, .tsv or .parquet")

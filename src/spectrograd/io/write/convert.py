@@ -1,0 +1,106 @@
+"""Any input to a store on disk: streamed where the format allows, by way of memory where not."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from spectrograd.graph import GraphError
+from spectrograd.io.read.compressed import data_suffix, without_compression
+from spectrograd.io.read.edge_stream import STREAMED_SUFFIXES, FileSource, files_of
+from spectrograd.io.read.files import read_graph
+from spectrograd.io.read.infomap import looks_like_infomap
+from spectrograd.io.read.join import unique
+from spectrograd.io.read.parquet import PARQUET_SUFFIX
+from spectrograd.io.read.text import STDIN, check_exists
+from spectrograd.store import is_store, open_store
+from spectrograd.store.batches import EdgeSource, GraphSource, IngestSettings
+from spectrograd.store.folder import check_target
+from spectrograd.store.ingest import ingest
+from spectrograd.store.manifest import StoreMeta
+
+
+def convert(
+    sources: Sequence[str],
+    target: str,
+    settings: IngestSettings,
+    *,
+    columns: Mapping[str, str] | None = None,
+    parts: bool = False,
+    n_nodes: int | None = None,
+) -> StoreMeta:
+    """Write the graph in some files as a store.
+
+    Parameters
+    ----------
+    sources : sequence of str
+        Files, folders, patterns, another store, or ``-``. Several are the layers of one graph, unless
+        ``parts``: then they are parts of the same one, as the files of a folder always are.
+    target : str
+        The folder to be made.
+    settings : IngestSettings
+        Memory limit, duplicates, order.
+    columns : mapping, optional
+        Roles (``src dst weight layer``) to names of columns.
+    parts : bool
+        Whether all sources are parts of one graph.
+    n_nodes : int, optional
+        Ids are rows below this number.
+    """
+    check_target(Path(target), settings.force)
+    with _stdin_as_file(sources, target) as (given, stdin):
+        try:
+            source = _source(given, columns or {}, parts, n_nodes)
+            return ingest(Path(target), source, settings)
+        except GraphError as error:
+            if stdin is None or stdin not in str(error):
+                raise
+            raise GraphError(str(error).replace(stdin, "standard input")) from None
+
+
+def _source(
+    sources: Sequence[str], columns: Mapping[str, str], parts: bool, n_nodes: int | None
+) -> EdgeSource:
+    listed = [files_of(source) for source in sources]
+    files = [path for group in listed for path in group]
+    for path in files:
+        if not is_store(path):
+            check_exists(path)
+    if all(map(_is_streamed, files)):
+        if parts:
+            return FileSource({"graph": files}, columns, n_nodes)
+        stems = unique([Path(without_compression(source.rstrip("/"))).stem for source in sources])
+        return FileSource(dict(zip(stems, listed, strict=True)), columns, n_nodes)
+    if columns or parts or n_nodes is not None:
+        other = next(path for path in files if not _is_streamed(path))
+        raise GraphError(f"{other}: columns, --parts and --nodes are for edge lists and Parquet")
+    if len(files) == 1 and is_store(files[0]):
+        return GraphSource(open_store(files[0]))
+    return GraphSource(read_graph(*files))
+
+
+def _is_streamed(path: str) -> bool:
+    suffix = data_suffix(path)
+    if is_store(path) or suffix not in STREAMED_SUFFIXES:
+        return False
+    return suffix == PARQUET_SUFFIX or not looks_like_infomap(path)
+
+
+@contextmanager
+def _stdin_as_file(sources: Sequence[str], target: str) -> Iterator[tuple[Sequence[str], str | None]]:
+    """Keep standard input in a file beside the target: it can be read only once."""
+    if STDIN not in sources:
+        yield sources, None
+        return
+    if sources.count(STDIN) > 1:
+        raise GraphError("standard input ('-') can be only one of the layers")
+    place = Path(target).resolve()
+    with tempfile.TemporaryDirectory(prefix=f".{place.name}.", suffix=".stdin", dir=place.parent) as folder:
+        kept = Path(folder, "stdin.txt")
+        with open(kept, "wb") as handle:
+            shutil.copyfileobj(sys.stdin.buffer, handle, 1 << 20)
+        yield [str(kept) if source == STDIN else source for source in sources], str(kept)

@@ -1,0 +1,1 @@
+"""Edges as they are listed, to rows."""

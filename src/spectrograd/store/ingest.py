@@ -1,0 +1,264 @@
+"""Edges in, a store out: read once, counted, scattered, sorted; always under a memory limit."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import warnings
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectrograd.extras import need
+from spectrograd.graph import GraphError, GraphWarning
+from spectrograd.store import numbering
+from spectrograd.store.batches import EdgeSource, IngestSettings, NotIntegers, in_background
+from spectrograd.store.folder import new_folder
+from spectrograd.store.manifest import LayerMeta, StoreMeta, save_meta
+from spectrograd.store.nodes import Nodes, given_nodes, write_names
+from spectrograd.store.order import find_order
+from spectrograd.store.pieces import PieceWriter, write_file
+from spectrograd.store.rows import Buckets, count, sorted_rows, weight_unit, write_blocks
+from spectrograd.store.shuffle import Sample, Shuffle, upper_edges
+from spectrograd.store.spool import NotRowNumbers, Spool, SpooledLayer
+from spectrograd.store.stored import StoredGraph, open_store
+
+Array = NDArray[Any]
+NODE_MEMORY = 36  # bytes per node: entries, sums, degrees, components, bucket, row
+
+
+def ingest(path: Path, source: EdgeSource, settings: IngestSettings) -> StoreMeta:
+    """Write a store; it appears whole or not at all.
+
+    Parameters
+    ----------
+    path : Path
+        The folder to be made.
+    source : EdgeSource
+        Lists the edges. Each is undirected; a list that holds all of them in both directions is recognised.
+    settings : IngestSettings
+        What to do with repeated edges, node order, memory.
+    """
+    with new_folder(path, replace=settings.force) as draft:
+        spool, nodes = _spool(draft, source, settings)
+        _check_memory(nodes, settings)
+        _check_disk(path, spool, settings)
+        codes = source.layers()
+        listed = [(name, spool.layers[code]) for code, name in codes]
+        place = _place_of_rows(draft, listed, nodes, settings)
+        meta = _write(draft, listed, nodes, place, settings)
+        made = {"listed": spool.n_listed, "settings": _plain(settings)}
+        meta = replace(meta, multilayer=source.multilayer, made=made)
+        meta = replace(meta, fingerprint=_fingerprint(meta))
+        for left in [*draft.glob("*.tmp"), *draft.glob(numbering.NUMBERED)]:
+            left.unlink()
+        save_meta(draft, meta)
+    _warn(path, [layer for _, layer in listed], meta, settings)
+    return meta
+
+
+def _plain(settings: IngestSettings) -> dict[str, Any]:
+    return {key: value for key, value in asdict(settings).items() if key not in ("progress", "force")}
+
+
+def _spool(draft: Path, source: EdgeSource, settings: IngestSettings) -> tuple[Spool, Nodes]:
+    """The first pass, and a second try by way of DuckDB where ids are no small integers."""
+    try:
+        spool = _fill_spool(draft, source, source.batches(texts=False), settings)
+    except (NotIntegers, NotRowNumbers) as error:
+        if source.n_nodes is not None:
+            raise GraphError(f"id {error or 'that is a text'} is outside 0..{source.n_nodes - 1}") from None
+        texts = isinstance(error, NotIntegers)
+        numbering.stage(draft, source, texts, settings)
+        numbering.number_nodes(draft, settings)
+        spool = _fill_spool(draft, source, numbering.numbered_batches(draft), settings, everything=True)
+        parquet = need("pyarrow.parquet", "names of nodes")
+        if texts:
+            n_nodes = parquet.read_metadata(draft / numbering.NAMES).num_rows
+            return spool, Nodes(n_nodes, texts=draft / numbering.NAMES)
+        ids = parquet.read_table(draft / numbering.NAMES).column("name").to_numpy()
+        (draft / numbering.NAMES).unlink()
+        return spool, Nodes(len(ids), integers=ids)
+    if source.n_nodes is not None:
+        return spool, given_nodes(draft, source, source.n_nodes)
+    ids = np.flatnonzero(spool.counts)
+    if len(ids) == 0:
+        raise GraphError("the graph is empty: no nodes, no edges")
+    if ids[-1] == len(ids) - 1:
+        return spool, Nodes(len(ids))
+    row_of = np.cumsum(spool.counts[: ids[-1] + 1] > 0, dtype=np.int32) - np.int32(1)
+    return spool, Nodes(len(ids), row_of, ids.astype(np.int64))
+
+
+def _fill_spool(
+    draft: Path, source: EdgeSource, batches: Any, settings: IngestSettings, everything: bool = False
+) -> Spool:
+    # Per id: its count, twice while the table grows, and its row.
+    most = 2**31 - 2 if everything else settings.memory_limit // 24
+    if source.n_nodes is not None:
+        most = source.n_nodes - 1
+    spool = Spool(draft, most)
+    try:
+        for batch in in_background(batches):
+            spool.add(batch)
+            if not everything:
+                settings.progress("read", spool.n_listed, None)
+        for code, _ in source.layers():
+            spool.open_layer(code)
+    finally:
+        spool.close()
+    return spool
+
+
+def _check_memory(nodes: Nodes, settings: IngestSettings) -> None:
+    ids = nodes.n_nodes if nodes.row_of is None else len(nodes.row_of)
+    least = NODE_MEMORY * nodes.n_nodes + 4 * ids
+    if least > settings.memory_limit:
+        raise GraphError(
+            f"{nodes.n_nodes:,} nodes need at least {least / 1e6:,.0f} MB while the store is written; "
+            f"raise --memory-limit ({settings.memory_limit / 1e6:,.0f} MB)"
+        )
+
+
+def _check_disk(path: Path, spool: Spool, settings: IngestSettings) -> None:
+    """What the passes and the store will take beyond what is there already."""
+    needed = 0
+    for layer in spool.layers.values():
+        per_edge = (32 + 16) if layer.weighted else (16 + 8)  # both directions in buckets, then in blocks
+        per_edge += 24 if settings.edges else 0
+        per_edge += (16 if layer.weighted else 8) if settings.order != "none" else 0
+        needed += per_edge * layer.n_edges
+    check_free(path, needed)
+
+
+def check_free(path: Path, needed: int) -> None:
+    """Refuse to begin what the disk has no room for, with the figure."""
+    free = shutil.disk_usage(path.resolve().parent).free
+    if needed > free:
+        raise GraphError(
+            f"{path}: about {needed / 1e9:,.2f} GB of disk are needed, {free / 1e9:,.2f} GB are free; "
+            "make room or choose another disk"
+        )
+
+
+def _place_of_rows(
+    draft: Path, listed: list[tuple[str, SpooledLayer]], nodes: Nodes, settings: IngestSettings
+) -> Array | None:
+    """Where each row goes (int32, N) if the nodes get another order; the largest layer decides."""
+    if settings.order == "none":
+        return None
+    folder = draft / "natural.tmp"
+    folder.mkdir()
+    largest = max(listed, key=lambda pair: pair[1].n_edges)
+    plain = replace(settings, edges=False, order="none")
+    save_meta(folder, _write(folder, [largest], nodes._replace(integers=None, texts=None), None, plain))
+    graph = open_store(folder)
+    assert isinstance(graph, StoredGraph)
+    order = find_order(graph, settings)
+    del graph
+    shutil.rmtree(folder)
+    if order is None:
+        return None
+    place = np.empty(len(order), np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
+    return place
+
+
+def _write(
+    folder: Path,
+    listed: list[tuple[str, SpooledLayer]],
+    nodes: Nodes,
+    place: Array | None,
+    settings: IngestSettings,
+) -> StoreMeta:
+    row_of = nodes.row_of
+    if place is not None:
+        row_of = place if row_of is None else place[np.maximum(row_of, 0)]
+    writers = {stem: PieceWriter(folder, stem) for stem in ("blocks", "edges")}
+    writers |= {
+        stem: PieceWriter(folder, stem, numbered=False) for stem in ("degrees", "components", "sample")
+    }
+    try:
+        layers = tuple(
+            _write_layer(folder, name, layer, nodes.n_nodes, row_of, writers, settings)
+            for name, layer in listed
+        )
+    finally:
+        for writer in writers.values():
+            writer.close()
+    order = None if place is None else np.argsort(place).astype(np.int32)
+    ids, names = write_names(folder, nodes, order)
+    order_piece = None if order is None else write_file(folder, "order.bin", order)
+    return StoreMeta(nodes.n_nodes, ids, len(layers) > 1, layers, "", names, order_piece)
+
+
+def _write_layer(
+    folder: Path,
+    name: str,
+    layer: SpooledLayer,
+    n_nodes: int,
+    row_of: Array | None,
+    writers: dict[str, PieceWriter],
+    settings: IngestSettings,
+) -> LayerMeta:
+    """Count, scatter, sort and write one layer."""
+    counted = count(layer, n_nodes, row_of, settings)
+    halve = layer.both_ways
+    unit = weight_unit(counted.largest_degree * (0.5 if halve else 1.0))
+    n_edges = layer.n_edges // (2 if halve else 1)
+    buckets = Buckets.plan(folder / "buckets.tmp", counted.entries, layer.weighted, settings)
+    buckets.fill(layer, row_of, settings)
+    shuffle = Shuffle(folder / "shuffle.tmp", n_edges, settings) if settings.edges else None
+    sample = Sample.plan(n_nodes, n_edges, settings)
+    takers = [take for take in (shuffle and shuffle.deal, sample and sample.draw) if take]
+    ranges, degrees, blocks = [], np.empty(n_nodes), []
+    for rows in sorted_rows(buckets, settings.duplicates, halve, unit):
+        blocks += write_blocks(writers["blocks"], rows, settings.block_bytes)
+        degrees[rows.start : rows.start + len(rows.degrees)] = rows.degrees
+        ranges += [rows.weight_range] if len(rows.columns) else []
+        for take in takers:
+            take(upper_edges(rows))
+        settings.progress("sort", sum(block.n_entries for block in blocks) // 2, n_edges)
+    buckets.path.unlink()
+    linked, pieces = degrees[degrees > 0], np.bincount(counted.component)
+    several, weighted = counted.n_components > 1, any(block.weighted for block in blocks)
+    return LayerMeta(
+        name=name,
+        n_entries=sum(block.n_entries for block in blocks),
+        weight_unit=unit,
+        weights=_range([low for low, _ in ranges], [high for _, high in ranges], 1.0),
+        degree_range=_range(linked, linked, 0.0),
+        n_isolated=n_nodes - len(linked),
+        n_components=counted.n_components,
+        largest_component=int(pieces.max()),
+        blocks=tuple(blocks),
+        degrees=writers["degrees"].append([degrees]),
+        components=writers["components"].append([counted.component]) if several else None,
+        edges=shuffle.write(writers["edges"], weighted) if shuffle else (),
+        sample=sample.write(writers["sample"], weighted) if sample else None,
+    )
+
+
+def _range(lows: Any, highs: Any, without: float) -> tuple[float, float]:
+    return (float(min(lows)), float(max(highs))) if len(lows) else (without, without)
+
+
+def _fingerprint(meta: StoreMeta) -> str:
+    """The same for the same numbers in the same order, whenever and from whatever they were made."""
+    content = asdict(replace(meta, fingerprint="", made={}))
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _warn(path: Path, listed: list[SpooledLayer], meta: StoreMeta, settings: IngestSettings) -> None:
+    loops = sum(layer.n_loops for layer in listed)
+    if loops:
+        warnings.warn(f"{path}: {loops} self loops dropped", GraphWarning, stacklevel=3)
+    distinct = sum(layer.n_edges // (2 if layer.both_ways else 1) for layer in listed)
+    if distinct > meta.n_edges:
+        rule = {"sum": "summed", "max": "merged by their maximum", "first": "dropped but the first"}
+        repeated = f"{distinct - meta.n_edges} repeated edges were {rule[settings.duplicates]}"
+        warnings.warn(f"{path}: {repeated}", GraphWarning, stacklevel=3)

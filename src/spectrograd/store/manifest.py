@@ -1,0 +1,207 @@
+"""What ``meta.json`` says of a store, checked before a byte of it is believed (docs/store.md)."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from spectrograd.graph import GraphError
+from spectrograd.store.folder import MANIFEST, read_manifest, write_manifest
+
+FORMAT, VERSION = "spectrograd store", 1
+MOST_NODES = 2**31 - 1  # columns are int32
+ALIGNMENT = 64  # bytes: a cache line
+_FILE_NAME = re.compile(r"[a-z]+(-[0-9]+)?\.(bin|parquet)")
+ROWS, INTEGERS, TEXTS = "rows", "integers", "texts"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """So many bytes of a file, with their checksum (CRC-32)."""
+
+    file: str
+    offset: int
+    n_bytes: int
+    checksum: int
+
+
+@dataclass(frozen=True)
+class BlockPiece(Piece):
+    """One row block: rows ``start .. start + n_rows`` with ``n_entries`` entries, weighted or not."""
+
+    start: int
+    n_rows: int
+    n_entries: int
+    weighted: bool
+
+
+@dataclass(frozen=True)
+class EdgePiece(Piece):
+    """Edges, each once, in random order: ``n_edges`` sources, targets and, where weighted, weights."""
+
+    n_edges: int
+    weighted: bool
+
+
+@dataclass(frozen=True)
+class LayerMeta:
+    """One layer: its blocks, and what was found out about it while it was written."""
+
+    name: str
+    n_entries: int
+    weight_unit: float
+    weights: tuple[float, float]
+    degree_range: tuple[float, float]
+    n_isolated: int
+    n_components: int
+    largest_component: int
+    blocks: tuple[BlockPiece, ...]
+    degrees: Piece
+    components: Piece | None = None
+    edges: tuple[EdgePiece, ...] = ()
+    sample: EdgePiece | None = None
+
+    @property
+    def weighted(self) -> bool:
+        """Whether any weight differs from one."""
+        return any(block.weighted for block in self.blocks)
+
+
+@dataclass(frozen=True)
+class StoreMeta:
+    """The whole store. ``names`` and ``order`` are None where rows are the ids and in their order."""
+
+    n_nodes: int
+    ids: str
+    multilayer: bool
+    layers: tuple[LayerMeta, ...]
+    fingerprint: str
+    names: Piece | None = None
+    order: Piece | None = None
+    made: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def n_edges(self) -> int:
+        """Edges of all layers together."""
+        return sum(layer.n_entries for layer in self.layers) // 2
+
+
+def block_sections(piece: BlockPiece) -> tuple[int, int, int]:
+    """Where the columns and the weights of a block begin, and where it ends, counted from its first byte."""
+    columns = aligned(8 * (piece.n_rows + 1))
+    weights = aligned(columns + 4 * piece.n_entries)
+    return columns, weights, weights + (aligned(4 * piece.n_entries) if piece.weighted else 0)
+
+
+def aligned(n_bytes: int) -> int:
+    """Round up to whole cache lines."""
+    return -(-n_bytes // ALIGNMENT) * ALIGNMENT
+
+
+def save_meta(folder: Path, meta: StoreMeta) -> None:
+    """Write the manifest."""
+    write_manifest(folder, {"format": FORMAT, "version": VERSION, "codec": "none", **asdict(meta)})
+
+
+def load_meta(folder: Path) -> StoreMeta:
+    """Read the manifest and check that it describes what lies in the folder."""
+    content = read_manifest(folder)
+    where = folder / MANIFEST
+    if content.pop("format", None) != FORMAT:
+        raise GraphError(f"{where}: this is no graph store")
+    version, codec = content.pop("version", None), content.pop("codec", None)
+    if version != VERSION:
+        raise GraphError(
+            f"{where}: format version {version}, this program reads version {VERSION}; "
+            "update spectrograd or convert the graph again"
+        )
+    if codec != "none":
+        raise GraphError(f"{where}: unknown codec {codec!r}; convert the graph again")
+    try:
+        layers = tuple(map(_layer, content.pop("layers")))
+        pieces: dict[str, Any] = {name: _maybe(content.pop(name)) for name in ("names", "order")}
+        meta = StoreMeta(layers=layers, **pieces, **content)
+        _check(folder, meta)
+    except (TypeError, KeyError, AttributeError, OverflowError) as error:
+        raise GraphError(f"{where}: damaged ({error}); convert the graph again") from None
+    return meta
+
+
+def _layer(content: dict[str, Any]) -> LayerMeta:
+    piece_lists = {"blocks": BlockPiece, "edges": EdgePiece}
+    given = dict(content)
+    for name, kind in piece_lists.items():
+        given[name] = tuple(_piece(kind, piece) for piece in content[name])
+    for name in ("weights", "degree_range"):
+        low, high = content[name]
+        given[name] = (float(low), float(high))
+    given["degrees"] = _piece(Piece, content["degrees"])
+    given["components"] = _maybe(content["components"])
+    given["sample"] = None if content["sample"] is None else _piece(EdgePiece, content["sample"])
+    return LayerMeta(**given)
+
+
+def _maybe(content: dict[str, Any] | None) -> Piece | None:
+    return None if content is None else _piece(Piece, content)
+
+
+def _piece(kind: type[Any], content: dict[str, Any]) -> Any:
+    """Make a piece of plain numbers; whatever is not one is refused."""
+    piece = kind(**content)
+    for entry in fields(kind):
+        value: Any = getattr(piece, entry.name)
+        wanted: type = {"file": str, "weighted": bool}.get(entry.name, int)
+        if type(value) is not wanted or (isinstance(value, int) and not 0 <= value < 2**63):
+            raise TypeError(f"{entry.name} is {value!r}")
+    if not _FILE_NAME.fullmatch(piece.file):
+        raise TypeError(f"{piece.file!r} is not the name of a file inside the store")
+    return piece
+
+
+def _check(folder: Path, meta: StoreMeta) -> None:
+    """Sizes that fit together and files that are long enough."""
+    if type(meta.n_nodes) is not int or not 0 < meta.n_nodes <= MOST_NODES:
+        raise TypeError(f"n_nodes is {meta.n_nodes!r}")
+    if meta.ids not in (ROWS, INTEGERS, TEXTS) or (meta.ids == ROWS) != (meta.names is None):
+        raise TypeError(f"ids is {meta.ids!r}")
+    if not meta.layers or (len(meta.layers) > 1 and not meta.multilayer):
+        raise TypeError(f"{len(meta.layers)} layers")
+    for layer in meta.layers:
+        _check_layer(meta.n_nodes, layer)
+    expected = [piece for piece in (meta.names, meta.order) if piece is not None]
+    for layer in meta.layers:
+        expected += [*layer.blocks, *layer.edges, layer.degrees]
+        expected += [piece for piece in (layer.components, layer.sample) if piece is not None]
+    sizes: dict[str, int] = {}
+    for piece in expected:
+        sizes[piece.file] = max(sizes.get(piece.file, 0), piece.offset + piece.n_bytes)
+    for name, size in sizes.items():
+        path = folder / name
+        try:
+            found = os.stat(path, follow_symlinks=False).st_size if not path.is_symlink() else -1
+        except OSError as error:
+            raise GraphError(f"{path}: {error.strerror}; convert the graph again") from None
+        if found < size:
+            raise GraphError(f"{path}: {found:,} bytes, {size:,} expected; convert the graph again")
+
+
+def _check_layer(n_nodes: int, layer: LayerMeta) -> None:
+    if not (0 < layer.weight_unit < math.inf and math.frexp(layer.weight_unit)[0] == 0.5):
+        raise TypeError(f"weight_unit is {layer.weight_unit!r}, no power of two")
+    row = 0
+    for block in layer.blocks:
+        fits = block.start == row and block.n_rows > 0 and block.n_entries <= block.n_rows * n_nodes
+        if not fits or block.n_entries >= 2**31 or block.n_bytes != block_sections(block)[2]:
+            raise TypeError(f"the block of row {block.start} has impossible sizes")
+        row += block.n_rows
+    total = sum(block.n_entries for block in layer.blocks)
+    if row != n_nodes or total != layer.n_entries or layer.degrees.n_bytes != 8 * n_nodes:
+        raise TypeError(f"layer {layer.name!r}: rows or entries are missing")
+    for piece in (*layer.edges, *([layer.sample] if layer.sample else [])):
+        if piece.n_bytes != (12 if piece.weighted else 8) * piece.n_edges:
+            raise TypeError(f"{piece.file} has impossible sizes")

@@ -1,0 +1,157 @@
+"""Pieces of files, read ahead by one thread into few buffers and checked before anybody sees them."""
+
+from __future__ import annotations
+
+import os
+import queue
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectrograd.graph import GraphError
+from spectrograd.store.manifest import ALIGNMENT, Piece
+
+Array = NDArray[Any]
+# Held by the consumer: the piece at work, and by the loop variable the one before; one is ready, one is read.
+N_BUFFERS = 4
+
+
+@dataclass
+class Counters:
+    """What was read from the disk, and how many times all of it."""
+
+    bytes_read: int = 0
+    sweeps: int = 0
+
+
+class Files:
+    """The files of a store, all opened at once: who replaces the folder cannot change what is read here."""
+
+    def __init__(self, folder: Path, names: Sequence[str]) -> None:
+        self.folder = folder
+        self.counters = Counters()
+        self.speed: float | None = None  # bytes per second at most, to find out how slow a disk may be
+        self._handles = {name: os.open(folder / name, os.O_RDONLY) for name in names}
+        if hasattr(os, "posix_fadvise"):
+            for handle in self._handles.values():
+                os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_SEQUENTIAL)
+        self._seeking = threading.Lock()
+
+    def __del__(self) -> None:
+        for handle in getattr(self, "_handles", {}).values():
+            os.close(handle)
+
+    def read(self, piece: Piece, out: Array | None = None) -> Array:
+        """The bytes of a piece, in ``out`` (uint8, long enough) or an array of their own; checked."""
+        began = time.perf_counter()
+        if out is None:
+            out = buffer_of(piece.n_bytes)
+        view, done = out[: piece.n_bytes], 0
+        while done < piece.n_bytes:
+            count = self._read_at(self._handles[piece.file], view[done:], piece.offset + done)
+            if count == 0:
+                raise GraphError(f"{self._place(piece)}: the file ends too early; convert the graph again")
+            done += count
+        self.counters.bytes_read += piece.n_bytes
+        if zlib.crc32(view.data) != piece.checksum:
+            raise GraphError(f"{self._place(piece)}: damaged (wrong checksum); convert the graph again")
+        if self.speed is not None:
+            time.sleep(max(0.0, piece.n_bytes / self.speed - (time.perf_counter() - began)))
+        return view
+
+    def _read_at(self, handle: int, view: Array, offset: int) -> int:
+        if hasattr(os, "preadv"):
+            return os.preadv(handle, [view.data], offset)
+        with self._seeking, open(handle, "rb", buffering=0, closefd=False) as raw:
+            raw.seek(offset)
+            return raw.readinto(view.data) or 0
+
+    def _place(self, piece: Piece) -> str:
+        start = getattr(piece, "start", None)
+        block = "" if start is None else f", block of row {start:,}"
+        return f"{self.folder / piece.file}{block} (byte {piece.offset:,})"
+
+
+def buffer_of(n_bytes: int) -> Array:
+    """Bytes that begin at a cache line."""
+    room = np.empty(n_bytes + ALIGNMENT, np.uint8)
+    return room[-room.ctypes.data % ALIGNMENT :][:n_bytes]
+
+
+class ReadAhead:
+    """The bytes of pieces one after the other, read by a thread while the last one is at work.
+
+    A piece is good until the one after next is asked for; a buffer that somebody still holds then is left to
+    him, and another takes its place.
+    """
+
+    def __init__(self, files: Files, pieces: Sequence[Piece], pool: list[Array]) -> None:
+        self._files, self._pieces, self._pool = files, pieces, pool
+        self._size = max((piece.n_bytes for piece in pieces), default=0)
+        self._full: queue.Queue[Array | BaseException] = queue.Queue()
+        self._free: queue.Queue[Array | None] = queue.Queue()  # None: nobody wants more
+
+    def __iter__(self) -> Iterator[tuple[Piece, Array]]:
+        if not self._pieces:
+            return
+        for _ in range(min(N_BUFFERS, len(self._pieces))):
+            self._free.put(self._buffer())
+        reader = threading.Thread(target=self._read_all, name="spectrograd reader", daemon=True)
+        reader.start()
+        held: list[Array] = []
+        try:
+            for piece in self._pieces:
+                found = self._full.get()
+                if isinstance(found, BaseException):
+                    raise found
+                yield piece, found[: piece.n_bytes]
+                held.append(found)
+                del found
+                if len(held) > 1:
+                    self._give_back(held.pop(0))
+        finally:
+            self._free.put(None)
+            reader.join()
+            self._keep_buffers()
+
+    def _buffer(self) -> Array:
+        while self._pool:
+            buffer = self._pool.pop()
+            if len(buffer) >= self._size:
+                return buffer
+        return buffer_of(self._size)
+
+    def _give_back(self, buffer: Array) -> None:
+        # Views point at the memory's owner: seen from here it is held by ``buffer`` and the call only.
+        owner = buffer.base
+        if sys.getrefcount(owner) > 3:
+            buffer = self._buffer()
+        self._free.put(buffer)
+
+    def _keep_buffers(self) -> None:
+        """Buffers that nobody holds serve the next sweep."""
+        for waiting in (self._free, self._full):
+            while not waiting.empty():
+                left = waiting.get()
+                if isinstance(left, np.ndarray):
+                    self._pool.append(left)
+
+    def _read_all(self) -> None:
+        for piece in self._pieces:
+            buffer = self._free.get()
+            if buffer is None:
+                return
+            try:
+                self._files.read(piece, buffer)
+            except BaseException as error:  # raised where the blocks are asked for
+                self._full.put(error)
+                return
+            self._full.put(buffer)

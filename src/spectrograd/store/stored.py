@@ -1,0 +1,208 @@
+"""Graphs on disk: as those in memory, but blocks are streamed and the rest is read when asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import DTypeLike, NDArray
+
+from spectrograd.graph import Graph, GraphError, MultilayerGraph
+from spectrograd.graph.cleaning import CleanArrays
+from spectrograd.graph.traversal import Search
+from spectrograd.memory import as_bytes
+from spectrograd.store.folder import MANIFEST
+from spectrograd.store.manifest import EdgePiece, LayerMeta, load_meta
+from spectrograd.store.opened import BlockStream, Edges, Store
+
+Array = NDArray[Any]
+
+
+def is_store(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is a folder with a manifest in it."""
+    return Path(path, MANIFEST).is_file()
+
+
+def open_store(
+    path: str | os.PathLike[str], *, memory_limit: int | str | None = None
+) -> StoredGraph | MultilayerGraph:
+    """Open a graph on disk; nothing but its description is read yet.
+
+    Parameters
+    ----------
+    path : path-like
+        A folder made by ``spectrograd convert`` or :func:`spectrograd.write_graph`.
+    memory_limit : int or str, optional
+        Bytes (or ``"2GB"``) that reading may hold: its buffers, and with the rest as many of the first blocks
+        as fit, which then are read once only. None: the buffers alone.
+
+    Returns
+    -------
+    StoredGraph or MultilayerGraph
+        A :class:`~spectrograd.Graph` whose blocks are streamed; it goes on with the same data when the store
+        is replaced meanwhile. ``in_memory()`` loads it.
+    """
+    store = Store(Path(path), load_meta(Path(path)))
+    store.pin(as_bytes(memory_limit))
+    graphs = tuple(StoredGraph(store, layer) for layer in range(len(store.meta.layers)))
+    if not store.meta.multilayer:
+        return graphs[0]
+    return MultilayerGraph(graphs, tuple(layer.name for layer in store.meta.layers))
+
+
+class StoredGraph(Graph):
+    """A graph on disk. Its blocks are streamed; degrees, names, components come from the store."""
+
+    def __init__(self, store: Store, layer: int, dtype: DTypeLike = np.float64) -> None:
+        meta = store.meta.layers[layer]
+        self.__dict__.update(  # past the dataclass: it would want the names now
+            store=store,
+            layer=layer,
+            meta=meta,
+            blocks=BlockStream(store, meta, np.dtype(dtype)),
+            n_nodes=store.meta.n_nodes,
+        )
+
+    store: Store
+    layer: int
+    meta: LayerMeta
+
+    @property
+    def is_resident(self) -> bool:
+        """Never: see :meth:`in_memory`."""
+        return False
+
+    @property
+    def n_entries(self) -> int:
+        """Stored entries of the adjacency matrix: each edge counts twice."""
+        return self.meta.n_entries
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether any weight differs from one."""
+        return self.meta.weighted
+
+    @cached_property
+    def names(self) -> Array | None:
+        """The id of every row; None where rows are the ids."""
+        return self.store.names
+
+    @property
+    def input_order(self) -> Array | None:
+        """Which row of the input each row is (int32, one per node); None where they are the same."""
+        return self.store.order
+
+    @cached_property
+    def degrees(self) -> Array:
+        """Weighted degrees, float64, one per node."""
+        degrees = self.store.files.read(self.meta.degrees).view(np.float64)
+        degrees.flags.writeable = False
+        return degrees
+
+    @cached_property
+    def components(self) -> Array:
+        """The component of every node (int32), numbered as their first nodes come."""
+        if self.meta.components is None:
+            return np.zeros(self.n_nodes, np.int32)
+        return self.store.files.read(self.meta.components).view(np.int32)
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes read from the disk so far, by all layers of the store."""
+        return self.store.files.counters.bytes_read
+
+    @property
+    def sweeps(self) -> int:
+        """How many times all blocks of a layer were read."""
+        return self.store.files.counters.sweeps
+
+    def edge_chunks(self, seed: int, epoch: int = 0) -> Iterator[Edges]:
+        """Every edge once, in chunks that were drawn at random; each epoch takes them in another order."""
+        if not self.meta.edges:
+            raise GraphError(
+                f"{self.store.path}: has no edges in random order; convert the graph again with --edges"
+            )
+        order = np.random.default_rng([seed, epoch]).permutation(len(self.meta.edges))
+        for piece, raw in self.store.sweep(tuple(self.meta.edges[at] for at in order)):
+            yield self._edges(piece, raw)
+
+    @property
+    def sample(self) -> Edges | None:
+        """Random edges, about ten ends per node; None where the graph has hardly more."""
+        piece = self.meta.sample
+        return None if piece is None else self._edges(piece, self.store.files.read(piece))
+
+    def _edges(self, piece: EdgePiece, raw: Array) -> Edges:
+        source, target = raw[: 8 * piece.n_edges].view(np.int32).reshape(2, -1)
+        self.store.check_rows(piece, source, target)
+        weight = None
+        if piece.weighted:
+            weight = raw[8 * piece.n_edges :].view(np.float32) * self.meta.weight_unit
+        return Edges(source, target, weight)
+
+    def astype(self, dtype: DTypeLike) -> StoredGraph:
+        """The same graph, its weights turned into another type block by block."""
+        return StoredGraph(self.store, self.layer, dtype)
+
+    def shares_nodes(self, other: Graph) -> bool:
+        """Whether the rows of both stand for the same nodes."""
+        return (isinstance(other, StoredGraph) and other.store is self.store) or super().shares_nodes(other)
+
+    def in_memory(self) -> Graph:
+        """The graph in memory, its nodes in the order of the input."""
+        starts = np.zeros(self.n_nodes + 1, np.int64)
+        columns = np.empty(self.n_entries, np.int32)
+        weights = np.ones(self.n_entries, self.blocks.dtype) if self.is_weighted else None
+        for block in self.blocks:
+            first = starts[block.start]
+            starts[block.start : block.stop + 1] = first + block.indptr
+            columns[first : first + len(block.indices)] = block.indices
+            if weights is not None and block.weights is not None:
+                weights[first : first + len(block.indices)] = block.weights
+        graph = Graph._from_arrays(CleanArrays(starts, columns, weights), None)
+        order, names = self.store.order, self.names
+        if order is not None:
+            place = np.argsort(order)
+            matrix = graph.matrix[place][:, place].sorted_indices()
+            graph = Graph._from_clean_csr(matrix, None)
+            names = None if self.store.meta.names is None or names is None else names[place]
+        return Graph(graph.blocks, graph.n_nodes, names)
+
+    blocks: BlockStream
+
+    @property
+    def matrix(self) -> sp.csr_array:
+        """Not there."""
+        self._refuse()
+
+    @property
+    def pattern(self) -> tuple[Array, Array]:
+        """Not there."""
+        self._refuse()
+
+    @property
+    def search(self) -> Search:
+        """Not there."""
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        size = self.n_entries * (12 if self.is_weighted else 4) + 8 * self.n_nodes
+        raise GraphError(
+            f"this graph is on disk ({self.store.path}): this step needs it in memory; "
+            f"load it with read_graph(path) or in_memory() (about {max(1, size / 1e6):,.0f} MB)"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopened, (self.store.path, self.store.meta.fingerprint, self.layer, self.blocks.dtype)
+
+
+def _reopened(path: Path, fingerprint: str, layer: int, dtype: DTypeLike) -> StoredGraph:
+    meta = load_meta(path)
+    if meta.fingerprint != fingerprint:
+        raise GraphError(f"{path}: was replaced meanwhile; open it again")
+    return StoredGraph(Store(path, meta), layer, dtype)
