@@ -29,6 +29,10 @@ class EdgeChunk(NamedTuple):
     tails: Array
     weights: Array | None
 
+    def part(self, which: slice) -> EdgeChunk:
+        """Some of these edges."""
+        return EdgeChunk(*(None if x is None else x[which] for x in self))
+
 
 class EdgeSource(Protocol):
     """Where stochastic solvers get their edges: in memory, or files of shuffled edges on a disk."""
