@@ -352,3 +352,27 @@ def assign_rows(rows, centres):
         lost = (least[own, -1] - least[own, 0]).sum() if len(centres) > 1 else np.inf
         tallies.append([*rows[own].sum(axis=0, dtype=np.float64), own.sum(), lost])
     return labels, least[:, 0], np.array(tallies)
+
+
+def descend(heads, tails, values, rows, low_rank, batch_size, steps, total_mass, U, M, Y):
+    """U, M and Y after one repaired step per batch of edges, by dense matrices."""
+    row_term, metric, push, shares = (np.asarray(x, np.float64) for x in rows)
+    Z, a = low_rank
+    U, M, Y = U.astype(np.float64), M.copy(), Y.copy()
+    for at, step in enumerate(steps):
+        chosen = slice(at * batch_size, (at + 1) * batch_size)
+        h, t, w = heads[chosen], tails[chosen], values[chosen]
+        A_U = np.zeros_like(U)
+        np.add.at(A_U, h, w[:, None] * (U[h] - U[t]))
+        np.add.at(A_U, t, w[:, None] * (U[t] - U[h]))
+        share = np.bincount(np.concatenate([h, t]), minlength=len(U)) * shares
+        A_U += share[:, None] * (row_term[:, None] * U - Z @ (a[:, None] * Y))
+        inverse = np.linalg.inv(M)
+        P = inverse @ U.T @ A_U @ inverse
+        G = A_U @ inverse - (metric * push)[:, None] * (U @ (P + P.T) / 2)
+        lengths = np.linalg.norm(G, axis=1)
+        moving = (share > 0) & (lengths > 0)
+        G[moving] *= -step * np.sqrt(np.trace(M) / total_mass) / lengths[moving, None]
+        U[moving] += G[moving]
+        M, Y = U.T @ (metric[:, None] * U), Z.T @ U
+    return U, M, Y
