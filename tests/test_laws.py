@@ -24,7 +24,7 @@ PARAMS = {
     "coordinate-power": {"vector_tol": 1e-9},
 }
 # Sine of the angle between two results that the law makes equal: float32 inside, or slow to converge.
-LEVELS = {"sgd-paper": 1e-3, "coordinate-power": 1e-3}
+LEVELS = {"sgd": 1e-3, "sgd-paper": 1e-3, "coordinate-power": 1e-3}
 
 
 def excused(reasons):

@@ -156,7 +156,8 @@ def test_q_is_the_chance_to_be_in_a_batch():
     counts = np.array([0, 1, 5, 200])
     np.testing.assert_allclose(1 / pushes(counts, 0.1)[1:], 1 - 0.9 ** counts[1:])
     np.testing.assert_array_equal(pushes(counts, 1.0), 1)  # all edges: the full gradient
-    assert effective_batch(4000, 10) == 1
+    assert [effective_batch(4000, n) for n in (0, 10, 6400, 50_000)] == [1, 1, 100, 256]
+    assert effective_batch(100, 10**9) == 100
     assert effective_batch(4000, 100_000) == 390
 
 
@@ -362,7 +363,7 @@ def test_a_part_of_an_epoch_says_what_it_misses():
     graph = reference.random_graph(500, np.random.default_rng(0))
     solution = solve(Problem(laplacian(graph), 2), make_solver("sgd", epochs=0.1), seed=0)
     assert "0.1 passes over the edges miss about" in " ".join(solution.last.events)
-    assert solution.last.edges_seen == pytest.approx(0.1 * graph.n_edges, abs=8)  # whole batches
+    assert solution.last.edges_seen == pytest.approx(0.1 * graph.n_edges, abs=31)  # whole batches
     assert np.isfinite(solution.Q).all()
 
 

@@ -16,9 +16,10 @@ from spectrograd.kernels.batches.rows import descend
 from spectrograd.laplacian import Operator
 
 Array = NDArray[Any]
-# A batch has at most this part of the edges. At a 64th one start in three needs a pass more than at a 256th,
-# and at a 10th nothing is learnt: q_i has to stay well below one.
-PARTS = 256
+# A batch has at most a 256th of the edges: at a 64th one start in three needs another pass, at a 10th nothing is
+# learnt, for q_i has to stay well below one. But U'A_S U is an average over the batch, so small graphs may take
+# up to a 64th for enough edges of it.
+SHARE, LARGEST_SHARE, ENOUGH_EDGES = 256, 64, 256
 WORTH_THREADS = 1000  # edges of a batch from which two threads are faster than one
 
 NO_WEIGHTS = np.empty(0, np.float32)
@@ -97,8 +98,9 @@ class Descent:
 
 
 def effective_batch(batch_size: int, n_edges: int) -> int:
-    """The batch in use: at most a 256th of the edges, so that rows are not in every batch."""
-    return max(1, min(batch_size, n_edges // PARTS))
+    """The batch in use: a small part of the edges, so that rows are not in every batch."""
+    enough = min(n_edges // LARGEST_SHARE, ENOUGH_EDGES)
+    return max(1, min(batch_size, max(n_edges // SHARE, enough)))
 
 
 def pushes(counts: Array, share: float) -> Array:

@@ -59,7 +59,8 @@ class RepairedSGD(SteppingSolver):
         Passes over the edges, over which the step falls from ``step_size`` to zero. On dense graphs a fraction
         of a pass will do: a node needs some sixty of its edges.
     batch_size
-        Edges per step; never more than a 256th of all, so that q_i stays well below one.
+        Edges per step; never more than a 256th of all (a 64th of small graphs), so that
+        q_i stays well below one.
     step_size
         Length of the first steps relative to the root mean square of a row; 2 is too long, 0.5 slower.
     hand_over
@@ -94,7 +95,7 @@ class RepairedSGD(SteppingSolver):
         U[descent.source.counts == 0] = 0  # no batch would ever move them
         state = DescentState(U, rng, step_size=self.step_size, descent=descent)
         if descent.batch_size < self.batch_size:
-            state.events.append(f"batches of {descent.batch_size} edges: a 256th of all")
+            state.events.append(f"batches of {descent.batch_size} edges: larger ones would hold too many of the {descent.source.n_edges}")
         unseen = float(((1 - min(self.epochs, 1)) ** descent.source.counts).sum())
         if self.epochs < 1 and unseen >= 1:
             state.events.append(f"{self.epochs:g} passes over the edges miss about {unseen:.0f} nodes")
