@@ -251,7 +251,7 @@ def rotate(rows, Y):
 def paper_iterations(positions, csr, weights, scale, rows, low_rank, settings, moments, U, M, Y):
     """U, the moments, M and Y after one iteration of the paper per row of ``positions`` (Eqs. 10-19)."""
     indptr, indices = csr[:2]
-    (row_term, metric), (Z, a), (step, *betas) = rows, low_rank, settings
+    (row_term, metric), (Z, a), (step, *betas, printed) = rows, low_rank, settings
     for batch in positions:
         heads, tails, values = edges_at(batch, indptr, indices, weights, scale)
         ends = np.concatenate([heads, tails])
@@ -261,9 +261,13 @@ def paper_iterations(positions, csr, weights, scale, rows, low_rank, settings, m
         inverse = np.linalg.inv(M)
         P = inverse @ H @ inverse
         rates = np.full(len(vertices), step)
+        before = U[vertices]
         U, moments, dM, dY = move_rows(
             vertices, G, (2 * inverse, P + P.T), rates, metric, Z, (moments, betas), U
         )
+        if printed:  # Eq. 19: once per edge
+            b = (counts * metric[vertices])[:, None]
+            dM = U[vertices].T @ (b * U[vertices]) - before.T @ (b * before)
         M, Y = M + dM, Y + dY
     return U, moments, M, Y
 

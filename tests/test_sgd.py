@@ -269,6 +269,24 @@ def test_weights_of_any_size_give_the_same_subspace(factor, kind):
     assert reference.largest_sine(*found) < (1e-5 if np.log2(factor).is_integer() else 1e-2)
 
 
+def test_rotating_the_columns_of_the_start_keeps_the_span(large):
+    rng = np.random.default_rng(0)
+    operator = laplacian(large.graph)
+    start, found = rng.standard_normal((30_000, 5)), []
+    for rotation in (np.eye(5), np.linalg.qr(rng.standard_normal((5, 5)))[0] * rng.uniform(0.5, 2, 5)):
+        problem = Problem(operator, 5, start=start @ rotation)
+        found.append(solve(problem, make_solver("sgd", epochs=0.2), seed=0).Q)
+    assert reference.largest_sine(*found, operator.metric) < 1e-3
+
+
+def test_many_visits_do_not_overflow():
+    """Rows about double at every visit: after a few hundred of them float32 ends."""
+    graph = datasets.make_block_model(400, 2, mean_degree=80, random_state=0).graph
+    solution = solve(Problem(laplacian(graph), 2), make_solver("sgd", epochs=30), seed=0)
+    assert solution.last.iteration == 30
+    assert not any("diverged" in event or "re-ortho" in event for event in solution.last.events)
+
+
 # --- parts that are no edges ------------------------------------------------------------------------
 
 

@@ -28,7 +28,7 @@ OPERATORS = [*(f"{graph} {kind}" for graph in ("blocks", "knn") for kind in KIND
 # Settings under which a solver is measured here: small graphs want small batches, tests want few steps.
 PARAMS = {
     "sgd": {"epochs": 8},
-    "sgd-paper": {"batch_size": 500},
+    "sgd-paper": {"batch_size": 500, "gram_update": "unique"},
     "stochastic-fb": {"batch_size": 500, "step_size": 0.02},
 }
 ITERATIONS = {"lanczos": 25, "chebyshev": 50, "multilevel": 50, "lobpcg": 150}

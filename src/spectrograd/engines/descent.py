@@ -88,8 +88,15 @@ class Descent:
         rows = U if U.shape[1] == n_columns else np.ascontiguousarray(U[:, :n_columns])
         return engine.gram(rows, rows, self.rows[1]), engine.gram(self.low_rank[0], rows, None)
 
+    def shrunk(self, U: Array, M: Array) -> float:
+        """Mutates: U, so that its root mean square is about one again; the exact factor (a power of two)."""
+        factor = 1 / _power_of_two(float(np.sqrt(np.trace(M) / (len(M) * self.total_mass))))
+        if factor != 1:
+            U *= np.float32(factor)
+        return factor
+
     def run(self, chunk: EdgeChunk, steps: Array, U: Array, M: Array, Y: Array) -> int:
-        """Mutates: U, M and Y, by a step per batch of the chunk; how many were done before M broke down."""
+        """Mutates: U, M and Y, by a step per batch of the chunk; how many were done before M broke down or outgrew."""
         weights = NO_WEIGHTS if chunk.weights is None else chunk.weights / np.float32(self.weight_unit)
         large = self.batch_size >= WORTH_THREADS
         group, step = (group_batches, descend) if large else (group_batches.serial, descend.serial)

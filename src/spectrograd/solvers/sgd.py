@@ -151,7 +151,7 @@ class RepairedSGD(SteppingSolver):
         self._place_unlinked(problem, state)
 
     def _run(self, problem: Problem, state: DescentState, chunk: EdgeChunk, steps: Array) -> None:
-        """Mutates: the state, by a chunk's batches, from an M computed afresh; repairs where M breaks down."""
+        """Mutates: the state, by a chunk's batches, from an M computed afresh; goes on where M broke down."""
         descent, k = state.descent, problem.n_components
         assert descent is not None
         while len(steps):
@@ -161,6 +161,8 @@ class RepairedSGD(SteppingSolver):
             if not np.linalg.cond(M) < WORST_CONDITION:
                 self._repair(problem, state)
                 M, Y = descent.measured(problem.engine, state.U, k)
+            factor = descent.shrunk(state.U, M)
+            M, Y = M * factor**2, Y * factor
             done = descent.run(chunk, steps, state.U, M, Y)
             skipped = max(done, 1)  # a batch that breaks a fresh M is left out
             chunk = chunk.part(slice(skipped * descent.batch_size, None))

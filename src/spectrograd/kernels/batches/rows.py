@@ -13,11 +13,12 @@ from spectrograd.kernels.lanes import WIDTH, nothing, put, take, take_one, wide
 from spectrograd.kernels.paper import _inverse, _product
 
 CHUNK = 256
+TALLEST = 2.0**40  # mean square of a row's entries that float32 can still square: rows double at every visit
 
 
 @parallel
 def descend(groups, rows, low_rank, steps, total_mass, U, M, Y):
-    """Mutates: U, M and Y, by one step per batch; returns how many were done before M broke down.
+    """Mutates: U, M and Y, by one step per batch; returns how many were done before M broke down or outgrew.
 
     ``groups`` come from :func:`group_batches`. ``rows = (row_term, metric, push, shares)`` hold for every
     node what the diagonal has beyond a Laplacian, its b_i, its ``1 / q_i`` and one over its number of
@@ -36,7 +37,7 @@ def descend(groups, rows, low_rank, steps, total_mass, U, M, Y):
     G, W = np.empty((most, width), U.dtype), np.empty((most, width), U.dtype)
     for batch in range(counts.shape[0]):
         solved, M_inverse = _inverse(M)
-        if not solved:
+        if not (solved and _trace(M) < TALLEST * n_columns * total_mass):
             return batch
         n = counts[batch]
         n_chunks = (n + CHUNK - 1) // CHUNK
