@@ -20,6 +20,7 @@ SUITES = (
     "multilayer",
     "shootout",
     "growth",
+    "sgd",
     "report_page",
 )
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
