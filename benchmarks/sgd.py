@@ -70,7 +70,9 @@ def sine(operator: Operator, Q: np.ndarray, exact: np.ndarray) -> float:
 
 def quality(operator: Operator, Q: np.ndarray, exact: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
     """Sine of the largest angle, and NMI of the labels."""
-    return sine(operator, Q, exact), nmi(labels, assign(Q, exact.shape[1], unit_rows=True, random_state=0).labels)
+    return sine(operator, Q, exact), nmi(
+        labels, assign(Q, exact.shape[1], unit_rows=True, random_state=0).labels
+    )
 
 
 def after(operator: Operator, k: int, epochs: float, seed: int) -> np.ndarray:
@@ -89,9 +91,7 @@ def scores() -> str:
         for case in CASES if n <= LARGEST else ():
             operator, labels, exact = case.data(n)
             best = quality(operator, exact, exact, labels)[1]
-            found = [
-                quality(operator, after(operator, case.k, 3, s), exact, labels) for s in range(n_seeds)
-            ]
+            found = [quality(operator, after(operator, case.k, 3, s), exact, labels) for s in range(n_seeds)]
             sines, scored = (list(x) for x in zip(*found, strict=True))
             rows.append(
                 [case.name, f"{n:,}", n_seeds, f"{best:.3f}", summary(scored, min), summary(sines, max)]
@@ -233,7 +233,9 @@ def orders() -> str:
     for name, source in sources.items():
         Q = descended(operator, source, case.k, 3)
         rows.append([name, *(f"{x:.3f}" for x in quality(operator, Q, exact, labels)[::-1])])
-    return "The order of the edges (K=8, 100,000 nodes, 3 passes):\n\n" + table(["order", "NMI", "sine"], rows)
+    return "The order of the edges (K=8, 100,000 nodes, 3 passes):\n\n" + table(
+        ["order", "NMI", "sine"], rows
+    )
 
 
 def descended(operator: Operator, source: Any, k: int, epochs: int) -> np.ndarray:
@@ -257,7 +259,9 @@ def cost() -> str:
         U = descent.padded(np.random.default_rng(0).standard_normal((100_000, k)))
         best = min(partial(_epoch_seconds, descent, U, k)() for _ in range(7))
         rows.append([k, f"{1e9 * best / source.n_edges:.0f}"])
-    return "Cost of a pass, 100,000 nodes, a million edges, best of 7:\n\n" + table(["K", "ns per edge"], rows)
+    return "Cost of a pass, 100,000 nodes, a million edges, best of 7:\n\n" + table(
+        ["K", "ns per edge"], rows
+    )
 
 
 def _epoch_seconds(descent: Descent, U: np.ndarray, k: int) -> float:

@@ -34,8 +34,14 @@ BAD = {
     "k not positive": (["good.csv", "-k", "0"], ["'-k'", "x>=1"]),
     "k not a number": (["good.csv", "-k", "two"], ["'-k'", "'two' is not a valid integer"]),
     "solver": (["good.csv", "--solver", "magic"], ["solver='magic'", "sgd-paper"]),
-    "parameter": (["good.csv", "--solver", "sgd", "--param", "nosuch=1"], ["no parameter 'nosuch'", "epochs"]),
-    "parameter value": (["good.csv", "--solver", "sgd", "--param", "step_size=wide"], ["step_size=wide", "a number"]),
+    "parameter": (
+        ["good.csv", "--solver", "sgd", "--param", "nosuch=1"],
+        ["no parameter 'nosuch'", "epochs"],
+    ),
+    "parameter value": (
+        ["good.csv", "--solver", "sgd", "--param", "step_size=wide"],
+        ["step_size=wide", "a number"],
+    ),
     "whole parameter": (
         ["good.csv", "--solver", "sgd", "--param", "max_iter=1.5"],
         ["max_iter=1.5", "whole number"],

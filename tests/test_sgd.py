@@ -80,9 +80,7 @@ def test_steps_are_those_of_the_twin(n_columns, n_factors, weighted):
     M, Y = reference.gram(start, start, rows[1]), low_rank[0].T.astype(float) @ start
     steps, mass = np.linspace(0.3, 0.1, 5), float(rows[1].sum())
     used = values if weighted else np.ones_like(values)
-    expected = reference.descend(
-        heads, tails, used, rows, low_rank, batch_size, steps, mass, start, M, Y
-    )
+    expected = reference.descend(heads, tails, used, rows, low_rank, batch_size, steps, mass, start, M, Y)
     groups = group_batches(heads, tails, values if weighted else NO_WEIGHTS, batch_size)
     assert descend(groups, rows, low_rank, steps, mass, U, M, Y) == 5
     assert not U[:, n_columns:].any()
@@ -93,7 +91,10 @@ def test_steps_are_those_of_the_twin(n_columns, n_factors, weighted):
 def test_upper_entries_of_a_block():
     heads, tails = np.empty(3, np.int32), np.empty(3, np.int32)
     positions = np.empty(3, np.int64)
-    indptr, indices = np.array([0, 2, 4]), np.array([1, 3, 0, 2], np.int32)  # rows 1 and 2 of a path with a chord
+    indptr, indices = (
+        np.array([0, 2, 4]),
+        np.array([1, 3, 0, 2], np.int32),
+    )  # rows 1 and 2 of a path with a chord
     assert upper_entries(1, indptr, indices, heads, tails, positions, 1) == 2
     assert (heads[1], tails[1], positions[1]) == (1, 3, 1)
 

@@ -70,8 +70,9 @@ class ResidentEdges:
         filled = 0
         for b in graph.blocks:
             positions = np.empty(0 if weights is None else n, np.int64)
-            begin, filled = filled, upper_entries(
-                b.start, b.indptr, b.indices, heads, tails, positions, filled
+            begin, filled = (
+                filled,
+                upper_entries(b.start, b.indptr, b.indices, heads, tails, positions, filled),
             )
             if weights is not None:
                 weights[begin:filled] = 1 if b.weights is None else b.weights[positions[begin:filled]]

@@ -95,7 +95,9 @@ class RepairedSGD(SteppingSolver):
         U[descent.source.counts == 0] = 0  # no batch would ever move them
         state = DescentState(U, rng, step_size=self.step_size, descent=descent)
         if descent.batch_size < self.batch_size:
-            state.events.append(f"batches of {descent.batch_size} edges: larger ones would hold too many of the {descent.source.n_edges}")
+            state.events.append(
+                f"batches of {descent.batch_size} edges: larger ones would hold too many of the {descent.source.n_edges}"
+            )
         unseen = float(((1 - min(self.epochs, 1)) ** descent.source.counts).sum())
         if self.epochs < 1 and unseen >= 1:
             state.events.append(f"{self.epochs:g} passes over the edges miss about {unseen:.0f} nodes")
@@ -184,7 +186,9 @@ class RepairedSGD(SteppingSolver):
             return
         U, Z = state.U, operator.low_rank.factors[unlinked]
         drawn = Z @ operator.low_rank.projected(U.astype(np.float64))
-        U[unlinked] = drawn / np.where(operator.diagonal[unlinked] > 0, operator.diagonal[unlinked], 1)[:, None]
+        U[unlinked] = (
+            drawn / np.where(operator.diagonal[unlinked] > 0, operator.diagonal[unlinked], 1)[:, None]
+        )
 
     def _finishing_step(self, problem: Problem, state: DescentState) -> DescentState:
         solver = self._finisher()
