@@ -23,7 +23,7 @@ tests: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist=worksteal -p no:cacheprovider
 
 bench: $(VENV)/.bench
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks --write
 
 # never --quiet: it hides warnings from --strict
 docs: $(VENV)/.docs

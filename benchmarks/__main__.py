@@ -1,16 +1,17 @@
-"""`python -m benchmarks [name ...]`: run the suites and write their sections of docs/benchmarks.md."""
+"""`python -m benchmarks [NAME ...] [--write]`: run suites; ``--write`` puts their blocks into the pages."""
 
 from __future__ import annotations
 
-import re
 import sys
 from importlib import import_module
-from pathlib import Path
 
+from benchmarks.blocks import fill_pages, store
 from benchmarks.harness import machine
 
 SUITES = (
+    "demo",
     "drop_in",
+    "methods",
     "regularization",
     "labelling",
     "spmm",
@@ -18,37 +19,32 @@ SUITES = (
     "memory",
     "paper_table",
     "multilayer",
+    "layer_weights",
+    "sgd",
+    "store",
+    "first_hour",
     "shootout",
     "growth",
     "sgd",
     "report_page",
 )
-PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
-HEAD = """# Benchmarks
-
-Ratios within one run: the machines are shared and noisy, so seconds alone mean little. Every section is
-written by `make bench` (one suite: `python -m benchmarks NAME`) and says when and where it was measured.
-"""
 
 
-def main(names: list[str]) -> None:
+def main(arguments: list[str]) -> None:
+    """Run the suites asked for; a suite gives one block under its own name, or several by name."""
+    names = [word for word in arguments if word != "--write"]
     unknown = set(names) - set(SUITES)
     if unknown:
         raise SystemExit(f"unknown suite {sorted(unknown)[0]!r}: expected some of {', '.join(SUITES)}")
     for name in names or SUITES:
         print(f"== {name}", flush=True)
-        body = import_module(f"benchmarks.{name}").run()
-        print(body, flush=True)
-        _write_section(name, f"{body}\n\nMeasured {machine()}; repeat with `python -m benchmarks {name}`.\n")
-
-
-def _write_section(name: str, body: str) -> None:
-    """Replace one section of the page and leave the others as they are."""
-    page = PAGE.read_text() if PAGE.exists() else HEAD
-    section = f"<!-- {name} -->\n{body}<!-- /{name} -->\n"
-    pattern = re.compile(f"<!-- {name} -->\n.*?<!-- /{name} -->\n", re.DOTALL)
-    page = pattern.sub(lambda _: section, page) if pattern.search(page) else f"{page}\n{section}"
-    PAGE.write_text(page)
+        found = import_module(f"benchmarks.{name}").run()
+        for block, body in (found if isinstance(found, dict) else {name: found}).items():
+            print(body, flush=True)
+            if "--write" in arguments:
+                store(block, f"{body}\n\nMeasured {machine()}; `python -m benchmarks {name} --write`.")
+    if "--write" in arguments:
+        fill_pages()
 
 
 if __name__ == "__main__":

@@ -17,10 +17,11 @@ import scipy.sparse as sp
 
 from spectrograd import datasets
 from spectrograd.graph import Graph
-from spectrograd.laplacian import laplacian
 from spectrograd.metrics import largest_principal_angle
+from spectrograd.operators.laplacian import laplacian
+from spectrograd.pipeline.settings import Settings
+from spectrograd.pipeline.solving import embed
 from spectrograd.solvers import Problem, State
-from spectrograd.solvers.embed import Settings, embed
 from spectrograd.solvers.power import Power
 from spectrograd.solvers.similarity import Similarity
 

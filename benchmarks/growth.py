@@ -37,7 +37,7 @@ def block_model(n_nonzeros: float) -> Any:
 def neighbours(n_nonzeros: float) -> Any:
     """The ten nearest neighbours of five Gaussian clouds in the plane."""
     from spectrograd.datasets import make_gaussian_mixture
-    from spectrograd.neighbors import knn_graph
+    from spectrograd.points.neighbors import knn_graph
 
     points, _ = make_gaussian_mixture(round(n_nonzeros / 11.4), 5, random_state=0)
     return knn_graph(points, 10)
@@ -127,24 +127,24 @@ def _alone(family: str, size: float) -> Run:
 
 
 def _child(family: str, size: float) -> None:
-    from spectrograd.solvers.embed import Settings
-    from spectrograd.solvers.embed_graph import embed_graph
+    from spectrograd.pipeline import embed
+    from spectrograd.pipeline.settings import Settings
 
     for small in (2e5, 5e6) if size > 4e6 else (2e5,):  # serial kernels and those for threads
-        embed_graph(FAMILIES[family](small), 5, Settings(seed=0))
+        embed(FAMILIES[family](small), Settings(n_components=5, seed=0))
     graph = FAMILIES[family](size)
     seconds = []
     while sum(seconds) < 2 and len(seconds) < 5:
         fresh = type(graph)(graph.blocks, graph.n_nodes, graph.names)  # nothing cached from the run before
         began = time.perf_counter()
-        found = embed_graph(fresh, 5, Settings(seed=0))
+        found = embed(fresh, Settings(n_components=5, seed=0))
         seconds.append(time.perf_counter() - began)
     result = {
         "nodes": graph.n_nodes,
         "nonzeros": graph.n_entries,
         "seconds": min(seconds),
-        "solver": " -> ".join(attempt.solver for attempt in found.result.attempts),
-        "converged": found.result.certificate.converged,
+        "solver": " -> ".join(attempt.solver for attempt in found.attempts),
+        "converged": found.certificate.converged,
         "bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "pass": seconds_per_pass(graph),
     }

@@ -26,7 +26,7 @@ def seconds_per_pass(graph: Any, n_columns: int = 8) -> float:
     """One product of the Laplacian with so many columns, float32: the unit of pass equivalents."""
     import numpy as np
 
-    from spectrograd.laplacian import laplacian
+    from spectrograd.operators.laplacian import laplacian
 
     operator = laplacian(graph).astype(np.float32)
     U = np.ones((graph.n_nodes, n_columns), np.float32)

@@ -12,10 +12,10 @@ import numpy as np
 from benchmarks.harness import table
 from benchmarks.shootout.graphs import cases
 from spectrograd import Graph, datasets, metrics
-from spectrograd.cluster import _unit_rows, assign
-from spectrograd.neighbors import knn_graph
-from spectrograd.solvers.embed import Settings
-from spectrograd.solvers.embed_graph import GraphEmbedding, embed_graph
+from spectrograd.labels.clustering import _unit_rows, assign
+from spectrograd.pipeline import Result, embed
+from spectrograd.pipeline.settings import Settings
+from spectrograd.points.neighbors import knn_graph
 
 SEEDS = range(3)
 REAL = ("coauthor_cs", "lastfm_asia", "email_eu_core", "pubmed")
@@ -59,9 +59,9 @@ def _graphs() -> Iterator[tuple[str, Graph, Any, int]]:
 
 def _row(name: str, graph: Graph, labels: Any, k: int) -> list[str]:
     with warnings.catch_warnings(action="ignore"):
-        embed_graph(graph, k, Settings(seed=1))  # compiles
+        embed(graph, Settings(n_components=k, seed=1))  # compiles
         began = time.perf_counter()
-        found = embed_graph(graph, k, Settings(seed=0))
+        found = embed(graph, Settings(n_components=k, seed=0))
         seconds = time.perf_counter() - began
     fast = _measured(labels, lambda seed: _ours(found, k, seed))
     full = _measured(labels, lambda seed: _ten_starts(found, k, seed))
@@ -80,17 +80,17 @@ def _measured(labels: Any, cluster: Callable[[int], Any]) -> tuple[float, float]
     return float(np.mean(times)), float(np.mean(scores))
 
 
-def _ours(found: GraphEmbedding, k: int, seed: int) -> Any:
-    vectors, aside = found.result.embedding.vectors, found.connectivity.aside
+def _ours(found: Result, k: int, seed: int) -> Any:
+    vectors, aside = found.vectors, found.connectivity.aside
     return assign(vectors, k, unit_rows=True, softness=found.softness, aside=aside, random_state=seed).labels
 
 
-def _ten_starts(found: GraphEmbedding, k: int, seed: int) -> Any:
+def _ten_starts(found: Result, k: int, seed: int) -> Any:
     from sklearn.cluster import KMeans
     from threadpoolctl import threadpool_limits
 
     kept = found.connectivity.kept
-    rows = _unit_rows(found.result.embedding.vectors[kept], found.softness)
+    rows = _unit_rows(found.vectors[kept], found.softness)
     labels = np.full(len(found.connectivity.labels), -1)
     with threadpool_limits(1):
         labels[kept] = KMeans(k, n_init=10, random_state=seed).fit(rows).labels_

@@ -12,7 +12,7 @@ SCRIPT = """
 import ctypes, json, resource, sys, threading, time
 import numpy as np
 from spectrograd import SpectralClustering, datasets
-from spectrograd.laplacian import laplacian
+from spectrograd.operators.laplacian import laplacian
 from spectrograd.solvers import Problem, Stopping, make_solver, solve
 
 def resident():

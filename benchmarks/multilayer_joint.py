@@ -10,10 +10,10 @@ from benchmarks.harness import table
 from spectrograd import datasets, metrics
 from spectrograd.aggregation import Layers, layer_operators, without_absent
 from spectrograd.aggregation.joint import LOOSER, Joint, JointState, run
-from spectrograd.aggregation.merge import merge
-from spectrograd.cluster import assign
+from spectrograd.labels.clustering import assign
+from spectrograd.pipeline.multilayer import merge
+from spectrograd.pipeline.settings import Settings
 from spectrograd.solvers import Problem, Stopping, solve
-from spectrograd.solvers.embed import Settings
 
 K, ALPHA, TOL = 5, 0.5, 1e-4
 

@@ -12,10 +12,11 @@ import numpy as np
 from benchmarks.harness import table
 from benchmarks.shootout.graphs import cases
 from spectrograd import Graph, SpectralClustering, datasets, metrics
-from spectrograd.laplacian import laplacian
-from spectrograd.neighbors import knn_graph
-from spectrograd.regularize import participation, regularized
-from spectrograd.solvers.embed import Embedded, Settings, embed
+from spectrograd.operators.laplacian import laplacian
+from spectrograd.operators.regularized import participation, regularized
+from spectrograd.pipeline.settings import Settings
+from spectrograd.pipeline.solving import Embedded, embed
+from spectrograd.points.neighbors import knn_graph
 
 REAL = ("coauthor_cs", "lastfm_asia", "email_eu_core", "pubmed")
 PICTURED = "coauthor_cs"

@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.harness import best_of, table
 from spectrograd import datasets
-from spectrograd.laplacian import laplacian
+from spectrograd.operators.laplacian import laplacian
 
 
 def run(n_nodes: int = 500_000, mean_degree: float = 20.0) -> str:

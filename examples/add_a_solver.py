@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from spectrograd import datasets
-from spectrograd.laplacian import laplacian
+from spectrograd.operators.laplacian import laplacian
 from spectrograd.solvers import Problem, Solver, State, Stopping, solve
 
 

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.shootout.child ENTRANT FOLDER K`: one entrant on one graph, alone in a process."""
+"""`python -m benchmarks.shootout.child ENTRANT FOLDER K TOL`: one entrant on one graph, alone."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import resource
 import sys
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,12 +20,12 @@ MOST_BYTES = 12 * 2**30
 ENOUGH_SECONDS, MOST_RUNS = 2.0, 20  # repeat short runs, which noise would hide
 
 
-def main(name: str, folder: str, k: int) -> None:
+def main(name: str, folder: str, k: int, tol: float | None) -> None:
     warnings.simplefilter("ignore")
     resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))  # a factor that fills fails alone
     matrix = sp.load_npz(Path(folder) / "graph.npz")
-    run = ENTRANTS[name]
-    _warm_up(name, matrix, k)
+    run = partial(ENTRANTS[name].run, tol=tol)
+    _warm_up(name, matrix, k, tol)
     if name == OURS:  # large graphs use other kernels, for threads
         run(matrix, k)
     seconds = []
@@ -42,7 +43,7 @@ def main(name: str, folder: str, k: int) -> None:
     print(json.dumps(result | _labelled(name, folder, vectors, k)), flush=True)
 
 
-def _warm_up(name: str, matrix: sp.csr_array, k: int) -> None:
+def _warm_up(name: str, matrix: sp.csr_array, k: int, tol: float | None) -> None:
     """Imports and compiles outside the timer: a ring and, for us, random edges."""
     n = 5_000 if name == OURS else 500  # ours compiles nothing for small graphs
     here = np.arange(n)
@@ -55,7 +56,7 @@ def _warm_up(name: str, matrix: sp.csr_array, k: int) -> None:
         half.eliminate_zeros()
         small = sp.csr_array((half + half.T) * (1.0 if (matrix.data == 1).all() else 0.5))
         small.indices, small.indptr = small.indices.astype(np.int32), small.indptr.astype(np.int32)
-        vectors, _ = ENTRANTS[name](small, k)
+        vectors, _ = ENTRANTS[name].run(small, k, tol=tol)
         labels_of(name, vectors, k)
 
 
@@ -74,4 +75,4 @@ def _labelled(name: str, folder: str, vectors: np.ndarray, k: int) -> dict[str, 
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), None if sys.argv[4] == "none" else float(sys.argv[4]))

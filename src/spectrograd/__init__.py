@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from spectrograd import _moved
+
 if TYPE_CHECKING:
     from spectrograd import datasets, metrics
     from spectrograd.estimators import (
@@ -32,9 +34,10 @@ if TYPE_CHECKING:
         write_graph,
         write_labels,
     )
-    from spectrograd.neighbors import knn_graph
+    from spectrograd.points import knn_graph
 
 __version__ = "0.1.0"
+_moved.install()
 
 # public name -> module that holds it; loaded when first used, so that importing is fast
 _HOMES = {
@@ -62,7 +65,7 @@ _HOMES = {
     "write_embedding": "io",
     "write_graph": "io",
     "write_labels": "io",
-    "knn_graph": "neighbors",
+    "knn_graph": "points",
     "datasets": "",
     "metrics": "",
 }

@@ -1,12 +1,16 @@
-"""How much memory there is: what may be tried depends on it."""
+"""How much memory there is, and how much a piece of work took at its peak."""
 
 from __future__ import annotations
 
+import gc
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 UNKNOWN = 8e9  # bytes, where the system does not tell
+STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
@@ -19,3 +23,35 @@ def machine_memory() -> float:
         with suppress(ValueError, OSError):  # "max", or no such file
             total = min(total, float(int(Path(place).read_text())))
     return total
+
+
+@dataclass
+class Peak:
+    """Bytes above what was in use before; None where it cannot be measured."""
+
+    added: int | None = None
+
+
+@contextmanager
+def peak_memory() -> Iterator[Peak]:
+    """Measure how far the process grows inside; needs Linux, whose kernel can reset its high-water mark."""
+    peak = Peak()
+    gc.collect()
+    try:
+        RESET.write_text("5")
+        before = _field("VmRSS")
+    except OSError:
+        before = None
+    try:
+        yield peak
+    finally:
+        after = None if before is None else _field("VmHWM")
+        if before is not None and after is not None:
+            peak.added = max(0, after - before)
+
+
+def _field(name: str) -> int | None:
+    for row in STATUS.read_text().splitlines():
+        if row.startswith(name + ":"):
+            return int(row.split()[1]) * 1024
+    return None

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.graph import Graph, MultilayerGraph
-from spectrograd.laplacian import Kind, Operator, laplacian
-from spectrograd.regularize import regularized
+from spectrograd.operators.laplacian import Kind, Operator, laplacian
+from spectrograd.operators.regularized import regularized
 
 Array = NDArray[Any]
 

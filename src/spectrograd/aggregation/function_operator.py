@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.polynomial import chebyshev
 from numpy.typing import DTypeLike, NDArray
 
 from spectrograd.aggregation import Layers, edgeless
-from spectrograd.laplacian import Operator
+from spectrograd.operators.laplacian import Operator
 
 Array = NDArray[Any]
 Function = Callable[[Array], Array]
@@ -32,6 +32,8 @@ class FunctionOperator(Operator):
     operators, series
         The layers, and per layer the Chebyshev coefficients of ``c_s f`` on its spectral interval.
     """
+
+    only_products: ClassVar[bool] = True
 
     operators: tuple[Operator, ...] = ()
     series: tuple[Array, ...] = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.linalg as la
@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from spectrograd.aggregation import Layers, edgeless
 from spectrograd.aggregation.function_operator import function_of_layers, spectral_scale
-from spectrograd.laplacian import Operator
+from spectrograd.operators.laplacian import Operator
 
 Array = NDArray[Any]
 NEEDS_EMBEDDINGS = False
@@ -24,6 +24,8 @@ MAX_STEPS = 100
 @dataclass(frozen=True, eq=False)
 class DenseOperator(Operator):
     """A small symmetric matrix as an operator."""
+
+    only_products: ClassVar[bool] = True
 
     dense: Array | None = None
 

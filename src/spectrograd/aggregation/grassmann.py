@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from spectrograd.aggregation import Layers, edgeless
-from spectrograd.laplacian import LowRank, Operator
+from spectrograd.operators.laplacian import LowRank, Operator
 
 NEEDS_EMBEDDINGS = True
 

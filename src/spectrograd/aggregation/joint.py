@@ -20,10 +20,10 @@ import scipy.linalg as la
 from numpy.typing import NDArray
 
 from spectrograd.aggregation import Layers, mean, projection
-from spectrograd.engines.minibatch import BatchSource
-from spectrograd.solvers.embed import Settings
 from spectrograd.solvers.loop import Solution, Stopping, solve
+from spectrograd.solvers.minibatch import BatchSource
 from spectrograd.solvers.protocol import Problem, Progress, Solver, State
+from spectrograd.solvers.settings import SolverSettings
 
 Array = NDArray[Any]
 NEEDS_EMBEDDINGS = True
@@ -200,7 +200,7 @@ class Joint(Solver):
         for block, fresh in zip(state.blocks[1:], moved, strict=True):
             blocks.append(problem.orthonormalize(block, state.rng).Q if fresh else block)
         # the merged vectors lie close to the span of the layers': all of them are candidates
-        together = problem.orthonormalize(np.hstack(blocks), state.rng).Q if state.merging else None
+        together = self._candidates(problem, state, blocks) if state.merging else None
         own, total = self._products(state, blocks, together)
         for at in (int(layer) + 1 for layer in np.flatnonzero(moved)):
             self._ritz(problem, state, blocks, at, own[at - 1])
@@ -215,6 +215,12 @@ class Joint(Solver):
             state.settled = state.settled | ((state.residuals * self._importance())[1:] <= self.settle)
         if together is None and state.settled.all():
             self._measure(problem, state)  # the layers are done: now the merged block, on what they found
+
+    def _candidates(self, problem: Problem, state: JointState, blocks: list[Array]) -> Array:
+        """An orthonormal basis of all blocks; of few nodes the whole space."""
+        if sum(block.shape[1] for block in blocks) >= problem.n_nodes:
+            return np.eye(problem.n_nodes)
+        return problem.orthonormalize(np.hstack(blocks), state.rng).Q
 
     def _ritz(
         self, problem: Problem, state: JointState, blocks: list[Array], at: int, product: Array
@@ -298,7 +304,12 @@ class _Filter:
 
 
 def run(
-    layers: Layers, n_components: int, settings: Settings, *, alpha: float | str = "auto", **options: Any
+    layers: Layers,
+    n_components: int,
+    settings: SolverSettings,
+    *,
+    alpha: float | str = "auto",
+    **options: Any,
 ) -> tuple[Solution, Array, tuple[Array, ...]]:
     """The joint run: its story, the merged basis and the layers' own.
 
@@ -311,7 +322,7 @@ def run(
     solution = solve(
         Problem(frame, n_components, settings.engine),
         solver,
-        stopping=Stopping(settings.max_iter, limit),
+        stopping=Stopping(settings.max_iter, limit, settings.started().deadline),
         on_progress=settings.hooks,
         seed=settings.seed,
         time_budget=settings.time_budget,

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from spectrograd.aggregation import Layers
 from spectrograd.graph import Graph
-from spectrograd.laplacian import LowRank, Operator
+from spectrograd.operators.laplacian import LowRank, Operator
 
 NEEDS_EMBEDDINGS = False
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.aggregation import Layers, mean, typical_diagonal
-from spectrograd.laplacian import LowRank, Operator
+from spectrograd.operators.laplacian import LowRank, Operator
 
 Array = NDArray[Any]
 NEEDS_EMBEDDINGS = True

@@ -22,6 +22,7 @@ from spectrograd.cli.compare import compare
 from spectrograd.cli.completion import completion
 from spectrograd.cli.demo import demo
 from spectrograd.cli.embed import embed
+from spectrograd.cli.exit_codes import BAD_INPUT, FAILED, INTERRUPTED
 from spectrograd.cli.info import info
 from spectrograd.cli.knn import knn
 from spectrograd.cli.paper import paper
@@ -37,7 +38,6 @@ First steps, no file needed:
 Your own graph, an edge list src,dst[,weight]:
   spectrograd cluster graph.csv -k 5 -o labels.csv
 """
-FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 
 
 @click.group(
@@ -81,6 +81,8 @@ def _explain(error: BaseException) -> tuple[int, str]:
         return BAD_INPUT, error.format_message().rstrip(".") + _hint(error)
     if isinstance(error, MissingExtra):
         return BAD_INPUT, str(error)
+    if type(error).__name__ == "SolveError":  # not imported: it would bring numpy along
+        return FAILED, str(error)
     if isinstance(error, ValueError) and not _is_from_linear_algebra(error):
         return BAD_INPUT, str(error)
     if isinstance(error, MemoryError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -16,9 +16,6 @@ from spectrograd.cli.options import (
 )
 from spectrograd.cli.report import check_targets, tell_run, telling_options
 from spectrograd.cli.session import Session
-
-if TYPE_CHECKING:
-    from spectrograd.cli.line import Solved
 
 EXAMPLES = """\b
 Examples:
@@ -53,7 +50,11 @@ Examples:
     help="How rows of the embedding become clusters.",
 )
 @click.option(
-    "--n-init", type=click.IntRange(min=1), default=10, show_default=True, help="Most starts of k-means."
+    "--n-init",
+    type=click.IntRange(min=1, max=10_000),  # as spectrograd.pipeline.settings, which --help does not load
+    default=10,
+    show_default=True,
+    help="Most starts of k-means.",
 )
 @line_options
 @dry_run_option
@@ -75,71 +76,35 @@ def cluster(
     .graphml, .net, .mpx, or - for text on standard input; text may be .gz or .zst. Several GRAPH are the
     layers of one multilayer graph.
     """
+    from spectrograd import pipeline
     from spectrograd.cli import line
     from spectrograd.cli.summary import summarize
     from spectrograd.io import write_labels
     from spectrograd.report.gather import gather_run
 
-    settings = line.make_settings(session, options)
+    settings = line.make_settings(session, options, k, **how)
     line.check_output(session, output, write_labels, [0])
     check_targets(session, page, folder)
     graph, source = line.read_layers(session, graphs)
     line.check_size(k, 0, graph)
-    classes = _read_truth(session, truth, graph)
+    classes = line.read_truth(session, truth, graph)
     if session.dry_run:
         return line.tell_plan(graph, k, options, output=output, report=page, run=folder)
-    solved = line.solve_line(session, graph, k, options, settings)
-    labels = _assign(session, solved, **how)
-    scores = _score(session, classes, labels)
-    found = line.decisions(solved) | {"n_clusters": solved.result.embedding.n_components}
-    evidence = (found, solved.merged)
-    told = partial(summarize, session, source, graph, solved.result, solved.operator, scores, *evidence)
+    result = line.walk(session, graph, settings, pipeline.cluster)
+    scores = _score(session, classes, result)
+    told = partial(summarize, session, source, graph, result, scores)
     known = None if truth is None else (truth, classes)
     with session.stage("report"):
-        line.write_result(output, write_labels, labels, graph.node_names)
-        tell_run(
-            page,
-            folder,
-            lambda: gather_run(
-                graph, solved.result, told(), merged=solved.merged, labels=labels, truth=known
-            ),
-        )
+        line.write_result(output, write_labels, result.labels, graph.node_names)
+        tell_run(page, folder, lambda: gather_run(graph, result, told(), truth=known))
     session.save_summary(told())
-    return line.verdict(session, solved.result, options)
+    return line.verdict(session, result, settings)
 
 
-def _read_truth(session: Session, truth: str | None, graph: Any) -> Any:
-    from spectrograd.io import read_labels
-
-    if truth is None:
-        return None
-    with session.stage("read"):
-        return read_labels(truth, graph.node_names)
-
-
-def _assign(session: Session, solved: Solved, assign_labels: str, n_init: int) -> Any:
-    from spectrograd.cluster import assign
-
-    embedding = solved.result.embedding
-    with session.stage("assign"):
-        return assign(
-            embedding.vectors,
-            embedding.n_components,
-            method=assign_labels,
-            n_init=n_init,
-            unit_rows=True,
-            softness=solved.softness,
-            aside=solved.connectivity.aside,
-            random_state=session.seed,
-        ).labels
-
-
-def _score(session: Session, classes: Any, labels: Any) -> dict[str, float] | None:
-    from spectrograd.metrics import score
-
+def _score(session: Session, classes: Any, result: Any) -> dict[str, float] | None:
     if classes is None:
         return None
-    scores = score(classes, labels)
+    scores: dict[str, float] = result.scores(classes)
     if not session.quiet:
         from spectrograd.cli.tables import score_table
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import click
 
-from spectrograd.cli.options import auto_or_number, common_options, dry_run_option, merge_options
+from spectrograd.cli.exit_codes import FAILED, GOOD, INTERRUPTED
+from spectrograd.cli.options import (
+    auto_or_number,
+    common_options,
+    dry_run_option,
+    jobs_option,
+    merge_options,
+    seconds_above_zero,
+)
 from spectrograd.cli.session import Session
 from spectrograd.cli.voice import say
-
-GOOD, FAILED, INTERRUPTED = 0, 1, 130
 
 
 @click.command(short_help="Run several solvers on the same graph.")
@@ -25,7 +31,8 @@ GOOD, FAILED, INTERRUPTED = 0, 1, 130
 @click.option("--solvers", help="Names, comma-separated, as in power,nystrom:walk=10; all when not given.")
 @click.option(
     "--time-budget",
-    type=click.FloatRange(min=0, min_open=True),
+    type=float,
+    callback=seconds_above_zero,
     default=3.0,
     show_default=True,
     help="Seconds for each solver.",
@@ -52,7 +59,7 @@ GOOD, FAILED, INTERRUPTED = 0, 1, 130
     show_default=True,
     help="Largest residual allowed, relative to the width of the spectrum.",
 )
-@click.option("-j", "--jobs", type=int, help="Threads of compiled kernels; all cores when not given.")
+@jobs_option
 @merge_options
 @dry_run_option
 @common_options
@@ -78,7 +85,7 @@ def compare(
     from spectrograd.aggregation import make_aggregation
     from spectrograd.cli import line
     from spectrograd.cli.summary import layer_summary
-    from spectrograd.report.compare import parse_spec
+    from spectrograd.pipeline.compare import parse_spec
 
     names = None if solvers is None else [name.strip() for name in solvers.split(",") if name.strip()]
     for name in names or ():
@@ -87,13 +94,12 @@ def compare(
     session.check_target(output, "-o")
     graph, source = line.read_layers(session, graphs)
     line.check_size(k, 0, graph)
-    classes = _read_truth(session, truth, graph)
+    classes = line.read_truth(session, truth, graph)
     if session.dry_run:
         click.echo(f"dry run: nothing is computed or written\ngraph    {graph}\nsolvers  {solvers or 'all'}")
         click.echo(f"time     at most {how['time_budget']:g} s for each solver\noutput   {output}")
         return GOOD
-    operator, merged = _operator(session, graph, k, how)
-    rows = _rows(session, operator, (k, names, classes), how)
+    rows, merged = _rows(session, graph, names, classes, how | {"k": k})
     with session.stage("report"):
         _write_page(session, output, graph, rows, how["time_budget"])
     _tell(session, rows, output)
@@ -101,58 +107,34 @@ def compare(
     return _exit_code(rows)
 
 
-def _read_truth(session: Session, truth: str | None, graph: Any) -> Any:
-    from spectrograd.io import read_labels
-
-    if truth is None:
-        return None
-    with session.stage("read"):
-        return read_labels(truth, graph.node_names)
-
-
-def _operator(session: Session, graph: Any, k: int, how: dict[str, Any]) -> tuple[Any, Any]:
-    from spectrograd.aggregation.merge import merge
-    from spectrograd.graph import MultilayerGraph
-    from spectrograd.laplacian import Kind, laplacian
-    from spectrograd.solvers.embed import Settings
-
-    kind = cast(Kind, how["laplacian"])
-    if not isinstance(graph, MultilayerGraph):
-        return laplacian(graph, kind), None
-    with session.progress("layers") as hook:
-        settings = Settings(seed=session.seed, hooks=(hook,))
-        chosen = {name: how[name] for name in ("aggregation", "alpha", "layer_weights")}
-        merged = merge(graph, k, settings, laplacian=kind, **chosen)
-    for stage, seconds in merged.seconds.items():
-        session.seconds[stage] += seconds
-    if any(layer.solution.stop_reason == "interrupted" for layer in merged.layers):
-        raise KeyboardInterrupt
-    return merged.operator, merged
-
-
 def _rows(
-    session: Session, operator: Any, what: tuple[int, list[str] | None, Any], how: dict[str, Any]
-) -> list[dict[str, Any]]:
-    from spectrograd.report.compare import compare as run
-
-    k, names, classes = what
+    session: Session, graph: Any, names: list[str] | None, classes: Any, how: dict[str, Any]
+) -> tuple[list[dict[str, Any]], Any]:
+    from spectrograd.engines import make_engine
+    from spectrograd.pipeline import Settings
+    from spectrograd.pipeline.compare import compare as run
 
     def told(row: dict[str, Any]) -> None:
         result = row["error"] or row["certificate"]
         session.detail(f"{row['method']}: {result}")
 
+    settings = Settings(
+        n_components=how["k"],
+        laplacian=how["laplacian"],
+        tol=how["tol"],
+        time_budget=how["time_budget"],
+        seed=session.seed,
+        engine=make_engine(n_jobs=how["jobs"]),
+        on_stage=session.begin,
+        **{name: how[name] for name in ("aggregation", "alpha", "layer_weights")},
+    )
     with session.compile_clock(True), session.stage("solve"):
-        return run(
-            operator,
-            k,
-            names,
-            time_budget=how["time_budget"],
-            labels=classes,
-            seed=session.seed,
-            on_row=told,
-            tol=how["tol"],
-            n_jobs=how["jobs"],
-        )
+        rows, prepared = run(graph, settings, names, classes=classes, on_row=told)
+    merged = getattr(prepared, "merged", None)
+    if merged is not None:
+        session.spend(merged.seconds)
+        session.seconds["solve"] -= sum(merged.seconds.values())
+    return rows, merged
 
 
 def _write_page(session: Session, output: str, graph: Any, rows: Sequence[Any], budget: float) -> None:
@@ -173,7 +155,7 @@ def _tell(session: Session, rows: Sequence[dict[str, Any]], output: str) -> None
     from rich import box
     from rich.table import Table
 
-    from spectrograd.report.compare import failures
+    from spectrograd.pipeline.compare import failures
     from spectrograd.report.compare_page import SCORES, cells
     from spectrograd.report.document import number
 

@@ -28,7 +28,7 @@ def completion(context: click.Context, shell: str) -> int:
 
 def solvers(context: click.Context, parameter: click.Parameter, start: str) -> list[CompletionItem]:
     """Names of solvers that begin so."""
-    from spectrograd.solvers.embed import solver_names
+    from spectrograd.pipeline.solving import solver_names
 
     return [CompletionItem(name) for name in solver_names() if name.startswith(start)]
 

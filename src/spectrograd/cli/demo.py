@@ -13,11 +13,11 @@ from spectrograd.cli.session import Session
 from spectrograd.cli.voice import say
 
 if TYPE_CHECKING:
-    from spectrograd.aggregation.merge import Merged
     from spectrograd.cli.methods import Trial
     from spectrograd.datasets import LayeredData
+    from spectrograd.pipeline import Result
+    from spectrograd.pipeline.multilayer import Merged
     from spectrograd.report.agreement import Agreement
-    from spectrograd.solvers.embed import Embedded
 
 N_CLUSTERS = 5
 FILES = {"labels": "labels.csv", "picture": "picture.png", "report": "report.html"}
@@ -60,8 +60,7 @@ def demo(session: Session, output: str, nodes: int) -> int:
         _save(session, folder, data, merged, trials)
     _tell(session, data, merged, rows, folder)
     source = Input.of_arrays([data.labels, *data.points])
-    found = (chosen.result, merged.operator, chosen.scores)
-    summary = summarize(session, source, data.graph, *found, merged=merged)
+    summary = summarize(session, source, data.graph, chosen.result, chosen.scores)
     session.save_summary(summary | {"rows": rows, "output": {k: str(folder / v) for k, v in FILES.items()}})
     return finish(rows, chosen)
 
@@ -86,18 +85,20 @@ def _make_folder(output: str) -> Path:
 
 
 def _run(session: Session, data: LayeredData) -> tuple[Merged, list[Trial]]:
-    from spectrograd.cli.methods import DEFAULT, Method, layer_trials, merge_layers, run_method
+    from spectrograd.cli.methods import DEFAULT, Method, layer_trials, prepare_layers, run_method
+    from spectrograd.pipeline import Settings
 
-    merged = merge_layers(session, data, N_CLUSTERS)
-    trials = layer_trials(session, merged, data, N_CLUSTERS)
+    settings = Settings(n_components=N_CLUSTERS, laplacian="symmetric", seed=session.seed)
+    prepared = prepare_layers(session, data, settings)
+    trials = layer_trials(session, data, settings)
     for method in (
         Method("merged: eigendecomposition", "eigen", {"method": "arpack"}),
         Method("merged: stochastic FB", "stochastic-fb"),
         Method("merged: SGD of the paper", "sgd-paper"),
         Method("merged: default solver", DEFAULT),
     ):
-        trials.append(run_method(session, method, merged.operator, data.labels, N_CLUSTERS))
-    return merged, trials
+        trials.append(run_method(session, method, prepared, settings, data.labels))
+    return prepared.merged, trials
 
 
 def _save(session: Session, folder: Path, data: LayeredData, merged: Merged, trials: list[Trial]) -> None:
@@ -107,17 +108,17 @@ def _save(session: Session, folder: Path, data: LayeredData, merged: Merged, tri
 
     chosen = trials[-1]
     assert chosen.result is not None
-    assert chosen.labels is not None
+    assert chosen.result.labels is not None
     curves = tuple(
-        Curve.of(trial.method.label.removeprefix("merged: "), trial.result.solution.history)
+        Curve.of(trial.method.label.removeprefix("merged: "), trial.result.history)
         for trial in trials[data.graph.n_layers :]
         if trial.result is not None
     )
     picture = Picture(
         f"{N_CLUSTERS} clusters, {data.graph.n_layers} layers, {data.graph.n_nodes:,} nodes: "
         "coloured by the clusters found in all layers together",
-        chosen.result.embedding.vectors,
-        chosen.labels,
+        chosen.result.vectors,
+        chosen.result.labels,
         curves=curves,
         clouds=data.points,
         cloud_titles=tuple(
@@ -128,7 +129,7 @@ def _save(session: Session, folder: Path, data: LayeredData, merged: Merged, tri
         agreement=agreement(merged, chosen.result, [f"layer {n + 1}" for n in range(data.graph.n_layers)]),
     )
     png = draw(picture)
-    write_labels(folder / FILES["labels"], chosen.labels, data.graph.node_names)
+    write_labels(folder / FILES["labels"], chosen.result.labels, data.graph.node_names)
     (folder / FILES["picture"]).write_bytes(png)
     document = demo_document(
         data.graph,
@@ -140,15 +141,15 @@ def _save(session: Session, folder: Path, data: LayeredData, merged: Merged, tri
     write_page(folder / FILES["report"], document)
 
 
-def agreement(merged: Merged, result: Embedded, names: Sequence[str]) -> Agreement | None:
+def agreement(merged: Merged, result: Result, names: Sequence[str]) -> Agreement | None:
     """Of the layers, where they were embedded, and the merged embedding."""
-    from spectrograd.aggregation.agreement import pairwise_agreement
+    from spectrograd.pipeline.layer_agreement import pairwise_agreement
     from spectrograd.report.agreement import Agreement
 
     if not merged.layers:
         return None
     bases = [layer.embedding.vectors for layer in merged.layers]
-    return Agreement((*names, "merged"), pairwise_agreement([*bases, result.embedding.vectors]))
+    return Agreement((*names, "merged"), pairwise_agreement([*bases, result.vectors]))
 
 
 def _tell(

@@ -49,28 +49,24 @@ def embed(
     .graphml, .net, .mpx, or - for text on standard input; text may be .gz or .zst. Several GRAPH are the
     layers of one multilayer graph. The trivial first eigenvector is left out.
     """
+    from spectrograd import pipeline
     from spectrograd.cli import line
     from spectrograd.cli.summary import summarize
     from spectrograd.io import write_embedding
     from spectrograd.report.gather import gather_run
 
-    settings = line.make_settings(session, options)
+    settings = line.make_settings(session, options, k + 1)
     line.check_output(session, output, write_embedding, [[0.0]])
     check_targets(session, page, folder)
     graph, source = line.read_layers(session, graphs)
     line.check_size(k, 1, graph)
     if session.dry_run:
         return line.tell_plan(graph, k + 1, options, output=output, report=page, run=folder)
-    solved = line.solve_line(session, graph, k + 1, options, settings)
-    embedding = solved.result.embedding.without_first()
-    evidence = (line.decisions(solved), solved.merged)
-    told = partial(summarize, session, source, graph, solved.result, solved.operator, None, *evidence)
+    result = line.walk(session, graph, settings, pipeline.embed)
+    told = partial(summarize, session, source, graph, result, None)
     with session.stage("report"):
-        line.write_result(output, write_embedding, embedding.vectors, graph.node_names)
-        tell_run(
-            page,
-            folder,
-            lambda: gather_run(graph, solved.result, told(), merged=solved.merged, drop_first=True),
-        )
+        vectors = result.embedding.without_first().vectors
+        line.write_result(output, write_embedding, vectors, graph.node_names)
+        tell_run(page, folder, lambda: gather_run(graph, result, told(), drop_first=True))
     session.save_summary(told())
-    return line.verdict(session, solved.result, options)
+    return line.verdict(session, result, settings)

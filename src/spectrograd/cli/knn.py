@@ -6,7 +6,7 @@ from typing import cast
 
 import click
 
-from spectrograd.cli.options import common_options, dry_run_option
+from spectrograd.cli.options import common_options, dry_run_option, jobs_option
 from spectrograd.cli.session import Session
 
 EXAMPLES = """\b
@@ -54,7 +54,7 @@ Examples:
     show_default=True,
     help="Join separate pieces by their shortest links.",
 )
-@click.option("-j", "--jobs", type=int, help="Threads of the search.")
+@jobs_option
 @dry_run_option
 @common_options
 def knn(
@@ -78,7 +78,7 @@ def knn(
     from spectrograd.cli.summary import outline
     from spectrograd.graph import Graph
     from spectrograd.io import check_graph_path, read_points, write_graph
-    from spectrograd.neighbors import Search, Weights, knn_graph
+    from spectrograd.points.neighbors import Search, Weights, knn_graph
 
     check_graph_path(output)
     session.check_target(output, "-o")

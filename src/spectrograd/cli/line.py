@@ -9,49 +9,35 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from types import NoneType, UnionType
+from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
 import click
 import numpy as np
 
 from spectrograd.aggregation import make_aggregation
-from spectrograd.aggregation.merge import Merged, merge
-from spectrograd.aggregation.treatment import Treated, treat
+from spectrograd.certificate import Certificate
+from spectrograd.cli.exit_codes import FAILED, GOOD, INTERRUPTED
 from spectrograd.cli.meter import Meter
 from spectrograd.cli.options import LineOptions
 from spectrograd.cli.session import Session
 from spectrograd.cli.summary import Input
 from spectrograd.cli.voice import say
-from spectrograd.components import Connectivity
-from spectrograd.eigengap import MOST, Eigengap
 from spectrograd.engines import make_engine
 from spectrograd.graph import Graph, MultilayerGraph
-from spectrograd.io import read_graph
-from spectrograd.laplacian import SMALL, Kind, Operator
-from spectrograd.regularize import Regularization
+from spectrograd.io import read_graph, read_labels
+from spectrograd.labels.eigengap import MOST
+from spectrograd.operators.laplacian import SMALL, Kind
+from spectrograd.pipeline import Result, Settings
+from spectrograd.pipeline.multilayer import Merged
 from spectrograd.solvers import make_solver
-from spectrograd.solvers.embed import Embedded, Settings
-from spectrograd.solvers.embed_graph import Treatment, embed_graph, with_all_nodes
 
 STDIN = STDOUT = "-"
 # Solvers that run their iterations and stop: without --tol nobody asked them for an accuracy.
 WITHOUT_GOAL = frozenset({"sgd", "sgd-paper", "stochastic-fb"})
-GOOD, FAILED, INTERRUPTED = 0, 1, 130
-
-
-@dataclass(frozen=True, eq=False)
-class Solved:
-    """An embedding, its operator, what was decided before and, for several layers, how they were merged."""
-
-    result: Embedded
-    operator: Operator
-    regularization: Regularization
-    connectivity: Connectivity
-    eigengap: Eigengap | None = None
-    softness: float = 0.0
-    merged: Merged | None = None
+NAMED_KINDS = {bool: "true or false", int: "a whole number", float: "a number", NoneType: "none"}
 
 
 def read_layers(session: Session, paths: Sequence[str]) -> tuple[Graph | MultilayerGraph, Input]:
@@ -79,6 +65,14 @@ def hashed(paths: Sequence[str]) -> Input:
     return Input(tuple(paths), digest.hexdigest())
 
 
+def read_truth(session: Session, truth: str | None, graph: Graph | MultilayerGraph) -> Any:
+    """Known classes in the order of the nodes, where a file of them was given."""
+    if truth is None:
+        return None
+    with session.stage("read"):
+        return read_labels(truth, graph.node_names)
+
+
 def check_size(k: int | str, extra: int, graph: Graph | MultilayerGraph) -> None:
     """Refuse more vectors than the graph has; "auto" is no number yet."""
     most = graph.n_nodes - 1 - extra
@@ -89,10 +83,17 @@ def check_size(k: int | str, extra: int, graph: Graph | MultilayerGraph) -> None
         )
 
 
-def make_settings(session: Session, options: LineOptions) -> Settings:
+def make_settings(session: Session, options: LineOptions, k: int | str, **labelling: Any) -> Settings:
     """Check the options that name something, before a large file is read, and pack them."""
     make_aggregation(options.aggregation)
     return Settings(
+        n_components=k,
+        laplacian=cast(Kind, options.laplacian),
+        regularization=options.regularization,
+        disconnected=options.disconnected,
+        aggregation=options.aggregation,
+        alpha=options.alpha,
+        layer_weights=options.layer_weights,
         solver=options.solver,
         params=_solver_params(options),
         tol=options.tol,
@@ -101,6 +102,7 @@ def make_settings(session: Session, options: LineOptions) -> Settings:
         batch_size=options.batch_size,
         seed=session.seed,
         engine=make_engine(n_jobs=options.jobs),
+        **labelling,
     )
 
 
@@ -117,8 +119,8 @@ def _solver_params(options: LineOptions) -> dict[str, Any]:
     if options.solver == "auto":
         return {name: _literal(text) for name, text in texts.items()}
     make_solver(options.solver, **texts)  # names the unknown ones
-    defaults = make_solver(options.solver)
-    return {name: _like(getattr(defaults, name), name, text) for name, text in texts.items()}
+    kinds = get_type_hints(type(make_solver(options.solver)))
+    return {name: _as_kind(kinds[name], name, text) for name, text in texts.items()}
 
 
 def _literal(text: str) -> Any:
@@ -128,107 +130,63 @@ def _literal(text: str) -> Any:
         return {"true": True, "false": False}.get(text.lower(), text)
 
 
-def _like(default: Any, name: str, text: str) -> Any:
-    """The text as a value of the same type as the parameter's default."""
+def _as_kind(kind: Any, name: str, text: str) -> Any:
+    """The text as a value of a parameter's declared type, such as ``int | None``."""
+    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     value = _literal(text)
-    if isinstance(default, bool):
-        fits = isinstance(value, bool)
-    elif isinstance(default, int | float):
-        fits = isinstance(value, int if isinstance(default, int) else int | float)
-        fits = fits and not isinstance(value, bool)
-        value = type(default)(value) if fits else value
-    else:
-        value, fits = text, True
-    if not fits:
-        kind = {bool: "true or false", int: "a whole number", float: "a number"}[type(default)]
-        raise click.BadParameter(f"{name}={text}: expected {kind}", param_hint="'--param'")
-    return value
+    if NoneType in kinds and text.lower() == "none":
+        return None
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if bool in kinds and isinstance(value, bool):
+        return value
+    if int in kinds and number and isinstance(value, int):
+        return value
+    if float in kinds and number:
+        return float(value)
+    if any(one not in NAMED_KINDS for one in kinds):  # words, which the solver checks
+        return text
+    expected = " or ".join(NAMED_KINDS[one] for one in kinds)
+    raise click.BadParameter(f"{name}={text}: expected {expected}", param_hint="'--param'")
 
 
-def solve_line(
+def walk(
     session: Session,
     graph: Graph | MultilayerGraph,
-    n_components: int | str,
-    options: LineOptions,
     settings: Settings,
-) -> Solved:
-    """Graph -> operator -> embedding; several layers are merged first."""
-    compiles = graph.n_nodes > SMALL or options.solver not in ("auto", "eigen")
-    treatment = Treatment(cast(Kind, options.laplacian), options.regularization, options.disconnected)
-    with session.compile_clock(compiles):
-        if isinstance(graph, MultilayerGraph):
-            solved = _solve_layers(session, graph, n_components, options, (settings, treatment))
-        else:
-            waiting = "embedding (the first run on a machine compiles kernels)" if compiles else ""
-            with session.stage("solve"), session.progress("embedding", meter(settings), waiting) as hook:
-                found = embed_graph(graph, n_components, replace(settings, hooks=(hook,)), treatment)
-            decided = (found.regularization, found.connectivity, found.eigengap)
-            solved = Solved(found.result, found.operator, *decided, found.softness)
-    session.detail(f"components: {solved.connectivity.sentence}")
-    session.detail(f"regularization: {solved.regularization.reason}")
-    for attempt in solved.result.attempts:
+    run: Callable[[Graph | MultilayerGraph, Settings], Result],
+) -> Result:
+    """The pipeline's ``embed`` or ``cluster``: progress on the terminal, its story under ``-v``."""
+    compiles = graph.n_nodes > SMALL or settings.solver not in ("auto", "eigen")
+    waiting = "embedding (the first run on a machine compiles kernels)" if compiles else ""
+    with (
+        session.compile_clock(compiles),
+        session.progress("embedding", meter(settings), waiting) as hook,
+    ):
+        result = run(graph, replace(settings, hooks=(hook,), on_stage=session.begin))
+    session.spend(result.seconds)
+    if result.merged is not None:
+        _tell_layers(session, result.merged, settings)
+    session.detail(f"components: {result.connectivity.sentence}")
+    session.detail(f"regularization: {result.regularization.reason}")
+    for attempt in result.attempts:
         session.detail(f"solver {attempt.solver}: {attempt.reason}; {attempt.outcome}")
-    session.detail(f"certificate: {solved.result.certificate.sentence}")
+    session.detail(f"certificate: {result.certificate.sentence}")
     if session.seconds["jit"]:
         session.detail(f"compiling or loading kernels took {session.seconds['jit']:.1f} s")
-    return solved
+    return result
 
 
-def decisions(solved: Solved) -> dict[str, Any]:
-    """For the summary: what was decided before solving, and why."""
-    return {
-        "regularization": solved.regularization.summary(),
-        "components": solved.connectivity.summary(),
-        "eigengap": None if solved.eigengap is None else solved.eigengap.summary(),
-    }
-
-
-def _solve_layers(
-    session: Session,
-    graph: MultilayerGraph,
-    n_components: int | str,
-    options: LineOptions,
-    how: tuple[Settings, Treatment],
-) -> Solved:
-    settings, treatment = how
-    treated = treat(graph, n_components, settings, treatment)
-    merged = _merge(session, treated, options, settings)
-    with session.stage("solve"), session.progress("embedding", meter(settings)) as hook:
-        result = merged.embed(treated.n_components, replace(settings, hooks=(hook,)))
-    rows = (graph.names, treated.connectivity.kept, graph.n_nodes)
-    merged = replace(merged, layers=tuple(with_all_nodes(layer, *rows) for layer in merged.layers))
-    decided = (treated.regularization, treated.connectivity, treated.eigengap)
-    return Solved(with_all_nodes(result, *rows), merged.operator, *decided, merged=merged)
-
-
-def _merge(session: Session, treated: Treated, options: LineOptions, settings: Settings) -> Merged:
-    with session.progress("layers") as hook:
-        merged = merge(
-            treated.graph,
-            treated.n_components,
-            replace(settings, hooks=(hook,)),
-            laplacian=cast(Kind, options.laplacian),
-            aggregation=options.aggregation,
-            alpha=options.alpha,
-            layer_weights=options.layer_weights,
-            tau=treated.regularization.tau,
-        )
-    for stage, seconds in merged.seconds.items():
-        session.seconds[stage] += seconds
-    names = treated.graph.layer_names
-    shares = zip(names, merged.weights, strict=True)
+def _tell_layers(session: Session, merged: Merged, settings: Settings) -> None:
+    shares = zip(merged.layer_names, merged.weights, strict=True)
     session.detail("layer weights: " + ", ".join(f"{name} {weight:.2f}" for name, weight in shares))
-    for name, layer in zip(names, merged.layers, strict=False):
-        if layer.solution.stop_reason == "interrupted":
-            raise KeyboardInterrupt
-        if _fell_short(layer, options):
+    for name, layer in zip(merged.layer_names, merged.layers, strict=False):
+        if _fell_short(layer.certificate, settings):
             session.note(f"layer {name!r}: {layer.certificate.sentence}")
-    return merged
 
 
-def _fell_short(result: Embedded, options: LineOptions) -> bool:
-    without_goal = options.solver in WITHOUT_GOAL and options.tol == "auto"
-    return not result.certificate.converged and not without_goal
+def _fell_short(certificate: Certificate, settings: Settings) -> bool:
+    without_goal = settings.solver in WITHOUT_GOAL and settings.tol == "auto"
+    return not certificate.converged and not without_goal
 
 
 def tell_plan(
@@ -241,16 +199,16 @@ def tell_plan(
     return tell(graph, estimate(graph, n_components, cast(Kind, options.laplacian), options.solver), outputs)
 
 
-def verdict(session: Session, result: Embedded, options: LineOptions) -> int:
+def verdict(session: Session, result: Result, settings: Settings) -> int:
     """Exit code of a finished run, with a line on stderr where it is not plainly good."""
-    sentence, iterations = result.certificate.sentence, result.solution.last.iteration
-    if result.solution.stop_reason == "interrupted":
+    sentence, iterations = result.certificate.sentence, result.history[-1].iteration
+    if result.interrupted:
         say(
             "error",
             f"interrupted after {iterations} iterations; the best result so far was kept ({sentence})",
         )
         return INTERRUPTED
-    if _fell_short(result, options):
+    if _fell_short(result.certificate, settings):
         say(
             "error",
             f"{sentence}; the result was kept: raise --max-iter, --time-budget or --tol, "
@@ -259,7 +217,7 @@ def verdict(session: Session, result: Embedded, options: LineOptions) -> int:
         return FAILED
     if not result.certificate.converged:
         session.note(
-            f"{options.solver} ran its {iterations} iterations; without --tol it has no goal to miss"
+            f"{settings.solver} ran its {iterations} iterations; without --tol it has no goal to miss"
         )
     return GOOD
 

@@ -120,9 +120,34 @@ _MERGE_OPTIONS = (
         callback=layer_weights,
         default="equal",
         show_default=True,
-        help="How much each layer counts; auto: less without structure or far from the rest.",
+        help="How much each layer counts; auto: none for noise, less for weak or outvoted layers.",
     ),
 )
+
+
+def _jobs(context: click.Context, parameter: click.Parameter, jobs: int | None) -> int | None:
+    if jobs is not None and jobs < 1 and jobs != -1:
+        raise click.BadParameter(f"{jobs}: expected at least one thread, or -1 for all cores")
+    return jobs
+
+
+jobs_option = click.option(
+    "-j",
+    "--jobs",
+    type=int,
+    callback=_jobs,
+    help="Threads of compiled kernels and searches; all cores when not given.",
+)
+
+
+def seconds_above_zero(
+    context: click.Context, parameter: click.Parameter, seconds: float | None
+) -> float | None:
+    """A time budget: finite and above zero."""
+    if seconds is not None and not 0 < seconds < math.inf:
+        raise click.BadParameter(f"{seconds:g}: expected a finite number of seconds above 0")
+    return seconds
+
 
 _LINE_OPTIONS = (
     click.option(
@@ -175,7 +200,8 @@ _LINE_OPTIONS = (
     click.option("--max-iter", type=click.IntRange(min=1), help="Most iterations (default: the solver's)."),
     click.option(
         "--time-budget",
-        type=click.FloatRange(min=0, min_open=True),
+        type=float,
+        callback=seconds_above_zero,
         help="Seconds after which the best result so far is taken.",
     ),
     click.option(
@@ -185,7 +211,7 @@ _LINE_OPTIONS = (
         show_default=True,
         help="Edges per mini-batch of the stochastic solvers.",
     ),
-    click.option("-j", "--jobs", type=int, help="Threads of compiled kernels; all cores when not given."),
+    jobs_option,
     *_MERGE_OPTIONS,
 )
 

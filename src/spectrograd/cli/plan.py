@@ -10,10 +10,10 @@ import click
 import numpy as np
 
 from spectrograd.engines import LocalEngine
-from spectrograd.fill import estimated_fill
 from spectrograd.graph import Graph, MultilayerGraph
-from spectrograd.laplacian import Kind, Operator, laplacian
-from spectrograd.solvers.auto import Choice, choose
+from spectrograd.linalg.fill import estimated_fill
+from spectrograd.operators.laplacian import Kind, Operator, laplacian
+from spectrograd.pipeline.plan import Choice, choose
 from spectrograd.solvers.eigen import DENSE_BELOW
 from spectrograd.solvers.protocol import Problem
 

@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from spectrograd.solvers import Hook, Progress
 
 STAGES = ("read", "layers", "merge", "solve", "assign", "report")
+STAGE_WORDS = {"layers": "layers", "merge": "merging", "assign": "labels"}
 TABLE_WIDTH = 110  # where the output is no terminal and so has no width
 
 
@@ -39,6 +40,7 @@ class Session:
     dry_run: bool = False
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys((*STAGES, "jit"), 0.0))
     started: float = field(default_factory=time.perf_counter)
+    stage_now: str = ""
 
     @property
     def command_line(self) -> str:
@@ -86,11 +88,21 @@ class Session:
                 show = self._line(stack, waiting or label)
 
             def hook(progress: Progress) -> None:
-                text = f"{label}: iteration {progress.iteration:,}  objective {progress.objective:.6g}"
+                what = STAGE_WORDS.get(self.stage_now, label)
+                text = f"{what}: iteration {progress.iteration:,}  objective {progress.objective:.6g}"
                 show(text, limits.share(progress), limits.text(progress))
                 self.detail(f"{text}  {progress.seconds:.1f} s")
 
             yield hook
+
+    def begin(self, stage: str) -> None:
+        """The pipeline enters a stage: what the progress line is about."""
+        self.stage_now = stage
+
+    def spend(self, seconds: Mapping[str, float]) -> None:
+        """Add what the pipeline measured, by stage."""
+        for stage, spent in seconds.items():
+            self.seconds[stage] += spent
 
     @contextmanager
     def counting(self, label: str) -> Iterator[Callable[[int], None]]:

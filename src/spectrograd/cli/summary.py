@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from spectrograd import __version__
-from spectrograd.aggregation.merge import Merged
 from spectrograd.cli.session import Session
 from spectrograd.graph import Graph, MultilayerGraph
-from spectrograd.laplacian import Operator
-from spectrograd.solvers.embed import Embedded
+from spectrograd.pipeline import Result
+from spectrograd.pipeline.multilayer import Merged
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
+# Of a layer, where layers were weighed.
+SCORES = ("structure", "strength", "agreement", "copies", "noise")
 
 
 @dataclass(frozen=True)
@@ -53,32 +54,27 @@ def summarize(
     session: Session,
     source: Input,
     graph: Graph | MultilayerGraph,
-    result: Embedded,
-    operator: Operator,
+    result: Result,
     scores: Mapping[str, float] | None,
-    decisions: Mapping[str, Any] | None = None,
-    merged: Merged | None = None,
 ) -> dict[str, Any]:
-    """What every command's summary holds.
-
-    ``decisions`` were made before solving; for several layers there is also what is known of each.
-    """
+    """What every command's summary holds; for several layers there is also what is known of each."""
     return (
         outline(session, source, graph)
         | {
             "solver": {
-                "name": result.choice.name,
-                "reason": result.choice.reason,
-                "iterations": result.solution.last.iteration,
-                "passes": passes_of(result, operator.graph.n_edges),
-                "stopped": result.solution.stop_reason,
+                "name": result.solver,
+                "reason": result.reason,
+                "iterations": result.history[-1].iteration,
+                "passes": result.passes,
+                "stopped": result.stop_reason,
                 "attempts": [asdict(attempt) for attempt in result.attempts],
             },
             "certificate": result.certificate.summary(),
             "scores": None if scores is None else dict(scores),
         }
-        | dict(decisions or {})
-        | layer_summary(merged, graph)
+        | result.decisions()
+        | ({} if result.n_clusters is None else {"n_clusters": result.n_clusters})
+        | layer_summary(result.merged, graph)
     )
 
 
@@ -117,14 +113,8 @@ def layer_summary(merged: Merged | None, graph: Graph | MultilayerGraph) -> dict
         entry |= {"converged": layer.certificate.converged}
     if merged.scores is not None:
         for at, entry in enumerate(entries):
-            entry |= {key: getattr(merged.scores, key)[at] for key in ("structure", "agreement", "copies")}
+            entry |= {key: getattr(merged.scores, key)[at] for key in SCORES}
     return {"layers": entries, "layer_distances": merged.distances if merged.layers else None}
-
-
-def passes_of(result: Embedded, n_edges: int) -> float:
-    """How often the run read the whole graph; single edges of mini-batches add up to passes too."""
-    last = result.solution.last
-    return last.passes + last.edges_seen / max(1, n_edges)
 
 
 def peak_memory() -> int | None:

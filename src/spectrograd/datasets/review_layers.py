@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from spectrograd.datasets.synthetic import LayeredData
 from spectrograd.graph import GraphError, GraphWarning, MultilayerGraph
-from spectrograd.neighbors import knn_graph
+from spectrograd.points.neighbors import knn_graph
 
 Array = NDArray[Any]
 SHOWN = 5

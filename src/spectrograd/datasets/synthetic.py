@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from spectrograd.graph import Graph, MultilayerGraph
-from spectrograd.neighbors import knn_graph
+from spectrograd.points.neighbors import knn_graph
 
 Array = NDArray[Any]
 Seed = int | np.random.Generator | None

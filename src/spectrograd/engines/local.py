@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd.laplacian import SMALL, TALL, WORTH_THREADS, Operator
+from spectrograd.interruption import check
+from spectrograd.operators.laplacian import SMALL, TALL, WORTH_THREADS, Operator
 
 Array = NDArray[Any]
 
@@ -25,8 +26,21 @@ class LocalEngine:
 
     n_jobs: int | None = None
 
+    def __post_init__(self) -> None:
+        if self.n_jobs is not None and self._n_threads < 1:
+            raise ValueError(
+                f"n_jobs={self.n_jobs}: expected at least 1, -1 for all {os.cpu_count()} cores, or None"
+            )
+
+    @property
+    def _n_threads(self) -> int:
+        """Threads asked for; negative numbers count back from all cores, as in scikit-learn."""
+        n_jobs, cores = self.n_jobs or 0, os.cpu_count() or 1
+        return n_jobs if n_jobs >= 0 else cores + 1 + n_jobs
+
     def spmm(self, operator: Operator, U: Array) -> Array:
         """``A @ U``: one pass."""
+        check()
         return operator @ U
 
     def gram(self, U: Array, V: Array, metric: Array | None, *, symmetric: bool = False) -> Array:
@@ -37,7 +51,7 @@ class LocalEngine:
         if len(U) <= SMALL:
             left = U if metric is None else metric[:, None] * U
             return np.asarray(left.T.astype(np.float64) @ V.astype(np.float64))
-        from spectrograd.kernels.dense import gram
+        from spectrograd.kernels.dense.products import gram
 
         run = gram if len(U) > TALL else gram.serial
         return np.asarray(run(U, V, metric, symmetric or U is V))
@@ -47,7 +61,7 @@ class LocalEngine:
         C = np.ascontiguousarray(C, dtype=U.dtype)
         if len(U) <= SMALL:
             return np.asarray(U @ C if V is None or E is None else U @ C + V @ E.astype(U.dtype))
-        from spectrograd.kernels.dense import combine
+        from spectrograd.kernels.dense.products import combine
 
         small = None if E is None else np.ascontiguousarray(E, dtype=U.dtype)
         return np.asarray(combine(np.ascontiguousarray(U), C, V, small))
@@ -61,16 +75,17 @@ class LocalEngine:
         out: Array | None = None,
     ) -> Array:
         """``alpha B^-1 A U + beta U + gamma previous`` in one pass, for an operator without ``scale``."""
+        check()
         assert operator.scale is None, "bring the operator to walk_form() first"
         operator = operator.astype(U.dtype)
         alpha, beta, gamma = (U.dtype.type(c) for c in coefficients)
         metric = operator.metric
-        if operator.n_nodes <= SMALL:
+        if operator.n_nodes <= SMALL or operator.only_products:
             product = operator @ U
             if metric is not None:
                 product /= metric[:, None]
             return np.asarray(alpha * product + beta * U + gamma * previous)
-        from spectrograd.kernels.recurrence import recurrence_rows
+        from spectrograd.kernels.csr.recurrence import recurrence_rows
 
         out = np.empty_like(U) if out is None else out
         low_rank = operator.low_rank
@@ -99,7 +114,7 @@ class LocalEngine:
             R = np.asarray(AX - b * X * values, dtype=Q.dtype)
             squares = (R.astype(np.float64) ** 2 / b).sum(axis=0)
         else:
-            from spectrograd.kernels.dense import residual
+            from spectrograd.kernels.dense.products import residual
 
             run = residual if len(Q) > TALL else residual.serial
             R, squares = run(Q, AQ, values, metric, keep)
@@ -118,7 +133,7 @@ class LocalEngine:
             new -= rest.T @ known
             rest[first:] += near
             return rest, np.asarray(new @ new.T, dtype=np.float64)
-        from spectrograd.kernels.krylov import orthogonalize
+        from spectrograd.kernels.dense.krylov import orthogonalize
 
         run = orthogonalize if rows.shape[1] > TALL else orthogonalize.serial
         coefficients, inner = run(rows, first, count, width)
@@ -129,7 +144,7 @@ class LocalEngine:
         if rows.shape[1] <= SMALL:
             rows[: Y.shape[1]] = Y.T.astype(rows.dtype) @ rows[: len(Y)]
             return
-        from spectrograd.kernels.krylov import rotate
+        from spectrograd.kernels.dense.krylov import rotate
 
         run = rotate if rows.shape[1] > TALL else rotate.serial
         run(rows, np.ascontiguousarray(Y, dtype=np.float64))
@@ -143,9 +158,7 @@ class LocalEngine:
         import numba
 
         before = numba.get_num_threads()
-        cores = os.cpu_count() or 1
-        wanted = self.n_jobs if self.n_jobs > 0 else cores + 1 + self.n_jobs
-        numba.set_num_threads(max(1, min(wanted, numba.config.NUMBA_NUM_THREADS)))
+        numba.set_num_threads(min(self._n_threads, numba.config.NUMBA_NUM_THREADS))
         try:
             yield
         finally:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from spectrograd.laplacian import Operator
+from spectrograd.operators.laplacian import Operator
 
 Array = NDArray[Any]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,16 +11,13 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.utils import check_random_state
 
-from spectrograd.cluster import assign
-from spectrograd.components import Connectivity
 from spectrograd.engines import make_engine
 from spectrograd.estimators.display import Shown
 from spectrograd.estimators.eigen_solver import solver_and_tolerance
 from spectrograd.estimators.inputs import Affinity, is_pairwise
-from spectrograd.graph import Graph
-from spectrograd.laplacian import Kind, Operator
-from spectrograd.solvers.embed import Embedded, Settings, embed
-from spectrograd.solvers.embed_graph import Treatment, embed_graph
+from spectrograd.graph import Graph, MultilayerGraph
+from spectrograd.operators.laplacian import Kind
+from spectrograd.pipeline import Result, Settings, cluster, embed
 
 Array = NDArray[Any]
 
@@ -58,12 +55,15 @@ class Spectral(Shown, BaseEstimator):
     warm_start: bool = False
     verbose: int = 0
 
-    _softness = 0.0  # of the rows to cluster: see GraphEmbedding.softness
-
-    def _settings(self) -> Settings:
+    def _settings(self, n_nodes: int) -> Settings:
+        """The parameters as the pipeline takes them, checked against the size of the graph."""
         self._refuse_unbuilt()
         solver, params, tol = solver_and_tolerance(self)
         return Settings(
+            n_components=self._n_columns(n_nodes),
+            laplacian=self.laplacian,
+            regularization=self.regularization,
+            disconnected=self.disconnected,
             solver=solver,
             params=params,
             tol=tol,
@@ -81,42 +81,31 @@ class Spectral(Shown, BaseEstimator):
             if getattr(self, name) is not neutral:
                 raise ValueError(f"{name}={getattr(self, name)!r} is not available in this release")
 
-    def _solve_graph(self, graph: Graph, n_components: int | str) -> Embedded:
-        treatment = Treatment(self.laplacian, self.regularization, self.disconnected)
-        start = self._warm_start(graph.n_nodes, n_components)
-        found = embed_graph(graph, n_components, self._settings(), treatment, start=start)
-        self.regularization_, self.eigengap_ = found.regularization, found.eigengap
-        self._softness = found.softness
-        self._keep_connectivity(found.connectivity, graph.node_names)
-        return self._story(found.result)
-
-    def _solve(self, operator: Operator, n_components: int, found: Embedded | None = None) -> Embedded:
-        start = self._warm_start(operator.n_nodes, n_components)
-        return self._story(found or embed(operator, n_components, self._settings(), start=start))
-
-    def _keep_connectivity(self, connectivity: Connectivity, names: Array) -> None:
-        self.connectivity_, self.set_aside_ = connectivity, names[connectivity.aside]
-
-    def _story(self, result: Embedded) -> Embedded:
-        self._raw_vectors = result.embedding.vectors
-        self.certificate_ = result.certificate
-        layers = getattr(self, "layer_certificates_", [])
-        self.converged_ = result.certificate.converged and all(c.converged for c in layers)
-        self.history_, self.attempts_ = result.solution.history, result.attempts
-        self.n_iter_ = result.solution.last.iteration
-        self.solver_ = result.choice.name
-        self.solver_reason_ = result.choice.reason
-        return result
-
     def _warm_start(self, n_nodes: int, n_components: int | str) -> Array | None:
         previous = getattr(self, "_raw_vectors", None)
         fits = previous is not None and previous.shape == (n_nodes, n_components)
         return previous if self.warm_start and fits else None
 
-    def _keep(self, result: Embedded, drop_first: bool) -> None:
+    def _keep(self, result: Result, drop_first: bool) -> None:
+        """The fitted names; an interrupted fit keeps its best so far and then stops whoever called it."""
+        self._raw_vectors = result.vectors
         embedding = result.embedding.without_first() if drop_first else result.embedding
         self.embedding_ = embedding.vectors.astype(self._float, copy=False)
-        self.eigenvalues_ = embedding.eigenvalues
+        self.eigenvalues_, names = embedding.eigenvalues, result.embedding.names
+        self.names_ = np.arange(len(result.vectors)) if names is None else names
+        self.connectivity_ = result.connectivity
+        self.set_aside_ = self.names_[result.connectivity.aside]
+        self.regularization_, self.eigengap_ = result.regularization, result.eigengap
+        self.certificate_, self.converged_ = result.certificate, result.converged
+        self.history_, self.attempts_ = result.history, result.attempts
+        self.n_iter_ = result.history[-1].iteration
+        self.solver_, self.solver_reason_ = result.solver, result.reason
+        if result.merged is not None:
+            self._keep_layers(result.merged)
+        if result.labels is not None:
+            self.labels_, self.n_clusters_ = result.labels, result.n_clusters
+        if result.interrupted:
+            raise KeyboardInterrupt
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -135,6 +124,11 @@ class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Spectral):
     def fit_transform(self, X: Any, y: None = None) -> Array:
         """Embed and return the vectors."""
         return self.fit(X).embedding_  # type: ignore[no-any-return]
+
+    def _fit(self, graph: Graph | MultilayerGraph) -> None:
+        settings = self._settings(graph.n_nodes)
+        start = self._warm_start(graph.n_nodes, settings.n_components)
+        self._keep(embed(graph, settings, start=start), self.drop_first)
 
     def _n_columns(self, n_nodes: int) -> int:
         """Eigenvectors to compute."""
@@ -157,6 +151,16 @@ class Clusterer(ClusterMixin, Spectral):
     assign_labels: str = "kmeans"
     n_init: int = 10
 
+    def _settings(self, n_nodes: int) -> Settings:
+        chosen = super()._settings(n_nodes)  # which refuses what is no number
+        given = None if isinstance(self.n_clusters, str) else int(self.n_clusters)
+        return replace(chosen, n_clusters=given, assign_labels=self.assign_labels, n_init=self.n_init)
+
+    def _fit(self, graph: Graph | MultilayerGraph) -> None:
+        settings = self._settings(graph.n_nodes)
+        start = self._warm_start(graph.n_nodes, settings.n_components)
+        self._keep(cluster(graph, settings, start=start), drop_first=False)
+
     def _n_columns(self, n_nodes: int) -> int | str:
         """Eigenvectors to compute: one per cluster unless told otherwise; "auto" is known later."""
         if isinstance(self.n_clusters, str) and self.n_clusters == "auto":
@@ -166,24 +170,6 @@ class Clusterer(ClusterMixin, Spectral):
             return self.n_clusters
         check_components(self.n_components, n_nodes, "n_components")
         return self.n_components
-
-
-def labels(model: Any) -> Array:
-    """The labels of a fitted embedding, as the model's parameters say."""
-    seed = _seed(model.random_state)
-    automatic = isinstance(model.n_clusters, str)
-    model.n_clusters_ = model.embedding_.shape[1] if automatic else int(model.n_clusters)
-    with make_engine(model.engine, n_jobs=model.n_jobs).threads():
-        return assign(
-            model.embedding_,
-            model.n_clusters_,
-            method=model.assign_labels,
-            n_init=model.n_init,
-            unit_rows=True,
-            softness=model._softness,
-            aside=model.connectivity_.aside,
-            random_state=seed,
-        ).labels
 
 
 def check_components(k: Any, most: int, name: str) -> None:

@@ -13,8 +13,8 @@ from sklearn.utils.validation import validate_data
 
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
 from spectrograd.io import graph_of
-from spectrograd.io.frames import from_frame, is_frame
-from spectrograd.neighbors import knn_graph
+from spectrograd.io.foreign.frames import from_frame, is_frame
+from spectrograd.points.neighbors import knn_graph
 
 Affinity = str | Callable[..., Any]
 AFFINITIES = ("nearest_neighbors", "rbf", "precomputed", "precomputed_nearest_neighbors")

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from spectrograd.aggregation.agreement import LayerScores
-from spectrograd.aggregation.merge import Merged, merge
-from spectrograd.aggregation.sweep import layer_influence
-from spectrograd.aggregation.treatment import treat
-from spectrograd.components import on_all_rows
 from spectrograd.estimators.inputs import Affinity
-from spectrograd.graph import MultilayerGraph
-from spectrograd.solvers.embed import Embedded
-from spectrograd.solvers.embed_graph import Treatment, with_all_nodes
+from spectrograd.pipeline.layer_influence import layer_influence
+from spectrograd.pipeline.layer_weights import LayerScores
+from spectrograd.pipeline.multilayer import Merged
+from spectrograd.pipeline.settings import Settings
 
 Array = NDArray[Any]
 
@@ -33,33 +29,20 @@ class Layered(BaseEstimator):
     layer_weights: Sequence[float] | str | None = None
     aggregation_params: Mapping[str, Any] | None = None
 
-    def _fit_layers(self, graph: MultilayerGraph, n_components: int | str) -> Embedded:
-        settings = self._settings()
-        treatment = Treatment(self.laplacian, self.regularization, self.disconnected)
-        treated = treat(graph, n_components, settings, treatment)
-        merged: Merged = merge(
-            treated.graph,
-            treated.n_components,
-            settings,
-            laplacian=self.laplacian,
+    def _settings(self, n_nodes: int) -> Settings:
+        chosen: Settings = super()._settings(n_nodes)
+        return replace(
+            chosen,
             aggregation=self.aggregation,
             alpha=self.alpha,
             layer_weights=self.layer_weights,
-            aggregation_params=self.aggregation_params,
-            tau=treated.regularization.tau,
+            aggregation_params=self.aggregation_params or {},
         )
-        self.names_, self.layer_names_ = graph.node_names, graph.layer_names
-        self.regularization_, self.eigengap_ = treated.regularization, treated.eigengap
-        self._keep_connectivity(treated.connectivity, graph.node_names)
-        rows = (treated.connectivity.kept, graph.n_nodes)
-        self._keep_layers(merged, rows)
-        result = self._solve(merged.operator, treated.n_components, merged.result)
-        return with_all_nodes(result, graph.names, *rows)
 
-    def _keep_layers(self, merged: Merged, rows: tuple[Array, int]) -> None:
+    def _keep_layers(self, merged: Merged) -> None:
         self._merged = merged
-        self.layer_weights_ = merged.weights
-        self.layer_embeddings_ = [on_all_rows(layer.embedding.vectors, *rows) for layer in merged.layers]
+        self.layer_names_, self.layer_weights_ = merged.layer_names, merged.weights
+        self.layer_embeddings_ = [layer.embedding.vectors for layer in merged.layers]
         self.layer_certificates_ = [layer.certificate for layer in merged.layers]
         self.layer_distances_ = merged.distances if merged.layers else None
 
@@ -70,7 +53,7 @@ class Layered(BaseEstimator):
         Computed when first asked for, unless ``layer_weights="auto"`` needed it.
         """
         if self._merged.scores is None and self._merged.layers:
-            self._merged = self._merged.scored(self._settings().seed)
+            self._merged = self._merged.scored(self._fitted_settings().seed)
         return self._merged.scores
 
     def layer_influence(self) -> Array:
@@ -82,11 +65,14 @@ class Layered(BaseEstimator):
         return layer_influence(
             self._merged,
             self._raw_vectors.shape[1],
-            self._settings(),
+            self._fitted_settings(),
             aggregation=self.aggregation,
             alpha=self.alpha,
             aggregation_params=self.aggregation_params,
         )
+
+    def _fitted_settings(self) -> Settings:
+        return self._settings(len(self.embedding_))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from spectrograd.estimators.base import Clusterer, Embedder, labels
+from spectrograd.estimators.base import Clusterer, Embedder
 from spectrograd.estimators.inputs import as_layers
 from spectrograd.estimators.layered import Layered
 
@@ -27,8 +27,8 @@ class MultilayerSpectralEmbedding(Layered, Embedder):
     disconnected : {"components", "regularize", "largest", "error"}
         Components are those of all layers together.
     layer_weights : sequence of float, "auto" or None
-        How much each layer counts; None is equally, "auto" less for layers without structure or far
-        from the rest.
+        How much each layer counts; None is equally, "auto" not at all for noise, and less for weak layers
+        and for those about other clusters than the rest.
     aggregation_params : mapping or None
         Options of the aggregation, such as ``{"p": -5}`` of ``"power-mean"``.
 
@@ -38,7 +38,7 @@ class MultilayerSpectralEmbedding(Layered, Embedder):
     layer_certificates_ : list of Certificate; ``converged_`` asks all of them
     layer_distances_ : pairwise projection distances of the layers (the same)
     layer_weights_ : array
-    layer_scores_ : LayerScores: structure, agreement and copies of each layer
+    layer_scores_ : LayerScores: structure, strength, agreement, copies and noise of each layer
     layer_names_ : tuple of str
 
     Examples
@@ -51,8 +51,7 @@ class MultilayerSpectralEmbedding(Layered, Embedder):
 
     def fit(self, X: Any, y: None = None) -> MultilayerSpectralEmbedding:
         """Embed layers: a :class:`MultilayerGraph`, a list or dict, or an edge table with layer column."""
-        graph = as_layers(self, X)
-        self._keep(self._fit_layers(graph, self._n_columns(graph.n_nodes)), self.drop_first)
+        self._fit(as_layers(self, X))
         return self
 
 
@@ -73,7 +72,5 @@ class MultilayerSpectralClustering(Layered, Clusterer):
 
     def fit(self, X: Any, y: None = None) -> MultilayerSpectralClustering:
         """Cluster layers: a :class:`MultilayerGraph`, a list or dict, or an edge table with layer column."""
-        graph = as_layers(self, X)
-        self._keep(self._fit_layers(graph, self._n_columns(graph.n_nodes)), False)
-        self.labels_ = labels(self)
+        self._fit(as_layers(self, X))
         return self

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spectrograd.estimators.base import Clusterer, Embedder, labels
+from spectrograd.estimators.base import Clusterer, Embedder
 from spectrograd.estimators.inputs import as_graph
 
 
@@ -42,6 +42,8 @@ class SpectralEmbedding(Embedder):
         named in a warning; their rows are zero.
     tol, max_iter, time_budget
         When to stop; a run out of time returns its best state, and ``certificate_`` tells how good it is.
+        Seconds are those on the wall; the first step is always taken, and compiling a kernel (the first
+        time on a machine) cannot be interrupted. Ctrl-C keeps the best so far and raises KeyboardInterrupt.
     eigen_tol : float or "auto"
         scikit-learn's word for ``tol``; 0 is machine precision.
     batch_size : int
@@ -85,9 +87,7 @@ class SpectralEmbedding(Embedder):
 
     def fit(self, X: Any, y: None = None) -> SpectralEmbedding:
         """Embed a graph, an affinity matrix or points."""
-        graph = as_graph(self, X)
-        self._keep(self._solve_graph(graph, self._n_columns(graph.n_nodes)), self.drop_first)
-        self.names_ = graph.node_names
+        self._fit(as_graph(self, X))
         return self
 
 
@@ -131,8 +131,5 @@ class SpectralClustering(Clusterer):
 
     def fit(self, X: Any, y: None = None) -> SpectralClustering:
         """Cluster a graph, an affinity matrix or points."""
-        graph = as_graph(self, X)
-        self._keep(self._solve_graph(graph, self._n_columns(graph.n_nodes)), False)
-        self.names_ = graph.node_names
-        self.labels_ = labels(self)
+        self._fit(as_graph(self, X))
         return self

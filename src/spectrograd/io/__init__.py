@@ -1,15 +1,15 @@
 """Doors of the house: files and other libraries' objects, in and out."""
 
-from spectrograd.io.files import read_graph
-from spectrograd.io.frames import from_frame, to_arrow, to_pandas, to_polars
-from spectrograd.io.igraph import from_igraph, to_igraph
-from spectrograd.io.labels import read_labels
-from spectrograd.io.networkx import from_networkx, to_networkx
-from spectrograd.io.objects import graph_of
-from spectrograd.io.points import Points, read_points
-from spectrograd.io.pyg import from_pyg, to_edge_index
-from spectrograd.io.results import write_embedding, write_labels
-from spectrograd.io.writing import check_graph_path, write_graph
+from spectrograd.io.foreign.frames import from_frame, to_arrow, to_pandas, to_polars
+from spectrograd.io.foreign.igraph import from_igraph, to_igraph
+from spectrograd.io.foreign.networkx import from_networkx, to_networkx
+from spectrograd.io.foreign.objects import graph_of
+from spectrograd.io.foreign.pyg import from_pyg, to_edge_index
+from spectrograd.io.read.files import read_graph
+from spectrograd.io.read.labels import read_labels
+from spectrograd.io.read.points import Points, read_points
+from spectrograd.io.write.graphs import check_graph_path, write_graph
+from spectrograd.io.write.results import write_embedding, write_labels
 
 __all__ = [
     "Points",

@@ -30,7 +30,7 @@ def compare_document(
     Parameters
     ----------
     graph, rows
-        The data, and the rows of :func:`spectrograd.report.compare.compare`.
+        The data, and the rows of :func:`spectrograd.pipeline.compare.compare`.
     picture
         PNG.
     run

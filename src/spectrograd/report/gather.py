@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd.aggregation.agreement import node_agreement, pairwise_agreement
-from spectrograd.aggregation.merge import Merged
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.metrics import conductance
+from spectrograd.pipeline import Result
+from spectrograd.pipeline.layer_agreement import node_agreement, pairwise_agreement
+from spectrograd.pipeline.multilayer import Merged
 from spectrograd.report.run import Nodes, Run
-from spectrograd.solvers.embed import Embedded
+from spectrograd.solvers import Progress
 
 Array = NDArray[Any]
 MERGED = "merged"
@@ -22,11 +23,9 @@ MERGED = "merged"
 
 def gather_run(
     graph: Graph | MultilayerGraph,
-    result: Embedded,
+    result: Result,
     summary: Mapping[str, Any],
     *,
-    merged: Merged | None = None,
-    labels: Array | None = None,
     truth: tuple[str, Array] | None = None,
     drop_first: bool = False,
 ) -> Run:
@@ -35,20 +34,17 @@ def gather_run(
     Parameters
     ----------
     graph, result, summary
-        The data, the embedding of it, and what ``--summary-json`` holds.
-    merged
-        Of a multilayer graph: the layers on the way to the result.
-    labels
-        Cluster of every node, where there are clusters.
+        The data, what was found in it, and what ``--summary-json`` holds.
     truth
         Name of the file of classes and the classes, -1 where unknown.
     drop_first
         Whether the trivial first eigenvector is left out of the coordinates.
     """
+    merged, labels = result.merged, result.labels
     embedding = result.embedding.without_first() if drop_first else result.embedding
     layers = () if merged is None else merged.layers
     bases = [layer.embedding.vectors for layer in layers]
-    place = result.embedding.vectors
+    place = result.vectors
     scores = np.column_stack([node_agreement(basis, place) for basis in bases]) if bases else None
     names = graph.node_names
     return Run(
@@ -69,7 +65,7 @@ def gather_run(
     )
 
 
-def _spectrum(result: Embedded, first: int) -> dict[str, Any]:
+def _spectrum(result: Result, first: int) -> dict[str, Any]:
     certificate = result.certificate
     beyond = float(certificate.eigenvalues[-1]) + certificate.gap
     seen = certificate.gap > 0 and math.isfinite(beyond)
@@ -90,20 +86,22 @@ def _verdicts(merged: Merged | None) -> list[dict[str, Any]]:
     ]
 
 
-def _curves(result: Embedded, merged: Merged | None) -> list[dict[str, Any]]:
+def _curves(result: Result, merged: Merged | None) -> list[dict[str, Any]]:
     if merged is None or merged.result is not None:  # one solve, also where it found the layers as well
-        return [_curve(MERGED if merged else "embedding", result)]
-    layers = [_curve(name, layer) for name, layer in zip(merged.layer_names, merged.layers, strict=False)]
-    return [*layers, _curve(MERGED, result)]
+        return [_curve(MERGED if merged else "embedding", result.solver, result.history)]
+    layers = [
+        _curve(name, layer.solution.solver, layer.solution.history)
+        for name, layer in zip(merged.layer_names, merged.layers, strict=False)
+    ]
+    return [*layers, _curve(MERGED, result.solver, result.history)]
 
 
-def _curve(name: str, result: Embedded) -> dict[str, Any]:
-    history = result.solution.history
+def _curve(name: str, solver: str, history: Sequence[Progress]) -> dict[str, Any]:
     columns = {
         column: [getattr(point, column) for point in history]
         for column in ("seconds", "objective", "residual")
     }
-    return {"name": name, "solver": result.solution.solver, **columns}
+    return {"name": name, "solver": solver, **columns}
 
 
 def _conductance(graph: Graph | MultilayerGraph, labels: Array) -> list[dict[str, Any]]:

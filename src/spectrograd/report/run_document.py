@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from spectrograd.report.document import SCORE_TITLES, number
 from spectrograd.report.points import group, points_document
 from spectrograd.report.run import Run
-from spectrograd.report.words import certificate_words, convergence_words, spectrum_words, widest_gap
+from spectrograd.report.words import certificate_words, convergence_words, spectrum_words, suggested_clusters
 
 Array = NDArray[Any]
 
@@ -39,16 +39,20 @@ def run_document(run: Run) -> dict[str, Any]:
         "clusters": _clusters(run),
         "confusion": _confusion(run),
         "agreement": run.agreement,
-        "spectrum": {**run.spectrum, "gap": widest_gap(run.spectrum["values"], run.spectrum["beyond"])},
+        "spectrum": {**run.spectrum, "gap": suggested_clusters(*_spectrum(run))},
         "curves": run.curves,
         "words": {
-            "spectrum": spectrum_words(run.spectrum["values"], run.spectrum["beyond"]),
+            "spectrum": spectrum_words(*_spectrum(run)),
             "curves": convergence_words(run.curves[-1]),
         },
         "facts": _facts(run),
         "command": summary["command_line"],
         "points": points,
     }
+
+
+def _spectrum(run: Run) -> tuple[list[float], float | None]:
+    return run.spectrum["values"], run.spectrum["beyond"]
 
 
 def _lead(run: Run) -> str:

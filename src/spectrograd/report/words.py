@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from spectrograd.labels.eigengap import widest_gap
+
 TINY = 1e-12
 BELOW = "less than 10⁻¹²"
 
@@ -69,24 +71,22 @@ def small(value: float | None) -> str:
     return f"{mantissa} · 10{raised}"
 
 
-def widest_gap(values: Sequence[float], beyond: float | None) -> int | None:
-    """How many eigenvalues lie before the widest gap; None where there are too few to compare."""
+def suggested_clusters(values: Sequence[float], beyond: float | None) -> int | None:
+    """The number of clusters by the rule of ``-k auto``; None with too few to compare."""
     known = [*values, *([] if beyond is None else [beyond])]
-    # The gap after a trivial zero alone says only that the graph is connected.
-    counts = range(2, len(known))
-    return max(counts, key=lambda count: known[count] - known[count - 1], default=None)
+    return widest_gap(known).n_clusters if len(known) > 2 else None
 
 
 def spectrum_words(values: Sequence[float], beyond: float | None) -> str:
-    """Where the eigenvalues leave the widest gap, and what that says."""
-    widest = widest_gap(values, beyond)
-    if widest is None:
+    """Where the eigenvalues jump most, and what that says."""
+    count = suggested_clusters(values, beyond)
+    if count is None:
         return "Too few eigenvalues to compare gaps."
-    gap = [*values, beyond or 0.0][widest] - values[widest - 1]
-    text = f"The widest gap, {gap:.3g}, comes after {widest} eigenvalues"
-    if widest == len(values):
-        return f"{text}: a hint at {widest} clusters. The next eigenvalue is an estimate."
-    return f"{text} of {len(values)}: a hint at {widest} clusters."
+    gap = [*values, beyond or 0.0][count] - values[count - 1]
+    text = f"The largest jump for its height, {gap:.3g}, comes after {count} eigenvalues"
+    if count == len(values):
+        return f"{text}: a hint at {count} clusters. The next eigenvalue is an estimate."
+    return f"{text} of {len(values)}: a hint at {count} clusters."
 
 
 def convergence_words(curve: Mapping[str, Any]) -> str:

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd.engines.filters import Filter
-from spectrograd.engines.krylov import upper_edge
-from spectrograd.laplacian import Operator
+from spectrograd.linalg.filters import Filter
+from spectrograd.linalg.krylov import upper_edge
+from spectrograd.operators.laplacian import Operator
 from spectrograd.solvers.protocol import Problem, State
 from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start, guarded_width, ritz_pairs
 

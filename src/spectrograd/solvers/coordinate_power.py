@@ -101,7 +101,7 @@ class CoordinatePower(Solver):
     Examples
     --------
     >>> from spectrograd import datasets
-    >>> from spectrograd.laplacian import laplacian
+    >>> from spectrograd.operators.laplacian import laplacian
     >>> from spectrograd.solvers import solve
     >>> graph = datasets.make_block_model(300, 3, random_state=0).graph
     >>> solve(Problem(laplacian(graph), 3), CoordinatePower(), seed=0).stop_reason
@@ -115,6 +115,7 @@ class CoordinatePower(Solver):
     max_iter: int = 1000
 
     name: ClassVar[str] = "coordinate-power"
+    reads_entries: ClassVar[bool] = True
     report_every: ClassVar[int] = 5
 
     def init(self, problem: Problem, rng: np.random.Generator) -> CoordinateState:
@@ -146,7 +147,7 @@ class CoordinatePower(Solver):
 
     def _sweep(self, problem: Problem, state: CoordinateState) -> None:
         """Coordinate updates of the active vector, with those before it deflated."""
-        from spectrograd.kernels.coordinate import coordinate_rounds
+        from spectrograd.kernels.csr.coordinate import coordinate_rounds
 
         assert state.columns is not None
         columns, n, j = state.columns, problem.n_nodes, state.active

@@ -10,7 +10,7 @@ import scipy.linalg as la
 import scipy.sparse.linalg as sla
 from numpy.typing import NDArray
 
-from spectrograd.laplacian import Operator
+from spectrograd.operators.laplacian import Operator
 from spectrograd.solvers.protocol import Problem, Solver, State
 
 Array = NDArray[Any]
@@ -49,7 +49,7 @@ class Eigen(Solver):
     Examples
     --------
     >>> from spectrograd import datasets
-    >>> from spectrograd.laplacian import laplacian
+    >>> from spectrograd.operators.laplacian import laplacian
     >>> from spectrograd.solvers import solve
     >>> graph = datasets.make_block_model(300, 3, random_state=0).graph
     >>> solve(Problem(laplacian(graph), 3), Eigen(), seed=0).last.residual < 1e-10

@@ -10,11 +10,11 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
-from spectrograd.engines.filters import Filter
-from spectrograd.engines.krylov import Basis, RitzValues
-from spectrograd.engines.subspace import orthonormalize
+from spectrograd.certificate.probe import Guards
 from spectrograd.kernels import LANES, SMALL
-from spectrograd.probe import Guards
+from spectrograd.linalg.filters import Filter
+from spectrograd.linalg.krylov import Basis, RitzValues
+from spectrograd.linalg.subspace import orthonormalize
 from spectrograd.solvers.protocol import Problem, State
 from spectrograd.solvers.ritz import RitzSolver, RitzState
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from spectrograd.engines import Engine
 from spectrograd.extras import need
-from spectrograd.laplacian import Operator
-from spectrograd.solvers.protocol import Problem, State
+from spectrograd.operators.laplacian import Operator
+from spectrograd.solvers.protocol import Problem, State, refuse_entries
 from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start, guarded_width, ritz_pairs
 
 Array = NDArray[Any]
@@ -64,10 +64,15 @@ class LOBPCG(RitzSolver):
 
     name: ClassVar[str] = "lobpcg"
 
-    def init(self, problem: Problem, rng: np.random.Generator) -> LobpcgState:
-        """The warm start or random vectors."""
+    def check(self, problem: Problem) -> None:
+        """Products are enough, unless there is a preconditioner."""
         if self.preconditioner not in (None, "amg"):
             raise ValueError(f"preconditioner={self.preconditioner!r}: expected None or 'amg'")
+        if self.preconditioner is not None and problem.operator.only_products:
+            refuse_entries("lobpcg with preconditioner='amg'")
+
+    def init(self, problem: Problem, rng: np.random.Generator) -> LobpcgState:
+        """The warm start or random vectors."""
         operator = problem.operator.walk_form()
         block = guarded_start(problem, guarded_width(problem, self.guard), rng, np.float64)
         precondition = None if self.preconditioner is None else amg(operator)

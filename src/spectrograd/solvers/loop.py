@@ -13,25 +13,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spectrograd.certificate.evidence import Complement
+from spectrograd.certificate.probe import Guards
 from spectrograd.engines.threadpools import one_thread
-from spectrograd.evidence import Complement
-from spectrograd.laplacian import SMALL
-from spectrograd.probe import Guards
+from spectrograd.interruption import check
+from spectrograd.operators.laplacian import SMALL
 from spectrograd.solvers.protocol import Problem, Progress, Solver, State
 
 Array = NDArray[Any]
 Hook = Callable[[Progress], None]
 Watch = Callable[[State], bool]
-GIVEN_UP = "given up"
+GIVEN_UP, INTERRUPTED, OUT_OF_TIME = "given up", "interrupted", "time_budget"
 MAX_BACK_OFFS = 30
 
 
 @dataclass(frozen=True)
 class Stopping:
-    """When to stop: ``max_iter`` (None = the solver's own), residual at most ``tol`` (0 = never)."""
+    """When to stop: ``max_iter`` (None = the solver's own), residual at most ``tol`` (0 = never).
+
+    ``deadline`` is a moment of ``time.perf_counter``; the first step is taken whatever the time.
+    """
 
     max_iter: int | None = None
     tol: float = 0.0
+    deadline: float = math.inf
 
     def __post_init__(self) -> None:
         if self.max_iter is not None and self.max_iter < 1:
@@ -113,6 +118,7 @@ def solve(
     rules = stopping or Stopping()
     if rules.max_iter is not None:
         solver = replace(solver, max_iter=rules.max_iter)  # type: ignore[type-var]
+    solver.check(problem)
     clock = _Clock()
     run = _Run(problem, solver, rules, on_progress, clock, watch)
     rng = np.random.default_rng(seed)
@@ -125,11 +131,12 @@ def solve(
         except KeyboardInterrupt:
             if run.good is None:
                 raise
-            reason = "interrupted"
+            reason = INTERRUPTED
         assert run.good is not None
         last = run.good
         Q = solver.finish(problem, last)
-        outside = None if reason == GIVEN_UP else solver.outside(problem, last)
+        hurried = reason in (GIVEN_UP, INTERRUPTED, OUT_OF_TIME)
+        outside = None if hurried else solver.outside(problem, last)
     history, seconds = tuple(run.history), clock.seconds()
     known = (last.beyond, last.complete, outside, solver.guards(problem, last))
     return Solution(Q, solver.name, history, reason, seconds, seed, *known)
@@ -176,7 +183,9 @@ class _Run:
             except FloatingPointError:
                 blown_up = True
             last = state.done or state.iteration >= self.max_iter
-            out_of_time = time_budget is not None and self.clock.seconds() >= time_budget
+            check()
+            out_of_time = time.perf_counter() >= self.rules.deadline
+            out_of_time = out_of_time or (time_budget is not None and self.clock.seconds() >= time_budget)
             due = state.iteration % self.solver.report_every == 0
             if not (blown_up or last or out_of_time or due):
                 continue
@@ -193,7 +202,7 @@ class _Run:
             elif self.watch is not None and self.watch(state):
                 return GIVEN_UP
             if out_of_time:
-                return "time_budget"
+                return OUT_OF_TIME
 
     def measure(self, state: State) -> bool:
         """Record where the run stands; False when it diverges."""

@@ -9,10 +9,10 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
-from spectrograd.engines.filters import Filter
-from spectrograd.laplacian import Operator
+from spectrograd.linalg.filters import Filter
+from spectrograd.linalg.multigrid import COARSEST, DENSE_AT_MOST, Cycle, Level, build
+from spectrograd.operators.laplacian import Operator
 from spectrograd.solvers.chebyshev import Chebyshev
-from spectrograd.solvers.hierarchy import COARSEST, DENSE_AT_MOST, Cycle, Level, build
 from spectrograd.solvers.lobpcg import LobpcgState, advance, begin
 from spectrograd.solvers.protocol import Problem, State
 from spectrograd.solvers.ritz import RitzSolver, guarded_width, ritz_pairs
@@ -63,6 +63,7 @@ class Multilevel(RitzSolver):
     max_iter: int = 100
 
     name: ClassVar[str] = "multilevel"
+    reads_entries: ClassVar[bool] = True
 
     def init(self, problem: Problem, rng: np.random.Generator) -> MultilevelState:
         """Coarsen, solve, and come back up; a warm start joins the block at the top."""

@@ -57,7 +57,7 @@ class Nystrom(Solver):
     Examples
     --------
     >>> from spectrograd import datasets
-    >>> from spectrograd.laplacian import laplacian
+    >>> from spectrograd.operators.laplacian import laplacian
     >>> from spectrograd.solvers import solve
     >>> graph = datasets.make_block_model(300, 3, random_state=0).graph
     >>> solve(Problem(laplacian(graph), 3), Nystrom(n_landmarks=100, walk=20), seed=0).Q.shape
@@ -69,6 +69,7 @@ class Nystrom(Solver):
     max_iter: int = 1
 
     name: ClassVar[str] = "nystrom"
+    reads_entries: ClassVar[bool] = True
     direct: ClassVar[bool] = True
 
     def init(self, problem: Problem, rng: np.random.Generator) -> State:

@@ -61,7 +61,7 @@ class Power(Solver):
     Examples
     --------
     >>> from spectrograd import datasets
-    >>> from spectrograd.laplacian import laplacian
+    >>> from spectrograd.operators.laplacian import laplacian
     >>> from spectrograd.solvers import Stopping, solve
     >>> graph = datasets.make_block_model(300, 3, random_state=0).graph
     >>> solution = solve(Problem(laplacian(graph), 3), Power(), stopping=Stopping(tol=1e-3), seed=0)

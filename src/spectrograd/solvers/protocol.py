@@ -10,25 +10,25 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
+from spectrograd.certificate.evidence import Complement
+from spectrograd.certificate.probe import Guards
 from spectrograd.engines import Engine, LocalEngine
-from spectrograd.engines.subspace import (
+from spectrograd.linalg.subspace import (
     Orthonormal,
     orthogonality_error,
     orthonormalize,
     rayleigh_ritz,
     residuals,
 )
-from spectrograd.evidence import Complement
-from spectrograd.laplacian import Operator
-from spectrograd.probe import Guards
+from spectrograd.operators.laplacian import Operator
 
 if TYPE_CHECKING:
-    from spectrograd.engines.minibatch import BatchSource
+    from spectrograd.solvers.minibatch import BatchSource
 
 Array = NDArray[Any]
 
@@ -69,14 +69,14 @@ class Problem:
     @cached_property
     def batches(self) -> BatchSource:
         """Random access to the edges, for stochastic solvers; made when first needed."""
-        from spectrograd.engines.minibatch import BatchSource  # compiles, so only on demand
+        from spectrograd.solvers.minibatch import BatchSource  # compiles, so only on demand
 
         return BatchSource.of(self.operator)
 
     @cached_property
     def single_batches(self) -> BatchSource:
         """The same in float32: half the traffic, for solvers that live with noise anyway."""
-        from spectrograd.engines.minibatch import BatchSource
+        from spectrograd.solvers.minibatch import BatchSource
 
         return BatchSource.of(self.operator.astype(np.float32))
 
@@ -141,13 +141,20 @@ class Solver(ABC):
 
     Class attributes: ``name`` (as in the registry), ``max_iter`` (how many steps unless the user
     says otherwise), ``report_every`` (steps between two measurements, which cost a pass each),
-    ``direct`` (the first step is the last, so there is nothing to measure before it).
+    ``direct`` (the first step is the last, so there is nothing to measure before it), ``reads_entries``
+    (it looks at edges or at the diagonal, where others only multiply).
     """
 
     name: ClassVar[str]
     direct: ClassVar[bool] = False
+    reads_entries: ClassVar[bool] = False
     report_every: ClassVar[int] = 1
     max_iter: int
+
+    def check(self, problem: Problem) -> None:
+        """Refuse what the solver cannot take, before any work is done."""
+        if self.reads_entries and problem.operator.only_products:
+            refuse_entries(self.name)
 
     @abstractmethod
     def init(self, problem: Problem, rng: np.random.Generator) -> State:
@@ -186,6 +193,15 @@ class Solver(ABC):
     def back_off(self, problem: Problem, state: State) -> State | None:
         """Called with the last good state when the run diverges: retry more carefully, or None."""
         return None
+
+
+def refuse_entries(what: str) -> NoReturn:
+    """The error of whoever needs entries of an operator that has only products."""
+    raise ValueError(
+        f"{what} reads the edges of the operator, but a function of layers (power-mean, geometric) is "
+        "known by its products only: use 'auto', 'lanczos', 'chebyshev', 'eigen', 'lobpcg', 'power', "
+        "'gradient-descent' or 'forward-backward'"
+    )
 
 
 @dataclass(eq=False)

@@ -10,8 +10,9 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
+from spectrograd.certificate.probe import Guards
 from spectrograd.engines import Engine
-from spectrograd.engines.subspace import (
+from spectrograd.linalg.subspace import (
     Ritz,
     _inverse_factor,
     orthogonality_error,
@@ -19,8 +20,7 @@ from spectrograd.engines.subspace import (
     rayleigh_ritz,
     residuals,
 )
-from spectrograd.laplacian import Operator
-from spectrograd.probe import Guards
+from spectrograd.operators.laplacian import Operator
 from spectrograd.solvers.protocol import Problem, Progress, Solver, State
 
 Array = NDArray[Any]

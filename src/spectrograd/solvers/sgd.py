@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd.engines.descent import Descent
-from spectrograd.engines.edge_source import EdgeChunk, ResidentEdges
-from spectrograd.probe import Guards
+from spectrograd.certificate.probe import Guards
 from spectrograd.solvers.chebyshev import Chebyshev
+from spectrograd.solvers.descent import Descent
+from spectrograd.solvers.edge_source import EdgeChunk, ResidentEdges
 from spectrograd.solvers.lanczos import Lanczos
 from spectrograd.solvers.protocol import Problem, Progress, State, SteppingSolver, StepState
 from spectrograd.solvers.ritz import RitzSolver, RitzState
@@ -43,7 +43,7 @@ class DescentState(StepState):
 
 @dataclass(frozen=True)
 class RepairedSGD(SteppingSolver):
-    """Minimise ``J(U) = Tr(M^-1 U'AU)``, ``M = U'BU``, by mini-batches whose restricted gradient is unbiased.
+    """Minimise ``J(U) = Tr(M^-1 U'AU)``, ``M = U'BU``, by mini-batches with an unbiased gradient.
 
     Definition: for a batch ``S`` of edges (Eq. 15) the rows that it touches move along
     ``g_i = (A_S U)_i M^-1 - b_i u_i (M^-1 U'A_S U M^-1) / q_i`` by ``s sqrt(Tr M / sum b)``, where q_i is the
@@ -56,8 +56,8 @@ class RepairedSGD(SteppingSolver):
     Parameters
     ----------
     epochs
-        Passes over the edges, over which the step falls from ``step_size`` to zero. On dense graphs a fraction
-        of a pass will do: a node needs some sixty of its edges.
+        Passes over the edges, over which the step falls from ``step_size`` to zero. On dense graphs
+        a fraction of a pass will do: a node needs some sixty of its edges.
     batch_size
         Edges per step; never more than a 256th of all (a 64th of small graphs), so that
         q_i stays well below one.
@@ -80,6 +80,7 @@ class RepairedSGD(SteppingSolver):
     max_iter: int = 100
 
     name: ClassVar[str] = "sgd"
+    reads_entries: ClassVar[bool] = True
 
     def init(self, problem: Problem, rng: np.random.Generator) -> DescentState:
         """Start from an orthonormal random basis, or the warm start, in walk form."""
@@ -96,7 +97,7 @@ class RepairedSGD(SteppingSolver):
         state = DescentState(U, rng, step_size=self.step_size, descent=descent)
         if descent.batch_size < self.batch_size:
             state.events.append(
-                f"batches of {descent.batch_size} edges: larger ones would hold too many of the {descent.source.n_edges}"
+                f"batches of {descent.batch_size} edges: larger ones would touch too many nodes at once"
             )
         unseen = float(((1 - min(self.epochs, 1)) ** descent.source.counts).sum())
         if self.epochs < 1 and unseen >= 1:
@@ -200,8 +201,9 @@ class RepairedSGD(SteppingSolver):
             state.events.append(f"handed over to {solver.name} after {self.epochs:g} passes over the edges")
         assert state.handed is not None
         before = state.after.passes
-        state.after = solver.step(state.handed, state.after)
-        assert isinstance(state.after, RitzState)
+        stepped = solver.step(state.handed, state.after)
+        assert isinstance(stepped, RitzState)
+        state.after = stepped
         state.passes += state.after.passes - (0 if state.iteration == self._n_epochs else before)
         state.iteration += 1
         state.done, state.beyond = state.after.done, state.after.beyond
@@ -227,8 +229,13 @@ class RepairedSGD(SteppingSolver):
         if state.after is None:
             return super().progress(problem, state)
         known = self._finisher().progress(problem, state.after)
-        counted = {"iteration": state.iteration, "passes": state.passes, "edges_seen": state.edges_seen}
-        return replace(known, **counted, events=(*state.events, *state.after.events))
+        return replace(
+            known,
+            iteration=state.iteration,
+            passes=state.passes,
+            edges_seen=state.edges_seen,
+            events=(*state.events, *state.after.events),
+        )
 
     def guards(self, problem: Problem, state: State) -> Guards | None:
         """Those of the method that went on."""

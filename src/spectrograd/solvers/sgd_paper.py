@@ -9,8 +9,8 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
-from spectrograd.engines.minibatch import Deck, Draws, Sampling
-from spectrograd.kernels.lanes import WIDTH
+from spectrograd.kernels.dense.lanes import WIDTH
+from spectrograd.solvers.minibatch import Deck, Draws, Sampling
 from spectrograd.solvers.protocol import Problem, State, SteppingSolver, StepState
 
 Array = NDArray[Any]
@@ -47,8 +47,8 @@ class PaperSGD(SteppingSolver):
     optimizer
         ``"amsgrad"`` (Reddi et al. 2018) or ``"sgd"``, which needs a larger step (about 0.1).
     gram_update
-        ``"printed"``: Eq. 19, which counts a vertex once per edge of the batch, so that M is not U'BU. ``"unique"``:
-        each vertex once, and M computed afresh every ``refresh`` steps.
+        ``"printed"``: Eq. 19, which counts a vertex once per edge of the batch, so that M is not U'BU.
+        ``"unique"``: each vertex once, and M computed afresh every ``refresh`` steps.
     replacement
         False goes through all edges (nodes, blocks) before any comes again.
     """
@@ -65,6 +65,7 @@ class PaperSGD(SteppingSolver):
     refresh: int = 100
 
     name: ClassVar[str] = "sgd-paper"
+    reads_entries: ClassVar[bool] = True
     report_every: ClassVar[int] = 50
 
     def init(self, problem: Problem, rng: np.random.Generator) -> PaperState:

@@ -11,13 +11,13 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
-from spectrograd.engines.filters import Filter
-from spectrograd.engines.subspace import Ritz
-from spectrograd.evidence import Complement
-from spectrograd.factor import Factor, Three
-from spectrograd.fill import factor_bytes, most_factor_bytes
-from spectrograd.inverse_probe import look_through
-from spectrograd.laplacian import LowRank, Operator
+from spectrograd.certificate.evidence import Complement
+from spectrograd.certificate.inverse_probe import look_through
+from spectrograd.linalg.factor import Factor, Three
+from spectrograd.linalg.fill import factor_bytes, most_factor_bytes
+from spectrograd.linalg.filters import Filter
+from spectrograd.linalg.subspace import Ritz
+from spectrograd.operators.laplacian import LowRank, Operator
 from spectrograd.solvers.protocol import Problem, State
 from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start
 
@@ -144,6 +144,7 @@ class ShiftInvert(RitzSolver):
     max_iter: int = 100
 
     name: ClassVar[str] = "shift-invert"
+    reads_entries: ClassVar[bool] = True
 
     def init(self, problem: Problem, rng: np.random.Generator) -> FactoredState:
         """Estimate the fill, and refuse before any work is done; factorise, and smooth a random block."""

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from spectrograd.embedding import Embedding
 from spectrograd.engines.protocol import Engine
-from spectrograd.laplacian import Operator
+from spectrograd.operators.laplacian import Operator
 from spectrograd.solvers.protocol import Problem, State
 
 Array = NDArray[Any]
@@ -41,14 +41,16 @@ class Similarity:
         ``"psd"`` takes the largest eigenvalue of ``A`` as shift, estimated by a few Lanczos steps: the
         least one for which ``S`` is positive semidefinite. A larger one would add a multiple of the
         identity, which no sample of columns can represent. ``"centre"`` takes the mean of the diagonal
-        (for a normalised Laplacian 1) or the middle of the spectrum where that is larger.
+        (for a normalised Laplacian 1) or the middle of the spectrum, where that is larger or nothing else is
+        known.
         """
         if shift not in ("centre", "psd"):
             raise ValueError(f"shift={shift!r}: expected 'centre' or 'psd'")
         operator = problem.operator.astype(np.float64).standard_form()
         if shift == "centre":
             middle = (operator.lower + operator.upper) / 2
-            return cls(operator, max(middle, float(operator.diagonal.mean())))
+            mean = middle if operator.only_products else float(operator.diagonal.mean())
+            return cls(operator, max(middle, mean))
         return cls(operator, _largest_eigenvalue(problem.engine, operator, state))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Similarity:

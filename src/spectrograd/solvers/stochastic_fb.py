@@ -9,8 +9,8 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
-from spectrograd.engines.minibatch import Sampling, rows_of
-from spectrograd.laplacian import Operator
+from spectrograd.operators.laplacian import Operator
+from spectrograd.solvers.minibatch import Sampling, rows_of
 from spectrograd.solvers.nystrom import nystrom_basis
 from spectrograd.solvers.protocol import Problem, State, SteppingSolver, StepState
 
@@ -34,7 +34,8 @@ class StochasticForwardBackward(SteppingSolver):
     Han & Filippone's own: of the similarity ``C = D^-1/2 W D^-1/2`` (standard form) b columns are drawn,
     ``C_S = (N / b) C[:, S] E_S'``, the gradient is ``-(C_S X - X X'C_S X)``, and the start is the Nystrom
     solution. Both take AdaGrad steps and a QR factorisation at every step. What an operator has beyond
-    edges (diagonal, low rank) is known exactly and cheap, so it is not sampled.
+    edges (diagonal, low rank) is exact with ``"columns"``; with ``"edges"`` every vertex of a batch brings
+    its share of it along, right on average.
 
     **Meaning.** The Riemannian gradient touches every row and the QR factorisation is taken at every
     step: that is what the implicit constraint of ``sgd-paper`` saves.
@@ -66,7 +67,7 @@ class StochasticForwardBackward(SteppingSolver):
     Examples
     --------
     >>> from spectrograd import datasets
-    >>> from spectrograd.laplacian import laplacian
+    >>> from spectrograd.operators.laplacian import laplacian
     >>> from spectrograd.solvers import solve
     >>> graph = datasets.make_block_model(300, 3, random_state=0).graph
     >>> solver = StochasticForwardBackward(setting="columns", n_landmarks=50)
@@ -82,6 +83,7 @@ class StochasticForwardBackward(SteppingSolver):
     n_landmarks: int = 200
 
     name: ClassVar[str] = "stochastic-fb"
+    reads_entries: ClassVar[bool] = True
     report_every: ClassVar[int] = 100
 
     def __post_init__(self) -> None:

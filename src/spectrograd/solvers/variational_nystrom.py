@@ -56,7 +56,7 @@ class VariationalNystrom(Solver):
     Examples
     --------
     >>> from spectrograd import datasets
-    >>> from spectrograd.laplacian import laplacian
+    >>> from spectrograd.operators.laplacian import laplacian
     >>> from spectrograd.solvers import solve
     >>> graph = datasets.make_block_model(300, 3, random_state=0).graph
     >>> solve(Problem(laplacian(graph), 3), VariationalNystrom(n_landmarks=100), seed=0).Q.shape
@@ -68,6 +68,7 @@ class VariationalNystrom(Solver):
     max_iter: int = 1
 
     name: ClassVar[str] = "variational-nystrom"
+    reads_entries: ClassVar[bool] = True
     direct: ClassVar[bool] = True
 
     def init(self, problem: Problem, rng: np.random.Generator) -> State:

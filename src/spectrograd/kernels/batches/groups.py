@@ -6,7 +6,7 @@ None of this looks at the embedding, so batches are prepared side by side, one t
 import numba
 import numpy as np
 
-from spectrograd.kernels._jit import inner, parallel, serial
+from spectrograd.kernels.jit import inner, parallel, serial
 
 FREE = -1
 ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: spreads neighbouring numbers over a table

@@ -7,10 +7,10 @@ parallel over vertices and the move over rows, in fixed chunks whose sums are ad
 import numba
 import numpy as np
 
-from spectrograd.kernels._jit import inner, parallel
-from spectrograd.kernels.chunks import summed
-from spectrograd.kernels.lanes import WIDTH, nothing, put, take, take_one, wide
-from spectrograd.kernels.paper import _inverse, _product
+from spectrograd.kernels.batches.paper import _inverse, _product
+from spectrograd.kernels.dense.chunks import summed
+from spectrograd.kernels.dense.lanes import WIDTH, nothing, put, take, take_one, wide
+from spectrograd.kernels.jit import inner, parallel
 
 CHUNK = 256
 TALLEST = 2.0**40  # mean square of a row's entries that float32 can still square: rows double at every visit
@@ -83,7 +83,7 @@ def _trace(M):
 
 @inner
 def _gradient(own, chunk, meets, row_term, shares, Z, C, U, G, W):
-    """Mutates: rows of G, ``(A_S U)_i`` of the vertices ``i = own[v]`` of a chunk, and of W, their ``u_i``."""
+    """Mutates: rows of G, ``(A_S U)_i`` of the vertices ``i = own[v]`` of a chunk; of W, their ``u_i``."""
     ptr, partners, weights = meets
     one = U.dtype.type(1)
     for v in range(chunk[0], chunk[1]):

@@ -1,0 +1,141 @@
+"""The certificate: how far a result can be from the truth, measured after the fact."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectrograd.certificate.evidence import GOOD_ANGLE, LIKELY_MISS, MOST_PART, Complement, needed_cut
+from spectrograd.engines import Engine
+from spectrograd.linalg.subspace import Ritz, orthogonality_error
+from spectrograd.operators.laplacian import Operator
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """Evidence about an embedding, whatever solver made it.
+
+    Attributes
+    ----------
+    residuals
+        ``|A q - theta B q|`` per vector in the natural norm: each interval ``theta +- residual``
+        holds an eigenvalue.
+    orthogonality
+        Largest entry of ``|Q'BQ - I|``.
+    gap
+        Distance from the last eigenvalue found to what lies beyond, as the probe saw it.
+    angle_bound
+        Bound on the sine of the largest angle to the true subspace: residual over a part of the gap.
+    missed_probability
+        Bound on the chance that a smaller eigenvalue was skipped.
+    columns
+        What the probe cost: products of the operator with single columns.
+    asked
+        The angle (or, with a number as ``tol``, the relative residual) that was asked for.
+    known
+        Why nothing was measured: the result is exact, or was given up.
+    """
+
+    residuals: Array
+    eigenvalues: Array
+    orthogonality: float
+    gap: float
+    angle_bound: float
+    missed_probability: float
+    columns: int
+    asked: str
+    converged: bool
+    known: str = ""
+
+    @property
+    def max_residual(self) -> float:
+        """The worst residual."""
+        return float(self.residuals.max())
+
+    @property
+    def intervals(self) -> Array:
+        """Per vector an interval that holds an eigenvalue, K x 2."""
+        return np.column_stack([self.eigenvalues - self.residuals, self.eigenvalues + self.residuals])
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in plain words."""
+        if self.known:
+            return f"{'exact' if self.converged else 'not measured'}: {self.known}"
+        word = "converged" if self.converged else "NOT converged"
+        if self.gap <= 0:
+            reason = "an eigenvalue as small as the last one lies outside the subspace"
+        elif self.missed_probability > LIKELY_MISS:
+            reason = f"the probe cannot rule out a skipped eigenvector (odds {self.missed_probability:.2g})"
+        else:
+            reason = f"the subspace is within an angle of sine {min(self.angle_bound, 1):.2g} of the truth"
+        return f"{word} (asked for {self.asked}): {reason}; largest residual {self.max_residual:.2g}"
+
+    def summary(self) -> dict[str, Any]:
+        """What ``--summary-json`` holds."""
+        return {
+            "converged": self.converged,
+            "max_residual": self.max_residual,
+            "angle_bound": min(self.angle_bound, 1.0),
+            "orthogonality": self.orthogonality,
+            "missed_probability": self.missed_probability,
+            "gap": self.gap,
+            "sentence": self.sentence,
+        }
+
+
+def exact(n_components: int, known: str) -> Certificate:
+    """The certificate of vectors that are known, not computed."""
+    zeros = np.zeros(n_components)
+    return Certificate(zeros, zeros, 0.0, 0.0, 0.0, 0.0, 0, "exact", True, known)
+
+
+def unmeasured(eigenvalues: Array, why: str) -> Certificate:
+    """The certificate of a run that was given up on purpose: it vouches for nothing."""
+    unknown = np.full(len(eigenvalues), np.inf)
+    return Certificate(unknown, eigenvalues, np.inf, 0.0, np.inf, 1.0, 0, "nothing", False, why)
+
+
+def certify(
+    engine: Engine,
+    operator: Operator,
+    ritz: Ritz,
+    tol: float | str,
+    outside: Complement,
+    measured: Array,
+) -> Certificate:
+    """Judge Ritz pairs with ``measured`` residuals by what lies outside their span.
+
+    The angle follows from Davis and Kahan: ``sin <= |R|_F / (tau - theta_K)``, where nothing below
+    ``tau`` was missed, with the stated odds.
+    """
+    orthogonality = orthogonality_error(engine, operator, ritz.Q)
+    top = float(ritz.values[-1])
+    gap = outside.lowest - top
+    error = float(np.linalg.norm(measured))
+    tau, odds = _supported_cut(top, outside, error)
+    angle = error / (tau - top) if tau > top else float("inf")
+    if isinstance(tol, str):
+        asked, good = f"sine <= {GOOD_ANGLE}", angle <= GOOD_ANGLE
+    else:
+        asked = f"relative residual <= {tol:g}"
+        good = float(measured.max()) <= tol * (operator.upper - operator.lower)
+    converged = bool(good and gap > 0 and odds <= LIKELY_MISS and orthogonality < 1e-3)
+    return Certificate(
+        measured, ritz.values, orthogonality, gap, angle, odds, outside.columns, asked, converged
+    )
+
+
+def _supported_cut(top: float, outside: Complement, error: float) -> tuple[float, float]:
+    """``tau`` and the odds of a miss below it: half way to what lies outside, or as far as needed."""
+    tau = top + MOST_PART * max(outside.lowest - top, 0.0)
+    odds = outside.odds_below(tau)
+    if odds <= LIKELY_MISS:
+        return tau, odds
+    tau = needed_cut(top, outside.lowest, error)
+    return tau, outside.odds_below(tau)

@@ -1,0 +1,227 @@
+"""Did the solver skip an eigenvector? A random vector looks for one, with odds that can be stated.
+
+Let x be a Gaussian vector in the complement of the found subspace, and ``q_0 .. q_j`` the orthonormal vectors
+that Lanczos' recurrence makes of it there,
+
+    A q_i = beta_i q_i-1 + alpha_i q_i + beta_i+1 q_i+1,    q_0 = x / |x|.
+
+If some unit vector v outside the subspace were an eigenvector with eigenvalue t, then its coordinates
+``v'q_i`` would follow the same recurrence: ``v'q_i = p_i(t) v'q_0`` with polynomials p_i that start from
+``p_0 = 1``. Their squares sum to one at most, so
+
+    (v'x)^2 <= |x|^2 / (p_0(t)^2 + .. + p_j(t)^2),
+
+and ``v'x`` is Gaussian: the chance that it is so small is the chance of a miss. The zeros of the p_i are Ritz
+values, none below the lowest one of all, so below that the sum grows as t falls: what holds at ``tau`` holds
+for all eigenvalues below. No polynomial of the operator does better, and nothing has to be known of the
+spectrum.
+
+Fewer steps will do if further Ritz vectors G, beyond the K that were asked for, are taken out as well: the
+recurrence then meets a wider gap. They need not be accurate. With residuals of norm r and
+values above ``theta``, ``|G'v| <= r / (theta - tau)`` for every unit vector v in the span E of the
+eigenvectors below tau (a Sylvester equation). If E had K + 1 dimensions, some v in it would be orthogonal to
+the found subspace, and without its part along G a vector of Rayleigh quotient at most
+
+    tau + r^2 / ((theta - tau) (1 - r^2 / (theta - tau)^2)),
+
+so the operator restricted to the complement of both would have an eigenvalue below that, a little above tau.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.linalg as la
+from numpy.typing import NDArray
+from scipy.special import gammainc, gammaincinv
+
+from spectrograd.certificate.evidence import ENOUGH, Complement, needed_cut
+from spectrograd.engines import Engine
+from spectrograd.linalg.subspace import Ritz
+from spectrograd.operators.laplacian import Operator
+
+Array = NDArray[Any]
+FIRST_LOOK, MOST_STEPS = 4, 500
+SMALL_LEAK = 0.3
+ENORMOUS = 1e150
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """The coefficients of Lanczos' recurrence: ``alphas`` 0 .. j - 1 and ``betas`` 1 .. j."""
+
+    alphas: tuple[float, ...] = ()
+    betas: tuple[float, ...] = ()
+
+    def followed(self, alpha: float, beta: float) -> Recurrence:
+        """One step longer."""
+        return Recurrence((*self.alphas, alpha), (*self.betas, beta))
+
+    @cached_property
+    def lowest(self) -> float:
+        """The lowest Ritz value."""
+        d, e = np.array(self.alphas), np.array(self.betas[:-1])
+        return float(la.eigh_tridiagonal(d, e, eigvals_only=True, select="i", select_range=(0, 0))[0])
+
+    def log_sum(self, value: float) -> tuple[float, float]:
+        """``log(p_0^2 + .. + p_j^2)`` at a value, and by how much the last step let ``log |p|`` grow."""
+        before, p, beta, total, rate = 0.0, 1.0, 0.0, 1.0, 0.0
+        for alpha, following in zip(self.alphas, self.betas, strict=True):
+            before, p = p, ((value - alpha) * p - beta * before) / following
+            beta, total = following, total + p * p
+            rate = math.log(abs(p / before)) if p * before != 0 else 0.0
+            if abs(p) > ENORMOUS:  # what is left out would make it larger still
+                break
+        return math.log(total), rate
+
+
+@dataclass(frozen=True, eq=False)
+class Probed(Complement):
+    """The recurrence of a random vector whose squared length was ``square``.
+
+    ``theta`` and ``leak`` are the lowest value and the residual of the guard vectors that were taken out, and
+    ``noise`` is by how much rounding may have moved an eigenvalue.
+    """
+
+    recurrence: Recurrence = field(default_factory=Recurrence)
+    square: float = 1.0
+    theta: float = math.inf
+    leak: float = 0.0
+    noise: float = 0.0
+
+    def odds_below(self, tau: float) -> float:
+        """See the module's text."""
+        if tau >= self.lowest:
+            return 1.0
+        shifted = self.shifted(tau)
+        if not shifted < self.recurrence.lowest:
+            return 1.0
+        log_square = math.log(self.square) - self.recurrence.log_sum(shifted)[0]
+        return float(gammainc(0.5, math.exp(log_square) / 2))
+
+    def shifted(self, tau: float) -> float:
+        """Below this the complement of the guard vectors has an eigenvalue if one below tau was missed."""
+        if self.leak == 0:
+            return tau + self.noise
+        square = (self.leak / (self.theta - tau)) ** 2 if tau < self.theta else 1.0
+        return tau + self.noise + square * (self.theta - tau) / (1 - square) if square < 1 else math.inf
+
+    def steps_owed(self, tau: float, odds: float) -> int:
+        """About how many more steps the odds will take."""
+        shifted = self.shifted(tau)
+        if shifted >= self.recurrence.lowest:
+            return 0
+        total, rate = self.recurrence.log_sum(shifted)
+        missing = math.log(self.square / (2 * float(gammaincinv(0.5, odds)))) - total
+        return math.ceil(missing / (2 * rate)) if rate > 0 else 0
+
+
+@dataclass(frozen=True, eq=False)
+class Guards:
+    """Ritz vectors after those that were asked for, from the same subspace."""
+
+    vectors: Array
+    values: Array
+    residuals: Array
+
+    def first(self, n: int) -> Guards:
+        """The first n of them."""
+        return Guards(self.vectors[:, :n], self.values[:n], self.residuals[:n])
+
+
+def _accurate(guards: Guards | None, top: float, residual: float) -> Guards | None:
+    """As many as move the eigenvalue that is looked for by a tenth of its distance at most."""
+    if guards is None or not len(guards.values):
+        return None
+    lowest = float(guards.values[0])
+    leaks = np.sqrt(np.cumsum(guards.residuals**2))
+    n = int((leaks <= SMALL_LEAK * (lowest - needed_cut(top, lowest, residual))).sum())
+    return guards.first(n) if n else None
+
+
+def look_outside(
+    engine: Engine,
+    operator: Operator,
+    ritz: Ritz,
+    rng: np.random.Generator,
+    *,
+    beyond: float | None = None,
+    guards: Guards | None = None,
+    residual: float = 0.0,
+) -> Complement:
+    """Follow a random vector in the complement of the Ritz vectors until the odds are good enough.
+
+    ``beyond`` is the solver's guess of the next eigenvalue, ``guards`` are further Ritz vectors, of which
+    those that are accurate enough are taken out too, and ``residual`` that of the Ritz vectors. In single
+    precision: noise of 1e-7 is not what hides an eigenvector from a random vector.
+    """
+    top = float(ritz.values[-1])
+    guards = _accurate(guards, top, residual)
+    walk = _Walk(engine, operator, ritz, guards, rng)
+    guess = math.inf if beyond is None or beyond <= top else beyond
+    most = min(MOST_STEPS, operator.n_nodes - walk.at)
+    pause = FIRST_LOOK
+    while True:
+        for _ in range(min(pause, most - walk.n_steps)):
+            walk.step()
+        seen = walk.seen(guess)
+        tau = needed_cut(top, seen.lowest, residual)
+        if seen.lowest <= top or walk.n_steps >= most or walk.ended or seen.odds_below(tau) <= ENOUGH:
+            return seen
+        pause = max(1 + walk.n_steps // 10, min(seen.steps_owed(tau, ENOUGH), walk.n_steps))
+
+
+class _Walk:
+    """Lanczos' recurrence from a random vector outside the span of the Ritz vectors and guards.
+
+    ``rows`` holds those, and the last two vectors of the recurrence with room for the next, which is made
+    orthogonal to them all: the operator is restricted to the complement, however rough the vectors are.
+    """
+
+    def __init__(
+        self, engine: Engine, operator: Operator, ritz: Ritz, guards: Guards | None, rng: np.random.Generator
+    ) -> None:
+        self.engine, self.operator = engine, operator.standard_form()
+        n, k = ritz.Q.shape
+        self.at = k if guards is None else k + len(guards.values)
+        self.rows = np.zeros((self.at + 3, n), np.float32)
+        out = self.rows[: self.at]
+        out[:k] = ritz.Q.T
+        self.theta, self.leak = math.inf, 0.0
+        if guards is not None:
+            out[k:] = guards.vectors.T
+            self.theta, self.leak = float(guards.values[0]), float(np.linalg.norm(guards.residuals))
+        out[:] = operator.to_standard(out.T).T
+        self.rows[self.at] = rng.standard_normal(n, dtype=np.float32)
+        self.square = float(engine.orthogonalize(self.rows, 0, self.at, 1)[1][0, 0])
+        self.rows[self.at + 1] = self.rows[self.at] / np.float32(math.sqrt(self.square))
+        self.rows[self.at] = 0
+        self.noise = 10 * float(np.finfo(np.float32).eps) * (operator.upper - operator.lower)
+        self.recurrence, self.ended = Recurrence(), False
+
+    @property
+    def n_steps(self) -> int:
+        return len(self.recurrence.alphas)
+
+    def step(self) -> None:
+        """Mutates: one product."""
+        if self.ended:
+            return
+        before, current, new = self.rows[self.at :]
+        new[:] = self.engine.spmm(self.operator, current[:, None])[:, 0]
+        coefficients, inner = self.engine.orthogonalize(self.rows, self.at, self.at + 2, 1)
+        alpha, beta = float(coefficients[-1, 0]), math.sqrt(float(inner[0, 0]))
+        self.ended = not beta > self.noise  # an invariant subspace: all that x holds is known
+        beta = max(beta, self.noise)
+        before[:] = current
+        np.multiply(new, np.float32(1 / beta), out=current)
+        self.recurrence = self.recurrence.followed(alpha, beta)
+
+    def seen(self, guess: float) -> Probed:
+        """The evidence so far."""
+        lowest, out = min(guess, self.recurrence.lowest), (self.theta, self.leak, self.noise)
+        return Probed(lowest, self.n_steps, None, self.recurrence, self.square, *out)

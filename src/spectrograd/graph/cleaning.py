@@ -1,0 +1,197 @@
+"""Adjacency matrices and edge lists as they come: checked, repaired with a word, or refused."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from spectrograd.kernels import SMALL, WORTH_THREADS
+
+Array = NDArray[Any]
+ROUNDING = 1e-10  # of the largest weight, by how much w_ij and w_ji may differ without a word
+
+
+class GraphError(ValueError):
+    """The input is not a graph we can embed; the message says what, where and what to do."""
+
+
+class GraphWarning(UserWarning):
+    """The input was repaired; the message says how."""
+
+
+def as_csr(matrix: Any) -> sp.csr_array:
+    """The input as a square float CSR matrix, which may share its memory, or a clear error."""
+    if not sp.issparse(matrix):
+        matrix = np.asarray(matrix)
+    if matrix.dtype.kind not in "biuf":
+        raise GraphError(f"adjacency matrix has type {matrix.dtype}; real numbers are needed")
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise GraphError(f"adjacency matrix has shape {matrix.shape}; it must be square")
+    if matrix.shape[0] == 0:
+        raise GraphError("the graph is empty: no nodes, no edges")
+    csr = sp.csr_array(matrix)
+    csr.prune()
+    return csr if csr.dtype in (np.float32, np.float64) else csr.astype(np.float64)
+
+
+class CleanArrays(NamedTuple):
+    """A symmetric CSR matrix, positive and without diagonal, that shares no memory with the input.
+
+    ``weights`` is None when all are one.
+    """
+
+    indptr: Array
+    indices: Array
+    weights: Array | None
+
+
+def compact(csr: sp.csr_array) -> CleanArrays:
+    """The arrays of a matrix that is known to be clean and our own."""
+    weights = None if bool(np.all(csr.data == 1)) else csr.data
+    return CleanArrays(csr.indptr.astype(np.int64), csr.indices.astype(np.int32), weights)
+
+
+def clean_arrays(csr: sp.csr_array) -> CleanArrays | None:
+    """The arrays of a matrix that needs no repair but the rounding of its halves; None if it needs one."""
+    flawed, weighted, symmetric = _look_over(csr)
+    if flawed:
+        return None
+    if symmetric:
+        weights = csr.data.copy() if weighted else None
+    else:
+        mean, largest = _mean_with_transpose(csr)
+        if largest > ROUNDING * csr.data.max():
+            return None
+        weights = None if np.all(mean == 1) else mean
+    return CleanArrays(csr.indptr.astype(np.int64), csr.indices.astype(np.int32), weights)
+
+
+def _look_over(csr: sp.csr_array) -> tuple[bool, bool, bool]:
+    """Whether the matrix has flaws other than asymmetry, weights other than one, and is symmetric."""
+    indptr, indices, data = csr.indptr, csr.indices, csr.data
+    if csr.shape[0] > SMALL:
+        from spectrograd.kernels.csr.structure import look_over
+
+        run = look_over if len(data) > WORTH_THREADS else look_over.serial
+        bits = np.ascontiguousarray(data).view(f"u{data.itemsize}")
+        one, infinite = np.array([1, np.inf], data.dtype).view(bits.dtype)
+        flawed, weighted, imbalance = run(indptr, indices, bits, one, infinite)
+        return bool(flawed), bool(weighted), int(imbalance) == 0
+    low, high = data.min(initial=1), data.max(initial=1)
+    positive = low > 0 and high < np.inf  # false for NaN too
+    if not positive or not csr.has_canonical_format or csr.diagonal().any():
+        return True, True, False
+    columns = csr.tocsc()
+    pairs = ((indptr, columns.indptr), (indices, columns.indices), (data, columns.data))
+    return False, not low == high == 1, all(np.array_equal(own, other) for own, other in pairs)
+
+
+def _mean_with_transpose(csr: sp.csr_array) -> tuple[Array, float]:
+    """The weights of ``(W + W') / 2`` and the largest ``|w_ij - w_ji|``, infinite if the patterns differ."""
+    if csr.shape[0] > SMALL:
+        from numba import get_num_threads
+
+        from spectrograd.kernels.csr.structure import mean_with_transpose
+
+        mean, large = csr.data.copy(), csr.nnz > WORTH_THREADS
+        run, n_parts = (mean_with_transpose, get_num_threads()) if large else (mean_with_transpose.serial, 1)
+        return mean, float(run(csr.indptr, csr.indices, mean, n_parts))
+    columns = csr.tocsc()
+    if not (np.array_equal(csr.indptr, columns.indptr) and np.array_equal(csr.indices, columns.indices)):
+        return csr.data, np.inf
+    return (csr.data + columns.data) * csr.dtype.type(0.5), float(np.abs(csr.data - columns.data).max())
+
+
+def without_duplicates(csr: sp.csr_array) -> sp.csr_array:
+    """A canonical copy without stored zeros, or an error about the first bad weight."""
+    csr = sp.csr_array(csr, copy=True)
+    if not np.all(np.isfinite(csr.data)) or np.any(csr.data < 0):
+        coo = csr.tocoo()
+        check_weights(coo.data, coo.row, coo.col)
+    before = csr.nnz
+    csr.sum_duplicates()
+    if csr.nnz < before:
+        warnings.warn(f"{before - csr.nnz} duplicate entries were summed", GraphWarning, stacklevel=3)
+    csr.eliminate_zeros()
+    return csr
+
+
+def without_loops(csr: sp.csr_array) -> sp.csr_array:
+    """The matrix without its diagonal, in place."""
+    loops = np.flatnonzero(csr.diagonal())
+    if len(loops):
+        warnings.warn(
+            f"{len(loops)} self loops dropped (first at node {loops[0]})", GraphWarning, stacklevel=3
+        )
+        csr.setdiag(0)
+        csr.eliminate_zeros()
+    return csr
+
+
+def symmetrized(csr: sp.csr_array) -> sp.csr_array:
+    """``(W + W') / 2``."""
+    transposed = csr.T.tocsr()
+    difference = abs(csr - transposed)
+    if difference.max() > ROUNDING * csr.data.max():
+        row = int(np.argmax(difference.max(axis=1).toarray()))
+        warnings.warn(
+            f"the adjacency matrix is not symmetric (first seen in row {row}); using (W + W') / 2",
+            GraphWarning,
+            stacklevel=3,
+        )
+    return sp.csr_array((csr + transposed) * csr.dtype.type(0.5))
+
+
+def undirected(rows: Array, cols: Array, data: Array, n_nodes: int) -> sp.csr_array:
+    """Symmetric CSR of an edge list, whether it lists each edge once or in both directions."""
+    loops = rows == cols
+    if loops.any():
+        warnings.warn(
+            f"{int(loops.sum())} self loops dropped (first at edge {int(np.argmax(loops))})",
+            GraphWarning,
+            stacklevel=3,
+        )
+        rows, cols, data = rows[~loops], cols[~loops], data[~loops]
+    listed = sp.coo_array((data, (rows, cols)), shape=(n_nodes, n_nodes)).tocsr()
+    transposed = listed.T.tocsr()
+    both_ways = listed.nnz > 0 and (listed != transposed).nnz == 0
+    if listed.nnz < len(rows):
+        warnings.warn(f"{len(rows) - listed.nnz} repeated edges were summed", GraphWarning, stacklevel=3)
+    csr = listed if both_ways else sp.csr_array(listed + transposed)
+    if not both_ways and csr.nnz < 2 * listed.nnz:
+        warnings.warn(
+            f"{2 * listed.nnz - csr.nnz} edges listed in both directions were summed",
+            GraphWarning,
+            stacklevel=3,
+        )
+    csr.eliminate_zeros()
+    return csr
+
+
+def check_weights(data: Array, rows: Array, cols: Array, names: Array | None = None) -> None:
+    """Refuse the first weight that is not finite or negative, by the names of its ends."""
+    for bad, what in ((~np.isfinite(data), "not finite"), (data < 0, "negative")):
+        if bad.any():
+            at = int(np.argmax(bad))
+            ends = (rows[at], cols[at]) if names is None else (names[rows[at]], names[cols[at]])
+            raise GraphError(
+                f"weight of edge ({ends[0]}, {ends[1]}) is {data[at]}: {what}; "
+                "weights must be finite and not negative"
+            )
+
+
+def row_numbers(ends: Array, n_nodes: int) -> Array:
+    """The ends of edges as they are, if they are row numbers; else an error."""
+    if len(ends) == 0:  # an empty list has no type of its own
+        return ends.astype(np.int64)
+    if ends.dtype.kind not in "iu":
+        raise GraphError("edge list: with n_nodes given the ends must be row numbers (integers)")
+    outside = (ends < 0) | (ends >= n_nodes)
+    if outside.any():
+        at = int(np.argmax(outside))
+        raise GraphError(f"edge {at}: node {ends[at]} is outside 0..{n_nodes - 1}")
+    return ends

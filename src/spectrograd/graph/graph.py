@@ -1,0 +1,210 @@
+"""Graphs as frozen values: symmetric adjacency in CSR row blocks, node names kept with the rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from spectrograd.graph.cleaning import (
+    CleanArrays,
+    as_csr,
+    check_weights,
+    clean_arrays,
+    compact,
+    row_numbers,
+    symmetrized,
+    undirected,
+    without_duplicates,
+    without_loops,
+)
+from spectrograd.graph.cleaning import GraphError as GraphError
+from spectrograd.graph.cleaning import GraphWarning as GraphWarning
+from spectrograd.graph.names import as_names, number_nodes
+from spectrograd.graph.traversal import Search, search
+from spectrograd.kernels import SMALL as SMALL
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class RowBlock:
+    """Rows ``start .. start + n_rows`` of a symmetric adjacency matrix, in CSR form.
+
+    ``weights`` is None when every edge weighs one: half the memory traffic of a pass.
+    """
+
+    start: int
+    indptr: Array
+    indices: Array
+    weights: Array | None
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows the block holds."""
+        return len(self.indptr) - 1
+
+    @property
+    def stop(self) -> int:
+        """The row after the last one."""
+        return self.start + self.n_rows
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """An undirected graph without self loops: ``W`` symmetric, ``w_ij >= 0``, ``w_ii = 0``.
+
+    Build one with :meth:`from_matrix` or :meth:`from_edges`; both check and, where that is safe,
+    repair their input with a :class:`GraphWarning`.
+
+    Examples
+    --------
+    >>> graph = Graph.from_edges(["ann", "bob"], ["bob", "cid"])
+    >>> graph.n_nodes, graph.n_edges, graph.node_names.tolist()
+    (3, 2, ['ann', 'bob', 'cid'])
+    """
+
+    blocks: tuple[RowBlock, ...]
+    n_nodes: int
+    names: Array | None = None
+
+    @classmethod
+    def from_matrix(cls, matrix: Any, *, names: ArrayLike | None = None) -> Graph:
+        """Check an adjacency matrix (dense or scipy sparse) and freeze it.
+
+        Self loops are dropped, duplicate entries summed and asymmetric matrices replaced by
+        ``(W + W') / 2``, each with a warning. Negative, NaN or infinite weights are errors.
+        """
+        csr = as_csr(matrix)
+        arrays = clean_arrays(csr)
+        if arrays is None:  # repaired, each time with a warning
+            csr = without_loops(without_duplicates(csr))
+            arrays = clean_arrays(csr) or compact(symmetrized(csr))
+        return cls._from_arrays(arrays, names)
+
+    @classmethod
+    def from_edges(
+        cls,
+        source: ArrayLike,
+        target: ArrayLike,
+        weight: ArrayLike | None = None,
+        *,
+        names: ArrayLike | None = None,
+        n_nodes: int | None = None,
+    ) -> Graph:
+        """Build a graph from an edge list whose ends are any ids (or row numbers, with ``n_nodes``).
+
+        Each row is one undirected edge. A list that holds every edge in both directions is
+        recognised; otherwise repeated edges are summed with a warning.
+        """
+        ends = [as_names(source), as_names(target)]
+        if len(ends[0]) != len(ends[1]):
+            raise GraphError(f"edge list: {len(ends[0])} sources but {len(ends[1])} targets")
+        if n_nodes is None and names is None:
+            names, (rows, cols) = number_nodes(ends)
+        else:
+            n_nodes = len(as_names(names)) if n_nodes is None else n_nodes
+            rows, cols = (row_numbers(end, n_nodes) for end in ends)
+        size = len(as_names(names)) if n_nodes is None else n_nodes
+        if size == 0:
+            raise GraphError("the graph is empty: no nodes, no edges")
+        data = np.ones(len(rows)) if weight is None else np.asarray(weight, dtype=np.float64).ravel()
+        if len(data) != len(rows):
+            raise GraphError(f"edge list: {len(rows)} edges but {len(data)} weights")
+        check_weights(data, rows, cols, None if names is None else as_names(names))
+        return cls._from_clean_csr(undirected(rows, cols, data, size), names)
+
+    @classmethod
+    def _from_clean_csr(cls, csr: sp.csr_array, names: ArrayLike | None) -> Graph:
+        """Freeze a CSR matrix known to be symmetric, loop-free and non-negative."""
+        return cls._from_arrays(compact(csr), names)
+
+    @classmethod
+    def _from_arrays(cls, arrays: CleanArrays, names: ArrayLike | None) -> Graph:
+        n_nodes = len(arrays.indptr) - 1
+        labels = None if names is None else _frozen(as_names(names).copy())  # the caller may go on with his
+        if labels is not None and len(labels) != n_nodes:
+            raise GraphError(f"{len(labels)} node names for {n_nodes} nodes")
+        weights = None if arrays.weights is None else _frozen(arrays.weights)
+        return cls((RowBlock(0, _frozen(arrays.indptr), _frozen(arrays.indices), weights),), n_nodes, labels)
+
+    @property
+    def n_entries(self) -> int:
+        """Stored entries of the adjacency matrix: each edge counts twice."""
+        return sum(len(block.indices) for block in self.blocks)
+
+    @property
+    def n_edges(self) -> int:
+        """Undirected edges."""
+        return self.n_entries // 2
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether any weight differs from one."""
+        return any(block.weights is not None for block in self.blocks)
+
+    @cached_property
+    def degrees(self) -> Array:
+        """Weighted degrees ``d(i) = sum_j w_ij`` in float64 (Eq. 1)."""
+        return _frozen(np.concatenate([_row_sums(block) for block in self.blocks]))
+
+    @property
+    def node_names(self) -> Array:
+        """The names, or the row numbers where the input had none."""
+        return np.arange(self.n_nodes) if self.names is None else self.names
+
+    @cached_property
+    def matrix(self) -> sp.csr_array:
+        """The adjacency matrix as one scipy CSR array (shares memory when there is one block)."""
+        parts = []
+        for block in self.blocks:
+            data = np.ones(len(block.indices)) if block.weights is None else block.weights
+            shape = (block.n_rows, self.n_nodes)
+            parts.append(sp.csr_array((data, block.indices, _narrow(block.indptr)), shape=shape))
+        return parts[0] if len(parts) == 1 else sp.csr_array(sp.vstack(parts, format="csr"))
+
+    @property
+    def pattern(self) -> tuple[Array, Array]:
+        """Row pointers and columns of the adjacency matrix: no weights are made up for one block."""
+        source = self.blocks[0] if len(self.blocks) == 1 else self.matrix
+        return source.indptr, source.indices
+
+    @cached_property
+    def search(self) -> Search:
+        """The components of the graph and the breadth-first levels from its first node."""
+        return search(*self.pattern)
+
+    @property
+    def isolated(self) -> Array:
+        """Row numbers of the nodes without any edge."""
+        return np.flatnonzero(self.degrees == 0)
+
+    def __repr__(self) -> str:
+        kind = "weighted" if self.is_weighted else "unweighted"
+        return f"Graph(n_nodes={self.n_nodes:,}, n_edges={self.n_edges:,}, {kind})"
+
+
+def _frozen(array: Array) -> Array:
+    """A read-only view; the caller's own array stays writable."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _narrow(indptr: Array) -> Array:
+    """Row pointers in the type scipy wants beside int32 indices."""
+    return indptr.astype(np.int32) if indptr[-1] < 2**31 else indptr
+
+
+def _row_sums(block: RowBlock) -> Array:
+    if block.weights is None:
+        return np.diff(block.indptr).astype(np.float64)
+    sums = np.zeros(block.n_rows)
+    filled = np.flatnonzero(np.diff(block.indptr))
+    if len(filled):  # reduceat needs every segment non-empty
+        sums[filled] = np.add.reduceat(block.weights, block.indptr[filled], dtype=np.float64)
+    return sums

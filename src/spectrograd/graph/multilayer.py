@@ -1,0 +1,104 @@
+"""Several graphs on the same nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
+
+from spectrograd.graph.cleaning import GraphError
+from spectrograd.graph.graph import Array, Graph
+from spectrograd.graph.names import number_nodes
+
+
+@dataclass(frozen=True, eq=False)
+class MultilayerGraph:
+    """Several graphs ("layers") on the same nodes, each layer with a name."""
+
+    layers: tuple[Graph, ...]
+    layer_names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not self.layers:
+            raise GraphError("a multilayer graph needs at least one layer")
+        if len(self.layers) != len(self.layer_names):
+            raise GraphError(f"{len(self.layer_names)} layer names for {len(self.layers)} layers")
+        first = self.layers[0]
+        for name, layer in zip(self.layer_names, self.layers, strict=True):
+            if layer.n_nodes != first.n_nodes:
+                raise GraphError(
+                    f"layer {name!r} has {layer.n_nodes} nodes, layer {self.layer_names[0]!r} has "
+                    f"{first.n_nodes}: rows are matched by number, so all layers must have as many; "
+                    "give graphs with node names to from_layers to match them by name"
+                )
+            if not np.array_equal(layer.node_names, first.node_names):
+                raise GraphError(f"layer {name!r} names its nodes differently from {self.layer_names[0]!r}")
+
+    @classmethod
+    def from_layers(
+        cls, layers: Sequence[Any] | Mapping[str, Any], *, names: ArrayLike | None = None
+    ) -> MultilayerGraph:
+        """Build from a list or a dict of graphs or adjacency matrices.
+
+        Graphs that name their nodes are united by name: a node that a layer lacks is isolated there.
+        Without names rows are matched by number, so all layers must have as many.
+        """
+        named = layers if isinstance(layers, Mapping) else {str(i): x for i, x in enumerate(layers)}
+        graphs = []
+        for layer_name, layer in named.items():
+            try:
+                graphs.append(layer if isinstance(layer, Graph) else Graph.from_matrix(layer, names=names))
+            except GraphError as error:
+                raise GraphError(f"layer {layer_name!r}: {error}") from None
+        return cls(_united(graphs), tuple(str(name) for name in named))
+
+    @property
+    def n_nodes(self) -> int:
+        """Nodes, shared by all layers."""
+        return self.layers[0].n_nodes
+
+    @property
+    def n_layers(self) -> int:
+        """Number of layers."""
+        return len(self.layers)
+
+    @property
+    def n_edges(self) -> int:
+        """Edges of all layers together."""
+        return sum(layer.n_edges for layer in self.layers)
+
+    @property
+    def node_names(self) -> Array:
+        """The names, or the row numbers where the input had none."""
+        return self.layers[0].node_names
+
+    @property
+    def names(self) -> Array | None:
+        """The names of the nodes, or None."""
+        return self.layers[0].names
+
+    def __repr__(self) -> str:
+        return (
+            f"MultilayerGraph(n_nodes={self.n_nodes:,}, n_layers={self.n_layers}, n_edges={self.n_edges:,})"
+        )
+
+
+def _united(graphs: Sequence[Graph]) -> tuple[Graph, ...]:
+    """The graphs on the sorted union of their nodes, where all have names and not all the same."""
+    names = [graph.names for graph in graphs]
+    known = [own for own in names if own is not None]
+    if len(known) < len(names) or all(np.array_equal(own, known[0]) for own in known):
+        return tuple(graphs)
+    union, rows = number_nodes(known)
+    placed = []
+    for graph, row_of in zip(graphs, rows, strict=True):
+        if len(np.unique(row_of)) < len(row_of):
+            raise GraphError("a node name occurs twice in one layer: layers cannot be matched by name")
+        coo = graph.matrix.tocoo()
+        moved = sp.coo_array((coo.data, (row_of[coo.row], row_of[coo.col])), shape=(len(union),) * 2)
+        placed.append(Graph._from_clean_csr(moved.tocsr(), union))
+    return tuple(placed)

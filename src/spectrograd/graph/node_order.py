@@ -1,0 +1,58 @@
+"""An order of the nodes that keeps neighbours near each other in memory, where that makes passes faster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectrograd.graph import Graph
+from spectrograd.graph.cleaning import CleanArrays
+
+Array = NDArray[Any]
+FROM_NODES = 30_000  # below, all vectors fit into a core's own cache
+NEAR = 8192  # rows of eight float32 that do
+PART = 0.3  # of the edges: how many must come near for the order to be worth its making
+SAMPLE = 20_000
+
+
+def near_order(graph: Graph) -> Array | None:
+    """The nodes in breadth-first order, or None where it would not bring many neighbours nearer.
+
+    Measured (docs/adr/0019): a pass takes a third of the time on k-NN graphs in the plane and 0.6 of it on
+    those of images; block models and merged layers gain nothing.
+    """
+    if graph.n_nodes < FROM_NODES or graph.n_entries == 0:
+        return None
+    order = graph.search.order
+    place = _inverse(order)
+    indptr, indices = graph.pattern
+    entries = np.random.default_rng(0).integers(0, len(indices), SAMPLE)
+    heads, tails = np.searchsorted(indptr, entries, side="right") - 1, indices[entries]
+    now, then = _share_near(heads, tails), _share_near(place[heads], place[tails])
+    return order if then - now > PART else None
+
+
+def _share_near(heads: Array, tails: Array) -> float:
+    return float((np.abs(heads.astype(np.int64) - tails) < NEAR).mean())
+
+
+def reordered(graph: Graph, order: Array) -> Graph:
+    """The graph with its nodes in this order, without their names."""
+    from spectrograd.kernels.csr.structure import permute
+    from spectrograd.kernels.threads import share_rows
+
+    indptr, indices = graph.pattern
+    weights = graph.matrix.data if graph.is_weighted else None
+    starts = np.concatenate([[0], np.cumsum(np.diff(indptr)[order])]).astype(indptr.dtype)
+    columns, values = np.empty_like(indices), None if weights is None else np.empty_like(weights)
+    given = (indptr, indices, weights, order, _inverse(order), starts, columns, values)
+    share_rows(permute, graph.n_nodes, *given)
+    return Graph._from_arrays(CleanArrays(starts, columns, values), None)
+
+
+def _inverse(order: Array) -> Array:
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order), dtype=order.dtype)
+    return place

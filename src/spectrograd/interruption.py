@@ -1,0 +1,69 @@
+"""Ctrl-C at safe points: noticed between the passes of a run, never inside a compiled kernel.
+
+Python's own handler raises wherever the interpreter happens to be. Where that is a callback of a kernel or of
+its compiler the exception is lost, or becomes a ``SystemError``; and a result that is nearly there is gone.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+
+
+@dataclass
+class Interruption:
+    """Whether Ctrl-C was ``requested``, and whether somebody still has to be told (``pending``)."""
+
+    requested: bool = False
+    pending: bool = False
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """The first Ctrl-C is a request, the second one is an order."""
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = self.pending = True
+
+
+_current: Interruption | None = None
+
+
+@contextmanager
+def deferred() -> Iterator[Interruption]:
+    """Within, Ctrl-C waits for the next :func:`check`; a second one interrupts at once.
+
+    Whoever opens this looks at ``requested`` afterwards. Only the main thread gets signals, and a handler
+    that somebody else has installed stays in charge.
+    """
+    global _current
+    if _current is not None and _in_main_thread():
+        yield _current
+        return
+    if not _in_main_thread() or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield Interruption()
+        return
+    _current = interruption = Interruption()
+    signal.signal(signal.SIGINT, interruption.handle)
+    try:
+        yield interruption
+    except SystemError as error:  # the second Ctrl-C hit a kernel
+        if not interruption.requested:
+            raise
+        raise KeyboardInterrupt from error
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        _current = None
+
+
+def check() -> None:
+    """A safe point: raises KeyboardInterrupt, once, where Ctrl-C was pressed since."""
+    if _current is not None and _current.pending and _in_main_thread():
+        _current.pending = False
+        raise KeyboardInterrupt
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()

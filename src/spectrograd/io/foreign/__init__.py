@@ -1,0 +1,1 @@
+"""Doors to other libraries' objects: networkx, igraph, PyG, data frames."""

@@ -1,0 +1,169 @@
+"""Edge tables in memory: pandas, polars, pyarrow and structured arrays, in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from spectrograd.extras import need
+from spectrograd.graph import Array, Graph, GraphError, MultilayerGraph
+from spectrograd.graph.names import as_names, as_objects, as_plain
+from spectrograd.io.foreign.edges import edge_columns
+from spectrograd.io.foreign.packages import comes_from
+from spectrograd.io.read.join import join_tables
+from spectrograd.io.read.tables import EdgeTable, role_of
+
+NAME = "edge table"
+
+
+def from_frame(
+    frame: Any,
+    *,
+    source: str | None = None,
+    target: str | None = None,
+    weight: str | None = None,
+    layer: str | None = None,
+) -> Graph | MultilayerGraph:
+    """Make a graph of a pandas, polars or pyarrow edge table; each row is one undirected edge.
+
+    Parameters
+    ----------
+    frame : DataFrame, LazyFrame or Table
+    source, target, weight, layer : str, optional
+        The columns; those not named are found as in files (``src``, ``dst``, ``weight``, ``layer`` and
+        their synonyms). A ``layer`` column makes a :class:`MultilayerGraph`.
+
+    Returns
+    -------
+    Graph or MultilayerGraph
+        Ids keep their type.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> from_frame(pandas.DataFrame({"src": ["a", "b"], "dst": ["b", "c"]})).node_names.tolist()
+    ['a', 'b', 'c']
+    """
+    chosen = {"src": source, "dst": target, "weight": weight, "layer": layer}
+    table = edge_table(frame, NAME, {role: name for role, name in chosen.items() if name is not None})
+    return join_tables([table], ["edges"], typed=True)
+
+
+def to_pandas(graph: Graph | MultilayerGraph) -> Any:
+    """Return the edges as a pandas DataFrame with columns ``src``, ``dst``[, ``weight``][, ``layer``]."""
+    return need("pandas", "to_pandas").DataFrame(edge_columns(graph))
+
+
+def to_polars(graph: Graph | MultilayerGraph) -> Any:
+    """Return the edges as a polars DataFrame; ids that are neither numbers nor texts become texts."""
+    polars = need("polars", "to_polars")
+    return polars.DataFrame({name: as_plain(column) for name, column in edge_columns(graph).items()})
+
+
+def to_arrow(graph: Graph | MultilayerGraph) -> Any:
+    """Return the edges as a pyarrow Table; ids that are neither numbers nor texts become texts."""
+    arrow = need("pyarrow", "to_arrow")
+    return arrow.table({name: as_plain(column) for name, column in edge_columns(graph).items()})
+
+
+def is_frame(thing: Any) -> bool:
+    """Whether a thing is a table of pandas, polars or pyarrow, or an array with named fields."""
+    if _fields(thing) is not None:
+        return True
+    return comes_from(thing, "pandas", "polars", "pyarrow") and hasattr(thing, "columns")
+
+
+def _fields(thing: Any) -> tuple[str, ...] | None:
+    """Names of the fields of a structured array."""
+    return getattr(getattr(thing, "dtype", None), "names", None) if isinstance(thing, np.ndarray) else None
+
+
+def is_edge_frame(thing: Any) -> bool:
+    """Whether a table has both ends of edges; columns of fractions are coordinates, whatever their name."""
+    if not is_frame(thing):
+        return False
+    roles = {role_of(str(name)): name for name in column_names(thing)}
+    if not {"src", "dst"} <= set(roles):
+        return False
+    return all(column_values(thing, roles[end]).dtype.kind != "f" for end in ("src", "dst"))
+
+
+def edge_table(frame: Any, name: str, chosen: Mapping[str, str] | None = None) -> EdgeTable:
+    """Find the columns of a frame and check them; errors count rows from 0."""
+    roles = _roles(frame, name, chosen or {})
+    ends = [_ids(frame, name, roles[end]) for end in ("src", "dst")]
+    if len(ends[0]) == 0:
+        raise GraphError(f"{name}: empty, no edges in it")
+    weight = _weights(frame, name, roles["weight"]) if "weight" in roles else None
+    layer = _ids(frame, name, roles["layer"]) if "layer" in roles else None
+    texts = None if layer is None else as_objects(list(map(str, layer.tolist())))
+    return EdgeTable(name, ends[0], ends[1], weight, texts)
+
+
+def column_names(frame: Any) -> list[Any]:
+    """Names of the columns in their order."""
+    fields = _fields(frame)
+    if fields is not None:
+        return list(fields)
+    if hasattr(frame, "collect_schema"):  # polars; a lazy frame should not be asked for its columns
+        return list(frame.collect_schema().names())
+    return list(getattr(frame, "column_names", frame.columns))  # pyarrow's ``columns`` are the data
+
+
+def column_values(frame: Any, name: Any) -> Array:
+    """One column as an array."""
+    if _fields(frame) is not None:
+        return np.asarray(frame[name])
+    if hasattr(frame, "collect"):
+        frame = frame.select(name).collect()
+    column = frame.column(name) if hasattr(frame, "column_names") else frame[name]
+    return np.asarray(column.to_numpy())
+
+
+def _roles(frame: Any, name: str, chosen: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = dict(chosen)
+    names = column_names(frame)
+    for column in names:
+        role = role_of(str(column))
+        if role is None or role in chosen or column in chosen.values():
+            continue
+        if role in found:
+            raise GraphError(f"{name}: {found[role]!r} and {column!r} both name the {role} column; drop one")
+        found[role] = column
+    missing = [column for column in found.values() if column not in names]
+    if missing or not {"src", "dst"} <= set(found):
+        what = f"no column {missing[0]!r}" if missing else "no columns 'src' and 'dst'"
+        raise GraphError(
+            f"{name}: {what} among {', '.join(map(repr, names))}; rename them or, in from_frame, "
+            "say which they are: source=..., target=..."
+        )
+    return found
+
+
+def _ids(frame: Any, name: str, column: Any) -> Array:
+    values = column_values(frame, column)
+    empty = values != values if values.dtype.kind == "f" else np.zeros(len(values), dtype=bool)
+    if values.dtype == object:
+        empty = np.fromiter((_is_missing(value) for value in values), dtype=bool, count=len(values))
+    if empty.any():
+        raise GraphError(f"{name}, row {int(np.argmax(empty))}: the column {column!r} is empty")
+    return as_names(values)
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or type(value).__name__ == "NAType" or (isinstance(value, float) and value != value)
+
+
+def _weights(frame: Any, name: str, column: Any) -> Array:
+    values = column_values(frame, column)
+    try:
+        weight = values.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise GraphError(f"{name}: the column {column!r} does not hold numbers ({error})") from None
+    bad = ~np.isfinite(weight) | (weight < 0)
+    if bad.any():
+        at = int(np.argmax(bad))
+        raise GraphError(f"{name}, row {at}: weight {weight[at]} must be finite and not negative")
+    return weight

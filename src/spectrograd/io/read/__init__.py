@@ -1,0 +1,1 @@
+"""Doors in: one file per format."""

@@ -1,0 +1,87 @@
+"""Tables of one or more layers, united by the names of their nodes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from spectrograd.graph import Array, Graph, GraphError, GraphWarning, MultilayerGraph
+from spectrograd.graph.names import number_ids, number_nodes
+from spectrograd.io.read.tables import EdgeTable, as_integers
+
+
+def join_tables(
+    tables: Sequence[EdgeTable], stems: Sequence[str], *, typed: bool = False
+) -> Graph | MultilayerGraph:
+    """Make a graph of a table without layers, a multilayer graph of several tables or of layers in one.
+
+    Files have no types, so where some ids are texts all are; ``typed`` ids are kept as they are.
+    """
+    names, ends = _unite_nodes(tables, typed)
+    graphs: list[Graph] = []
+    labels: list[str] = []
+    for table, (rows, cols), stem in zip(tables, ends, stems, strict=True):
+        for label, chosen in _layers_of(table):
+            weight = None if table.weight is None else table.weight[chosen]
+            with about(table.name if label is None else f"{table.name}, layer {label!r}"):
+                graphs.append(Graph.from_edges(rows[chosen], cols[chosen], weight, names=names))
+            parts = [stem] if len(tables) > 1 or label is None else []
+            labels.append(":".join(parts if label is None else [*parts, label]))
+    if len(tables) == 1 and tables[0].layer is None:
+        return graphs[0]
+    return MultilayerGraph(tuple(graphs), unique(labels))
+
+
+@contextmanager
+def about(what: str) -> Iterator[None]:
+    """Put a file's name in front of the errors and warnings of the graph built from it."""
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield
+    except GraphError as error:
+        raise GraphError(f"{what}: {error}") from None
+    for warning in caught:
+        if issubclass(warning.category, GraphWarning):
+            warnings.warn(f"{what}: {warning.message}", warning.category, stacklevel=5)
+        else:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+
+
+def unique(labels: Sequence[str]) -> tuple[str, ...]:
+    """Put ``-2``, ``-3`` ... after the labels already taken."""
+    taken: list[str] = []
+    for label in labels:
+        fresh, copy = label, 2
+        while fresh in taken:
+            fresh, copy = f"{label}-{copy}", copy + 1
+        taken.append(fresh)
+    return tuple(taken)
+
+
+def _layers_of(table: EdgeTable) -> Iterator[tuple[str | None, Array | slice]]:
+    """Each layer of a table with the rows it takes, in the order of the layers' names."""
+    if table.layer is None:
+        yield None, slice(None)
+        return
+    labels = set(table.layer.tolist())
+    order = sorted(labels) if as_integers(list(labels)) is None else sorted(labels, key=lambda x: (int(x), x))
+    code = {label: i for i, label in enumerate(order)}
+    codes = np.fromiter(map(code.__getitem__, table.layer), dtype=np.int64, count=len(table.layer))
+    for i, label in enumerate(order):
+        yield label, np.flatnonzero(codes == i)
+
+
+def _unite_nodes(tables: Sequence[EdgeTable], typed: bool) -> tuple[Array, list[tuple[Array, Array]]]:
+    """Names of all nodes in the tables, and each table's ends as row numbers."""
+    columns = [ends for table in tables for ends in (table.source, table.target)]
+    lists = [table.nodes for table in tables if table.nodes is not None]
+    if typed or all(column.dtype.kind in "iu" for column in (*columns, *lists)):
+        names, codes = number_nodes([*columns, *lists])
+    else:
+        names, codes = number_ids(map(str, column.tolist()) for column in (*columns, *lists))
+    codes = codes[: len(columns)]
+    return names, list(zip(codes[::2], codes[1::2], strict=True))

@@ -1,0 +1,156 @@
+"""Points in: one row of coordinates each, with or without a name."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from spectrograd.graph import Array, GraphError
+from spectrograd.graph.names import as_names
+from spectrograd.io.foreign.frames import column_names, column_values
+from spectrograd.io.read.compressed import data_suffix
+from spectrograd.io.read.labels import NODE_COLUMNS
+from spectrograd.io.read.parquet import PARQUET_SUFFIX, load_parquet
+from spectrograd.io.read.tables import ids_of_texts
+from spectrograd.io.read.text import (
+    STDIN,
+    TEXT_SUFFIXES,
+    TextFile,
+    check_exists,
+    data_lines,
+    is_number,
+    read_rows,
+    sniff_delimiter,
+    split_line,
+)
+
+POINT_SUFFIXES = (*TEXT_SUFFIXES, PARQUET_SUFFIX, ".npy", ".npz")
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Coordinates, one row per point, and names where the file had any."""
+
+    coordinates: Array
+    names: Array | None = None
+
+
+def read_points(path: str | os.PathLike[str], *, ignore: Iterable[str] = ()) -> Points:
+    """Read points from a file.
+
+    Parameters
+    ----------
+    path : path-like
+        A table of numbers (``.csv .tsv .txt``, also packed, ``-``, or ``.parquet``), where a column ``node``,
+        ``id`` or ``name`` names the points; ``.npy``; or ``.npz``, the first array or ``embedding``, with
+        names in ``nodes``.
+    ignore : iterable of str
+        Columns that are no coordinates.
+    """
+    path, left_out = os.fspath(path), set(ignore)
+    suffix = data_suffix(path)
+    if path != STDIN:
+        if suffix not in POINT_SUFFIXES:
+            known = " ".join(POINT_SUFFIXES)
+            raise GraphError(f"{path}: unknown kind of file {suffix!r} for points; known are {known}")
+        check_exists(path)
+    if suffix in (".npy", ".npz"):
+        return _load_arrays(path)
+    if suffix == PARQUET_SUFFIX:
+        return _from_parquet(path, left_out)
+    return _from_text(TextFile(path), left_out)
+
+
+def _load_arrays(path: str) -> Points:
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return Points(_matrix(path, loaded))
+        with loaded as archive:
+            key = "embedding" if "embedding" in archive.files else archive.files[0]
+            names = archive["nodes"] if "nodes" in archive.files else None
+            return Points(_matrix(path, archive[key]), names)
+    except (ValueError, OSError, EOFError, IndexError, zipfile.BadZipFile) as error:
+        if isinstance(error, GraphError):
+            raise
+        raise GraphError(f"{path}: cannot be read as an array of numbers ({error})") from None
+
+
+def _matrix(path: str, array: Array) -> Array:
+    if array.ndim not in (1, 2) or array.dtype.kind not in "biuf":
+        raise GraphError(
+            f"{path}: an array of type {array.dtype} and shape {array.shape}; one row of numbers per point "
+            "is needed"
+        )
+    return array.reshape(len(array), -1)
+
+
+def _from_parquet(path: str, left_out: set[str]) -> Points:
+    frame = load_parquet(path)
+    unwanted = _known(path, left_out, column_names(frame))
+    columns = [name for name in column_names(frame) if name not in unwanted]
+    name_at = next((name for name in columns if name.lower() in NODE_COLUMNS), None)
+    numbers = [_numeric(path, name, column_values(frame, name)) for name in columns if name != name_at]
+    names = None if name_at is None else as_names(column_values(frame, name_at))
+    return Points(_stacked(path, numbers), names)
+
+
+def _numeric(path: str, name: str, values: Array) -> Array:
+    if values.dtype.kind not in "biuf":
+        raise GraphError(f"{path}: the column {name!r} holds no numbers; leave it out with --ignore {name}")
+    return values
+
+
+def _from_text(file: TextFile, left_out: set[str]) -> Points:
+    with file.open() as handle:
+        first = next(data_lines(handle), (0, ""))[1]
+    delimiter = sniff_delimiter(first, file.suffix, is_number)
+    fields = split_line(first, delimiter)
+    rows, lines = read_rows(file, delimiter)
+    has_header = not all(map(is_number, fields))
+    if has_header:
+        rows, lines = rows[1:], lines[1:]
+    if not rows:
+        raise GraphError(f"{file.name}: no points in it; each line should hold the coordinates of one")
+    header = fields if has_header else [str(i) for i in range(len(fields))]
+    for row, line in zip(rows, lines, strict=True):
+        if len(row) != len(header):
+            raise file.error(line, f"{len(header)} columns expected, found {len(row)}")
+    unwanted = _known(file.name, left_out, header)
+    name_at = next((i for i, name in enumerate(header) if name.lower() in NODE_COLUMNS), None)
+    numbers = [
+        _parsed(file, header[at], [row[at] for row in rows], lines)
+        for at in range(len(header))
+        if at != name_at and header[at] not in unwanted
+    ]
+    names = None if name_at is None else ids_of_texts([row[name_at] for row in rows])[0]
+    return Points(_stacked(file.name, numbers), names if names is None else as_names(names))
+
+
+def _parsed(file: TextFile, name: str, texts: Sequence[str], lines: Sequence[int]) -> Array:
+    try:
+        return np.array(texts, dtype=np.float64)
+    except ValueError:
+        at = next(i for i, text in enumerate(texts) if not is_number(text))
+        raise file.error(
+            lines[at], f"{texts[at]!r} in column {name!r} is not a number; fill it, or --ignore {name}"
+        ) from None
+
+
+def _known(where: str, left_out: set[str], names: Sequence[Any]) -> set[str]:
+    missing = sorted(left_out - set(names))
+    if missing:
+        there = ", ".join(map(str, names))
+        raise GraphError(f"{where}: no column {missing[0]!r} to ignore; there are {there}")
+    return left_out
+
+
+def _stacked(where: str, columns: Sequence[Array]) -> Array:
+    if not columns:
+        raise GraphError(f"{where}: no column of coordinates is left")
+    return np.column_stack(columns).astype(np.float64)

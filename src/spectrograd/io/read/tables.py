@@ -1,0 +1,240 @@
+"""Edge lists as text: ``src,dst[,weight][,layer]`` in CSV, TSV or whitespace columns, any ids.
+
+Files of integers take a bulk parse in C. Everything else, and every file in which that parse meets a
+surprise, is scanned line by line, so that an error can name its line.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from spectrograd.graph import Array, GraphError, GraphWarning
+from spectrograd.io.read.text import (
+    INTEGER,
+    Row,
+    TextFile,
+    data_lines,
+    is_number,
+    plain_lines,
+    read_rows,
+    sniff_delimiter,
+    split_line,
+)
+
+COLUMN_NAMES = {
+    "src": ("src", "source", "from", "node1", "u"),
+    "dst": ("dst", "target", "to", "node2", "v"),
+    "weight": ("weight", "w", "value"),
+    "layer": ("layer",),
+}
+_ROLE_OF = {name: role for role, names in COLUMN_NAMES.items() for name in names}
+_LONG_LAYER_NAME = 32
+_BULK_TYPES = {"src": "i8", "dst": "i8", "weight": "f8", "layer": f"U{_LONG_LAYER_NAME}"}
+_PADDED = re.compile(r"0[0-9]")
+_HEADER_HINT = "name the columns src,dst[,weight][,layer] in a header line"
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeTable:
+    """The columns of an edge list; ``nodes`` names those that may have no edge."""
+
+    name: str
+    source: Array
+    target: Array
+    weight: Array | None = None
+    layer: Array | None = None
+    nodes: Array | None = None
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """What the first data line tells: where the columns are and how they are parted."""
+
+    delimiter: str | None
+    roles: tuple[str | None, ...]
+    skip: int  # lines before the first that may hold an edge
+    header: tuple[str, ...] = ()
+
+
+def read_table(path: str) -> EdgeTable:
+    """Read an edge list from a file, a gzipped file or (``-``) standard input.
+
+    Parameters
+    ----------
+    path : str
+        Columns are found by the names in the header (see ``COLUMN_NAMES``, case does not matter;
+        other columns are ignored). Without a header there are two or three: ends and weight. Blank
+        lines and lines starting with ``#`` or ``%`` are skipped; blanks around ids are dropped.
+
+    Returns
+    -------
+    EdgeTable
+        With weights checked: finite, not negative.
+    """
+    file = TextFile(path)
+    layout = _read_layout(file)
+    return _read_bulk(file, layout) or _read_slowly(file, layout)
+
+
+def _read_layout(file: TextFile) -> _Layout:
+    with file.open() as handle:
+        number, line = next(data_lines(handle), (0, ""))
+    if not number:
+        raise GraphError(f"{file.name}: empty, no edges in it; each line should be src,dst[,weight]")
+    delimiter = sniff_delimiter(line, file.suffix, _is_whole_field)
+    fields = split_line(line, delimiter)
+    roles = tuple(map(role_of, fields))
+    if "src" in roles and "dst" in roles:
+        for role, names in COLUMN_NAMES.items():
+            same = [field for field, its_role in zip(fields, roles, strict=True) if its_role == role]
+            if len(same) > 1:
+                raise file.error(
+                    number, f"{' and '.join(map(repr, same))} all name the {role} column; keep one of {names}"
+                )
+        return _Layout(delimiter, roles, number, tuple(fields))
+    if len(fields) not in (2, 3):
+        raise file.error(number, f"2 or 3 columns expected, found {len(fields)}; for others {_HEADER_HINT}")
+    return _Layout(delimiter, ("src", "dst", "weight")[: len(fields)], number - 1)
+
+
+def _is_whole_field(word: str) -> bool:
+    return role_of(word) is not None or is_number(word)
+
+
+def _read_bulk(file: TextFile, layout: _Layout) -> EdgeTable | None:
+    """Parse integer ids and float weights in C, or return None where the slow scan must look."""
+    if None in layout.roles:
+        return None  # loadtxt would not see ragged lines beside ignored columns
+    kinds = [(str(role), _BULK_TYPES[str(role)]) for role in layout.roles]
+    try:
+        with warnings.catch_warnings(), file.open() as handle:
+            warnings.simplefilter("error")  # no data; or, in older numpy, an integer read from "1.5"
+            rows = np.loadtxt(
+                plain_lines(itertools.islice(handle, layout.skip, None)),
+                dtype=kinds,
+                delimiter=layout.delimiter,
+                comments=None,
+                quotechar='"',
+                ndmin=1,
+            )
+    except GraphError:
+        raise
+    except (ValueError, Warning):
+        return None
+    columns = {role: np.ascontiguousarray(rows[role]) for role, _ in kinds}
+    weight = columns.get("weight")
+    if weight is not None and not np.all(np.isfinite(weight) & (weight >= 0)):
+        return None
+    layer = None
+    if "layer" in columns:
+        labels = [label.strip() for label in columns["layer"].tolist()]
+        if not all(0 < len(label) < _LONG_LAYER_NAME for label in labels):  # blank, or cut off
+            return None
+        layer = np.array(labels, dtype=object)
+    return EdgeTable(file.name, columns["src"], columns["dst"], weight, layer)
+
+
+def _read_slowly(file: TextFile, layout: _Layout) -> EdgeTable:
+    rows, lines = read_rows(file, layout.delimiter)
+    if layout.header:
+        rows, lines = rows[1:], lines[1:]
+    if not rows:
+        raise GraphError(f"{file.name}: a header but no edges; each further line should hold one edge")
+    _check_widths(file, layout, rows, lines)
+    columns = {role: [row[at] for row in rows] for at, role in enumerate(layout.roles) if role}
+    sources, targets = columns["src"], columns["dst"]
+    _check_ids(file, layout, columns, lines)
+    weight = _parse_weights(file, columns["weight"], lines) if "weight" in columns else None
+    layer = np.array(columns["layer"], dtype=object) if "layer" in columns else None
+    source, target = ids_of_texts(sources, targets)
+    return EdgeTable(file.name, source, target, weight, layer)
+
+
+def role_of(column: str) -> str | None:
+    """Say what a column of this name holds: ``src``, ``dst``, ``weight``, ``layer`` or None."""
+    return _ROLE_OF.get(column.lower())
+
+
+def ids_of_texts(*columns: Sequence[str]) -> list[Array]:
+    """Turn columns of texts into integers where all of them are, else into objects holding str."""
+    numbers = [as_integers(column) for column in columns]
+    if any(column is None for column in numbers):
+        return [np.array(column, dtype=object) for column in columns]
+    return [column for column in numbers if column is not None]
+
+
+def as_integers(texts: Sequence[str]) -> Array | None:
+    """Turn texts into int64, or return None when one of them is not an integer of that size.
+
+    Neither is 007, which would come back as 7.
+    """
+    if not all(map(INTEGER.fullmatch, texts)) or any(map(_PADDED.match, texts)):
+        return None
+    try:
+        return np.fromiter(map(int, texts), dtype=np.int64, count=len(texts))
+    except OverflowError:
+        return None
+
+
+def _check_widths(file: TextFile, layout: _Layout, rows: list[Row], lines: list[int]) -> None:
+    width = len(layout.roles)
+    for row, line in zip(rows, lines, strict=True):
+        if len(row) == width:
+            continue
+        if layout.header:
+            raise file.error(line, f"{width} columns expected, as in the header, found {len(row)}")
+        if len(row) in (2, 3):
+            raise file.error(line, f"{width} columns expected, as in the lines before, found {len(row)}")
+        raise file.error(line, f"2 or 3 columns expected, found {len(row)}")
+
+
+def _check_ids(file: TextFile, layout: _Layout, columns: dict[str, list[str]], lines: list[int]) -> None:
+    for role in ("src", "dst", "layer"):
+        if role in columns and "" in columns[role]:
+            raise file.error(lines[columns[role].index("")], f"the {role} column is empty")
+    sources, targets = columns["src"], columns["dst"]
+    if layout.header:
+        _warn_of_edge_like_header(file, layout, sources, targets)
+    elif len(sources) > 1 and not (INTEGER.fullmatch(sources[0]) or INTEGER.fullmatch(targets[0])):
+        rest = itertools.chain(itertools.islice(sources, 1, None), itertools.islice(targets, 1, None))
+        if all(map(INTEGER.fullmatch, rest)):
+            raise file.error(
+                lines[0],
+                f"'{sources[0]}' and '{targets[0]}' look like a header without known names; {_HEADER_HINT}",
+            )
+
+
+def _warn_of_edge_like_header(
+    file: TextFile, layout: _Layout, sources: list[str], targets: list[str]
+) -> None:
+    """Say that a first line ``u,v`` could be an edge, when nodes have such names."""
+    taken = [name for name in layout.header if name in sources or name in targets]
+    if taken and len(layout.header) == 2:
+        warnings.warn(
+            f"{file.name}, line {layout.skip}: taken as the header, though {taken[0]!r} is a node; "
+            "if it is an edge, put a line 'src,dst' above it",
+            GraphWarning,
+            stacklevel=8,  # whoever called read_graph
+        )
+
+
+def _parse_weights(file: TextFile, texts: list[str], lines: list[int]) -> Array:
+    try:
+        weight = np.fromiter(map(float, texts), dtype=np.float64, count=len(texts))
+    except ValueError:
+        at = next(i for i, text in enumerate(texts) if not is_number(text))
+        hint = f"; if it is a header, {_HEADER_HINT}" if at == 0 else ""
+        raise file.error(lines[at], f"{texts[at]!r} is not a number (weight){hint}") from None
+    for bad, what in ((~np.isfinite(weight), "not finite"), (weight < 0, "negative")):
+        if bad.any():
+            at = int(np.argmax(bad))
+            raise file.error(
+                lines[at], f"weight {texts[at]} is {what}; weights must be finite and not negative"
+            )
+    return weight

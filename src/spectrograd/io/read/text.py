@@ -1,0 +1,192 @@
+"""Lines of text files: opening, comments, delimiters, and rows that remember their line numbers."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from io import StringIO, TextIOWrapper
+from typing import TextIO
+
+import numpy as np
+
+from spectrograd.graph import GraphError
+from spectrograd.io.read.compressed import data_suffix, open_bytes
+
+Row = tuple[str, ...]
+STDIN = "-"
+TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".edges", ".el")
+COMMENTS = ("#", "%")
+INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*")  # not int(): that takes "1_2", a likely node name, for 12
+_WORDS = re.compile(r'"(?:[^"]|"")*"|\S+')
+_LINES_AT_ONCE = 10_000
+_IS_DIGIT, _GOES_ON = (np.isin(np.arange(256), list(marks)) for marks in (b"0123456789", b"0123456789.eE+-"))
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """A text file, plain or packed, or standard input, that can be opened several times."""
+
+    path: str
+
+    @property
+    def name(self) -> str:
+        """What error messages call it."""
+        return "standard input" if self.path == STDIN else self.path
+
+    @property
+    def suffix(self) -> str:
+        """The suffix that tells the format, without ``.gz`` or ``.zst``."""
+        return data_suffix(self.path)
+
+    @cached_property
+    def _typed(self) -> str:
+        return sys.stdin.read().removeprefix("\ufeff")
+
+    @contextmanager
+    def open(self) -> Iterator[TextIO]:
+        """Open for reading; every way in which that can fail is a GraphError with the file's name."""
+        try:
+            if self.path == STDIN:
+                yield StringIO(self._typed)
+            else:
+                with open_bytes(self.path) as raw, TextIOWrapper(raw, encoding="utf-8-sig") as handle:
+                    yield handle
+        except UnicodeDecodeError as error:
+            raise GraphError(
+                f"{self.name}: not UTF-8 text (byte {error.object[error.start]:#04x}); convert it first, "
+                "for example with iconv"
+            ) from None
+
+    def error(self, line: int, message: str) -> GraphError:
+        """Make an error that points at a line."""
+        return GraphError(f"{self.name}, line {line}: {message}")
+
+
+def check_exists(path: str) -> None:
+    """Refuse a path that is not a file, before anything is parsed."""
+    if os.path.isdir(path):
+        raise GraphError(f"{path}: is a folder; name the file inside it")
+    if not os.path.exists(path):
+        raise GraphError(f"{path}: no such file; check the spelling and the folder")
+
+
+def is_number(word: str) -> bool:
+    """Whether a word is a number, in Python's spelling."""
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def data_lines(handle: TextIO) -> Iterator[tuple[int, str]]:
+    """Yield number and text of each line that is neither blank nor a comment."""
+    for number, line in enumerate(handle, start=1):
+        text = line.strip()
+        if text and not text.startswith(COMMENTS):
+            yield number, line
+
+
+def plain_lines(lines: Iterator[str]) -> Iterator[str]:
+    """Keep other characters from numpy's integer parser, which may read outside its table for them.
+
+    An id like 007 is no number either: as one it would come back as 7.
+    """
+    while batch := list(itertools.islice(lines, _LINES_AT_ONCE)):
+        text = "".join(batch)
+        if not text.isascii() or _has_padded_number(text):
+            raise ValueError("not plain numbers")
+        yield from batch
+
+
+def _has_padded_number(text: str) -> bool:
+    """Whether a zero begins a number of several digits; those of 0.05, 105 and 1e-05 do not."""
+    letters = np.frombuffer(f"\n{text}\n".encode("ascii"), dtype=np.uint8)
+    zeros = np.flatnonzero(letters == ord("0"))
+    return bool(np.any(_IS_DIGIT[letters[zeros + 1]] & ~_GOES_ON[letters[zeros - 1]]))
+
+
+def sniff_delimiter(line: str, suffix: str, is_known: Callable[[str], bool]) -> str | None:
+    """Guess the delimiter from the first data line; None means runs of whitespace.
+
+    ``is_known`` says whether a word is surely a whole field (a number or a column name): a line of
+    such words splits at whitespace even where it mixes tabs and blanks.
+    """
+    if suffix == ".tsv":
+        return "\t"
+    bare = re.sub(r'"(?:[^"]|"")*"', "", line.strip())
+    # With decimal commas ("1;2;0,5") the semicolon is the one that makes more columns.
+    marks = max(",;", key=bare.count)
+    if suffix == ".csv" and marks in bare:
+        return marks
+    if all(is_known(word) for word in line.split()):
+        return None
+    if "\t" in bare:
+        return "\t"
+    return marks if marks in bare else None
+
+
+def split_line(line: str, delimiter: str | None) -> list[str]:
+    """Split one line into its fields, unquoted and stripped."""
+    if delimiter is None:
+        return _split_words(line)
+    fields = next(csv.reader([line], delimiter=delimiter, skipinitialspace=True), [])
+    return [field.strip() for field in fields]
+
+
+def read_rows(file: TextFile, delimiter: str | None) -> tuple[list[Row], list[int]]:
+    """Read all data rows with their line numbers: the slow way, which can say where an error is."""
+    with file.open() as handle:
+        text = handle.read()
+    numbers: list[int] = []
+    lines: list[str] = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        start = line.lstrip()
+        if start and start[0] not in COMMENTS:
+            numbers.append(number)
+            lines.append(line)
+    binary = next((i for i, line in enumerate(lines) if "\0" in line), None) if "\0" in text else None
+    if binary is not None:
+        raise file.error(numbers[binary], "holds a NUL byte; this is not a plain UTF-8 text file")
+    # Tuples of texts, unlike lists, cost the garbage collector nothing.
+    if delimiter is None:
+        return [tuple(_split_words(line)) for line in lines], numbers
+    if '"' not in text:
+        return [tuple(map(str.strip, line.split(delimiter))) for line in lines], numbers
+    return _unquoted_rows(file, delimiter, lines, numbers), numbers
+
+
+def _unquoted_rows(file: TextFile, delimiter: str, lines: list[str], numbers: list[int]) -> list[Row]:
+    rows: list[Row] = []
+    reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
+    problem = ""
+    try:
+        for row in reader:
+            if reader.line_num != len(rows) + 1:
+                break
+            rows.append(tuple(map(str.strip, row)))
+    except csv.Error as error:
+        problem = str(error)
+    if len(rows) == len(lines):
+        return rows
+    # An unclosed quote would swallow the lines that follow into one name.
+    unclosed = reader.line_num != len(rows) + 1 or "end of data" in problem
+    what = "a quoted name is not closed on its line" if unclosed else f"cannot be read: {problem}"
+    raise file.error(numbers[len(rows)], what)
+
+
+def _split_words(line: str) -> list[str]:
+    if '"' not in line:
+        return line.split()
+    words = _WORDS.findall(line)
+    return [
+        word[1:-1].replace('""', '"') if len(word) > 1 and word[0] == word[-1] == '"' else word
+        for word in words
+    ]

@@ -1,0 +1,1 @@
+"""Doors out: graphs, labels and embeddings as files."""

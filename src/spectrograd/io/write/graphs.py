@@ -1,0 +1,89 @@
+"""Graphs out: one function, the suffix says which door."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+from spectrograd.extras import need
+from spectrograd.graph import Array, Graph, GraphError, GraphWarning, MultilayerGraph
+from spectrograd.graph.names import as_plain
+from spectrograd.io.foreign.edges import edge_columns
+from spectrograd.io.read.compressed import compression_of, data_suffix
+from spectrograd.io.read.graphml import GRAPHML_SUFFIX, graphml_lines
+from spectrograd.io.read.matrices import write_mtx, write_npz
+from spectrograd.io.read.parquet import PARQUET_SUFFIX, write_parquet
+from spectrograd.io.write.output import quoted, whole_file, write_text
+
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_MATRICES: Mapping[str, Callable[[BinaryIO, Graph], None]] = {".npz": write_npz, ".mtx": write_mtx}
+GRAPH_SUFFIXES = (*_DELIMITERS, PARQUET_SUFFIX, *_MATRICES, GRAPHML_SUFFIX)
+
+
+def write_graph(path: str | os.PathLike[str], graph: Graph | MultilayerGraph) -> None:
+    """Write a graph to a file that :func:`read_graph` reads; it appears whole or not at all.
+
+    Parameters
+    ----------
+    path : path-like
+        ``.csv``, ``.tsv`` or ``.parquet`` (columns ``src,dst[,weight][,layer]``), ``.npz`` (as of
+        ``scipy.sparse.save_npz``, with the names beside the matrix), ``.mtx`` (without names) or
+        ``.graphml``; text may end in ``.gz`` or ``.zst``.
+    graph : Graph or MultilayerGraph
+        Layers go into tables only. Ids that are neither numbers nor texts are written as their text.
+    """
+    path = os.fspath(path)
+    suffix = check_graph_path(path)
+    is_table = suffix in (*_DELIMITERS, PARQUET_SUFFIX)
+    if isinstance(graph, MultilayerGraph) and not is_table:
+        raise GraphError(f"{path}: {suffix} files hold one layer; choose .csv, .tsv or .parquet")
+    _warn_of_losses(path, graph, suffix, is_table)
+    with whole_file(Path(path)) as handle:
+        if suffix == PARQUET_SUFFIX:
+            write_parquet(handle, _plain_columns(graph))
+        elif is_table:
+            write_text(handle, _table_lines(graph, _DELIMITERS[suffix]))
+        elif isinstance(graph, Graph):
+            if suffix == GRAPHML_SUFFIX:
+                write_text(handle, graphml_lines(graph))
+            else:
+                _MATRICES[suffix](handle, graph)
+
+
+def check_graph_path(path: str) -> str:
+    """Return the suffix of a path that :func:`write_graph` can write, or refuse it."""
+    suffix = data_suffix(path)
+    if suffix not in GRAPH_SUFFIXES:
+        raise GraphError(f"{path}: cannot write {suffix!r} files; choose one of {' '.join(GRAPH_SUFFIXES)}")
+    if compression_of(path) and suffix not in (*_DELIMITERS, ".mtx", GRAPHML_SUFFIX):
+        raise GraphError(f"{path}: {suffix} files are packed already; leave {compression_of(path)} away")
+    if suffix == PARQUET_SUFFIX:
+        need("pyarrow", f"{path}: Parquet")
+    return suffix
+
+
+def _plain_columns(graph: Graph | MultilayerGraph) -> dict[str, Array]:
+    return {name: as_plain(column) for name, column in edge_columns(graph).items()}
+
+
+def _table_lines(graph: Graph | MultilayerGraph, delimiter: str) -> Iterator[str]:
+    columns = _plain_columns(graph)
+    yield delimiter.join(columns) + "\n"
+    for row in zip(*(column.tolist() for column in columns.values()), strict=True):
+        yield delimiter.join(quoted(str(field), delimiter) for field in row) + "\n"
+
+
+def _warn_of_losses(path: str, graph: Graph | MultilayerGraph, suffix: str, is_table: bool) -> None:
+    if suffix == ".mtx" and graph.names is not None:
+        warnings.warn(f"{path}: .mtx files have no room for node names; rows are numbered", GraphWarning, 3)
+    layers = graph.layers if isinstance(graph, MultilayerGraph) else (graph,)
+    lonely = set.intersection(*(set(layer.isolated.tolist()) for layer in layers)) if is_table else ()
+    if lonely:
+        warnings.warn(
+            f"{path}: {len(lonely)} nodes without edges are not in a table; .npz and .graphml keep them",
+            GraphWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,162 @@
+"""Results out: one row per node, the node's name beside it wherever the format has room."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, TextIO
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from spectrograd.graph import Array
+from spectrograd.graph.names import as_plain
+from spectrograd.io.read.compressed import compression_of, data_suffix
+from spectrograd.io.read.parquet import write_parquet
+from spectrograd.io.write.output import quoted, whole_file, write_text
+
+Writer = Callable[[BinaryIO, Array, Array], None]
+
+
+def write_embedding(path: str | os.PathLike[str], vectors: ArrayLike, names: ArrayLike | None = None) -> None:
+    """Write the embedding, one row per node; the file appears whole or not at all.
+
+    Parameters
+    ----------
+    path : path-like
+        ``.npy`` (vectors only), ``.npz`` (arrays ``embedding`` and ``nodes``), ``.csv``, ``.tsv``,
+        ``.parquet`` (columns ``node,e0,e1,...``), ``.w2v`` or ``.vec`` (word2vec text);
+        text may be packed as ``.gz`` or ``.zst``.
+    vectors : array of shape (n_nodes, n_components)
+        Text formats keep every bit of it.
+    names : array of shape (n_nodes,), optional
+        Node names; row numbers when not given.
+    """
+    array = np.asarray(vectors)
+    if array.ndim != 2 or array.dtype.kind not in "iuf":
+        raise ValueError(
+            f"vectors have shape {array.shape} and type {array.dtype}; one row of numbers per node is needed"
+        )
+    _write(path, _EMBEDDING_WRITERS, array, names)
+
+
+def write_labels(
+    target: str | os.PathLike[str] | TextIO, labels: ArrayLike, names: ArrayLike | None = None
+) -> None:
+    """Write a label per node, to a file (which appears whole or not at all) or as CSV to a stream.
+
+    Parameters
+    ----------
+    target : path-like or text stream
+        ``.csv``, ``.tsv``, ``.parquet`` (columns ``node,label``), ``.npy`` (labels only) or ``.npz``
+        (arrays ``labels`` and ``nodes``).
+    labels : array of shape (n_nodes,)
+        Cluster numbers.
+    names : array of shape (n_nodes,), optional
+        Node names; row numbers when not given.
+    """
+    array = np.asarray(labels)
+    if array.ndim != 1:
+        raise ValueError(f"labels have shape {array.shape}; one label per node is needed")
+    array = as_plain(array)
+    if isinstance(target, str | os.PathLike):
+        _write(target, _LABEL_WRITERS, array, names)
+    else:
+        target.writelines(_table_lines(array, _checked_names(names, len(array)), ","))
+
+
+def _write(
+    path: str | os.PathLike[str], writers: Mapping[str, Writer], values: Array, names: ArrayLike | None
+) -> None:
+    path = Path(path)
+    suffix, packing = data_suffix(str(path)), compression_of(str(path))
+    writer = writers.get(suffix)
+    if writer is None:
+        raise ValueError(f"{path}: cannot write {suffix!r} files; choose one of {' '.join(writers)}")
+    if packing and suffix not in _TEXT_SUFFIXES:
+        raise ValueError(f"{path}: {suffix} files are not packed; leave {packing} away")
+    nodes = _checked_names(names, len(values))
+    with whole_file(path) as handle:
+        writer(handle, values, nodes)
+
+
+def _checked_names(names: ArrayLike | None, n_nodes: int) -> Array:
+    nodes = np.arange(n_nodes) if names is None else as_plain(names)  # no pickles: nothing to hand on
+    if len(nodes) != n_nodes:
+        raise ValueError(f"{len(nodes)} node names for {n_nodes} rows")
+    return nodes
+
+
+def _write_npy(handle: BinaryIO, values: Array, nodes: Array) -> None:
+    np.save(handle, values, allow_pickle=False)
+
+
+def _npz_writer(key: str) -> Writer:
+    def write(handle: BinaryIO, values: Array, nodes: Array) -> None:
+        arrays: dict[str, Any] = {key: values, "nodes": nodes}
+        np.savez(handle, **arrays)
+
+    return write
+
+
+def _table_writer(delimiter: str) -> Writer:
+    def write(handle: BinaryIO, values: Array, nodes: Array) -> None:
+        write_text(handle, _table_lines(values, nodes, delimiter))
+
+    return write
+
+
+def _write_word2vec(handle: BinaryIO, values: Array, nodes: Array) -> None:
+    words = nodes.astype(str).tolist()
+    broken = next((word for word in words if len(word.split()) != 1), None)
+    if broken is not None:
+        raise ValueError(
+            f"node name {broken!r} holds blanks, which word2vec text cannot; choose .csv or .npz"
+        )
+    rows = (f"{word} {' '.join(row)}\n" for word, row in zip(words, _texts(values), strict=True))
+    write_text(handle, iter([f"{values.shape[0]} {values.shape[1]}\n"]))
+    write_text(handle, rows)
+
+
+def _write_parquet(handle: BinaryIO, values: Array, nodes: Array) -> None:
+    columns = dict(zip(_column_names(values), [nodes, *np.atleast_2d(values.T)], strict=True))
+    write_parquet(handle, columns)
+
+
+def _column_names(values: Array) -> list[str]:
+    return ["node", "label"] if values.ndim == 1 else ["node", *(f"e{i}" for i in range(values.shape[1]))]
+
+
+def _table_lines(values: Array, nodes: Array, delimiter: str) -> Iterator[str]:
+    yield delimiter.join(_column_names(values)) + "\n"
+    for node, row in zip(nodes.tolist(), _texts(values), strict=True):
+        fields = row if values.dtype.kind in "biuf" else [quoted(text, delimiter) for text in row]
+        yield delimiter.join([quoted(str(node), delimiter), *fields]) + "\n"
+
+
+def _texts(values: Array) -> Iterator[list[str]]:
+    """Each row as texts from which its numbers can be read back exactly."""
+    # Nine digits pin a float32; repr would print the seventeen of its float64 neighbour.
+    text: Callable[[Any], str] = "{:.9g}".format if values.dtype == np.float32 else str
+    for row in values.reshape(len(values), -1):
+        yield list(map(text, row.tolist()))
+
+
+_TEXT_SUFFIXES = (".csv", ".tsv", ".w2v", ".vec")
+_EMBEDDING_WRITERS: Mapping[str, Writer] = {
+    ".npy": _write_npy,
+    ".npz": _npz_writer("embedding"),
+    ".csv": _table_writer(","),
+    ".tsv": _table_writer("\t"),
+    ".w2v": _write_word2vec,
+    ".vec": _write_word2vec,
+    ".parquet": _write_parquet,
+}
+_LABEL_WRITERS: Mapping[str, Writer] = {
+    ".csv": _table_writer(","),
+    ".tsv": _table_writer("\t"),
+    ".npy": _write_npy,
+    ".npz": _npz_writer("labels"),
+    ".parquet": _write_parquet,
+}

@@ -1,0 +1,1 @@
+"""Kernels over tall and skinny blocks of rows held in registers."""

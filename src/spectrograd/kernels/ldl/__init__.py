@@ -1,0 +1,1 @@
+"""Kernels of the sparse factorisation: ordering, symbolic and numeric phase, triangular solves."""

@@ -1,0 +1,200 @@
+"""Rows of an embedding to clusters: k-means, pivoted QR, or rotation to a discrete partition."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from spectrograd.engines.threadpools import one_thread
+from spectrograd.labels.kmeans import kmeans
+from spectrograd.labels.pivots import cluster_qr
+
+Array = NDArray[Any]
+TINY = 1e-200  # squares of lengths that are not trusted
+SET_ASIDE = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Clustering:
+    """A partition of the nodes and how it was found.
+
+    ``inertia`` is the sum of squared distances to the centres for k-means, None for the other methods.
+    """
+
+    labels: Array
+    n_clusters: int
+    method: str
+    inertia: float | None
+    seconds: float
+
+
+def assign(
+    vectors: ArrayLike,
+    n_clusters: int,
+    *,
+    method: str = "kmeans",
+    n_init: int = 10,
+    unit_rows: bool = False,
+    softness: float = 0.0,
+    aside: ArrayLike = (),
+    random_state: int | np.random.Generator | None = None,
+) -> Clustering:
+    """Cluster the rows of an embedding.
+
+    Parameters
+    ----------
+    vectors
+        N x K embedding; rows are nodes.
+    n_clusters
+        Number of clusters; ``cluster_qr`` needs at least as many columns, ``discretize`` exactly as many.
+    method
+        ``"kmeans"`` (a start from ``cluster_qr`` that is then improved), ``"cluster_qr"`` (Damle, Minden
+        and Ying, arXiv 1609.08251: no iteration, no randomness) or ``"discretize"`` (Yu and Shi, 2003).
+    n_init
+        Most runs of k-means: one from ``cluster_qr``, then from the best centres with some added and as many
+        taken away, until neither many nor few help. With 1, a single run from k-means++. Where there are many
+        rows this happens on a sample of them; a last run on all rows begins from the best centres.
+    unit_rows
+        Scale rows to unit length first; zero rows stay zero.
+    softness
+        With ``unit_rows``, divide by ``sqrt(|row|^2 + softness median|row|^2)`` instead: rows much shorter
+        than the median, which are mostly noise, stay short.
+    aside
+        Row numbers that take no part; their label is -1.
+    random_state
+        Seed; the same seed gives the same labels.
+
+    Examples
+    --------
+    >>> clustering = assign([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]], 2, method="cluster_qr")
+    >>> bool(clustering.labels[0] == clustering.labels[1] != clustering.labels[2])
+    True
+    """
+    started = time.perf_counter()
+    everything = np.asarray(vectors)
+    out = np.asarray(aside, dtype=np.int64)
+    part = np.delete(np.arange(len(everything)), out) if len(out) else slice(None)
+    rows = _checked_rows(everything[part], n_clusters)
+    if unit_rows:
+        rows = _unit_rows(rows, softness)
+    rng = np.random.default_rng(random_state)
+    inertia = None
+    if method == "kmeans":
+        labels, inertia = _kmeans(rows, n_clusters, n_init, rng, centred=unit_rows)
+    elif method == "cluster_qr":
+        labels = _cluster_qr(rows, n_clusters)
+    elif method == "discretize":
+        labels = _discretize(rows, n_clusters, rng)
+    else:
+        raise ValueError(f"unknown method {method!r}; choose one of kmeans, cluster_qr, discretize")
+    all_labels = np.full(len(everything), SET_ASIDE, dtype=np.int64)
+    all_labels[part] = labels
+    all_labels.flags.writeable = False
+    return Clustering(all_labels, n_clusters, method, inertia, time.perf_counter() - started)
+
+
+def _in_order(labels: Array, n_clusters: int) -> Array:
+    """Clusters numbered as they first appear: a rounding error elsewhere must not permute them."""
+    first = np.full(n_clusters, len(labels))
+    first[labels[::-1]] = np.arange(len(labels))[::-1]  # the last to be written is the first row
+    return np.asarray(np.argsort(np.argsort(first))[labels])
+
+
+def _checked_rows(vectors: ArrayLike, n_clusters: int) -> Array:
+    rows = np.ascontiguousarray(vectors)
+    if rows.dtype not in (np.float32, np.float64):
+        rows = rows.astype(np.float64)
+    if rows.ndim != 2 or rows.shape[1] == 0:
+        raise ValueError(f"the embedding has shape {rows.shape}; one row of coordinates per node is needed")
+    if not 1 <= n_clusters <= len(rows):
+        raise ValueError(f"n_clusters is {n_clusters}; with {len(rows)} rows it must be in 1..{len(rows)}")
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = rows.sum(dtype=np.float64)
+    if not np.isfinite(total):  # or too large a sum of finite numbers
+        bad = ~np.isfinite(rows).all(axis=1)
+        if bad.any():
+            raise ValueError(
+                f"{int(bad.sum())} rows of the embedding are not finite (first: row {int(np.argmax(bad))})"
+            )
+    return rows
+
+
+def _unit_rows(rows: Array, softness: float = 0.0) -> Array:
+    lengths = _lengths(rows)
+    if softness:
+        lengths = np.hypot(lengths, float(np.median(lengths)) * softness**0.5)
+    lengths[lengths == 0] = 1
+    return np.asarray(rows / lengths[:, None], dtype=rows.dtype)
+
+
+def _lengths(rows: Array) -> Array:
+    squares = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
+    lengths = np.sqrt(squares)
+    odd = np.flatnonzero(~((squares > TINY) & (squares < 1 / TINY)))
+    if len(odd):  # the squares have left the range of numbers, or are zero
+        largest = np.abs(rows[odd]).max(axis=1).astype(np.float64)
+        scaled = rows[odd] / np.where(largest == 0, 1, largest)[:, None]
+        lengths[odd] = largest * np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
+    return np.asarray(lengths)
+
+
+def _kmeans(
+    rows: Array, n_clusters: int, n_init: int, rng: np.random.Generator, centred: bool
+) -> tuple[Array, float]:
+    if n_init < 1:
+        raise ValueError(f"n_init is {n_init}; k-means needs at least one start")
+    # Far from zero the expanded squares would lose digits.
+    origin = 0.0 if centred else rows.mean(axis=0, dtype=np.float64).astype(rows.dtype)
+    with one_thread():
+        labels, inertia = kmeans(rows if centred else rows - origin, n_clusters, n_init, rng, origin)
+    return _in_order(labels, n_clusters), inertia
+
+
+def _cluster_qr(rows: Array, n_clusters: int) -> Array:
+    if rows.shape[1] < n_clusters:
+        raise ValueError(
+            f"cluster_qr needs at least one column per cluster: "
+            f"{rows.shape[1]} columns, {n_clusters} clusters"
+        )
+    return cluster_qr(rows, n_clusters)[0]
+
+
+def _discretize(
+    rows: Array, n_clusters: int, rng: np.random.Generator, n_starts: int = 10, max_iter: int = 50
+) -> Array:
+    """Rotate the unit rows until each is close to an axis (Yu and Shi, 2003); the best of some starts."""
+    if rows.shape[1] != n_clusters:
+        raise ValueError(
+            f"discretize needs one column per cluster: {rows.shape[1]} columns, {n_clusters} clusters"
+        )
+    rows = _unit_rows(rows.astype(np.float64))
+    best, best_fit = np.zeros(len(rows), dtype=np.int64), -np.inf
+    for _ in range(n_starts):
+        rotation, fit = _spread_rows(rows, rng), -np.inf
+        for _ in range(max_iter):
+            labels = np.argmax(rows @ rotation, axis=1)
+            overlap = np.stack([np.bincount(labels, column, n_clusters) for column in rows.T], axis=1)
+            left, singular, right = np.linalg.svd(overlap)
+            gain, fit = singular.sum() - fit, singular.sum()
+            if gain <= 1e-12 * max(fit, 1.0):
+                break
+            rotation = (left @ right).T
+        if fit > best_fit:
+            best, best_fit = labels, fit
+    return best
+
+
+def _spread_rows(rows: Array, rng: np.random.Generator) -> Array:
+    """As many rows as columns, each as orthogonal as possible to those before: a start for the rotation."""
+    n_columns = rows.shape[1]
+    chosen = np.empty((n_columns, n_columns))
+    chosen[0] = rows[rng.integers(len(rows))]
+    covered = np.zeros(len(rows))
+    for column in range(1, n_columns):
+        covered += np.abs(rows @ chosen[column - 1])
+        chosen[column] = rows[np.argmin(covered)]
+    return chosen.T

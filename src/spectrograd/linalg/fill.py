@@ -1,0 +1,90 @@
+"""How many entries a triangular factor of a graph will have, told before it is made."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectrograd.graph import Graph
+from spectrograd.graph.traversal import Levels, levels
+from spectrograd.memory import machine_memory
+
+Array = NDArray[Any]
+
+_known: WeakKeyDictionary[Graph, float] = WeakKeyDictionary()  # who chooses asks, and then the solver
+
+
+BYTES_PER_ENTRY = 12  # a float64, zeros stored with it, and what waits on the stack meanwhile
+PART_OF_MEMORY = 0.75  # that a factor may take by this estimate, which is generous
+
+
+def factor_bytes(graph: Graph) -> float:
+    """Memory that a factor will take, about."""
+    return BYTES_PER_ENTRY * estimated_fill(graph)
+
+
+def most_factor_bytes() -> float:
+    """Memory that a factor may take on this machine."""
+    return PART_OF_MEMORY * machine_memory()
+
+
+def estimated_fill(graph: Graph, enough: float = math.inf) -> float:
+    """Entries one triangular factor will have, from the width of breadth-first levels.
+
+    A level is a separator. The thinnest one among those that leave at least a quarter of the vertices on
+    either side has ``s`` vertices, which elimination makes a dense block of ``s^2 / 2`` entries; nested
+    dissection repeats this on halves with separators that shrink like sqrt(n), so each of the
+    ``log2(n)`` generations costs as much (Lipton, Rose and Tarjan 1979). Two searches, a few milliseconds:
+    the one that found the components, and one from the vertex where it ended, whose levels are thinner.
+    Measured against SuperLU with minimum degree: 0.9 to 1.25 times the truth on road networks and k-NN
+    graphs in the plane, thousands of times the edges on block models.
+
+    Where the first search already shows ``enough`` entries its estimate is returned. It is higher than that
+    of both: rings around the middle of a disk or a ball hold 1.6 times the vertices of a cut
+    across, so 2.5 times the entries.
+    """
+    if graph not in _known:
+        fill = graph.n_edges + graph.n_nodes + _largest_cost(graph, enough)
+        if fill >= enough:
+            return fill
+        _known[graph] = fill
+    return _known[graph]
+
+
+def _largest_cost(graph: Graph, enough: float) -> float:
+    """Entries of the component that has most of them, or at least ``enough``."""
+    found = graph.search
+    worst = _cost(graph, found.first, enough)
+    if worst >= enough or found.first.size == graph.n_nodes:
+        return worst
+    sizes, first = np.bincount(found.component), np.unique(found.component, return_index=True)[1]
+    for c in np.argsort(sizes)[::-1]:
+        if sizes[c] ** 2 / 2 <= worst or sizes[c] < 50:
+            break  # even if dense, it could not be worse than what is known
+        worst = max(worst, _cost(graph, levels(*graph.pattern, int(first[c])), enough))
+    return worst
+
+
+def _cost(graph: Graph, first: Levels, enough: float) -> float:
+    """Entries of one component beyond those of its edges."""
+    rough = _entries(first.widths)
+    return rough if rough >= enough else _entries(levels(*graph.pattern, first.last).widths)
+
+
+def _entries(widths: Array) -> float:
+    return _separator(widths) ** 2 / 2 * math.log2(widths.sum() + 1)
+
+
+def _separator(widths: Array) -> float:
+    """The thinnest level that cuts off at least a quarter on each side, or the middle one."""
+    total = widths.sum()
+    below = np.cumsum(widths) - widths
+    above = total - below - widths
+    fair = np.minimum(below, above) >= total / 4
+    if fair.any():
+        return float(widths[fair].min())
+    return float(widths.max())

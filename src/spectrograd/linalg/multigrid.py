@@ -1,0 +1,220 @@
+"""A hierarchy of coarse graphs, and the multigrid cycle on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.linalg as la
+from numpy.typing import NDArray
+
+from spectrograd.engines import Engine
+from spectrograd.graph import Graph, RowBlock
+from spectrograd.operators.laplacian import TALL, WORTH_THREADS, LowRank, Operator
+
+Array = NDArray[Any]
+COARSEST = 400
+DENSE_AT_MOST = 2000
+
+
+def _smoother(low: float, high: float) -> tuple[float, float]:
+    """``(c0, c1)``: ``1 - x (c0 + c1 x)`` is the Chebyshev polynomial of degree 2, small on [low, high]."""
+    theta, delta = (high + low) / 2, (high - low) / 2
+    s = theta / delta
+    return 4 * s / (delta * (2 * s * s - 1)), -2 / (delta * delta * (2 * s * s - 1))
+
+
+SMOOTHER = _smoother(0.25, 2.0)  # of the spectrum of diag(A)^-1 A, which is in [0, 2]
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """An operator in walk form and the way down: ``part`` maps its vertices to the next level's."""
+
+    operator: Operator
+    part: Array | None = None
+    begin: Array | None = None
+    order: Array | None = None
+
+    def down(self, R: Array, scale: Array | None = None) -> Array:
+        """``P' diag(scale) R``."""
+        from spectrograd.kernels.csr.coarsen import restrict
+
+        run = restrict if len(R) > TALL else restrict.serial
+        return np.asarray(run(self.begin, self.order, scale, np.ascontiguousarray(R)))
+
+    def add_up(self, C: Array, X: Array) -> None:
+        """Mutates X: ``X += P C``."""
+        from spectrograd.kernels.csr.coarsen import add_prolonged
+
+        run = add_prolonged if len(X) > TALL else add_prolonged.serial
+        run(self.part, np.ascontiguousarray(C), X)
+
+    def up(self, X: Array) -> Array:
+        """``P X``: every vertex takes its aggregate's row."""
+        return np.asarray(X[self.part])
+
+
+def coarsened(operator: Operator, largest: int = 3) -> tuple[Level, Operator]:
+    """One matching: the level with its aggregates, and the Galerkin operator ``P'AP`` with metric ``P'BP``.
+
+    Self loops leave the edges but not the metric, so degrees are preserved; a Laplacian does not see them.
+    """
+    return _joined(operator, *_matched(operator, largest))
+
+
+def shrinkage(operator: Operator, n_sampled: int = 2000) -> float:
+    """What share of the entries one matching leaves, from a sample of the aggregates."""
+    from spectrograd.kernels.csr import coarsen
+
+    part, n = _matched(operator, 3)
+    begin, order = coarsen.members(part, n)
+    chosen = np.linspace(0, n - 1, min(n, n_sampled)).astype(np.int64)
+    return float(coarsen.entries_left(*operator.graph.pattern, part, begin, order, chosen))
+
+
+def _matched(operator: Operator, largest: int) -> tuple[Array, int]:
+    from spectrograd.kernels.csr.coarsen import match
+
+    weights = operator.graph.matrix.data if operator.graph.is_weighted else None
+    part, n = match(*operator.graph.pattern, weights, np.maximum(operator.diagonal, 1e-300), largest)
+    return part, int(n)
+
+
+def _joined(operator: Operator, part: Array, n: int) -> tuple[Level, Operator]:
+    from spectrograd.kernels.csr import coarsen
+
+    weights = operator.graph.matrix.data if operator.graph.is_weighted else None
+    begin, order = coarsen.members(part, n)
+    run = coarsen.galerkin if operator.graph.n_entries > WORTH_THREADS else coarsen.galerkin.serial
+    indptr, indices, data = run(*operator.graph.pattern, weights, part, begin, order)
+    graph = Graph((RowBlock(0, indptr, indices, data),), n)
+    metric = np.ones(operator.n_nodes) if operator.metric is None else operator.metric
+    extra = np.bincount(part, operator.row_term, n)
+    low_rank = operator.low_rank
+    level = Level(operator, part, begin, order)
+    if low_rank is not None:
+        low_rank = LowRank(level.down(low_rank.factors), low_rank.coefficients)
+    coarse = replace(
+        operator,
+        graph=graph,
+        diagonal=graph.degrees + extra,
+        metric=np.bincount(part, metric, n),
+        low_rank=low_rank,
+    )
+    return level, coarse
+
+
+def build(operator: Operator, coarsest: int = COARSEST) -> list[Level]:
+    """Levels from fine to coarse; two matchings make one, so each has about a quarter of the vertices."""
+    from spectrograd.kernels.csr.coarsen import members
+
+    levels: list[Level] = []
+    while operator.n_nodes > coarsest:
+        first, middle = coarsened(operator)
+        if middle.n_nodes > 0.9 * operator.n_nodes:
+            break  # it does not shrink: stop rather than go on for ever
+        second, coarse = coarsened(middle)
+        assert first.part is not None
+        assert second.part is not None
+        part = second.part[first.part]
+        begin, order = members(part, coarse.n_nodes)
+        levels.append(Level(operator, part, begin, order))
+        grew = coarse.graph.n_entries > 0.8 * operator.graph.n_entries
+        operator = coarse
+        if grew:  # an expander: coarse graphs do not get sparser
+            break
+    return [*levels, Level(operator)]
+
+
+class Cycle:
+    """``R -> about A^-1 R``: a multigrid cycle over the levels, in float32.
+
+    The smoother is the Chebyshev polynomial of degree 2 in ``J = diag(A)^-1 A``, so that smoothing is one
+    fused pass, and so is a residual: four passes per level. ``gamma = 1`` is the V-cycle; 2 improves
+    each coarse correction by a second one and two steps of conjugate gradients (the K-cycle of Notay and
+    Vassilevski 2008), which piecewise constant prolongation needs on long thin graphs such as roads.
+    """
+
+    def __init__(self, engine: Engine, levels: list[Level], *, gamma: int = 2) -> None:
+        self.engine, self.levels, self.gamma = engine, levels, gamma
+        # the smoother works in the metric diag(A): the same kernel, another diagonal
+        self.jacobi = []
+        for level in levels:
+            sparse = replace(level.operator, low_rank=None)
+            sums = np.maximum(sparse.row_sums, 1e-12 * sparse.row_sums.max(initial=1e-300))
+            diagonal = np.maximum(sparse.diagonal, sums)  # definite even where the row term is negative
+            self.jacobi.append(replace(sparse, diagonal=diagonal, metric=diagonal).astype(np.float32))
+        self.inverse = self._coarsest()
+        self.columns = 0.0  # columns multiplied, in units of the finest level's entries
+
+    def _coarsest(self) -> Array | None:
+        """Pseudo-inverse of the coarsest operator (the constant vector stays where it is)."""
+        if self.levels[-1].operator.n_nodes > DENSE_AT_MOST:
+            return None
+        operator = self.jacobi[-1].astype(np.float64)
+        assert operator.metric is not None
+        root = np.sqrt(operator.metric)
+        values, Y = la.eigh(operator.to_dense() / np.outer(root, root))
+        floor = 1e-6 * max(float(values[-1]), 1e-300)
+        Y = Y / root[:, None]
+        return np.asarray((Y / np.maximum(values, floor)) @ Y.T, dtype=np.float32)
+
+    def __call__(self, R: Array) -> Array:
+        """Apply to all columns."""
+        scale = 1 / np.maximum(np.abs(R).max(axis=0), 1e-300)
+        return np.asarray(self._solve(0, np.ascontiguousarray(R * scale, dtype=np.float32)) / scale, R.dtype)
+
+    def _solve(self, depth: int, R: Array) -> Array:
+        if depth == len(self.levels) - 1:
+            return self._bottom(R)
+        level, J = self.levels[depth], self.jacobi[depth]
+        assert J.metric is not None
+        run, (c0, c1) = self.engine.recurrence, SMOOTHER
+        R = R / J.metric[:, None]
+        X = run(J, R, R, (c1, c0, 0.0))  # smooth from zero
+        rest = run(J, X, R, (-1.0, 0.0, 1.0))
+        level.add_up(self._corrected(depth + 1, level.down(rest, J.metric)), X)
+        rest = run(J, X, R, (-1.0, 0.0, 1.0))
+        self._count(depth, R, 4)
+        return run(J, rest, X, (c1, c0, 1.0), X)
+
+    def _bottom(self, R: Array) -> Array:
+        if self.inverse is not None:
+            return np.asarray(self.inverse @ R)
+        J, (c0, c1) = self.jacobi[-1], SMOOTHER
+        assert J.metric is not None
+        R = R / J.metric[:, None]
+        self._count(len(self.levels) - 1, R, 1)
+        return self.engine.recurrence(J, R, R, (c1, c0, 0.0))
+
+    def _corrected(self, depth: int, R: Array) -> Array:
+        C = self._solve(depth, R)
+        if self.gamma == 1 or depth == len(self.levels) - 1:
+            return C
+        AC = self._times(depth, C)
+        rho = _dots(C, AC)
+        alpha = _ratio(_dots(C, R), rho)
+        rest = R - AC * alpha
+        E = self._solve(depth, rest)
+        AE = self._times(depth, E)
+        beta = _ratio(_dots(E, AC), rho)
+        E, AE = E - C * beta, AE - AC * beta
+        return np.asarray(C * alpha + E * _ratio(_dots(E, rest), _dots(E, AE)))
+
+    def _times(self, depth: int, X: Array) -> Array:
+        self._count(depth, X, 1)
+        return self.engine.spmm(self.jacobi[depth], X)
+
+    def _count(self, depth: int, X: Array, times: int) -> None:
+        share = self.levels[depth].operator.graph.n_entries / max(1, self.levels[0].operator.graph.n_entries)
+        self.columns += times * X.shape[1] * share
+
+
+def _dots(X: Array, Y: Array) -> Array:
+    return np.asarray(np.einsum("ij,ij->j", X, Y, dtype=np.float64), X.dtype)
+
+
+def _ratio(a: Array, b: Array) -> Array:
+    return np.where(np.abs(b) > 1e-30, a / np.where(b == 0, 1, b), 1).astype(a.dtype)

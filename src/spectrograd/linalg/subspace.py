@@ -1,0 +1,91 @@
+"""Tall-and-skinny linear algebra on top of an engine: orthonormal bases and Rayleigh-Ritz."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.linalg as la
+from numpy.typing import NDArray
+
+from spectrograd.engines.protocol import Engine
+from spectrograd.operators.laplacian import Operator
+
+Array = NDArray[Any]
+NEARLY = 1e-2  # orthonormal: a single round leaves nothing but rounding errors
+
+
+class Orthonormal(NamedTuple):
+    """A basis with ``Q' B Q = I``, and how many directions had to be replaced by random ones."""
+
+    Q: Array
+    repaired: int
+
+
+class Ritz(NamedTuple):
+    """Ritz pairs of a subspace in ascending order, with ``A Q`` for whoever needs residuals."""
+
+    values: Array
+    Q: Array
+    AQ: Array
+
+
+def orthonormalize(
+    engine: Engine, U: Array, metric: Array | None, rng: np.random.Generator | None = None
+) -> Orthonormal:
+    """Cholesky QR, twice unless U was nearly orthonormal; lost directions become random ones, and count."""
+    if U.shape[1] > len(U):  # else lost directions would be replaced without end
+        raise ValueError(f"{U.shape[1]} vectors of length {len(U)} cannot be orthogonal: ask for fewer")
+    repaired = 0
+    for _ in range(2):
+        M = engine.gram(U, U, metric)
+        factor, lost = _inverse_factor(M)
+        U = engine.combine(U, factor)
+        if np.abs(M - np.eye(len(M))).max() < NEARLY:
+            break
+        if lost:
+            rng = np.random.default_rng(0) if rng is None else rng
+            fresh = rng.standard_normal((len(U), lost)).astype(U.dtype)
+            fresh -= U @ engine.gram(U, fresh, metric).astype(U.dtype)
+            U = np.hstack([U, fresh])
+            repaired += lost
+    if repaired:  # the fresh columns need their own two rounds
+        return Orthonormal(orthonormalize(engine, U, metric, rng).Q, repaired)
+    return Orthonormal(np.ascontiguousarray(U), repaired)
+
+
+def _inverse_factor(M: Array) -> tuple[Array, int]:
+    """``F`` with ``F' M F = I`` on the numerical range of M, and the number of lost directions."""
+    if not np.isfinite(M).all():
+        raise FloatingPointError("the vectors are too long for a Gram matrix")
+    size = np.diag(M)
+    columns = np.sqrt(np.where(size > 1e-60, size, 1))  # a column of zeros stays one, and is lost
+    scaled = M / np.outer(columns, columns)  # columns first: a badly scaled Gram fails needlessly
+    try:
+        R = la.cholesky(scaled)
+        if np.abs(np.diag(R)).min() > 1e-6:
+            return la.solve_triangular(R, np.eye(len(M))) / columns[:, None], 0
+    except la.LinAlgError:
+        pass
+    values, rotation = la.eigh(scaled)
+    kept = values > 1e-12 * values[-1]
+    return (rotation[:, kept] / np.sqrt(values[kept])) / columns[:, None], int((~kept).sum())
+
+
+def rayleigh_ritz(engine: Engine, operator: Operator, Q: Array) -> Ritz:
+    """Rotate an orthonormal basis to Ritz vectors: one pass and a small eigenproblem."""
+    AQ = engine.spmm(operator, Q)
+    H = engine.gram(Q, AQ, None, symmetric=True)
+    values, rotation = la.eigh((H + H.T) / 2)
+    return Ritz(values, engine.combine(Q, rotation), engine.combine(AQ, rotation))
+
+
+def residuals(engine: Engine, operator: Operator, ritz: Ritz) -> Array:
+    """``|A q - theta B q|`` per vector in the norm of ``B^-1``: the natural one of the pencil."""
+    return engine.residual(operator.astype(ritz.Q.dtype), ritz.Q, ritz.AQ, ritz.values, keep=False)[1]
+
+
+def orthogonality_error(engine: Engine, operator: Operator, Q: Array) -> float:
+    """Largest entry of ``|Q' B Q - I|``."""
+    M = engine.gram(Q, Q, operator.metric)
+    return float(np.abs(M - np.eye(len(M))).max())

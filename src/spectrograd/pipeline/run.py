@@ -1,0 +1,89 @@
+"""The line, walked once: a graph, single or multilayer, to its embedding and clusters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy.typing import NDArray
+
+from spectrograd.graph import Graph, MultilayerGraph
+from spectrograd.interruption import deferred
+from spectrograd.labels import assign
+from spectrograd.pipeline.layer_preparation import PreparedLayers, prepare_layers
+from spectrograd.pipeline.result import Result
+from spectrograd.pipeline.settings import Settings
+from spectrograd.pipeline.single import PreparedGraph, prepare_graph
+
+Array = NDArray[Any]
+Prepared = PreparedGraph | PreparedLayers
+
+
+def embed(graph: Graph | MultilayerGraph, settings: Settings, *, start: Array | None = None) -> Result:
+    """Embed a graph, whatever its state.
+
+    Ctrl-C ends it with the best so far, which is marked ``interrupted``; where there is nothing yet to
+    keep, it raises KeyboardInterrupt.
+
+    Parameters
+    ----------
+    graph
+        One graph, or several layers on the same nodes: these are merged first.
+    settings
+        What to compute and how.
+    start
+        N x K guess for a warm start.
+
+    Examples
+    --------
+    >>> from spectrograd import datasets
+    >>> data = datasets.make_block_model(300, 3, random_state=0)
+    >>> result = embed(data.graph, Settings(n_components=3, seed=0))
+    >>> result.vectors.shape, result.certificate.converged
+    ((300, 3), True)
+    """
+    settings = settings.started()
+    with deferred() as interruption, settings.engine.threads():
+        result = prepare(graph, settings).solve(settings, start)
+        return result.stopped() if interruption.requested else result
+
+
+def cluster(graph: Graph | MultilayerGraph, settings: Settings, *, start: Array | None = None) -> Result:
+    """Embed a graph and cluster its nodes; parameters are those of :func:`embed`.
+
+    Examples
+    --------
+    >>> from spectrograd import datasets
+    >>> data = datasets.make_block_model(300, 3, random_state=0)
+    >>> result = cluster(data.graph, Settings(n_components=3, seed=0))
+    >>> result.labels.shape, result.n_clusters
+    ((300,), 3)
+    """
+    with deferred() as interruption:
+        result = label(embed(graph, settings, start=start), settings)
+        return result.stopped() if interruption.requested else result
+
+
+def prepare(graph: Graph | MultilayerGraph, settings: Settings) -> Prepared:
+    """All that comes before the solver: pieces sorted out, layers merged. Several solvers may follow."""
+    with settings.engine.threads():
+        if isinstance(graph, MultilayerGraph):
+            return prepare_layers(graph, settings)
+        return prepare_graph(graph, settings)
+
+
+def label(result: Result, settings: Settings) -> Result:
+    """The result with clusters."""
+    settings.on_stage("assign")
+    n_clusters = settings.n_clusters or result.embedding.n_components
+    with settings.engine.threads():
+        clustering = assign(
+            result.vectors,
+            n_clusters,
+            method=settings.assign_labels,
+            n_init=settings.n_init,
+            unit_rows=True,
+            softness=result.softness,
+            aside=result.connectivity.aside,
+            random_state=settings.seed,
+        )
+    return result.labelled(clustering.labels, n_clusters, clustering.seconds)

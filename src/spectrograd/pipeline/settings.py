@@ -1,0 +1,58 @@
+"""How to get from a graph to its clusters: every option of the estimators and commands in one value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Integral
+from typing import Any
+
+from spectrograd.operators.laplacian import Kind
+from spectrograd.solvers.settings import SolverSettings
+
+MOST_STARTS = 10_000  # of k-means: more is a slip of the pen, and would never end
+
+
+def unwatched(stage: str) -> None:
+    """Nobody wants to know which stage begins."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(SolverSettings):
+    """What to compute and how; the solver's own settings are part of it.
+
+    Attributes
+    ----------
+    n_components
+        Eigenvectors, the trivial one included. "auto": as many as the eigengap tells clusters.
+    n_clusters
+        None: as many as there are eigenvectors.
+    laplacian, regularization, disconnected
+        Which eigenproblem, tau in mean degrees, and what to do with a graph in pieces.
+    aggregation, alpha, layer_weights, aggregation_params
+        How several layers become one operator.
+    assign_labels, n_init
+        How rows become clusters.
+    on_stage
+        Called with the name of each stage when it begins: "layers", "merge", "solve", "assign".
+    """
+
+    n_components: int | str = 8
+    n_clusters: int | None = None
+    laplacian: Kind = "random_walk"
+    regularization: float | str | None = "auto"
+    disconnected: str = "components"
+    aggregation: str = "projection"
+    alpha: float | str = "auto"
+    layer_weights: Sequence[float] | str | None = None
+    aggregation_params: Mapping[str, Any] = field(default_factory=dict)
+    assign_labels: str = "kmeans"
+    n_init: int = 10
+    on_stage: Callable[[str], None] = unwatched
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        starts: Any = self.n_init  # whatever a user has put there
+        whole = isinstance(starts, Integral) and not isinstance(starts, bool)
+        if not whole or not 1 <= starts <= MOST_STARTS:
+            raise ValueError(f"n_init={starts!r}: expected a whole number from 1 to {MOST_STARTS:,}")

@@ -1,0 +1,228 @@
+"""From a graph to a certified embedding: components, regularisation by evidence, solver."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectrograd.certificate import exact
+from spectrograd.embedding import Embedding
+from spectrograd.graph import Graph, GraphError
+from spectrograd.graph.node_order import near_order, reordered
+from spectrograd.graph.pieces import (
+    Connectivity,
+    connect,
+    indicators,
+    on_all_rows,
+    report_aside,
+    subgraph,
+)
+from spectrograd.labels.eigengap import Eigengap, n_eigenvalues, widest_gap
+from spectrograd.operators.laplacian import Operator, laplacian
+from spectrograd.operators.regularized import MORE_TAU, TAU, Regularization, checked, judge, regularized
+from spectrograd.pipeline.plan import Choice
+from spectrograd.pipeline.result import Result, Stages, found
+from spectrograd.pipeline.settings import Settings
+from spectrograd.pipeline.solving import Attempt, Embedded, certified, choices_for, embed
+from spectrograd.solvers.loop import INTERRUPTED, Solution
+from spectrograd.solvers.protocol import Problem, Progress, State
+from spectrograd.solvers.ritz import RitzState
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedGraph:
+    """A graph whose pieces are sorted out: what is left to do is to solve, by whatever solver.
+
+    ``part`` has the nodes ``kept`` (row numbers of the graph) in an order that is good for passes.
+    """
+
+    graph: Graph
+    part: Graph
+    kept: Array
+    connectivity: Connectivity
+
+    def solve(self, settings: Settings, start: Array | None = None) -> Result:
+        """The certified embedding of all nodes; ``start`` (N x K) is a guess for a warm start."""
+        stages = Stages(settings.on_stage)
+        with stages("solve"):
+            solved, operator, regularization, gap = self._solved(settings, start)
+        embedding = with_all_nodes(solved, self.graph.names, self.kept, self.graph.n_nodes)
+        return found(
+            solved,
+            embedding,
+            operator,
+            connectivity=self.connectivity,
+            regularization=regularization,
+            eigengap=gap,
+            rows=self.kept,
+            seconds=stages.seconds,
+        )
+
+    def _solved(
+        self, settings: Settings, start: Array | None
+    ) -> tuple[Embedded, Operator, Regularization, Eigengap | None]:
+        wanted, groups = checked(settings.regularization), self.connectivity.groups
+        if groups is not None:
+            solved, operator = _whole_components(self.part, groups[self.kept], settings)
+            none_needed = Regularization(0.0, "not needed: whole components make the clusters")
+            return solved, operator, none_needed, None
+        pieces = self.connectivity.labels[self.kept]  # 0, 1, ...: set aside from the smallest on
+        guess = None if start is None else start[self.kept]
+        line = _Line(self.part, n_columns(self.part, settings), settings, pieces, guess)
+        solved, operator, decision = line.embedded(wanted)
+        gap = None
+        if isinstance(settings.n_components, str):
+            gap = widest_gap(solved.embedding.eigenvalues)
+            solved = _narrowed(solved, operator, gap.n_clusters, settings)
+        return solved, operator, decision, gap
+
+
+def prepare_graph(graph: Graph, settings: Settings) -> PreparedGraph:
+    """Sort out the pieces of a graph; whatever is set aside is named in a warning."""
+    checked(settings.regularization)
+    connectivity = connect(graph, settings.n_components, settings.disconnected)
+    report_aside(connectivity, graph.node_names)
+    kept = connectivity.kept
+    part = subgraph(graph, kept)
+    n_columns(part, settings)  # too many are refused before any work
+    order = near_order(part) if connectivity.groups is None else None
+    if order is not None:
+        part, kept = reordered(part, order), kept[order]
+    return PreparedGraph(graph, part, kept, connectivity)
+
+
+def n_columns(part: Graph, settings: Settings) -> int:
+    """Eigenvectors to compute, or an error where the graph has not as many."""
+    n, k = part.n_nodes, settings.n_components
+    k = n_eigenvalues(n) if isinstance(k, str) else k
+    if k >= n:
+        raise GraphError(f"{k} eigenvectors asked of the {n} nodes that are left: choose fewer")
+    return k
+
+
+Found = tuple[Embedded, Operator, Regularization]
+
+
+@dataclass(frozen=True, eq=False)
+class _Line:
+    """The nodes that take part, on their way through the solver."""
+
+    graph: Graph
+    k: int
+    settings: Settings
+    pieces: Array  # component of every node
+    start: Array | None
+
+    def embedded(self, wanted: float | str | None) -> Found:
+        tie = self.settings.disconnected == "regularize" and self.n_pieces > 1
+        if tie and wanted in ("auto", None, 0.0):
+            reason = (
+                f"{self.n_pieces} components: {TAU:g} mean degrees added to every degree tie them together"
+            )
+            return self.with_tau(Regularization(TAU, reason))
+        if wanted == "auto" and self.settings.laplacian == "unnormalized":
+            reason = "not used: it does not change the eigenvectors of an unnormalised Laplacian"
+            return self.with_tau(Regularization(0.0, reason))
+        if isinstance(wanted, str):
+            return self.by_evidence()
+        return self.with_tau(Regularization(wanted or 0.0, "asked for" if wanted else "off"))
+
+    @property
+    def n_pieces(self) -> int:
+        return int(self.pieces.max()) + 1
+
+    def with_tau(self, decision: Regularization) -> Found:
+        operator = regularized(self.graph, self.settings.laplacian, decision.tau)
+        start = self.start if decision.tau > 0 else self.first_guess(operator)
+        return embed(operator, self.k, self.settings, start=start), operator, decision
+
+    def by_evidence(self) -> Found:
+        """Judge by rough vectors on the way, where the solver has them, and by the solution itself."""
+        operator = laplacian(self.graph, self.settings.laplacian)
+        problem = Problem(operator, self.k, self.settings.engine, self.first_guess(operator))
+        choices = choices_for(problem, self.settings)
+        watch = _Watch(operator, self.n_pieces)
+        settings = replace(self.settings, watch=watch)
+        result = embed(operator, self.k, settings, start=problem.start, choices=choices)
+        decision = watch.decision or judge(operator, result.embedding.vectors, self.n_pieces)
+        if decision.tau == 0 or result.solution.stop_reason == INTERRUPTED:
+            return result, operator, decision
+        return self.anew(decision, result, choices)
+
+    def anew(self, decision: Regularization, before: Embedded, choices: Sequence[Choice]) -> Found:
+        """Solve the regularised problem after all; localised vectors are no start for it."""
+        operator = regularized(self.graph, self.settings.laplacian, decision.tau)
+        left = self.settings_after(before.solution)
+        result = embed(operator, self.k, left, start=self.start, choices=choices)
+        result = result.after(before.solution, before.attempts)
+        more = judge(operator, result.embedding.vectors, tau=MORE_TAU)
+        if more.tau <= decision.tau or result.solution.stop_reason == INTERRUPTED:
+            return result, operator, decision
+        return self.anew(more, result, choices)
+
+    def settings_after(self, earlier: Solution) -> Settings:
+        budget = self.settings.time_budget
+        left = (
+            None if budget is None else max(1e-9, budget - earlier.seconds)
+        )  # the first step is taken anyway
+        return replace(self.settings, time_budget=left)
+
+    def first_guess(self, operator: Operator) -> Array | None:
+        """The warm start; else, of several components, their null vectors, which need not be found again."""
+        if self.start is not None or self.n_pieces == 1:
+            return self.start
+        null = operator.from_walk(indicators(self.pieces, operator.walk_form().metric))
+        rng = np.random.default_rng(self.settings.seed)
+        rest = rng.standard_normal((self.graph.n_nodes, self.k - self.n_pieces))
+        return np.hstack([null, rest / np.sqrt(self.graph.n_nodes)])
+
+
+@dataclass(eq=False)
+class _Watch:
+    """Gives a run up when its rough vectors are already seen to be localised."""
+
+    operator: Operator
+    n_trivial: int
+    decision: Regularization | None = None
+
+    def __call__(self, state: State) -> bool:
+        if not isinstance(state, RitzState) or state.iteration != state.telling:
+            return False
+        found = judge(self.operator, state.U, self.n_trivial, rough=True)
+        if found.tau > 0:
+            self.decision = found
+        return found.tau > 0
+
+
+def _whole_components(graph: Graph, groups: Array, settings: Settings) -> tuple[Embedded, Operator]:
+    """No eigenproblem is left: null vectors that are constant on each cluster cut no edge."""
+    operator = laplacian(graph, settings.laplacian)
+    vectors = operator.from_walk(indicators(groups, operator.walk_form().metric))
+    k = vectors.shape[1]
+    nothing = Progress(0, 0.0, 0, 0.0, 0.0, 0.0)
+    solution = Solution(vectors, "components", (nothing,), "done", 0.0, settings.seed)
+    certificate = exact(k, "clusters of whole components cut no edge")
+    choice = Choice("components", f"the graph has at least {k} components: nothing to solve")
+    attempt = Attempt.of(choice, solution, certificate.sentence)
+    embedding = Embedding(vectors, np.zeros(k), graph.names)
+    return Embedded(embedding, certificate, solution, choice, 0.0, (attempt,)), operator
+
+
+def _narrowed(result: Embedded, operator: Operator, k: int, settings: Settings) -> Embedded:
+    """The first k columns with a certificate of their own."""
+    vectors, values = result.embedding.vectors, result.embedding.eigenvalues
+    solution = replace(result.solution, Q=vectors[:, :k], beyond=float(values[k]))
+    narrow = certified(operator, solution, settings, result.choice)
+    return replace(narrow, seconds=result.seconds, attempts=result.attempts)
+
+
+def with_all_nodes(solved: Embedded, names: Array | None, kept: Array, n_nodes: int) -> Embedding:
+    """The embedding with a row for every node."""
+    vectors = on_all_rows(solved.embedding.vectors, kept, n_nodes)
+    return Embedding(vectors, solved.embedding.eigenvalues, names)

@@ -1,0 +1,231 @@
+"""Mini-batches of an operator: which edges, with which weights, and the parts that are no edges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectrograd.engines.protocol import Engine
+from spectrograd.kernels.batches import pairs as kernels
+from spectrograd.kernels.batches import paper
+from spectrograd.kernels.dense.lanes import WIDTH
+from spectrograd.operators.laplacian import WORTH_THREADS, Operator
+
+Array = NDArray[Any]
+Sampling = Literal["edges", "blocks", "nodes"]
+ENTRIES_PER_BLOCK = 16
+NO_MOMENTS = (np.zeros((0, 0)), np.zeros(2))
+
+
+class Deck:
+    """Numbers below n without replacement, in the place of a random generator: shuffled anew when used up."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.rng, self.left = rng, np.empty(0, np.int64)
+
+    def integers(self, low: int, n: int, size: Any, dtype: Any = np.int64) -> Array:
+        """``size`` numbers from 0 to n - 1; ``low`` is 0, as everywhere here."""
+        wanted = int(np.prod(size))
+        while len(self.left) < wanted:
+            self.left = np.concatenate([self.left, self.rng.permutation(n)])
+        drawn, self.left = self.left[:wanted], self.left[wanted:]
+        return drawn.reshape(size).astype(dtype)
+
+
+Draws = np.random.Generator | Deck
+
+
+class Batch(NamedTuple):
+    """A batch grouped by its unique vertices; ``shares`` weigh the row terms of ``batch_gradient``."""
+
+    groups: tuple[Array, ...]
+    shares: Array
+    n_edges: int
+
+    @property
+    def vertices(self) -> Array:
+        """The unique vertices, whose rows may move."""
+        return self.groups[0]
+
+    @property
+    def times_met(self) -> Array:
+        """In how many edges of the batch each of them is."""
+        return np.diff(self.groups[1])
+
+
+@dataclass(frozen=True, eq=False)
+class BatchSource:
+    """Random access to the edges of an operator in O(N) extra memory.
+
+    ``A = L(W) + diag(row_term) - Z diag(a) Z'``: the first part is a sum over edges (Eq. 12), the
+    others are spread over the edges of each vertex, so that a batch is an unbiased sample of A.
+    """
+
+    operator: Operator
+    indptr: Array
+    indices: Array
+    weights: Array | None
+    guide: Array
+    shift: int
+    slot: Array
+    metric: Array
+    factors: Array
+    coefficients: Array
+
+    @classmethod
+    def of(cls, operator: Operator) -> BatchSource:
+        """Prepare an in-memory operator for random access."""
+        if operator.graph.n_entries == 0:
+            raise ValueError(
+                "this operator has no edges to draw batches from: use a solver that needs products only, "
+                "such as 'eigen'"
+            )
+        (block,) = operator.graph.blocks
+        n_nodes, dtype = operator.n_nodes, operator.dtype
+        shift = max(0, int(np.log2(max(1, len(block.indices) // n_nodes))))
+        low_rank = operator.low_rank
+        return cls(
+            operator=operator,
+            indptr=block.indptr,
+            indices=block.indices,
+            weights=block.weights,
+            guide=kernels.row_guide(block.indptr, shift),
+            shift=shift,
+            slot=np.zeros(n_nodes, np.int32),
+            metric=np.ones(n_nodes, dtype) if operator.metric is None else operator.metric,
+            factors=np.zeros((n_nodes, 0), dtype) if low_rank is None else low_rank.factors,
+            coefficients=np.zeros(0) if low_rank is None else low_rank.coefficients,
+        )
+
+    @property
+    def n_entries(self) -> int:
+        """Stored entries; an edge is two of them."""
+        return len(self.indices)
+
+    def edges(self, size: int, rng: Draws) -> Batch:
+        """Independent random edges (the paper's mini-batch, Eq. 14)."""
+        return self.at(rng.integers(0, self.n_entries, size))
+
+    def blocks(self, size: int, rng: Draws) -> Batch:
+        """Random runs of neighbouring edges: less random, several times cheaper to read."""
+        n_blocks = -(-self.n_entries // ENTRIES_PER_BLOCK)
+        chosen = rng.integers(0, n_blocks, max(1, size // ENTRIES_PER_BLOCK))
+        return self.at(kernels.shuffled_entries(chosen, ENTRIES_PER_BLOCK, self.n_entries))
+
+    def nodes(self, size: int, rng: Draws) -> Batch:
+        """The subgraph induced by random nodes (the other reading of "mini-batches of size 4,000")."""
+        n_nodes = self.operator.n_nodes
+        size = min(size, n_nodes)
+        if isinstance(rng, Deck):  # the end of a deck and the beginning of the next may share nodes
+            chosen = np.unique(rng.integers(0, n_nodes, size)).astype(np.int32)
+        else:
+            chosen = rng.choice(n_nodes, size, replace=False, shuffle=False).astype(np.int32)
+        return self.at(kernels.induced_edges(chosen, self.indptr, self.indices, self.slot))
+
+    def sampler(self, kind: Sampling) -> Callable[[int, Draws], Batch]:
+        """The method of that name."""
+        choices = {"edges": self.edges, "blocks": self.blocks, "nodes": self.nodes}
+        if kind not in choices:
+            raise ValueError(f"batch={kind!r}: expected one of {', '.join(choices)}")
+        return choices[kind]
+
+    def at(self, positions: Array) -> Batch:
+        """The batch made of the entries at ``positions``."""
+        heads, tails, weights = kernels.edges_at(
+            positions, self.indptr, self.indices, self.weights, self.operator.scale, self.guide, self.shift
+        )
+        groups = self._grouped(heads, tails, weights)
+        shares = kernels.incidence_shares(groups[0], groups[1], self.indptr)
+        return Batch(groups, shares, len(positions))
+
+    def _grouped(self, heads: Array, tails: Array, weights: Array) -> tuple[Array, ...]:
+        ends = np.sort(np.concatenate([heads, tails]))
+        return kernels.group_by_vertex(heads, tails, weights, ends, self.slot)  # type: ignore[no-any-return]
+
+    def pairs(self, heads: Array, rng: np.random.Generator) -> Batch:
+        """One neighbour per head, drawn with probability ``w_ij / d_i``, as steps of pair averaging.
+
+        With heads drawn uniformly the pair (i, j) has odds proportional to ``w (1/d_i + 1/d_j)``, so
+        its weight is ``1 / (1/d_i + 1/d_j)``; the row terms belong to the heads.
+        """
+        positions = kernels.neighbour_by_weight(heads, rng.random(len(heads)), self.indptr, self.weights)
+        tails = self.indices[positions]
+        degrees = self.operator.graph.degrees
+        pull = 1 / (1 / degrees[heads] + 1 / degrees[tails])
+        if self.operator.scale is not None:
+            pull = pull * self.operator.scale[heads] * self.operator.scale[tails]
+        groups = self._grouped(heads, tails, pull)
+        shares = np.zeros(len(groups[0]))
+        shares[self.slot[heads]] = 1.0  # heads are distinct; slot still says where each one went
+        return Batch(groups, shares, len(heads))
+
+    def gradient(self, batch: Batch, U: Array, Y: Array, *, projected: bool = False) -> tuple[Array, Array]:
+        """Tiles of ``A_S U`` (see :func:`rows_of`), with ``Y = Z'U``; and ``U' A_S U`` if ``projected``."""
+        row_part = (batch.shares, self.operator.row_term)
+        C = (self.coefficients[:, None] * Y).astype(U.dtype)
+        run = _sized(kernels.batch_gradient, batch)
+        G, H = run(batch.groups, row_part, self.factors, C, U, projected)
+        return G, H
+
+    def move(
+        self,
+        batch: Batch,
+        G: Array,
+        U: Array,
+        rates: Array,
+        *,
+        small: tuple[Array, Array] | None = None,
+        moments: tuple[Any, ...] = NO_MOMENTS,
+    ) -> tuple[Array, Array]:
+        """Move the batch's rows of U by ``- rate (G M^-1 - B U P)``, ``small = (M^-1, P)`` or (I, 0).
+
+        Returns the changes of ``U'BU`` and ``Z'U``.
+        """
+        if small is None:
+            small = (np.eye(U.shape[1]), np.zeros((U.shape[1], U.shape[1])))
+        small = (small[0].astype(U.dtype), small[1].astype(U.dtype))
+        moments = (moments[0].astype(U.dtype, copy=False), moments[1].astype(U.dtype))
+        run = _sized(kernels.move_rows, batch)
+        dM, dY = run(batch.vertices, G, small, rates, self.metric, self.factors, moments, U)
+        return dM, dY
+
+    def iterate(
+        self, positions: Array, U: Array, M: Array, Y: Array, moments: Array, settings: tuple[float, ...]
+    ) -> int:
+        """Many iterations of the paper's algorithm at once; how many were done before M broke down.
+
+        Mutates: U (float32, at most eight columns), M, Y and the moments of 24 columns.
+        """
+        padded = np.zeros((len(U), WIDTH), U.dtype)
+        padded[:, : U.shape[1]] = U
+        csr = (self.indptr, self.indices, self.guide, self.shift)
+        single = tuple(U.dtype.type(s) for s in settings)
+        done = paper.paper_iterations(
+            positions, csr, self.weights, self.operator.scale, *self._row_parts, single, moments, padded, M, Y
+        )
+        U[:] = padded[:, : U.shape[1]]
+        return int(done)
+
+    @cached_property
+    def _row_parts(self) -> tuple[tuple[Array, ...], ...]:
+        rows = (self.operator.row_term.astype(np.float32), self.metric.astype(np.float32))
+        return rows, (self.factors.astype(np.float32), self.coefficients.astype(np.float64))
+
+    def low_rank_product(self, engine: Engine, U: Array) -> Array:
+        """``Y = Z'U`` in full."""
+        return engine.gram(self.factors, U, None)
+
+
+def rows_of(tiles: Array, n_rows: int) -> Array:
+    """The N x K rows that :meth:`BatchSource.gradient` returns as tiles."""
+    return tiles.transpose(0, 2, 1).reshape(-1, tiles.shape[1])[:n_rows]
+
+
+def _sized(kernel: Any, batch: Batch) -> Any:
+    """The serial form of a kernel for batches too small to be worth waking threads."""
+    return kernel if batch.n_edges > WORTH_THREADS // 5 else kernel.serial

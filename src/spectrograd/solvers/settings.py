@@ -1,0 +1,54 @@
+"""How to solve, whatever the graph."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+from spectrograd.engines import Engine, LocalEngine
+from spectrograd.solvers.loop import Hook, Watch
+from spectrograd.solvers.protocol import Solver
+
+AUTO_RESIDUAL = 1e-4  # for solvers that cannot judge their own angle
+
+
+@dataclass(frozen=True)
+class SolverSettings:
+    """How to solve, whatever the graph: the solver and what it may take."""
+
+    solver: str = "auto"
+    params: Mapping[str, Any] = field(default_factory=dict)
+    tol: float | str = "auto"
+    max_iter: int | None = None
+    time_budget: float | None = None
+    batch_size: int | None = None
+    seed: int | None = None
+    engine: Engine = field(default_factory=LocalEngine)
+    hooks: Sequence[Hook] = ()
+    watch: Watch | None = None
+    deadline: float = math.inf  # a moment of time.perf_counter: the budget, once its clock runs
+    wrap: Callable[[Solver], Solver] | None = None  # what runs instead of the solver: itself, observed
+
+    def __post_init__(self) -> None:
+        if self.tol != "auto" and not (isinstance(self.tol, int | float) and self.tol >= 0):
+            raise ValueError(f"tol={self.tol!r}: expected a number that is not negative, or 'auto'")
+
+        budget = self.time_budget
+        if budget is not None and not (isinstance(budget, int | float) and 0 < budget < math.inf):
+            raise ValueError(f"time_budget={budget!r}: expected seconds, a finite number above 0, or None")
+        if self.max_iter is not None and self.max_iter < 1:
+            raise ValueError(f"max_iter={self.max_iter}: at least one iteration is needed")
+
+    def started(self) -> Self:
+        """The same with the clock of the time budget running; it is started once."""
+        if self.time_budget is None or math.isfinite(self.deadline):
+            return self
+        return replace(self, deadline=time.perf_counter() + self.time_budget)
+
+    @property
+    def tolerance(self) -> float:
+        """Residual asked for, relative to the width of the spectrum."""
+        return AUTO_RESIDUAL if isinstance(self.tol, str) else float(self.tol)

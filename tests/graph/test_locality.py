@@ -1,0 +1,100 @@
+"""Nodes in an order that keeps neighbours near: when, and that nobody notices."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from spectrograd.datasets import make_block_model, make_gaussian_mixture
+from spectrograd.graph import Graph
+from spectrograd.graph import node_order as locality
+from spectrograd.graph.node_order import near_order, reordered
+from spectrograd.kernels.csr.structure import permute
+from spectrograd.pipeline import embed
+from spectrograd.pipeline.settings import Settings
+from spectrograd.points.neighbors import knn_graph
+
+
+@pytest.fixture(scope="module")
+def scattered():
+    """Neighbours in five dimensions, rows shuffled."""
+    points, _ = make_gaussian_mixture(5000, 4, n_features=5, random_state=0)
+    return knn_graph(points, 10)
+
+
+@pytest.fixture
+def soon(monkeypatch):
+    monkeypatch.setattr(locality, "FROM_NODES", 4500)
+    monkeypatch.setattr(locality, "NEAR", 1500)
+
+
+def test_a_geometric_graph_gains(scattered, soon):
+    order = near_order(scattered)
+    assert sorted(order.tolist()) == list(range(5000))
+    moved = reordered(scattered, order)
+    assert near_order(moved) is None  # it is in order now
+    expected = scattered.matrix.toarray()[np.ix_(order, order)]
+    np.testing.assert_array_equal(moved.matrix.toarray(), expected)
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+def test_any_order_of_any_graph(weighted):
+    """Long rows and empty ones too, and rows stay sorted."""
+    rng = np.random.default_rng(3)
+    rows, cols = rng.integers(0, 900, (2, 4000))
+    rows, cols = np.append(rows, np.zeros(700, int)), np.append(cols, np.arange(50, 750))
+    keep = rows != cols
+    edges = np.unique(np.sort(np.column_stack([rows, cols])[keep], axis=1), axis=0)
+    weights = rng.random(len(edges)) + 0.1 if weighted else None
+    graph = Graph.from_edges(*edges.T, weights, n_nodes=1000)
+    order = rng.permutation(1000).astype(np.int32)
+    moved = reordered(graph, order)
+    np.testing.assert_array_equal(moved.matrix.toarray(), graph.matrix.toarray()[np.ix_(order, order)])
+    assert moved.is_weighted == weighted
+    some = np.full(len(moved.pattern[1]), -1, np.int32)  # the kernel leaves other rows alone
+    permute(30, 90, *graph.pattern, None, order, np.argsort(order), moved.pattern[0], some, None)
+    low, high = moved.pattern[0][[30, 90]]
+    np.testing.assert_array_equal(some[low:high], moved.pattern[1][low:high])
+    assert (some[:low] == -1).all()
+    assert (some[high:] == -1).all()
+    indptr, indices = moved.pattern
+    assert all((np.diff(indices[a:b]) > 0).all() for a, b in pairwise(indptr))
+
+
+def test_an_expander_does_not(soon):
+    assert near_order(make_block_model(5000, 3, random_state=0).graph) is None
+
+
+def test_small_graphs_stay_as_they_are(scattered):
+    assert near_order(scattered) is None
+
+
+@pytest.mark.parametrize("solver", ["chebyshev", "lanczos", "shift-invert"])
+def test_rows_come_back_in_the_order_of_the_nodes(scattered, monkeypatch, solver):
+    plain = embed(scattered, Settings(n_components=4, solver=solver, seed=0))
+    monkeypatch.setattr(locality, "FROM_NODES", 4500)
+    monkeypatch.setattr(locality, "NEAR", 1500)
+    used = []
+    monkeypatch.setattr(
+        "spectrograd.pipeline.single.reordered", lambda g, o: used.append(o) or reordered(g, o)
+    )
+    moved = embed(scattered, Settings(n_components=4, solver=solver, seed=0))
+    assert len(used) == 1
+    overlap = plain.vectors.T @ (scattered.degrees[:, None] * moved.vectors)
+    np.testing.assert_allclose(np.linalg.svd(overlap, compute_uv=False), 1, atol=2e-3)
+
+
+def test_nodes_set_aside_and_a_start_keep_their_places(scattered, soon):
+    edges = scattered.matrix.tocoo()
+    with_specks = Graph.from_edges(
+        np.append(edges.row, 5000), np.append(edges.col, 5001), np.append(edges.data, 1.0), n_nodes=5002
+    )
+    with pytest.warns(UserWarning, match="set aside"):
+        first = embed(with_specks, Settings(n_components=3, solver="chebyshev", seed=0))
+    assert not first.vectors[5000:].any()
+    settings = Settings(n_components=3, solver="chebyshev", seed=1)
+    with pytest.warns(UserWarning, match="set aside"):
+        again = embed(with_specks, settings, start=first.vectors)
+    assert again.passes < first.passes / 2

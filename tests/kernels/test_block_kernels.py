@@ -1,0 +1,106 @@
+"""The kernels of the block solvers against plain-NumPy twins."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import reference
+from spectrograd.kernels.csr import coarsen, recurrence
+from spectrograd.kernels.dense import products as dense
+from spectrograd.operators.laplacian import laplacian
+
+FORMS = ["parallel", "serial"]
+
+
+def form_of(kernel, form):
+    return kernel if form == "parallel" else kernel.serial
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n_columns", [5, 8, 19])
+def test_recurrence(form, weighted, dtype, n_columns):
+    rng = np.random.default_rng(0)
+    operator = laplacian(reference.random_graph(400, rng, weighted=weighted)).astype(dtype)
+    block = operator.graph.blocks[0]
+    U, previous = rng.standard_normal((2, 400, n_columns)).astype(dtype)
+    coefficients = tuple(dtype(c) for c in (0.7, -0.3, 0.2))
+    update = (rng.standard_normal(400).astype(dtype), rng.standard_normal((1, n_columns)).astype(dtype))
+    for metric, rank_one in ((operator.metric, None), (operator.metric, update), (None, None)):
+        rows = (0, block.indptr, block.indices)
+        args = (rows, block.weights, operator.diagonal, metric, coefficients, rank_one, U)
+        out = np.zeros_like(U)
+        expected = reference.recurrence_rows(*args, previous, out)
+        form_of(recurrence.recurrence_rows, form)(*args, previous, out)
+        np.testing.assert_allclose(out, expected, rtol=0, atol=1e-4 if dtype == np.float32 else 1e-12)
+        reused = previous.copy()
+        form_of(recurrence.recurrence_rows, form)(*args, reused, reused)
+        np.testing.assert_array_equal(reused, out)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("width", [4, 8, 19])
+def test_combine(form, width):
+    rng = np.random.default_rng(0)
+    U, V, C, E = (rng.standard_normal(s) for s in ((3000, 5), (3000, 2), (5, width), (2, width)))
+    kernel = form_of(dense.combine, form)
+    np.testing.assert_allclose(kernel(U, C, V, E), reference.combine(U, C, V, E), atol=1e-12)
+    np.testing.assert_allclose(kernel(U, C, None, None), reference.combine(U, C, None, None), atol=1e-12)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_residual(form, dtype):
+    rng = np.random.default_rng(0)
+    Q, AQ = rng.standard_normal((2, 3000, 6)).astype(dtype)
+    values, metric = rng.random(4), (1 + rng.random(3000)).astype(dtype)
+    for b in (metric, None):
+        R, squares = form_of(dense.residual, form)(Q, AQ, values, b, True)
+        expected, expected_squares = reference.residual(Q, AQ, values, b)
+        np.testing.assert_allclose(R, expected, atol=1e-5 if dtype == np.float32 else 1e-12)
+        np.testing.assert_allclose(squares, expected_squares, rtol=1e-4 if dtype == np.float32 else 1e-12)
+        nothing, norms = form_of(dense.residual, form)(Q, AQ, values, b, False)
+        assert nothing.size == 0
+        assert np.array_equal(norms, squares)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("weighted", [True, False])
+def test_coarsening(form, weighted):
+    rng = np.random.default_rng(0)
+    graph = reference.random_graph(500, rng, weighted=weighted)
+    b = graph.blocks[0]
+    part, n = coarsen.match(b.indptr, b.indices, b.weights, graph.degrees, 3)
+    sizes = np.bincount(part, minlength=n)
+    assert sizes.min() >= 1
+    assert sizes.max() <= 3
+    assert n <= 250
+    begin, order = coarsen.members(part, n)
+    assert all(set(part[order[begin[c] : begin[c + 1]]]) == {c} for c in range(n))
+    indptr, indices, weights = form_of(coarsen.galerkin, form)(
+        b.indptr, b.indices, b.weights, part, begin, order
+    )
+    coarse = sp.csr_array((weights, indices, indptr), shape=(n, n)).toarray()
+    np.testing.assert_allclose(coarse, reference.galerkin(graph.matrix.toarray(), part), atol=1e-12)
+    P = np.eye(n)[part]
+    R, X, C = rng.standard_normal((500, 3)), rng.standard_normal((500, 3)), rng.standard_normal((n, 3))
+    restricted = form_of(coarsen.restrict, form)(begin, order, graph.degrees, R)
+    np.testing.assert_allclose(restricted, P.T @ (graph.degrees[:, None] * R), atol=1e-10)
+    np.testing.assert_allclose(form_of(coarsen.restrict, form)(begin, order, None, R), P.T @ R, atol=1e-12)
+    expected = X + P @ C
+    form_of(coarsen.add_prolonged, form)(part, C, X)
+    np.testing.assert_allclose(X, expected, atol=1e-12)
+
+
+def test_entries_left():
+    rng = np.random.default_rng(2)
+    W = reference.random_graph(200, rng).matrix
+    part, n = coarsen.match(W.indptr, W.indices, W.data, np.ones(200), 3)
+    begin, order = coarsen.members(part, n)
+    chosen = rng.choice(n, n // 2, replace=False)
+    found = coarsen.entries_left(W.indptr, W.indices, part, begin, order, chosen)
+    assert found == reference.entries_left(W, part, chosen)
+    assert 0 < found < 1

@@ -1,0 +1,61 @@
+"""``n_clusters="auto"``: the eigengap tells, and its data come with the result."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from spectrograd import Graph, MultilayerSpectralClustering, SpectralClustering, datasets, metrics
+from spectrograd.labels.eigengap import MOST, widest_gap
+from spectrograd.points.neighbors import knn_graph
+
+
+@pytest.mark.parametrize("k", [2, 5, 12])
+def test_block_models(k):
+    data = datasets.make_block_model(1200, k, random_state=0)
+    model = SpectralClustering("auto", random_state=0).fit(data.graph)
+    assert model.n_clusters_ == k
+    assert model.n_clusters == "auto"
+    assert metrics.nmi(data.labels, model.labels_) > 0.9
+    assert model.embedding_.shape == (1200, k)
+    assert model.converged_
+    gap = model.eigengap_
+    assert len(gap.eigenvalues) == MOST + 1
+    np.testing.assert_allclose(gap.gaps, np.diff(gap.eigenvalues))
+    assert np.argmax(gap.jumps[1:]) == k - 2
+    np.testing.assert_allclose(model.eigenvalues_, gap.eigenvalues[:k], atol=1e-12)
+
+
+@pytest.mark.parametrize("k", [3, 8])
+def test_neighbour_graphs(k):
+    X, labels = datasets.make_gaussian_mixture(2000, k, n_features=8, separation=5, random_state=1)
+    model = SpectralClustering("auto", random_state=0).fit(knn_graph(X, 10))
+    assert model.n_clusters_ == k
+    assert metrics.nmi(labels, model.labels_) > 0.9
+
+
+def test_layers_are_counted_by_the_sum_of_their_laplacians():
+    data = datasets.make_multilayer_gmm(600, 3, 4, separation=4, random_state=0)
+    model = MultilayerSpectralClustering("auto", random_state=0).fit(data.graph)
+    assert model.n_clusters_ == 4
+    assert len(model.eigengap_.eigenvalues) == MOST + 1
+
+
+def test_components_count():
+    clique = np.ones((9, 9)) - np.eye(9)
+    for n_pieces in (3, 30):  # fewer and more than are looked for
+        model = SpectralClustering("auto", random_state=0).fit(
+            Graph.from_matrix(sp.block_diag([clique] * n_pieces))
+        )
+        assert model.n_clusters_ == n_pieces
+        assert len(set(model.labels_)) == n_pieces
+
+
+def test_small_graphs_and_given_numbers():
+    path = Graph.from_edges([0, 1, 2, 3], [1, 2, 3, 4])
+    assert SpectralClustering("auto", random_state=0).fit(path).n_clusters_ in (2, 3)
+    model = SpectralClustering(2, random_state=0).fit(path)
+    assert (model.n_clusters_, model.eigengap_) == (2, None)
+    with pytest.raises(ValueError, match="needs at least 3 eigenvalues, the graph gave 2"):
+        widest_gap([0.0, 1.0])
+    with pytest.raises(ValueError, match="n_clusters='many': expected a whole number"):
+        SpectralClustering("many").fit(path)

@@ -1,0 +1,164 @@
+"""Krylov spaces: their kernels, what the basis promises, and the guard vectors that solvers leave."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import reference
+from spectrograd.datasets import make_block_model
+from spectrograd.engines import LocalEngine
+from spectrograd.graph import Graph
+from spectrograd.kernels.csr import spmm
+from spectrograd.kernels.dense import krylov
+from spectrograd.linalg.krylov import Basis
+from spectrograd.operators.laplacian import laplacian
+from spectrograd.solvers import Problem, make_solver, solve
+
+ENGINE = LocalEngine()
+FORMS = ["parallel", "serial"]
+
+
+def form_of(kernel, form):
+    return kernel if form == "parallel" else kernel.serial
+
+
+def orthonormal_rows(n_rows, n, rng, dtype=np.float64):
+    return np.linalg.qr(rng.standard_normal((n, n_rows)))[0].T.astype(dtype)
+
+
+# --- kernels ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("scaled", [True, False])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_laplacian_column(form, weighted, scaled, dtype):
+    rng = np.random.default_rng(0)
+    graph = reference.random_graph(700, rng, weighted=weighted)
+    (b,) = graph.blocks
+    u, scale = rng.standard_normal(700).astype(dtype), (1 + rng.random(700)).astype(dtype)
+    scale, v = (scale, scale * u) if scaled else (None, u)
+    weights = None if b.weights is None else b.weights.astype(dtype)
+    numbers = (weights, graph.degrees.astype(dtype), scale)
+    out = np.zeros(700, dtype)
+    form_of(spmm.laplacian_column, form)((b.start, b.indptr, b.indices), *numbers, u, v, out)
+    columns = (a[:, None] for a in (u, v, out))
+    expected = reference.laplacian_rows(b.start, b.indptr, b.indices, *numbers, *columns)
+    np.testing.assert_allclose(out, expected[:, 0], rtol=1e-4 if dtype == np.float32 else 1e-12, atol=1e-4)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("n", "count", "width"), [(3001, 7, 1), (3001, 9, 8), (517, 4, 3), (2048, 1, 5)])
+def test_orthogonalize(form, dtype, n, count, width):
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((count + width + 1, n)).astype(dtype)
+    rows[:count] = orthonormal_rows(count, n, rng)
+    untouched = rows[-1].copy()
+    expected = reference.orthogonalize(rows.astype(np.float64), count, width)
+    for first in (0, count - 1):
+        mine = rows.copy()
+        coefficients, inner = form_of(krylov.orthogonalize, form)(mine, first, count, width)
+        tolerance = 1e-4 if dtype == np.float32 else 1e-10
+        np.testing.assert_allclose(coefficients, expected[0], atol=tolerance)
+        np.testing.assert_allclose(mine[count:-1], expected[1], atol=tolerance)
+        np.testing.assert_allclose(inner, expected[1] @ expected[1].T, atol=n * tolerance)
+        assert np.array_equal(mine[-1], untouched)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("used", "kept"), [(9, 4), (4, 4), (1, 1), (6, 5)])
+def test_rotate(form, used, kept):
+    rng = np.random.default_rng(0)
+    rows, Y = rng.standard_normal((11, 2500)), rng.standard_normal((used, kept))
+    mine = rows.copy()
+    form_of(krylov.rotate, form)(mine, Y)
+    np.testing.assert_allclose(mine, reference.rotate(rows, Y), atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [300, 5000])
+def test_the_engine_does_the_same_with_and_without_compiled_code(n):
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((9, n))
+    rows[:5] = orthonormal_rows(5, n, rng)
+    expected = reference.orthogonalize(rows.copy(), 5, 3)
+    coefficients, inner = ENGINE.orthogonalize(rows, 3, 5, 3)
+    np.testing.assert_allclose(coefficients, expected[0], atol=1e-12)
+    np.testing.assert_allclose(rows[5:8], expected[1], atol=1e-12)
+    np.testing.assert_allclose(inner, expected[1] @ expected[1].T, atol=1e-9)
+    Y = rng.standard_normal((5, 2))
+    turned = reference.rotate(rows, Y)
+    ENGINE.rotate(rows, Y)
+    np.testing.assert_allclose(rows, turned, atol=1e-12)
+
+
+# --- the basis ----------------------------------------------------------------------------------------
+
+
+def held(basis: Basis) -> float:
+    """Largest error in ``A q_j = sum_i T_ij q_i`` and in ``q_i'q_j``."""
+    Q, m = basis.rows[: basis.filled].astype(np.float64), basis.done
+    product = (basis.operator @ Q[:m].T).T
+    relation = np.abs(product - basis.T[: basis.filled, :m].T @ Q).max()
+    return max(float(relation), float(np.abs(Q @ Q.T - np.eye(len(Q))).max()))
+
+
+@pytest.mark.parametrize("width", [1, 2, 5])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_recurrence_holds_through_restarts(width, dtype):
+    rng = np.random.default_rng(0)
+    operator = laplacian(make_block_model(900, 4, random_state=0).graph, "symmetric")
+    basis = Basis(ENGINE, operator, orthonormal_rows(width, 900, rng, dtype).T, 24)
+    for _ in range(3):
+        while not basis.full:
+            basis.expand(rng)
+        assert held(basis) < (2e-5 if dtype == np.float32 else 1e-12)
+        ritz = basis.ritz()
+        for j in (0, 3):
+            x = ritz.Y[:, j] @ basis.rows[: basis.done].astype(np.float64)
+            true = np.linalg.norm(operator @ x - ritz.values[j] * x)
+            assert ritz.residuals[j] == pytest.approx(true, abs=2e-5 if dtype == np.float32 else 1e-12)
+        basis.restart(ritz, 8)
+    assert held(basis) < (2e-5 if dtype == np.float32 else 1e-12)
+
+
+def test_an_invariant_subspace_is_left_by_a_random_vector():
+    star = laplacian(Graph.from_edges(np.zeros(40, int), np.arange(1, 41)), "symmetric")
+    rng = np.random.default_rng(0)
+    start = np.zeros((41, 1))
+    start[0] = 1  # spans, with the mean of the leaves, an invariant subspace
+    basis = Basis(ENGINE, star, start, 6)
+    while not basis.full:
+        basis.expand(rng)
+    assert basis.done >= 5
+    assert held(basis) < 1e-12
+
+
+# --- guard vectors ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["chebyshev", "lanczos"])
+def test_guards_are_orthogonal_to_the_result_with_the_residuals_they_state(name):
+    operator = laplacian(make_block_model(2500, 6, mean_degree=12, random_state=0).graph)
+    problem = Problem(operator, 4)
+    solution = solve(problem, make_solver(name, angle=0.01), seed=0)
+    guards = solution.guards
+    assert guards is not None
+    assert len(guards.values) == guards.vectors.shape[1] >= 2
+    assert np.abs(problem.gram(solution.Q, guards.vectors.astype(np.float64))).max() < 1e-5
+    G = guards.vectors.astype(np.float64)
+    R = operator @ G - operator.metric[:, None] * G * guards.values
+    true = np.sqrt((R**2 / operator.metric[:, None]).sum(axis=0))
+    np.testing.assert_allclose(guards.residuals, true, atol=2e-5)
+    assert guards.first(1).vectors.shape == (2500, 1)
+
+
+def test_an_interrupted_run_has_no_guards_of_a_basis_that_went_on():
+    operator = laplacian(make_block_model(2500, 6, mean_degree=12, random_state=0).graph)
+    problem, solver = Problem(operator, 4), make_solver("lanczos")
+    state = solver.step(problem, solver.init(problem, np.random.default_rng(0)))
+    assert solver.guards(problem, state) is not None
+    state.basis.expand(state.rng)
+    assert solver.guards(problem, state) is None

@@ -1,0 +1,191 @@
+"""Comparing solvers: failing rows, budgets, interrupts, the page and the command."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from spectrograd import datasets, solvers
+from spectrograd.cli import main
+from spectrograd.pipeline import Settings
+from spectrograd.pipeline.compare import compare, default_names, parse_spec
+from spectrograd.report.compare_page import compare_document, draw_comparison
+from spectrograd.report.page import render
+from spectrograd.solvers import REGISTRY, Solver, State
+
+HOW = Settings(n_components=3, seed=0)
+KEYS = {
+    *("method", "seconds", "iterations", "passes", "objective", "angle", "certificate", "max_residual"),
+    *("purity", "nmi", "ri", "ari", "peak_memory_bytes", "converged", "stopped", "error", "history"),
+}
+
+
+@dataclass(frozen=True)
+class Odd(Solver):
+    """A solver that misbehaves after some steps."""
+
+    how: str = "fails"
+    max_iter: int = 10_000
+    name: ClassVar[str] = "odd"
+
+    def init(self, problem, rng):
+        return State(problem.first_guess(rng), rng)
+
+    def step(self, problem, state):
+        state.iteration += 1
+        if state.iteration > 1 and self.how == "fails":
+            raise RuntimeError("no luck")
+        if state.iteration > 2 and self.how == "interrupts":
+            raise KeyboardInterrupt
+        time.sleep(0.01 if self.how == "dawdles" else 0)
+        return state
+
+
+@dataclass(frozen=True)
+class Endless(Solver):
+    """A direct method that never comes to an end."""
+
+    max_iter: int = 1
+    name: ClassVar[str] = "endless"
+    direct: ClassVar[bool] = True
+
+    def init(self, problem, rng):
+        return State(np.zeros((problem.n_nodes, problem.n_components)), rng)
+
+    def step(self, problem, state):
+        while True:
+            problem.apply(state.U)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return datasets.make_block_model(300, 3, random_state=0)
+
+
+@pytest.fixture
+def odd(monkeypatch):
+    """Register the odd solvers."""
+    made = solvers.make_solver
+
+    def make(name, **params):
+        return (
+            {"odd": Odd, "endless": Endless}[name](**params)
+            if name in ("odd", "endless")
+            else made(name, **params)
+        )
+
+    for room in ("compare", "solving"):
+        monkeypatch.setattr(f"spectrograd.pipeline.{room}.make_solver", make)
+
+
+def test_rows_of_good_solvers(data):
+    seen = []
+    rows, _ = compare(data.graph, HOW, ["eigen", "power"], classes=data.labels, on_row=seen.append)
+    assert [set(row) for row in rows] == [KEYS, KEYS]
+    assert seen == rows
+    for row in rows:
+        assert row["error"] is None
+        assert row["converged"] is True
+        assert row["nmi"] > 0.9
+        assert row["angle"] < 1e-2
+        assert "converged" in row["certificate"]
+    assert rows[1]["history"][0]["nmi"] is not None
+    assert rows[1]["history"][-1]["nmi"] == rows[1]["nmi"]
+
+
+def test_a_failing_solver_has_its_row_and_the_others_go_on(data, odd):
+    rows, _ = compare(data.graph, HOW, ["odd:how=fails", "eigen"])
+    assert rows[0]["error"] == "RuntimeError: no luck"
+    assert rows[0]["objective"] is None
+    assert rows[1]["converged"]
+
+
+def test_the_budget_holds_for_iterations(data, odd):
+    began = time.perf_counter()
+    rows, _ = compare(data.graph, replace(HOW, time_budget=0.3), ["odd:how=dawdles", "eigen"])
+    assert time.perf_counter() - began < 20
+    assert "out of time after 0.3 s" in rows[0]["error"]
+    assert rows[0]["objective"] is not None
+    assert not rows[0]["converged"]
+    assert rows[1]["error"] is None
+
+
+def test_the_budget_holds_for_direct_methods(data, odd):
+    rows, _ = compare(data.graph, replace(HOW, time_budget=0.3), ["endless", "eigen"])
+    assert "without a result" in rows[0]["error"]
+    assert rows[0]["converged"] is None
+    assert rows[1]["converged"]
+
+
+def test_an_interrupt_keeps_what_is_done(data, odd):
+    rows, _ = compare(data.graph, HOW, ["eigen", "odd:how=interrupts", "power"])
+    assert [row["method"] for row in rows] == ["eigen", "odd:how=interrupts"]
+    assert rows[0]["converged"]
+    assert rows[1]["error"] == "interrupted"
+    assert rows[1]["objective"] is not None  # its best so far
+
+
+def test_names_and_parameters():
+    assert set(REGISTRY) <= set(default_names())
+    assert default_names()[0] == "auto"
+    assert parse_spec("nystrom:walk=7:n_landmarks=50") == ("nystrom", {"walk": 7, "n_landmarks": 50})
+    for wrong in ("nonsense", "auto:degree=3", "power:shift", "power:speed=1"):
+        with pytest.raises(ValueError, match=r"expected|parameter"):
+            parse_spec(wrong)
+
+
+def test_wrong_questions_are_errors(data):
+    with pytest.raises(ValueError, match="at least one"):
+        compare(data.graph, HOW, [])
+    with pytest.raises(ValueError, match="choose fewer"):
+        compare(data.graph, Settings(n_components=300), ["eigen"])
+
+
+def test_the_page_needs_nothing_beside_it(data, odd):
+    rows, _ = compare(data.graph, HOW, ["eigen", "power", "odd:how=fails"], classes=data.labels)
+    run = {"command": "spectrograd compare <g>", "seed": 0, "time_budget": 1, "versions": {}}
+    page = render(compare_document(data.graph, rows, picture=draw_comparison(rows), run=run))
+    assert "no luck" in page
+    assert "&lt;g&gt;" in page
+    assert "data:image/png;base64," in page
+    assert "http" not in page.replace("http-equiv", "")
+
+
+def test_nothing_to_draw_is_still_a_picture():
+    assert draw_comparison([]).startswith(b"\x89PNG")
+
+
+@pytest.fixture
+def files(tmp_path, data):
+    coo = data.graph.matrix.tocoo()
+    edges = [f"{i},{j}" for i, j in zip(coo.row, coo.col, strict=True) if i < j]
+    (tmp_path / "graph.csv").write_text("src,dst\n" + "\n".join(edges) + "\n")
+    labels = [f"{i},{c}" for i, c in enumerate(data.labels)]
+    (tmp_path / "truth.csv").write_text("node,label\n" + "\n".join(labels) + "\n")
+    return tmp_path
+
+
+def test_the_command(files, capsys):
+    args = ["compare", str(files / "graph.csv"), "-k", "3", "--labels", str(files / "truth.csv")]
+    args += ["--solvers", "eigen,power,nystrom:n_landmarks=50", "-o", str(files / "page.html")]
+    code = main([*args, "--summary-json", str(files / "run.json")])
+    shown = capsys.readouterr()
+    assert code == 0, shown.err
+    assert "nystrom" in shown.out
+    summary = json.loads((files / "run.json").read_text())
+    assert [row["method"] for row in summary["rows"]] == ["eigen", "power", "nystrom:n_landmarks=50"]
+    assert {"command", "version", "seed", "input", "graph", "seconds", "solver", "certificate"} <= set(
+        summary
+    )
+    assert (files / "page.html").stat().st_size > 10_000
+
+
+def test_the_command_refuses_unknown_solvers_before_reading(files, capsys):
+    code = main(["compare", str(files / "missing.csv"), "--solvers", "nonsense"])
+    assert code == 2
+    assert "nonsense" in capsys.readouterr().err

@@ -1,0 +1,132 @@
+"""Pieces of a k-NN graph joined by their shortest links, and the approximate search."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
+
+from spectrograd import GraphWarning, SpectralClustering, metrics
+from spectrograd.extras import MissingExtra
+from spectrograd.points import links, neighbors
+from spectrograd.points.links import join_components
+from spectrograd.points.neighbors import knn_graph
+
+
+def blobs(n_pieces, n_features, seed=0, size=25):
+    rng = np.random.default_rng(seed)
+    centres = 40 * rng.standard_normal((n_pieces, n_features))
+    return np.repeat(centres, size, axis=0) + rng.standard_normal((n_pieces * size, n_features))
+
+
+def slow_links(points, labels):
+    """Total length of the minimum spanning tree of pieces, from all distances."""
+    gaps = np.linalg.norm(points[:, None] - points[None], axis=2)
+    pieces = range(labels.max() + 1)
+    between = np.array([[gaps[np.ix_(labels == a, labels == b)].min() for b in pieces] for a in pieces])
+    return minimum_spanning_tree(between).sum()
+
+
+@pytest.mark.parametrize("n_features", [1, 2, 20])
+@pytest.mark.parametrize("n_pieces", [2, 3, 9])
+def test_links_are_the_shortest_that_join_all(n_features, n_pieces):
+    points = blobs(n_pieces, n_features)
+    apart = knn_graph(points, 5)
+    found, labels = connected_components(apart.matrix)
+    assert found >= n_pieces - (n_features == 1)  # on a line blobs may meet
+    lengths = []
+
+    def weigh(rows, cols, gaps):
+        np.testing.assert_allclose(gaps, np.linalg.norm(points[rows] - points[cols], axis=1), rtol=1e-6)
+        return gaps
+
+    joined = join_components(apart.matrix, points, weigh)
+    assert connected_components(joined)[0] == 1
+    new = sp.triu(joined - apart.matrix)
+    lengths = new.data[new.data != 0]
+    assert len(lengths) == found - 1
+    assert lengths.sum() == pytest.approx(slow_links(points, labels), rel=1e-6)
+
+
+def test_connect_leaves_a_connected_graph_alone_and_changes_no_other_edge():
+    line = np.arange(30.0)
+    plain, joined = knn_graph(line, 2), knn_graph(line, 2, connect=True)
+    assert (plain.matrix != joined.matrix).nnz == 0
+    points = blobs(4, 2)
+    apart, whole = knn_graph(points, 4).matrix, knn_graph(points, 4, connect=True).matrix
+    assert connected_components(whole)[0] == 1
+    assert (whole - apart).min() >= 0
+    assert abs(whole - whole.T).max() == 0
+    links = (whole - apart).data
+    assert set(links[links > 0].tolist()) == {neighbors.SMALLEST_WEIGHT}  # far apart: as weak as edges get
+
+
+def test_samples_of_large_pieces_still_join_them(monkeypatch):
+    monkeypatch.setattr(links, "MOST_COMPARED", 30)
+    points = blobs(6, 20)
+    assert connected_components(knn_graph(points, 5, connect=True).matrix)[0] == 1
+
+
+def test_the_estimator_takes_points_in_pieces():
+    points = blobs(3, 2)
+    model = SpectralClustering(3, n_neighbors=5, random_state=0).fit(points)
+    assert metrics.nmi(np.repeat(np.arange(3), 25), model.labels_) == pytest.approx(1)
+    assert model.converged_
+    assert 0 < model.eigenvalues_[1] < 1e-4  # joined, weakly: only the first is zero
+
+
+class FakeDescent:
+    """Finds the true neighbours by sorting, with the flaws of the real one where asked."""
+
+    def __init__(self, data, n_neighbors, random_state, n_jobs):
+        assert data.dtype == np.float32
+        gaps = np.linalg.norm(data[:, None] - data[None], axis=2)
+        found = np.argsort(gaps, axis=1, kind="stable")[:, :n_neighbors]
+        found[3, 2:] = -1  # gave up on this point
+        found[5] = np.argsort(gaps[5])[1 : n_neighbors + 1]  # and forgot that one itself
+        self.neighbor_graph = found, None
+
+
+@pytest.fixture
+def fake_pynndescent(monkeypatch):
+    module = types.ModuleType("pynndescent")
+    module.NNDescent = FakeDescent
+    monkeypatch.setitem(sys.modules, "pynndescent", module)
+
+
+def test_an_approximate_search_that_finds_all_gives_the_exact_graph(fake_pynndescent):
+    points = np.random.default_rng(0).standard_normal((60, 12)) + 1e6
+    exact, near = (knn_graph(points, 4, search=search) for search in ("exact", "approximate"))
+    np.testing.assert_allclose(near.matrix.toarray(), exact.matrix.toarray(), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("n_points", "n_features", "approximate"), [(60, 9, True), (60, 8, False), (50, 9, False), (60, 1, False)]
+)
+def test_auto_searches_approximately_where_exact_is_slow(
+    monkeypatch, fake_pynndescent, n_points, n_features, approximate
+):
+    monkeypatch.setattr(neighbors, "EXACT_MAX_POINTS", 50)
+    used, original = [], neighbors.search_approximately
+    monkeypatch.setattr(neighbors, "search_approximately", lambda *args: used.append(True) or original(*args))
+    knn_graph(np.random.default_rng(0).standard_normal((n_points, n_features)), 3)
+    assert bool(used) is approximate
+
+
+def test_without_pynndescent_auto_goes_on_exactly_and_approximate_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynndescent", None)
+    monkeypatch.setattr(neighbors, "EXACT_MAX_POINTS", 50)
+    points = np.random.default_rng(0).standard_normal((60, 9))
+    with pytest.warns(GraphWarning, match=r"pip install spectrograd\[knn\]; the exact one may take long"):
+        graph = knn_graph(points, 3)
+    np.testing.assert_array_equal(
+        graph.matrix.toarray(), knn_graph(points, 3, search="exact").matrix.toarray()
+    )
+    with pytest.raises(MissingExtra, match=r"60 points in 9 dimensions needs .*spectrograd\[knn\]$"):
+        knn_graph(points, 3, search="approximate")
+    with pytest.raises(ValueError, match="unknown search 'fast'; choose one of auto, exact, approximate"):
+        knn_graph(points, 3, search="fast")
