@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from spectrograd.labels.assign import assign
+from spectrograd.labels.clustering import assign
 
 from benchmarks.harness import table
 from spectrograd import datasets
