@@ -25,7 +25,6 @@ SUITES = (
     "first_hour",
     "shootout",
     "growth",
-    "sgd",
     "report_page",
 )
 
