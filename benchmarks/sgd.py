@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from spectrograd.labels.clustering import assign
 
 from benchmarks.harness import table
 from spectrograd import datasets
 from spectrograd.engines import LocalEngine
+from spectrograd.labels.clustering import assign
 from spectrograd.linalg.krylov import Basis
 from spectrograd.linalg.subspace import orthonormalize
 from spectrograd.metrics import largest_principal_angle, nmi
