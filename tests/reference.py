@@ -380,3 +380,23 @@ def descend(heads, tails, values, rows, low_rank, batch_size, steps, total_mass,
         U[moving] += G[moving]
         M, Y = U.T @ (metric[:, None] * U), Z.T @ U
     return U, M, Y
+
+
+def keep_closest(products, row_terms, column_terms, ids, rows, own, gaps, found):
+    """``gaps`` and ``found`` after the new distances, by sorting old and new together."""
+    gaps, found = gaps.copy(), found.copy()
+    for i, row in enumerate(rows):
+        new = row_terms[i] + column_terms - 2 * products[i]
+        allowed = ids != own[i]
+        every = np.concatenate([gaps[row], new[allowed]])
+        order = np.argsort(every, kind="stable")[: gaps.shape[1]]
+        found[row] = np.concatenate([found[row], ids[allowed]])[order]
+        gaps[row] = every[order]
+    return gaps, found
+
+
+def candidate_gaps(points, unit, queries, candidates):
+    """Squared distances to candidates in a unit of length, infinite where there is none."""
+    points = points.astype(float)
+    gaps = (((points[candidates] - points[queries][:, None]) / unit) ** 2).sum(axis=2)
+    return np.where(candidates < 0, np.inf, gaps)

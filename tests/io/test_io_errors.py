@@ -26,7 +26,7 @@ BAD = [
     ("e.csv", "src,dst,note\n1,2,a\n3,4\n", "e.csv, line 3: 3 columns expected, as in the header, found 2"),
     ("e.csv", "src,dst\n1,2\n,4\n", "e.csv, line 3: the src column is empty"),
     ("e.csv", "src,dst,layer\n1,2,a\n3,4,\n", "e.csv, line 3: the layer column is empty"),
-    ("e.csv", "src,from,to\n1,2,3\n", "e.csv, line 1: 'src' and 'from' all name the src column"),
+    ("e.csv", "src,from,to\n1,2,3\n", "e.csv, line 1: 'src' and 'from' both name the src column"),
     ("e.csv", "id_a,id_b\n1,2\n2,3\n", "e.csv, line 1: 'id_a' and 'id_b' look like a header"),
     (
         "e.csv",

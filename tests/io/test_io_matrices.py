@@ -33,6 +33,8 @@ MTX = {
     "general": ("coordinate real general\n% note\n3 3 4\n2 1 2\n1 2 2\n3 2 0.5\n2 3 0.5\n", PATH.toarray()),
     "pattern": ("coordinate pattern symmetric\n3 3 2\n2 1\n3 2\n", (PATH.toarray() > 0) * 1.0),
     "integer": ("coordinate integer symmetric\n3 3 1\n2 1 7\n", [[0, 7, 0], [7, 0, 0], [0, 0, 0]]),
+    "comments": ("coordinate real general\n3 3 4\n\n2 1 2\n%x\n 1 2 2\r\n3\t2 5e-1\n2 3 .5", PATH.toarray()),
+    "lower triangle": ("array real symmetric\n3 3\n0\n2\n0\n0\n.5\n0\n", PATH.toarray()),
     "dense": ("array real general\n2 2\n0\n3\n3\n0\n", [[0, 3], [3, 0]]),
 }
 
@@ -95,6 +97,34 @@ def _save_bad_index(path):
     )
 
 
+COORDINATES, ARRAY = b"coordinate real general\n3 3 2\n1 2 1\n", b"array integer general\n"
+BAD_MTX = [  # the first three crash scipy's reader, the next two it reads as something else
+    (COORDINATES + b"3 2 4E-", ", line 4: '4E-' is not a number"),
+    (COORDINATES + b"3 2 \0\0", r", line 4: '\x00\x00' is not a number"),
+    (ARRAY + b"0 0\n", ": the graph is empty"),
+    (COORDINATES + b"3 2 4&zz\n", ", line 4: '4&zz' is not a number"),
+    (b"array real symmetric\n3 3\n0\n1\n0\n", ": line 2 claims 6 entries, 3 are there; the file was cut off"),
+    (COORDINATES + b"3 2 4-5\n", ", line 4: '4-5' is not a number"),
+    (COORDINATES + b"3 2\n4 5 6 7\n", ", line 4: 3 numbers expected, found 2"),
+    (COORDINATES, ": line 2 claims 2 entries, 1 are there"),
+    (COORDINATES + b"3 2 1\n\n% x\n1 3 1\n", ", line 7: more entries than the 2 of line 2"),
+    (COORDINATES + b"3 4 1\n", ", line 4: column 4 is not one of 1..3"),
+    (COORDINATES + b"1.5 3 1\n", ", line 4: row 1.5 is not one of 1..3"),
+    (COORDINATES + b"1 3 -1\n", ": weight of edge (0, 2) is -1.0: negative"),
+    (COORDINATES + b"1 3 nan\n", ": weight of edge (0, 2) is nan: not finite"),
+    (
+        b"coordinate real general\n3 3 1000000000000000\n1 2 1\n",
+        ": line 2 claims 1,000,000,000,000,000 entries",
+    ),
+    (b"coordinate real general\n1000000000 1000000000 1\n1 2 1\n", ", line 2: claims 1,000,000,000 nodes"),
+    (b"array real general\n10000000 10000000\n1\n", ": line 2 claims 100,000,000,000,000 entries"),
+    (b"coordinate complex general\n", ", line 1: complex weights; real weights are needed"),
+    (b"coordinate real skew-symmetric\n", ", line 1: skew-symmetric matrices have negative weights"),
+    (b"coordinate real symmetric\n2 3 1\n", ", line 2: 2 x 3 is not square"),
+    (b"coordinate real general\n-1 3 1\n", ", line 2: '-1 3 1' are no sizes"),
+    (b"array pattern general\n1 1\n", ", line 1: an array cannot be a pattern"),
+]
+
 BAD = {
     "a.npz": [
         (
@@ -107,7 +137,7 @@ BAD = {
         ),
         (
             _save_bad_index,
-            "a.npz: not a sparse matrix as saved by scipy.sparse.save_npz (indices must be < 2",
+            "a.npz: broken sparse matrix: column index 99 of entry 1 is outside 0..1",
         ),
         (lambda p: sp.save_npz(p, -PATH), "a.npz: weight of edge (0, 1) is -2.0: negative"),
         (lambda p: sp.save_npz(p, PATH[:2]), "a.npz: adjacency matrix has shape (2, 3)"),
@@ -115,12 +145,16 @@ BAD = {
         (lambda p: None, "a.npz: no such file"),
     ],
     "a.mtx": [
-        (lambda p: p.write_text("hello\n"), "a.mtx: not a MatrixMarket file ("),
+        (lambda p: p.write_text("hello\n"), "a.mtx, line 1: not a MatrixMarket file; it begins with"),
         (
             lambda p: p.write_text("%%MatrixMarket matrix coordinate real general\n2 2 1\n1 x 3\n"),
-            "a.mtx: not a MatrixMarket file (Line 3",
+            "a.mtx, line 3: 'x' is not a number",
         ),
-        (lambda p: p.write_text(""), "a.mtx: not a MatrixMarket file ("),
+        (lambda p: p.write_text(""), "a.mtx, line 1: not a MatrixMarket file"),
+        *(
+            (lambda p, text=text: p.write_bytes(b"%%MatrixMarket matrix " + text), f"a.mtx{message}")
+            for text, message in BAD_MTX
+        ),
     ],
     "a.mtx.gz": [(lambda p: p.write_bytes(b"hello\n"), "a.mtx.gz: broken gzip file (")],
 }

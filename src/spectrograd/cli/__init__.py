@@ -7,6 +7,7 @@ usage or bad input, 130 interrupted.
 
 from __future__ import annotations
 
+import errno
 import sys
 import traceback
 import warnings
@@ -89,7 +90,8 @@ def _explain(error: BaseException) -> tuple[int, str]:
         return FAILED, f"out of memory ({error}); take a smaller graph or fewer components (-k)"
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
-        return FAILED, f"{where}{error.strerror or error}"
+        hint = "; free some, or write elsewhere" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+        return FAILED, f"{where}{error.strerror or error}{hint}"
     return FAILED, f"{type(error).__name__}: {error}; this is a bug, run again with --debug for the traceback"
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from spectrograd.cli.graph_files import GraphFiles, graph_files
 from spectrograd.cli.options import (
     CountOrAuto,
     LineOptions,
@@ -26,7 +27,7 @@ Examples:
 
 
 @click.command(epilog=EXAMPLES, short_help="Cluster the nodes of a graph.")
-@click.argument("graphs", metavar="GRAPH...", nargs=-1, required=True)
+@graph_files
 @click.option(
     "-k",
     "--clusters",
@@ -61,7 +62,7 @@ Examples:
 @common_options
 def cluster(
     session: Session,
-    graphs: tuple[str, ...],
+    graphs: GraphFiles,
     k: int | str,
     output: str | None,
     truth: str | None,
@@ -83,7 +84,8 @@ def cluster(
     from spectrograd.report.gather import gather_run
 
     settings = line.make_settings(session, options, k, **how)
-    line.check_output(session, output, write_labels, [0])
+    write = partial(write_labels, raw=options.raw)
+    line.check_output(session, output, write, [0])
     check_targets(session, page, folder)
     graph, source = line.read_layers(session, graphs)
     line.check_size(k, 0, graph)
@@ -95,7 +97,7 @@ def cluster(
     told = partial(summarize, session, source, graph, result, scores)
     known = None if truth is None else (truth, classes)
     with session.stage("report"):
-        line.write_result(output, write_labels, result.labels, graph.node_names)
+        line.write_result(output, write, result.labels, graph.node_names)
         tell_run(page, folder, lambda: gather_run(graph, result, told(), truth=known))
     session.save_summary(told())
     return line.verdict(session, result, settings)

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from spectrograd.cli.exit_codes import FAILED, GOOD, INTERRUPTED
+from spectrograd.cli.graph_files import GraphFiles, graph_files
 from spectrograd.cli.options import (
     auto_or_number,
     common_options,
@@ -21,7 +22,7 @@ from spectrograd.cli.voice import say
 
 
 @click.command(short_help="Run several solvers on the same graph.")
-@click.argument("graphs", metavar="GRAPH...", nargs=-1, required=True)
+@graph_files
 @click.option(
     "-k", "--clusters", "k", type=click.IntRange(min=1), default=8, show_default=True, help="Clusters."
 )
@@ -65,7 +66,7 @@ from spectrograd.cli.voice import say
 @common_options
 def compare(
     session: Session,
-    graphs: tuple[str, ...],
+    graphs: GraphFiles,
     k: int,
     truth: str | None,
     solvers: str | None,

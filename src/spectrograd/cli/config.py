@@ -31,15 +31,42 @@ def load(context: click.Context, parameter: click.Parameter, path: str | None) -
     unknown = [key for key in values if key not in (*names, *_ABOUT)]
     if unknown:
         raise click.BadParameter(f"{path}: unknown key {unknown[0]!r}; known are {', '.join(sorted(names))}")
+    options = {_key(option): option for option in _recorded(context)}
+    for key, value in values.items():
+        wanted = _misfit(options[key], value) if key in options else None
+        if wanted is not None:
+            raise click.BadParameter(f"{path}: {key} is {_shown(value)}; {wanted} is needed")
     context.default_map = {names[key]: value for key, value in values.items() if key in names}
     return path
+
+
+def _misfit(option: click.Parameter, value: Any) -> str | None:
+    """What an option takes, where a value of TOML is none of it; texts are for click to judge."""
+    many = option.nargs == -1 or getattr(option, "multiple", False)
+    if many or isinstance(value, list):
+        fits = many and isinstance(value, list) and all(isinstance(item, str | int | float) for item in value)
+        return None if fits else "a list" if many else "one value"
+    if getattr(option, "is_flag", False):
+        return None if isinstance(value, bool) else "true or false"
+    if isinstance(value, bool):
+        return "a number or a text"
+    whole = isinstance(option.type, click.types.IntParamType) or option.type.name == "number or auto"
+    if whole:
+        return None if isinstance(value, int | str) else "a whole number"
+    return None if isinstance(value, str | int | float) else "a number or a text"
+
+
+def _shown(value: Any) -> str:
+    return _toml(value) if isinstance(value, str | int | float) else f"a {type(value).__name__}"
 
 
 def save(context: click.Context, args: Sequence[str]) -> None:
     """Write the file that repeats the run beside its outputs; without any there is nothing to be beside."""
     target = _beside(context)
     if target is not None:
-        target.write_text("".join(_lines(context, args, target)), encoding="utf-8")
+        from spectrograd.io.write.output import write_whole_text
+
+        write_whole_text(target, "".join(_lines(context, args, target)))
 
 
 def _read(path: str) -> dict[str, Any]:

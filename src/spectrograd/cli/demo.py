@@ -104,6 +104,7 @@ def _run(session: Session, data: LayeredData) -> tuple[Merged, list[Trial]]:
 def _save(session: Session, folder: Path, data: LayeredData, merged: Merged, trials: list[Trial]) -> None:
     from spectrograd.cli.summary import versions
     from spectrograd.io import write_labels
+    from spectrograd.io.write.output import naming
     from spectrograd.report import Curve, Picture, demo_document, draw, write_page
 
     chosen = trials[-1]
@@ -130,7 +131,8 @@ def _save(session: Session, folder: Path, data: LayeredData, merged: Merged, tri
     )
     png = draw(picture)
     write_labels(folder / FILES["labels"], chosen.result.labels, data.graph.node_names)
-    (folder / FILES["picture"]).write_bytes(png)
+    with naming(folder / FILES["picture"]):
+        (folder / FILES["picture"]).write_bytes(png)
     document = demo_document(
         data.graph,
         [trial.row for trial in trials],

@@ -6,7 +6,13 @@ from functools import partial
 
 import click
 
-from spectrograd.cli.options import LineOptions, common_options, dry_run_option, line_options
+from spectrograd.cli.graph_files import GraphFiles, graph_files
+from spectrograd.cli.options import (
+    LineOptions,
+    common_options,
+    dry_run_option,
+    line_options,
+)
 from spectrograd.cli.report import check_targets, tell_run, telling_options
 from spectrograd.cli.session import Session
 
@@ -19,7 +25,7 @@ Examples:
 
 
 @click.command(epilog=EXAMPLES, short_help="Embed the nodes of a graph.")
-@click.argument("graphs", metavar="GRAPH...", nargs=-1, required=True)
+@graph_files
 @click.option(
     "-k",
     "--components",
@@ -36,7 +42,7 @@ Examples:
 @common_options
 def embed(
     session: Session,
-    graphs: tuple[str, ...],
+    graphs: GraphFiles,
     k: int,
     output: str | None,
     page: str | None,
@@ -56,7 +62,8 @@ def embed(
     from spectrograd.report.gather import gather_run
 
     settings = line.make_settings(session, options, k + 1)
-    line.check_output(session, output, write_embedding, [[0.0]])
+    write = partial(write_embedding, raw=options.raw)
+    line.check_output(session, output, write, [[0.0]])
     check_targets(session, page, folder)
     graph, source = line.read_layers(session, graphs)
     line.check_size(k, 1, graph)
@@ -66,7 +73,7 @@ def embed(
     told = partial(summarize, session, source, graph, result, None)
     with session.stage("report"):
         vectors = result.embedding.without_first().vectors
-        line.write_result(output, write_embedding, vectors, graph.node_names)
+        line.write_result(output, write, vectors, graph.node_names)
         tell_run(page, folder, lambda: gather_run(graph, result, told(), drop_first=True))
     session.save_summary(told())
     return line.verdict(session, result, settings)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from spectrograd.cli.graph_files import GraphFiles, graph_files
 from spectrograd.cli.options import common_options
 from spectrograd.cli.session import Session
 
@@ -21,7 +22,7 @@ WIDE_RANGE = 1e6  # weights that differ by more make the lightest edges vanish b
 
 
 @click.command(epilog=EXAMPLES, short_help="Look at a graph: contents, faults, needs.")
-@click.argument("graphs", metavar="GRAPH...", nargs=-1, required=True)
+@graph_files
 @click.option(
     "-k",
     "--components",
@@ -32,7 +33,7 @@ WIDE_RANGE = 1e6  # weights that differ by more make the lightest edges vanish b
     help="Vectors to estimate memory and time for.",
 )
 @common_options
-def info(session: Session, graphs: tuple[str, ...], k: int) -> int:
+def info(session: Session, graphs: GraphFiles, k: int) -> int:
     """Say what is in a graph, what is wrong with it and how to mend it, and the memory and time it will need.
 
     GRAPH is any file that the other commands read; several are the layers of one multilayer graph.

@@ -20,6 +20,7 @@ import numpy as np
 from spectrograd.aggregation import make_aggregation
 from spectrograd.certificate import Certificate
 from spectrograd.cli.exit_codes import FAILED, GOOD, INTERRUPTED
+from spectrograd.cli.graph_files import GraphFiles
 from spectrograd.cli.meter import Meter
 from spectrograd.cli.options import LineOptions
 from spectrograd.cli.session import Session
@@ -28,6 +29,7 @@ from spectrograd.cli.voice import say
 from spectrograd.engines import make_engine
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.io import read_graph, read_labels
+from spectrograd.io.write.output import naming
 from spectrograd.labels.eigengap import MOST
 from spectrograd.operators.laplacian import SMALL, Kind
 from spectrograd.pipeline import Result, Settings
@@ -40,11 +42,12 @@ WITHOUT_GOAL = frozenset({"sgd", "sgd-paper", "stochastic-fb"})
 NAMED_KINDS = {bool: "true or false", int: "a whole number", float: "a number", NoneType: "none"}
 
 
-def read_layers(session: Session, paths: Sequence[str]) -> tuple[Graph | MultilayerGraph, Input]:
+def read_layers(session: Session, files: GraphFiles) -> tuple[Graph | MultilayerGraph, Input]:
     """Read the graph and remember which bytes it came from."""
+    paths = files.paths
     with session.stage("read"), session.progress(f"reading {' '.join(paths)}"):
         keep_stdin(paths)
-        graph = read_graph(*paths)
+        graph = read_graph(*paths, **files.columns)
         source = hashed(paths)
     session.detail(f"{graph} read in {session.seconds['read']:.2f} s")
     return graph, source
@@ -243,5 +246,6 @@ def write_result(output: str | None, write: Callable[..., None], values: Any, na
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "result.csv")
         write(path, values, names)
-        with path.open("rb") as handle:
+        with path.open("rb") as handle, naming("standard output"):
             shutil.copyfileobj(handle, sys.stdout.buffer)
+            sys.stdout.buffer.flush()

@@ -31,12 +31,10 @@ def auto_or_number(context: click.Context, parameter: click.Parameter, text: str
     return number
 
 
-def layer_weights(
-    context: click.Context, parameter: click.Parameter, text: str
-) -> tuple[float, ...] | str | None:
-    """``equal`` (None), ``auto``, or one number per layer."""
+def layer_weights(context: click.Context, parameter: click.Parameter, text: str) -> tuple[float, ...] | str:
+    """``equal``, ``auto``, or one number per layer."""
     if text in ("equal", "auto"):
-        return None if text == "equal" else text
+        return text
     try:
         return tuple(float(number) for number in text.split(","))
     except ValueError:
@@ -94,8 +92,15 @@ class LineOptions:
     jobs: int | None
     aggregation: str
     alpha: float | str
-    layer_weights: tuple[float, ...] | str | None
+    layer_weights: tuple[float, ...] | str
+    raw: bool
 
+
+raw_option = click.option(
+    "--raw",
+    is_flag=True,
+    help="Write ids like =cmd() to CSV as they are, without ' before them: spreadsheets run them.",
+)
 
 _MERGE_OPTIONS = (
     click.option(
@@ -212,6 +217,7 @@ _LINE_OPTIONS = (
         help="Edges per mini-batch of the stochastic solvers.",
     ),
     jobs_option,
+    raw_option,
     *_MERGE_OPTIONS,
 )
 

@@ -176,6 +176,7 @@ class Session:
     def save_summary(self, summary: dict[str, Any]) -> None:
         """Write the summary where ``--summary-json`` says."""
         if self.summary_json is not None:
+            from spectrograd.io.write.output import write_whole_text
             from spectrograd.report.strict_json import to_json
 
-            Path(self.summary_json).write_text(to_json(summary), encoding="utf-8")
+            write_whole_text(self.summary_json, to_json(summary))

@@ -12,8 +12,10 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
+from spectrograd.graph.cleaning import check_structure
 from spectrograd.io import graph_of
-from spectrograd.io.foreign.frames import from_frame, is_frame
+from spectrograd.io.foreign.frames import column_names, from_frame, holds_texts, is_frame
+from spectrograd.io.read.columns import layer_offer
 from spectrograd.points.neighbors import knn_graph
 
 Affinity = str | Callable[..., Any]
@@ -25,19 +27,21 @@ def is_pairwise(affinity: Affinity) -> bool:
     return affinity in AFFINITIES[2:]
 
 
-def as_graph(model: Any, X: Any) -> Graph:
+def as_graph(model: Any, X: Any, columns: Mapping[str, str] | None = None) -> Graph:
     """What ``fit`` was given, as a graph; arrays are read as ``affinity`` says.
 
+    ``columns`` name those of an edge table, as the keywords of :func:`spectrograd.from_frame` do.
     Sets ``affinity_matrix_`` as scikit-learn does, but not for a :class:`Graph`: that is its own matrix.
     """
     model._float = np.float64
     vars(model).pop("affinity_matrix_", None)  # of an earlier fit
-    given = graph_of(X)
+    given = _edge_table(X, columns or {}) or graph_of(X)
     if isinstance(given, MultilayerGraph):
         raise ValueError("this is a multilayer graph: use the Multilayer estimators")
     if given is not None:
         return given
     check_affinity(model.affinity)
+    X = _checked_matrix(X)
     if model.affinity == "precomputed":
         # Graph looks for what is not finite, and names the edge
         X = validate_data(model, X, accept_sparse=True, ensure_all_finite=False, ensure_min_samples=2)
@@ -50,14 +54,17 @@ def as_graph(model: Any, X: Any) -> Graph:
     return graph
 
 
-def as_layers(model: Any, X: Any) -> MultilayerGraph:
+def as_layers(model: Any, X: Any, columns: Mapping[str, str] | None = None) -> MultilayerGraph:
     """The same for several layers; arrays of points become one layer each."""
     model._float = np.float64
-    graph = from_frame(X) if is_frame(X) else graph_of(X)
+    graph = _edge_table(X, columns or {}) or (from_frame(X) if is_frame(X) else graph_of(X))
     if isinstance(graph, MultilayerGraph):
         return graph
     if is_frame(X):
-        raise GraphError("edge table: no column 'layer'; for one graph use the estimators of one graph")
+        raise GraphError(
+            "edge table: no column 'layer'; for one graph use the estimators of one graph"
+            + layer_offer(column_names(X))
+        )
     if graph is not None or not isinstance(X, Mapping | Sequence):
         raise ValueError(
             "expected several layers: a MultilayerGraph, a list or dict of layers, or an edge table with "
@@ -71,10 +78,27 @@ def as_layers(model: Any, X: Any) -> MultilayerGraph:
         return MultilayerGraph.from_layers(X)
     named = X if isinstance(X, Mapping) else {str(i): layer for i, layer in enumerate(X)}
     points = {
-        name: check_array(layer, accept_sparse="csr", input_name=f"view {name!r}")
+        name: check_array(_checked_matrix(layer), accept_sparse="csr", input_name=f"view {name!r}")
         for name, layer in named.items()
     }
     return MultilayerGraph.from_layers({name: _affinity(model, x)[1] for name, x in points.items()})
+
+
+def _edge_table(X: Any, columns: Mapping[str, str]) -> Graph | MultilayerGraph | None:
+    """The graph of a table whose columns are named, or that cannot be one of points; None for others."""
+    if columns and not is_frame(X):
+        what = next(iter(columns))
+        raise GraphError(f"{what}= names a column of an edge table, but X is of type {type(X).__name__}")
+    if columns or (is_frame(X) and holds_texts(X)):
+        return from_frame(X, **columns)
+    return None
+
+
+def _checked_matrix(X: Any) -> Any:
+    """Arrays as numpy wants them today, sparse ones checked before compiled code follows their indices."""
+    if sp.issparse(X):
+        check_structure(X)
+    return np.asarray(X) if isinstance(X, np.matrix) else X
 
 
 def _foreign_layers(X: Mapping[Any, Any] | Sequence[Any]) -> MultilayerGraph | None:
@@ -117,7 +141,14 @@ def _neighbors(model: Any, X: Any) -> Graph:
     wanted = max(X.shape[0] // 10, 1) if model.n_neighbors is None else model.n_neighbors
     model.n_neighbors_ = min(wanted, X.shape[0] - 1)
     if model.affinity == "nearest_neighbors":
-        return knn_graph(X, model.n_neighbors_, connect=True, n_jobs=model.n_jobs)
+        return knn_graph(
+            X,
+            model.n_neighbors_,
+            metric=model.metric,
+            recall=model.recall,
+            connect=True,
+            n_jobs=model.n_jobs,
+        )
     from sklearn.neighbors import NearestNeighbors
 
     search = NearestNeighbors(n_neighbors=model.n_neighbors_, metric="precomputed", n_jobs=model.n_jobs)

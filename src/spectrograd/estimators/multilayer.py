@@ -26,8 +26,8 @@ class MultilayerSpectralEmbedding(Layered, Embedder):
         A number is added to every layer, in units of its mean degree; "auto" adds nothing here.
     disconnected : {"components", "regularize", "largest", "error"}
         Components are those of all layers together.
-    layer_weights : sequence of float, "auto" or None
-        How much each layer counts; None is equally, "auto" not at all for noise, and less for weak layers
+    layer_weights : sequence of float, "equal" (or None) or "auto"
+        How much each layer counts; "auto" is not at all for noise, and less for weak layers
         and for those about other clusters than the rest.
     aggregation_params : mapping or None
         Options of the aggregation, such as ``{"p": -5}`` of ``"power-mean"``.
@@ -49,9 +49,12 @@ class MultilayerSpectralEmbedding(Layered, Embedder):
     (400, 3)
     """
 
-    def fit(self, X: Any, y: None = None) -> MultilayerSpectralEmbedding:
-        """Embed layers: a :class:`MultilayerGraph`, a list or dict, or an edge table with layer column."""
-        self._fit(as_layers(self, X))
+    def fit(self, X: Any, y: None = None, **columns: str) -> MultilayerSpectralEmbedding:
+        """Embed layers: a :class:`MultilayerGraph`, a list or dict, or an edge table with layer column.
+
+        ``columns`` name those of an edge table, as in ``from_frame``.
+        """
+        self._fit(as_layers(self, X, columns))
         return self
 
 
@@ -70,7 +73,10 @@ class MultilayerSpectralClustering(Layered, Clusterer):
     (400, 3)
     """
 
-    def fit(self, X: Any, y: None = None) -> MultilayerSpectralClustering:
-        """Cluster layers: a :class:`MultilayerGraph`, a list or dict, or an edge table with layer column."""
-        self._fit(as_layers(self, X))
+    def fit(self, X: Any, y: None = None, **columns: str) -> MultilayerSpectralClustering:
+        """Cluster layers: a :class:`MultilayerGraph`, a list or dict, or an edge table with layer column.
+
+        ``columns`` name those of an edge table, as in ``from_frame``.
+        """
+        self._fit(as_layers(self, X, columns))
         return self

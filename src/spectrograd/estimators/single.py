@@ -25,6 +25,11 @@ class SpectralEmbedding(Embedder):
         function from all points to a matrix. A :class:`Graph` is taken as it is.
     n_neighbors : int or None
         For the two kinds of neighbours; None is a tenth of the points.
+    metric : str or callable
+        Of ``"nearest_neighbors"``, under scikit-learn's names: ``"euclidean"``, ``"cosine"``, ...
+    recall : float
+        Share of the true neighbours that the search must find; 1 is an exact search. Above 20,000 points in
+        more than 8 dimensions it is met rather than exceeded: see :func:`knn_graph`.
     gamma, degree, coef0, kernel_params
         Parameters of the kernels; ``kernel_params`` wins.
     laplacian : {"random_walk", "symmetric", "unnormalized"}
@@ -64,6 +69,9 @@ class SpectralEmbedding(Embedder):
     affinity_matrix_ : array or sparse array
         As in scikit-learn; not set by ``fit(Graph)``.
     eigenvalues_ : array of shape (n_components,)
+    knn_recall_ : Recall or None
+        Share of the true neighbours in the graph, a float with its standard ``error``; of several layers the
+        lowest. None where the graph was not made from points.
     certificate_ : Certificate
         Residuals and verdict; ``converged_`` is its yes or no.
     history_ : tuple of Progress
@@ -85,9 +93,9 @@ class SpectralEmbedding(Embedder):
     (300, 2)
     """
 
-    def fit(self, X: Any, y: None = None) -> SpectralEmbedding:
-        """Embed a graph, an affinity matrix or points."""
-        self._fit(as_graph(self, X))
+    def fit(self, X: Any, y: None = None, **columns: str) -> SpectralEmbedding:
+        """Embed a graph, an affinity matrix, points, or an edge table (columns as in ``from_frame``)."""
+        self._fit(as_graph(self, X, columns))
         return self
 
 
@@ -129,7 +137,7 @@ class SpectralClustering(Clusterer):
     1.0
     """
 
-    def fit(self, X: Any, y: None = None) -> SpectralClustering:
-        """Cluster a graph, an affinity matrix or points."""
-        self._fit(as_graph(self, X))
+    def fit(self, X: Any, y: None = None, **columns: str) -> SpectralClustering:
+        """Cluster a graph, an affinity matrix, points, or an edge table (columns as in ``from_frame``)."""
+        self._fit(as_graph(self, X, columns))
         return self

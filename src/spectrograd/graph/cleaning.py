@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from spectrograd.kernels import SMALL, WORTH_THREADS
 
 Array = NDArray[Any]
+_CHECKED_FORMATS = ("csr", "csc", "bsr", "coo")
 ROUNDING = 1e-10  # of the largest weight, by how much w_ij and w_ji may differ without a word
 
 
@@ -25,7 +26,9 @@ class GraphWarning(UserWarning):
 
 def as_csr(matrix: Any) -> sp.csr_array:
     """The input as a square float CSR matrix, which may share its memory, or a clear error."""
-    if not sp.issparse(matrix):
+    if sp.issparse(matrix):
+        check_structure(matrix)
+    else:
         matrix = np.asarray(matrix)
     if matrix.dtype.kind not in "biuf":
         raise GraphError(f"adjacency matrix has type {matrix.dtype}; real numbers are needed")
@@ -33,9 +36,53 @@ def as_csr(matrix: Any) -> sp.csr_array:
         raise GraphError(f"adjacency matrix has shape {matrix.shape}; it must be square")
     if matrix.shape[0] == 0:
         raise GraphError("the graph is empty: no nodes, no edges")
+    if matrix.dtype == np.float16:  # scipy has no sparse matrices of it; every value is also a float32
+        matrix = matrix.astype(np.float32)
     csr = sp.csr_array(matrix)
+    if sp.issparse(matrix) and matrix.format not in _CHECKED_FORMATS:
+        check_structure(csr)
     csr.prune()
     return csr if csr.dtype in (np.float32, np.float64) else csr.astype(np.float64)
+
+
+def check_structure(matrix: Any) -> None:
+    """Refuse row pointers or indices that point outside a sparse matrix: compiled code would follow them."""
+    if matrix.format in ("csr", "csc", "bsr"):
+        along, across = matrix.shape if matrix.format != "csc" else matrix.shape[::-1]
+        if matrix.format == "bsr":
+            blocks = matrix.data.shape[1:]
+            along, across = along // blocks[0], across // blocks[1]
+        _check_pointers(matrix, along)
+        _check_indices("column" if matrix.format != "csc" else "row", matrix.indices, across)
+    elif matrix.format == "coo" and matrix.ndim == 2:
+        for what, indices, size in zip(("row", "column"), matrix.coords, matrix.shape, strict=True):
+            _check_indices(what, indices, size)
+            if len(indices) != len(matrix.data):
+                raise GraphError(f"broken sparse matrix: {len(matrix.data)} weights, {len(indices)} {what}s")
+
+
+def _check_pointers(matrix: Any, n_rows: int) -> None:
+    pointers, n_entries = matrix.indptr, min(len(matrix.indices), len(matrix.data))
+    if pointers.dtype.kind not in "iu" or len(pointers) != n_rows + 1 or pointers[0] != 0:
+        raise GraphError(f"broken sparse matrix: indptr must hold {n_rows + 1} integers and begin with 0")
+    falls = pointers[1:] < pointers[:-1]
+    if falls.any() or pointers[-1] > n_entries:
+        at = int(np.argmax(falls)) if falls.any() else n_rows - 1
+        raise GraphError(
+            f"broken sparse matrix: indptr[{at + 1}] is {pointers[at + 1]}; it must not fall, nor exceed the "
+            f"{n_entries} stored entries; build the matrix again"
+        )
+
+
+def _check_indices(what: str, indices: Array, size: int) -> None:
+    if indices.dtype.kind not in "iu":
+        raise GraphError(f"broken sparse matrix: {what} indices of type {indices.dtype}, not integers")
+    if len(indices) and (indices.min() < 0 or indices.max() >= size):
+        at = int(np.argmax((indices < 0) | (indices >= size)))
+        raise GraphError(
+            f"broken sparse matrix: {what} index {indices[at]} of entry {at} is outside 0..{size - 1}; "
+            "build the matrix again"
+        )
 
 
 class CleanArrays(NamedTuple):
@@ -146,8 +193,13 @@ def symmetrized(csr: sp.csr_array) -> sp.csr_array:
     return sp.csr_array((csr + transposed) * csr.dtype.type(0.5))
 
 
-def undirected(rows: Array, cols: Array, data: Array, n_nodes: int) -> sp.csr_array:
-    """Symmetric CSR of an edge list, whether it lists each edge once or in both directions."""
+def undirected(
+    rows: Array, cols: Array, data: Array, n_nodes: int, *, directed: bool = False
+) -> sp.csr_array:
+    """Symmetric CSR of an edge list, whether it lists each edge once or in both directions.
+
+    ``directed`` edges become ``W + W'`` with a warning, unless each has its reverse of the same weight.
+    """
     loops = rows == cols
     if loops.any():
         warnings.warn(
@@ -162,12 +214,16 @@ def undirected(rows: Array, cols: Array, data: Array, n_nodes: int) -> sp.csr_ar
     if listed.nnz < len(rows):
         warnings.warn(f"{len(rows) - listed.nnz} repeated edges were summed", GraphWarning, stacklevel=3)
     csr = listed if both_ways else sp.csr_array(listed + transposed)
-    if not both_ways and csr.nnz < 2 * listed.nnz:
+    answered = 2 * listed.nnz - csr.nnz  # entries whose reverse is listed too
+    if not both_ways and directed and listed.nnz:
         warnings.warn(
-            f"{2 * listed.nnz - csr.nnz} edges listed in both directions were summed",
+            f"directed edges were made undirected as W + W': {listed.nnz - answered} "
+            f"of {listed.nnz} edges had no reverse, {answered // 2} pairs were summed",
             GraphWarning,
             stacklevel=3,
         )
+    elif not both_ways and answered:
+        warnings.warn(f"{answered} edges listed in both directions were summed", GraphWarning, stacklevel=3)
     csr.eliminate_zeros()
     return csr
 

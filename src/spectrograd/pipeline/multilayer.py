@@ -86,7 +86,7 @@ def merge(
     if tau and chosen.run is not None:
         raise ValueError(f"aggregation {aggregation!r} does not take regularised layers: choose another")
     options = chosen.checked(aggregation_params)
-    automatic = isinstance(layer_weights, str)
+    automatic = isinstance(layer_weights, str) and layer_weights == "auto"
     weights = _without_empty(_given_weights(layer_weights, graph.n_layers), graph)
     if not tau:
         _check_linked(graph)
@@ -192,8 +192,8 @@ def _vectors(embedded: Sequence[Embedded]) -> tuple[Array, ...]:
 def _given_weights(weights: Sequence[float] | str | None, n_layers: int) -> Array:
     if not isinstance(weights, str):
         return checked_weights(weights, n_layers)
-    if weights != "auto":
-        raise ValueError(f"layer_weights={weights!r}: expected None, 'auto' or one number per layer")
+    if weights not in ("equal", "auto"):
+        raise ValueError(f"layer_weights={weights!r}: expected 'equal', 'auto' or one number per layer")
     return np.ones(n_layers)
 
 

@@ -6,8 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
+
+from spectrograd.io.write.output import write_whole_text
 
 
 def asset(name: str) -> str:
@@ -17,7 +18,7 @@ def asset(name: str) -> str:
 
 def write_page(path: str | os.PathLike[str], document: Mapping[str, Any]) -> None:
     """Render a document and save it."""
-    Path(path).write_text(render(document), encoding="utf-8")
+    write_whole_text(path, render(document))
 
 
 def render(document: Mapping[str, Any]) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spectrograd.io.read.arrays import Archive, decoding
+from spectrograd.io.write.output import whole_file, write_whole_text
 from spectrograd.report.strict_json import to_json
 
 Array = NDArray[Any]
 
 STORY, ARRAYS = "run.json", "nodes.npz"
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,9 +86,11 @@ def save_run(folder: str | os.PathLike[str], run: Run) -> None:
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
     arrays = {field.name: getattr(run.nodes, field.name) for field in fields(Nodes)}
-    np.savez(path / ARRAYS, **{name: array for name, array in arrays.items() if array is not None})
+    with whole_file(path / ARRAYS) as handle:
+        np.savez(handle, **{name: array for name, array in arrays.items() if array is not None})
     story = {field.name: getattr(run, field.name) for field in fields(Run) if field.name != "nodes"}
-    (path / STORY).write_text(to_json({"format": FORMAT, **story}), encoding="utf-8")
+    checksums = {STORY: _checksum(to_json(story).encode()), ARRAYS: _checksum((path / ARRAYS).read_bytes())}
+    write_whole_text(path / STORY, to_json({"format": FORMAT, "sha256": checksums, **story}))
 
 
 def load_run(folder: str | os.PathLike[str]) -> Run:
@@ -97,11 +101,19 @@ def load_run(folder: str | os.PathLike[str]) -> Run:
         raise ValueError(
             f"{path}: no saved run there ({missing} is missing); 'embed' and 'cluster' save one with --run"
         )
-    try:
+    with decoding(str(path / STORY), "the saved run cannot be read", "run the command again"):
         story = json.loads((path / STORY).read_text(encoding="utf-8"))
-        if story.pop("format") != FORMAT:
+        if not isinstance(story, dict) or story.pop("format", None) != FORMAT:
             raise ValueError("written by another version of spectrograd")
-        with np.load(path / ARRAYS, allow_pickle=False) as arrays:
+        known = story.pop("sha256")
+        if known[STORY] != _checksum(to_json(story).encode()):
+            raise ValueError("damaged, or changed since it was saved")
+    with decoding(str(path / ARRAYS), "the saved run cannot be read", "run the command again"):
+        if known[ARRAYS] != _checksum((path / ARRAYS).read_bytes()):
+            raise ValueError("damaged, or changed since it was saved")
+        with Archive(str(path / ARRAYS)) as arrays:
             return Run(nodes=Nodes(**arrays), **story)
-    except (ValueError, TypeError, KeyError, AttributeError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path}: the saved run cannot be read ({error}); run the command again") from None
+
+
+def _checksum(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from html import escape
-from pathlib import Path
 from typing import Any
 
+from spectrograd.io.write.output import write_whole_text
 from spectrograd.report.page import asset, render_facts, render_table
 from spectrograd.report.strict_json import to_json
 
@@ -34,7 +34,7 @@ def plotly_source() -> str:
 
 def write_run_page(path: str | os.PathLike[str], document: Parts) -> None:
     """Render a document of :func:`spectrograd.report.run_document.run_document` and save it."""
-    Path(path).write_text(render_run(document, plotly_source()), encoding="utf-8")
+    write_whole_text(path, render_run(document, plotly_source()))
 
 
 def render_run(document: Parts, plotly: str) -> str:

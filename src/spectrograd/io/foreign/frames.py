@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,9 @@ from spectrograd.graph import Array, Graph, GraphError, MultilayerGraph
 from spectrograd.graph.names import as_names, as_objects, as_plain
 from spectrograd.io.foreign.edges import edge_columns
 from spectrograd.io.foreign.packages import comes_from
+from spectrograd.io.read.columns import PEEK, Chosen, assign_roles, chosen_columns, mostly_numbers, role_of
 from spectrograd.io.read.join import join_tables
-from spectrograd.io.read.tables import EdgeTable, role_of
+from spectrograd.io.read.tables import EdgeTable
 
 NAME = "edge table"
 
@@ -33,7 +33,8 @@ def from_frame(
     frame : DataFrame, LazyFrame or Table
     source, target, weight, layer : str, optional
         The columns; those not named are found as in files (``src``, ``dst``, ``weight``, ``layer`` and
-        their synonyms). A ``layer`` column makes a :class:`MultilayerGraph`.
+        their synonyms), and those not used are named in a warning. ``weight="none"``: every row counts one.
+        A ``layer`` column makes a :class:`MultilayerGraph`.
 
     Returns
     -------
@@ -46,9 +47,8 @@ def from_frame(
     >>> from_frame(pandas.DataFrame({"src": ["a", "b"], "dst": ["b", "c"]})).node_names.tolist()
     ['a', 'b', 'c']
     """
-    chosen = {"src": source, "dst": target, "weight": weight, "layer": layer}
-    table = edge_table(frame, NAME, {role: name for role, name in chosen.items() if name is not None})
-    return join_tables([table], ["edges"], typed=True)
+    chosen = chosen_columns(source=source, target=target, weight=weight, layer=layer)
+    return join_tables([edge_table(frame, NAME, chosen)], ["edges"], typed=True)
 
 
 def to_pandas(graph: Graph | MultilayerGraph) -> Any:
@@ -90,7 +90,16 @@ def is_edge_frame(thing: Any) -> bool:
     return all(column_values(thing, roles[end]).dtype.kind != "f" for end in ("src", "dst"))
 
 
-def edge_table(frame: Any, name: str, chosen: Mapping[str, str] | None = None) -> EdgeTable:
+def holds_texts(frame: Any) -> bool:
+    """Whether a table has a column of texts, so that its rows cannot be points."""
+    columns = (column_values(frame, name)[:PEEK] for name in column_names(frame))
+    return any(
+        column.dtype.kind in "US" or (column.dtype == object and any(isinstance(x, str) for x in column))
+        for column in columns
+    )
+
+
+def edge_table(frame: Any, name: str, chosen: Chosen | None = None) -> EdgeTable:
     """Find the columns of a frame and check them; errors count rows from 0."""
     roles = _roles(frame, name, chosen or {})
     ends = [_ids(frame, name, roles[end]) for end in ("src", "dst")]
@@ -122,24 +131,14 @@ def column_values(frame: Any, name: Any) -> Array:
     return np.asarray(column.to_numpy())
 
 
-def _roles(frame: Any, name: str, chosen: Mapping[str, str]) -> dict[str, Any]:
-    found: dict[str, Any] = dict(chosen)
+def _roles(frame: Any, name: str, chosen: Chosen) -> dict[str, Any]:
     names = column_names(frame)
-    for column in names:
-        role = role_of(str(column))
-        if role is None or role in chosen or column in chosen.values():
-            continue
-        if role in found:
-            raise GraphError(f"{name}: {found[role]!r} and {column!r} both name the {role} column; drop one")
-        found[role] = column
-    missing = [column for column in found.values() if column not in names]
-    if missing or not {"src", "dst"} <= set(found):
-        what = f"no column {missing[0]!r}" if missing else "no columns 'src' and 'dst'"
-        raise GraphError(
-            f"{name}: {what} among {', '.join(map(repr, names))}; rename them or, in from_frame, "
-            "say which they are: source=..., target=..."
-        )
-    return found
+    roles = assign_roles(name, names, chosen, lambda at: _is_numeric(column_values(frame, names[at])))
+    return {role: column for role, column in zip(roles, names, strict=True) if role is not None}
+
+
+def _is_numeric(values: Array) -> bool:
+    return values.dtype.kind in "iuf" or (values.dtype == object and mostly_numbers(values[:PEEK].tolist()))
 
 
 def _ids(frame: Any, name: str, column: Any) -> Array:
@@ -149,6 +148,12 @@ def _ids(frame: Any, name: str, column: Any) -> Array:
         empty = np.fromiter((_is_missing(value) for value in values), dtype=bool, count=len(values))
     if empty.any():
         raise GraphError(f"{name}, row {int(np.argmax(empty))}: the column {column!r} is empty")
+    if values.dtype == object:
+        kinds = [type(value) for value in values]
+        at = next((i for i, kind in enumerate(kinds) if kind.__hash__ is None), None)
+        if at is not None:
+            what = f"the column {column!r} holds a {kinds[at].__name__}"
+            raise GraphError(f"{name}, row {at}: {what}; ids are texts or numbers")
     return as_names(values)
 
 

@@ -20,7 +20,8 @@ def from_igraph(graph: Any, *, weight: str | None = "weight") -> Graph:
     Parameters
     ----------
     graph : igraph.Graph
-        Directions are dropped. Nodes are called by their attribute ``name`` where they have it.
+        Directions are dropped (``W + W'``) with a warning. Nodes are called by their attribute ``name``
+        where they have it.
     weight : str or None
         Edge attribute with the weight; without it, and with None, every edge weighs one.
     """
@@ -32,7 +33,8 @@ def from_igraph(graph: Any, *, weight: str | None = "weight") -> Graph:
         if any(value is None for value in values):
             at = values.index(None)
             raise GraphError(f"edge {at} has no {weight!r}, others have; set it or pass weight=None")
-    return Graph.from_edges(ends[:, 0], ends[:, 1], values, names=names, n_nodes=graph.vcount())
+    columns = (ends[:, 0], ends[:, 1], values)
+    return Graph.from_edges(*columns, names=names, n_nodes=graph.vcount(), directed=graph.is_directed())
 
 
 def to_igraph(graph: Graph, **values: ArrayLike) -> Any:

@@ -20,7 +20,7 @@ def from_networkx(graph: Any, *, weight: str | None = "weight") -> Graph:
     Parameters
     ----------
     graph : networkx.Graph, DiGraph, MultiGraph or MultiDiGraph
-        Directions are dropped; parallel edges are summed with a warning.
+        Directions are dropped (``W + W'``) and parallel edges summed, each with a warning.
     weight : str or None
         Edge attribute with the weight; an edge without it weighs one. None: every edge does.
 
@@ -35,7 +35,8 @@ def from_networkx(graph: Any, *, weight: str | None = "weight") -> Graph:
     listed = list(graph.edges(data=weight, default=1) if weight else ((*end[:2], 1) for end in graph.edges()))
     rows = np.fromiter((row_of[edge[0]] for edge in listed), dtype=np.int64, count=len(listed))
     cols = np.fromiter((row_of[edge[1]] for edge in listed), dtype=np.int64, count=len(listed))
-    return Graph.from_edges(rows, cols, [_number(edge) for edge in listed], names=as_names(nodes))
+    weights = [_number(edge) for edge in listed]
+    return Graph.from_edges(rows, cols, weights, names=as_names(nodes), directed=graph.is_directed())
 
 
 def to_networkx(graph: Graph, **values: ArrayLike) -> Any:

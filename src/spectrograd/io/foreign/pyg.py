@@ -19,7 +19,8 @@ def from_pyg(data: Any) -> Graph | MultilayerGraph:
     ----------
     data : torch_geometric.data.Data or HeteroData, or anything with the same attributes
         ``edge_index`` (2 x E); ``edge_weight``, or an ``edge_attr`` of one column, is the weight;
-        ``num_nodes`` counts nodes without edges too. Directions are dropped.
+        ``num_nodes`` counts nodes without edges too. Where not every edge has its reverse, directions are
+        dropped (``W + W'``) with a warning; edges between two types of nodes have none.
 
     Returns
     -------
@@ -61,7 +62,9 @@ def is_pyg(thing: Any) -> bool:
 def _graph(store: Any, n_nodes: int, names: Array | None = None, offsets: tuple[int, int] = (0, 0)) -> Graph:
     index = _edge_index(store)
     source, target = index[0] + offsets[0], index[1] + offsets[1]
-    return Graph.from_edges(source, target, _weights(store, index.shape[1]), names=names, n_nodes=n_nodes)
+    weights = _weights(store, index.shape[1])
+    within = offsets[0] == offsets[1]  # edges of one type of nodes
+    return Graph.from_edges(source, target, weights, names=names, n_nodes=n_nodes, directed=within)
 
 
 def _edge_index(store: Any) -> Array:

@@ -3,34 +3,51 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
+from spectrograd.io.read.columns import Chosen, chosen_columns
 from spectrograd.io.read.compressed import data_suffix, without_compression
 from spectrograd.io.read.graphml import GRAPHML_SUFFIX, read_graphml
 from spectrograd.io.read.infomap import INFOMAP_SUFFIX, looks_like_infomap, read_infomap
 from spectrograd.io.read.join import about, join_tables, unique
-from spectrograd.io.read.matrices import MATRIX_SUFFIXES, read_matrix
+from spectrograd.io.read.matrices import MATRIX_SUFFIXES, read_matrix, read_recall
 from spectrograd.io.read.mpx import MPX_SUFFIX, read_mpx
 from spectrograd.io.read.parquet import PARQUET_SUFFIX, read_parquet
 from spectrograd.io.read.tables import EdgeTable, read_table
 from spectrograd.io.read.text import STDIN, TEXT_SUFFIXES, check_exists
 
+_READERS: Mapping[str, Callable[[str], EdgeTable]] = {
+    MPX_SUFFIX: read_mpx,
+    GRAPHML_SUFFIX: read_graphml,
+    INFOMAP_SUFFIX: read_infomap,
+}
 TABLE_SUFFIXES = (*TEXT_SUFFIXES, INFOMAP_SUFFIX, MPX_SUFFIX, PARQUET_SUFFIX, GRAPHML_SUFFIX)
 
 
-def read_graph(*sources: str | os.PathLike[str]) -> Graph | MultilayerGraph:
+def read_graph(
+    *sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    source: str | None = None,
+    target: str | None = None,
+    weight: str | None = None,
+    layer: str | None = None,
+) -> Graph | MultilayerGraph:
     r"""Read a graph from a file, or a multilayer graph from several.
 
     Parameters
     ----------
-    *sources : path-like
+    *sources : path-like, or one list of them
         Edge lists ``.csv .tsv .txt .edges .el .parquet`` with columns ``src,dst[,weight][,layer]`` (and
         ``-``: text from standard input), ``.graphml``, Infomap's ``*Multilayer`` / ``*Intra`` files (``.net``
         or any text), multinet's ``.mpx``, ``.npz`` of ``scipy.sparse.save_npz`` or :func:`write_graph`,
         MatrixMarket ``.mtx``. Text may be packed (``.gz``, ``.zst``). Several sources are the layers of one
         multilayer graph, named after the files; so are the values of a ``layer`` column.
+    source, target, weight, layer : str, optional
+        Columns of tables that go by other names; ``weight="none"``: every row counts one. Columns that are
+        not used are named in a warning.
 
     Returns
     -------
@@ -53,7 +70,8 @@ def read_graph(*sources: str | os.PathLike[str]) -> Graph | MultilayerGraph:
     >>> graph, graph.node_names.tolist()
     (Graph(n_nodes=3, n_edges=2, weighted), ['ann', 'bob', 'cid'])
     """
-    paths = [os.fspath(source) for source in sources]
+    chosen = chosen_columns(source=source, target=target, weight=weight, layer=layer)
+    paths = _paths(sources)
     if not paths:
         raise GraphError("no file given; name at least one edge list or matrix")
     if paths.count(STDIN) > 1:
@@ -66,8 +84,31 @@ def read_graph(*sources: str | os.PathLike[str]) -> Graph | MultilayerGraph:
             "give all layers as matrices or all as edge lists"
         )
     if kinds[0] == "matrix":
+        _refuse_choice(paths[0], chosen)
         return _join_matrices(paths)
-    return join_tables(_read_tables(paths), [_stem(path) for path in paths])
+    return join_tables([_read_edges(path, chosen) for path in paths], [_stem(path) for path in paths])
+
+
+def _paths(sources: Sequence[Any]) -> list[str]:
+    """The paths, whether given one by one or as a list."""
+    paths: list[str] = []
+    for given in sources:
+        for path in given if isinstance(given, list | tuple) else (given,):
+            if not isinstance(path, str | os.PathLike):
+                raise GraphError(
+                    f"read_graph takes paths, not a {type(path).__name__}; for graphs in memory use Graph, "
+                    "MultilayerGraph.from_layers or the from_... functions"
+                )
+            paths.append(os.fspath(path))
+    return paths
+
+
+def _refuse_choice(path: str, chosen: Chosen) -> None:
+    if chosen:
+        raise GraphError(
+            f"{path}: {data_suffix(path)} files have no columns to choose from; leave --source, --target, "
+            "--weight and --layer away"
+        )
 
 
 def _kind(path: str) -> str:
@@ -87,7 +128,7 @@ def _join_matrices(paths: Sequence[str]) -> Graph | MultilayerGraph:
     for path in paths:
         matrix, names = read_matrix(path)
         with about(path):
-            graphs.append(Graph.from_matrix(matrix, names=names))
+            graphs.append(replace(Graph.from_matrix(matrix, names=names), recall=read_recall(path)))
     if len(graphs) == 1:
         return graphs[0]
     stems = unique([_stem(path) for path in paths])
@@ -102,21 +143,17 @@ def _join_matrices(paths: Sequence[str]) -> Graph | MultilayerGraph:
     return MultilayerGraph(tuple(graphs), stems)
 
 
-def _read_tables(paths: Sequence[str]) -> list[EdgeTable]:
-    return list(map(_read_edges, paths))
-
-
-def _read_edges(path: str) -> EdgeTable:
+def _read_edges(path: str, chosen: Chosen) -> EdgeTable:
     suffix = data_suffix(path)
-    if suffix == MPX_SUFFIX:
-        return read_mpx(path)
     if suffix == PARQUET_SUFFIX:
-        return read_parquet(path)
-    if suffix == GRAPHML_SUFFIX:
-        return read_graphml(path)
-    if suffix == INFOMAP_SUFFIX or (path != STDIN and looks_like_infomap(path)):
-        return read_infomap(path)
-    return read_table(path)
+        return read_parquet(path, chosen)
+    reader = _READERS.get(suffix)
+    if reader is None and path != STDIN and looks_like_infomap(path):
+        reader = read_infomap
+    if reader is None:
+        return read_table(path, chosen)
+    _refuse_choice(path, chosen)
+    return reader(path)
 
 
 def _stem(path: str) -> str:

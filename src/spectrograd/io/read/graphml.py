@@ -14,8 +14,10 @@ import numpy as np
 from spectrograd.graph import Graph, GraphError
 from spectrograd.graph.names import as_plain
 from spectrograd.io.foreign.edges import edge_rows
+from spectrograd.io.read.arrays import decoding
+from spectrograd.io.read.columns import role_of
 from spectrograd.io.read.compressed import open_bytes
-from spectrograd.io.read.tables import EdgeTable, ids_of_texts, role_of
+from spectrograd.io.read.tables import EdgeTable, ids_of_texts
 
 GRAPHML_SUFFIX = ".graphml"
 _NODE_NAMES = "name"  # the attribute under which igraph keeps the names of nodes
@@ -29,6 +31,7 @@ class _Document:
     weight_key: str = ""
     default_weight: str = "1"
     name_key: str = ""
+    directed: bool = False
     nodes: list[str] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
     source: list[str] = field(default_factory=list)
@@ -37,18 +40,15 @@ class _Document:
 
 
 def read_graphml(path: str) -> EdgeTable:
-    """Read nodes and edges; directions are dropped.
+    """Read nodes and edges; directions are dropped with a word.
 
-    The edge attribute called ``weight`` is the weight. Nodes are called by their attribute ``name`` (igraph)
-    where each has one of its own, else by their id (networkx).
+    The edge attribute called ``weight`` (or a synonym) is the weight. Nodes are called by their attribute
+    ``name`` (igraph) where each has one of its own, else by their id (networkx).
     """
     document = _Document(path)
-    with open_bytes(path) as handle:
-        try:
-            for tag, element in _elements(handle):
-                _TAKERS[tag](document, element)
-        except ElementTree.ParseError as error:
-            raise GraphError(f"{path}: not GraphML ({error})") from None
+    with open_bytes(path) as handle, decoding(path, "not GraphML"):
+        for tag, element in _elements(handle):
+            _TAKERS[tag](document, element)
     if not document.source:
         raise GraphError(f"{path}: no edges in it")
     named = len(set(document.names.values())) == len(document.nodes) == len(document.names)
@@ -56,7 +56,8 @@ def read_graphml(path: str) -> EdgeTable:
     if named:
         columns = tuple([document.names.get(node, node) for node in column] for column in columns)  # type: ignore[assignment]
     source, target, nodes = ids_of_texts(*columns)
-    return EdgeTable(path, source, target, np.array(document.weight), nodes=nodes)
+    weight = np.array(document.weight)
+    return EdgeTable(path, source, target, weight, nodes=nodes, directed=document.directed)
 
 
 def _elements(handle: BinaryIO) -> Iterator[tuple[str, ElementTree.Element]]:
@@ -65,8 +66,10 @@ def _elements(handle: BinaryIO) -> Iterator[tuple[str, ElementTree.Element]]:
     for event, element in ElementTree.iterparse(handle, events=("start", "end")):
         tag = element.tag.rpartition("}")[2]
         if event == "start":
-            graph = element if tag == "graph" else graph
-        elif tag in _TAKERS:
+            if tag == "graph":
+                graph = element
+                yield tag, element
+        elif tag in _TAKERS and tag != "graph":
             yield tag, element
             if graph is not None:
                 graph.clear()
@@ -75,6 +78,8 @@ def _elements(handle: BinaryIO) -> Iterator[tuple[str, ElementTree.Element]]:
 def _take_key(document: _Document, key: ElementTree.Element) -> None:
     name, owner = key.get("attr.name", ""), key.get("for", "all")
     if owner in ("edge", "all") and role_of(name) == "weight":
+        if document.weight_key and name != "weight":
+            return  # the attribute of this very name goes before its synonyms
         document.weight_key = key.get("id", "")
         document.default_weight = _child(key, "default") or "1"
     elif owner in ("node", "all") and name == _NODE_NAMES:
@@ -106,7 +111,11 @@ def _take_edge(document: _Document, edge: ElementTree.Element) -> None:
     document.weight.append(weight)
 
 
-_TAKERS = {"key": _take_key, "node": _take_node, "edge": _take_edge}
+def _take_graph(document: _Document, graph: ElementTree.Element) -> None:
+    document.directed = graph.get("edgedefault") == "directed"
+
+
+_TAKERS = {"graph": _take_graph, "key": _take_key, "node": _take_node, "edge": _take_edge}
 
 
 def _child(element: ElementTree.Element, tag: str, key: str = "") -> str | None:

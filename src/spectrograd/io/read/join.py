@@ -20,14 +20,15 @@ def join_tables(
 
     Files have no types, so where some ids are texts all are; ``typed`` ids are kept as they are.
     """
-    names, ends = _unite_nodes(tables, typed)
+    names, columns = _unite_nodes(tables, typed)
     graphs: list[Graph] = []
     labels: list[str] = []
-    for table, (rows, cols), stem in zip(tables, ends, stems, strict=True):
+    for table, (rows, cols), stem in zip(tables, columns, stems, strict=True):
         for label, chosen in _layers_of(table):
             weight = None if table.weight is None else table.weight[chosen]
             with about(table.name if label is None else f"{table.name}, layer {label!r}"):
-                graphs.append(Graph.from_edges(rows[chosen], cols[chosen], weight, names=names))
+                ends = (rows[chosen], cols[chosen])
+                graphs.append(Graph.from_edges(*ends, weight, names=names, directed=table.directed))
             parts = [stem] if len(tables) > 1 or label is None else []
             labels.append(":".join(parts if label is None else [*parts, label]))
     if len(tables) == 1 and tables[0].layer is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import zipfile
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,16 +11,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from spectrograd.graph import Array, GraphError
+from spectrograd.graph import Array, GraphError, GraphWarning
 from spectrograd.graph.names import as_names
 from spectrograd.io.foreign.frames import column_names, column_values
+from spectrograd.io.read.arrays import Archive, decoding, load_array
 from spectrograd.io.read.compressed import data_suffix
+from spectrograd.io.read.formulas import unescaped
 from spectrograd.io.read.parquet import PARQUET_SUFFIX, load_parquet
 from spectrograd.io.read.tables import as_integers
 from spectrograd.io.read.text import (
     INTEGER,
     STDIN,
     TEXT_SUFFIXES,
+    Row,
     TextFile,
     check_exists,
     data_lines,
@@ -32,6 +35,7 @@ from spectrograd.io.read.text import (
 NODE_COLUMNS = ("node", "id", "node_id", "name", "vertex")
 _LABEL_COLUMNS = ("label", "labels", "cluster", "class", "community", "group")
 _UNLABELLED = -1
+_LARGEST = 2.0**63
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,36 +73,80 @@ def read_labels(path: str | os.PathLike[str], names: ArrayLike | None = None) ->
     if path != STDIN:
         check_exists(path)
     file = TextFile(path)
+    rows = None if names is None else _Rows(np.asarray(names))
     if suffix == PARQUET_SUFFIX:
         listing = _load_columns(file)
     else:
-        listing = _load_arrays(file) if suffix in (".npy", ".npz") else _read_columns(file)
-    return listing.labels if names is None else _aligned(file, listing, np.asarray(names))
+        listing = _load_arrays(file) if suffix in (".npy", ".npz") else _read_columns(file, rows)
+    if listing.nodes is not None and len(listing.nodes) != len(listing.labels):
+        raise GraphError(f"{file.name}: {len(listing.labels)} labels for {len(listing.nodes)} nodes")
+    return listing.labels if rows is None else _aligned(file, listing, rows)
 
 
-def _read_columns(file: TextFile) -> _Listing:
+class _Rows:
+    """The row of each node of the graph, however a file spells its name."""
+
+    def __init__(self, names: Array) -> None:
+        self._key = _integer_key if names.dtype.kind in "iu" else _text_key
+        self._row_of = {self._key(name): row for row, name in enumerate(names.tolist())}
+        self.n_nodes = len(names)
+        if len(self._row_of) < len(names):
+            raise GraphError("the graph's node names are not unique, so labels cannot be matched to them")
+
+    def get(self, node: Any) -> int | None:
+        """The row of a node, or None where the graph has no such node."""
+        return self._row_of.get(self._key(node))
+
+
+def _read_columns(file: TextFile, graph: _Rows | None) -> _Listing:
     with file.open() as handle:
         first = next(data_lines(handle), (0, ""))[1]
     delimiter = sniff_delimiter(first, file.suffix, _is_integer)
     if delimiter is None and file.suffix == ".csv" and not all(map(_is_integer, first.split())):
         delimiter = ","  # a single column of labels like "New York"
-    fields = [field.lower() for field in split_line(first, delimiter)]
-    node_at = next((i for i, field in enumerate(fields) if field in NODE_COLUMNS), None)
-    label_at = next((i for i, field in enumerate(fields) if field in _LABEL_COLUMNS), None)
-    has_header = label_at is not None and (node_at is not None or len(fields) == 1)
+    fields = split_line(first, delimiter)
     rows, lines = read_rows(file, delimiter)
-    rows, lines = (rows[1:], lines[1:]) if has_header else (rows, lines)
-    if not rows:
-        raise GraphError(f"{file.name}: no labels in it; each line should be node,label")
-    if not has_header:
-        if len(fields) > 2:
-            raise file.error(lines[0], f"{len(fields)} columns need a header with 'node' and 'label'")
-        node_at, label_at = (0, 1) if len(fields) == 2 else (None, 0)
     for row, line in zip(rows, lines, strict=True):
         if len(row) != len(fields):
             raise file.error(line, f"{len(fields)} columns expected, found {len(row)}")
-    nodes = None if node_at is None else [row[node_at] for row in rows]
-    return _Listing(nodes, _number_texts([row[label_at or 0] for row in rows]), lines)
+    header = _header(file, rows, lines, graph)
+    if header is not None:
+        rows, lines = rows[1:], lines[1:]
+    if not rows:
+        raise GraphError(f"{file.name}: no labels in it; each line should be node,label")
+    if header is None and len(fields) > 2:
+        raise file.error(lines[0], f"{len(fields)} columns need a header with 'node' and 'label'")
+    node_at, label_at = header or ((0, 1) if len(fields) == 2 else (None, 0))
+    nodes = None if node_at is None else unescaped(row[node_at] for row in rows)
+    return _Listing(nodes, _number_texts(unescaped(row[label_at] for row in rows)), lines)
+
+
+def _header(
+    file: TextFile, rows: Sequence[Row], lines: Sequence[int], graph: _Rows | None
+) -> tuple[int | None, int] | None:
+    """Where a header says that nodes and labels are; None where the first line is none.
+
+    A header has names we know, or its first cell is no node of the graph and its second no label of others.
+    """
+    fields = [field.lower() for field in rows[0]] if rows else []
+    node_at = next((i for i, field in enumerate(fields) if field in NODE_COLUMNS), None)
+    label_at = next((i for i, field in enumerate(fields) if field in _LABEL_COLUMNS), None)
+    if label_at is not None and (node_at is not None or len(fields) == 1):
+        return node_at, label_at
+    if len(fields) != 2:
+        return None
+    place = node_at or 0
+    if graph is None:
+        return None if node_at is None else (place, 1 - place)
+    if graph.get(rows[0][place]) is not None or rows[0][1 - place] in {row[1 - place] for row in rows[1:]}:
+        return None
+    if node_at is None:
+        warnings.warn(
+            f"{file.name}, line {lines[0]}: taken as the header, since {rows[0][0]!r} is no node",
+            GraphWarning,
+            stacklevel=5,
+        )
+    return place, 1 - place
 
 
 def _is_integer(word: str) -> bool:
@@ -106,30 +154,27 @@ def _is_integer(word: str) -> bool:
 
 
 def _load_arrays(file: TextFile) -> _Listing:
-    try:
-        loaded = np.load(file.path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return _Listing(None, _number_array(file, loaded))
-        with loaded as archive:
-            return _Listing(archive["nodes"].tolist(), _number_array(file, archive["labels"]))
-    except KeyError:
-        raise GraphError(
-            f"{file.name}: an .npz file of labels holds the arrays 'labels' and 'nodes'"
-        ) from None
-    except GraphError:
-        raise
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise GraphError(f"{file.name}: cannot be read as labels ({error})") from None
+    with decoding(file.name, "cannot be read as labels"):
+        if data_suffix(file.path) == ".npy":
+            return _Listing(None, _number_array(file, load_array(file.path)))
+        with Archive(file.path) as archive:
+            if not {"nodes", "labels"} <= set(archive):
+                raise GraphError(f"{file.name}: an .npz file of labels holds the arrays 'labels' and 'nodes'")
+            return _Listing(archive["nodes"].ravel().tolist(), _number_array(file, archive["labels"]))
 
 
 def _load_columns(file: TextFile) -> _Listing:
-    frame = load_parquet(file.path)
-    found = {name.lower(): column_values(frame, name) for name in column_names(frame)}
-    nodes = next((found[name] for name in NODE_COLUMNS if name in found), None)
-    labels = next((found[name] for name in _LABEL_COLUMNS if name in found), None)
-    if nodes is None or labels is None:
-        raise GraphError(f"{file.name}: columns 'node' and 'label' are needed, found {', '.join(found)}")
-    return _Listing(nodes.tolist(), _number_array(file, as_names(labels)))
+    with decoding(file.name, "cannot be read as labels"):
+        frame = load_parquet(file.path)
+        found = {name.lower(): column_values(frame, name) for name in column_names(frame)}
+        nodes = next((found.pop(name) for name in NODE_COLUMNS if name in found), None)
+        labels = next((found[name] for name in _LABEL_COLUMNS if name in found), None)
+        if labels is None and len(found) == 1:  # beside the nodes there is nothing else it could be
+            labels = next(iter(found.values()))
+        if nodes is None or labels is None:
+            there = ", ".join(column_names(frame))
+            raise GraphError(f"{file.name}: columns 'node' and 'label' are needed, found {there}")
+        return _Listing(nodes.tolist(), _number_array(file, as_names(labels)))
 
 
 def _number_array(file: TextFile, labels: Array) -> Array:
@@ -137,12 +182,18 @@ def _number_array(file: TextFile, labels: Array) -> Array:
         raise GraphError(f"{file.name}: labels have shape {labels.shape}; one label per node is needed")
     if labels.dtype.kind in "US":
         return _number_texts(labels.astype(str).tolist())
-    whole = labels.astype(np.int64) if labels.dtype.kind in "biu" else None
-    if whole is None and labels.dtype.kind == "f" and bool(np.all(labels == np.rint(labels))):
-        whole = labels.astype(np.int64)
-    if whole is None:
+    if labels.dtype.kind not in "biuf":
         raise GraphError(f"{file.name}: labels must be whole numbers or texts, not {labels.dtype}")
-    return whole
+    whole = np.abs(labels.astype(np.float64)) < _LARGEST  # false for NaN too
+    if labels.dtype.kind == "f":
+        whole &= labels == np.rint(labels)
+    if not whole.all():
+        at = int(np.argmin(whole))
+        raise GraphError(
+            f"{file.name}: labels must be whole numbers or texts, not {labels.dtype} "
+            f"(row {at} holds {labels[at]})"
+        )
+    return labels.astype(np.int64)
 
 
 def _number_texts(texts: Sequence[str]) -> Array:
@@ -158,20 +209,16 @@ def _number_texts(texts: Sequence[str]) -> Array:
     return labels
 
 
-def _aligned(file: TextFile, listing: _Listing, names: Array) -> Array:
-    """Put the labels in the order of ``names``."""
+def _aligned(file: TextFile, listing: _Listing, rows: _Rows) -> Array:
+    """Put the labels in the order of the graph's nodes."""
     if listing.nodes is None:
-        if len(listing.labels) != len(names):
-            raise GraphError(f"{file.name}: {len(listing.labels)} labels for {len(names)} nodes")
+        if len(listing.labels) != rows.n_nodes:
+            raise GraphError(f"{file.name}: {len(listing.labels)} labels for {rows.n_nodes} nodes")
         return listing.labels
-    as_key = _integer_key if names.dtype.kind in "iu" else _text_key
-    row_of = {as_key(name): row for row, name in enumerate(names.tolist())}
-    if len(row_of) < len(names):
-        raise GraphError("the graph's node names are not unique, so labels cannot be matched to them")
-    labels = np.full(len(names), _UNLABELLED, dtype=np.int64)
-    seen = np.zeros(len(names), dtype=bool)
+    labels = np.full(rows.n_nodes, _UNLABELLED, dtype=np.int64)
+    seen = np.zeros(rows.n_nodes, dtype=bool)
     for i, node in enumerate(listing.nodes):
-        row = row_of.get(as_key(node))
+        row = rows.get(node)
         if row is None or seen[row]:
             what = "is not in the graph" if row is None else "is listed twice"
             message = f"node {node!r} {what}"

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import zipfile
-import zlib
 from typing import Any, BinaryIO
 
 import numpy as np
 import scipy.io
 import scipy.sparse as sp
 
-from spectrograd.graph import Array, Graph, GraphError
+from spectrograd.graph import Array, Graph, GraphError, Recall
 from spectrograd.graph.names import as_plain
-from spectrograd.io.read.compressed import compression_of, data_suffix, open_bytes
+from spectrograd.io.read.arrays import Archive, decoding
+from spectrograd.io.read.compressed import data_suffix
+from spectrograd.io.read.mtx import read_mtx
 
 MATRIX_SUFFIXES = (".npz", ".mtx")
-NAMES = "names"
-_BROKEN = (ValueError, KeyError, OSError, EOFError, OverflowError, zipfile.BadZipFile, zlib.error)
+NAMES, RECALL = "names", "knn_recall"
+_COMPRESSED = {"csr": sp.csr_array, "csc": sp.csc_array, "bsr": sp.bsr_array}
+_MOST_NODES = 2**31 - 1  # columns are 32-bit integers
 
 
 def read_matrix(path: str) -> tuple[Any, Array | None]:
@@ -35,18 +37,30 @@ def read_matrix(path: str) -> tuple[Any, Array | None]:
     names : array or None
         The array ``names`` of an ``.npz`` file, as :func:`spectrograd.io.write_graph` leaves it there.
     """
-    matrix, names = _read_npz(path) if data_suffix(path) == ".npz" else (_read_mtx(path), None)
+    matrix, names = _read_npz(path) if data_suffix(path) == ".npz" else (read_mtx(path), None)
     if matrix.dtype.kind not in "biuf":
         raise GraphError(f"{path}: the matrix has type {matrix.dtype}; real weights are needed")
     return matrix, names
 
 
 def write_npz(handle: BinaryIO, graph: Graph) -> None:
-    """Write as ``scipy.sparse.save_npz`` does (which also reads it), with the names as one array more."""
+    """Write as ``scipy.sparse.save_npz`` does (which also reads it), with names and recall as arrays more."""
     sp.save_npz(handle, graph.matrix)
-    if graph.names is not None:
-        with zipfile.ZipFile(handle, "a") as archive, archive.open(f"{NAMES}.npy", "w") as entry:
-            np.lib.format.write_array(entry, as_plain(graph.names), allow_pickle=False)
+    beside = {} if graph.names is None else {NAMES: as_plain(graph.names)}
+    if graph.recall is not None:
+        beside[RECALL] = np.array([graph.recall, graph.recall.error, graph.recall.n_rows])
+    for name, array in beside.items():
+        with zipfile.ZipFile(handle, "a") as archive, archive.open(f"{name}.npy", "w") as entry:
+            np.lib.format.write_array(entry, array, allow_pickle=False)
+
+
+def read_recall(path: str) -> Recall | None:
+    """The recall that :func:`write_npz` left beside a graph of nearest neighbours."""
+    if data_suffix(path) != ".npz":
+        return None
+    with decoding(path, "the recall of its neighbours cannot be read"), Archive(path) as archive:
+        found = archive.get(RECALL)
+        return None if found is None else Recall(*found.tolist())
 
 
 def write_mtx(handle: BinaryIO, graph: Graph) -> None:
@@ -56,37 +70,34 @@ def write_mtx(handle: BinaryIO, graph: Graph) -> None:
 
 
 def _read_npz(path: str) -> tuple[Any, Array | None]:
+    what = "not a sparse matrix as saved by scipy.sparse.save_npz"
+    with decoding(path, what, "save the adjacency matrix with that function"), _opened(path) as archive:
+        matrix = _assembled(archive)
+    with decoding(path, "the names of its nodes cannot be read"), Archive(path) as archive:
+        return matrix, archive.get(NAMES)
+
+
+def _opened(path: str) -> Archive:
     try:
-        matrix = sp.load_npz(path)
-        if matrix.format in ("csr", "csc", "bsr"):
-            matrix.check_format(full_check=True)  # a bad index would crash compiled code later
-    except _BROKEN as error:
-        raise GraphError(
-            f"{path}: not a sparse matrix as saved by scipy.sparse.save_npz ({_npz_content(path, error)}); "
-            "save the adjacency matrix with that function"
-        ) from None
-    with np.load(path, allow_pickle=False) as archive:
-        names = archive[NAMES] if NAMES in archive.files else None
-    return matrix, names
+        return Archive(path)
+    except zipfile.BadZipFile as error:
+        raise ValueError(f"not an .npz file: {error}") from None
 
 
-def _npz_content(path: str, error: Exception) -> str:
-    """Say what an .npz file holds instead of a sparse matrix, when it is one at all."""
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            names = list(archive.files)
-    except (*_BROKEN, AttributeError, TypeError):
-        return "not an .npz file"
-    return f"{error}" if "format" in names else f"it holds the arrays {', '.join(names) or 'none'}"
-
-
-def _read_mtx(path: str) -> Any:
-    try:
-        if compression_of(path):
-            with open_bytes(path) as handle:
-                return scipy.io.mmread(handle)
-        return scipy.io.mmread(path)
-    except GraphError:
-        raise
-    except _BROKEN as error:
-        raise GraphError(f"{path}: not a MatrixMarket file ({str(error).rstrip('. ')})") from None
+def _assembled(archive: Archive) -> Any:
+    """The matrix whose parts ``scipy.sparse.save_npz`` wrote."""
+    if "format" not in archive:
+        raise ValueError(f"it holds the arrays {', '.join(archive) or 'none'}")
+    kind = bytes(archive["format"].item()).decode("ascii")
+    shape = tuple(int(size) for size in archive["shape"])
+    if len(shape) != 2 or min(shape) < 0 or max(shape) > _MOST_NODES:
+        raise ValueError(f"shape {shape}")
+    if kind in _COMPRESSED:
+        parts = (archive["data"], archive["indices"], archive["indptr"])
+        return _COMPRESSED[kind](parts, shape=shape)
+    if kind == "coo":
+        coords = archive["coords"] if "coords" in archive else (archive["row"], archive["col"])
+        return sp.coo_array((archive["data"], tuple(coords)), shape=shape)
+    if kind == "dia":
+        return sp.dia_array((archive["data"], archive["offsets"]), shape=shape)
+    raise ValueError(f"unknown sparse format {kind!r}")

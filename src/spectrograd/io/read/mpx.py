@@ -6,12 +6,12 @@ import warnings
 from dataclasses import dataclass, field
 
 from spectrograd.graph import GraphError, GraphWarning
+from spectrograd.io.read.columns import role_of
 from spectrograd.io.read.layered import LayeredEdges
 from spectrograd.io.read.tables import EdgeTable
 from spectrograd.io.read.text import TextFile, split_line
 
 MPX_SUFFIX = ".mpx"
-WEIGHT_NAMES = ("weight", "w", "value")
 
 
 @dataclass
@@ -25,7 +25,7 @@ class _Header:
         """Position of the weight among the attributes of a layer's edges: local ones first, then global."""
         own = [name for where, name in self.attributes if where == layer]
         names = [*own, *(name for where, name in self.attributes if where is None)]
-        return next((at for at, name in enumerate(names) if name.lower() in WEIGHT_NAMES), None)
+        return next((at for at, name in enumerate(names) if role_of(name) == "weight"), None)
 
 
 def read_mpx(path: str) -> EdgeTable:

@@ -6,26 +6,27 @@ from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 from spectrograd.extras import need
-from spectrograd.graph import Array, GraphError
+from spectrograd.graph import Array
 from spectrograd.io.foreign.frames import edge_table
+from spectrograd.io.read.arrays import decoding
+from spectrograd.io.read.columns import Chosen
 from spectrograd.io.read.tables import EdgeTable
 
 PARQUET_SUFFIX = ".parquet"
 
 
-def read_parquet(path: str) -> EdgeTable:
+def read_parquet(path: str, chosen: Chosen | None = None) -> EdgeTable:
     """Read an edge list with the columns ``src,dst[,weight][,layer]``, or their synonyms."""
-    return edge_table(load_parquet(path), path)
+    with decoding(path, "not a Parquet file"):
+        return edge_table(load_parquet(path), path, chosen)
 
 
 def load_parquet(path: str) -> Any:
     """Read a whole file as a pyarrow Table."""
-    arrow = need("pyarrow", f"{path}: Parquet")
+    need("pyarrow", f"{path}: Parquet")
     parquet = need("pyarrow.parquet", f"{path}: Parquet")
-    try:
+    with decoding(path, "not a Parquet file"):
         return parquet.read_table(path)
-    except (arrow.ArrowException, OSError) as error:
-        raise GraphError(f"{path}: not a Parquet file ({' '.join(str(error).split())})") from None
 
 
 def write_parquet(handle: BinaryIO, columns: Mapping[str, Array]) -> None:

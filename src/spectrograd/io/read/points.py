@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,9 @@ import numpy as np
 from spectrograd.graph import Array, GraphError
 from spectrograd.graph.names import as_names
 from spectrograd.io.foreign.frames import column_names, column_values
+from spectrograd.io.read.arrays import Archive, decoding, load_array
 from spectrograd.io.read.compressed import data_suffix
+from spectrograd.io.read.formulas import unescaped
 from spectrograd.io.read.labels import NODE_COLUMNS
 from spectrograd.io.read.parquet import PARQUET_SUFFIX, load_parquet
 from spectrograd.io.read.tables import ids_of_texts
@@ -38,6 +39,10 @@ class Points:
 
     coordinates: Array
     names: Array | None = None
+
+    def __post_init__(self) -> None:
+        if self.names is not None and self.names.shape != self.coordinates.shape[:1]:
+            raise GraphError(f"{self.names.size} names for {len(self.coordinates)} points")
 
 
 def read_points(path: str | os.PathLike[str], *, ignore: Iterable[str] = ()) -> Points:
@@ -67,22 +72,18 @@ def read_points(path: str | os.PathLike[str], *, ignore: Iterable[str] = ()) -> 
 
 
 def _load_arrays(path: str) -> Points:
-    try:
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return Points(_matrix(path, loaded))
-        with loaded as archive:
-            key = "embedding" if "embedding" in archive.files else archive.files[0]
-            names = archive["nodes"] if "nodes" in archive.files else None
-            return Points(_matrix(path, archive[key]), names)
-    except (ValueError, OSError, EOFError, IndexError, zipfile.BadZipFile) as error:
-        if isinstance(error, GraphError):
-            raise
-        raise GraphError(f"{path}: cannot be read as an array of numbers ({error})") from None
+    with decoding(path, "cannot be read as an array of numbers"):
+        if data_suffix(path) == ".npy":
+            return Points(_matrix(path, load_array(path)))
+        with Archive(path) as archive:
+            if not len(archive):
+                raise GraphError(f"{path}: cannot be read as an array of numbers (it holds none)")
+            key = "embedding" if "embedding" in archive else next(iter(archive))
+            return Points(_matrix(path, archive[key]), archive.get("nodes"))
 
 
 def _matrix(path: str, array: Array) -> Array:
-    if array.ndim not in (1, 2) or array.dtype.kind not in "biuf":
+    if array.ndim not in (1, 2) or array.dtype.kind not in "biuf" or not array.size:
         raise GraphError(
             f"{path}: an array of type {array.dtype} and shape {array.shape}; one row of numbers per point "
             "is needed"
@@ -91,13 +92,14 @@ def _matrix(path: str, array: Array) -> Array:
 
 
 def _from_parquet(path: str, left_out: set[str]) -> Points:
-    frame = load_parquet(path)
-    unwanted = _known(path, left_out, column_names(frame))
-    columns = [name for name in column_names(frame) if name not in unwanted]
-    name_at = next((name for name in columns if name.lower() in NODE_COLUMNS), None)
-    numbers = [_numeric(path, name, column_values(frame, name)) for name in columns if name != name_at]
-    names = None if name_at is None else as_names(column_values(frame, name_at))
-    return Points(_stacked(path, numbers), names)
+    with decoding(path, "cannot be read as points"):
+        frame = load_parquet(path)
+        unwanted = _known(path, left_out, column_names(frame))
+        columns = [name for name in column_names(frame) if name not in unwanted]
+        name_at = next((name for name in columns if name.lower() in NODE_COLUMNS), None)
+        numbers = [_numeric(path, name, column_values(frame, name)) for name in columns if name != name_at]
+        names = None if name_at is None else as_names(column_values(frame, name_at))
+        return Points(_stacked(path, numbers), names)
 
 
 def _numeric(path: str, name: str, values: Array) -> Array:
@@ -128,7 +130,7 @@ def _from_text(file: TextFile, left_out: set[str]) -> Points:
         for at in range(len(header))
         if at != name_at and header[at] not in unwanted
     ]
-    names = None if name_at is None else ids_of_texts([row[name_at] for row in rows])[0]
+    names = None if name_at is None else ids_of_texts(unescaped(row[name_at] for row in rows))[0]
     return Points(_stacked(file.name, numbers), names if names is None else as_names(names))
 
 

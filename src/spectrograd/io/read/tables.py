@@ -11,10 +11,21 @@ import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from spectrograd.graph import Array, GraphError, GraphWarning
+from spectrograd.io.read.columns import (
+    NO_WEIGHT,
+    PEEK,
+    Chosen,
+    assign_roles,
+    mostly_numbers,
+    refuse_points,
+    role_of,
+)
+from spectrograd.io.read.formulas import unescaped
 from spectrograd.io.read.text import (
     INTEGER,
     Row,
@@ -27,22 +38,21 @@ from spectrograd.io.read.text import (
     split_line,
 )
 
-COLUMN_NAMES = {
-    "src": ("src", "source", "from", "node1", "u"),
-    "dst": ("dst", "target", "to", "node2", "v"),
-    "weight": ("weight", "w", "value"),
-    "layer": ("layer",),
-}
-_ROLE_OF = {name: role for role, names in COLUMN_NAMES.items() for name in names}
 _LONG_LAYER_NAME = 32
 _BULK_TYPES = {"src": "i8", "dst": "i8", "weight": "f8", "layer": f"U{_LONG_LAYER_NAME}"}
 _PADDED = re.compile(r"0[0-9]")
-_HEADER_HINT = "name the columns src,dst[,weight][,layer] in a header line"
+_HEADER_HINT = (
+    "name the columns src,dst[,weight][,layer] in a header line, or say which they are: --source, --target "
+    "(source=, target=)"
+)
 
 
 @dataclass(frozen=True, eq=False)
 class EdgeTable:
-    """The columns of an edge list; ``nodes`` names those that may have no edge."""
+    """The columns of an edge list; ``nodes`` names those that may have no edge.
+
+    Where rows are ``directed``, what is lost by dropping directions is told.
+    """
 
     name: str
     source: Array
@@ -50,6 +60,7 @@ class EdgeTable:
     weight: Array | None = None
     layer: Array | None = None
     nodes: Array | None = None
+    directed: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,15 +73,17 @@ class _Layout:
     header: tuple[str, ...] = ()
 
 
-def read_table(path: str) -> EdgeTable:
+def read_table(path: str, chosen: Chosen | None = None) -> EdgeTable:
     """Read an edge list from a file, a gzipped file or (``-``) standard input.
 
     Parameters
     ----------
     path : str
-        Columns are found by the names in the header (see ``COLUMN_NAMES``, case does not matter;
-        other columns are ignored). Without a header there are two or three: ends and weight. Blank
-        lines and lines starting with ``#`` or ``%`` are skipped; blanks around ids are dropped.
+        Columns are found by the names in the header (:mod:`spectrograd.io.read.columns`). Without a header
+        there are two or three: ends and weight. Blank lines and lines starting with ``#`` or ``%`` are
+        skipped; blanks around ids are dropped.
+    chosen : mapping of role to column name, optional
+        Columns that go by other names.
 
     Returns
     -------
@@ -78,40 +91,47 @@ def read_table(path: str) -> EdgeTable:
         With weights checked: finite, not negative.
     """
     file = TextFile(path)
-    layout = _read_layout(file)
+    layout = _read_layout(file, chosen or {})
     return _read_bulk(file, layout) or _read_slowly(file, layout)
 
 
-def _read_layout(file: TextFile) -> _Layout:
+def _read_layout(file: TextFile, chosen: Chosen) -> _Layout:
     with file.open() as handle:
-        number, line = next(data_lines(handle), (0, ""))
-    if not number:
+        first = list(itertools.islice(data_lines(handle), PEEK + 1))
+    if not first:
         raise GraphError(f"{file.name}: empty, no edges in it; each line should be src,dst[,weight]")
-    delimiter = sniff_delimiter(line, file.suffix, _is_whole_field)
+    number, line = first[0]
+    delimiter = sniff_delimiter(line, file.suffix, partial(_is_whole_field, chosen))
     fields = split_line(line, delimiter)
-    roles = tuple(map(role_of, fields))
-    if "src" in roles and "dst" in roles:
-        for role, names in COLUMN_NAMES.items():
-            same = [field for field, its_role in zip(fields, roles, strict=True) if its_role == role]
-            if len(same) > 1:
-                raise file.error(
-                    number, f"{' and '.join(map(repr, same))} all name the {role} column; keep one of {names}"
-                )
+    below = [split_line(text, delimiter) for _, text in first[1:]]
+    columns = list(zip(*(row for row in below if len(row) == len(fields)), strict=True)) or [()] * len(fields)
+    named = {role: name for role, name in chosen.items() if name != NO_WEIGHT or name in fields}
+    if named or {"src", "dst"} <= set(map(role_of, fields)):
+        where = f"{file.name}, line {number}"
+        roles = assign_roles(where, fields, chosen, lambda at: mostly_numbers(columns[at]))
+        if not named:
+            ends = [columns[roles.index(end)] for end in ("src", "dst")]
+            refuse_points(file.name, file.path, *ends)
         return _Layout(delimiter, roles, number, tuple(fields))
+    if len(columns) > 1:
+        refuse_points(file.name, file.path, columns[0], columns[1])
     if len(fields) not in (2, 3):
         raise file.error(number, f"2 or 3 columns expected, found {len(fields)}; for others {_HEADER_HINT}")
-    return _Layout(delimiter, ("src", "dst", "weight")[: len(fields)], number - 1)
+    roles = ("src", "dst", None if "weight" in chosen else "weight")[: len(fields)]
+    return _Layout(delimiter, roles, number - 1)
 
 
-def _is_whole_field(word: str) -> bool:
-    return role_of(word) is not None or is_number(word)
+def _is_whole_field(chosen: Chosen, word: str) -> bool:
+    return role_of(word) is not None or word in chosen.values() or is_number(word)
 
 
 def _read_bulk(file: TextFile, layout: _Layout) -> EdgeTable | None:
     """Parse integer ids and float weights in C, or return None where the slow scan must look."""
-    if None in layout.roles:
-        return None  # loadtxt would not see ragged lines beside ignored columns
-    kinds = [(str(role), _BULK_TYPES[str(role)]) for role in layout.roles]
+    # Unused columns are parsed too, to a letter each: otherwise ragged lines would not be seen.
+    kinds = [
+        (f"unused{at}", "U1") if role is None else (role, _BULK_TYPES[role])
+        for at, role in enumerate(layout.roles)
+    ]
     try:
         with warnings.catch_warnings(), file.open() as handle:
             warnings.simplefilter("error")  # no data; or, in older numpy, an integer read from "1.5"
@@ -133,7 +153,7 @@ def _read_bulk(file: TextFile, layout: _Layout) -> EdgeTable | None:
         return None
     layer = None
     if "layer" in columns:
-        labels = [label.strip() for label in columns["layer"].tolist()]
+        labels = unescaped(label.strip() for label in columns["layer"].tolist())
         if not all(0 < len(label) < _LONG_LAYER_NAME for label in labels):  # blank, or cut off
             return None
         layer = np.array(labels, dtype=object)
@@ -147,18 +167,13 @@ def _read_slowly(file: TextFile, layout: _Layout) -> EdgeTable:
     if not rows:
         raise GraphError(f"{file.name}: a header but no edges; each further line should hold one edge")
     _check_widths(file, layout, rows, lines)
-    columns = {role: [row[at] for row in rows] for at, role in enumerate(layout.roles) if role}
+    columns = {role: unescaped(row[at] for row in rows) for at, role in enumerate(layout.roles) if role}
     sources, targets = columns["src"], columns["dst"]
     _check_ids(file, layout, columns, lines)
     weight = _parse_weights(file, columns["weight"], lines) if "weight" in columns else None
     layer = np.array(columns["layer"], dtype=object) if "layer" in columns else None
     source, target = ids_of_texts(sources, targets)
     return EdgeTable(file.name, source, target, weight, layer)
-
-
-def role_of(column: str) -> str | None:
-    """Say what a column of this name holds: ``src``, ``dst``, ``weight``, ``layer`` or None."""
-    return _ROLE_OF.get(column.lower())
 
 
 def ids_of_texts(*columns: Sequence[str]) -> list[Array]:

@@ -18,6 +18,7 @@ import numpy as np
 
 from spectrograd.graph import GraphError
 from spectrograd.io.read.compressed import data_suffix, open_bytes
+from spectrograd.io.read.long_lines import LineGauge, gauged
 
 Row = tuple[str, ...]
 STDIN = "-"
@@ -26,6 +27,7 @@ COMMENTS = ("#", "%")
 INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*")  # not int(): that takes "1_2", a likely node name, for 12
 _WORDS = re.compile(r'"(?:[^"]|"")*"|\S+')
 _LINES_AT_ONCE = 10_000
+_BLOCK = 1 << 20
 _IS_DIGIT, _GOES_ON = (np.isin(np.arange(256), list(marks)) for marks in (b"0123456789", b"0123456789.eE+-"))
 
 
@@ -47,7 +49,11 @@ class TextFile:
 
     @cached_property
     def _typed(self) -> str:
-        return sys.stdin.read().removeprefix("\ufeff")
+        gauge, blocks = LineGauge(self.name), []
+        while block := sys.stdin.read(_BLOCK):
+            gauge.feed(block.encode("utf-8", "replace"))
+            blocks.append(block)
+        return "".join(blocks).removeprefix("\ufeff")
 
     @contextmanager
     def open(self) -> Iterator[TextIO]:
@@ -56,8 +62,8 @@ class TextFile:
             if self.path == STDIN:
                 yield StringIO(self._typed)
             else:
-                with open_bytes(self.path) as raw, TextIOWrapper(raw, encoding="utf-8-sig") as handle:
-                    yield handle
+                with open_bytes(self.path) as raw, gauged(raw, self.name) as lines:
+                    yield TextIOWrapper(lines, encoding="utf-8-sig")
         except UnicodeDecodeError as error:
             raise GraphError(
                 f"{self.name}: not UTF-8 text (byte {error.object[error.start]:#04x}); convert it first, "
@@ -137,7 +143,10 @@ def split_line(line: str, delimiter: str | None) -> list[str]:
     """Split one line into its fields, unquoted and stripped."""
     if delimiter is None:
         return _split_words(line)
-    fields = next(csv.reader([line], delimiter=delimiter, skipinitialspace=True), [])
+    try:
+        fields = next(csv.reader([line], delimiter=delimiter, skipinitialspace=True), [])
+    except csv.Error:  # a quoted field of more than 131,072 letters: what reads all rows says where
+        fields = line.split(delimiter)
     return [field.strip() for field in fields]
 
 

@@ -16,14 +16,14 @@ from spectrograd.io.read.compressed import compression_of, data_suffix
 from spectrograd.io.read.graphml import GRAPHML_SUFFIX, graphml_lines
 from spectrograd.io.read.matrices import write_mtx, write_npz
 from spectrograd.io.read.parquet import PARQUET_SUFFIX, write_parquet
-from spectrograd.io.write.output import quoted, whole_file, write_text
+from spectrograd.io.write.output import as_field, warn_of_formulas, whole_file, write_text
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _MATRICES: Mapping[str, Callable[[BinaryIO, Graph], None]] = {".npz": write_npz, ".mtx": write_mtx}
 GRAPH_SUFFIXES = (*_DELIMITERS, PARQUET_SUFFIX, *_MATRICES, GRAPHML_SUFFIX)
 
 
-def write_graph(path: str | os.PathLike[str], graph: Graph | MultilayerGraph) -> None:
+def write_graph(path: str | os.PathLike[str], graph: Graph | MultilayerGraph, *, raw: bool = False) -> None:
     """Write a graph to a file that :func:`read_graph` reads; it appears whole or not at all.
 
     Parameters
@@ -34,6 +34,8 @@ def write_graph(path: str | os.PathLike[str], graph: Graph | MultilayerGraph) ->
         ``.graphml``; text may end in ``.gz`` or ``.zst``.
     graph : Graph or MultilayerGraph
         Layers go into tables only. Ids that are neither numbers nor texts are written as their text.
+    raw : bool
+        Write ids like ``=cmd()`` to ``.csv`` and ``.tsv`` as they are, without a ``'`` before them.
     """
     path = os.fspath(path)
     suffix = check_graph_path(path)
@@ -45,7 +47,9 @@ def write_graph(path: str | os.PathLike[str], graph: Graph | MultilayerGraph) ->
         if suffix == PARQUET_SUFFIX:
             write_parquet(handle, _plain_columns(graph))
         elif is_table:
-            write_text(handle, _table_lines(graph, _DELIMITERS[suffix]))
+            columns = _plain_columns(graph)
+            warn_of_formulas(columns.values(), raw)
+            write_text(handle, _table_lines(columns, _DELIMITERS[suffix], raw))
         elif isinstance(graph, Graph):
             if suffix == GRAPHML_SUFFIX:
                 write_text(handle, graphml_lines(graph))
@@ -69,11 +73,10 @@ def _plain_columns(graph: Graph | MultilayerGraph) -> dict[str, Array]:
     return {name: as_plain(column) for name, column in edge_columns(graph).items()}
 
 
-def _table_lines(graph: Graph | MultilayerGraph, delimiter: str) -> Iterator[str]:
-    columns = _plain_columns(graph)
+def _table_lines(columns: Mapping[str, Array], delimiter: str, raw: bool) -> Iterator[str]:
     yield delimiter.join(columns) + "\n"
     for row in zip(*(column.tolist() for column in columns.values()), strict=True):
-        yield delimiter.join(quoted(str(field), delimiter) for field in row) + "\n"
+        yield delimiter.join(as_field(str(field), delimiter, raw) for field in row) + "\n"
 
 
 def _warn_of_losses(path: str, graph: Graph | MultilayerGraph, suffix: str, is_table: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
@@ -14,12 +15,14 @@ from spectrograd.graph import Array
 from spectrograd.graph.names import as_plain
 from spectrograd.io.read.compressed import compression_of, data_suffix
 from spectrograd.io.read.parquet import write_parquet
-from spectrograd.io.write.output import quoted, whole_file, write_text
+from spectrograd.io.write.output import as_field, warn_of_formulas, whole_file, write_text
 
 Writer = Callable[[BinaryIO, Array, Array], None]
 
 
-def write_embedding(path: str | os.PathLike[str], vectors: ArrayLike, names: ArrayLike | None = None) -> None:
+def write_embedding(
+    path: str | os.PathLike[str], vectors: ArrayLike, names: ArrayLike | None = None, *, raw: bool = False
+) -> None:
     """Write the embedding, one row per node; the file appears whole or not at all.
 
     Parameters
@@ -32,17 +35,24 @@ def write_embedding(path: str | os.PathLike[str], vectors: ArrayLike, names: Arr
         Text formats keep every bit of it.
     names : array of shape (n_nodes,), optional
         Node names; row numbers when not given.
+    raw : bool
+        Write ids like ``=cmd()`` to ``.csv`` and ``.tsv`` as they are. Otherwise they get a ``'`` before
+        them, so that no spreadsheet runs them; our readers drop it.
     """
     array = np.asarray(vectors)
     if array.ndim != 2 or array.dtype.kind not in "iuf":
         raise ValueError(
             f"vectors have shape {array.shape} and type {array.dtype}; one row of numbers per node is needed"
         )
-    _write(path, _EMBEDDING_WRITERS, array, names)
+    _write(path, _EMBEDDING_WRITERS, array, names, raw)
 
 
 def write_labels(
-    target: str | os.PathLike[str] | TextIO, labels: ArrayLike, names: ArrayLike | None = None
+    target: str | os.PathLike[str] | TextIO,
+    labels: ArrayLike,
+    names: ArrayLike | None = None,
+    *,
+    raw: bool = False,
 ) -> None:
     """Write a label per node, to a file (which appears whole or not at all) or as CSV to a stream.
 
@@ -55,19 +65,26 @@ def write_labels(
         Cluster numbers.
     names : array of shape (n_nodes,), optional
         Node names; row numbers when not given.
+    raw : bool
+        Write ids like ``=cmd()`` to ``.csv`` and ``.tsv`` as they are. Otherwise they get a ``'`` before
+        them, so that no spreadsheet runs them; our readers drop it.
     """
     array = np.asarray(labels)
     if array.ndim != 1:
         raise ValueError(f"labels have shape {array.shape}; one label per node is needed")
     array = as_plain(array)
     if isinstance(target, str | os.PathLike):
-        _write(target, _LABEL_WRITERS, array, names)
+        _write(target, _LABEL_WRITERS, array, names, raw)
     else:
-        target.writelines(_table_lines(array, _checked_names(names, len(array)), ","))
+        target.writelines(_table_lines(array, _checked_names(names, len(array)), ",", raw))
 
 
 def _write(
-    path: str | os.PathLike[str], writers: Mapping[str, Writer], values: Array, names: ArrayLike | None
+    path: str | os.PathLike[str],
+    writers: Mapping[str, Writer],
+    values: Array,
+    names: ArrayLike | None,
+    raw: bool,
 ) -> None:
     path = Path(path)
     suffix, packing = data_suffix(str(path)), compression_of(str(path))
@@ -77,6 +94,9 @@ def _write(
     if packing and suffix not in _TEXT_SUFFIXES:
         raise ValueError(f"{path}: {suffix} files are not packed; leave {packing} away")
     nodes = _checked_names(names, len(values))
+    if suffix in _DELIMITERS:
+        writer = partial(_write_table, delimiter=_DELIMITERS[suffix], raw=raw)
+        warn_of_formulas((nodes, values), raw)
     with whole_file(path) as handle:
         writer(handle, values, nodes)
 
@@ -100,11 +120,10 @@ def _npz_writer(key: str) -> Writer:
     return write
 
 
-def _table_writer(delimiter: str) -> Writer:
-    def write(handle: BinaryIO, values: Array, nodes: Array) -> None:
-        write_text(handle, _table_lines(values, nodes, delimiter))
-
-    return write
+def _write_table(
+    handle: BinaryIO, values: Array, nodes: Array, delimiter: str = ",", raw: bool = False
+) -> None:
+    write_text(handle, _table_lines(values, nodes, delimiter, raw))
 
 
 def _write_word2vec(handle: BinaryIO, values: Array, nodes: Array) -> None:
@@ -128,11 +147,11 @@ def _column_names(values: Array) -> list[str]:
     return ["node", "label"] if values.ndim == 1 else ["node", *(f"e{i}" for i in range(values.shape[1]))]
 
 
-def _table_lines(values: Array, nodes: Array, delimiter: str) -> Iterator[str]:
+def _table_lines(values: Array, nodes: Array, delimiter: str, raw: bool) -> Iterator[str]:
     yield delimiter.join(_column_names(values)) + "\n"
     for node, row in zip(nodes.tolist(), _texts(values), strict=True):
-        fields = row if values.dtype.kind in "biuf" else [quoted(text, delimiter) for text in row]
-        yield delimiter.join([quoted(str(node), delimiter), *fields]) + "\n"
+        fields = row if values.dtype.kind in "biuf" else [as_field(text, delimiter, raw) for text in row]
+        yield delimiter.join([as_field(str(node), delimiter, raw), *fields]) + "\n"
 
 
 def _texts(values: Array) -> Iterator[list[str]]:
@@ -143,19 +162,20 @@ def _texts(values: Array) -> Iterator[list[str]]:
         yield list(map(text, row.tolist()))
 
 
-_TEXT_SUFFIXES = (".csv", ".tsv", ".w2v", ".vec")
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_TEXT_SUFFIXES = (*_DELIMITERS, ".w2v", ".vec")
 _EMBEDDING_WRITERS: Mapping[str, Writer] = {
     ".npy": _write_npy,
     ".npz": _npz_writer("embedding"),
-    ".csv": _table_writer(","),
-    ".tsv": _table_writer("\t"),
+    ".csv": _write_table,
+    ".tsv": _write_table,
     ".w2v": _write_word2vec,
     ".vec": _write_word2vec,
     ".parquet": _write_parquet,
 }
 _LABEL_WRITERS: Mapping[str, Writer] = {
-    ".csv": _table_writer(","),
-    ".tsv": _table_writer("\t"),
+    ".csv": _write_table,
+    ".tsv": _write_table,
     ".npy": _write_npy,
     ".npz": _npz_writer("labels"),
     ".parquet": _write_parquet,
