@@ -251,7 +251,7 @@ def rotate(rows, Y):
 def paper_iterations(positions, csr, weights, scale, rows, low_rank, settings, moments, U, M, Y):
     """U, the moments, M and Y after one iteration of the paper per row of ``positions`` (Eqs. 10-19)."""
     indptr, indices = csr[:2]
-    (row_term, metric), (Z, a), (step, *betas) = rows, low_rank, settings
+    (row_term, metric), (Z, a), (step, *betas, printed) = rows, low_rank, settings
     for batch in positions:
         heads, tails, values = edges_at(batch, indptr, indices, weights, scale)
         ends = np.concatenate([heads, tails])
@@ -261,9 +261,13 @@ def paper_iterations(positions, csr, weights, scale, rows, low_rank, settings, m
         inverse = np.linalg.inv(M)
         P = inverse @ H @ inverse
         rates = np.full(len(vertices), step)
+        before = U[vertices]
         U, moments, dM, dY = move_rows(
             vertices, G, (2 * inverse, P + P.T), rates, metric, Z, (moments, betas), U
         )
+        if printed:  # Eq. 19: once per edge
+            b = (counts * metric[vertices])[:, None]
+            dM = U[vertices].T @ (b * U[vertices]) - before.T @ (b * before)
         M, Y = M + dM, Y + dY
     return U, moments, M, Y
 
@@ -395,6 +399,30 @@ def scanned(text, delimiter, roles):
             (int(named["src"]), int(named["dst"]), float(named.get("weight", 1)), named.get("layer"))
         )
     return edges
+
+
+def descend(heads, tails, values, rows, low_rank, batch_size, steps, total_mass, U, M, Y):
+    """U, M and Y after one repaired step per batch of edges, by dense matrices."""
+    row_term, metric, push, shares = (np.asarray(x, np.float64) for x in rows)
+    Z, a = low_rank
+    U, M, Y = U.astype(np.float64), M.copy(), Y.copy()
+    for at, step in enumerate(steps):
+        chosen = slice(at * batch_size, (at + 1) * batch_size)
+        h, t, w = heads[chosen], tails[chosen], values[chosen]
+        A_U = np.zeros_like(U)
+        np.add.at(A_U, h, w[:, None] * (U[h] - U[t]))
+        np.add.at(A_U, t, w[:, None] * (U[t] - U[h]))
+        share = np.bincount(np.concatenate([h, t]), minlength=len(U)) * shares
+        A_U += share[:, None] * (row_term[:, None] * U - Z @ (a[:, None] * Y))
+        inverse = np.linalg.inv(M)
+        P = inverse @ U.T @ A_U @ inverse
+        G = A_U @ inverse - (metric * push)[:, None] * (U @ (P + P.T) / 2)
+        lengths = np.linalg.norm(G, axis=1)
+        moving = (share > 0) & (lengths > 0)
+        G[moving] *= -step * np.sqrt(np.trace(M) / total_mass) / lengths[moving, None]
+        U[moving] += G[moving]
+        M, Y = U.T @ (metric[:, None] * U), Z.T @ U
+    return U, M, Y
 
 
 def keep_closest(products, row_terms, column_terms, ids, rows, own, gaps, found):

@@ -33,8 +33,14 @@ BAD = {
     "k not positive": (["good.csv", "-k", "0"], ["'-k'", "x>=1"]),
     "k not a number": (["good.csv", "-k", "two"], ["'-k'", "'two' is not a valid integer"]),
     "solver": (["good.csv", "--solver", "magic"], ["solver='magic'", "sgd-paper"]),
-    "parameter": (["good.csv", "--solver", "sgd", "--param", "nosuch=1"], ["no parameter 'nosuch'", "theta"]),
-    "parameter value": (["good.csv", "--solver", "sgd", "--param", "theta=wide"], ["theta=wide", "a number"]),
+    "parameter": (
+        ["good.csv", "--solver", "sgd", "--param", "nosuch=1"],
+        ["no parameter 'nosuch'", "epochs"],
+    ),
+    "parameter value": (
+        ["good.csv", "--solver", "sgd", "--param", "step_size=wide"],
+        ["step_size=wide", "a number"],
+    ),
     "optional parameter": (
         ["good.csv", "--solver", "lanczos", "--param", "block_size=wide"],
         ["block_size=wide", "a whole number or none"],

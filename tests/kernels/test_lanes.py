@@ -86,7 +86,8 @@ def test_lowest_bit():
 @pytest.mark.parametrize("n_factors", [0, 6])
 @pytest.mark.parametrize("scaled", [True, False])
 @pytest.mark.parametrize("n_columns", [1, 5, 8])
-def test_paper_iterations(weighted, n_factors, scaled, n_columns):
+@pytest.mark.parametrize("printed", [0.0, 1.0])
+def test_paper_iterations(weighted, n_factors, scaled, n_columns, printed):
     rng = np.random.default_rng(3)
     n_nodes = 300
     (block,) = reference.random_graph(n_nodes, rng, weighted=weighted).blocks
@@ -102,7 +103,7 @@ def test_paper_iterations(weighted, n_factors, scaled, n_columns):
     Y = (Z.T @ U)[:, :n_columns].astype(np.float64)
     moments = np.zeros((n_nodes, 24), np.float32)
     positions = rng.integers(0, len(block.indices), (4, 100))
-    settings = tuple(np.float32(s) for s in (1e-2, 0.9, 0.999))
+    settings = tuple(np.float32(s) for s in (1e-2, 0.9, 0.999, printed))
     front = (positions, csr, block.weights, scale, tuple(rows), (Z, a), settings)
     packed = np.zeros((n_nodes, 3 * n_columns))
     expected = reference.paper_iterations(*front, packed, U[:, :n_columns], M, Y)
@@ -119,7 +120,7 @@ def test_paper_iterations_stop_where_the_gram_matrix_breaks_down():
     source = problem.single_batches
     U = np.ones((50, 3), np.float32)
     positions = np.zeros((5, 10), np.int64)
-    settings = (1e-3, 0.9, 0.999)
+    settings = (1e-3, 0.9, 0.999, 0.0)
     done = source.iterate(
         positions, U, np.ones((3, 3)), np.zeros((0, 3)), np.zeros((50, 24), np.float32), settings
     )

@@ -154,7 +154,6 @@ def test_weights_of_many_orders_of_magnitude_are_embedded():
     points = load_digits().data[:900]
     with pytest.warns(GraphWarning, match="set aside"):
         model = SpectralClustering(10, affinity="rbf", random_state=0).fit(points)
-    assert "failed" in model.attempts_[0].outcome
     assert np.isfinite(model.embedding_).all()
     assert not model.converged_  # hundreds of eigenvalues are zero to sixteen digits
 

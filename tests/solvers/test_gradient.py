@@ -237,7 +237,14 @@ def test_gram_follows_the_rows_that_move(operator):
 def test_gram_of_the_solver_itself(operator, optimizer):
     """The solver's own M, in its own precision, without a refresh in between."""
     problem = Problem(operator, K)
-    how = {"batch_size": 30, "optimizer": optimizer, "refresh": 10**6, "step_size": 1e-2, "max_iter": 200}
+    how = {
+        "batch_size": 30,
+        "gram_update": "unique",
+        "optimizer": optimizer,
+        "refresh": 10**6,
+        "step_size": 1e-2,
+        "max_iter": 200,
+    }
     solver = make_solver("sgd-paper", **how)
     state = solver.init(problem, np.random.default_rng(12))
     while state.iteration < 200:

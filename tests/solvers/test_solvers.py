@@ -28,17 +28,17 @@ OPERATORS = [*(f"{graph} {kind}" for graph in ("blocks", "knn") for kind in KIND
 
 # Settings under which a solver is measured here: small graphs want small batches, tests want few steps.
 PARAMS = {
-    "sgd": {"batch_size": 50},
-    "sgd-paper": {"batch_size": 500},
+    "sgd": {"epochs": 8},
+    "sgd-paper": {"batch_size": 500, "gram_update": "unique"},
     "stochastic-fb": {"batch_size": 500, "step_size": 0.02},
 }
-ITERATIONS = {"sgd": 60, "lanczos": 25, "chebyshev": 50, "multilevel": 50, "lobpcg": 150}
+ITERATIONS = {"lanczos": 25, "chebyshev": 50, "multilevel": 50, "lobpcg": 150}
 # What a solver must reach with them: the sine of the largest angle to the true subspace (None: the gap of
 # that graph is too small for it), and the share of the objective's possible decrease. Solvers that are not
 # named here must be exact.
 EXACT = {"blocks": 1e-6, "knn": 1e-6, "merged": 1e-6}
 ANGLES = {
-    "sgd": {"blocks": 0.6, "knn": None, "merged": 0.4},
+    "sgd": {"blocks": 0.2, "knn": None, "merged": 0.2},
     "sgd-paper": {"blocks": 0.2, "knn": None, "merged": 0.15},
     "stochastic-fb": {"blocks": 0.3, "knn": None, "merged": 0.15},
     "gradient-descent": EXACT | {"knn": 0.05},
@@ -193,7 +193,9 @@ class TestProtocol:
         began = time.perf_counter()
         solution = quick(name, operators[self.CASE], max_iter=10**9, time_budget=0.05)
         assert time.perf_counter() - began < 20  # it would be months
-        assert solution.stop_reason == "time_budget" or (solution.stop_reason == "done" and name not in PLAIN)
+        assert solution.stop_reason == "time_budget" or (
+            solution.stop_reason == "done" and (name not in PLAIN or name == "sgd")  # which has its epochs
+        )
         assert gram_error(solution.Q, operators[self.CASE]) < 1e-8
 
     def test_interruption_returns_the_best_so_far(self, operators, name):
@@ -218,7 +220,9 @@ class TestProtocol:
         problem = Problem(operators[self.CASE], K, start=truth[self.CASE][1])
         solver = make_solver(name, **PARAMS.get(name, {}))
         solution = solve(problem, solver, stopping=Stopping(5000, tol=2.0), seed=0)
-        assert solution.stop_reason == "converged" or (solution.stop_reason == "done" and name not in PLAIN)
+        assert solution.stop_reason == "converged" or (
+            solution.stop_reason == "done" and (name not in PLAIN or name == "sgd")  # which has its epochs
+        )
         assert solution.last.iteration <= solver.report_every
 
     def test_solvers_never_print(self, operators, name, capsys, recwarn):
@@ -312,7 +316,7 @@ def test_a_step_far_too_long_never_gives_nan(operators, name, step_size):
     assert gram_error(solution.Q, operator) < 1e-8
     if step_size == 1e200:
         assert solution.stop_reason == "diverged"
-        assert len(solution.last.events) == 30
+        assert sum("diverged" in event for event in solution.last.events) == 30
         assert "step halved" in solution.last.events[-1]
 
 
@@ -324,12 +328,6 @@ def test_a_step_far_too_long_is_shortened_until_it_works(operators, truth, name)
     assert solution.stop_reason == "max_iter"
     assert len(solution.last.events) > 10
     assert solution.last.objective == pytest.approx(values.sum(), abs=1e-6)
-
-
-@pytest.mark.parametrize("theta", [0.0, -1.0, 1.5])
-def test_theta_is_a_fraction(operators, theta):
-    with pytest.raises(ValueError, match=r"theta=.*expected a number in \(0, 1\]"):
-        quick("sgd", operators["blocks random_walk"], params={"theta": theta})
 
 
 # --- names and sizes --------------------------------------------------------------------------------
@@ -370,17 +368,6 @@ def test_embed_is_certified(operators, truth, name):
 
 
 # --- the solvers one by one -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("batch_size", [4000, 30])
-@pytest.mark.parametrize("case", ["blocks random_walk", "merged"])
-def test_variance_reduction_removes_the_noise_floor(operators, case, batch_size):
-    """SVRG goes to zero with real mini-batches, where plain SGD stalls."""
-    params = {"batch_size": batch_size, "variance_reduction": True}
-    reduced = quick("sgd", operators[case], max_iter=180, params=params)
-    plain = quick("sgd", operators[case], max_iter=60, params={"batch_size": batch_size})
-    assert reduced.last.residual < 1e-6
-    assert plain.last.residual > 1e-3
 
 
 @pytest.mark.parametrize("case", ["blocks random_walk", "blocks unnormalized", "merged"])

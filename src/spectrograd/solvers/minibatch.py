@@ -23,6 +23,24 @@ ENTRIES_PER_BLOCK = 16
 NO_MOMENTS = (np.zeros((0, 0)), np.zeros(2))
 
 
+class Deck:
+    """Numbers below n without replacement, in the place of a random generator: shuffled anew when used up."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.rng, self.left = rng, np.empty(0, np.int64)
+
+    def integers(self, low: int, n: int, size: Any, dtype: Any = np.int64) -> Array:
+        """``size`` numbers from 0 to n - 1; ``low`` is 0, as everywhere here."""
+        wanted = int(np.prod(size))
+        while len(self.left) < wanted:
+            self.left = np.concatenate([self.left, self.rng.permutation(n)])
+        drawn, self.left = self.left[:wanted], self.left[wanted:]
+        return drawn.reshape(size).astype(dtype)
+
+
+Draws = np.random.Generator | Deck
+
+
 class Batch(NamedTuple):
     """A batch grouped by its unique vertices; ``shares`` weigh the row terms of ``batch_gradient``."""
 
@@ -34,6 +52,11 @@ class Batch(NamedTuple):
     def vertices(self) -> Array:
         """The unique vertices, whose rows may move."""
         return self.groups[0]
+
+    @property
+    def times_met(self) -> Array:
+        """In how many edges of the batch each of them is."""
+        return np.diff(self.groups[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,24 +109,27 @@ class BatchSource:
         """Stored entries; an edge is two of them."""
         return len(self.indices)
 
-    def edges(self, size: int, rng: np.random.Generator) -> Batch:
+    def edges(self, size: int, rng: Draws) -> Batch:
         """Independent random edges (the paper's mini-batch, Eq. 14)."""
         return self.at(rng.integers(0, self.n_entries, size))
 
-    def blocks(self, size: int, rng: np.random.Generator) -> Batch:
+    def blocks(self, size: int, rng: Draws) -> Batch:
         """Random runs of neighbouring edges: less random, several times cheaper to read."""
         n_blocks = -(-self.n_entries // ENTRIES_PER_BLOCK)
         chosen = rng.integers(0, n_blocks, max(1, size // ENTRIES_PER_BLOCK))
         return self.at(kernels.shuffled_entries(chosen, ENTRIES_PER_BLOCK, self.n_entries))
 
-    def nodes(self, size: int, rng: np.random.Generator) -> Batch:
+    def nodes(self, size: int, rng: Draws) -> Batch:
         """The subgraph induced by random nodes (the other reading of "mini-batches of size 4,000")."""
         n_nodes = self.operator.n_nodes
         size = min(size, n_nodes)
-        chosen = rng.choice(n_nodes, size, replace=False, shuffle=False).astype(np.int32)
+        if isinstance(rng, Deck):  # the end of a deck and the beginning of the next may share nodes
+            chosen = np.unique(rng.integers(0, n_nodes, size)).astype(np.int32)
+        else:
+            chosen = rng.choice(n_nodes, size, replace=False, shuffle=False).astype(np.int32)
         return self.at(kernels.induced_edges(chosen, self.indptr, self.indices, self.slot))
 
-    def sampler(self, kind: Sampling) -> Callable[[int, np.random.Generator], Batch]:
+    def sampler(self, kind: Sampling) -> Callable[[int, Draws], Batch]:
         """The method of that name."""
         choices = {"edges": self.edges, "blocks": self.blocks, "nodes": self.nodes}
         if kind not in choices:

@@ -110,6 +110,11 @@ class Problem:
             raise TypeError(f"{type(self.operator).__name__} has no row blocks")
         return self.operator
 
+    @property
+    def sparse_walk(self) -> SparseOperator:
+        """The same without a scale."""
+        return self.sparse.walk_form()
+
     @cached_property
     def placed(self) -> Operator:
         """The operator on the engine."""

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from spectrograd.kernels.dense.lanes import WIDTH
 from spectrograd.operators.protocol import ALL
-from spectrograd.solvers.minibatch import Sampling
+from spectrograd.solvers.minibatch import Deck, Draws, Sampling
 from spectrograd.solvers.protocol import Problem, SteppingSolver, StepState
 
 Array = NDArray[Any]
 EDGES_AT_ONCE = 1_000_000  # so that a time budget is kept
+PAPER_NODES = 10_000
 
 
 @dataclass(eq=False)
@@ -25,6 +26,7 @@ class PaperState(StepState):
     M: Array = field(default_factory=lambda: np.zeros((0, 0)))
     Y: Array = field(default_factory=lambda: np.zeros((0, 0)))
     moments: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    draws: Draws = field(default_factory=np.random.default_rng)
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,8 @@ class PaperSGD(SteppingSolver[PaperState]):
 
     At every step a batch ``S`` of edges gives ``A_S`` (Eq. 15) and the gradient
     ``2 (A_S U - B U M^-1 U'A_S U) M^-1``, of which only the rows of the batch are kept (the paper's
-    restriction; see docs/adr/0001). ``M`` is updated from the rows that moved (Eq. 19, over unique
-    vertices) and computed afresh every ``refresh`` steps.
+    restriction; see docs/adr/0001). ``M`` is updated from the rows that moved (Eq. 19).
+    The settings are those of 10,000 nodes; ``sgd`` is the same idea for every size.
 
     Parameters
     ----------
@@ -45,6 +47,11 @@ class PaperSGD(SteppingSolver[PaperState]):
         ``"blocks"`` runs of neighbouring edges.
     optimizer
         ``"amsgrad"`` (Reddi et al. 2018) or ``"sgd"``, which needs a larger step (about 0.1).
+    gram_update
+        ``"printed"``: Eq. 19, which counts a vertex once per edge of the batch, so that M is not U'BU.
+        ``"unique"``: each vertex once, and M computed afresh every ``refresh`` steps.
+    replacement
+        False goes through all edges (nodes, blocks) before any comes again.
     """
 
     step_size: float = 1e-3
@@ -54,6 +61,8 @@ class PaperSGD(SteppingSolver[PaperState]):
     optimizer: Literal["amsgrad", "sgd"] = "amsgrad"
     beta1: float = 0.9
     beta2: float = 0.999
+    gram_update: Literal["printed", "unique"] = "printed"
+    replacement: bool = True
     refresh: int = 100
 
     name: ClassVar[str] = "sgd-paper"
@@ -65,20 +74,28 @@ class PaperSGD(SteppingSolver[PaperState]):
         U = problem.first_guess(rng).astype(np.float32)
         if self.optimizer not in ("amsgrad", "sgd"):
             raise ValueError(f"optimizer={self.optimizer!r}: expected 'amsgrad' or 'sgd'")
+        if self.gram_update not in ("printed", "unique"):
+            raise ValueError(f"gram_update={self.gram_update!r}: expected 'printed' or 'unique'")
         rows = len(U) if self.optimizer == "amsgrad" else 0
         columns = WIDTH if self._in_lanes(problem) else U.shape[1]
         moments = np.zeros((rows, 3 * columns), np.float32)
         state = PaperState(U, rng, moments=moments, step_size=self.step_size * problem.row_unit)
+        state.draws = rng if self.replacement else Deck(rng)
+        if len(U) > PAPER_NODES:
+            state.events.append(
+                f"the paper's settings are those of {PAPER_NODES:,} nodes, here are {len(U):,}: "
+                "'sgd' is the form for every size"
+            )
         return self._refreshed(problem, state)
 
     def step(self, problem: Problem, state: PaperState) -> PaperState:
         """One mini-batch (Eq. 10), or all up to the next report where they fit one compiled call."""
-        if state.iteration % self.refresh == 0:
+        if self.gram_update == "unique" and state.iteration % self.refresh == 0:
             self._refreshed(problem, state)
         if self._in_lanes(problem):
             return self._iterations(problem, state)
         source = problem.single_batches
-        batch = source.sampler(self.batch)(self.batch_size, state.rng)
+        batch = source.sampler(self.batch)(self.batch_size, state.draws)
         state.iteration += 1
         state.edges_seen += batch.n_edges
         if batch.n_edges == 0:  # random nodes without a common edge
@@ -86,6 +103,7 @@ class PaperSGD(SteppingSolver[PaperState]):
         inverse = self._inverse_gram(problem, state)
         G, H = source.gradient(batch, state.U, state.Y, projected=True)
         P = inverse @ H @ inverse
+        before = state.U[batch.vertices].astype(np.float64)
         dM, dY = source.move(
             batch,
             G,
@@ -94,6 +112,10 @@ class PaperSGD(SteppingSolver[PaperState]):
             small=(2 * inverse, P + P.T),  # the gradient's factor 2
             moments=(state.moments, np.array([self.beta1, self.beta2])),
         )
+        if self.gram_update == "printed":
+            weights = (source.metric[batch.vertices] * batch.times_met)[:, None]
+            moved = state.U[batch.vertices].astype(np.float64)
+            dM = moved.T @ (weights * moved) - before.T @ (weights * before)
         state.M += dM
         state.Y += dY
         return state
@@ -110,9 +132,9 @@ class PaperSGD(SteppingSolver[PaperState]):
         count = max(1, min(min(until) - state.iteration, EDGES_AT_ONCE // self.batch_size))
         # in ascending order edges are read once through the memory; their order in a batch means nothing
         short = np.int32 if source.n_entries < 2**31 else np.int64  # sorts faster
-        drawn = state.rng.integers(0, source.n_entries, (count, self.batch_size), dtype=short)
+        drawn = state.draws.integers(0, source.n_entries, (count, self.batch_size), dtype=short)
         positions = np.sort(drawn, axis=1)
-        settings = (state.step_size, self.beta1, self.beta2)
+        settings = (state.step_size, self.beta1, self.beta2, float(self.gram_update == "printed"))
         done = source.iterate(positions, state.U, state.M, state.Y, state.moments, settings)
         if done == 0:
             self._repaired(problem, state)

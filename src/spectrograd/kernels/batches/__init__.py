@@ -1,1 +1,1 @@
-"""Kernels over mini-batches of edges."""
+"""Mini-batches of edges in compiled code: grouped by vertex, and the repaired steps over them."""

@@ -15,8 +15,9 @@ def paper_iterations(positions, csr, weights, scale, rows, low_rank, settings, m
     """Mutates: U, M, Y and the moments, by one iteration per row of ``positions``; returns how many.
 
     ``positions`` are entries of the CSR matrix ``csr = (indptr, indices, guide, shift)``,
-    ``rows = (row_term, metric)``, ``low_rank = (Z, a)``, ``settings = (step, beta1, beta2)`` and
-    ``moments`` is ``[m, v, vhat]`` of AMSGrad, 24 columns. Stops early where M is ill-conditioned.
+    ``rows = (row_term, metric)``, ``low_rank = (Z, a)``, ``settings = (step, beta1, beta2, printed)`` and
+    ``moments`` is ``[m, v, vhat]`` of AMSGrad, 24 columns. Stops early where M is ill-conditioned. With
+    ``printed`` (1 or 0) M counts a vertex once per edge of the batch, as Eq. 19 does.
     """
     n_nodes, n_columns = U.shape[0], M.shape[0]
     Z, a = low_rank
@@ -42,7 +43,7 @@ def paper_iterations(positions, csr, weights, scale, rows, low_rank, settings, m
             for k in range(n_columns):
                 inverse[j, k] = 2 * M_inverse[j, k]  # the gradient's factor 2
                 P[j, k] = right[j, k] + right[k, j]
-        _move(touched, G, (inverse, P), rows[1], Z, settings, moments, U, dM[:n_columns], dY)
+        _move(touched, G, (inverse, P), rows[1], Z, incident, settings, moments, U, dM[:n_columns], dY)
         for j in range(n_columns):
             for k in range(n_columns):
                 M[j, k] += dM[j, k]
@@ -134,13 +135,12 @@ def _marked(marks, vertices):
 
 @inner
 def _rest_of_gradient(vertices, indptr, incident, row_term, Z, C, U, G, H):
-    """Mutates: G by the parts of A that are no edges, incident (cleared), and ``H = U' A_S U``."""
+    """Mutates: G by the parts of A that are no edges, and ``H = U' A_S U``."""
     n_columns = H.shape[0]
     H[:] = 0
     for v in range(vertices.shape[0]):
         i = np.int64(vertices[v])
         share = U.dtype.type(incident[i] / (indptr[i + 1] - indptr[i]))
-        incident[i] = 0
         u = take(U, i, 0)
         low = nothing(U)
         for f in range(Z.shape[1]):
@@ -152,10 +152,10 @@ def _rest_of_gradient(vertices, indptr, incident, row_term, Z, C, U, G, H):
 
 
 @inner
-def _move(vertices, G, small, metric, Z, settings, moments, U, dM, dY):
-    """Mutates: the rows of U (Eq. 10) and their moments, G (cleared), and the changes of M and Y."""
+def _move(vertices, G, small, metric, Z, incident, settings, moments, U, dM, dY):
+    """Mutates: the rows of U (Eq. 10) and their moments, G and incident (cleared), the changes of M and Y."""
     inverse, P = small
-    step, beta1, beta2 = settings
+    step, beta1, beta2, printed = settings
     n_columns = dM.shape[0]
     one, tiny = U.dtype.type(1), U.dtype.type(1e-12)
     dM[:] = 0
@@ -176,6 +176,9 @@ def _move(vertices, G, small, metric, Z, settings, moments, U, dM, dY):
         put(moments, i, 16, most)
         s = first * (-step) / (root(most) + tiny)
         moved = u + s
+        if printed > 0:
+            b *= U.dtype.type(incident[i])
+        incident[i] = 0
         for k in range(n_columns):
             put(dM, k, 0, take(dM, k, 0) - (b * U[i, k]) * u)
         put(U, i, 0, moved)
