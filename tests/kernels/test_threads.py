@@ -11,9 +11,9 @@ import numba
 import pytest
 
 from spectrograd import MultilayerSpectralClustering, SpectralClustering, datasets
-from spectrograd.estimators import base
 from spectrograd.kernels import threads
 from spectrograd.kernels.threads import side_by_side
+from spectrograd.pipeline import run as pipeline_run
 from spectrograd.pipeline import solving as embed
 from spectrograd.solvers import loop
 
@@ -87,7 +87,7 @@ def test_n_jobs_holds_for_solver_certificate_and_labels(layers, two_threads, mon
 
     monkeypatch.setattr(loop, "_first_state", note("solve", loop._first_state))
     monkeypatch.setattr(embed, "certify", note("certify", embed.certify))
-    monkeypatch.setattr(base, "assign", note("assign", base.assign))
+    monkeypatch.setattr(pipeline_run, "assign", note("assign", pipeline_run.assign))
     if layers == 1:
         graph = datasets.make_block_model(6000, 3, random_state=0).graph
         SpectralClustering(3, n_jobs=1, random_state=0).fit(graph)

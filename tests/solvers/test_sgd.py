@@ -15,7 +15,7 @@ from spectrograd.graph.graph import Graph, RowBlock
 from spectrograd.kernels.batches.groups import group_batches, upper_entries
 from spectrograd.kernels.batches.rows import descend
 from spectrograd.metrics import nmi
-from spectrograd.operators.laplacian import LowRank, Operator, laplacian
+from spectrograd.operators import LowRank, SparseOperator, laplacian
 from spectrograd.operators.regularized import regularized
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solving import embed
@@ -413,8 +413,8 @@ def test_a_complete_graph_and_more_vectors_than_clusters():
 
 def test_an_operator_without_edges_is_refused():
     empty = Graph((RowBlock(0, np.zeros(11, np.int64), np.empty(0, np.int32), None),), 10)
-    with pytest.raises(ValueError, match="no edges to draw batches from"):
-        solve(Problem(Operator(empty, np.ones(10)), 2), make_solver("sgd"), seed=0)
+    with pytest.raises(ValueError, match="needs edges"):
+        solve(Problem(SparseOperator(empty, np.ones(10)), 2), make_solver("sgd"), seed=0)
 
 
 def test_a_diverging_run_backs_off_and_says_so(large):

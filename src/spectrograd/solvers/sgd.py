@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.certificate.probe import Evidence
-from spectrograd.operators.protocol import RESIDENT
+from spectrograd.operators.protocol import ALL, RESIDENT, check_offers
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.solvers.chebyshev import Chebyshev
 from spectrograd.solvers.descent import Descent
@@ -82,7 +82,7 @@ class RepairedSGD(SteppingSolver[DescentState]):
     max_iter: int = 100
 
     name: ClassVar[str] = "sgd"
-    needs = RESIDENT  # and edges in random order, see check()
+    needs = ALL
 
     @property
     def judges_itself(self) -> bool:
@@ -90,14 +90,12 @@ class RepairedSGD(SteppingSolver[DescentState]):
         return self.hand_over and self.angle > 0
 
     def check(self, problem: Problem) -> None:
-        """Refuse operators without edges to draw batches from."""
-        super().check(problem)
+        """A graph on disk will do, for its edges are kept in random order too."""
         operator = problem.operator
-        if not isinstance(operator, SparseOperator) or operator.graph.n_entries == 0:
-            raise ValueError(
-                "this operator has no edges to draw batches from: use a solver that needs products only, "
-                "such as 'lanczos'"
-            )
+        if isinstance(operator, SparseOperator) and not operator.graph.is_resident:
+            check_offers(self.name, RESIDENT, operator, problem.offers)
+        else:
+            super().check(problem)
 
     def init(self, problem: Problem, rng: np.random.Generator) -> DescentState:
         """Start from an orthonormal random basis, or the warm start, in walk form."""
