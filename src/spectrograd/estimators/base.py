@@ -8,22 +8,25 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
 
 from spectrograd.engines import make_engine
 from spectrograd.estimators.display import Shown
 from spectrograd.estimators.eigen_solver import solver_and_tolerance
 from spectrograd.estimators.inputs import Affinity, is_pairwise
+from spectrograd.estimators.living import Knowledge, Living, LivingClusters
 from spectrograd.graph import Graph, MultilayerGraph
+from spectrograd.labels.nearest_cluster import nearest_cluster
 from spectrograd.operators.laplacian import Kind
 from spectrograd.pipeline import Result, Settings, cluster, embed
+from spectrograd.pipeline.extension import extension_of
 
 Array = NDArray[Any]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class Spectral(Shown, BaseEstimator):
+class Spectral(Living, Shown, BaseEstimator):
     """Base of the four estimators, with the parameters they share.
 
     A dataclass, so that each parameter is written once: scikit-learn reads the signature of the
@@ -86,7 +89,9 @@ class Spectral(Shown, BaseEstimator):
         fits = previous is not None and previous.shape == (n_nodes, n_components)
         return previous if self.warm_start and fits else None
 
-    def _keep(self, result: Result, drop_first: bool) -> None:
+    def _keep(
+        self, graph: Graph | MultilayerGraph, result: Result, settings: Settings, drop_first: bool
+    ) -> None:
         """The fitted names; an interrupted fit keeps its best so far and then stops whoever called it."""
         self._raw_vectors = result.vectors
         embedding = result.embedding.without_first() if drop_first else result.embedding
@@ -102,10 +107,23 @@ class Spectral(Shown, BaseEstimator):
         self.solver_, self.solver_reason_ = result.solver, result.reason
         if result.merged is not None:
             self._keep_layers(result.merged)
+        clusters = None
         if result.labels is not None:
-            self.labels_, self.n_clusters_ = result.labels, result.n_clusters
+            self.labels_, self.n_clusters_ = result.labels, int(result.n_clusters or 0)
+            clusters = nearest_cluster(result.vectors, result.labels, self.n_clusters_, result.softness)
+        extension = extension_of(graph, result, settings)
+        self._knowledge = Knowledge(graph, extension, self.names_, self._makers, clusters)
+        del self._makers
         if result.interrupted:
             raise KeyboardInterrupt
+
+    def fit_transform(self, X: Any, y: None = None, **columns: str) -> Array:
+        """Embed and return the vectors."""
+        return self.fit(X, **columns).embedding_  # type: ignore[no-any-return]
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.embedding_.shape[1])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -115,20 +133,16 @@ class Spectral(Shown, BaseEstimator):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Spectral):
+class Embedder(Spectral):
     """An estimator whose result is the embedding."""
 
     n_components: int = field(default=8, kw_only=False)
     drop_first: bool = True
 
-    def fit_transform(self, X: Any, y: None = None, **columns: str) -> Array:
-        """Embed and return the vectors."""
-        return self.fit(X, **columns).embedding_  # type: ignore[no-any-return]
-
     def _fit(self, graph: Graph | MultilayerGraph) -> None:
         settings = self._settings(graph.n_nodes)
         start = self._warm_start(graph.n_nodes, settings.n_components)
-        self._keep(embed(graph, settings, start=start), self.drop_first)
+        self._keep(graph, embed(graph, settings, start=start), settings, self.drop_first)
 
     def _n_columns(self, n_nodes: int) -> int:
         """Eigenvectors to compute."""
@@ -136,13 +150,9 @@ class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Spectral):
         check_components(self.n_components, n_nodes - extra, "n_components")
         return self.n_components + extra
 
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.embedding_.shape[1])
-
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class Clusterer(ClusterMixin, Spectral):
+class Clusterer(ClusterMixin, LivingClusters, Spectral):
     """An estimator whose result is a label per node."""
 
     n_clusters: int | str = field(default=8, kw_only=False)
@@ -159,7 +169,7 @@ class Clusterer(ClusterMixin, Spectral):
     def _fit(self, graph: Graph | MultilayerGraph) -> None:
         settings = self._settings(graph.n_nodes)
         start = self._warm_start(graph.n_nodes, settings.n_components)
-        self._keep(cluster(graph, settings, start=start), drop_first=False)
+        self._keep(graph, cluster(graph, settings, start=start), settings, drop_first=False)
 
     def _n_columns(self, n_nodes: int) -> int | str:
         """Eigenvectors to compute: one per cluster unless told otherwise; "auto" is known later."""

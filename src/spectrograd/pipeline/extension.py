@@ -1,8 +1,9 @@
 """Rows of new nodes from their edges to known ones (Bengio et al. 2004): each row by itself, no solve.
 
-Every row of ``A u = lambda B u`` can be solved for its own entry of ``u``. For a row of the training graph that
-gives the row of the embedding back; for a new row of weights it is what the eigenvectors would have there if
-the rest of them stayed as it is. Of a merged operator (Eq. 22) the layers' own embeddings are extended first.
+Every row of ``A u = lambda B u`` can be solved for its own entry of ``u``. For a row of the training graph
+that gives the row of the embedding back; for a new row of weights it is what the eigenvectors would have
+there if the rest of them stayed as it is. Of a merged operator (Eq. 22) the layers' own embeddings are
+extended first.
 """
 
 from __future__ import annotations
@@ -202,7 +203,9 @@ class Extension:
             reached |= degrees > 0
             if self.sparse:
                 new = None if before is None else before.vectors
-                gathered = _gathered(layer, self.vectors, self._everywhere[number], known, degrees, among, new)
+                gathered = _gathered(
+                    layer, self.vectors, self._everywhere[number], known, degrees, among, new
+                )
                 top += layer.weight * gathered
                 diagonal = layer.weight * layer.diagonal(degrees)
                 bottom += diagonal[:, None] - self._share_of_metric(layer, degrees)
