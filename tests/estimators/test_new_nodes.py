@@ -93,7 +93,9 @@ def test_training_points_get_their_own_rows(clouds, affinity, drop_first):
     np.testing.assert_array_equal(model.transform(X[7:8])[0], model.embedding_[7])
 
 
-@pytest.mark.parametrize("options", [{}, {"affinity": "rbf", "gamma": 0.5}, {"laplacian": "symmetric"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"metric": "manhattan"}, {"affinity": "rbf", "gamma": 0.5}, {"laplacian": "symmetric"}]
+)
 def test_new_points(clouds, options):
     X, truth = clouds
     model = SpectralClustering(3, random_state=0, **options).fit(X[:300])

@@ -21,6 +21,7 @@ from spectrograd.labels.nearest_cluster import nearest_cluster
 from spectrograd.operators.laplacian import Kind
 from spectrograd.pipeline import Result, Settings, cluster, embed
 from spectrograd.pipeline.extension import extension_of
+from spectrograd.points.metrics import Metric
 
 Array = NDArray[Any]
 
@@ -35,6 +36,8 @@ class Spectral(Living, Shown, BaseEstimator):
 
     affinity: Affinity = "nearest_neighbors"
     n_neighbors: int | None = 10
+    metric: Metric = "euclidean"
+    recall: float = 0.98
     gamma: float | None = None
     degree: float = 3
     coef0: float = 1
@@ -141,6 +144,7 @@ class Embedder(Spectral):
 
     def _fit(self, graph: Graph | MultilayerGraph) -> None:
         settings = self._settings(graph.n_nodes)
+        self.knn_recall_ = graph.recall
         start = self._warm_start(graph.n_nodes, settings.n_components)
         self._keep(graph, embed(graph, settings, start=start), settings, self.drop_first)
 
@@ -168,6 +172,7 @@ class Clusterer(ClusterMixin, LivingClusters, Spectral):
 
     def _fit(self, graph: Graph | MultilayerGraph) -> None:
         settings = self._settings(graph.n_nodes)
+        self.knn_recall_ = graph.recall
         start = self._warm_start(graph.n_nodes, settings.n_components)
         self._keep(graph, cluster(graph, settings, start=start), settings, drop_first=False)
 

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from spectrograd.graph.cleaning import check_weights
+from spectrograd.points.metrics import Metric
 from spectrograd.points.new_points import KnownPoints, known_points
 
 Array = NDArray[Any]
@@ -38,11 +39,12 @@ class PointRows:
     points: Any
     matrix: sp.csr_array
     n_neighbors: int
+    metric: Metric = "euclidean"
 
     @cached_property
     def known(self) -> KnownPoints:
         """What a search needs, made when first asked for."""
-        return known_points(self.points, self.matrix, self.n_neighbors)
+        return known_points(self.points, self.matrix, self.n_neighbors, self.metric)
 
     def __call__(self, model: Any, X: Any) -> Rows:
         """Neighbours among the training points, weighted as in the graph."""

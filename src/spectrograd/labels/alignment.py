@@ -126,23 +126,16 @@ def _groups(related: Array) -> list[tuple[int, tuple[int, ...]]]:
     ]
 
 
-def align_vectors(before: Array, after: Array, metric: Array | None = None) -> Array:
-    """The orthogonal matrix that turns a new embedding onto an old one (Procrustes); shape (k_new, k_old).
-
-    Where the new one has more columns, the rest of them follow in some order.
+def rotation_onto(before: Array, after: Array) -> Array:
+    """The orthogonal matrix R of shape (k, k) that brings ``after @ R`` closest to ``before`` (Procrustes).
 
     Parameters
     ----------
-    before, after : arrays of shape (n_common, k_old) and (n_common, k_new)
-    metric : array of shape (n_common,), optional
-        Weights of the rows.
+    before, after : arrays of shape (n_common, k)
+        Rows of the same nodes.
     """
-    weighed = after if metric is None else after * metric[:, None]
-    overlap = np.asarray(weighed.T @ before, dtype=np.float64)
-    left, _, right = np.linalg.svd(overlap, full_matrices=True)
-    k = min(overlap.shape)
-    rotation = left[:, :k] @ right[:k]
-    return np.asarray(rotation)
+    left, _, right = np.linalg.svd(np.asarray(after.T @ before, dtype=np.float64))
+    return np.asarray(left @ right)
 
 
 def _listed(numbers: Sequence[int]) -> str:

@@ -10,7 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from spectrograd.points.links import TREE_MAX_FEATURES
+from spectrograd.points.metrics import EUCLIDEAN, Metric, in_metric
+from spectrograd.points.search import TREE_MAX_FEATURES
+from spectrograd.points.search.brute import search_metric
 from spectrograd.points.weights import edge_weights
 
 Array = NDArray[Any]
@@ -24,41 +26,56 @@ class KnownPoints:
     Attributes
     ----------
     points : array or sparse array of shape (n_points, n_features)
+        As they were given.
     scale : array of shape (n_points,)
         Distance of each point to its last neighbour.
     remoteness : array of shape (n_points,)
         That distance over the mean of its neighbours' own.
-    n_neighbors
-        Neighbours each point chooses.
+    n_neighbors, metric
+        Neighbours each point chooses, and by which distance.
     """
 
     points: Any
     scale: Array
     remoteness: Array
     n_neighbors: int
+    metric: Metric = "euclidean"
+
+    @cached_property
+    def _searched(self) -> Any:
+        """The points as they are searched: of cosine distances, at unit length."""
+        return in_metric(_as_floats(self.points), self.metric)[0]
 
     @cached_property
     def _centre(self) -> Array | float:
         """Far from the origin the expanded squares of a brute search lose all their digits."""
-        in_space = sp.issparse(self.points) or self.points.shape[1] <= TREE_MAX_FEATURES
-        return 0.0 if in_space else np.asarray(self.points.mean(axis=0))
+        plain = sp.issparse(self._searched) or self._has_tree or self.metric not in (*EUCLIDEAN, "cosine")
+        return 0.0 if plain else np.asarray(self._searched.mean(axis=0))
+
+    @property
+    def _has_tree(self) -> bool:
+        euclidean = self.metric in (*EUCLIDEAN, "cosine") and not sp.issparse(self._searched)
+        return euclidean and self._searched.shape[1] <= TREE_MAX_FEATURES
 
     @cached_property
     def _search(self) -> Any:
         from sklearn.neighbors import NearestNeighbors
 
-        tree = not sp.issparse(self.points) and self.points.shape[1] <= TREE_MAX_FEATURES
-        search = NearestNeighbors(n_neighbors=self.n_neighbors, algorithm="kd_tree" if tree else "brute")
-        return search.fit(self.points if sp.issparse(self.points) else self.points - self._centre)
+        metric = in_metric(self._searched, self.metric)[1]
+        way = "kd_tree" if self._has_tree else "brute"
+        search = NearestNeighbors(n_neighbors=self.n_neighbors, algorithm=way, metric=metric)
+        return search.fit(self._moved(self._searched))
+
+    def _moved(self, points: Any) -> Any:
+        return points if sp.issparse(points) else points - self._centre
 
     def rows(self, new: Any) -> tuple[sp.csr_array, Array, Array]:
         """Weights to known points (n_new x n_points), the known point in the same place or -1, remoteness."""
-        asked = sp.csr_array(new, dtype=np.float64) if sp.issparse(self.points) else np.asarray(new) + 0.0
-        near = self._search.kneighbors(
-            asked if sp.issparse(asked) else asked - self._centre, return_distance=False
-        )
-        every = np.repeat(np.arange(len(near)), near.shape[1])
-        gaps = _distances(asked, self.points, every, near.ravel()).reshape(near.shape)
+        asked, metric, as_asked = in_metric(_as_floats(new), self.metric)
+        gaps, near = self._search.kneighbors(self._moved(asked))
+        if metric == "euclidean":  # of differences: exact zeros for twins, which the expanded square misses
+            every = np.repeat(np.arange(len(near)), near.shape[1])
+            gaps = as_asked(_distances(asked, self._searched, every, near.ravel())).reshape(near.shape)
         order = np.lexsort((near, gaps), axis=1)  # twins in the order of the training points
         near, gaps = (np.take_along_axis(part, order, axis=1) for part in (near, gaps))
         scale = np.concatenate([self.scale, gaps[:, -1]])
@@ -71,20 +88,30 @@ class KnownPoints:
         return matrix, same, _ratio(gaps[:, -1], self.scale[near].mean(axis=1))
 
 
-def known_points(points: Any, matrix: sp.csr_array, n_neighbors: int) -> KnownPoints:
+def known_points(
+    points: Any, matrix: sp.csr_array, n_neighbors: int, metric: Metric = "euclidean"
+) -> KnownPoints:
     """The points behind a k-nearest-neighbour graph.
 
     A point's own choices are the nearest of its neighbours in the graph, since whoever chose it without being
     chosen is farther: so their distances are found along the edges, without another search.
     """
-    points = sp.csr_array(points, dtype=np.float64) if sp.issparse(points) else np.asarray(points, np.float64)
-    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-    gaps = _distances(points, points, rows, matrix.indices)
-    order = np.lexsort((gaps, rows))
-    chosen = order[matrix.indptr[:-1, None] + np.arange(n_neighbors)]
-    scale = gaps[chosen[:, -1]]
-    remoteness = _ratio(scale, scale[matrix.indices[chosen]].mean(axis=1))
-    return KnownPoints(points, scale, remoteness, n_neighbors)
+    searched, plain, as_asked = in_metric(_as_floats(points), metric)
+    if plain == "euclidean":
+        rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+        gaps = as_asked(_distances(searched, searched, rows, matrix.indices))
+        chosen = np.lexsort((gaps, rows))[matrix.indptr[:-1, None] + np.arange(n_neighbors)]
+        near, scale = matrix.indices[chosen], gaps[chosen[:, -1]]
+    else:
+        near, gaps = search_metric(searched, n_neighbors, None, plain)
+        scale = gaps[:, -1]
+    return KnownPoints(points, scale, _ratio(scale, scale[near].mean(axis=1)), n_neighbors, metric)
+
+
+def _as_floats(points: Any) -> Any:
+    if sp.issparse(points):
+        return sp.csr_array(points, dtype=np.float64)
+    return np.asarray(points, dtype=np.float64) + 0.0  # -0.0 and 0.0 are one place
 
 
 def _distances(one: Any, other: Any, rows: Array, cols: Array) -> Array:
