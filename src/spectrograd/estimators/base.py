@@ -12,10 +12,11 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
 
 from spectrograd.engines import make_engine
+from spectrograd.estimators.continuity import Past
 from spectrograd.estimators.display import Shown
 from spectrograd.estimators.eigen_solver import solver_and_tolerance
 from spectrograd.estimators.inputs import Affinity, is_pairwise
-from spectrograd.estimators.living import Knowledge, Living, LivingClusters
+from spectrograd.estimators.living import Knowledge, Living, LivingClusters, rotated
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.labels.nearest_cluster import nearest_cluster
 from spectrograd.operators.laplacian import Kind
@@ -93,14 +94,20 @@ class Spectral(Living, Shown, BaseEstimator):
         return previous if self.warm_start and fits else None
 
     def _keep(
-        self, graph: Graph | MultilayerGraph, result: Result, settings: Settings, drop_first: bool
+        self,
+        graph: Graph | MultilayerGraph,
+        result: Result,
+        settings: Settings,
+        drop_first: bool,
+        past: Past | None = None,
     ) -> None:
         """The fitted names; an interrupted fit keeps its best so far and then stops whoever called it."""
         self._raw_vectors = result.vectors
         embedding = result.embedding.without_first() if drop_first else result.embedding
-        self.embedding_ = embedding.vectors.astype(self._float, copy=False)
         self.eigenvalues_, names = embedding.eigenvalues, result.embedding.names
         self.names_ = np.arange(len(result.vectors)) if names is None else names
+        self._rotation = past and past.rotation(embedding.vectors, self.names_, self._makers is None)
+        self.embedding_ = rotated(embedding.vectors, self._rotation).astype(self._float, copy=False)
         self.connectivity_ = result.connectivity
         self.set_aside_ = self.names_[result.connectivity.aside]
         self.regularization_, self.eigengap_ = result.regularization, result.eigengap
@@ -113,7 +120,10 @@ class Spectral(Living, Shown, BaseEstimator):
         clusters = None
         if result.labels is not None:
             self.labels_, self.n_clusters_ = result.labels, int(result.n_clusters or 0)
-            clusters = nearest_cluster(result.vectors, result.labels, self.n_clusters_, result.softness)
+            if past is not None:
+                renamed = past.renamed(result.labels, self.names_, self._makers is None)
+                self.labels_, self.label_changes_ = renamed
+            clusters = nearest_cluster(result.vectors, self.labels_, result.softness)
         extension = extension_of(graph, result, settings)
         self._knowledge = Knowledge(graph, extension, self.names_, self._makers, clusters)
         del self._makers
@@ -146,7 +156,8 @@ class Embedder(Spectral):
         settings = self._settings(graph.n_nodes)
         self.knn_recall_ = graph.recall
         start = self._warm_start(graph.n_nodes, settings.n_components)
-        self._keep(graph, embed(graph, settings, start=start), settings, self.drop_first)
+        past = Past.of(self) if self.warm_start else None
+        self._keep(graph, embed(graph, settings, start=start), settings, self.drop_first, past)
 
     def _n_columns(self, n_nodes: int) -> int:
         """Eigenvectors to compute."""
@@ -174,7 +185,8 @@ class Clusterer(ClusterMixin, LivingClusters, Spectral):
         settings = self._settings(graph.n_nodes)
         self.knn_recall_ = graph.recall
         start = self._warm_start(graph.n_nodes, settings.n_components)
-        self._keep(graph, cluster(graph, settings, start=start), settings, drop_first=False)
+        past = Past.of(self) if self.warm_start else None
+        self._keep(graph, cluster(graph, settings, start=start), settings, False, past)
 
     def _n_columns(self, n_nodes: int) -> int | str:
         """Eigenvectors to compute: one per cluster unless told otherwise; "auto" is known later."""

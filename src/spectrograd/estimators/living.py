@@ -87,11 +87,17 @@ class Knowledge:
         return Found(vectors, reached, question.same)
 
 
+def rotated(vectors: Array, rotation: Array | None) -> Array:
+    """Rows (n, k) turned, each by itself to the last bit."""
+    return vectors if rotation is None else np.einsum("ij,jk->ik", vectors, rotation)
+
+
 class Living(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     """Mixin of the four estimators: what they know of nodes they have not seen."""
 
     _knowledge: Knowledge
     _float: Any
+    _rotation: Array | None
 
     def transform(self, X: Any) -> Array:
         """Rows of the embedding for new nodes or points, each by itself and without another solve.
@@ -113,7 +119,7 @@ class Living(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         """
         vectors = self._rows_for(X).vectors
         drop = vectors.shape[1] - self.embedding_.shape[1]
-        return np.asarray(vectors[:, drop:], dtype=self._float)
+        return rotated(vectors[:, drop:], self._rotation).astype(self._float, copy=False)
 
     def _rows_for(self, X: Any) -> Found:
         check_is_fitted(self)

@@ -1,4 +1,4 @@
-"""Clusters and embeddings that keep their names: new ones are matched with old ones on the nodes they share."""
+"""Clusters that keep their names, embeddings their directions: matched on the nodes both know."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class NearestCluster:
         return np.asarray(np.argmin(np.where(np.isnan(gaps), np.inf, gaps), axis=1))
 
 
-def nearest_cluster(vectors: Array, labels: Array, n_clusters: int, softness: float) -> NearestCluster:
+def nearest_cluster(vectors: Array, labels: Array, softness: float) -> NearestCluster:
     """The means of clusters that :func:`~spectrograd.labels.assign` found with ``unit_rows``.
 
     Parameters
@@ -53,11 +53,12 @@ def nearest_cluster(vectors: Array, labels: Array, n_clusters: int, softness: fl
 
     Examples
     --------
-    >>> rule = nearest_cluster(np.array([[1.0, 0.0], [0.0, 2.0]]), np.array([0, 1]), 2, 0.0)
+    >>> rule = nearest_cluster(np.array([[1.0, 0.0], [0.0, 2.0]]), np.array([0, 1]), 0.0)
     >>> rule.labels(np.array([[0.1, 0.5]])).tolist()
     [1]
     """
     part = labels >= 0
+    n_clusters = int(labels.max(initial=-1)) + 1
     rows, clusters = np.asarray(vectors[part], dtype=np.float64), labels[part]
     length = float(np.median(row_lengths(rows))) * softness**0.5 if softness else 0.0
     unit = NearestCluster(np.empty((0, rows.shape[1])), length).scaled(rows)
