@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         SpectralClustering,
         SpectralEmbedding,
     )
+    from spectrograd.estimators.saving import load_model as load
     from spectrograd.graph import Graph, GraphError, GraphWarning, MultilayerGraph
     from spectrograd.io import (
         from_frame,
@@ -45,6 +46,7 @@ _HOMES = {
     "SpectralClustering": "estimators",
     "MultilayerSpectralEmbedding": "estimators",
     "MultilayerSpectralClustering": "estimators",
+    "load": "estimators",
     "Graph": "graph",
     "GraphError": "graph",
     "GraphWarning": "graph",
@@ -85,6 +87,7 @@ __all__ = [
     "from_networkx",
     "from_pyg",
     "knn_graph",
+    "load",
     "metrics",
     "read_graph",
     "read_labels",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -120,6 +121,17 @@ class Living(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         vectors = self._rows_for(X).vectors
         drop = vectors.shape[1] - self.embedding_.shape[1]
         return rotated(vectors[:, drop:], self._rotation).astype(self._float, copy=False)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model into a folder, in place of an earlier model; see :func:`spectrograd.load`.
+
+        The folder holds arrays and JSON, and appears whole or not at all. The graph and, for points, the
+        training points are part of it; ``history_`` and ``affinity_matrix_`` are not.
+        """
+        from spectrograd.estimators.saving import save_model
+
+        check_is_fitted(self)
+        save_model(self, path)
 
     def _rows_for(self, X: Any) -> Found:
         check_is_fitted(self)

@@ -37,7 +37,7 @@ class PointRows:
     """``affinity="nearest_neighbors"``."""
 
     points: Any
-    matrix: sp.csr_array
+    matrix: sp.csr_array | None  # not in a saved model, which has what is known already
     n_neighbors: int
     metric: Metric = "euclidean"
 

@@ -1,0 +1,1 @@
+"""A graph on disk: written once under a memory limit, streamed from then on (docs/store.md)."""
