@@ -17,6 +17,7 @@ from spectrograd.estimators.display import Shown
 from spectrograd.estimators.eigen_solver import solver_and_tolerance
 from spectrograd.estimators.inputs import Affinity, is_pairwise
 from spectrograd.estimators.living import Knowledge, Living, LivingClusters, rotated
+from spectrograd.estimators.updating import Updating
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.labels.nearest_cluster import nearest_cluster
 from spectrograd.operators.laplacian import Kind
@@ -28,7 +29,7 @@ Array = NDArray[Any]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class Spectral(Living, Shown, BaseEstimator):
+class Spectral(Updating, Living, Shown, BaseEstimator):
     """Base of the four estimators, with the parameters they share.
 
     A dataclass, so that each parameter is written once: scikit-learn reads the signature of the
@@ -106,7 +107,8 @@ class Spectral(Living, Shown, BaseEstimator):
         embedding = result.embedding.without_first() if drop_first else result.embedding
         self.eigenvalues_, names = embedding.eigenvalues, result.embedding.names
         self.names_ = np.arange(len(result.vectors)) if names is None else names
-        self._rotation = past and past.rotation(embedding.vectors, self.names_, self._makers is None)
+        named = self._makers is None
+        self._rotation = None if past is None else past.rotation(embedding.vectors, self.names_, named)
         self.embedding_ = rotated(embedding.vectors, self._rotation).astype(self._float, copy=False)
         self.connectivity_ = result.connectivity
         self.set_aside_ = self.names_[result.connectivity.aside]
@@ -121,7 +123,7 @@ class Spectral(Living, Shown, BaseEstimator):
         if result.labels is not None:
             self.labels_, self.n_clusters_ = result.labels, int(result.n_clusters or 0)
             if past is not None:
-                renamed = past.renamed(result.labels, self.names_, self._makers is None)
+                renamed = past.renamed(result.labels, self.names_, named)
                 self.labels_, self.label_changes_ = renamed
             clusters = nearest_cluster(result.vectors, self.labels_, result.softness)
         extension = extension_of(graph, result, settings)

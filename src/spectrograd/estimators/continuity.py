@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd.estimators.questions import Names
+from spectrograd.graph.names import NodeRows
 from spectrograd.labels.alignment import LabelChanges, align_labels, rotation_onto
 
 Array = NDArray[Any]
@@ -25,25 +25,30 @@ class Past:
     labels : array of shape (n_nodes,) or None
     named
         Whether names tell who a node is; rows of arrays are told by their number, as long as it stays.
+    grown
+        Whether new nodes can only have come after the old ones.
     """
 
     names: Array
     embedding: Array
     labels: Array | None
     named: bool
+    grown: bool = False
 
     @classmethod
-    def of(cls, model: Any) -> Past | None:
+    def of(cls, model: Any, *, grown: bool = False) -> Past | None:
         """What a fitted model leaves behind; None before its first fit."""
         if not hasattr(model, "_knowledge"):
             return None
         labels = getattr(model, "labels_", None)
-        return cls(model.names_, model.embedding_, labels, model._knowledge.makers is None)
+        return cls(model.names_, model.embedding_, labels, model._knowledge.makers is None, grown)
 
     def common(self, names: Array, named: bool) -> tuple[Array, Array]:
         """Row numbers then and now of the nodes that both fits know."""
+        if self.grown:
+            return np.arange(len(self.names)), np.arange(len(self.names))
         if self.named and named:
-            then = Names(self.names).rows(names)
+            then = NodeRows(self.names).rows(names)
             return then[then >= 0], np.flatnonzero(then >= 0)
         if self.named != named or len(names) != len(self.names):
             return np.empty(0, np.int64), np.empty(0, np.int64)

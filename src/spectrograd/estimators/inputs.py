@@ -144,10 +144,10 @@ def _affinity(model: Any, X: Any) -> tuple[Any, Graph, RowMaker]:
         graph, maker = _neighbors(model, X)
         return graph.matrix, graph, maker
     kernel = kernel_matrix(model, X)
-    return kernel, Graph.from_matrix(_without_diagonal(kernel)), KernelRows(X)
+    return kernel, Graph.from_matrix(without_diagonal(kernel)), KernelRows(X)
 
 
-def _without_diagonal(matrix: Any) -> Any:
+def without_diagonal(matrix: Any) -> Any:
     """A copy without loops, quietly: that each point resembles itself is no flaw of the input."""
     edges = matrix.copy()
     if sp.issparse(edges):
@@ -174,7 +174,7 @@ def _neighbors(model: Any, X: Any) -> tuple[Graph, RowMaker]:
 
     search = NearestNeighbors(n_neighbors=model.n_neighbors_, metric="precomputed", n_jobs=model.n_jobs)
     near = search.fit(X).kneighbors_graph(X)  # as in scikit-learn, a point counts among its neighbours
-    graph = Graph.from_matrix(_without_diagonal((near + near.T) * HALF))
+    graph = Graph.from_matrix(without_diagonal((near + near.T) * HALF))
     return graph, DistanceRows(model.n_neighbors_, graph.n_nodes)
 
 

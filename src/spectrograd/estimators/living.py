@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from spectrograd.estimators.questions import Names, Question, asked_of_graph, asked_of_layers
+from spectrograd.estimators.questions import Question, asked_of_graph, asked_of_layers
 from spectrograd.estimators.row_makers import PointRows, RowMaker
 from spectrograd.graph import Graph, MultilayerGraph
+from spectrograd.graph.names import NodeRows
 from spectrograd.labels.nearest_cluster import NearestCluster
 from spectrograd.pipeline.extension import Extension
 from spectrograd.pipeline.outliers import Remoteness, disagreement
@@ -55,9 +56,9 @@ class Knowledge:
     answer: Answer = field(default_factory=Answer)
 
     @cached_property
-    def rows_by_name(self) -> Names:
+    def rows_by_name(self) -> NodeRows:
         """Which row a name has."""
-        return Names(self.names)
+        return NodeRows(self.names)
 
     @cached_property
     def remoteness(self) -> Remoteness:

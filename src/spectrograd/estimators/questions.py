@@ -15,6 +15,7 @@ from sklearn.utils.validation import validate_data
 from spectrograd.estimators.inputs import checked_matrix, graph_of_table
 from spectrograd.estimators.row_makers import KernelRows, MatrixRows, RowMaker, Rows
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
+from spectrograd.graph.names import NodeRows
 from spectrograd.io import graph_of
 from spectrograd.io.foreign.frames import from_frame, is_frame
 from spectrograd.pipeline.extension import NewRows
@@ -44,27 +45,7 @@ class Question:
     names: Array
 
 
-class Names:
-    """Which row a node of the training graph has."""
-
-    def __init__(self, names: Array) -> None:
-        self.names = names
-        self._row_of = dict(zip(names.tolist(), range(len(names)), strict=True))
-        # a table with one word among its numbers is read as words
-        self._by_text = (
-            {str(name): row for name, row in self._row_of.items()} if names.dtype.kind in "iu" else {}
-        )
-
-    def rows(self, asked: Array) -> Array:
-        """Row numbers; -1 for unknown names."""
-        return np.fromiter((self._find(name) for name in asked.tolist()), dtype=np.int64, count=len(asked))
-
-    def _find(self, name: Any) -> int:
-        row: int = self._row_of.get(name, -1)
-        return self._by_text.get(name, -1) if row < 0 and isinstance(name, str) else row
-
-
-def asked_of_graph(model: Any, maker: RowMaker | None, names: Names, X: Any) -> Question:
+def asked_of_graph(model: Any, maker: RowMaker | None, names: NodeRows, X: Any) -> Question:
     """The question to a model of one graph."""
     given = graph_of_table(X, {}) or graph_of(X)
     if isinstance(given, MultilayerGraph):
@@ -84,7 +65,7 @@ def asked_of_graph(model: Any, maker: RowMaker | None, names: Names, X: Any) -> 
 
 
 def asked_of_layers(
-    model: Any, makers: Sequence[RowMaker] | None, names: Names, layer_names: Sequence[str], X: Any
+    model: Any, makers: Sequence[RowMaker] | None, names: NodeRows, layer_names: Sequence[str], X: Any
 ) -> Question:
     """The question to a model of several layers; a node may have edges in some layers only."""
     graph = from_frame(X) if is_frame(X) else graph_of(X)
@@ -170,7 +151,7 @@ def _joined(found: Sequence[Rows], may_be_far: bool) -> Question:
     return Question(rows, agreed, remoteness, np.arange(len(agreed)))
 
 
-def _by_names(layers: Sequence[Graph | None], given: Array, names: Names) -> Question:
+def _by_names(layers: Sequence[Graph | None], given: Array, names: NodeRows) -> Question:
     """New nodes are those the model does not know; edges between known ones are not looked at."""
     row = names.rows(given)
     new, old = np.flatnonzero(row < 0), np.flatnonzero(row >= 0)

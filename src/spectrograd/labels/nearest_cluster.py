@@ -8,9 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spectrograd.kernels import SMALL
 from spectrograd.labels.clustering import row_lengths
+from spectrograd.labels.lloyd import descend
 
 Array = NDArray[Any]
+FEW_STEPS = 20  # of Lloyd's algorithm: clusters that need more have not only moved
+STILL = 1e-4  # a step of the centres by less, in units of the variance, is the last
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,3 +70,28 @@ def nearest_cluster(vectors: Array, labels: Array, softness: float) -> NearestCl
     sums = np.stack([np.bincount(clusters, column, n_clusters) for column in unit.T], axis=1)
     sizes[sizes == 0] = np.nan
     return NearestCluster(sums / sizes[:, None], length)
+
+
+def followed(vectors: Array, labels: Array, softness: float, aside: Array) -> Array:
+    """Labels of rows that have moved a little: Lloyd's algorithm from the clusters they had.
+
+    Parameters
+    ----------
+    vectors : array of shape (n, k)
+        Where the rows are now.
+    labels : array of shape (n,)
+        What they were; -1 for rows that had no cluster.
+    aside : array of row numbers
+        Rows that take no part: their label is -1.
+    """
+    part = np.ones(len(vectors), bool)
+    part[aside] = False
+    rule = nearest_cluster(vectors[part], labels[part], softness)
+    names = np.flatnonzero(~np.isnan(rule.centres[:, 0]))
+    rows = rule.scaled(np.asarray(vectors[part], dtype=np.float64))
+    still = STILL * float(rows.var(axis=0).mean())
+    compiled = len(rows) > SMALL
+    found = descend(rows, rule.centres[names], compiled=compiled, tolerance=still, max_steps=FEW_STEPS)
+    moved = np.full(len(vectors), -1, dtype=np.int64)
+    moved[part] = names[found.labels]
+    return moved
