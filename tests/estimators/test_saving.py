@@ -65,6 +65,7 @@ def test_the_same_answers(clouds, tmp_path, case):
     np.testing.assert_array_equal(again.embedding_, model.embedding_)
     assert again.embedding_.dtype == model.embedding_.dtype
     np.testing.assert_array_equal(again.names_, model.names_)
+    assert str(again.knn_recall_) == str(model.knn_recall_)
     assert again.certificate_.sentence == model.certificate_.sentence
     if asked is not None:
         np.testing.assert_array_equal(again.transform(asked), model.transform(asked))

@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from spectrograd.graph import GraphError
+from spectrograd.graph import GraphError, Recall
 
 Array = NDArray[Any]
 # What may stand in a saved model -> where it lives, and which of its derived values are worth keeping.
@@ -25,7 +25,6 @@ KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "Graph": ("graph.graph", ()),
     "RowBlock": ("graph.graph", ()),
     "MultilayerGraph": ("graph.multilayer", ()),
-    "Recall": ("graph", ()),
     "Connectivity": ("graph.pieces", ()),
     "Certificate": ("certificate.certificate", ()),
     "Regularization": ("operators.regularized", ()),
@@ -62,6 +61,8 @@ class Writer:
             value = value.item()
         if value is None or isinstance(value, bool | int | str):
             return value
+        if isinstance(value, Recall):
+            return {"recall": value.summary()}
         if isinstance(value, float):
             return value if math.isfinite(value) else {"float": str(value)}
         if isinstance(value, np.ndarray):
@@ -133,6 +134,8 @@ class Reader:
             *parts, shape = value["sparse"]
             data, indices, indptr = map(self.decode, parts)
             return sp.csr_array((data, indices, indptr), shape=tuple(shape))
+        if "recall" in value:
+            return Recall.from_summary(value["recall"])
         if "names" in value:
             return np.fromiter(value["names"], dtype=object, count=len(value["names"]))
         return float(value["float"])
