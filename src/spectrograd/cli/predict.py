@@ -88,7 +88,7 @@ def _summary(session: Session, folder: str, new: tuple[str, ...], model: Any, va
     from spectrograd.cli.summary import outline
 
     line.keep_stdin(new)
-    told = outline(session, line.hashed(new), model._knowledge.graph)
+    told = outline(session, line.hashed(new), model.graph_)
     scores = model.outlier_score_
     return told | {
         "run": folder,

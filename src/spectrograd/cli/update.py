@@ -102,7 +102,7 @@ def _summary(session: Session, model: Any, files: list[str]) -> dict[str, Any]:
     from spectrograd.cli.summary import outline
 
     changes = getattr(model, "label_changes_", None)
-    return outline(session, line.hashed(files), model._knowledge.graph) | {
+    return outline(session, line.hashed(files), model.graph_) | {
         "certificate": model.certificate_.summary(),
         "update": {
             "action": model.update_action_,

@@ -17,7 +17,7 @@ from spectrograd.estimators.display import Shown
 from spectrograd.estimators.eigen_solver import solver_and_tolerance
 from spectrograd.estimators.inputs import Affinity, is_pairwise
 from spectrograd.estimators.living import Knowledge, Living, LivingClusters, rotated
-from spectrograd.estimators.updating import Updating
+from spectrograd.estimators.updating import UPDATE_ATTRIBUTES, Updating
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.labels.nearest_cluster import nearest_cluster
 from spectrograd.operators.laplacian import Kind
@@ -89,6 +89,11 @@ class Spectral(Updating, Living, Shown, BaseEstimator):
             if getattr(self, name) is not neutral:
                 raise ValueError(f"{name}={getattr(self, name)!r} is not available in this release")
 
+    def _forget_updates(self) -> None:
+        """What earlier updates said is about an earlier fit."""
+        for name in ("_gap_at_fit", "label_changes_", *UPDATE_ATTRIBUTES):
+            self.__dict__.pop(name, None)
+
     def _warm_start(self, n_nodes: int, n_components: int | str) -> Array | None:
         previous = getattr(self, "_raw_vectors", None)
         fits = previous is not None and previous.shape == (n_nodes, n_components)
@@ -159,6 +164,7 @@ class Embedder(Spectral):
         self.knn_recall_ = graph.recall
         start = self._warm_start(graph.n_nodes, settings.n_components)
         past = Past.of(self) if self.warm_start else None
+        self._forget_updates()
         self._keep(graph, embed(graph, settings, start=start), settings, self.drop_first, past)
 
     def _n_columns(self, n_nodes: int) -> int:
@@ -188,6 +194,7 @@ class Clusterer(ClusterMixin, LivingClusters, Spectral):
         self.knn_recall_ = graph.recall
         start = self._warm_start(graph.n_nodes, settings.n_components)
         past = Past.of(self) if self.warm_start else None
+        self._forget_updates()
         self._keep(graph, cluster(graph, settings, start=start), settings, False, past)
 
     def _n_columns(self, n_nodes: int) -> int | str:

@@ -151,6 +151,12 @@ class Living(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return asked_of_graph(self, None if makers is None else makers[0], names, X)
 
     @property
+    def graph_(self) -> Graph | MultilayerGraph:
+        """The graph of the model, as the last ``fit`` or ``partial_fit`` left it."""
+        check_is_fitted(self)
+        return self._knowledge.graph
+
+    @property
     def outlier_score_(self) -> Array:
         """How far each row of the last ``transform`` or ``predict`` lies from the training data.
 

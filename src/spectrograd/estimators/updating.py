@@ -29,6 +29,7 @@ from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.update import KEPT, Updated, refit_reason, update
 
 Array = NDArray[Any]
+UPDATE_ATTRIBUTES = ("drift_", "update_action_", "refit_reason_", "refit_advised_")
 
 
 class Updating:
