@@ -26,6 +26,7 @@ SUITES = (
     "shootout",
     "growth",
     "report_page",
+    "update",
     "first_hour",
 )
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         SpectralClustering,
         SpectralEmbedding,
     )
+    from spectrograd.estimators.saving import load_model as load
     from spectrograd.graph import Graph, GraphError, GraphWarning, MultilayerGraph
     from spectrograd.io import (
         from_frame,
@@ -46,6 +47,7 @@ _HOMES = {
     "SpectralClustering": "estimators",
     "MultilayerSpectralEmbedding": "estimators",
     "MultilayerSpectralClustering": "estimators",
+    "load": "estimators",
     "Graph": "graph",
     "GraphError": "graph",
     "GraphWarning": "graph",
@@ -87,6 +89,7 @@ __all__ = [
     "from_networkx",
     "from_pyg",
     "knn_graph",
+    "load",
     "metrics",
     "open_store",
     "read_graph",

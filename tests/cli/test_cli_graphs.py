@@ -138,7 +138,12 @@ def test_embed_writes_a_page_and_a_run_too(folder, tmp_path):
     page = (tmp_path / "e.html").read_text()
     assert "How the layers agree" in page
     assert 'id="clusters"' not in page
-    assert {path.name for path in (tmp_path / "run").iterdir()} == {"run.json", "nodes.npz", "run.toml"}
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {
+        "run.json",
+        "nodes.npz",
+        "run.toml",
+        "model",
+    }
 
 
 def test_quiet_hides_warnings_and_scores_verbose_explains(tmp_path):

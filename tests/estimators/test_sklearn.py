@@ -45,6 +45,16 @@ class OneLayerPerColumn:
         X = validate_data(self, X, ensure_min_samples=2)
         return super().fit([X[:, [column]] for column in range(X.shape[1])])
 
+    def partial_fit(self, X, y=None):
+        if not hasattr(self, "labels_") and not hasattr(self, "embedding_"):
+            return self.fit(X)
+        X = validate_data(self, X, reset=False)
+        return super().partial_fit([X[:, [column]] for column in range(X.shape[1])])
+
+    def _question(self, X):
+        X = validate_data(self, X, reset=False)
+        return super()._question([X[:, [column]] for column in range(X.shape[1])])
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array, tags.input_tags.sparse = True, False

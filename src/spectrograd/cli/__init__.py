@@ -28,7 +28,9 @@ from spectrograd.cli.exit_codes import BAD_INPUT, FAILED, INTERRUPTED
 from spectrograd.cli.info import info
 from spectrograd.cli.knn import knn
 from spectrograd.cli.paper import paper
+from spectrograd.cli.predict import predict
 from spectrograd.cli.report import report
+from spectrograd.cli.update import update
 from spectrograd.cli.voice import say
 from spectrograd.extras import MissingExtra
 
@@ -55,7 +57,8 @@ def program(context: click.Context) -> int | None:
     context.exit(BAD_INPUT)
 
 
-for _command in (demo, paper, info, convert, knn, embed, cluster, compare, report, completion):
+COMMANDS = (demo, paper, info, convert, knn, embed, cluster, predict, update, compare, report, completion)
+for _command in COMMANDS:
     program.add_command(_command)
 
 

@@ -80,6 +80,7 @@ def cluster(
     from spectrograd import pipeline
     from spectrograd.cli import line
     from spectrograd.cli.summary import summarize
+    from spectrograd.estimators.from_result import model_of
     from spectrograd.io import write_labels
     from spectrograd.report.gather import gather_run
 
@@ -98,7 +99,8 @@ def cluster(
     known = None if truth is None else (truth, classes)
     with session.stage("report"):
         line.write_result(output, write, result.labels, graph.node_names)
-        tell_run(page, folder, lambda: gather_run(graph, result, told(), truth=known))
+        model = partial(model_of, graph, result, settings)
+        tell_run(page, folder, lambda: gather_run(graph, result, told(), truth=known), model)
     session.save_summary(told())
     return line.verdict(session, result, settings)
 

@@ -58,6 +58,7 @@ def embed(
     from spectrograd import pipeline
     from spectrograd.cli import line
     from spectrograd.cli.summary import summarize
+    from spectrograd.estimators.from_result import model_of
     from spectrograd.io import write_embedding
     from spectrograd.report.gather import gather_run
 
@@ -74,6 +75,7 @@ def embed(
     with session.stage("report"):
         vectors = result.embedding.without_first().vectors
         line.write_result(output, write, vectors, graph.node_names)
-        tell_run(page, folder, lambda: gather_run(graph, result, told(), drop_first=True))
+        model = partial(model_of, graph, result, settings, drop_first=True)
+        tell_run(page, folder, lambda: gather_run(graph, result, told(), drop_first=True), model)
     session.save_summary(told())
     return line.verdict(session, result, settings)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spectrograd.cli.options import common_options
+from spectrograd.cli.predict import MODEL
 from spectrograd.cli.session import Session
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ report_options = (
         "folder",
         metavar="DIR",
         type=click.Path(file_okay=False),
-        help="Save the run there, for 'spectrograd report'.",
+        help="Save the run there, for 'spectrograd report', 'predict' and 'update'.",
     ),
 )
 
@@ -54,8 +55,10 @@ def check_targets(session: Session, page: str | None, folder: str | None) -> Non
             raise click.BadParameter(f"{folder} cannot be written", param_hint="'--run'")
 
 
-def tell_run(page: str | None, folder: str | None, gather: Callable[[], Run]) -> None:
-    """Write the page and save the run, where they are wanted."""
+def tell_run(
+    page: str | None, folder: str | None, gather: Callable[[], Run], model: Callable[[], Any]
+) -> None:
+    """Write the page and save the run with its model, where they are wanted."""
     if page is None and folder is None:
         return
     from spectrograd.report.run import save_run
@@ -63,6 +66,7 @@ def tell_run(page: str | None, folder: str | None, gather: Callable[[], Run]) ->
     run = gather()
     if folder is not None:
         save_run(folder, run)
+        model().save(Path(folder, MODEL))
     if page is not None:
         _write(page, run)
 

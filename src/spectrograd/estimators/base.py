@@ -8,23 +8,28 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
 
 from spectrograd.engines import make_engine
+from spectrograd.estimators.continuity import Past
 from spectrograd.estimators.display import Shown
 from spectrograd.estimators.eigen_solver import solver_and_tolerance
 from spectrograd.estimators.inputs import Affinity, is_pairwise
+from spectrograd.estimators.living import Knowledge, Living, LivingClusters, rotated
+from spectrograd.estimators.updating import UPDATE_ATTRIBUTES, Updating
 from spectrograd.graph import Graph, MultilayerGraph
+from spectrograd.labels.nearest_cluster import nearest_cluster
 from spectrograd.operators.laplacian import Kind
 from spectrograd.pipeline import Result, Settings, cluster, embed
+from spectrograd.pipeline.extension import extension_of
 from spectrograd.points.metrics import Metric
 
 Array = NDArray[Any]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class Spectral(Shown, BaseEstimator):
+class Spectral(Updating, Living, Shown, BaseEstimator):
     """Base of the four estimators, with the parameters they share.
 
     A dataclass, so that each parameter is written once: scikit-learn reads the signature of the
@@ -84,18 +89,32 @@ class Spectral(Shown, BaseEstimator):
             if getattr(self, name) is not neutral:
                 raise ValueError(f"{name}={getattr(self, name)!r} is not available in this release")
 
+    def _forget_updates(self) -> None:
+        """What earlier updates said is about an earlier fit."""
+        for name in ("_gap_at_fit", "label_changes_", *UPDATE_ATTRIBUTES):
+            self.__dict__.pop(name, None)
+
     def _warm_start(self, n_nodes: int, n_components: int | str) -> Array | None:
         previous = getattr(self, "_raw_vectors", None)
         fits = previous is not None and previous.shape == (n_nodes, n_components)
         return previous if self.warm_start and fits else None
 
-    def _keep(self, result: Result, drop_first: bool) -> None:
+    def _keep(
+        self,
+        graph: Graph | MultilayerGraph,
+        result: Result,
+        settings: Settings,
+        drop_first: bool,
+        past: Past | None = None,
+    ) -> None:
         """The fitted names; an interrupted fit keeps its best so far and then stops whoever called it."""
         self._raw_vectors = result.vectors
         embedding = result.embedding.without_first() if drop_first else result.embedding
-        self.embedding_ = embedding.vectors.astype(self._float, copy=False)
         self.eigenvalues_, names = embedding.eigenvalues, result.embedding.names
         self.names_ = np.arange(len(result.vectors)) if names is None else names
+        named = self._makers is None
+        self._rotation = None if past is None else past.rotation(embedding.vectors, self.names_, named)
+        self.embedding_ = rotated(embedding.vectors, self._rotation).astype(self._float, copy=False)
         self.connectivity_ = result.connectivity
         self.set_aside_ = self.names_[result.connectivity.aside]
         self.regularization_, self.eigengap_ = result.regularization, result.eigengap
@@ -105,10 +124,26 @@ class Spectral(Shown, BaseEstimator):
         self.solver_, self.solver_reason_ = result.solver, result.reason
         if result.merged is not None:
             self._keep_layers(result.merged)
+        clusters = None
         if result.labels is not None:
-            self.labels_, self.n_clusters_ = result.labels, result.n_clusters
+            self.labels_, self.n_clusters_ = result.labels, int(result.n_clusters or 0)
+            if past is not None:
+                renamed = past.renamed(result.labels, self.names_, named)
+                self.labels_, self.label_changes_ = renamed
+            clusters = nearest_cluster(result.vectors, self.labels_, result.softness)
+        extension = extension_of(graph, result, settings)
+        self._knowledge = Knowledge(graph, extension, self.names_, self._makers, clusters)
+        del self._makers
         if result.interrupted:
             raise KeyboardInterrupt
+
+    def fit_transform(self, X: Any, y: None = None, **columns: str) -> Array:
+        """Embed and return the vectors."""
+        return self.fit(X, **columns).embedding_  # type: ignore[no-any-return]
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.embedding_.shape[1])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -118,21 +153,19 @@ class Spectral(Shown, BaseEstimator):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Spectral):
+class Embedder(Spectral):
     """An estimator whose result is the embedding."""
 
     n_components: int = field(default=8, kw_only=False)
     drop_first: bool = True
 
-    def fit_transform(self, X: Any, y: None = None, **columns: str) -> Array:
-        """Embed and return the vectors."""
-        return self.fit(X, **columns).embedding_  # type: ignore[no-any-return]
-
     def _fit(self, graph: Graph | MultilayerGraph) -> None:
         settings = self._settings(graph.n_nodes)
         self.knn_recall_ = graph.recall
         start = self._warm_start(graph.n_nodes, settings.n_components)
-        self._keep(embed(graph, settings, start=start), self.drop_first)
+        past = Past.of(self) if self.warm_start else None
+        self._forget_updates()
+        self._keep(graph, embed(graph, settings, start=start), settings, self.drop_first, past)
 
     def _n_columns(self, n_nodes: int) -> int:
         """Eigenvectors to compute."""
@@ -140,13 +173,9 @@ class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Spectral):
         check_components(self.n_components, n_nodes - extra, "n_components")
         return self.n_components + extra
 
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.embedding_.shape[1])
-
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class Clusterer(ClusterMixin, Spectral):
+class Clusterer(ClusterMixin, LivingClusters, Spectral):
     """An estimator whose result is a label per node."""
 
     n_clusters: int | str = field(default=8, kw_only=False)
@@ -164,7 +193,9 @@ class Clusterer(ClusterMixin, Spectral):
         settings = self._settings(graph.n_nodes)
         self.knn_recall_ = graph.recall
         start = self._warm_start(graph.n_nodes, settings.n_components)
-        self._keep(cluster(graph, settings, start=start), drop_first=False)
+        past = Past.of(self) if self.warm_start else None
+        self._forget_updates()
+        self._keep(graph, cluster(graph, settings, start=start), settings, False, past)
 
     def _n_columns(self, n_nodes: int) -> int | str:
         """Eigenvectors to compute: one per cluster unless told otherwise; "auto" is known later."""

@@ -11,6 +11,14 @@ from sklearn.base import is_clusterer
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
+from spectrograd.estimators.row_makers import (
+    HALF,
+    DistanceRows,
+    KernelRows,
+    MatrixRows,
+    PointRows,
+    RowMaker,
+)
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
 from spectrograd.graph.cleaning import check_structure
 from spectrograd.io import graph_of
@@ -33,31 +41,32 @@ def as_graph(model: Any, X: Any, columns: Mapping[str, str] | None = None) -> Gr
     ``columns`` name those of an edge table, as the keywords of :func:`spectrograd.from_frame` do.
     Sets ``affinity_matrix_`` as scikit-learn does, but not for a :class:`Graph`: that is its own matrix.
     """
-    model._float = np.float64
+    model._float, model._makers = np.float64, None
     vars(model).pop("affinity_matrix_", None)  # of an earlier fit
-    given = _edge_table(X, columns or {}) or graph_of(X)
+    given = graph_of_table(X, columns or {}) or graph_of(X)
     if isinstance(given, MultilayerGraph):
         raise ValueError("this is a multilayer graph: use the Multilayer estimators")
     if given is not None:
         return given
     check_affinity(model.affinity)
-    X = _checked_matrix(X)
+    X = checked_matrix(X)
+    maker: RowMaker
     if model.affinity == "precomputed":
         # Graph looks for what is not finite, and names the edge
         X = validate_data(model, X, accept_sparse=True, ensure_all_finite=False, ensure_min_samples=2)
-        matrix, graph = X, Graph.from_matrix(X)
+        matrix, graph, maker = X, Graph.from_matrix(X), MatrixRows.of(X)
     else:
         X = validate_data(model, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
-        matrix, graph = _affinity(model, X)
-    model.affinity_matrix_ = matrix
+        matrix, graph, maker = _affinity(model, X)
+    model.affinity_matrix_, model._makers = matrix, (maker,)
     model._float = np.float32 if X.dtype == np.float32 else np.float64
     return graph
 
 
 def as_layers(model: Any, X: Any, columns: Mapping[str, str] | None = None) -> MultilayerGraph:
     """The same for several layers; arrays of points become one layer each."""
-    model._float = np.float64
-    graph = _edge_table(X, columns or {}) or (from_frame(X) if is_frame(X) else graph_of(X))
+    model._float, model._makers = np.float64, None
+    graph = graph_of_table(X, columns or {}) or (from_frame(X) if is_frame(X) else graph_of(X))
     if isinstance(graph, MultilayerGraph):
         return graph
     if is_frame(X):
@@ -75,16 +84,27 @@ def as_layers(model: Any, X: Any, columns: Mapping[str, str] | None = None) -> M
         return foreign
     check_affinity(model.affinity)
     if model.affinity == "precomputed":
-        return MultilayerGraph.from_layers(X)
+        return _matrix_layers(model, X)
     named = X if isinstance(X, Mapping) else {str(i): layer for i, layer in enumerate(X)}
     points = {
-        name: check_array(_checked_matrix(layer), accept_sparse="csr", input_name=f"view {name!r}")
+        name: check_array(checked_matrix(layer), accept_sparse="csr", input_name=f"view {name!r}")
         for name, layer in named.items()
     }
-    return MultilayerGraph.from_layers({name: _affinity(model, x)[1] for name, x in points.items()})
+    made = {name: _affinity(model, x) for name, x in points.items()}
+    model._makers = tuple(maker for _, _, maker in made.values())
+    return MultilayerGraph.from_layers({name: graph for name, (_, graph, _) in made.items()})
 
 
-def _edge_table(X: Any, columns: Mapping[str, str]) -> Graph | MultilayerGraph | None:
+def _matrix_layers(model: Any, X: Mapping[Any, Any] | Sequence[Any]) -> MultilayerGraph:
+    layers = list(X.values() if isinstance(X, Mapping) else X)
+    graph = MultilayerGraph.from_layers(X)
+    if not any(isinstance(layer, Graph) for layer in layers):
+        arrays = [layer if sp.issparse(layer) else np.asarray(layer) for layer in layers]
+        model._makers = tuple(MatrixRows.of(layer) for layer in arrays)
+    return graph
+
+
+def graph_of_table(X: Any, columns: Mapping[str, str]) -> Graph | MultilayerGraph | None:
     """The graph of a table whose columns are named, or that cannot be one of points; None for others."""
     if columns and not is_frame(X):
         what = next(iter(columns))
@@ -94,7 +114,7 @@ def _edge_table(X: Any, columns: Mapping[str, str]) -> Graph | MultilayerGraph |
     return None
 
 
-def _checked_matrix(X: Any) -> Any:
+def checked_matrix(X: Any) -> Any:
     """Arrays as numpy wants them today, sparse ones checked before compiled code follows their indices."""
     if sp.issparse(X):
         check_structure(X)
@@ -118,16 +138,16 @@ def check_affinity(affinity: Affinity) -> None:
         raise ValueError(f"affinity={affinity!r}: expected one of {', '.join(known)}, or a function")
 
 
-def _affinity(model: Any, X: Any) -> tuple[Any, Graph]:
-    """The matrix scikit-learn calls ``affinity_matrix_``, and the graph of its edges."""
+def _affinity(model: Any, X: Any) -> tuple[Any, Graph, RowMaker]:
+    """The matrix scikit-learn calls ``affinity_matrix_``, the graph of its edges, and how to ask it more."""
     if model.affinity in ("nearest_neighbors", "precomputed_nearest_neighbors"):
-        graph = _neighbors(model, X)
-        return graph.matrix, graph
-    kernel = _kernel(model, X)
-    return kernel, Graph.from_matrix(_without_diagonal(kernel))
+        graph, maker = _neighbors(model, X)
+        return graph.matrix, graph, maker
+    kernel = kernel_matrix(model, X)
+    return kernel, Graph.from_matrix(without_diagonal(kernel)), KernelRows(X)
 
 
-def _without_diagonal(matrix: Any) -> Any:
+def without_diagonal(matrix: Any) -> Any:
     """A copy without loops, quietly: that each point resembles itself is no flaw of the input."""
     edges = matrix.copy()
     if sp.issparse(edges):
@@ -137,11 +157,11 @@ def _without_diagonal(matrix: Any) -> Any:
     return edges
 
 
-def _neighbors(model: Any, X: Any) -> Graph:
+def _neighbors(model: Any, X: Any) -> tuple[Graph, RowMaker]:
     wanted = max(X.shape[0] // 10, 1) if model.n_neighbors is None else model.n_neighbors
     model.n_neighbors_ = min(wanted, X.shape[0] - 1)
     if model.affinity == "nearest_neighbors":
-        return knn_graph(
+        graph = knn_graph(
             X,
             model.n_neighbors_,
             metric=model.metric,
@@ -149,22 +169,28 @@ def _neighbors(model: Any, X: Any) -> Graph:
             connect=True,
             n_jobs=model.n_jobs,
         )
+        return graph, PointRows(X, graph.matrix, model.n_neighbors_, model.metric)
     from sklearn.neighbors import NearestNeighbors
 
     search = NearestNeighbors(n_neighbors=model.n_neighbors_, metric="precomputed", n_jobs=model.n_jobs)
     near = search.fit(X).kneighbors_graph(X)  # as in scikit-learn, a point counts among its neighbours
-    return Graph.from_matrix(_without_diagonal((near + near.T) * 0.5))
+    graph = Graph.from_matrix(without_diagonal((near + near.T) * HALF))
+    return graph, DistanceRows(model.n_neighbors_, graph.n_nodes)
 
 
-def _kernel(model: Any, X: Any) -> Any:
-    """A kernel matrix of the points, under scikit-learn's names."""
+def kernel_matrix(model: Any, X: Any, known: Any = None) -> Any:
+    """A kernel matrix of the points (or between them and ``known`` points), under scikit-learn's names."""
     from sklearn.metrics.pairwise import pairwise_kernels
 
     given = dict(model.kernel_params or {})
     if callable(model.affinity):
         # as in scikit-learn: a clustering's function takes two points, an embedding's takes all of them
-        return (
-            pairwise_kernels(X, metric=model.affinity, **given) if is_clusterer(model) else model.affinity(X)
+        if is_clusterer(model):
+            return pairwise_kernels(X, known, metric=model.affinity, **given)
+        if known is None:
+            return model.affinity(X)
+        raise ValueError(
+            "affinity is a function of all points: it has no rows for new ones; fit them as well"
         )
     params = {"gamma": model.gamma, "degree": model.degree, "coef0": model.coef0} | given
-    return pairwise_kernels(X, metric=model.affinity, filter_params=True, **params)
+    return pairwise_kernels(X, known, metric=model.affinity, filter_params=True, **params)

@@ -58,7 +58,11 @@ class SpectralEmbedding(Embedder):
     n_jobs : int or None
         Threads; None and -1 are all cores.
     warm_start : bool
-        Start from the vectors of the last ``fit`` of a graph of the same size.
+        Start from the vectors of the last ``fit`` of a graph of the same size. Clusters then keep their
+        numbers (``label_changes_`` tells which split, merged, appeared or died), and the embedding is
+        rotated onto the last one, so that what was trained on it stays valid; nodes are told by their
+        names, rows of arrays by their number. A rotated column is no eigenvector; the columns together
+        span the eigenvectors of ``eigenvalues_``.
     verbose : int
         Above 0, progress goes to the logger ``spectrograd``.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -81,3 +82,38 @@ def as_plain(names: Any) -> Array:
     """Return names that any file can hold: numbers and texts as they are, other objects as their text."""
     array = as_names(names)
     return np.array(list(map(str, array.tolist()))) if array.dtype == object else array
+
+
+class NodeRows:
+    """Which row of a graph a node has, by its name.
+
+    Examples
+    --------
+    >>> NodeRows(np.array([10, 20])).rows(as_names(["20", "new"])).tolist()
+    [1, -1]
+    """
+
+    def __init__(self, names: Array) -> None:
+        self.names = names
+        self._counting = names.dtype.kind in "iu" and np.array_equal(names, np.arange(len(names)))
+
+    def rows(self, asked: Array) -> Array:
+        """Row numbers; -1 for unknown names."""
+        if self._counting and asked.dtype.kind in "iu":
+            return np.where((asked >= 0) & (asked < len(self.names)), asked, -1).astype(np.int64)
+        return np.fromiter((self._find(name) for name in asked.tolist()), dtype=np.int64, count=len(asked))
+
+    @cached_property
+    def _row_of(self) -> dict[Any, int]:
+        return dict(zip(self.names.tolist(), range(len(self.names)), strict=True))
+
+    @cached_property
+    def _by_text(self) -> dict[str, int]:
+        """A table with one word among its numbers is read as words."""
+        if self.names.dtype.kind not in "iuO":
+            return {}
+        return {str(name): row for name, row in self._row_of.items() if isinstance(name, int)}
+
+    def _find(self, name: Any) -> int:
+        row: int = self._row_of.get(name, -1)
+        return self._by_text.get(name, -1) if row < 0 and isinstance(name, str) else row

@@ -124,14 +124,15 @@ def _checked_rows(vectors: ArrayLike, n_clusters: int) -> Array:
 
 
 def _unit_rows(rows: Array, softness: float = 0.0) -> Array:
-    lengths = _lengths(rows)
+    lengths = row_lengths(rows)
     if softness:
         lengths = np.hypot(lengths, float(np.median(lengths)) * softness**0.5)
     lengths[lengths == 0] = 1
     return np.asarray(rows / lengths[:, None], dtype=rows.dtype)
 
 
-def _lengths(rows: Array) -> Array:
+def row_lengths(rows: Array) -> Array:
+    """Lengths of rows (n, k), whatever their order of magnitude."""
     squares = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
     lengths = np.sqrt(squares)
     odd = np.flatnonzero(~((squares > TINY) & (squares < 1 / TINY)))

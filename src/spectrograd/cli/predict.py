@@ -1,0 +1,97 @@
+"""``spectrograd predict``: new nodes or points to the clusters of a run."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from spectrograd.cli.options import common_options
+from spectrograd.cli.session import Session
+
+EXAMPLES = """\b
+Examples:
+  spectrograd cluster graph.csv -k 5 --run results -o labels.csv
+  spectrograd predict results newcomers.csv -o new_labels.csv
+"""
+MODEL = "model"  # the folder of a run that holds its model
+
+
+def load_run_model(folder: str) -> Any:
+    """The model of a run, or a model that stands there itself."""
+    from spectrograd.estimators import load
+    from spectrograd.graph import GraphError
+
+    inside = Path(folder, MODEL)
+    if not inside.is_dir() and not Path(folder, "meta.json").is_file():
+        raise GraphError(f"{folder}: no model there; 'embed' and 'cluster' save one with --run")
+    return load(inside if inside.is_dir() else folder)
+
+
+@click.command(epilog=EXAMPLES, short_help="Find the clusters of new nodes.")
+@click.argument("folder", metavar="RUN", type=click.Path(exists=True, file_okay=False))
+@click.argument("new", metavar="NEW...", nargs=-1, required=True)
+@click.option("-o", "--output", help="As of 'cluster' (or 'embed'); - (default) is CSV on stdout.")
+@click.option(
+    "--outlier-quantile",
+    type=click.FloatRange(min=0, max=1, min_open=True),
+    help="Nodes farther out than this share of the training data get cluster -1.",
+)
+@common_options
+def predict(
+    session: Session, folder: str, new: tuple[str, ...], output: str | None, outlier_quantile: float | None
+) -> int:
+    """Find the clusters of new nodes by their edges to the nodes of a run, without another solve.
+
+    RUN is the folder that 'cluster' or 'embed' wrote with --run, or a saved model. NEW is an edge list or
+    another file of edges between new and known nodes, by name (several layers: as for the run); for a
+    model of points, a table of points. Of an embedding the rows of the new nodes are written.
+    """
+    from spectrograd.cli import line
+    from spectrograd.io import write_embedding, write_labels
+
+    with session.stage("read"):
+        model = load_run_model(folder)
+        labelled = hasattr(model, "labels_")
+        write = write_labels if labelled else write_embedding
+        line.check_output(session, output, write, [0] if labelled else [[0.0]])
+        given, names = _read(model, new)
+    if outlier_quantile is not None and not labelled:
+        raise click.UsageError("--outlier-quantile: the run is an embedding and has no clusters")
+    with session.stage("assign"):
+        ask = partial(model.predict, outlier_quantile=outlier_quantile) if labelled else model.transform
+        values = ask(given)
+    line.write_result(output, write, values, model.new_names_ if names is None else names)
+    session.save_summary(_summary(session, folder, new, model, values))
+    return 0
+
+
+def _read(model: Any, new: tuple[str, ...]) -> tuple[Any, Any]:
+    """What the model is asked, and names where the question does not carry them."""
+    from spectrograd.graph import MultilayerGraph
+    from spectrograd.io import read_graph, read_points
+
+    if hasattr(model, "n_features_in_") and model.affinity == "nearest_neighbors":
+        points = read_points(new[0])
+        return points.coordinates, points.names
+    graph = read_graph(*new)
+    if not isinstance(graph, MultilayerGraph) and hasattr(model, "layer_names_") and len(new) == 1:
+        # one file without layers: the edges of one layer, called as the file
+        return {Path(new[0]).stem: graph}, None
+    return graph, None
+
+
+def _summary(session: Session, folder: str, new: tuple[str, ...], model: Any, values: Any) -> dict[str, Any]:
+    from spectrograd.cli import line
+    from spectrograd.cli.summary import outline
+
+    line.keep_stdin(new)
+    told = outline(session, line.hashed(new), model.graph_)
+    scores = model.outlier_score_
+    return told | {
+        "run": folder,
+        "n_new": len(values),
+        "outlier_scores": {"mean": float(scores.mean()), "max": float(scores.max())},
+    }

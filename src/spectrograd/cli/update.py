@@ -1,0 +1,114 @@
+"""``spectrograd update``: a run follows its graph."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from spectrograd.cli.options import common_options
+from spectrograd.cli.predict import MODEL, load_run_model
+from spectrograd.cli.session import Session
+
+EXAMPLES = """\b
+Examples:
+  spectrograd cluster graph.csv -k 5 --run results -o labels.csv
+  spectrograd update graph.csv monday.csv --run results -o labels.csv
+  spectrograd update graph.csv --remove gone.csv --run results -o labels.csv
+"""
+
+
+@click.command(epilog=EXAMPLES, short_help="Take changed edges into a run.")
+@click.argument("graph", metavar="GRAPH", type=click.Path())
+@click.argument("edges", metavar="[EDGES]", required=False)
+@click.option(
+    "--run",
+    "folder",
+    metavar="DIR",
+    required=True,
+    type=click.Path(exists=True, file_okay=False),
+    help="The folder that 'cluster' or 'embed' saved the run in; it is brought up to date.",
+)
+@click.option("--remove", help="Edges to take away; each must be there.")
+@click.option(
+    "--mode",
+    type=click.Choice(["add", "set"]),
+    default="add",
+    show_default=True,
+    help="Whether weights are added to those that are there, or take their place.",
+)
+@click.option(
+    "--new-nodes",
+    type=click.Choice(["create", "refuse"]),
+    default="create",
+    show_default=True,
+    help="What to do with nodes that the run does not know.",
+)
+@click.option("-o", "--output", help="As of 'cluster' (or 'embed'); - (default) is CSV on stdout.")
+@common_options
+def update(
+    session: Session,
+    graph: str,
+    edges: str | None,
+    folder: str,
+    remove: str | None,
+    output: str | None,
+    **how: Any,
+) -> int:
+    """Take new, changed and removed edges into a run: a correction where that is enough, a solve where not.
+
+    GRAPH is the graph the run was made of; the file is not changed, the run's own copy is. EDGES is an
+    edge list. Clusters keep their numbers; stderr tells what became of them, and whether a new 'cluster' is
+    advised.
+    """
+    from spectrograd.cli import line
+    from spectrograd.io import read_graph, write_embedding, write_labels
+
+    if edges is None and remove is None:
+        raise click.UsageError("nothing to change: give EDGES, --remove, or both")
+    with session.stage("read"):
+        model = load_run_model(folder)
+        labelled = hasattr(model, "labels_")
+        write = write_labels if labelled else write_embedding
+        line.check_output(session, output, write, [0] if labelled else [[0.0]])
+        _check_same(model, graph)
+        changed = None if edges is None else read_graph(edges)
+        removed = None if remove is None else read_graph(remove)
+    with session.stage("solve"):
+        model.partial_fit(changed, remove=removed, **how)
+    with session.stage("report"):
+        line.write_result(output, write, model.labels_ if labelled else model.embedding_, model.names_)
+        inside = Path(folder, MODEL)
+        model.save(inside if inside.is_dir() else folder)
+    session.note(model.update_sentence_)
+    session.save_summary(_summary(session, model, [path for path in (graph, edges, remove) if path]))
+    return 0
+
+
+def _check_same(model: Any, path: str) -> None:
+    """Whether the run knows every node of the graph it is said to be made of."""
+    from spectrograd.graph import GraphError
+    from spectrograd.io import read_graph
+
+    names = read_graph(path).node_names
+    lost = names[model._knowledge.rows_by_name.rows(names) < 0]
+    if len(lost):
+        raise GraphError(f"{path}: node {str(lost[0])!r} is not in the run; it was made of another graph")
+
+
+def _summary(session: Session, model: Any, files: list[str]) -> dict[str, Any]:
+    from spectrograd.cli import line
+    from spectrograd.cli.summary import outline
+
+    changes = getattr(model, "label_changes_", None)
+    return outline(session, line.hashed(files), model.graph_) | {
+        "certificate": model.certificate_.summary(),
+        "update": {
+            "action": model.update_action_,
+            "drift": model.drift_,
+            "label_changes": None if changes is None else changes.summary(),
+            "refit_advised": model.refit_advised_,
+            "sentence": model.update_sentence_,
+        },
+    }

@@ -1,0 +1,53 @@
+"""A fitted estimator from a result of the pipeline, for whoever walked the line without one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from spectrograd.estimators.multilayer import MultilayerSpectralClustering, MultilayerSpectralEmbedding
+from spectrograd.estimators.single import SpectralClustering, SpectralEmbedding
+from spectrograd.graph import Graph, MultilayerGraph
+from spectrograd.pipeline import Result, Settings
+
+
+def model_of(
+    graph: Graph | MultilayerGraph, result: Result, settings: Settings, *, drop_first: bool = False
+) -> Any:
+    """The estimator that would have come to this result: a clustering where there are labels."""
+    common: dict[str, Any] = {
+        "affinity": "precomputed",
+        "laplacian": settings.laplacian,
+        "solver": settings.solver,
+        "solver_params": dict(settings.params) or None,
+        "regularization": settings.regularization,
+        "disconnected": settings.disconnected,
+        "tol": settings.tol,
+        "max_iter": settings.max_iter,
+        "time_budget": settings.time_budget,
+        "batch_size": settings.batch_size,
+        "random_state": settings.seed,
+    }
+    several = isinstance(graph, MultilayerGraph)
+    if several:
+        common |= {
+            "aggregation": settings.aggregation,
+            "alpha": settings.alpha,
+            "layer_weights": settings.layer_weights,
+            "aggregation_params": dict(settings.aggregation_params) or None,
+        }
+    model: Any
+    if result.labels is None:
+        columns = result.vectors.shape[1] - int(drop_first)
+        made: Any = MultilayerSpectralEmbedding if several else SpectralEmbedding
+        model = made(columns, drop_first=drop_first, **common)
+    else:
+        made = MultilayerSpectralClustering if several else SpectralClustering
+        k = settings.n_components if settings.n_clusters is None else settings.n_clusters
+        model = made(k, assign_labels=settings.assign_labels, n_init=settings.n_init, **common)
+    model._float, model._makers, model.knn_recall_ = np.float64, None, graph.recall
+    # the best so far of an interrupted run is a result like others: who was interrupted knows
+    model._keep(graph, replace(result, stop_reason="done"), settings, drop_first)
+    return model

@@ -1,0 +1,121 @@
+"""Models on disk: a folder of arrays and one JSON file, whole or not there at all."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from pathlib import Path
+from typing import Any
+
+from spectrograd.estimators.saved_values import Reader, Writer
+from spectrograd.graph import GraphError
+from spectrograd.store.folder import MANIFEST, new_folder, read_manifest, write_manifest
+
+FORMAT, VERSION = "spectrograd-model", 1
+CLASSES = (
+    "SpectralEmbedding",
+    "SpectralClustering",
+    "MultilayerSpectralEmbedding",
+    "MultilayerSpectralClustering",
+)
+# Large or told by others: the progress of the solver, the matrix of the graph, the layers' own solutions.
+NOT_SAVED = frozenset({"history_", "affinity_matrix_", "_merged", "_makers"})
+
+
+def save_model(model: Any, path: str | os.PathLike[str]) -> None:
+    """Write a fitted model into a folder, in place of an earlier one."""
+    from spectrograd import __version__
+
+    params = model.get_params(deep=False)
+    fitted = {name: value for name, value in vars(model).items() if name not in {*params, *NOT_SAVED}}
+    float_kind = fitted.pop("_float").__name__
+    name = next(cls.__name__ for cls in type(model).__mro__ if cls.__name__ in CLASSES)
+    try:
+        with new_folder(Path(path), replace=True) as folder:
+            writer = Writer(folder)
+            content = {
+                "format": FORMAT,
+                "version": VERSION,
+                "written_by": __version__,
+                "class": name,
+                "float": float_kind,
+                "params": {key: writer.encode(value, key) for key, value in params.items()},
+                "fitted": {key: writer.encode(value, key) for key, value in fitted.items()},
+            }
+            write_manifest(folder, {**content, "files": writer.files})
+    except GraphError as error:
+        raise GraphError(_about_models(error)) from None
+
+
+def load_model(path: str | os.PathLike[str], *, check: bool = False) -> Any:
+    """Open a saved model; its arrays are mapped and read when they are used.
+
+    Parameters
+    ----------
+    path : path-like
+        The folder that ``save`` wrote.
+    check : bool
+        Read every byte and compare checksums; without it only the sizes of the files are looked at.
+
+    Examples
+    --------
+    >>> import tempfile, spectrograd
+    >>> data = spectrograd.datasets.make_block_model(300, 3, random_state=0)
+    >>> model = spectrograd.SpectralClustering(3, random_state=0).fit(data.graph)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save(folder + "/blocks.model")
+    ...     again = spectrograd.load(folder + "/blocks.model")
+    ...     (again.labels_ == model.labels_).all()
+    np.True_
+    """
+    folder = Path(path)
+    try:
+        content = read_manifest(folder)
+    except GraphError as error:
+        raise GraphError(_about_models(error)) from None
+    if content.get("format") != FORMAT:
+        raise GraphError(f"{folder}: no saved model ({MANIFEST} is that of something else)")
+    if content.get("version") != VERSION:
+        raise GraphError(
+            f"{folder}: a model of format {content.get('version')}, written by spectrograd "
+            f"{content.get('written_by')}; this release reads format {VERSION}: fit and save it again"
+        )
+    _check_files(folder, content["files"], check)
+    return _revived(folder, content)
+
+
+def _revived(folder: Path, content: dict[str, Any]) -> Any:
+    import numpy as np
+
+    from spectrograd import estimators
+
+    if content["class"] not in CLASSES:
+        raise GraphError(f"{folder}: {content['class']!r} is no estimator of this package")
+    reader = Reader(folder)
+    params = {name: reader.decode(value) for name, value in content["params"].items()}
+    try:
+        model = getattr(estimators, content["class"])(**params)
+        fitted = {name: reader.decode(value) for name, value in content["fitted"].items()}
+    except (ValueError, TypeError, KeyError, OSError) as error:
+        raise GraphError(f"{folder}: damaged ({error}); save the model again") from None
+    model.__dict__.update(fitted, _float=np.float32 if content["float"] == "float32" else np.float64)
+    return model
+
+
+def _check_files(folder: Path, files: dict[str, dict[str, int]], check: bool) -> None:
+    for name, told in files.items():
+        path = folder / Path(name).name
+        size = path.stat().st_size if path.is_file() else -1
+        if size != told["bytes"]:
+            what = "missing" if size < 0 else f"{size} bytes long instead of {told['bytes']}"
+            raise GraphError(f"{path}: {what}; save the model again")
+        if check and zlib.crc32(path.read_bytes()) != told["crc32"]:
+            raise GraphError(f"{path}: damaged (its checksum is wrong); save the model again")
+
+
+def _about_models(error: GraphError) -> str:
+    """What the folder's keeper says, in words about models."""
+    text = str(error).replace("make the store again", "save the model again")
+    return text.replace("a store is a folder", "a saved model is a folder").replace(
+        "no store", "no saved model"
+    )

@@ -1,0 +1,190 @@
+"""``partial_fit``: a model that follows its graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils import check_array
+from sklearn.utils.validation import validate_data
+
+from spectrograd.certificate import Certificate
+from spectrograd.estimators.continuity import Past
+from spectrograd.estimators.inputs import graph_of_table
+from spectrograd.estimators.living import Knowledge
+from spectrograd.estimators.more_points import more_points
+from spectrograd.estimators.row_makers import RowMaker
+from spectrograd.graph import Graph, GraphError, MultilayerGraph
+from spectrograd.io import graph_of
+from spectrograd.labels.nearest_cluster import followed
+from spectrograd.pipeline.extension import NewRows
+from spectrograd.pipeline.graph_changes import EdgeChanges, changed_graph, changed_layers
+from spectrograd.pipeline.result import Result
+from spectrograd.pipeline.run import label
+from spectrograd.pipeline.settings import Settings
+from spectrograd.pipeline.update import KEPT, Updated, refit_reason, update
+
+Array = NDArray[Any]
+UPDATE_ATTRIBUTES = ("drift_", "update_action_", "refit_reason_", "refit_advised_")
+
+
+class Updating:
+    """Mixin of the four estimators: their answer to a graph that changes."""
+
+    _knowledge: Knowledge
+    certificate_: Certificate
+
+    def partial_fit(
+        self,
+        X: Any = None,
+        y: None = None,
+        *,
+        remove: Any = None,
+        mode: str = "add",
+        new_nodes: str = "create",
+    ) -> Self:
+        """Take changes of the graph into the model; the first call, before any ``fit``, is a ``fit``.
+
+        The embedding is corrected where that is enough to meet the certificate again, and solved with it as
+        a start where it is not. Clusters keep their numbers and the embedding its directions.
+
+        Parameters
+        ----------
+        X : edges, or new points
+            An edge table, a networkx or igraph graph or a :class:`Graph`, by names (several layers: with a
+            column ``layer``); or an n x n matrix in the order of the nodes. Of a model of points: further
+            points; each is joined to its neighbours among the old ones (or to all, by a kernel).
+        y : ignored
+        remove : as X, optional
+            Edges to take away; each must be there.
+        mode : {"add", "set"}
+            Whether weights are added to those that are there, or take their place.
+        new_nodes : {"create", "refuse"}
+            What to do with nodes that the model does not know.
+
+        Returns
+        -------
+        self
+            With ``drift_`` (sine of the angle between the subspaces before and after), ``label_changes_``,
+            ``update_action_`` ("kept", "warm start" or "refit"), ``refit_advised_`` and ``refit_reason_``.
+        """
+        if not hasattr(self, "_knowledge"):
+            return self.fit(X)  # type: ignore[attr-defined, no-any-return]
+        graph, rows, makers = self._changed(X, remove, mode, new_nodes)
+        settings = replace(self._settings(graph.n_nodes), n_components=self._raw_vectors.shape[1])  # type: ignore[attr-defined]
+        done = update(graph, self._start(rows, graph.n_nodes), settings, self.regularization_)  # type: ignore[attr-defined]
+        self._take(graph, done, settings, makers)
+        return self
+
+    def _changed(
+        self, X: Any, remove: Any, mode: Any, new_nodes: Any
+    ) -> tuple[Graph | MultilayerGraph, NewRows | None, Sequence[RowMaker] | None]:
+        """The graph after the change, the rows of new nodes, and makers that know new points."""
+        known = self._knowledge
+        edges = None if X is None else _edges(X, known.graph)
+        if X is not None and edges is None:
+            return self._with_points(X)
+        changes = EdgeChanges(
+            edges, None if remove is None else _removed(remove, known.graph), mode, new_nodes
+        )
+        if isinstance(known.graph, MultilayerGraph):
+            graph: Graph | MultilayerGraph = changed_layers(known.graph, changes)
+        else:
+            graph = changed_graph(known.graph, changes)
+        return graph, _new_rows(graph, known.graph.n_nodes), known.makers
+
+    def _with_points(self, X: Any) -> tuple[Graph | MultilayerGraph, NewRows, Sequence[RowMaker]]:
+        """Further points, joined to the old ones."""
+        known, several = self._knowledge, isinstance(self._knowledge.graph, MultilayerGraph)
+        if known.makers is None or (several and not isinstance(X, list | tuple)):
+            raise GraphError("partial_fit takes edges: a table, a graph, or a square matrix of all nodes")
+        kinds = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
+        views = (
+            [check_array(view, **kinds) for view in X]
+            if several
+            else [validate_data(self, X, reset=False, **kinds)]
+        )
+        layers = known.graph.layers if isinstance(known.graph, MultilayerGraph) else (known.graph,)
+        grown = [
+            more_points(self, maker, layer, view)
+            for maker, layer, view in zip(known.makers, layers, views, strict=True)
+        ]
+        rows = NewRows(tuple(part.rows for part in grown))
+        graphs = tuple(part.graph for part in grown)
+        graph = (
+            MultilayerGraph(graphs, known.graph.layer_names)
+            if isinstance(known.graph, MultilayerGraph)
+            else graphs[0]
+        )
+        return graph, rows, tuple(part.maker for part in grown)
+
+    def _start(self, rows: NewRows | None, n_nodes: int) -> Array | None:
+        """The old vectors with rows for new nodes; None where the model has no rows for them."""
+        old: Array = self._raw_vectors  # type: ignore[attr-defined]
+        if rows is None:
+            return old
+        if self._knowledge.extension is None:
+            return None
+        return np.vstack([old, self._knowledge.extension.extend(rows).vectors])
+
+    def _take(self, graph: Graph | MultilayerGraph, done: Updated, settings: Settings, makers: Any) -> None:
+        past = Past.of(self, grown=True)
+        assert past is not None
+        gap = getattr(self, "_gap_at_fit", None) or self.certificate_.gap
+        result = done.result
+        if past.labels is not None:
+            result = self._labelled(result, done.action, past, settings)
+        self._makers = makers
+        self._keep(graph, result, settings, getattr(self, "drop_first", False), past)  # type: ignore[attr-defined]
+        self._gap_at_fit, self.drift_, self.update_action_ = gap, done.drift, done.action
+        self.refit_reason_ = refit_reason(result, gap, done.drift)
+        self.refit_advised_ = bool(self.refit_reason_)
+
+    def _labelled(self, result: Result, action: str, past: Past, settings: Settings) -> Result:
+        """Clusters that moved a little are followed; others are found anew."""
+        assert past.labels is not None
+        if action != KEPT or settings.assign_labels != "kmeans":
+            return label(result, settings)
+        before = np.full(len(result.vectors), -1)
+        before[: len(past.labels)] = past.labels
+        aside = result.connectivity.aside
+        moved = followed(result.vectors, before, result.softness, aside)
+        return result.labelled(moved, int(self.n_clusters_), 0.0)  # type: ignore[attr-defined]
+
+    @property
+    def update_sentence_(self) -> str:
+        """What the last ``partial_fit`` did, in plain words."""
+        told = [f"{self.update_action_}: the subspace moved by an angle of sine {self.drift_:.2g}"]
+        changes = getattr(self, "label_changes_", None)
+        told += [changes.sentence] if changes is not None else []
+        told += [f"a refit is advised: {self.refit_reason_}"] if self.refit_advised_ else []
+        return "; ".join(told)
+
+
+def _edges(X: Any, graph: Graph | MultilayerGraph) -> Graph | MultilayerGraph | None:
+    """Changes as a graph; None where X holds points."""
+    given = graph_of_table(X, {}) or graph_of(X)
+    if given is not None:
+        return given
+    square = getattr(X, "shape", None) == (graph.n_nodes, graph.n_nodes)
+    return Graph.from_matrix(X, names=graph.node_names) if square and isinstance(graph, Graph) else None
+
+
+def _removed(X: Any, graph: Graph | MultilayerGraph) -> Graph | MultilayerGraph:
+    edges = _edges(X, graph)
+    if edges is None:
+        raise GraphError("remove: expected edges, as a table, a graph or a square matrix of all nodes")
+    return edges
+
+
+def _new_rows(graph: Graph | MultilayerGraph, n_old: int) -> NewRows | None:
+    """Edges of the nodes that came last."""
+    if graph.n_nodes == n_old:
+        return None
+    layers = graph.layers if isinstance(graph, MultilayerGraph) else (graph,)
+    rows = [sp.csr_array(layer.matrix[n_old:]) for layer in layers]
+    return NewRows(tuple(part[:, :n_old] for part in rows), tuple(part[:, n_old:] for part in rows))

@@ -1,0 +1,97 @@
+"""The cluster of a row that was not there when the clusters were made: the one with the nearest mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectrograd.kernels import SMALL
+from spectrograd.labels.clustering import row_lengths
+from spectrograd.labels.lloyd import descend
+
+Array = NDArray[Any]
+FEW_STEPS = 20  # of Lloyd's algorithm: clusters that need more have not only moved
+STILL = 1e-4  # a step of the centres by less, in units of the variance, is the last
+
+
+@dataclass(frozen=True, eq=False)
+class NearestCluster:
+    """Means of clusters among rows of (softly) unit length.
+
+    Attributes
+    ----------
+    centres : array of shape (n_clusters, k)
+        NaN for a cluster without rows, which no row will get.
+    length
+        What lengths are compared with: rows much shorter stay short (0 makes all of them unit rows).
+    """
+
+    centres: Array
+    length: float
+
+    def scaled(self, rows: Array) -> Array:
+        """Rows (n, k) as the clusters see them."""
+        lengths = np.hypot(row_lengths(rows), self.length)
+        return np.asarray(rows / np.where(lengths > 0, lengths, 1)[:, None])
+
+    def labels(self, rows: Array) -> Array:
+        """The nearest cluster of each row (n, k)."""
+        scaled = self.scaled(rows)
+        gaps = np.stack([((scaled - centre) ** 2).sum(axis=1) for centre in self.centres], axis=1)
+        return np.asarray(np.argmin(np.where(np.isnan(gaps), np.inf, gaps), axis=1))
+
+
+def nearest_cluster(vectors: Array, labels: Array, softness: float) -> NearestCluster:
+    """The means of clusters that :func:`~spectrograd.labels.assign` found with ``unit_rows``.
+
+    Parameters
+    ----------
+    vectors : array of shape (n, k)
+    labels : array of shape (n,)
+        -1 takes no part.
+    softness
+        As it was then.
+
+    Examples
+    --------
+    >>> rule = nearest_cluster(np.array([[1.0, 0.0], [0.0, 2.0]]), np.array([0, 1]), 0.0)
+    >>> rule.labels(np.array([[0.1, 0.5]])).tolist()
+    [1]
+    """
+    part = labels >= 0
+    n_clusters = int(labels.max(initial=-1)) + 1
+    rows, clusters = np.asarray(vectors[part], dtype=np.float64), labels[part]
+    length = float(np.median(row_lengths(rows))) * softness**0.5 if softness else 0.0
+    unit = NearestCluster(np.empty((0, rows.shape[1])), length).scaled(rows)
+    sizes = np.bincount(clusters, minlength=n_clusters).astype(np.float64)
+    sums = np.stack([np.bincount(clusters, column, n_clusters) for column in unit.T], axis=1)
+    sizes[sizes == 0] = np.nan
+    return NearestCluster(sums / sizes[:, None], length)
+
+
+def followed(vectors: Array, labels: Array, softness: float, aside: Array) -> Array:
+    """Labels of rows that have moved a little: Lloyd's algorithm from the clusters they had.
+
+    Parameters
+    ----------
+    vectors : array of shape (n, k)
+        Where the rows are now.
+    labels : array of shape (n,)
+        What they were; -1 for rows that had no cluster.
+    aside : array of row numbers
+        Rows that take no part: their label is -1.
+    """
+    part = np.ones(len(vectors), bool)
+    part[aside] = False
+    rule = nearest_cluster(vectors[part], labels[part], softness)
+    names = np.flatnonzero(~np.isnan(rule.centres[:, 0]))
+    rows = rule.scaled(np.asarray(vectors[part], dtype=np.float64))
+    still = STILL * float(rows.var(axis=0).mean())
+    compiled = len(rows) > SMALL
+    found = descend(rows, rule.centres[names], compiled=compiled, tolerance=still, max_steps=FEW_STEPS)
+    moved = np.full(len(vectors), -1, dtype=np.int64)
+    moved[part] = names[found.labels]
+    return moved

@@ -1,0 +1,160 @@
+"""A graph after some of its edges have changed; what did not change stays the same to the last bit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from spectrograd.graph import Graph, GraphError, MultilayerGraph
+from spectrograd.graph.names import NodeRows, as_names
+
+Array = NDArray[Any]
+Mode = Literal["add", "set"]
+NewNodes = Literal["create", "refuse"]
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeChanges:
+    """Edges to add or to set, and edges to remove, as graphs of their own whose nodes have names.
+
+    Attributes
+    ----------
+    edges
+        ``mode="add"`` adds their weights to those that are there; ``"set"`` puts them in their place.
+    removed
+        Edges that are taken away, whatever their weight; each of them must be there.
+    new_nodes
+        Whether nodes that the graph does not know are created or refused.
+    """
+
+    edges: Graph | MultilayerGraph | None = None
+    removed: Graph | MultilayerGraph | None = None
+    mode: Mode = "add"
+    new_nodes: NewNodes = "create"
+
+    def __post_init__(self) -> None:
+        for name, value, known in (
+            ("mode", self.mode, get_args(Mode)),
+            ("new_nodes", self.new_nodes, get_args(NewNodes)),
+        ):
+            if value not in known:
+                raise ValueError(f"{name}={value!r}: expected one of {', '.join(known)}")
+        if self.edges is None and self.removed is None:
+            raise ValueError("nothing to change: give edges to add or to remove")
+
+
+def changed_graph(graph: Graph, changes: EdgeChanges) -> Graph:
+    """The graph with its changes; new nodes come after the old ones.
+
+    Examples
+    --------
+    >>> path = Graph.from_edges(["a", "b"], ["b", "c"])
+    >>> more = changed_graph(path, EdgeChanges(Graph.from_edges(["c"], ["d"])))
+    >>> more.node_names.tolist(), more.n_edges
+    (['a', 'b', 'c', 'd'], 3)
+    """
+    if isinstance(changes.edges, MultilayerGraph) or isinstance(changes.removed, MultilayerGraph):
+        raise GraphError("the changes have layers, the model's graph has none")
+    names = _all_names(graph, [changes.edges], changes.new_nodes)
+    row_of = NodeRows(graph.node_names if names is None else names)
+    matrix = _grown(graph.matrix, len(row_of.names))
+    if changes.removed is not None:
+        matrix = _without(matrix, _placed(changes.removed, row_of), row_of.names)
+    if changes.edges is not None:
+        matrix = _with(matrix, _placed(changes.edges, row_of), changes.mode)
+    return Graph._from_clean_csr(matrix, graph.names if names is None else _kept_names(graph, names))
+
+
+def changed_layers(graph: MultilayerGraph, changes: EdgeChanges) -> MultilayerGraph:
+    """The same of several layers; a layer that the changes do not name stays as it is."""
+    edges, removed = (_by_layer(part, graph) for part in (changes.edges, changes.removed))
+    names = _all_names(graph, list(edges.values()), changes.new_nodes)
+    every = graph.node_names if names is None else names
+    row_of, layers = NodeRows(every), []
+    for name, layer in zip(graph.layer_names, graph.layers, strict=True):
+        matrix = _grown(layer.matrix, len(every))
+        if name in removed:
+            matrix = _without(matrix, _placed(removed[name], row_of), every)
+        if name in edges:
+            matrix = _with(matrix, _placed(edges[name], row_of), changes.mode)
+        own = graph.names if names is None else _kept_names(graph, names)
+        layers.append(Graph._from_clean_csr(matrix, own))
+    return MultilayerGraph(tuple(layers), graph.layer_names)
+
+
+def _by_layer(part: Graph | MultilayerGraph | None, graph: MultilayerGraph) -> dict[str, Graph]:
+    if part is None:
+        return {}
+    if isinstance(part, Graph):
+        raise GraphError("the model has several layers: say in a column 'layer' to which a change belongs")
+    unknown = sorted(set(part.layer_names) - set(graph.layer_names))
+    if unknown:
+        raise GraphError(f"layer {unknown[0]!r} is unknown; the model has {', '.join(graph.layer_names)}")
+    return dict(zip(part.layer_names, part.layers, strict=True))
+
+
+def _all_names(graph: Graph | MultilayerGraph, parts: list[Any], policy: str) -> Array | None:
+    """Names of old and new nodes; None where there are no new ones."""
+    known = NodeRows(graph.node_names)
+    new: dict[Any, None] = {}
+    for part in parts:
+        if part is not None:
+            given = part.node_names
+            new |= dict.fromkeys(given[known.rows(given) < 0].tolist())
+    if not new:
+        return None
+    if policy == "refuse":
+        raise GraphError(
+            f"node {str(next(iter(new)))!r} is not in the graph; new_nodes='create' would add it"
+        )
+    return as_names([*graph.node_names.tolist(), *new])
+
+
+def _kept_names(graph: Graph | MultilayerGraph, names: Array) -> Array | None:
+    """Row numbers need no names as long as new nodes go on counting."""
+    counting = graph.names is None and names.dtype.kind in "iu"
+    return None if counting and np.array_equal(names, np.arange(len(names))) else names
+
+
+def _grown(matrix: sp.csr_array, n_nodes: int) -> sp.csr_array:
+    if matrix.shape[0] == n_nodes:
+        return matrix
+    pointers = np.concatenate([matrix.indptr, np.full(n_nodes - matrix.shape[0], matrix.indptr[-1])])
+    return sp.csr_array((matrix.data, matrix.indices, pointers), shape=(n_nodes, n_nodes))
+
+
+def _placed(part: Graph, row_of: NodeRows) -> sp.csr_array:
+    """A graph of changes on the rows of the whole graph."""
+    rows, entries = row_of.rows(part.node_names), part.matrix.tocoo()
+    touched = np.unique(entries.row)
+    lost = touched[rows[touched] < 0]
+    if len(lost):
+        raise GraphError(f"edge to remove: node {str(part.node_names[lost[0]])!r} is not in the graph")
+    size = len(row_of.names)
+    placed = sp.coo_array((entries.data, (rows[entries.row], rows[entries.col])), shape=(size, size))
+    return sp.csr_array(placed.tocsr())
+
+
+def _with(matrix: sp.csr_array, edges: sp.csr_array, mode: str) -> sp.csr_array:
+    if mode == "set":
+        there = matrix.multiply(edges != 0)
+        matrix = sp.csr_array(matrix - there)  # w - w is zero, whatever w
+        matrix.eliminate_zeros()
+    return sp.csr_array(matrix + edges)
+
+
+def _without(matrix: sp.csr_array, edges: sp.csr_array, names: Array) -> sp.csr_array:
+    pattern = sp.csr_array(edges != 0)
+    there = sp.csr_array(matrix.multiply(pattern))
+    if there.nnz < pattern.nnz:
+        missing = sp.coo_array(pattern.astype(np.int8) - (there != 0).astype(np.int8))
+        at = int(np.flatnonzero(missing.data)[0])
+        ends = names[missing.row[at]], names[missing.col[at]]
+        raise GraphError(f"edge ({ends[0]}, {ends[1]}) to remove is not in the graph")
+    left = sp.csr_array(matrix - there)
+    left.eliminate_zeros()
+    return left

@@ -1,0 +1,176 @@
+"""An embedding after its graph has changed: a small correction where that is enough, a solve where it is not.
+
+The old vectors fail the new equations only where edges changed, so their residual *is* the change. A
+Rayleigh-Ritz step on the old vectors and that residual moves them to first order; the certificate then judges
+the result as it would any other, and decides whether it is kept.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectrograd.certificate.evidence import GOOD_ANGLE, MOST_PART
+from spectrograd.engines import Engine, LocalEngine
+from spectrograd.engines.threadpools import one_thread
+from spectrograd.graph import Graph, MultilayerGraph
+from spectrograd.linalg.subspace import Ritz, orthonormalize, rayleigh_ritz, residuals
+from spectrograd.operators.laplacian import Operator
+from spectrograd.operators.regularized import Regularization, regularized
+from spectrograd.pipeline.plan import Choice
+from spectrograd.pipeline.result import Result, found
+from spectrograd.pipeline.run import embed
+from spectrograd.pipeline.settings import Settings
+from spectrograd.pipeline.single import PreparedGraph, prepare_graph, with_all_nodes
+from spectrograd.pipeline.solving import Embedded, certified
+from spectrograd.solvers.loop import Solution
+from spectrograd.solvers.protocol import Progress
+
+Array = NDArray[Any]
+STEPS = 8  # most Rayleigh-Ritz steps: what they cannot mend is work for a solver
+KEPT, WARM, ANEW = "kept", "warm start", "refit"
+SHRUNK = 0.5  # of the gap at the last fit: a cluster more or less may be in the making
+FAR = 0.5  # sine of the angle to the last fit beyond which its decisions are out of date
+
+
+@dataclass(frozen=True, eq=False)
+class Updated:
+    """The new embedding and how it was come by.
+
+    Attributes
+    ----------
+    action
+        ``"kept"``: a correction was enough; ``"warm start"``: solved from there; ``"refit"``: solved anew,
+        since the pieces of the graph changed or there was nothing to start from.
+    drift
+        Sine of the largest angle between the old and the new subspace; 1 where they do not compare.
+    """
+
+    result: Result
+    action: str
+    drift: float
+
+
+def update(
+    graph: Graph | MultilayerGraph, start: Array | None, settings: Settings, decided: Regularization
+) -> Updated:
+    """Embed a graph that has changed since its vectors were found.
+
+    Parameters
+    ----------
+    graph
+        After the change.
+    start : array of shape (n_nodes, k) or None
+        The vectors before it, with rows for new nodes.
+    settings
+        Those of the fit, with as many components as ``start``.
+    decided
+        The regularisation of the fit, which a correction keeps.
+    """
+    if start is None or isinstance(graph, MultilayerGraph):
+        result = embed(graph, settings, start=start)
+        return Updated(result, ANEW if start is None else WARM, _drift(start, result))
+    with settings.engine.threads(), one_thread():  # BLAS has nothing but small matrices to do
+        prepared = prepare_graph(graph, settings)
+        if prepared.connectivity.groups is None and start[prepared.kept].any(axis=1).all():
+            result = corrected(prepared, start, settings, decided)
+            if result.certificate.converged:
+                return Updated(result, KEPT, _drift(start, result))
+            result = prepared.solve(settings.started(), result.vectors)
+            return Updated(result, WARM, _drift(start, result))
+        result = prepared.solve(settings.started())
+    return Updated(result, ANEW, _drift(start, result))
+
+
+def corrected(prepared: PreparedGraph, start: Array, settings: Settings, decided: Regularization) -> Result:
+    """The vectors moved by Rayleigh-Ritz steps, with their certificate."""
+    began = time.perf_counter()
+    operator = regularized(prepared.part, settings.laplacian, decided.tau)
+    ritz, steps, error = _corrected(settings.engine, operator, start[prepared.kept])
+    seconds = time.perf_counter() - began
+    done = Progress(steps, 1.0 + steps, 0, float(ritz.values.sum()), error, 0.0, seconds)
+    solution = Solution(ritz.Q, "update", (done,), "done", seconds, settings.seed)
+    choice = Choice("update", "the last embedding, corrected for the edges that changed")
+    solved: Embedded = certified(operator, solution, settings, choice)
+    return found(
+        solved,
+        with_all_nodes(solved, prepared.graph.names, prepared.kept, prepared.graph.n_nodes),
+        operator,
+        connectivity=prepared.connectivity,
+        regularization=replace(decided, reason=f"as at the last fit ({decided.reason})"),
+        eigengap=None,
+        rows=prepared.kept,
+        seconds={"solve": time.perf_counter() - began},
+    )
+
+
+def _corrected(engine: Engine, operator: Operator, start: Array) -> tuple[Ritz, int, float]:
+    """Ritz vectors (N x k) after as many steps as it takes, their number, and the residual that is left."""
+    vectors = np.ascontiguousarray(start, dtype=np.float64)
+    ritz = rayleigh_ritz(engine, operator, orthonormalize(engine, vectors, operator.metric).Q)
+    before: Array | None = None
+    step, error = 0, np.inf
+    while step < STEPS:
+        step += 1
+        last, (ritz, beyond) = ritz, _step(engine, operator, ritz, before)
+        before = last.Q
+        error = float(np.linalg.norm(residuals(engine, operator, ritz)))
+        # ``beyond`` is an upper bound on what lies there, so half of it is all that is counted on
+        if error <= GOOD_ANGLE / 3 * MOST_PART * (beyond - ritz.values[-1]):
+            break
+    return ritz, step, float(error)
+
+
+def _step(engine: Engine, operator: Operator, ritz: Ritz, before: Array | None) -> tuple[Ritz, float]:
+    """Rayleigh-Ritz on the vectors, ``B^-1`` times their residuals, and the vectors before: one pass.
+
+    Returns the k lowest Ritz pairs and the next value.
+    """
+    metric = 1.0 if operator.metric is None else operator.metric[:, None]
+    change = ritz.AQ / metric - ritz.Q * ritz.values
+    k = ritz.Q.shape[1]
+    parts = [ritz.Q, change]
+    if before is not None:
+        parts.append(_outside(before, ritz.Q, operator.metric))
+    wide = orthonormalize(engine, np.hstack(parts), operator.metric).Q
+    better = rayleigh_ritz(engine, operator, wide)
+    lowest = (np.ascontiguousarray(part[:, :k]) for part in (better.Q, better.AQ))
+    return Ritz(better.values[:k], *lowest), float(better.values[k])
+
+
+def _outside(vectors: Array, basis: Array, metric: Array | None) -> Array:
+    """The part of vectors (N x k) that is orthogonal to an orthonormal basis."""
+    weighed = vectors if metric is None else vectors * metric[:, None]
+    return np.asarray(vectors - basis @ (basis.T @ weighed))
+
+
+def _drift(start: Array | None, result: Result) -> float:
+    """From what of the old subspace lies outside the new one: a cosine would round small angles away."""
+    if start is None or start.shape[1] != result.vectors.shape[1]:
+        return 1.0
+    metric, old = result.operator.metric, np.asarray(start[result.rows], dtype=np.float64)
+    basis = orthonormalize(LocalEngine(), np.ascontiguousarray(old), metric, np.random.default_rng(0))
+    if basis.repaired:  # the old vectors are no basis any more
+        return 1.0
+    rest = _outside(basis.Q, result.vectors[result.rows].astype(np.float64), metric)
+    weighed = rest if metric is None else rest * metric[:, None]
+    return float(np.sqrt(np.clip(np.linalg.eigvalsh(rest.T @ weighed)[-1], 0, 1)))
+
+
+def refit_reason(result: Result, gap_at_fit: float, drift: float) -> str:
+    """Why the decisions of the last fit (clusters, regularisation) should be made anew; empty where not."""
+    if not result.converged:
+        return f"the accuracy asked for was not reached: {result.certificate.sentence}"
+    if drift > FAR:
+        return f"the embedding has turned away from that of the last fit (sine {drift:.2g})"
+    gap = result.certificate.gap
+    if gap_at_fit > 0 and gap < SHRUNK * gap_at_fit:
+        return (
+            f"the gap after the last eigenvalue has shrunk from {gap_at_fit:.2g} to {gap:.2g}: "
+            "the number of clusters may have changed"
+        )
+    return ""
