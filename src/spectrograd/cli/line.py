@@ -37,6 +37,7 @@ from spectrograd.pipeline.multilayer import Merged
 from spectrograd.solvers import make_solver
 
 STDIN = STDOUT = "-"
+HASHED_AT_ONCE = 1 << 20  # bytes
 # Solvers that run their iterations and stop: without --tol nobody asked them for an accuracy.
 WITHOUT_GOAL = frozenset({"sgd", "sgd-paper", "stochastic-fb"})
 NAMED_KINDS = {bool: "true or false", int: "a whole number", float: "a number", NoneType: "none"}
@@ -63,8 +64,12 @@ def hashed(paths: Sequence[str]) -> Input:
     """Remember files and what was in them."""
     digest = hashlib.sha256()
     for path in paths:
-        kept = cast(io.BytesIO, sys.stdin.buffer)
-        digest.update(kept.getvalue() if path == STDIN else Path(path).read_bytes())
+        if path == STDIN:
+            digest.update(cast(io.BytesIO, sys.stdin.buffer).getbuffer())
+            continue
+        with open(path, "rb") as handle:
+            while piece := handle.read(HASHED_AT_ONCE):
+                digest.update(piece)
     return Input(tuple(paths), digest.hexdigest())
 
 
