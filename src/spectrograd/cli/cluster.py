@@ -100,7 +100,7 @@ def cluster(
         line.write_result(output, write, result.labels, graph.node_names)
         tell_run(page, folder, lambda: gather_run(graph, result, told(), truth=known))
     session.save_summary(told())
-    return line.verdict(session, result, settings)
+    return line.verdict(session, result, settings, line.clusters_found(result), output, page, folder)
 
 
 def _score(session: Session, classes: Any, result: Any) -> dict[str, float] | None:

@@ -76,4 +76,5 @@ def embed(
         line.write_result(output, write, vectors, graph.node_names)
         tell_run(page, folder, lambda: gather_run(graph, result, told(), drop_first=True))
     session.save_summary(told())
-    return line.verdict(session, result, settings)
+    what = f"{vectors.shape[1]} coordinates of {vectors.shape[0]:,} nodes"
+    return line.verdict(session, result, settings, what, output, page, folder)

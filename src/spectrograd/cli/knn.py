@@ -107,6 +107,6 @@ def knn(
         graph = Graph(made.blocks, made.n_nodes, table.names)
     with session.stage("report"):
         write_graph(output, graph, raw=raw)
-    session.detail(f"{describe(graph)} saved in {output}")
     session.save_summary(outline(session, source, graph))
+    session.done(f"a graph of {describe(graph)}", output)
     return 0

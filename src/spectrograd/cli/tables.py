@@ -35,6 +35,35 @@ def row_table(rows: Sequence[Mapping[str, Any]], n_first: int = 0) -> Table:
     return table
 
 
+def solver_table(rows: Sequence[Mapping[str, Any]], width: int) -> Table:
+    """One line per solver of ``compare``; a narrow terminal gets the columns that decide."""
+    wide = width >= WIDE
+    scored = any(row["nmi"] is not None for row in rows)
+    scores = [(key, title) for key, title in SCORES if scored and (wide or key in ("nmi", "ari"))]
+    table = _empty()
+    table.add_column("method", no_wrap=True)
+    counts = ("iter.", "passes") if wide else ("passes",)
+    last = ("MB", "good") if wide else ("good",)
+    for title in ("s", *counts, "obj.", "angle", *(title for _, title in scores), *last):
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in rows:
+        size = row["peak_memory_bytes"]
+        memory = [_number(None if size is None else size / 1e6, 0)] if wide else []
+        iterations = [_count(None if row["iterations"] == 1 else row["iterations"])] if wide else []
+        table.add_row(
+            Text(str(row["method"])),
+            _number(row["seconds"], 2),
+            *iterations,
+            _number(row["passes"], 1),
+            _number(row["objective"], 5),
+            "-" if row["angle"] is None else f"{row['angle']:.0e}",
+            *(_number(row[key], 2) for key, _ in scores),
+            *memory,
+            {True: "yes", False: "no", None: "-"}[row["converged"]],
+        )
+    return table
+
+
 def paper_table(rows: Sequence[Mapping[str, Any]], width: int) -> Table:
     """Our figures, and beside them the paper's; below them where the terminal is narrow."""
     beside = width >= WIDE

@@ -25,6 +25,17 @@ class Eigengap:
     gaps: Array
     jumps: Array
 
+    @property
+    def runners_up(self) -> tuple[int, ...]:
+        """The numbers with the next largest jumps, best first; at most two."""
+        ranked = 2 + np.argsort(-self.jumps[1:], kind="stable")
+        return tuple(int(number) for number in ranked if number != self.n_clusters)[:2]
+
+    @property
+    def runners_up_text(self) -> str:
+        """The same in words."""
+        return ", ".join(map(str, self.runners_up)) or "none"
+
     def summary(self) -> dict[str, Any]:
         """What ``--summary-json`` holds."""
         return {"eigenvalues": self.eigenvalues, "gaps": self.gaps, "jumps": self.jumps}

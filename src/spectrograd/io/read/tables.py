@@ -54,7 +54,8 @@ _HEADER_HINT = (
 class EdgeTable:
     """The columns of an edge list; ``nodes`` names those that may have no edge.
 
-    Where there are ``ids``, all distinct, ``source`` and ``target`` are places among them. Where rows are ``directed``, what is lost by dropping directions is told.
+    Where there are ``ids``, all distinct, ``source`` and ``target`` are places among them. Where rows are
+    ``directed``, what is lost by dropping directions is told.
     """
 
     name: str
