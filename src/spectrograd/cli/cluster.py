@@ -89,7 +89,7 @@ def cluster(
     check_targets(session, page, folder)
     graph, source = line.read_layers(session, graphs)
     line.check_size(k, 0, graph)
-    classes = line.read_truth(session, truth, graph)
+    classes, class_names = line.read_truth(session, truth, graph)
     if session.dry_run:
         return line.tell_plan(graph, k, options, output=output, report=page, run=folder)
     result = line.walk(session, graph, settings, pipeline.cluster)
@@ -98,7 +98,9 @@ def cluster(
     known = None if truth is None else (truth, classes)
     with session.stage("report"):
         line.write_result(output, write, result.labels, graph.node_names)
-        tell_run(page, folder, lambda: gather_run(graph, result, told(), truth=known))
+        tell_run(
+            page, folder, lambda: gather_run(graph, result, told(), truth=known, class_names=class_names)
+        )
     session.save_summary(told())
     return line.verdict(session, result, settings, line.clusters_found(result), output, page, folder)
 

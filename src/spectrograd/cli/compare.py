@@ -95,7 +95,7 @@ def compare(
     session.check_target(output, "-o")
     graph, source = line.read_layers(session, graphs)
     line.check_size(k, 0, graph)
-    classes = line.read_truth(session, truth, graph)
+    classes, _ = line.read_truth(session, truth, graph)
     if session.dry_run:
         click.echo(f"dry run: nothing is computed or written\ngraph    {graph}\nsolvers  {solvers or 'all'}")
         click.echo(f"time     at most {how['time_budget']:g} s for each solver\noutput   {output}")

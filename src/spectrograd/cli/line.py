@@ -28,7 +28,8 @@ from spectrograd.cli.summary import Input
 from spectrograd.cli.voice import say
 from spectrograd.engines import make_engine
 from spectrograd.graph import Graph, MultilayerGraph
-from spectrograd.io import read_graph, read_labels
+from spectrograd.io import read_graph
+from spectrograd.io.read.labels import read_classes
 from spectrograd.io.write.output import naming
 from spectrograd.labels.eigengap import MOST
 from spectrograd.operators.laplacian import SMALL, Kind
@@ -74,12 +75,14 @@ def hashed(paths: Sequence[str]) -> Input:
     return Input(tuple(paths), digest.hexdigest())
 
 
-def read_truth(session: Session, truth: str | None, graph: Graph | MultilayerGraph) -> Any:
-    """Known classes in the order of the nodes, where a file of them was given."""
+def read_truth(
+    session: Session, truth: str | None, graph: Graph | MultilayerGraph
+) -> tuple[Any, tuple[str, ...]]:
+    """Known classes in the order of the nodes, and their names, where a file of them was given."""
     if truth is None:
-        return None
+        return None, ()
     with session.stage("read"):
-        return read_labels(truth, graph.node_names)
+        return read_classes(truth, graph.node_names)
 
 
 def check_size(k: int | str, extra: int, graph: Graph | MultilayerGraph) -> None:

@@ -104,6 +104,7 @@ class Spectral(Shown, BaseEstimator):
             self._keep_layers(result.merged)
         if result.labels is not None:
             self.labels_, self.n_clusters_ = result.labels, result.n_clusters
+            self.membership_ = result.membership
         if result.interrupted:
             raise KeyboardInterrupt
 

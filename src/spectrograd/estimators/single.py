@@ -116,6 +116,8 @@ class SpectralClustering(Clusterer):
     ----------
     labels_ : array of shape (n_nodes,)
         -1 for nodes set aside.
+    membership_ : array of shape (n_nodes,)
+        How sure each label is, 0 to 1: how much nearer its centre is than the next. NaN for nodes set aside.
     n_clusters_ : int
     eigengap_ : Eigengap or None
         Eigenvalues and gaps that "auto" chose by: the data of the eigengap plot.

@@ -75,7 +75,7 @@ def arrow_columns(file: TextFile, layout: Layout) -> BulkColumns | None:
         weight = table["weight"].to_numpy() if "weight" in layout.roles else None
         layer = _coded(table["layer"]) if "layer" in layout.roles else None
         ends = tuple(table[end].to_numpy() for end in ENDS) if integers else _coded(*(table[x] for x in ENDS))
-        return BulkColumns(ends, weight, layer)  # type: ignore[arg-type]
+        return BulkColumns(ends, weight, layer)
     return None
 
 

@@ -45,6 +45,7 @@ class _Listing:
     nodes: Sequence[Any] | None
     labels: Array
     lines: list[int] | None = None
+    classes: tuple[str, ...] = ()  # what the numbers stand for, where labels are texts
 
 
 def read_labels(path: str | os.PathLike[str], names: ArrayLike | None = None) -> Array:
@@ -65,6 +66,20 @@ def read_labels(path: str | os.PathLike[str], names: ArrayLike | None = None) ->
     array of int64
         Labels that are not integers are numbered in sorted order.
     """
+    return read_classes(path, names)[0]
+
+
+def read_classes(
+    path: str | os.PathLike[str], names: ArrayLike | None = None
+) -> tuple[Array, tuple[str, ...]]:
+    """Read labels as :func:`read_labels` does, and the texts that their numbers stand for.
+
+    Returns
+    -------
+    labels : array of int64
+    classes : tuple of str
+        ``classes[label]`` is the text; empty where labels are integers.
+    """
     path = os.fspath(path)
     suffix = data_suffix(path)
     known = (".npy", ".npz", PARQUET_SUFFIX, *TEXT_SUFFIXES)
@@ -80,7 +95,7 @@ def read_labels(path: str | os.PathLike[str], names: ArrayLike | None = None) ->
         listing = _load_arrays(file) if suffix in (".npy", ".npz") else _read_columns(file, rows)
     if listing.nodes is not None and len(listing.nodes) != len(listing.labels):
         raise GraphError(f"{file.name}: {len(listing.labels)} labels for {len(listing.nodes)} nodes")
-    return listing.labels if rows is None else _aligned(file, listing, rows)
+    return listing.labels if rows is None else _aligned(file, listing, rows), listing.classes
 
 
 class _Rows:
@@ -118,7 +133,8 @@ def _read_columns(file: TextFile, graph: _Rows | None) -> _Listing:
         raise file.error(lines[0], f"{len(fields)} columns need a header with 'node' and 'label'")
     node_at, label_at = header or ((0, 1) if len(fields) == 2 else (None, 0))
     nodes = None if node_at is None else unescaped(row[node_at] for row in rows)
-    return _Listing(nodes, _number_texts(unescaped(row[label_at] for row in rows)), lines)
+    texts = unescaped(row[label_at] for row in rows)
+    return _Listing(nodes, _number_texts(texts), lines, _classes(texts))
 
 
 def _header(
@@ -156,11 +172,13 @@ def _is_integer(word: str) -> bool:
 def _load_arrays(file: TextFile) -> _Listing:
     with decoding(file.name, "cannot be read as labels"):
         if data_suffix(file.path) == ".npy":
-            return _Listing(None, _number_array(file, load_array(file.path)))
+            labels = load_array(file.path)
+            return _Listing(None, _number_array(file, labels), classes=_classes_of(labels))
         with Archive(file.path) as archive:
             if not {"nodes", "labels"} <= set(archive):
                 raise GraphError(f"{file.name}: an .npz file of labels holds the arrays 'labels' and 'nodes'")
-            return _Listing(archive["nodes"].ravel().tolist(), _number_array(file, archive["labels"]))
+            nodes, labels = archive["nodes"].ravel().tolist(), archive["labels"]
+            return _Listing(nodes, _number_array(file, labels), classes=_classes_of(labels))
 
 
 def _load_columns(file: TextFile) -> _Listing:
@@ -174,7 +192,8 @@ def _load_columns(file: TextFile) -> _Listing:
         if nodes is None or labels is None:
             there = ", ".join(column_names(frame))
             raise GraphError(f"{file.name}: columns 'node' and 'label' are needed, found {there}")
-        return _Listing(nodes.tolist(), _number_array(file, as_names(labels)))
+        labels = as_names(labels)
+        return _Listing(nodes.tolist(), _number_array(file, labels), classes=_classes_of(labels))
 
 
 def _number_array(file: TextFile, labels: Array) -> Array:
@@ -202,11 +221,21 @@ def _number_texts(texts: Sequence[str]) -> Array:
     present = [text for text in texts if text]
     numbers = as_integers(present)
     if numbers is None:
-        code = {text: i for i, text in enumerate(sorted(set(present)))}
+        code = {text: i for i, text in enumerate(_classes(texts))}
         numbers = np.fromiter(map(code.__getitem__, present), dtype=np.int64, count=len(present))
     labels = np.full(len(texts), _UNLABELLED, dtype=np.int64)
     labels[filled] = numbers
     return labels
+
+
+def _classes(texts: Sequence[str]) -> tuple[str, ...]:
+    """The distinct texts in sorted order; none where all are integers."""
+    present = {text for text in texts if text}
+    return () if as_integers(list(present)) is not None else tuple(sorted(present))
+
+
+def _classes_of(labels: Array) -> tuple[str, ...]:
+    return _classes(labels.astype(str).tolist()) if labels.dtype.kind in "US" else ()
 
 
 def _aligned(file: TextFile, listing: _Listing, rows: _Rows) -> Array:

@@ -175,7 +175,7 @@ def _check_places(path: str, numbers: Array, lines: Array, shape: tuple[int, int
 
 def _inside(column: Array, size: int) -> Array:
     """Which numbers are places: whole, 1 to ``size``."""
-    return (column >= 1) & (column <= size) & (column == np.floor(column))
+    return np.asarray((column >= 1) & (column <= size) & (column == np.floor(column)))
 
 
 def _sparse(path: str, rows: Array, header: _Header) -> sp.coo_array:
