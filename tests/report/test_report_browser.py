@@ -304,7 +304,7 @@ def test_an_embedding_alone_has_a_page_too(browser, tmp_path):
 
 
 def test_a_drawing_has_its_edges_and_tables_sort(browser, tmp_path):
-    data = datasets.make_block_model(60, 2, random_state=0)
+    data = datasets.make_block_model(100, 2, random_state=0)
     result = cluster(data.graph, Settings(n_components=2, seed=0))
     path = tmp_path / "page.html"
     write_run_page(path, run_document(gather_run(data.graph, result, summary_of(result, data.graph))))

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 LONGEST_WORD = len("Eigendecomposition")
+MARK = "*"
 WIDE = 110  # columns a table with both our figures and the paper's needs
 SCORES = (("purity", "purity"), ("nmi", "NMI"), ("ri", "RI"), ("ari", "ARI"))
 
@@ -23,15 +24,17 @@ def score_table(scores: Mapping[str, float]) -> Table:
     return table
 
 
-def row_table(rows: Sequence[Mapping[str, Any]], n_first: int = 0) -> Table:
-    """One line per method; a rule after the first ``n_first``."""
+def row_table(rows: Sequence[Mapping[str, Any]], n_first: int = 0, marked: int = 0) -> Table:
+    """One line per method; a rule after the first ``n_first``, a mark at line number ``marked``."""
     table = _empty()
     table.add_column("method", min_width=LONGEST_WORD)
     for title in ("seconds", "iterations", "passes", *(title for _, title in SCORES)):
         table.add_column(title, justify="right", no_wrap=True)
     for number, row in enumerate(rows, start=1):
         cells = _ours(row, with_passes=True)
-        table.add_row(Text(_name(row)), *cells, end_section=number == n_first)
+        name = f"{_name(row)} {MARK}" if number == marked else _name(row)
+        style = "bold" if number == marked else None
+        table.add_row(Text(name), *cells, end_section=number == n_first, style=style)
     return table
 
 

@@ -27,7 +27,7 @@ def run_document(run: Run) -> dict[str, Any]:
     -------
     dict
         ``title, lead, note, certificate, scores, clusters, uncertain, confusion, agreement, spectrum, curves, words,
-        facts, command`` and ``points``, which holds arrays as base64.
+        facts, command, methods`` (a comparison, where there is one) and ``points``, which holds arrays as base64.
     """
     summary = run.summary
     points = points_document(run)
@@ -48,6 +48,7 @@ def run_document(run: Run) -> dict[str, Any]:
             "curves": convergence_words(run.curves[-1]),
         },
         "facts": _facts(run),
+        "methods": None,
         "command": summary["command_line"],
         "points": points,
     }

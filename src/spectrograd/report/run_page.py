@@ -64,6 +64,7 @@ def render_run(document: Parts, plotly: str) -> str:
 {_charts(document["words"])}
 {_truth(document)}
 {_agreement(document["agreement"])}
+{_methods(document["methods"])}
 {_repeat(document)}
 </main>
 <script>{_inline_script(plotly)}</script>
@@ -223,6 +224,16 @@ def _agreement(agreement: Parts | None) -> str:
     cells = [[(f"{value:.2f}", value) for value in row] for row in agreement["values"]]
     table = _heat("Overlap of the subspaces: 0 is chance, 1 the same", names, names, cells)
     return f'<section id="agreement"><h2>How the layers agree</h2>\n{table}</section>'
+
+
+def _methods(methods: Parts | None) -> str:
+    if methods is None:
+        return ""
+    meanings = render_facts(list(methods["meanings"].items()))
+    return (
+        f'<section id="methods"><h2>The methods compared</h2>\n{render_table(methods["table"])}\n'
+        f"{meanings}</section>"
+    )
 
 
 def _heat(

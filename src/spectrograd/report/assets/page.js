@@ -131,7 +131,7 @@ function fillControls() {
     redraw();
   });
   for (const button of document.querySelectorAll("[data-space]")) {
-    button.disabled = columns.length < 3;
+    button.disabled = columns.filter(({ name }) => !name.startsWith("layout ")).length < 3;
     button.addEventListener("click", () => { state.space = button.dataset.space === "yes"; redraw(); });
   }
 }
