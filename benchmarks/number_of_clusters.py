@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 from sklearn import datasets as known
+from sklearn.metrics import adjusted_rand_score
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks.harness import table
-from spectrograd import Graph, datasets, metrics
+from spectrograd import Graph, datasets
 from spectrograd.labels.eigengap import n_eigenvalues, widest_gap
 from spectrograd.pipeline import Settings, cluster, embed
 from spectrograd.points.neighbors import knn_graph
@@ -32,7 +33,9 @@ class Case:
 
     @cached_property
     def eigenvalues(self) -> Any:
-        return _quietly(embed, self.graph, Settings(n_components=n_eigenvalues(self.graph.n_nodes), seed=0)).eigenvalues
+        return _quietly(
+            embed, self.graph, Settings(n_components=n_eigenvalues(self.graph.n_nodes), seed=0)
+        ).eigenvalues
 
 
 def cases() -> Iterator[Case]:
@@ -58,7 +61,9 @@ def _points() -> Iterator[tuple[str, Any, int]]:
     yield "two circles", known.make_circles(800, noise=0.05, factor=0.5, random_state=0)[0], 2
     yield "two moons", known.make_moons(600, noise=0.08, random_state=0)[0], 2
     for k, separation in ((3, 5), (5, 5), (8, 5), (5, 4)):
-        points = datasets.make_gaussian_mixture(600, k, n_features=8, separation=separation, random_state=1)[0]
+        points = datasets.make_gaussian_mixture(600, k, n_features=8, separation=separation, random_state=1)[
+            0
+        ]
         yield f"mixture, separation {separation}", points, k
     blobs = known.make_blobs(600, centers=3, random_state=170)[0]
     yield "stretched blobs", blobs @ [[0.6, -0.6], [-0.4, 0.8]], 3
@@ -95,7 +100,7 @@ def stability(case: Case) -> int:
     scores = []
     for k in range(2, MOST + 1):
         whole = _labels(case.graph, k)
-        scores.append(np.mean([metrics.ari(whole, _labels(copy, k)) for copy in copies]))
+        scores.append(np.mean([adjusted_rand_score(whole, _labels(copy, k)) for copy in copies]))
     return 2 + int(np.argmax(np.round(scores, 2)))
 
 
@@ -121,7 +126,8 @@ def run() -> str:
     header = ("data", "nodes", "known", *RULES, "auto warns of")
     return (
         "## The number of clusters\n\nWhat each rule finds; bold is right. `auto` looks at the eigenvalues of one"
-        f" solve; modularity and stability cluster for every number from 2 to {MOST}:\n\n" + table(header, rows)
+        f" solve; modularity and stability cluster for every number from 2 to {MOST}:\n\n"
+        + table(header, rows)
     )
 
 

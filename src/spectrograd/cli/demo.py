@@ -158,7 +158,9 @@ def _write_page(
     rows, result = [trial.row for trial in trials], trials[-1].result
     assert result is not None
     if find_spec("plotly"):
-        run = gather_run(data.graph, result, summary, truth=("the clusters the data was made of", data.labels))
+        run = gather_run(
+            data.graph, result, summary, truth=("the clusters the data was made of", data.labels)
+        )
         write_run_page(folder / FILES["report"], run_document(run) | {"methods": methods_table(rows)})
         return
     session.note(f"the page is a plain one; {MISSING}")

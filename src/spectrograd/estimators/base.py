@@ -16,6 +16,7 @@ from spectrograd.estimators.display import Shown
 from spectrograd.estimators.eigen_solver import solver_and_tolerance
 from spectrograd.estimators.inputs import Affinity, is_pairwise
 from spectrograd.graph import Graph, MultilayerGraph
+from spectrograd.graph.names import plain_texts
 from spectrograd.operators.laplacian import Kind
 from spectrograd.pipeline import Result, Settings, cluster, embed
 
@@ -92,7 +93,7 @@ class Spectral(Shown, BaseEstimator):
         embedding = result.embedding.without_first() if drop_first else result.embedding
         self.embedding_ = embedding.vectors.astype(self._float, copy=False)
         self.eigenvalues_, names = embedding.eigenvalues, result.embedding.names
-        self.names_ = np.arange(len(result.vectors)) if names is None else names
+        self.names_ = np.arange(len(result.vectors)) if names is None else plain_texts(names)
         self.connectivity_ = result.connectivity
         self.set_aside_ = self.names_[result.connectivity.aside]
         self.regularization_, self.eigengap_ = result.regularization, result.eigengap
@@ -123,7 +124,18 @@ class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Spectral):
     drop_first: bool = True
 
     def fit_transform(self, X: Any, y: None = None, **columns: str) -> Array:
-        """Embed and return the vectors."""
+        """Embed and return the vectors.
+
+        Parameters
+        ----------
+        X, y, **columns
+            As for ``fit``.
+
+        Returns
+        -------
+        array of shape (n_nodes, n_components)
+            ``embedding_``; rows in the order of ``names_``.
+        """
         return self.fit(X, **columns).embedding_  # type: ignore[no-any-return]
 
     def _fit(self, graph: Graph | MultilayerGraph) -> None:
@@ -151,6 +163,21 @@ class Clusterer(ClusterMixin, Spectral):
     gamma: float | None = 1.0
     assign_labels: str = "kmeans"
     n_init: int = 10
+
+    def fit_predict(self, X: Any, y: None = None, **columns: str) -> Array:
+        """Cluster and return the labels.
+
+        Parameters
+        ----------
+        X, y, **columns
+            As for ``fit``.
+
+        Returns
+        -------
+        array of shape (n_nodes,)
+            ``labels_``, in the order of ``names_``; -1 for nodes set aside.
+        """
+        return self.fit(X, **columns).labels_  # type: ignore[no-any-return]
 
     def _settings(self, n_nodes: int) -> Settings:
         chosen = super()._settings(n_nodes)  # which refuses what is no number

@@ -17,6 +17,7 @@ from spectrograd.io.foreign.frames import column_names, column_values
 from spectrograd.io.read.arrays import Archive, decoding, load_array
 from spectrograd.io.read.compressed import data_suffix
 from spectrograd.io.read.formulas import unescaped
+from spectrograd.io.read.graphml import GRAPHML_SUFFIX, node_attribute
 from spectrograd.io.read.parquet import PARQUET_SUFFIX, load_parquet
 from spectrograd.io.read.tables import as_integers
 from spectrograd.io.read.text import (
@@ -56,7 +57,7 @@ def read_labels(path: str | os.PathLike[str], names: ArrayLike | None = None) ->
     path : path-like
         Text (``.csv``, ``.tsv``, ``.txt``, also ``.gz``, or ``-``) with a header ``node,label[,...]``,
         with two columns and no header, or with a single column in the order of the nodes; ``.npy``
-        in that order; or ``.npz`` or ``.parquet`` as written by :func:`write_labels`.
+        in that order; ``.graphml`` whose nodes have an attribute ``label`` (class, community, ...); or ``.npz`` or ``.parquet`` as written by :func:`write_labels`.
     names : array of shape (n_nodes,), optional
         The graph's node names: labels come back in their order, -1 for nodes the file leaves out or
         leaves blank. Without them labels come in the order of the file.
@@ -82,7 +83,7 @@ def read_classes(
     """
     path = os.fspath(path)
     suffix = data_suffix(path)
-    known = (".npy", ".npz", PARQUET_SUFFIX, *TEXT_SUFFIXES)
+    known = (".npy", ".npz", PARQUET_SUFFIX, GRAPHML_SUFFIX, *TEXT_SUFFIXES)
     if path != STDIN and suffix not in known:
         raise GraphError(f"{path}: unknown kind of label file; known are {' '.join(known)}")
     if path != STDIN:
@@ -91,6 +92,8 @@ def read_classes(
     rows = None if names is None else _Rows(np.asarray(names))
     if suffix == PARQUET_SUFFIX:
         listing = _load_columns(file)
+    elif suffix == GRAPHML_SUFFIX:
+        listing = _load_attribute(file)
     else:
         listing = _load_arrays(file) if suffix in (".npy", ".npz") else _read_columns(file, rows)
     if listing.nodes is not None and len(listing.nodes) != len(listing.labels):
@@ -194,6 +197,15 @@ def _load_columns(file: TextFile) -> _Listing:
             raise GraphError(f"{file.name}: columns 'node' and 'label' are needed, found {there}")
         labels = as_names(labels)
         return _Listing(nodes.tolist(), _number_array(file, labels), classes=_classes_of(labels))
+
+
+def _load_attribute(file: TextFile) -> _Listing:
+    found = node_attribute(file.path, _LABEL_COLUMNS)
+    if found is None:
+        there = ", ".join(_LABEL_COLUMNS)
+        raise GraphError(f"{file.name}: its nodes have no attribute for labels; one of {there} is needed")
+    nodes, texts, _ = found
+    return _Listing(nodes, _number_texts(texts), classes=_classes(texts))
 
 
 def _number_array(file: TextFile, labels: Array) -> Array:
