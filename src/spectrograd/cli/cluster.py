@@ -74,8 +74,8 @@ def cluster(
     """Cluster the nodes of a graph: spectral embedding, then k-means on rows of unit length.
 
     GRAPH is an edge list (.csv .tsv .txt .parquet, columns src,dst[,weight][,layer]), a matrix (.npz .mtx),
-    .graphml, .net, .mpx, or - for text on standard input; text may be .gz or .zst. Several GRAPH are the
-    layers of one multilayer graph.
+    .graphml, .gml, .net, .mpx, or - for text on standard input; text may be .gz or .zst. Several GRAPH are
+    the layers of one multilayer graph.
     """
     from spectrograd import pipeline
     from spectrograd.cli import line

@@ -52,8 +52,8 @@ def embed(
     """Embed the nodes of a graph by eigenvectors of its Laplacian.
 
     GRAPH is an edge list (.csv .tsv .txt .parquet, columns src,dst[,weight][,layer]), a matrix (.npz .mtx),
-    .graphml, .net, .mpx, or - for text on standard input; text may be .gz or .zst. Several GRAPH are the
-    layers of one multilayer graph. The trivial first eigenvector is left out.
+    .graphml, .gml, .net, .mpx, or - for text on standard input; text may be .gz or .zst. Several GRAPH are
+    the layers of one multilayer graph. The trivial first eigenvector is left out.
     """
     from spectrograd import pipeline
     from spectrograd.cli import line

@@ -56,13 +56,13 @@ class MultilayerSpectralEmbedding(Layered, Embedder):
         ----------
         X : MultilayerGraph, list, dict, or edge table
             Layers on the same nodes: graphs or affinity matrices (array or scipy sparse, n x n), by name in a
-            dict; arrays of points (n x features) with ``affinity="nearest_neighbors"``; or an edge table (pandas,
-            polars, pyarrow) with columns ``src``, ``dst`` and ``layer``.
+            dict; arrays of points (n x features) with ``affinity="nearest_neighbors"``; or an edge table
+            (pandas, polars, pyarrow) with columns ``src``, ``dst`` and ``layer``.
         y : None
             Not used; scikit-learn's pipelines pass it.
         **columns : str
-            Columns of an edge table that go by other names (``source=``, ``target=``, ``weight=``, ``layer=``), as
-            in ``from_frame``.
+            Columns of an edge table that go by other names (``source=``, ``target=``, ``weight=``,
+            ``layer=``), as in ``from_frame``.
 
         Returns
         -------
@@ -94,13 +94,13 @@ class MultilayerSpectralClustering(Layered, Clusterer):
         ----------
         X : MultilayerGraph, list, dict, or edge table
             Layers on the same nodes: graphs or affinity matrices (array or scipy sparse, n x n), by name in a
-            dict; arrays of points (n x features) with ``affinity="nearest_neighbors"``; or an edge table (pandas,
-            polars, pyarrow) with columns ``src``, ``dst`` and ``layer``.
+            dict; arrays of points (n x features) with ``affinity="nearest_neighbors"``; or an edge table
+            (pandas, polars, pyarrow) with columns ``src``, ``dst`` and ``layer``.
         y : None
             Not used; scikit-learn's pipelines pass it.
         **columns : str
-            Columns of an edge table that go by other names (``source=``, ``target=``, ``weight=``, ``layer=``), as
-            in ``from_frame``.
+            Columns of an edge table that go by other names (``source=``, ``target=``, ``weight=``,
+            ``layer=``), as in ``from_frame``.
 
         Returns
         -------

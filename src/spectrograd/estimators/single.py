@@ -91,9 +91,9 @@ class SpectralEmbedding(Embedder):
         Parameters
         ----------
         X : graph-like, or array of shape (n_points, n_features)
-            A :class:`Graph`; with ``affinity="precomputed"`` an affinity matrix (array or scipy sparse, n x n);
-            a networkx, igraph or PyG graph; an edge table (pandas, polars, pyarrow) with columns ``src`` and
-            ``dst``; or points, whose neighbours make the graph.
+            A :class:`Graph`; with ``affinity="precomputed"`` an affinity matrix (array or scipy sparse, n x
+            n); a networkx, igraph or PyG graph; an edge table (pandas, polars, pyarrow) with columns ``src``
+            and ``dst``; or points, whose neighbours make the graph.
         y : None
             Not used; scikit-learn's pipelines pass it.
         **columns : str
@@ -154,9 +154,9 @@ class SpectralClustering(Clusterer):
         Parameters
         ----------
         X : graph-like, or array of shape (n_points, n_features)
-            A :class:`Graph`; with ``affinity="precomputed"`` an affinity matrix (array or scipy sparse, n x n);
-            a networkx, igraph or PyG graph; an edge table (pandas, polars, pyarrow) with columns ``src`` and
-            ``dst``; or points, whose neighbours make the graph.
+            A :class:`Graph`; with ``affinity="precomputed"`` an affinity matrix (array or scipy sparse, n x
+            n); a networkx, igraph or PyG graph; an edge table (pandas, polars, pyarrow) with columns ``src``
+            and ``dst``; or points, whose neighbours make the graph.
         y : None
             Not used; scikit-learn's pipelines pass it.
         **columns : str

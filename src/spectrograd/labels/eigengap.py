@@ -60,8 +60,8 @@ class Eigengap:
             taken, *others = self.candidates
             nearly = ", ".join(map(str, others[:SHOWN])) + (", ..." if len(others) > SHOWN else "")
             warnings.warn(
-                f"{taken} clusters were taken, but the eigenvalues speak nearly as well for {nearly}; look at the "
-                "eigengap, and choose the number by what is known of the data",
+                f"{taken} clusters were taken, but the eigenvalues speak nearly as well for {nearly}; look "
+                "at the eigengap, and choose the number by what is known of the data",
                 GraphWarning,
                 stacklevel=2,
             )

@@ -26,8 +26,9 @@ def run_document(run: Run) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``title, lead, note, certificate, scores, clusters, uncertain, confusion, agreement, spectrum, curves, words,
-        facts, command, methods`` (a comparison, where there is one) and ``points``, which holds arrays as base64.
+        ``title, lead, note, certificate, scores, clusters, uncertain, confusion, agreement, spectrum, curves,
+        words, facts, command``, ``methods`` (a comparison, where there is one) and ``points``, which holds
+        arrays as base64.
     """
     summary = run.summary
     points = points_document(run)

@@ -180,8 +180,8 @@ def _uncertain(nodes: Sequence[Parts] | None) -> str:
 <tbody>
 {rows}
 </tbody></table></div>
-<p class="note">Confidence is how much nearer the centre of its cluster is than the next: 0 is half-way between
-two. <span class="screen">Click a heading to sort by it.</span></p>
+<p class="note">Confidence is how much nearer the centre of its cluster is than the next: 0 is half-way
+between two. <span class="screen">Click a heading to sort by it.</span></p>
 </section>"""
 
 

@@ -89,8 +89,8 @@ def spectrum_words(values: Sequence[float], beyond: float | None, *, merged: boo
     text = _jump_words(values, beyond)
     if merged and min(values) < -TINY:
         text += (
-            " Eigenvalues of merged layers may be negative: what the layers agree on is subtracted from the sum "
-            "of their Laplacians (Eq. 22)."
+            " Eigenvalues of merged layers may be negative: what the layers agree on is subtracted from the "
+            "sum of their Laplacians (Eq. 22)."
         )
     return text
 

@@ -1,4 +1,4 @@
-"""Edge lists as networkx writes them: ``a b {'weight': 2.0}``; without the braces they are ordinary tables."""
+"""Edge lists as networkx writes them, ``a b {'weight': 2.0}``; without braces they are ordinary tables."""
 
 from __future__ import annotations
 

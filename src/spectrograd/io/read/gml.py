@@ -23,8 +23,8 @@ Record = list[tuple[str, Any]]  # keys may come several times
 def read_gml(path: str) -> EdgeTable:
     """Read nodes and edges; directions are dropped with a word.
 
-    Nodes are called by their ``label`` where each has one of its own, else by their ``id``. The edge attribute
-    ``weight`` (or a synonym, such as ``value``) is the weight.
+    Nodes are called by their ``label`` where each has one of its own, else by their ``id``. The edge
+    attribute ``weight`` (or a synonym, such as ``value``) is the weight.
     """
     file = TextFile(path)
     with file.open() as handle:

@@ -57,7 +57,8 @@ def read_labels(path: str | os.PathLike[str], names: ArrayLike | None = None) ->
     path : path-like
         Text (``.csv``, ``.tsv``, ``.txt``, also ``.gz``, or ``-``) with a header ``node,label[,...]``,
         with two columns and no header, or with a single column in the order of the nodes; ``.npy``
-        in that order; ``.graphml`` whose nodes have an attribute ``label`` (class, community, ...); or ``.npz`` or ``.parquet`` as written by :func:`write_labels`.
+        in that order; ``.graphml`` whose nodes have an attribute ``label`` (class, community, ...); or
+        ``.npz`` or ``.parquet`` as written by :func:`write_labels`.
     names : array of shape (n_nodes,), optional
         The graph's node names: labels come back in their order, -1 for nodes the file leaves out or
         leaves blank. Without them labels come in the order of the file.
