@@ -119,8 +119,9 @@ def _on_fresh_cases() -> str:
         sure += not found.ambiguous
         sure_right += not found.ambiguous and found.n_clusters == case.n_clusters
     return (
-        f"The two constants of `auto` were chosen on these sets. On {total} others it is right {right} times (gaps "
-        f"over the square root: {root_right}); of the {sure} it takes without a warning {sure_right} are right."
+        f"The two constants of `auto` were chosen on these sets. On {total} others it is right {right} times "
+        f"(gaps over the square root: {root_right}); of the {sure} it takes without a warning {sure_right} "
+        "are right."
     )
 
 

@@ -54,8 +54,9 @@ def read_graph(
         Edge lists ``.csv .tsv .txt .edges .el .parquet`` with columns ``src,dst[,weight][,layer]`` (and
         ``-``: text from standard input), networkx's ``.edgelist``, ``.graphml``, ``.gml``, Pajek's ``.net``,
         Infomap's ``*Multilayer`` / ``*Intra`` files (``.net`` or any text), multinet's ``.mpx``, ``.npz``
-        of ``scipy.sparse.save_npz`` or :func:`write_graph`, MatrixMarket ``.mtx``. Text may be packed (``.gz``, ``.zst``). Several sources are the layers of one
-        multilayer graph, named after the files; so are the values of a ``layer`` column.
+        of ``scipy.sparse.save_npz`` or :func:`write_graph`, MatrixMarket ``.mtx``. Text may be packed
+        (``.gz``, ``.zst``). Several sources are the layers of one multilayer graph, named after
+        the files; so are the values of a ``layer`` column.
     source, target, weight, layer : str, optional
         Columns of tables that go by other names; ``weight="none"``: every row counts one. Columns that are
         not used are named in a warning.
