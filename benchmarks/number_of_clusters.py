@@ -112,7 +112,7 @@ def _on_fresh_cases() -> str:
     for case in fresh_cases():
         values = np.maximum(case.eigenvalues, 0)
         found = widest_gap(values)
-        jumps = np.diff(values)[1:] / np.sqrt(values[2:])
+        jumps = np.diff(values)[1:] / np.sqrt(np.maximum(values[2:], 1e-300))
         total += 1
         right += found.n_clusters == case.n_clusters
         root_right += 2 + int(np.argmax(jumps)) == case.n_clusters

@@ -1,15 +1,19 @@
 """The jobs of the first hour, played through the command line as a newcomer would."""
 
 import re
+import subprocess
+import sys
 
 import numba
 import numpy as np
 import pytest
+from test_cli import ENVIRONMENT
 
 from spectrograd import datasets
 from spectrograd.cli import main
 from spectrograd.cli.session import Session
 from spectrograd.io import write_graph
+from spectrograd.kernels import SMALL
 
 SECONDS = r"in \d+\.\d s"
 
@@ -77,6 +81,31 @@ def test_compare_sets_isolated_nodes_aside_as_cluster_does(here, capsys):
     (here / "more.csv").write_text((here / "graph.csv").read_text() + "alone,alone\n")
     assert main(["compare", "more.csv", "-k", "4", "--solvers", "eigen"]) == 0
     assert "1 of 1 solvers" in last_line(capsys)
+
+
+COUNTING = """
+import sys
+from numba.core import event
+from spectrograd.cli import main
+
+events = event.RecordingListener()
+with event.install_listener("numba:compile", events):
+    assert main(["cluster", "large.npz", "-k", "4", "-o", "o.csv"]) == 0
+print(len(events.buffer))
+"""
+
+
+def test_a_second_process_compiles_nothing(tmp_path):
+    data = datasets.make_block_model(2 * SMALL, 4, random_state=0)
+    write_graph(tmp_path / "large.npz", data.graph)
+    command = [sys.executable, "-c", COUNTING]
+    first, second = (
+        subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=True)
+        for _ in range(2)
+    )
+    assert ("compiling" in first.stderr) == (first.stdout != "0\n")
+    assert second.stdout == "0\n"
+    assert "compiling" not in second.stderr
 
 
 def test_compiling_is_announced_before_it_starts(capsys):
