@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: demo test lint types tests bench docs clean
+.PHONY: demo test lint types tests fuzz bench docs clean
 
 demo: $(VENV)/.report
 	$(BIN)/spectrograd demo
@@ -21,6 +21,11 @@ types: $(VENV)/.test
 
 tests: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist=worksteal -p no:cacheprovider
+
+# ten thousand random cases, none of which may be certified and wrong; CASES=500 for a look
+CASES ?= 10000
+fuzz: $(VENV)/.test
+	$(BIN)/python tests/fuzz.py $(CASES)
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks --write

@@ -27,6 +27,7 @@ SUITES = (
     "shootout",
     "growth",
     "report_page",
+    "first_hour",
 )
 
 

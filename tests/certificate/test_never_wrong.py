@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import campaign
 import reference
 from spectrograd.datasets import make_block_model, make_gaussian_mixture
 from spectrograd.graph import Graph
@@ -110,6 +111,25 @@ def test_converged_means_right(number):
     sine = reference.largest_sine(result.embedding.vectors, truth, operator.metric)
     assert sine <= certificate.angle_bound + 1e-6
     assert certificate.angle_bound <= 0.03
+
+
+@pytest.mark.parametrize("tenth", range(30))
+def test_ten_cases_of_the_campaign(tenth):
+    """Scales from 1e-200 to 1e200, weights that differ by 1e30, warm starts: ``make fuzz`` has more."""
+    ends = {number: campaign.judged(number) for number in range(10 * tenth, 10 * tenth + 10)}
+    assert not {n: end for n, end in ends.items() if end[0] in (campaign.WRONG, campaign.CRASHED)}
+
+
+def test_the_campaign_would_notice():
+    """A wrong result with a good certificate, and eigenvalues that are not there."""
+    number = next(n for n in range(0, 1000, len(campaign.SOLVERS)) if campaign.judged(n)[0] == campaign.RIGHT)
+    given = campaign.case(number)
+    n = len(given.W)
+    vectors = np.random.default_rng(0).standard_normal((n, given.k))
+    for judge in (campaign.truth, campaign._exact_truth):
+        sine, distances = judge(given, vectors, np.full(given.k, -given.W.max()))
+        assert sine > 0.03
+        assert (distances >= 0.99 * (given.W.max() if given.kind == "unnormalized" else 0)).all()
 
 
 def test_most_of_them_do_converge():

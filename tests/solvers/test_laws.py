@@ -121,10 +121,7 @@ def test_permuting_the_nodes_permutes_the_projector(name, kind, graph, k, seed):
     assert angle < LEVELS.get(name, 1e-5)
 
 
-ABSOLUTE = "its steps are absolute, while a random-walk embedding shrinks with the weights"
-
-
-@pytest.mark.parametrize("name", excused({"sgd-paper": ABSOLUTE, "stochastic-fb": ABSOLUTE}))
+@pytest.mark.parametrize("name", REGISTRY)
 @given(graph=graphs(), k=st.integers(1, 4), seed=st.integers(0, 99), power=st.integers(-3, 3))
 @LAW
 def test_scaling_the_weights_keeps_random_walk_embeddings(name, graph, k, seed, power):

@@ -11,6 +11,7 @@ from numpy.polynomial import chebyshev
 from numpy.typing import DTypeLike, NDArray
 
 from spectrograd.aggregation import Layers, edgeless
+from spectrograd.operators.balanced import balanced
 from spectrograd.operators.laplacian import Operator
 
 Array = NDArray[Any]
@@ -49,6 +50,16 @@ class FunctionOperator(Operator):
             out += _clenshaw(operator, coefficients.astype(U.dtype), U)
         return out
 
+    def rounding(self, dtype: DTypeLike) -> float:
+        """What the series leave out, and what every product of theirs rounds."""
+        eps = float(np.finfo(dtype).eps)
+        floor = 0.0
+        for operator, coefficients in zip(self.operators, self.series, strict=True):
+            each = operator.rounding(dtype) / (operator.upper - operator.lower) + 4 * eps
+            terms = np.abs(coefficients)
+            floor += 10 * ACCURACY * float(terms.max()) + each * float(np.arange(len(terms)) ** 2 @ terms)
+        return floor
+
     def astype(self, dtype: DTypeLike) -> Operator:
         """The same operator with its numbers stored in ``dtype``."""
         if self.dtype == dtype:
@@ -72,9 +83,15 @@ def function_of_layers(layers: Layers, function: Function) -> FunctionOperator:
         np.zeros(layers.n_nodes),
         lower=lower,
         upper=upper,
-        operators=tuple(operator for _, operator in kept),
+        operators=tuple(_fit(operator) for _, operator in kept),
         series=tuple(series),
     )
+
+
+def _fit(operator: Operator) -> Operator:
+    """The layer in numbers of any size: its series is one on its own interval."""
+    found = balanced(operator)
+    return operator if found is None else found.operator
 
 
 def spectral_scale(layers: Layers) -> float:

@@ -33,6 +33,10 @@ class DenseOperator(Operator):
         assert self.dense is not None
         return np.asarray(self.dense @ U, dtype=U.dtype)
 
+    def rounding(self, dtype: DTypeLike) -> float:
+        """Sums along full rows, of the matrix as it was made."""
+        return self.n_nodes * float(np.finfo(dtype).eps) * max(abs(self.lower), abs(self.upper))
+
     def astype(self, dtype: DTypeLike) -> Operator:
         """The same operator with its numbers stored in ``dtype``."""
         assert self.dense is not None

@@ -12,7 +12,7 @@ has settled is not read any more (docs/adr/0013).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +20,7 @@ import scipy.linalg as la
 from numpy.typing import NDArray
 
 from spectrograd.aggregation import Layers, mean, projection
+from spectrograd.operators.balanced import of_common_size
 from spectrograd.solvers.loop import Solution, Stopping, solve
 from spectrograd.solvers.minibatch import BatchSource
 from spectrograd.solvers.protocol import Problem, Progress, Solver, State
@@ -316,9 +317,12 @@ def run(
     It stops when the merged residual is below ten times the tolerance asked of an exact solver and those
     of the layers are ``tighter`` times smaller: the clusters do not change any more (docs/multilayer.md).
     """
+    alphas = projection.resolve_alpha(alpha, layers)
+    operators, divisor = of_common_size(layers.operators)
+    layers, alphas = replace(layers, operators=operators), alphas / divisor
     frame = mean.aggregate(layers)
     limit = LOOSER * settings.tolerance * (frame.upper - frame.lower)
-    solver = Joint(layers, projection.resolve_alpha(alpha, layers), settle=limit, **options)
+    solver = Joint(layers, alphas, settle=limit, **options)
     solution = solve(
         Problem(frame, n_components, settings.engine),
         solver,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 
 from spectrograd.certificate.evidence import GOOD_ANGLE, LIKELY_MISS, MOST_PART, Complement, needed_cut
 from spectrograd.engines import Engine
+from spectrograd.graph import Graph
 from spectrograd.linalg.subspace import Ritz, orthogonality_error
 from spectrograd.operators.laplacian import Operator
 
 Array = NDArray[Any]
+PROBE_NOISE = 1e-5  # of the width: a gap that is no less than this below zero may be none, seen in float32
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,8 +25,8 @@ class Certificate:
     Attributes
     ----------
     residuals
-        ``|A q - theta B q|`` per vector in the natural norm: each interval ``theta +- residual``
-        holds an eigenvalue.
+        ``|A q - theta B q|`` per vector in the natural norm, with ``rounding`` added: each interval
+        ``theta +- residual`` holds an eigenvalue.
     orthogonality
         Largest entry of ``|Q'BQ - I|``.
     gap
@@ -39,6 +41,10 @@ class Certificate:
         The angle (or, with a number as ``tol``, the relative residual) that was asked for.
     known
         Why nothing was measured: the result is exact, or was given up.
+    rounding
+        By how much rounding may move an eigenvalue of the operator; residuals and angle include it.
+    objection
+        Why the numbers themselves are not to be believed; empty where nothing speaks against them.
     """
 
     residuals: Array
@@ -51,6 +57,8 @@ class Certificate:
     asked: str
     converged: bool
     known: str = ""
+    rounding: float = 0.0
+    objection: str = ""
 
     @property
     def max_residual(self) -> float:
@@ -68,13 +76,25 @@ class Certificate:
         if self.known:
             return f"{'exact' if self.converged else 'not measured'}: {self.known}"
         word = "converged" if self.converged else "NOT converged"
-        if self.gap <= 0:
+        if self.objection:
+            reason = self.objection
+        elif self.gap <= 0:
             reason = "an eigenvalue as small as the last one lies outside the subspace"
         elif self.missed_probability > LIKELY_MISS:
             reason = f"the probe cannot rule out a skipped eigenvector (odds {self.missed_probability:.2g})"
         else:
             reason = f"the subspace is within an angle of sine {min(self.angle_bound, 1):.2g} of the truth"
         return f"{word} (asked for {self.asked}): {reason}; largest residual {self.max_residual:.2g}"
+
+    def in_units(self, unit: float) -> Certificate:
+        """The same for eigenvalues that are so many times as large."""
+        return replace(
+            self,
+            residuals=unit * self.residuals,
+            eigenvalues=unit * self.eigenvalues,
+            gap=unit * self.gap,
+            rounding=unit * self.rounding,
+        )
 
     def summary(self) -> dict[str, Any]:
         """What ``--summary-json`` holds."""
@@ -109,26 +129,53 @@ def certify(
     outside: Complement,
     measured: Array,
 ) -> Certificate:
-    """Judge Ritz pairs with ``measured`` residuals by what lies outside their span.
+    """Judge Ritz pairs with ``measured`` residuals, rounding included, by what lies outside their span.
 
     The angle follows from Davis and Kahan: ``sin <= |R|_F / (tau - theta_K)``, where nothing below
-    ``tau`` was missed, with the stated odds.
+    ``tau`` was missed, with the stated odds. Rounding adds to R and takes away from the distance.
     """
     orthogonality = orthogonality_error(engine, operator, ritz.Q)
-    top = float(ritz.values[-1])
+    floor, top = operator.rounding(ritz.Q.dtype), float(ritz.values[-1])
     gap = outside.lowest - top
     error = float(np.linalg.norm(measured))
-    tau, odds = _supported_cut(top, outside, error)
-    angle = error / (tau - top) if tau > top else float("inf")
+    tau, odds = _supported_cut(top, outside, error + floor)
+    distance = tau - floor - top
+    angle = error / distance if distance > 0 else float("inf")
     if isinstance(tol, str):
         asked, good = f"sine <= {GOOD_ANGLE}", angle <= GOOD_ANGLE
     else:
         asked = f"relative residual <= {tol:g}"
         good = float(measured.max()) <= tol * (operator.upper - operator.lower)
-    converged = bool(good and gap > 0 and odds <= LIKELY_MISS and orthogonality < 1e-3)
+    objection = _objection(operator, ritz.values, gap, floor)
+    believed = distance > 0 and odds <= LIKELY_MISS and orthogonality < 1e-3 and not objection
+    rest = (outside.columns, asked, bool(good and believed))
     return Certificate(
-        measured, ritz.values, orthogonality, gap, angle, odds, outside.columns, asked, converged
+        measured, ritz.values, orthogonality, gap, angle, odds, *rest, rounding=floor, objection=objection
     )
+
+
+def _objection(operator: Operator, values: Array, gap: float, floor: float) -> str:
+    """What speaks against the numbers, whatever was measured: they belong to another operator."""
+    width, below = operator.upper - operator.lower, operator.lower - float(values[0])
+    if below > floor:
+        return (
+            f"the first eigenvalue lies below all that the operator can have, by {below / width:.2g} of the "
+            "width of the spectrum"
+        )
+    hidden = gap * GOOD_ANGLE < floor * np.sqrt(len(values)) and gap > -PROBE_NOISE * width
+    if hidden and _loses_weights(operator.graph):
+        return (
+            "the gap cannot be certified: the lightest edges are lost in the rounding of the degrees, which "
+            f"may move eigenvalues by {floor / width:.2g} of the width of the spectrum"
+        )
+    return ""
+
+
+def _loses_weights(graph: Graph) -> bool:
+    """Whether some edge weighs so little that the sum of the largest degree would not show it."""
+    weights = (b.weights for b in graph.blocks if b.weights is not None)
+    lightest = min((float(own.min(initial=np.inf)) for own in weights), default=1.0)
+    return bool(lightest < np.finfo(np.float64).eps * graph.degrees.max())
 
 
 def _supported_cut(top: float, outside: Complement, error: float) -> tuple[float, float]:

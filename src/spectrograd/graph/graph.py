@@ -26,6 +26,7 @@ from spectrograd.graph.cleaning import GraphError as GraphError
 from spectrograd.graph.cleaning import GraphWarning as GraphWarning
 from spectrograd.graph.names import as_names, number_nodes
 from spectrograd.graph.notebook import facts_table
+from spectrograd.graph.recall import Recall
 from spectrograd.graph.traversal import Search, search
 from spectrograd.kernels import SMALL as SMALL
 
@@ -61,7 +62,8 @@ class Graph:
     """An undirected graph without self loops: ``W`` symmetric, ``w_ij >= 0``, ``w_ii = 0``.
 
     Build one with :meth:`from_matrix` or :meth:`from_edges`; both check and, where that is safe,
-    repair their input with a :class:`GraphWarning`.
+    repair their input with a :class:`GraphWarning`. A graph of nearest neighbours carries the ``recall`` of
+    the search that found them.
 
     Examples
     --------
@@ -73,6 +75,7 @@ class Graph:
     blocks: tuple[RowBlock, ...]
     n_nodes: int
     names: Array | None = None
+    recall: Recall | None = None
 
     @classmethod
     def from_matrix(cls, matrix: Any, *, names: ArrayLike | None = None) -> Graph:
@@ -188,7 +191,8 @@ class Graph:
 
     def __repr__(self) -> str:
         kind = "weighted" if self.is_weighted else "unweighted"
-        return f"Graph(n_nodes={self.n_nodes:,}, n_edges={self.n_edges:,}, {kind})"
+        note = f", {self.recall}" if self.recall is not None and self.recall.n_rows else ""
+        return f"Graph(n_nodes={self.n_nodes:,}, n_edges={self.n_edges:,}, {kind}{note})"
 
     def _repr_html_(self) -> str:
         """What notebooks show: sizes, degrees, and what one should know before clustering."""
@@ -221,5 +225,6 @@ def _row_sums(block: RowBlock) -> Array:
     sums = np.zeros(block.n_rows)
     filled = np.flatnonzero(np.diff(block.indptr))
     if len(filled):  # reduceat needs every segment non-empty
-        sums[filled] = np.add.reduceat(block.weights, block.indptr[filled], dtype=np.float64)
+        with np.errstate(over="ignore"):  # an infinite degree is refused where a Laplacian is made
+            sums[filled] = np.add.reduceat(block.weights, block.indptr[filled], dtype=np.float64)
     return sums

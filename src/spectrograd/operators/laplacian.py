@@ -232,6 +232,22 @@ class Operator:
         assert self.scale is not None
         return np.where(self.scale > 0, self.scale, 1)
 
+    def rounding(self, dtype: DTypeLike) -> float:
+        """By how much rounding may move an eigenvalue: the operator as it is applied, less the one meant.
+
+        Sums along a row of n entries, the degree among them, are off by ``n eps`` times the sum of the
+        absolute values; a few more operations (factors, a Gram matrix, LAPACK) count as eight entries.
+        """
+        eps = float(np.finfo(dtype).eps)
+        longest = max(int(np.diff(block.indptr).max()) for block in self.graph.blocks)
+        per_mass = 1.0 if self.metric is None else 1 / self.metric
+        size = 2 * float(np.abs(self.diagonal * per_mass).max()) + max(abs(self.lower), abs(self.upper))
+        floor = (longest + 8) * eps * size
+        if self.low_rank is None:
+            return floor
+        squares = (np.square(self.low_rank.factors).T * per_mass).sum(axis=1)
+        return floor + self.n_nodes * eps * float(np.abs(self.low_rank.coefficients) @ squares)
+
     def to_dense(self) -> Array:
         """``A`` as a dense float64 array; for tests and the dense baseline only."""
         return self.astype(np.float64) @ np.eye(self.n_nodes)
@@ -258,6 +274,8 @@ def laplacian(graph: Graph, kind: Kind = "random_walk", *, allow_isolated: bool 
     if kind not in get_args(Kind):
         raise ValueError(f"laplacian={kind!r}: expected one of {', '.join(get_args(Kind))}")
     degrees = graph.degrees
+    if degrees.max() > np.finfo(np.float64).max / 2:
+        raise GraphError("the weights are too large: their sums overflow; divide all of them by 1e10, say")
     _check_isolated(graph, allow_isolated)
     linked = degrees > 0
     if kind == "unnormalized":

@@ -93,7 +93,7 @@ def participation(operator: Operator, vectors: Array) -> Array:
     walk = operator.walk_form()
     u = operator.to_walk(vectors)
     largest = np.maximum(np.abs(peaks(u)), 1e-300, dtype=np.float64)  # scaled: u^4 must not underflow
-    mass = np.ones(len(u)) if walk.metric is None else walk.metric
+    mass = np.ones(len(u)) if walk.metric is None else walk.metric / walk.metric.max()
     second, fourth = np.zeros(u.shape[1]), np.zeros(u.shape[1])
     for rows in row_slices(u):
         squares = (u[rows] / largest) ** 2

@@ -18,11 +18,21 @@ from spectrograd.embedding import Embedding, arrange
 from spectrograd.engines.threadpools import one_thread
 from spectrograd.linalg.inertia import count_below
 from spectrograd.linalg.subspace import Ritz, rayleigh_ritz, residuals
+from spectrograd.operators.balanced import Balanced, balanced
 from spectrograd.operators.laplacian import Operator
 from spectrograd.pipeline.plan import Choice, last_resort, plan
 from spectrograd.solvers import REGISTRY, make_solver
-from spectrograd.solvers.loop import GIVEN_UP, INTERRUPTED, OUT_OF_TIME, Solution, Stopping, after, solve
-from spectrograd.solvers.protocol import Problem, Solver
+from spectrograd.solvers.loop import (
+    GIVEN_UP,
+    INTERRUPTED,
+    OUT_OF_TIME,
+    Hook,
+    Solution,
+    Stopping,
+    after,
+    solve,
+)
+from spectrograd.solvers.protocol import Problem, Progress, Solver
 from spectrograd.solvers.settings import SolverSettings
 
 Array = NDArray[Any]
@@ -85,6 +95,20 @@ class Embedded:
         """The same as the best that Ctrl-C left time for."""
         return replace(self, solution=replace(self.solution, stop_reason=INTERRUPTED))
 
+    def left(self, fit: Balanced) -> Embedded:
+        """The same in the numbers of the operator that was given."""
+        found, unit, run = self.embedding, fit.unit, self.solution
+        beyond = None if run.beyond is None else unit * run.beyond
+        history = tuple(_in_units(progress, unit) for progress in run.history)
+        return replace(
+            self,
+            embedding=arrange(fit.leave(found.vectors), unit * found.eigenvalues, found.names),
+            certificate=self.certificate.in_units(unit),
+            solution=replace(
+                run, Q=fit.leave(run.Q), history=history, beyond=beyond, outside=None, guards=None
+            ),
+        )
+
 
 def embed(
     operator: Operator,
@@ -98,8 +122,36 @@ def embed(
 
     With ``solver="auto"`` the solvers of the plan (or of ``choices``) are tried in order, each from
     where the last one stopped, until the certificate is met. One that fails is an attempt like the
-    others, with its error as outcome; only where all of them fail is there an error.
+    others, with its error as outcome; only where all of them fail is there an error. The scale of the
+    weights plays no part.
     """
+    fit = balanced(operator)
+    if fit is None:
+        return _embed(operator, n_components, settings, start, choices)
+    settings = replace(
+        settings,
+        hooks=[partial(_tell, hook, fit.unit) for hook in settings.hooks],
+        watch=settings.watch if fit.same_shape else None,  # it looks at vectors of the operator it knows
+    )
+    begin = None if start is None else fit.enter(start)
+    return _embed(fit.operator, n_components, settings, begin, choices).left(fit)
+
+
+def _in_units(progress: Progress, unit: float) -> Progress:
+    return replace(progress, objective=unit * progress.objective, residual=unit * progress.residual)
+
+
+def _tell(hook: Hook, unit: float, progress: Progress) -> None:
+    hook(_in_units(progress, unit))
+
+
+def _embed(
+    operator: Operator,
+    n_components: int,
+    settings: SolverSettings,
+    start: Array | None,
+    choices: Sequence[Choice],
+) -> Embedded:
     began = time.perf_counter()
     settings = (
         settings if settings.wrap is not None else settings.started()
@@ -185,6 +237,12 @@ def certified(
     operator: Operator, solution: Solution, settings: SolverSettings, choice: Choice | None = None
 ) -> Embedded:
     """The basis of a solution as an embedding with its certificate."""
+    fit = balanced(operator)
+    if fit is not None:
+        beyond = None if solution.beyond is None else solution.beyond / fit.unit
+        inside = replace(solution, Q=fit.enter(solution.Q), beyond=beyond, outside=None, guards=None)
+        found = certified(fit.operator, inside, settings, choice).left(fit)
+        return replace(found, solution=replace(found.solution, history=solution.history))
     with settings.engine.threads(), one_thread():  # BLAS has nothing but small matrices to do
         return _certified(operator, solution, settings, choice)
 
@@ -194,7 +252,7 @@ def _certified(
 ) -> Embedded:
     problem = Problem(operator, solution.Q.shape[1], settings.engine)
     ritz = rayleigh_ritz(settings.engine, operator, solution.Q)
-    measured = residuals(settings.engine, operator, ritz)
+    measured = residuals(settings.engine, operator, ritz) + operator.rounding(ritz.Q.dtype)
     if not (np.isfinite(ritz.values).all() and np.isfinite(ritz.Q).all()):
         raise FloatingPointError("the vectors left the range of numbers")
     try:

@@ -77,7 +77,8 @@ class Multilevel(RitzSolver):
         block = self._ascend(problem, levels, width, state)
         if problem.start is not None:
             given = problem.operator.to_walk(np.asarray(problem.start, dtype=np.float64))
-            block = np.hstack([np.where(np.isfinite(given), given, 0), block])
+            both = np.hstack([np.where(np.isfinite(given), given, 0), block])
+            block = np.ascontiguousarray(both[:, : problem.n_nodes])  # more are never independent
         begin(problem, operator, state, block)
         if problem.start is not None:
             _trim(state, width)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from spectrograd.solvers.minibatch import BatchSource
 
 Array = NDArray[Any]
+USUAL_MASS = 20.0  # mean degree of the block models on which absolute steps in a metric were set
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +80,12 @@ class Problem:
         from spectrograd.solvers.minibatch import BatchSource
 
         return BatchSource.of(self.operator.astype(np.float32))
+
+    @property
+    def row_unit(self) -> float:
+        """What an absolute step is multiplied by: vectors that are orthonormal in a metric shrink with it."""
+        metric = self.operator.metric
+        return 1.0 if metric is None else float(np.sqrt(USUAL_MASS / metric.mean()))
 
     def apply(self, U: Array) -> Array:
         """``A @ U``: one pass."""

@@ -67,7 +67,7 @@ class PaperSGD(SteppingSolver):
         rows = len(U) if self.optimizer == "amsgrad" else 0
         columns = WIDTH if self._in_lanes(problem) else U.shape[1]
         moments = np.zeros((rows, 3 * columns), np.float32)
-        state = PaperState(U, rng, moments=moments, step_size=self.step_size)
+        state = PaperState(U, rng, moments=moments, step_size=self.step_size * problem.row_unit)
         return self._refreshed(problem, state)
 
     def step(self, problem: Problem, state: State) -> PaperState:

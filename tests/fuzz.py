@@ -1,0 +1,39 @@
+"""``python tests/fuzz.py 10000``: the campaign of test_never_wrong.py at length, as a table by solver."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+
+import campaign
+
+
+def main(n_cases: int = 10_000, first: int = 0) -> int:
+    """Print how the cases ended, and each one that is wrong or crashed; their number."""
+    write = sys.stdout.write
+    counts: Counter[tuple[str, str]] = Counter()
+    began = time.perf_counter()
+    for number in range(first, first + n_cases):
+        if number % 500 == 0:
+            sys.stderr.write(f"case {number}, {time.perf_counter() - began:.0f} s\n")
+        outcome, sentence = campaign.judged(number)
+        given = campaign.case(number)
+        counts[given.solver, outcome] += 1
+        if outcome in (campaign.WRONG, campaign.CRASHED):
+            about = f"{given.solver} {given.kind} {given.family} n={len(given.W)} k={given.k}"
+            size = f"1e{given.exponent} ratio {given.ratio:g} warm={given.before is not None}"
+            write(f"case {number}: {outcome}: {about} {size}: {sentence}\n")
+            sys.stdout.flush()
+    write("".join(f"{head:>20}" for head in ("solver", *campaign.OUTCOMES)) + "\n")
+    for solver in campaign.SOLVERS:
+        cells = (solver, *(counts[solver, outcome] for outcome in campaign.OUTCOMES))
+        write("".join(f"{cell:>20}" for cell in cells) + "\n")
+    totals = [sum(counts[s, outcome] for s in campaign.SOLVERS) for outcome in campaign.OUTCOMES]
+    write("".join(f"{cell:>20}" for cell in ("all", *totals)) + "\n")
+    write(f"{n_cases} cases in {time.perf_counter() - began:.0f} s\n")
+    return totals[-1] + totals[-2]
+
+
+if __name__ == "__main__":
+    sys.exit(min(1, main(*(int(word) for word in sys.argv[1:]))))
