@@ -6,7 +6,7 @@ WORKERS ?= 2
 
 .PHONY: demo test lint types tests fuzz bench docs clean
 
-demo: $(VENV)/.base
+demo: $(VENV)/.report
 	$(BIN)/spectrograd demo
 
 test: lint types tests
@@ -42,10 +42,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
-$(VENV)/.base: $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable .
-	touch $@
-
-$(VENV)/.test $(VENV)/.bench $(VENV)/.docs: $(VENV)/.%: $(VENV)/bin/python pyproject.toml
+$(VENV)/.report $(VENV)/.test $(VENV)/.bench $(VENV)/.docs: $(VENV)/.%: $(VENV)/bin/python pyproject.toml
+	@echo 'installing into $(VENV), once'
 	$(BIN)/python -m pip install --quiet --editable '.[$*]'
 	touch $@

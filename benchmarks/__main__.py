@@ -14,6 +14,7 @@ SUITES = (
     "methods",
     "regularization",
     "labelling",
+    "number_of_clusters",
     "spmm",
     "cold_start",
     "memory",

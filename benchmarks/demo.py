@@ -13,5 +13,5 @@ def run() -> str:
         command = [sys.executable, "-m", "spectrograd", "demo", "-o", folder, "-q"]
         for _ in range(2):
             done = subprocess.run(command, check=True, capture_output=True, text=True)
-    table = done.stdout.split("\nmerge:")[0].rstrip()
+    table = done.stdout.split("\n* ")[0].rstrip()
     return f"```text\n{table}\n```"

@@ -1,10 +1,12 @@
-"""Two small steps of the site's build: stars in the navigation, and Sphinx roles in docstrings."""
+"""Small steps of the site's build: stars in the navigation, Sphinx roles, search from the file system."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 from typing import Any
+
+FETCHED = '<script src="https://unpkg.com/iframe-worker/shim"></script>'
 
 
 def on_config(config: Any) -> Any:
@@ -18,6 +20,12 @@ def on_config(config: Any) -> Any:
 def on_page_content(html: str, **_: Any) -> str:
     """Show ``:class:`Graph` `` as its name only."""
     return re.sub(r":(?:class|meth|func|attr|mod):(?=<code>)", "", html)
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """Put our own frame in place of the script that the search would fetch from elsewhere."""
+    ours = (Path(__file__).parent / "file_worker.js").read_text(encoding="utf-8")
+    return output.replace(FETCHED, f"<script>{ours}</script>")
 
 
 def _pages(nav: Any) -> list[str]:

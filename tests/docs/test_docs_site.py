@@ -54,6 +54,11 @@ def test_nothing_is_fetched_from_elsewhere(site):
         assert not re.search(r"url\(['\"]?(https?:)?//", text_of(sheet)), sheet
 
 
+def test_the_search_works_from_the_file_system(site):
+    index = text_of(site / "search" / "search_index.js")  # a script: browsers do not let file:// fetch
+    assert "Which clusters can I trust" in index
+
+
 def test_docstrings_are_shown(site):
     api = text_of(site / "api.html")
     for name in (

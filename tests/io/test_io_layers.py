@@ -41,7 +41,6 @@ def test_infomap_multilayer_leaves_out_edges_between_layers(tmp_path):
         ("*Intra\n1 1 2 -1\n", "line 2: weight -1 must be finite"),
         ("*Intra\n1 1 2 nan\n", "line 2: weight nan must be finite"),
         ("*Nodes\n1\n", r"line 1: unknown section '\*nodes'"),
-        ("*Edges\n1 2\n", "has no layers"),
         ("1 1 2\n", "line 1: data before the first section"),
         ("*Intra\n", "no edges inside the layers"),
     ],

@@ -80,14 +80,14 @@ def test_bulk_and_slow_parse_agree(tmp_path, monkeypatch):
     ]
     quick, slow = tmp_path / "quick.csv", tmp_path / "slow.csv"
     quick.write_text("src,dst,weight,layer\n" + "".join(lines))
-    slow.write_text("src,dst,weight,layer\n" + "".join(lines[:25]) + "# here\n" + "".join(lines[25:]))
+    slow.write_text("src,dst,weight,layer\n" + "".join(lines[:25]) + "\f\n" + "".join(lines[25:]))
     slowly = read_table(str(slow))
     monkeypatch.setattr("spectrograd.io.read.tables._read_slowly", None)
     quickly = read_table(str(quick))
     for column in ("source", "target", "weight", "layer"):
         np.testing.assert_array_equal(getattr(quickly, column), getattr(slowly, column))
         assert getattr(quickly, column).dtype == getattr(slowly, column).dtype
-    with pytest.raises(TypeError):  # the comment did send the other file through the slow scan
+    with pytest.raises(TypeError):  # the form feed did send the other file through the slow scan
         read_table(str(slow))
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.datasets import make_circles
 
 from spectrograd import Graph, MultilayerSpectralClustering, SpectralClustering, datasets, metrics
 from spectrograd.labels.eigengap import MOST, widest_gap
@@ -31,6 +32,25 @@ def test_neighbour_graphs(k):
     model = SpectralClustering("auto", random_state=0).fit(knn_graph(X, 10))
     assert model.n_clusters_ == k
     assert metrics.nmi(labels, model.labels_) > 0.9
+
+
+def test_two_circles_are_two_clusters_and_doubts_are_told():
+    points, labels = make_circles(800, noise=0.05, factor=0.5, random_state=0)
+    with pytest.warns(match="2 clusters were taken, but the eigenvalues speak nearly as well for 12;"):
+        model = SpectralClustering("auto", random_state=0).fit(knn_graph(points, 10))
+    assert model.n_clusters_ == 2
+    assert model.eigengap_.ambiguous
+    assert model.eigengap_.candidates == (2, 12)
+    assert metrics.nmi(labels, model.labels_) > 0.9
+
+
+def test_a_clear_number_is_taken_without_a_word(recwarn):
+    data = datasets.make_block_model(600, 4, random_state=0)
+    gap = SpectralClustering("auto", random_state=0).fit(data.graph).eigengap_
+    assert (gap.candidates, gap.ambiguous) == ((4,), False)
+    assert len(gap.runners_up) == 2
+    assert 4 not in gap.runners_up
+    assert not [w for w in recwarn if "clusters were taken" in str(w.message)]
 
 
 def test_layers_are_counted_by_the_sum_of_their_laplacians():

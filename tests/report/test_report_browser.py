@@ -10,7 +10,7 @@ from test_run_report import SCORES, summary_of
 
 from spectrograd import datasets
 from spectrograd.graph import MultilayerGraph
-from spectrograd.pipeline import Settings, embed, prepare
+from spectrograd.pipeline import Settings, cluster, embed, prepare
 from spectrograd.report.gather import gather_run
 from spectrograd.report.picture import project
 from spectrograd.report.run_document import run_document
@@ -300,4 +300,26 @@ def test_an_embedding_alone_has_a_page_too(browser, tmp_path):
     assert page.locator("[data-space=yes]").is_disabled()
     assert any(is_coloured(colour) for colour in colours(page))
     assert not page.is_visible("#convergence")
+    page.close()
+
+
+def test_a_drawing_has_its_edges_and_tables_sort(browser, tmp_path):
+    data = datasets.make_block_model(100, 2, random_state=0)
+    result = cluster(data.graph, Settings(n_components=2, seed=0))
+    path = tmp_path / "page.html"
+    write_run_page(path, run_document(gather_run(data.graph, result, summary_of(result, data.graph))))
+    page = opened(browser, path)
+    for axis in ("x", "y"):
+        page.select_option(f"#axis-{axis}", label=f"layout {'xy'.index(axis) + 1}")
+    page.wait_for_function("document.getElementById('scatter').data[0].mode === 'lines'")
+    assert page.evaluate("document.getElementById('scatter').data[0].x.length") == 3 * data.graph.n_edges
+    page.select_option("#colour", label="confidence in the label")
+    heading = page.locator("#uncertain th").nth(2)
+    cells = page.locator("#uncertain tbody tr td:nth-child(3)")
+    heading.locator("button").click()
+    heading.locator("button").click()
+    assert heading.get_attribute("aria-sort") == "descending"
+    shown = [float(text) for text in cells.all_inner_texts()]
+    assert shown == sorted(shown, reverse=True)
+    assert page.complaints == []
     page.close()

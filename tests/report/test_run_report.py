@@ -6,17 +6,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.datasets import make_moons
 
 from spectrograd import datasets
 from spectrograd.graph import Graph, MultilayerGraph
-from spectrograd.pipeline import Settings, embed, prepare
+from spectrograd.pipeline import Settings, cluster, embed, prepare
+from spectrograd.points.neighbors import knn_graph
 from spectrograd.report import points as points_module
 from spectrograd.report.gather import gather_run
+from spectrograd.report.layout import draw_graph
 from spectrograd.report.points import group, points_document, sample
 from spectrograd.report.run import Nodes, Run, load_run, save_run
 from spectrograd.report.run_document import run_document
 from spectrograd.report.run_page import plotly_source, render_run
-from spectrograd.report.words import certificate_words, convergence_words, small, spectrum_words
+from spectrograd.report.words import certificate_words, convergence_words, share_words, small, spectrum_words
 
 NASTY = "</script><script>alert('&amp;')</script>"
 SCORES = {"purity": 0.9, "nmi": 0.8, "ri": 0.7, "ari": 0.6}
@@ -86,6 +89,8 @@ def test_coordinates_come_back_bit_for_bit(single):
         "view 1",
         "view 2",
         *(f"eigenvector {i}" for i in (1, 2, 3)),
+        "layout 1",
+        "layout 2",
     ]
     for i in range(3):
         values = decoded(points["columns"][2 + i]["data"], "<f4")
@@ -99,7 +104,7 @@ def test_coordinates_come_back_bit_for_bit(single):
 
 def test_an_embedding_starts_at_the_second_eigenvector(embedded):
     points = points_document(embedded)
-    assert [column["name"] for column in points["columns"]] == [f"eigenvector {i}" for i in (2, 3, 4)]
+    assert [column["name"] for column in points["columns"][:3]] == [f"eigenvector {i}" for i in (2, 3, 4)]
     assert points["axes"] == {"plane": [0, 1], "space": [0, 1, 2]}
     assert points["groups"] == []
     assert embedded.spectrum["values"][0] == pytest.approx(0, abs=1e-9)
@@ -129,7 +134,7 @@ def test_many_columns_are_cut_with_a_note(single, monkeypatch):
     assert points_document(single)["note"] == ""
     monkeypatch.setattr(points_module, "SHOWN_COLUMNS", 2)
     points = points_document(single)
-    assert len(points["columns"]) == 4
+    assert len(points["columns"]) == 2 + 2 + 2  # view, eigenvectors, layout
     assert "first 2 of 3 eigenvectors" in points["note"]
 
 
@@ -165,7 +170,7 @@ def test_layers_agree_with_themselves_and_are_told_when_they_fell_short(layered)
     assert document["agreement"]["names"] == ["0", "1", "merged"]
     assert np.diag(agreement) == pytest.approx(np.ones(3))
     assert [curve["name"] for curve in document["curves"]] == ["0", "1", "merged"]
-    assert [score["name"] for score in document["points"]["scores"]] == ["0", "1"]
+    assert [score["name"] for score in document["points"]["scores"]] == ["layer 0", "layer 1"]
     score = decoded(document["points"]["scores"][0]["data"], "u1") / 255
     assert score == pytest.approx(layered.nodes.scores[:, 0], abs=0.003)
     assert [layer["converged"] for layer in layered.layers] == [False, False]
@@ -274,3 +279,59 @@ def test_the_eigengap_in_words():
 def test_convergence_in_words():
     assert "done after 0.50 s" in convergence_words({"solver": "eigen", "seconds": [0.5]})
     assert "3 measurements in 2.00 s" in convergence_words({"solver": "sgd", "seconds": [0, 1, 2.0]})
+
+
+def moons(n):
+    points, labels = make_moons(n, noise=0.02, random_state=0)
+    graph = knn_graph(points, 10)
+    result = cluster(graph, Settings(n_components=2, seed=0))
+    return graph, result, labels
+
+
+def test_clusters_that_are_dots_are_drawn_as_a_graph():
+    graph, result, labels = moons(300)
+    run = gather_run(
+        graph, result, summary_of(result, graph), truth=("t", labels), class_names=("up", "down")
+    )
+    points = points_document(run)
+    shown = [points["columns"][i]["name"] for i in points["axes"]["plane"]]
+    assert shown == ["layout 1", "layout 2"]
+    assert "hardly more than a dot" in points["view"]
+    assert decoded(points["edges"], "<i4").size == 2 * graph.n_edges
+    assert points["groups"][1]["names"] == ["up", "down"]
+    assert set(run_document(run)["confusion"]["classes"]) == {"up", "down"}
+    large = replace(run, nodes=replace(run.nodes, layout=None), edges=())
+    points = points_document(large)
+    assert points["columns"][points["axes"]["plane"][0]]["name"].startswith("eigenvector")
+
+
+def test_drawings_keep_neighbours_together():
+    graph, result, _ = moons(300)
+    places, edges = draw_graph(graph, result.vectors)
+    assert np.abs(places).max() == pytest.approx(1)
+    near = np.linalg.norm(places[edges[:, 0]] - places[edges[:, 1]], axis=1)
+    anywhere = np.linalg.norm(places - np.roll(places, 77, axis=0), axis=1)
+    assert np.median(near) < 0.3 * np.median(anywhere)
+    assert np.array_equal(draw_graph(graph, result.vectors)[0], places)
+    assert draw_graph(knn_graph(np.random.default_rng(0).random((2001, 1)), 2), np.ones((2001, 1))) is None
+
+
+def test_the_least_certain_nodes_are_listed():
+    graph, result, _ = moons(300)
+    run = gather_run(graph, result, summary_of(result, graph))
+    listed = [node["confidence"] for node in run_document(run)["uncertain"]]
+    assert listed == sorted(listed)
+    assert listed[0] == pytest.approx(float(result.membership.min()))
+    assert len(listed) == 25
+    assert "The least certain nodes" in page_of(run)
+    assert points_document(run)["scores"][0]["name"] == "confidence"
+
+
+@pytest.mark.parametrize(("value", "text"), [(0.0, "0"), (4e-4, "4.0 · 10⁻⁴"), (0.25, "0.250"), (None, "–")])
+def test_small_shares_are_not_zero(value, text):
+    assert share_words(value) == text
+
+
+def test_negative_eigenvalues_of_a_merge_are_explained():
+    assert "may be negative" in spectrum_words([-1.2, -0.5, 0.1], 0.3, merged=True)
+    assert "negative" not in spectrum_words([0.0, 0.5, 0.6], 0.7, merged=True)

@@ -74,8 +74,8 @@ def cluster(
     """Cluster the nodes of a graph: spectral embedding, then k-means on rows of unit length.
 
     GRAPH is an edge list (.csv .tsv .txt .parquet, columns src,dst[,weight][,layer]), a matrix (.npz .mtx),
-    .graphml, .net, .mpx, or - for text on standard input; text may be .gz or .zst. Several GRAPH are the
-    layers of one multilayer graph.
+    .graphml, .gml, .net, .mpx, or - for text on standard input; text may be .gz or .zst. Several GRAPH are
+    the layers of one multilayer graph.
     """
     from spectrograd import pipeline
     from spectrograd.cli import line
@@ -90,7 +90,7 @@ def cluster(
     check_targets(session, page, folder)
     graph, source = line.read_layers(session, graphs)
     line.check_size(k, 0, graph)
-    classes = line.read_truth(session, truth, graph)
+    classes, class_names = line.read_truth(session, truth, graph)
     if session.dry_run:
         return line.tell_plan(graph, k, options, output=output, report=page, run=folder)
     result = line.walk(session, graph, settings, pipeline.cluster)
@@ -100,9 +100,10 @@ def cluster(
     with session.stage("report"):
         line.write_result(output, write, result.labels, graph.node_names)
         model = partial(model_of, graph, result, settings)
-        tell_run(page, folder, lambda: gather_run(graph, result, told(), truth=known), model)
+        run = partial(gather_run, graph, result, truth=known, class_names=class_names)
+        tell_run(page, folder, lambda: run(summary=told()), model)
     session.save_summary(told())
-    return line.verdict(session, result, settings)
+    return line.verdict(session, result, settings, line.clusters_found(result), output, page, folder)
 
 
 def _score(session: Session, classes: Any, result: Any) -> dict[str, float] | None:

@@ -95,7 +95,7 @@ def compare(
     session.check_target(output, "-o")
     graph, source = line.read_layers(session, graphs)
     line.check_size(k, 0, graph)
-    classes = line.read_truth(session, truth, graph)
+    classes, _ = line.read_truth(session, truth, graph)
     if session.dry_run:
         click.echo(f"dry run: nothing is computed or written\ngraph    {graph}\nsolvers  {solvers or 'all'}")
         click.echo(f"time     at most {how['time_budget']:g} s for each solver\noutput   {output}")
@@ -103,9 +103,13 @@ def compare(
     rows, merged = _rows(session, graph, names, classes, how | {"k": k})
     with session.stage("report"):
         _write_page(session, output, graph, rows, how["time_budget"])
-    _tell(session, rows, output)
+    _tell(session, rows)
     session.save_summary(_summary(session, source, graph, rows) | layer_summary(merged, graph))
-    return _exit_code(rows)
+    code = _exit_code(rows)
+    if code == GOOD:
+        good = sum(bool(row["converged"]) for row in rows)
+        session.done(f"{good} of {len(rows)} solvers reached the accuracy asked for", output)
+    return code
 
 
 def _rows(
@@ -114,10 +118,23 @@ def _rows(
     from spectrograd.engines import make_engine
     from spectrograd.pipeline import Settings
     from spectrograd.pipeline.compare import compare as run
+    from spectrograd.pipeline.compare import default_names
+
+    chosen = default_names() if names is None else names
+    budget = f"at most {how['time_budget']:g} s each"
+    done: list[str] = []
+    if not session.quiet:
+        click.echo(f"{len(chosen)} solvers, {budget}", err=True)
 
     def told(row: dict[str, Any]) -> None:
-        result = row["error"] or row["certificate"]
-        session.detail(f"{row['method']}: {result}")
+        done.append(row["method"])
+        if not session.quiet:
+            spent = "" if row["seconds"] is None else f"{row['seconds']:.2f} s"
+            good = {True: "good", False: "not certified", None: "no result"}[row["converged"]]
+            reason = f" ({row['error']})" if row["error"] else ""
+            told = f"{row['method']:20} {spent:>8}  {good}{reason}"
+            click.echo(f"{len(done):3} of {len(chosen)}  {told}", err=True)
+        session.detail(f"{row['method']}: {row['error'] or row['certificate']}")
 
     settings = Settings(
         n_components=how["k"],
@@ -152,30 +169,17 @@ def _write_page(session: Session, output: str, graph: Any, rows: Sequence[Any], 
     write_page(output, compare_document(graph, rows, picture=draw_comparison(rows), run=run))
 
 
-def _tell(session: Session, rows: Sequence[dict[str, Any]], output: str) -> None:
-    from rich import box
-    from rich.table import Table
-
+def _tell(session: Session, rows: Sequence[dict[str, Any]]) -> None:
+    """The table, with all columns where the terminal is wide enough."""
+    from spectrograd.cli.tables import WIDE, solver_table
     from spectrograd.pipeline.compare import failures
-    from spectrograd.report.compare_page import SCORES, cells
-    from spectrograd.report.document import number
 
-    scores = SCORES if any(row["nmi"] is not None for row in rows) else ()
-    table = Table(
-        box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 1, 0, 0)
-    )
-    table.add_column("method", no_wrap=True)
-    for title in ("s", "iter.", "passes", "obj.", "angle", *(t for _, t in scores), "MB", "good"):
-        table.add_column(title, justify="right", no_wrap=True)
-    for row in rows:
-        size = row["peak_memory_bytes"]
-        memory = number(None if size is None else size / 1e6, 0)
-        good = {True: "yes", False: "no", None: "–"}[row["converged"]]
-        table.add_row(*cells(row), *(number(row[key], 2) for key, _ in scores), memory, good)
-    session.console().print(table)
+    console = session.console()
+    console.print(solver_table(rows, console.width))
+    if console.width < WIDE:
+        session.note("iterations, purity, RI and memory are left out to fit this terminal; the page has them")
     for reason in failures(rows):
         session.note(reason)
-    click.echo(f"saved {output}")
 
 
 def _summary(session: Session, source: Any, graph: Any, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:

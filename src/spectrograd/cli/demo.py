@@ -56,10 +56,12 @@ def demo(session: Session, output: str, nodes: int) -> int:
     chosen = trials[-1]
     if chosen.result is None:
         raise RuntimeError(f"the default solver failed: {chosen.error}")
-    with session.stage("report"):
-        _save(session, folder, data, merged, trials)
-    _tell(session, data, merged, rows, folder)
     source = Input.of_arrays([data.labels, *data.points])
+    with session.stage("report"):
+        png = _save(session, folder, data, merged, trials)
+        summary = summarize(session, source, data.graph, chosen.result, chosen.scores)
+        _write_page(session, folder, data, trials, png, summary)
+    _tell(session, data, merged, rows, folder)
     summary = summarize(session, source, data.graph, chosen.result, chosen.scores)
     session.save_summary(summary | {"rows": rows, "output": {k: str(folder / v) for k, v in FILES.items()}})
     return finish(rows, chosen)
@@ -101,11 +103,11 @@ def _run(session: Session, data: LayeredData) -> tuple[Merged, list[Trial]]:
     return prepared.merged, trials
 
 
-def _save(session: Session, folder: Path, data: LayeredData, merged: Merged, trials: list[Trial]) -> None:
-    from spectrograd.cli.summary import versions
+def _save(session: Session, folder: Path, data: LayeredData, merged: Merged, trials: list[Trial]) -> bytes:
+    """Save labels and picture, and return the picture."""
     from spectrograd.io import write_labels
     from spectrograd.io.write.output import naming
-    from spectrograd.report import Curve, Picture, demo_document, draw, write_page
+    from spectrograd.report import Curve, Picture, draw
 
     chosen = trials[-1]
     assert chosen.result is not None
@@ -133,13 +135,38 @@ def _save(session: Session, folder: Path, data: LayeredData, merged: Merged, tri
     write_labels(folder / FILES["labels"], chosen.result.labels, data.graph.node_names)
     with naming(folder / FILES["picture"]):
         (folder / FILES["picture"]).write_bytes(png)
-    document = demo_document(
-        data.graph,
-        [trial.row for trial in trials],
-        picture=png,
-        certificate=chosen.result.certificate.sentence,
-        run={"command": session.command_line, "seed": session.seed, "versions": versions()},
-    )
+    return png
+
+
+def _write_page(
+    session: Session,
+    folder: Path,
+    data: LayeredData,
+    trials: list[Trial],
+    png: bytes,
+    summary: dict[str, Any],
+) -> None:
+    """The interactive page of ``cluster --report`` with the comparison in it; without plotly a plain one."""
+    from importlib.util import find_spec
+
+    from spectrograd.report import demo_document, write_page
+    from spectrograd.report.document import methods_table
+    from spectrograd.report.gather import gather_run
+    from spectrograd.report.run_document import run_document
+    from spectrograd.report.run_page import MISSING, write_run_page
+
+    rows, result = [trial.row for trial in trials], trials[-1].result
+    assert result is not None
+    if find_spec("plotly"):
+        run = gather_run(
+            data.graph, result, summary, truth=("the clusters the data was made of", data.labels)
+        )
+        write_run_page(folder / FILES["report"], run_document(run) | {"methods": methods_table(rows)})
+        return
+    session.note(f"the page is a plain one; {MISSING}")
+    told = {"command": session.command_line, "seed": session.seed, "versions": summary["versions"]}
+    sentence = result.certificate.sentence
+    document = demo_document(data.graph, rows, picture=png, certificate=sentence, run=told)
     write_page(folder / FILES["report"], document)
 
 
@@ -157,14 +184,18 @@ def agreement(merged: Merged, result: Result, names: Sequence[str]) -> Agreement
 def _tell(
     session: Session, data: LayeredData, merged: Merged, rows: list[dict[str, Any]], folder: Path
 ) -> None:
-    from spectrograd.cli.tables import row_table
+    from spectrograd.cli.tables import MARK, row_table
+    from spectrograd.report.document import COLUMN_MEANINGS
 
     graph, seconds = data.graph, session.seconds
     click.echo(
         f"{graph.n_nodes:,} nodes, {graph.n_layers} layers, {graph.n_edges:,} edges, "
         f"{N_CLUSTERS} clusters; seed {session.seed}\n"
     )
-    session.console().print(row_table(rows, n_first=graph.n_layers))
+    session.console().print(row_table(rows, n_first=graph.n_layers, marked=len(rows)))
+    click.echo(f"{MARK} what you get unless you ask for another solver")
+    for title, meaning in COLUMN_MEANINGS.items():
+        click.echo(f"{title:12} {meaning}")
     click.echo(
         f"\nmerge: {merged.operator.n_edges:,} edges + rank {merged.operator.rank}; "
         f"embedding the layers took {seconds['layers']:.2f} s,\nmerging them {seconds['merge']:.2f} s; "

@@ -52,8 +52,8 @@ def embed(
     """Embed the nodes of a graph by eigenvectors of its Laplacian.
 
     GRAPH is an edge list (.csv .tsv .txt .parquet, columns src,dst[,weight][,layer]), a matrix (.npz .mtx),
-    .graphml, .net, .mpx, or - for text on standard input; text may be .gz or .zst. Several GRAPH are the
-    layers of one multilayer graph. The trivial first eigenvector is left out.
+    .graphml, .gml, .net, .mpx, or - for text on standard input; text may be .gz or .zst. Several GRAPH are
+    the layers of one multilayer graph. The trivial first eigenvector is left out.
     """
     from spectrograd import pipeline
     from spectrograd.cli import line
@@ -78,4 +78,5 @@ def embed(
         model = partial(model_of, graph, result, settings, drop_first=True)
         tell_run(page, folder, lambda: gather_run(graph, result, told(), drop_first=True), model)
     session.save_summary(told())
-    return line.verdict(session, result, settings)
+    what = f"{vectors.shape[1]} coordinates of {vectors.shape[0]:,} nodes"
+    return line.verdict(session, result, settings, what, output, page, folder)

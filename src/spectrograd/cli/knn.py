@@ -113,6 +113,6 @@ def knn(
         graph = replace(made, names=table.names)
     with session.stage("report"):
         write_graph(output, graph, raw=raw)
-    session.detail(f"{describe(graph)}, {graph.recall}, saved in {output}")
     session.save_summary(outline(session, source, graph))
+    session.done(f"a graph of {describe(graph)}, {graph.recall}", output)
     return 0

@@ -28,7 +28,8 @@ from spectrograd.cli.summary import Input
 from spectrograd.cli.voice import say
 from spectrograd.engines import make_engine
 from spectrograd.graph import Graph, MultilayerGraph
-from spectrograd.io import read_graph, read_labels
+from spectrograd.io import read_graph
+from spectrograd.io.read.labels import read_classes
 from spectrograd.io.write.output import naming
 from spectrograd.kernels import SMALL
 from spectrograd.labels.eigengap import MOST
@@ -40,6 +41,8 @@ from spectrograd.store import is_store
 from spectrograd.store.manifest import load_meta
 
 STDIN = STDOUT = "-"
+HASHED_AT_ONCE = 1 << 20  # bytes
+SHOWN_SIZES = 8  # clusters whose sizes fit in a line
 # Solvers that run their iterations and stop: without --tol nobody asked them for an accuracy.
 WITHOUT_GOAL = frozenset({"sgd", "sgd-paper", "stochastic-fb"})
 NAMED_KINDS = {bool: "true or false", int: "a whole number", float: "a number", NoneType: "none"}
@@ -69,17 +72,23 @@ def hashed(paths: Sequence[str]) -> Input:
         if is_store(path):
             digest.update(load_meta(Path(path)).fingerprint.encode())
             continue
-        kept = cast(io.BytesIO, sys.stdin.buffer)
-        digest.update(kept.getvalue() if path == STDIN else Path(path).read_bytes())
+        if path == STDIN:
+            digest.update(cast(io.BytesIO, sys.stdin.buffer).getbuffer())
+            continue
+        with open(path, "rb") as handle:
+            while piece := handle.read(HASHED_AT_ONCE):
+                digest.update(piece)
     return Input(tuple(paths), digest.hexdigest())
 
 
-def read_truth(session: Session, truth: str | None, graph: Graph | MultilayerGraph) -> Any:
-    """Known classes in the order of the nodes, where a file of them was given."""
+def read_truth(
+    session: Session, truth: str | None, graph: Graph | MultilayerGraph
+) -> tuple[Any, tuple[str, ...]]:
+    """Known classes in the order of the nodes, and their names, where a file of them was given."""
     if truth is None:
-        return None
+        return None, ()
     with session.stage("read"):
-        return read_labels(truth, graph.node_names)
+        return read_classes(truth, graph.node_names)
 
 
 def check_size(k: int | str, extra: int, graph: Graph | MultilayerGraph) -> None:
@@ -166,11 +175,7 @@ def walk(
 ) -> Result:
     """The pipeline's ``embed`` or ``cluster``: progress on the terminal, its story under ``-v``."""
     compiles = graph.n_nodes > SMALL or settings.solver not in ("auto", "eigen")
-    waiting = "embedding (the first run on a machine compiles kernels)" if compiles else ""
-    with (
-        session.compile_clock(compiles),
-        session.progress("embedding", meter(settings), waiting) as hook,
-    ):
+    with session.compile_clock(compiles), session.progress("embedding", meter(settings)) as hook:
         result = run(graph, replace(settings, hooks=(hook,), on_stage=session.begin))
     session.spend(result.seconds)
     if result.merged is not None:
@@ -208,8 +213,8 @@ def tell_plan(
     return tell(graph, estimate(graph, n_components, cast(Kind, options.laplacian), options.solver), outputs)
 
 
-def verdict(session: Session, result: Result, settings: Settings) -> int:
-    """Exit code of a finished run, with a line on stderr where it is not plainly good."""
+def verdict(session: Session, result: Result, settings: Settings, what: str, *targets: str | None) -> int:
+    """Exit code of a finished run, with a line on stderr: ``what`` came out, or what went wrong."""
     sentence, iterations = result.certificate.sentence, result.history[-1].iteration
     if result.interrupted:
         say(
@@ -228,7 +233,22 @@ def verdict(session: Session, result: Result, settings: Settings) -> int:
         session.note(
             f"{settings.solver} ran its {iterations} iterations; without --tol it has no goal to miss"
         )
+    proof = "certified" if result.converged else "not certified"
+    session.done(f"{what}, {proof}", *targets)
     return GOOD
+
+
+def clusters_found(result: Result) -> str:
+    """How many clusters there are, of which sizes, and where the number was to be found, its runners-up."""
+    if result.labels is None:
+        raise ValueError("there are no clusters: this is an embedding only")
+    sizes = np.sort(np.bincount(result.labels[result.labels >= 0], minlength=result.n_clusters or 0))[::-1]
+    few = len(sizes) <= SHOWN_SIZES
+    shown = ", ".join(f"{size:,}" for size in sizes) if few else f"{sizes[0]:,} to {sizes[-1]:,} nodes"
+    found = f"{len(sizes)} cluster{'s' if len(sizes) != 1 else ''} ({shown})"
+    if result.eigengap is None:
+        return found
+    return f"{found}, a number taken from the eigenvalues (next best: {result.eigengap.runners_up_text})"
 
 
 def check_output(session: Session, output: str | None, write: Callable[..., None], sample: Any) -> None:

@@ -113,4 +113,5 @@ def report(session: Session, folder: str, output: str) -> int:
         _write(output, run)
     told = {"command": session.command, "command_line": session.command_line, "output": output}
     session.save_summary({**run.summary, **told, "seconds": session.timing()})
+    session.done(f"the page of {len(run.nodes):,} nodes", output)
     return 0

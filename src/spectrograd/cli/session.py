@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 STAGES = ("read", "layers", "merge", "solve", "assign", "report")
 STAGE_WORDS = {"layers": "layers", "merge": "merging", "assign": "labels"}
+COMPILING = "first run of this kind on this machine: compiling, about 15 s, once"
+EVENT = "numba:compile"  # not when a kernel is found in the cache on disk
 TABLE_WIDTH = 110  # where the output is no terminal and so has no width
 
 
@@ -56,6 +58,13 @@ class Session:
         """Say something worth knowing."""
         if not self.quiet:
             say("note", text)
+
+    def done(self, what: str, *targets: str | os.PathLike[str] | None) -> None:
+        """Say in one line what came out, where it was saved and how long it took."""
+        if not self.quiet:
+            files = ", ".join(str(target) for target in targets if target not in (None, "-"))
+            saved = f", saved {files}" if files else ""
+            click.echo(f"{what}{saved} in {self.timing()['total']:.1f} s", err=True)
 
     def detail(self, text: str) -> None:
         """Say something only with ``-v``."""
@@ -147,7 +156,7 @@ class Session:
 
     @contextmanager
     def compile_clock(self, needed: bool) -> Iterator[None]:
-        """Count the seconds numba spends compiling or loading kernels as ``jit``.
+        """Count the seconds numba spends compiling or loading kernels as ``jit``; say so before it compiles.
 
         Loading numba takes a moment, so small graphs, which do without it, are not ``needed``.
         """
@@ -156,8 +165,11 @@ class Session:
             return
         from numba.core import event
 
+        from spectrograd.cli.compiling import FirstCompilation
+
         timer = event.TimingListener()
-        with event.install_listener("numba:compiler_lock", timer):
+        first = FirstCompilation(lambda: self.note(COMPILING))
+        with event.install_listener("numba:compiler_lock", timer), event.install_listener(EVENT, first):
             yield
         if timer.done:
             self.seconds["jit"] += timer.duration

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 LONGEST_WORD = len("Eigendecomposition")
+MARK = "*"
 WIDE = 110  # columns a table with both our figures and the paper's needs
 SCORES = (("purity", "purity"), ("nmi", "NMI"), ("ri", "RI"), ("ari", "ARI"))
 
@@ -23,15 +24,46 @@ def score_table(scores: Mapping[str, float]) -> Table:
     return table
 
 
-def row_table(rows: Sequence[Mapping[str, Any]], n_first: int = 0) -> Table:
-    """One line per method; a rule after the first ``n_first``."""
+def row_table(rows: Sequence[Mapping[str, Any]], n_first: int = 0, marked: int = 0) -> Table:
+    """One line per method; a rule after the first ``n_first``, a mark at line number ``marked``."""
     table = _empty()
     table.add_column("method", min_width=LONGEST_WORD)
     for title in ("seconds", "iterations", "passes", *(title for _, title in SCORES)):
         table.add_column(title, justify="right", no_wrap=True)
     for number, row in enumerate(rows, start=1):
         cells = _ours(row, with_passes=True)
-        table.add_row(Text(_name(row)), *cells, end_section=number == n_first)
+        name = f"{_name(row)} {MARK}" if number == marked else _name(row)
+        style = "bold" if number == marked else None
+        table.add_row(Text(name), *cells, end_section=number == n_first, style=style)
+    return table
+
+
+def solver_table(rows: Sequence[Mapping[str, Any]], width: int) -> Table:
+    """One line per solver of ``compare``; a narrow terminal gets the columns that decide."""
+    wide = width >= WIDE
+    scored = any(row["nmi"] is not None for row in rows)
+    scores = [(key, title) for key, title in SCORES if scored and (wide or key in ("nmi", "ari"))]
+    table = _empty()
+    table.add_column("method", no_wrap=True)
+    counts = ("iter.", "passes") if wide else ("passes",)
+    last = ("MB", "good") if wide else ("good",)
+    for title in ("s", *counts, "obj.", "angle", *(title for _, title in scores), *last):
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in rows:
+        size = row["peak_memory_bytes"]
+        memory = [_number(None if size is None else size / 1e6, 0)] if wide else []
+        iterations = [_count(None if row["iterations"] == 1 else row["iterations"])] if wide else []
+        table.add_row(
+            Text(str(row["method"])),
+            _number(row["seconds"], 2),
+            *iterations,
+            _number(row["passes"], 1),
+            _number(row["objective"], 5),
+            "-" if row["angle"] is None else f"{row['angle']:.0e}",
+            *(_number(row[key], 2) for key, _ in scores),
+            *memory,
+            {True: "yes", False: "no", None: "-"}[row["converged"]],
+        )
     return table
 
 

@@ -19,6 +19,7 @@ from spectrograd.estimators.inputs import Affinity, is_pairwise
 from spectrograd.estimators.living import Knowledge, Living, LivingClusters, rotated
 from spectrograd.estimators.updating import UPDATE_ATTRIBUTES, Updating
 from spectrograd.graph import Graph, MultilayerGraph
+from spectrograd.graph.names import plain_texts
 from spectrograd.labels.nearest_cluster import nearest_cluster
 from spectrograd.operators.laplacian import Kind
 from spectrograd.pipeline import Result, Settings, cluster, embed
@@ -111,7 +112,7 @@ class Spectral(Updating, Living, Shown, BaseEstimator):
         self._raw_vectors = result.vectors
         embedding = result.embedding.without_first() if drop_first else result.embedding
         self.eigenvalues_, names = embedding.eigenvalues, result.embedding.names
-        self.names_ = np.arange(len(result.vectors)) if names is None else names
+        self.names_ = np.arange(len(result.vectors)) if names is None else plain_texts(names)
         named = self._makers is None
         self._rotation = None if past is None else past.rotation(embedding.vectors, self.names_, named)
         self.embedding_ = rotated(embedding.vectors, self._rotation).astype(self._float, copy=False)
@@ -127,6 +128,7 @@ class Spectral(Updating, Living, Shown, BaseEstimator):
         clusters = None
         if result.labels is not None:
             self.labels_, self.n_clusters_ = result.labels, int(result.n_clusters or 0)
+            self.membership_ = result.membership
             if past is not None:
                 renamed = past.renamed(result.labels, self.names_, named)
                 self.labels_, self.label_changes_ = renamed
@@ -183,6 +185,21 @@ class Clusterer(ClusterMixin, LivingClusters, Spectral):
     gamma: float | None = 1.0
     assign_labels: str = "kmeans"
     n_init: int = 10
+
+    def fit_predict(self, X: Any, y: None = None, **columns: str) -> Array:
+        """Cluster and return the labels.
+
+        Parameters
+        ----------
+        X, y, **columns
+            As for ``fit``.
+
+        Returns
+        -------
+        array of shape (n_nodes,)
+            ``labels_``, in the order of ``names_``; -1 for nodes set aside.
+        """
+        return self.fit(X, **columns).labels_  # type: ignore[no-any-return]
 
     def _settings(self, n_nodes: int) -> Settings:
         chosen = super()._settings(n_nodes)  # which refuses what is no number

@@ -52,7 +52,21 @@ class MultilayerSpectralEmbedding(Layered, Embedder):
     def fit(self, X: Any, y: None = None, **columns: str) -> MultilayerSpectralEmbedding:
         """Embed layers: a :class:`MultilayerGraph`, a list or dict, or an edge table with layer column.
 
-        ``columns`` name those of an edge table, as in ``from_frame``.
+        Parameters
+        ----------
+        X : MultilayerGraph, list, dict, or edge table
+            Layers on the same nodes: graphs or affinity matrices (array or scipy sparse, n x n), by name in a
+            dict; arrays of points (n x features) with ``affinity="nearest_neighbors"``; or an edge table
+            (pandas, polars, pyarrow) with columns ``src``, ``dst`` and ``layer``.
+        y : None
+            Not used; scikit-learn's pipelines pass it.
+        **columns : str
+            Columns of an edge table that go by other names (``source=``, ``target=``, ``weight=``,
+            ``layer=``), as in ``from_frame``.
+
+        Returns
+        -------
+        self
         """
         self._fit(as_layers(self, X, columns))
         return self
@@ -76,7 +90,21 @@ class MultilayerSpectralClustering(Layered, Clusterer):
     def fit(self, X: Any, y: None = None, **columns: str) -> MultilayerSpectralClustering:
         """Cluster layers: a :class:`MultilayerGraph`, a list or dict, or an edge table with layer column.
 
-        ``columns`` name those of an edge table, as in ``from_frame``.
+        Parameters
+        ----------
+        X : MultilayerGraph, list, dict, or edge table
+            Layers on the same nodes: graphs or affinity matrices (array or scipy sparse, n x n), by name in a
+            dict; arrays of points (n x features) with ``affinity="nearest_neighbors"``; or an edge table
+            (pandas, polars, pyarrow) with columns ``src``, ``dst`` and ``layer``.
+        y : None
+            Not used; scikit-learn's pipelines pass it.
+        **columns : str
+            Columns of an edge table that go by other names (``source=``, ``target=``, ``weight=``,
+            ``layer=``), as in ``from_frame``.
+
+        Returns
+        -------
+        self
         """
         self._fit(as_layers(self, X, columns))
         return self

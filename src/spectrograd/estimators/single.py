@@ -98,7 +98,24 @@ class SpectralEmbedding(Embedder):
     """
 
     def fit(self, X: Any, y: None = None, **columns: str) -> SpectralEmbedding:
-        """Embed a graph, an affinity matrix, points, or an edge table (columns as in ``from_frame``)."""
+        """Embed a graph, an affinity matrix, points, or an edge table.
+
+        Parameters
+        ----------
+        X : graph-like, or array of shape (n_points, n_features)
+            A :class:`Graph`; with ``affinity="precomputed"`` an affinity matrix (array or scipy sparse, n x
+            n); a networkx, igraph or PyG graph; an edge table (pandas, polars, pyarrow) with columns ``src``
+            and ``dst``; or points, whose neighbours make the graph.
+        y : None
+            Not used; scikit-learn's pipelines pass it.
+        **columns : str
+            Columns of an edge table that go by other names (``source=``, ``target=``, ``weight=``), as in
+            ``from_frame``.
+
+        Returns
+        -------
+        self
+        """
         self._fit(as_graph(self, X, columns))
         return self
 
@@ -128,6 +145,8 @@ class SpectralClustering(Clusterer):
     ----------
     labels_ : array of shape (n_nodes,)
         -1 for nodes set aside.
+    membership_ : array of shape (n_nodes,)
+        How sure each label is, 0 to 1: how much nearer its centre is than the next. NaN for nodes set aside.
     n_clusters_ : int
     eigengap_ : Eigengap or None
         Eigenvalues and gaps that "auto" chose by: the data of the eigengap plot.
@@ -142,6 +161,23 @@ class SpectralClustering(Clusterer):
     """
 
     def fit(self, X: Any, y: None = None, **columns: str) -> SpectralClustering:
-        """Cluster a graph, an affinity matrix, points, or an edge table (columns as in ``from_frame``)."""
+        """Cluster a graph, an affinity matrix, points, or an edge table.
+
+        Parameters
+        ----------
+        X : graph-like, or array of shape (n_points, n_features)
+            A :class:`Graph`; with ``affinity="precomputed"`` an affinity matrix (array or scipy sparse, n x
+            n); a networkx, igraph or PyG graph; an edge table (pandas, polars, pyarrow) with columns ``src``
+            and ``dst``; or points, whose neighbours make the graph.
+        y : None
+            Not used; scikit-learn's pipelines pass it.
+        **columns : str
+            Columns of an edge table that go by other names (``source=``, ``target=``, ``weight=``), as in
+            ``from_frame``.
+
+        Returns
+        -------
+        self
+        """
         self._fit(as_graph(self, X, columns))
         return self

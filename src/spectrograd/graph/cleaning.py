@@ -210,7 +210,7 @@ def undirected(
         rows, cols, data = rows[~loops], cols[~loops], data[~loops]
     listed = sp.coo_array((data, (rows, cols)), shape=(n_nodes, n_nodes)).tocsr()
     transposed = listed.T.tocsr()
-    both_ways = listed.nnz > 0 and (listed != transposed).nnz == 0
+    both_ways = listed.nnz > 0 and _same(listed, transposed)
     if listed.nnz < len(rows):
         warnings.warn(f"{len(rows) - listed.nnz} repeated edges were summed", GraphWarning, stacklevel=3)
     csr = listed if both_ways else sp.csr_array(listed + transposed)
@@ -226,6 +226,14 @@ def undirected(
         warnings.warn(f"{answered} edges listed in both directions were summed", GraphWarning, stacklevel=3)
     csr.eliminate_zeros()
     return csr
+
+
+def _same(one: sp.csr_array, other: sp.csr_array) -> bool:
+    """Whether two canonical matrices are equal; stored zeros do not count."""
+    if not one.data.all():
+        return bool((one != other).nnz == 0)
+    pairs = ((one.indptr, other.indptr), (one.indices, other.indices), (one.data, other.data))
+    return all(np.array_equal(own, its) for own, its in pairs)  # mostly the first pair tells
 
 
 def check_weights(data: Array, rows: Array, cols: Array, names: Array | None = None) -> None:

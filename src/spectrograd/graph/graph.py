@@ -26,11 +26,13 @@ from spectrograd.graph.cleaning import (
 from spectrograd.graph.cleaning import GraphError as GraphError
 from spectrograd.graph.cleaning import GraphWarning as GraphWarning
 from spectrograd.graph.names import as_names, number_nodes
+from spectrograd.graph.notebook import facts_table
 from spectrograd.graph.recall import Recall
 from spectrograd.graph.traversal import Search, search
 from spectrograd.kernels import SMALL as SMALL
 
 Array = NDArray[Any]
+SHOWN_NAMES = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,6 +237,18 @@ class Graph:
         kind = "weighted" if self.is_weighted else "unweighted"
         note = f", {self.recall}" if self.recall is not None and self.recall.n_rows else ""
         return f"Graph(n_nodes={self.n_nodes:,}, n_edges={self.n_edges:,}, {kind}{note})"
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: sizes, degrees, and what one should know before clustering."""
+        low, middle, high = np.quantile(self.degrees, (0, 0.5, 1))
+        facts = {
+            "nodes": f"{self.n_nodes:,}",
+            "edges": f"{self.n_edges:,}, {'weighted' if self.is_weighted else 'unweighted'}",
+            "degrees": f"{low:,.4g} to {high:,.4g}, median {middle:,.4g}",
+            "without any edge": f"{len(self.isolated):,}",
+            "first nodes": ", ".join(map(str, self.node_names[:SHOWN_NAMES].tolist())),
+        }
+        return facts_table("Graph", facts)
 
 
 def _frozen(array: Array) -> Array:

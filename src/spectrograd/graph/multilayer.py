@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from spectrograd.graph.cleaning import GraphError
 from spectrograd.graph.graph import Array, Graph
 from spectrograd.graph.names import number_nodes
+from spectrograd.graph.notebook import facts_table
 from spectrograd.graph.recall import Recall
 
 
@@ -91,6 +92,12 @@ class MultilayerGraph:
         return (
             f"MultilayerGraph(n_nodes={self.n_nodes:,}, n_layers={self.n_layers}, n_edges={self.n_edges:,})"
         )
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: the nodes, and the edges of each layer."""
+        pairs = zip(self.layer_names, self.layers, strict=True)
+        layers = {f"edges of {name}": f"{layer.n_edges:,}" for name, layer in pairs}
+        return facts_table("MultilayerGraph", {"nodes": f"{self.n_nodes:,}", **layers})
 
 
 def _united(graphs: Sequence[Graph]) -> tuple[Graph, ...]:

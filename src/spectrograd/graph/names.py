@@ -78,6 +78,17 @@ def _number_integers(columns: Sequence[Array]) -> tuple[Array, list[Array]]:
     return np.flatnonzero(present) + low, [row_of[column - low] for column in columns]
 
 
+def plain_texts(names: Array) -> Array:
+    """Names in which texts are Python's own, which print as they are; others are left alone.
+
+    Examples
+    --------
+    >>> list(plain_texts(np.array(["ann", "bob"])))
+    ['ann', 'bob']
+    """
+    return names.astype(object) if names.dtype.kind == "U" else names
+
+
 def as_plain(names: Any) -> Array:
     """Return names that any file can hold: numbers and texts as they are, other objects as their text."""
     array = as_names(names)

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from spectrograd.engines.threadpools import one_thread
 from spectrograd.labels.kmeans import kmeans
+from spectrograd.labels.membership import membership
 from spectrograd.labels.pivots import cluster_qr
 
 Array = NDArray[Any]
@@ -22,7 +23,9 @@ SET_ASIDE = -1
 class Clustering:
     """A partition of the nodes and how it was found.
 
-    ``inertia`` is the sum of squared distances to the centres for k-means, None for the other methods.
+    ``membership`` is the confidence in each label, 0 to 1 (:mod:`spectrograd.labels.membership`; NaN for rows
+    set aside). ``inertia`` is the sum of squared distances to the centres for k-means, None for the other
+    methods.
     """
 
     labels: Array
@@ -30,6 +33,7 @@ class Clustering:
     method: str
     inertia: float | None
     seconds: float
+    membership: Array
 
 
 def assign(
@@ -93,8 +97,10 @@ def assign(
         raise ValueError(f"unknown method {method!r}; choose one of kmeans, cluster_qr, discretize")
     all_labels = np.full(len(everything), SET_ASIDE, dtype=np.int64)
     all_labels[part] = labels
+    sure = np.full(len(everything), np.nan, dtype=np.float32)
+    sure[part] = membership(rows, labels, n_clusters)
     all_labels.flags.writeable = False
-    return Clustering(all_labels, n_clusters, method, inertia, time.perf_counter() - started)
+    return Clustering(all_labels, n_clusters, method, inertia, time.perf_counter() - started, sure)
 
 
 def in_order(labels: Array, n_clusters: int) -> Array:

@@ -94,7 +94,9 @@ def _gap(graph: MultilayerGraph, settings: Settings, tau: float) -> Eigengap | N
         return None
     operators = layer_operators(graph, settings.laplacian, tau)
     summed = mean.aggregate(Layers(operators, np.ones(graph.n_layers)))
-    return widest_gap(embed(summed, n_eigenvalues(graph.n_nodes), settings).embedding.eigenvalues)
+    gap = widest_gap(embed(summed, n_eigenvalues(graph.n_nodes), settings).embedding.eigenvalues)
+    gap.warn()
+    return gap
 
 
 def _on_all_nodes(layer: Embedded, kept: Array, n_nodes: int) -> Embedded:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from spectrograd.certificate import Certificate
 from spectrograd.embedding import Embedding
 from spectrograd.graph.pieces import Connectivity
+from spectrograd.labels.clustering import Clustering
 from spectrograd.labels.eigengap import Eigengap
 from spectrograd.metrics import score
 from spectrograd.operators.protocol import Operator
@@ -47,6 +48,8 @@ class Result:
         By stage.
     labels, n_clusters
         One cluster per node, -1 for nodes set aside; None before labels were assigned.
+    membership
+        How sure each label is, 0 to 1: how much nearer its centre is than the next.
     merged
         Of a multilayer graph: what is known of each layer.
     """
@@ -68,6 +71,7 @@ class Result:
     merged: Merged | None = None
     labels: Array | None = None
     n_clusters: int | None = None
+    membership: Array | None = None
 
     @property
     def vectors(self) -> Array:
@@ -119,10 +123,15 @@ class Result:
         """The same, marked as interrupted."""
         return replace(self, stop_reason=INTERRUPTED)
 
-    def labelled(self, labels: Array, n_clusters: int, seconds: float) -> Result:
+    def labelled(self, clustering: Clustering) -> Result:
         """The same with clusters."""
-        spent = self.seconds | {"assign": seconds}
-        return replace(self, labels=labels, n_clusters=n_clusters, seconds=spent)
+        return replace(
+            self,
+            labels=clustering.labels,
+            n_clusters=clustering.n_clusters,
+            membership=clustering.membership,
+            seconds=self.seconds | {"assign": clustering.seconds},
+        )
 
 
 def found(solved: Embedded, embedding: Embedding, operator: Operator, **decided: Any) -> Result:

@@ -86,4 +86,4 @@ def label(result: Result, settings: Settings) -> Result:
             aside=result.connectivity.aside,
             random_state=settings.seed,
         )
-    return result.labelled(clustering.labels, n_clusters, clustering.seconds)
+    return result.labelled(clustering)

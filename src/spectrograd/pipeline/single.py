@@ -81,6 +81,7 @@ class PreparedGraph:
         gap = None
         if isinstance(settings.n_components, str):
             gap = widest_gap(solved.embedding.eigenvalues)
+            gap.warn()
             solved = _narrowed(solved, operator, gap.n_clusters, settings)
         return solved, operator, decision, gap
 

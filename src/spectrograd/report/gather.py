@@ -14,6 +14,7 @@ from spectrograd.metrics import conductance
 from spectrograd.pipeline import Result
 from spectrograd.pipeline.layer_agreement import node_agreement, pairwise_agreement
 from spectrograd.pipeline.multilayer import Merged
+from spectrograd.report.layout import draw_graph
 from spectrograd.report.run import Nodes, Run
 from spectrograd.solvers import Progress
 
@@ -27,6 +28,7 @@ def gather_run(
     summary: Mapping[str, Any],
     *,
     truth: tuple[str, Array] | None = None,
+    class_names: Sequence[str] = (),
     drop_first: bool = False,
 ) -> Run:
     """Collect a run for its page.
@@ -37,6 +39,8 @@ def gather_run(
         The data, what was found in it, and what ``--summary-json`` holds.
     truth
         Name of the file of classes and the classes, -1 where unknown.
+    class_names
+        What the numbers of classes stand for, where they are texts.
     drop_first
         Whether the trivial first eigenvector is left out of the coordinates.
     """
@@ -47,6 +51,7 @@ def gather_run(
     place = result.vectors
     scores = np.column_stack([node_agreement(basis, place) for basis in bases]) if bases else None
     names = graph.node_names
+    places, edges = draw_graph(graph, result.vectors) or (None, np.zeros((0, 2)))
     return Run(
         summary,
         Nodes(
@@ -55,6 +60,8 @@ def gather_run(
             labels,
             None if truth is None else truth[1],
             None if scores is None else scores.astype(np.float32),
+            result.membership,
+            places,
         ),
         _spectrum(result, first=2 if drop_first else 1),
         _curves(result, merged),
@@ -62,6 +69,8 @@ def gather_run(
         _agreement(merged, [*bases, place]) if merged is not None and bases else None,
         _verdicts(merged),
         None if truth is None else truth[0],
+        class_names,
+        edges.tolist(),
     )
 
 

@@ -18,6 +18,7 @@ SHOWN_POINTS = 200_000
 SHOWN_COLUMNS = 8
 SHOWN_GROUPS = 100
 SHOWN_LAYERS = 20
+DOT = 0.05  # of the whole width: below, a cluster is drawn as one point
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,25 +51,32 @@ def points_document(run: Run) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``names``; ``columns`` and ``scores`` (``name``, ``data``); ``groups`` (``title``, ``names``,
-        ``codes``); ``axes``, the columns shown first in the plane and in space; ``view``, what the first
-        two columns are, and ``note``, what was left out (both empty where there is nothing to say).
+        ``names``; ``columns`` (``name``, ``data``) and ``scores`` (also ``title``); ``groups`` (``title``,
+        ``names``, ``codes``); ``edges`` of the drawing; ``axes``, the columns shown first in the plane and in
+        space; ``view``, what the first columns are, and ``note``, what was left out (both empty where there
+        is nothing to say).
     """
     whole = run.nodes
-    view, what = _view(whole)
+    view, what, collapsed = _view(whole)
     rows = sample(len(whole))
     nodes = whole.take(rows)
     width = min(nodes.vectors.shape[1], SHOWN_COLUMNS)
     numbers = range(run.spectrum["first"], run.spectrum["first"] + width)
     vectors = [(f"eigenvector {number}", nodes.vectors[:, i]) for i, number in enumerate(numbers)]
+    layout, drawing = _layout(nodes)
     columns = [*((name, column[rows]) for name, column in view), *vectors]
+    axes = _axes(len(view), run.spectrum["first"], len(columns), by_eigenvectors=collapsed)
+    if collapsed and layout:
+        axes["plane"] = [len(columns), len(columns) + 1]
+    columns += layout
     return {
         "names": [str(name) for name in nodes.names.tolist()],
         "columns": [{"name": name, "data": _floats(column)} for name, column in columns],
-        "groups": _groups(whole, rows),
+        "groups": _groups(run, rows),
+        "edges": _encoded(np.asarray(run.edges, dtype="<i4")),
         "scores": _scores(run, nodes),
-        "axes": _axes(len(view), run.spectrum["first"], len(columns)),
-        "view": what,
+        "axes": axes,
+        "view": " ".join(filter(None, (what, drawing))),
         "note": _note(len(nodes), len(whole), width, whole.vectors.shape[1]),
     }
 
@@ -80,16 +88,33 @@ def sample(n_nodes: int) -> Array:
     return np.sort(np.random.default_rng(0).choice(n_nodes, SHOWN_POINTS, replace=False))
 
 
-def _view(nodes: Nodes) -> tuple[list[tuple[str, Array]], str]:
+def _view(nodes: Nodes) -> tuple[list[tuple[str, Array]], str, bool]:
+    """Columns made for looking at clusters, what they are, and whether each cluster is but a dot there."""
     if nodes.labels is None:
-        return [], ""
+        return [], "", False
     plane, what = project(nodes.vectors.astype(np.float64), nodes.labels)
     text = f"View 1 and view 2: rows scaled to unit length, {what}."
-    return [("view 1", plane[:, 0]), ("view 2", plane[:, 1])], text
+    collapsed = _is_collapsed(plane, nodes.labels)
+    if collapsed:
+        text += " There each cluster is hardly more than a dot, so other coordinates are shown first."
+    return [("view 1", plane[:, 0]), ("view 2", plane[:, 1])], text, collapsed
 
 
-def _axes(n_view: int, first: int, n_columns: int) -> dict[str, list[int]]:
-    """The view in the plane; in space, and where there is no view, eigenvectors beyond the constant one."""
+def _layout(nodes: Nodes) -> tuple[list[tuple[str, Array]], str]:
+    if nodes.layout is None:
+        return [], ""
+    text = "Layout 1 and layout 2: a drawing of the graph in which edges pull and nodes repel each other."
+    return [("layout 1", nodes.layout[:, 0]), ("layout 2", nodes.layout[:, 1])], text
+
+
+def _is_collapsed(plane: Array, labels: Array) -> bool:
+    """Whether the nodes of every cluster lie on top of each other."""
+    within = max(float(plane[labels == label].std(axis=0).max()) for label in np.unique(labels))
+    return within < DOT * float(plane.std(axis=0).max())
+
+
+def _axes(n_view: int, first: int, n_columns: int, *, by_eigenvectors: bool) -> dict[str, list[int]]:
+    """The view in the plane; in space, and where the view is of no use, eigenvectors beyond the constant."""
     start = n_view + (1 if first == 1 else 0)
 
     def beyond(count: int) -> list[int]:
@@ -97,16 +122,23 @@ def _axes(n_view: int, first: int, n_columns: int) -> dict[str, list[int]]:
         begin = max(0, min(start, n_columns - count))
         return [min(begin + i, n_columns - 1) for i in range(count)]
 
-    return {"plane": [0, 1] if n_view else beyond(2), "space": beyond(3)}
+    return {"plane": [0, 1] if n_view and not by_eigenvectors else beyond(2), "space": beyond(3)}
 
 
-def _groups(whole: Nodes, rows: Array) -> list[dict[str, Any]]:
-    known = [("cluster", whole.labels), ("class", whole.classes)]
+def class_name(run: Run, name: str) -> str:
+    """What a class is called; ``name`` is its number as text."""
+    if name == "-1":
+        return "unknown"
+    return run.class_names[int(name)] if run.class_names and name.isdigit() else name
+
+
+def _groups(run: Run, rows: Array) -> list[dict[str, Any]]:
+    known = [("cluster", run.nodes.labels), ("class", run.nodes.classes)]
     found = [(title, group(values)) for title, values in known if values is not None]
     return [
         {
             "title": title,
-            "names": ["unknown" if title == "class" and name == "-1" else name for name in groups.names],
+            "names": [class_name(run, name) if title == "class" else name for name in groups.names],
             "codes": _encoded(groups.codes[rows].astype(np.uint8)),
         }
         for title, groups in found
@@ -114,10 +146,17 @@ def _groups(whole: Nodes, rows: Array) -> list[dict[str, Any]]:
 
 
 def _scores(run: Run, nodes: Nodes) -> list[dict[str, Any]]:
-    if nodes.scores is None or run.agreement is None:
-        return []
-    names = run.agreement["names"][: nodes.scores.shape[1]][:SHOWN_LAYERS]
-    return [{"name": name, "data": _encoded(_bytes(nodes.scores[:, i]))} for i, name in enumerate(names)]
+    found = []
+    if nodes.membership is not None:
+        sure = np.nan_to_num(nodes.membership)
+        found.append(("confidence", "confidence in the label", sure))
+    if nodes.scores is not None and run.agreement is not None:
+        names = run.agreement["names"][: nodes.scores.shape[1]][:SHOWN_LAYERS]
+        found += [
+            (f"layer {name}", f"agreement with layer {name}", nodes.scores[:, i])
+            for i, name in enumerate(names)
+        ]
+    return [{"name": name, "title": title, "data": _encoded(_bytes(values))} for name, title, values in found]
 
 
 def _note(n_shown: int, n_nodes: int, n_columns: int, n_vectors: int) -> str:

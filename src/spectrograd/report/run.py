@@ -20,13 +20,14 @@ from spectrograd.report.strict_json import to_json
 Array = NDArray[Any]
 
 STORY, ARRAYS = "run.json", "nodes.npz"
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass(frozen=True, eq=False)
 class Nodes:
     """What is known of every node, one row each; ``classes`` are -1 where unknown.
 
+    ``membership`` is how sure each label is; ``layout`` are places in a drawing of the graph (n x 2).
     ``scores`` has one column per layer: how far the layer agrees with the merged embedding at the node.
     """
 
@@ -35,6 +36,8 @@ class Nodes:
     labels: Array | None = None
     classes: Array | None = None
     scores: Array | None = None
+    membership: Array | None = None
+    layout: Array | None = None
 
     def __len__(self) -> int:
         return len(self.names)
@@ -69,6 +72,10 @@ class Run:
         Per embedded layer its ``name``, whether it ``converged`` and its certificate's ``sentence``.
     truth
         Where the classes came from.
+    class_names
+        What the numbers of classes stand for, where they are texts.
+    edges
+        Pairs of rows that the drawing joins.
     """
 
     summary: Mapping[str, Any]
@@ -79,6 +86,8 @@ class Run:
     agreement: Mapping[str, Any] | None = None
     layers: Sequence[Mapping[str, Any]] = ()
     truth: str | None = None
+    class_names: Sequence[str] = ()
+    edges: Sequence[Sequence[int]] = ()
 
 
 def save_run(folder: str | os.PathLike[str], run: Run) -> None:

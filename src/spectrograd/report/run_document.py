@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from spectrograd.graph import Recall
 from spectrograd.report.document import SCORE_TITLES, number
-from spectrograd.report.points import group, points_document
+from spectrograd.report.points import class_name, group, points_document
 from spectrograd.report.run import Run
 from spectrograd.report.words import certificate_words, convergence_words, spectrum_words, suggested_clusters
 
@@ -18,6 +18,7 @@ Array = NDArray[Any]
 
 SHOWN_MEMBERS = 6
 SHOWN_LAYERS = 8
+SHOWN_UNCERTAIN = 25
 
 
 def run_document(run: Run) -> dict[str, Any]:
@@ -26,8 +27,9 @@ def run_document(run: Run) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``title, lead, note, certificate, scores, clusters, confusion, agreement, spectrum, curves, words,
-        facts, command`` and ``points``, which holds arrays as base64.
+        ``title, lead, note, certificate, scores, clusters, uncertain, confusion, agreement, spectrum, curves,
+        words, facts, command``, ``methods`` (a comparison, where there is one) and ``points``, which holds
+        arrays as base64.
     """
     summary = run.summary
     points = points_document(run)
@@ -38,15 +40,17 @@ def run_document(run: Run) -> dict[str, Any]:
         "certificate": _certificate(run),
         "scores": _scores(run),
         "clusters": _clusters(run),
+        "uncertain": _uncertain(run),
         "confusion": _confusion(run),
         "agreement": run.agreement,
         "spectrum": {**run.spectrum, "gap": suggested_clusters(*_spectrum(run))},
         "curves": run.curves,
         "words": {
-            "spectrum": spectrum_words(*_spectrum(run)),
+            "spectrum": spectrum_words(*_spectrum(run), merged=run.summary["graph"]["n_layers"] > 1),
             "curves": convergence_words(run.curves[-1]),
         },
         "facts": _facts(run),
+        "methods": None,
         "command": summary["command_line"],
         "points": points,
     }
@@ -119,6 +123,19 @@ def _clusters(run: Run) -> dict[str, Any] | None:
     }
 
 
+def _uncertain(run: Run) -> list[dict[str, Any]] | None:
+    """The nodes whose labels are least sure, the worst first."""
+    labels, sure = run.nodes.labels, run.nodes.membership
+    if labels is None or sure is None:
+        return None
+    worst = np.argsort(sure, kind="stable")[:SHOWN_UNCERTAIN]  # NaN, of nodes set aside, is last
+    worst = worst[np.isfinite(sure[worst])]
+    return [
+        {"node": str(run.nodes.names[row]), "cluster": int(labels[row]), "confidence": float(sure[row])}
+        for row in worst
+    ]
+
+
 def _confusion(run: Run) -> dict[str, Any] | None:
     """How many nodes of each class are in each cluster."""
     labels, classes = run.nodes.labels, run.nodes.classes
@@ -131,7 +148,7 @@ def _confusion(run: Run) -> dict[str, Any] | None:
     order = np.argsort(table.argmax(axis=0), kind="stable")  # where most of it is
     return {
         "clusters": found.names,
-        "classes": [kinds.names[kind] for kind in order],
+        "classes": [class_name(run, kinds.names[kind]) for kind in order],
         "values": table[:, order].tolist(),
     }
 

@@ -10,10 +10,11 @@ from typing import Any
 from spectrograd.io.write.output import write_whole_text
 from spectrograd.report.page import asset, render_facts, render_table
 from spectrograd.report.strict_json import to_json
+from spectrograd.report.words import share_words
 
 Parts = Mapping[str, Any]
 
-SCRIPTS = ("points.js", "charts.js", "scatter.js", "page.js")
+SCRIPTS = ("points.js", "charts.js", "scatter.js", "sorting.js", "page.js")
 DRAWN = ("points", "spectrum", "curves", "command")
 # The page may compute (WebGL shaders are compiled from strings) but not reach for anything outside.
 POLICY = (
@@ -59,9 +60,11 @@ def render_run(document: Parts, plotly: str) -> str:
 {_certificate(document["certificate"])}
 {_embedding(document)}
 {_clusters(document["clusters"])}
+{_uncertain(document["uncertain"])}
 {_charts(document["words"])}
 {_truth(document)}
 {_agreement(document["agreement"])}
+{_methods(document["methods"])}
 {_repeat(document)}
 </main>
 <script>{_inline_script(plotly)}</script>
@@ -146,9 +149,7 @@ def _clusters(clusters: Parts | None) -> str:
 
 def _cluster_row(row: Parts) -> str:
     name = escape(row["name"])
-    figures = "".join(
-        f"<td>{'–' if value is None else f'{value:.3f}'}{_bar(value)}</td>" for value in row["conductance"]
-    )
+    figures = "".join(f"<td>{share_words(value)}{_bar(value)}</td>" for value in row["conductance"])
     return (
         f'<tr><td><button type="button" class="pick" data-cluster="{row["code"]}" aria-pressed="false" '
         f'aria-label="Show only cluster {name}"><span class="swatch"></span>{name}</button></td>'
@@ -159,6 +160,29 @@ def _cluster_row(row: Parts) -> str:
 
 def _bar(share: float | None) -> str:
     return f'<span class="bar" aria-hidden="true"><i style="--share:{share or 0:.4f}"></i></span>'
+
+
+def _uncertain(nodes: Sequence[Parts] | None) -> str:
+    if not nodes:
+        return ""
+    rows = "\n".join(
+        f'<tr><td class="text">{escape(node["node"])}</td><td>{node["cluster"]}</td>'
+        f"<td>{node['confidence']:.2f}{_bar(node['confidence'])}</td></tr>"
+        for node in nodes
+    )
+    head = "".join(
+        f'<th scope="col"{kind}><button type="button" class="sort">{title}</button></th>'
+        for title, kind in (("node", ' class="text"'), ("cluster", ""), ("confidence", ""))
+    )
+    return f"""<section id="uncertain">
+<h2>The least certain nodes</h2>
+<div class="scroll"><table><thead><tr>{head}</tr></thead>
+<tbody>
+{rows}
+</tbody></table></div>
+<p class="note">Confidence is how much nearer the centre of its cluster is than the next: 0 is half-way
+between two. <span class="screen">Click a heading to sort by it.</span></p>
+</section>"""
 
 
 def _charts(words: Parts) -> str:
@@ -200,6 +224,16 @@ def _agreement(agreement: Parts | None) -> str:
     cells = [[(f"{value:.2f}", value) for value in row] for row in agreement["values"]]
     table = _heat("Overlap of the subspaces: 0 is chance, 1 the same", names, names, cells)
     return f'<section id="agreement"><h2>How the layers agree</h2>\n{table}</section>'
+
+
+def _methods(methods: Parts | None) -> str:
+    if methods is None:
+        return ""
+    meanings = render_facts(list(methods["meanings"].items()))
+    return (
+        f'<section id="methods"><h2>The methods compared</h2>\n{render_table(methods["table"])}\n'
+        f"{meanings}</section>"
+    )
 
 
 def _heat(

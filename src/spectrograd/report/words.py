@@ -71,14 +71,31 @@ def small(value: float | None) -> str:
     return f"{mantissa} · 10{raised}"
 
 
+def share_words(value: float | None) -> str:
+    """A share from 0 to 1; a small one is not written as 0.000, which only a true zero is."""
+    if value is None:
+        return "–"
+    return "0" if value == 0 else f"{value:.3f}" if value >= 0.001 else small(value)
+
+
 def suggested_clusters(values: Sequence[float], beyond: float | None) -> int | None:
     """The number of clusters by the rule of ``-k auto``; None with too few to compare."""
     known = [*values, *([] if beyond is None else [beyond])]
     return widest_gap(known).n_clusters if len(known) > 2 else None
 
 
-def spectrum_words(values: Sequence[float], beyond: float | None) -> str:
-    """Where the eigenvalues jump most, and what that says."""
+def spectrum_words(values: Sequence[float], beyond: float | None, *, merged: bool = False) -> str:
+    """Where the eigenvalues jump most, and what that says; why those of a merge may be negative."""
+    text = _jump_words(values, beyond)
+    if merged and min(values) < -TINY:
+        text += (
+            " Eigenvalues of merged layers may be negative: what the layers agree on is subtracted from the "
+            "sum of their Laplacians (Eq. 22)."
+        )
+    return text
+
+
+def _jump_words(values: Sequence[float], beyond: float | None) -> str:
     count = suggested_clusters(values, beyond)
     if count is None:
         return "Too few eigenvalues to compare gaps."

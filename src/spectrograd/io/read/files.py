@@ -11,11 +11,14 @@ from typing import Any
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
 from spectrograd.io.read.columns import Chosen, chosen_columns
 from spectrograd.io.read.compressed import data_suffix, without_compression
+from spectrograd.io.read.edgelist import EDGELIST_SUFFIX, read_edgelist
+from spectrograd.io.read.gml import GML_SUFFIX, read_gml
 from spectrograd.io.read.graphml import GRAPHML_SUFFIX, read_graphml
-from spectrograd.io.read.infomap import INFOMAP_SUFFIX, looks_like_infomap, read_infomap
+from spectrograd.io.read.infomap import INFOMAP_SUFFIX, looks_like_infomap
 from spectrograd.io.read.join import about, join_tables, unique
 from spectrograd.io.read.matrices import MATRIX_SUFFIXES, read_matrix, read_recall
 from spectrograd.io.read.mpx import MPX_SUFFIX, read_mpx
+from spectrograd.io.read.pajek import read_net
 from spectrograd.io.read.parquet import PARQUET_SUFFIX, read_parquet
 from spectrograd.io.read.tables import EdgeTable, read_table
 from spectrograd.io.read.text import STDIN, TEXT_SUFFIXES, check_exists
@@ -24,9 +27,18 @@ from spectrograd.store import StoredGraph, is_store, open_store
 _READERS: Mapping[str, Callable[[str], EdgeTable]] = {
     MPX_SUFFIX: read_mpx,
     GRAPHML_SUFFIX: read_graphml,
-    INFOMAP_SUFFIX: read_infomap,
+    INFOMAP_SUFFIX: read_net,
+    GML_SUFFIX: read_gml,
 }
-TABLE_SUFFIXES = (*TEXT_SUFFIXES, INFOMAP_SUFFIX, MPX_SUFFIX, PARQUET_SUFFIX, GRAPHML_SUFFIX)
+TABLE_SUFFIXES = (
+    *TEXT_SUFFIXES,
+    EDGELIST_SUFFIX,
+    INFOMAP_SUFFIX,
+    MPX_SUFFIX,
+    PARQUET_SUFFIX,
+    GRAPHML_SUFFIX,
+    GML_SUFFIX,
+)
 
 
 def read_graph(
@@ -42,11 +54,12 @@ def read_graph(
     ----------
     *sources : path-like, or one list of them
         Edge lists ``.csv .tsv .txt .edges .el .parquet`` with columns ``src,dst[,weight][,layer]`` (and
-        ``-``: text from standard input), ``.graphml``, Infomap's ``*Multilayer`` / ``*Intra`` files (``.net``
-        or any text), multinet's ``.mpx``, ``.npz`` of ``scipy.sparse.save_npz`` or :func:`write_graph`,
-        MatrixMarket ``.mtx``. Text may be packed (``.gz``, ``.zst``). Several sources are the layers of one
-        multilayer graph, named after the files; so are the values of a ``layer`` column. A store (a folder
-        made by ``spectrograd convert``) is loaded into memory; :func:`open_store` leaves it on disk.
+        ``-``: text from standard input), networkx's ``.edgelist``, ``.graphml``, ``.gml``, Pajek's ``.net``,
+        Infomap's ``*Multilayer`` / ``*Intra`` files (``.net`` or any text), multinet's ``.mpx``, ``.npz``
+        of ``scipy.sparse.save_npz`` or :func:`write_graph`, MatrixMarket ``.mtx``. Text may be packed
+        (``.gz``, ``.zst``). Several sources are the layers of one multilayer graph, named after
+        the files; so are the values of a ``layer`` column. A store (a folder made by ``spectrograd convert``)
+        is loaded into memory; :func:`open_store` leaves it on disk.
     source, target, weight, layer : str, optional
         Columns of tables that go by other names; ``weight="none"``: every row counts one. Columns that are
         not used are named in a warning.
@@ -175,9 +188,11 @@ def _read_edges(path: str, chosen: Chosen) -> EdgeTable:
     suffix = data_suffix(path)
     if suffix == PARQUET_SUFFIX:
         return read_parquet(path, chosen)
+    if suffix == EDGELIST_SUFFIX:
+        return read_edgelist(path, chosen)
     reader = _READERS.get(suffix)
     if reader is None and path != STDIN and looks_like_infomap(path):
-        reader = read_infomap
+        reader = read_net
     if reader is None:
         return read_table(path, chosen)
     _refuse_choice(path, chosen)

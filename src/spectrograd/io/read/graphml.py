@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO
 from xml.etree import ElementTree
@@ -38,6 +38,11 @@ class _Document:
     target: list[str] = field(default_factory=list)
     weight: list[float] = field(default_factory=list)
 
+    @property
+    def named(self) -> bool:
+        """Whether each node has a name of its own."""
+        return len(set(self.names.values())) == len(self.nodes) == len(self.names)
+
 
 def read_graphml(path: str) -> EdgeTable:
     """Read nodes and edges; directions are dropped with a word.
@@ -51,13 +56,44 @@ def read_graphml(path: str) -> EdgeTable:
             _TAKERS[tag](document, element)
     if not document.source:
         raise GraphError(f"{path}: no edges in it")
-    named = len(set(document.names.values())) == len(document.nodes) == len(document.names)
     columns = (document.source, document.target, document.nodes)
-    if named:
+    if document.named:
         columns = tuple([document.names.get(node, node) for node in column] for column in columns)  # type: ignore[assignment]
     source, target, nodes = ids_of_texts(*columns)
     weight = np.array(document.weight)
     return EdgeTable(path, source, target, weight, nodes=nodes, directed=document.directed)
+
+
+def node_attribute(path: str, wanted: Sequence[str]) -> tuple[list[str], list[str], str] | None:
+    """Nodes as :func:`read_graphml` calls them, their values of the first attribute there is, and its name.
+
+    Parameters
+    ----------
+    path : str
+    wanted : sequence of str
+        Names of attributes, the best first, in lower case.
+
+    Returns
+    -------
+    nodes, values, name
+        A value is blank where a node has none. None if no attribute of these names is declared.
+    """
+    keys: dict[str, str] = {}
+    values: list[dict[str, str]] = []
+    document = _Document(path)
+    with open_bytes(path) as handle, decoding(path, "not GraphML"):
+        for tag, element in _elements(handle):
+            if tag == "key" and element.get("for", "all") in ("node", "all"):
+                keys[element.get("attr.name", "").lower()] = element.get("id", "")
+            if tag == "node":
+                values.append({child.get("key", ""): (child.text or "").strip() for child in element})
+            if tag in ("key", "node"):
+                _TAKERS[tag](document, element)
+    name = next((name for name in wanted if name in keys), None)
+    if name is None:
+        return None
+    nodes = [document.names[node] for node in document.nodes] if document.named else document.nodes
+    return nodes, [found.get(keys[name], "") for found in values], name
 
 
 def _elements(handle: BinaryIO) -> Iterator[tuple[str, ElementTree.Element]]:

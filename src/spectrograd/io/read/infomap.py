@@ -17,9 +17,6 @@ SECTIONS = (
     "*multiplex",
     "*intra",
     "*inter",
-    "*edges",
-    "*links",
-    "*arcs",
 )
 
 
@@ -55,8 +52,6 @@ def read_infomap(path: str) -> EdgeTable:
 def _section(file: TextFile, number: int, name: str) -> str:
     if name not in SECTIONS:
         raise file.error(number, f"unknown section {name!r}; known are {' '.join(SECTIONS)}")
-    if name in ("*edges", "*links", "*arcs"):
-        raise file.error(number, f"{name} has no layers; this reader takes *Multilayer or *Intra sections")
     return name
 
 

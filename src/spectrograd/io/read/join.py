@@ -78,11 +78,20 @@ def _layers_of(table: EdgeTable) -> Iterator[tuple[str | None, Array | slice]]:
 
 def _unite_nodes(tables: Sequence[EdgeTable], typed: bool) -> tuple[Array, list[tuple[Array, Array]]]:
     """Names of all nodes in the tables, and each table's ends as row numbers."""
-    columns = [ends for table in tables for ends in (table.source, table.target)]
-    lists = [table.nodes for table in tables if table.nodes is not None]
-    if typed or all(column.dtype.kind in "iu" for column in (*columns, *lists)):
-        names, codes = number_nodes([*columns, *lists])
+    columns = [column for table in tables for column in _id_columns(table)]
+    if typed or all(column.dtype.kind in "iu" for column in columns):
+        names, codes = number_nodes(columns)
     else:
-        names, codes = number_ids(map(str, column.tolist()) for column in (*columns, *lists))
-    codes = codes[: len(columns)]
-    return names, list(zip(codes[::2], codes[1::2], strict=True))
+        names, codes = number_ids(map(str, column.tolist()) for column in columns)
+    ends, at = [], 0
+    for table in tables:
+        own, at = codes[at:], at + len(_id_columns(table))
+        coded = table.ids is not None
+        ends.append((own[0][table.source], own[0][table.target]) if coded else (own[0], own[1]))
+    return names, ends
+
+
+def _id_columns(table: EdgeTable) -> list[Array]:
+    """The columns that name nodes; the ends come first."""
+    columns = [table.source, table.target] if table.ids is None else [table.ids]
+    return columns if table.nodes is None else [*columns, table.nodes]

@@ -17,6 +17,7 @@ from spectrograd.io.foreign.frames import column_names, column_values
 from spectrograd.io.read.arrays import Archive, decoding, load_array
 from spectrograd.io.read.compressed import data_suffix
 from spectrograd.io.read.formulas import unescaped
+from spectrograd.io.read.graphml import GRAPHML_SUFFIX, node_attribute
 from spectrograd.io.read.parquet import PARQUET_SUFFIX, load_parquet
 from spectrograd.io.read.tables import as_integers
 from spectrograd.io.read.text import (
@@ -45,6 +46,7 @@ class _Listing:
     nodes: Sequence[Any] | None
     labels: Array
     lines: list[int] | None = None
+    classes: tuple[str, ...] = ()  # what the numbers stand for, where labels are texts
 
 
 def read_labels(path: str | os.PathLike[str], names: ArrayLike | None = None) -> Array:
@@ -55,7 +57,8 @@ def read_labels(path: str | os.PathLike[str], names: ArrayLike | None = None) ->
     path : path-like
         Text (``.csv``, ``.tsv``, ``.txt``, also ``.gz``, or ``-``) with a header ``node,label[,...]``,
         with two columns and no header, or with a single column in the order of the nodes; ``.npy``
-        in that order; or ``.npz`` or ``.parquet`` as written by :func:`write_labels`.
+        in that order; ``.graphml`` whose nodes have an attribute ``label`` (class, community, ...); or
+        ``.npz`` or ``.parquet`` as written by :func:`write_labels`.
     names : array of shape (n_nodes,), optional
         The graph's node names: labels come back in their order, -1 for nodes the file leaves out or
         leaves blank. Without them labels come in the order of the file.
@@ -65,9 +68,23 @@ def read_labels(path: str | os.PathLike[str], names: ArrayLike | None = None) ->
     array of int64
         Labels that are not integers are numbered in sorted order.
     """
+    return read_classes(path, names)[0]
+
+
+def read_classes(
+    path: str | os.PathLike[str], names: ArrayLike | None = None
+) -> tuple[Array, tuple[str, ...]]:
+    """Read labels as :func:`read_labels` does, and the texts that their numbers stand for.
+
+    Returns
+    -------
+    labels : array of int64
+    classes : tuple of str
+        ``classes[label]`` is the text; empty where labels are integers.
+    """
     path = os.fspath(path)
     suffix = data_suffix(path)
-    known = (".npy", ".npz", PARQUET_SUFFIX, *TEXT_SUFFIXES)
+    known = (".npy", ".npz", PARQUET_SUFFIX, GRAPHML_SUFFIX, *TEXT_SUFFIXES)
     if path != STDIN and suffix not in known:
         raise GraphError(f"{path}: unknown kind of label file; known are {' '.join(known)}")
     if path != STDIN:
@@ -76,11 +93,13 @@ def read_labels(path: str | os.PathLike[str], names: ArrayLike | None = None) ->
     rows = None if names is None else _Rows(np.asarray(names))
     if suffix == PARQUET_SUFFIX:
         listing = _load_columns(file)
+    elif suffix == GRAPHML_SUFFIX:
+        listing = _load_attribute(file)
     else:
         listing = _load_arrays(file) if suffix in (".npy", ".npz") else _read_columns(file, rows)
     if listing.nodes is not None and len(listing.nodes) != len(listing.labels):
         raise GraphError(f"{file.name}: {len(listing.labels)} labels for {len(listing.nodes)} nodes")
-    return listing.labels if rows is None else _aligned(file, listing, rows)
+    return listing.labels if rows is None else _aligned(file, listing, rows), listing.classes
 
 
 class _Rows:
@@ -118,7 +137,8 @@ def _read_columns(file: TextFile, graph: _Rows | None) -> _Listing:
         raise file.error(lines[0], f"{len(fields)} columns need a header with 'node' and 'label'")
     node_at, label_at = header or ((0, 1) if len(fields) == 2 else (None, 0))
     nodes = None if node_at is None else unescaped(row[node_at] for row in rows)
-    return _Listing(nodes, _number_texts(unescaped(row[label_at] for row in rows)), lines)
+    texts = unescaped(row[label_at] for row in rows)
+    return _Listing(nodes, _number_texts(texts), lines, _classes(texts))
 
 
 def _header(
@@ -156,11 +176,13 @@ def _is_integer(word: str) -> bool:
 def _load_arrays(file: TextFile) -> _Listing:
     with decoding(file.name, "cannot be read as labels"):
         if data_suffix(file.path) == ".npy":
-            return _Listing(None, _number_array(file, load_array(file.path)))
+            labels = load_array(file.path)
+            return _Listing(None, _number_array(file, labels), classes=_classes_of(labels))
         with Archive(file.path) as archive:
             if not {"nodes", "labels"} <= set(archive):
                 raise GraphError(f"{file.name}: an .npz file of labels holds the arrays 'labels' and 'nodes'")
-            return _Listing(archive["nodes"].ravel().tolist(), _number_array(file, archive["labels"]))
+            nodes, labels = archive["nodes"].ravel().tolist(), archive["labels"]
+            return _Listing(nodes, _number_array(file, labels), classes=_classes_of(labels))
 
 
 def _load_columns(file: TextFile) -> _Listing:
@@ -174,7 +196,17 @@ def _load_columns(file: TextFile) -> _Listing:
         if nodes is None or labels is None:
             there = ", ".join(column_names(frame))
             raise GraphError(f"{file.name}: columns 'node' and 'label' are needed, found {there}")
-        return _Listing(nodes.tolist(), _number_array(file, as_names(labels)))
+        labels = as_names(labels)
+        return _Listing(nodes.tolist(), _number_array(file, labels), classes=_classes_of(labels))
+
+
+def _load_attribute(file: TextFile) -> _Listing:
+    found = node_attribute(file.path, _LABEL_COLUMNS)
+    if found is None:
+        there = ", ".join(_LABEL_COLUMNS)
+        raise GraphError(f"{file.name}: its nodes have no attribute for labels; one of {there} is needed")
+    nodes, texts, _ = found
+    return _Listing(nodes, _number_texts(texts), classes=_classes(texts))
 
 
 def _number_array(file: TextFile, labels: Array) -> Array:
@@ -202,11 +234,21 @@ def _number_texts(texts: Sequence[str]) -> Array:
     present = [text for text in texts if text]
     numbers = as_integers(present)
     if numbers is None:
-        code = {text: i for i, text in enumerate(sorted(set(present)))}
+        code = {text: i for i, text in enumerate(_classes(texts))}
         numbers = np.fromiter(map(code.__getitem__, present), dtype=np.int64, count=len(present))
     labels = np.full(len(texts), _UNLABELLED, dtype=np.int64)
     labels[filled] = numbers
     return labels
+
+
+def _classes(texts: Sequence[str]) -> tuple[str, ...]:
+    """The distinct texts in sorted order; none where all are integers."""
+    present = {text for text in texts if text}
+    return () if as_integers(list(present)) is not None else tuple(sorted(present))
+
+
+def _classes_of(labels: Array) -> tuple[str, ...]:
+    return _classes(labels.astype(str).tolist()) if labels.dtype.kind in "US" else ()
 
 
 def _aligned(file: TextFile, listing: _Listing, rows: _Rows) -> Array:

@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from spectrograd.graph import Array, GraphError
+from spectrograd.io.read.bulk import arrow_numbers
 from spectrograd.io.read.compressed import open_bytes
 from spectrograd.io.read.long_lines import gauged
 
@@ -48,6 +49,11 @@ def read_mtx(path: str) -> sp.coo_array | Array:
         header = _read_header(path, handle)
         blocks, found = [], 0
         for first_line, text in _blocks(handle, header.line + 1):
+            quick = _quick_numbers(text, header, header.claimed - found)
+            if quick is not None:
+                found += len(quick)
+                blocks.append(quick)
+                continue
             numbers, lines = _numbers(path, text, first_line, header.width)
             found += len(numbers)
             if found > header.claimed:
@@ -110,6 +116,15 @@ def _blocks(handle: BinaryIO, line: int) -> Iterator[tuple[int, bytes]]:
         yield line, rest
 
 
+def _quick_numbers(text: bytes, header: _Header, most: int) -> Array | None:
+    """The numbers of a large block as pyarrow parses them; None where there may be an error to name."""
+    numbers = None if b"#" in text else arrow_numbers(text, header.width)
+    if numbers is None or len(numbers) > most:
+        return None
+    places = () if header.dense else zip(numbers.T, header.shape, strict=False)
+    return numbers if all(_inside(column, size).all() for column, size in places) else None
+
+
 def _numbers(path: str, text: bytes, first_line: int, width: int) -> tuple[Array, Array]:
     """The numbers of a block, one row of ``width`` per line that is not blank, and these lines' numbers."""
     if b"%" in text:
@@ -152,10 +167,15 @@ def _shown(text: bytes) -> str:
 
 def _check_places(path: str, numbers: Array, lines: Array, shape: tuple[int, int]) -> None:
     for what, column, size in zip(("row", "column"), numbers.T, shape, strict=False):
-        inside = (column >= 1) & (column <= size) & (column == np.floor(column))
+        inside = _inside(column, size)
         if not inside.all():
             at = int(np.argmin(inside))
             raise _error(path, int(lines[at]), f"{what} {column[at]:.17g} is not one of 1..{size}")
+
+
+def _inside(column: Array, size: int) -> Array:
+    """Which numbers are places: whole, 1 to ``size``."""
+    return np.asarray((column >= 1) & (column <= size) & (column == np.floor(column)))
 
 
 def _sparse(path: str, rows: Array, header: _Header) -> sp.coo_array:

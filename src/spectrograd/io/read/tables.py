@@ -1,7 +1,7 @@
 """Edge lists as text: ``src,dst[,weight][,layer]`` in CSV, TSV or whitespace columns, any ids.
 
-Files of integers take a bulk parse in C. Everything else, and every file in which that parse meets a
-surprise, is scanned line by line, so that an error can name its line.
+Files are parsed in bulk (:mod:`spectrograd.io.read.bulk`; integers of small files by numpy). Every file in
+which that meets a surprise is scanned line by line, so that an error can name its line.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 
 import numpy as np
 
 from spectrograd.graph import Array, GraphError, GraphWarning
+from spectrograd.graph.names import as_objects, number_ids
+from spectrograd.io.read.bulk import ENDS, WORTH_ARROW, Coded, Layout, read_columns
 from spectrograd.io.read.columns import (
     NO_WEIGHT,
     PEEK,
@@ -51,7 +54,8 @@ _HEADER_HINT = (
 class EdgeTable:
     """The columns of an edge list; ``nodes`` names those that may have no edge.
 
-    Where rows are ``directed``, what is lost by dropping directions is told.
+    Where there are ``ids``, all distinct, ``source`` and ``target`` are places among them. Where rows are
+    ``directed``, what is lost by dropping directions is told.
     """
 
     name: str
@@ -61,16 +65,7 @@ class EdgeTable:
     layer: Array | None = None
     nodes: Array | None = None
     directed: bool = False
-
-
-@dataclass(frozen=True)
-class Layout:
-    """What the first data line tells: where the columns are and how they are parted."""
-
-    delimiter: str | None
-    roles: tuple[str | None, ...]
-    skip: int  # lines before the first that may hold an edge
-    header: tuple[str, ...] = ()
+    ids: Array | None = None
 
 
 def read_table(path: str, chosen: Chosen | None = None) -> EdgeTable:
@@ -92,7 +87,7 @@ def read_table(path: str, chosen: Chosen | None = None) -> EdgeTable:
     """
     file = TextFile(path)
     layout = read_layout(file, chosen or {})
-    return _read_bulk(file, layout) or _read_slowly(file, layout)
+    return _read_numbers(file, layout) or _read_bulk(file, layout) or _read_slowly(file, layout)
 
 
 def read_layout(file: TextFile, chosen: Chosen) -> Layout:
@@ -113,21 +108,28 @@ def read_layout(file: TextFile, chosen: Chosen) -> Layout:
         if not named:
             ends = [columns[roles.index(end)] for end in ("src", "dst")]
             refuse_points(file.name, file.path, *ends)
-        return Layout(delimiter, roles, number, tuple(fields))
+        return Layout(delimiter, roles, number, tuple(fields), _begins_with_integers(roles, below))
     if len(columns) > 1:
         refuse_points(file.name, file.path, columns[0], columns[1])
     if len(fields) not in (2, 3):
         raise file.error(number, f"2 or 3 columns expected, found {len(fields)}; for others {_HEADER_HINT}")
     roles = ("src", "dst", None if "weight" in chosen else "weight")[: len(fields)]
-    return Layout(delimiter, roles, number - 1)
+    return Layout(delimiter, roles, number - 1, integers=_begins_with_integers(roles, [fields]))
+
+
+def _begins_with_integers(roles: tuple[str | None, ...], rows: list[list[str]]) -> bool:
+    first = rows[0] if rows and len(rows[0]) == len(roles) else [""] * len(roles)
+    return all(INTEGER.fullmatch(first[roles.index(end)]) for end in ENDS)
 
 
 def _is_whole_field(chosen: Chosen, word: str) -> bool:
     return role_of(word) is not None or word in chosen.values() or is_number(word)
 
 
-def _read_bulk(file: TextFile, layout: Layout) -> EdgeTable | None:
-    """Parse integer ids and float weights in C, or return None where the slow scan must look."""
+def _read_numbers(file: TextFile, layout: Layout) -> EdgeTable | None:
+    """Parse integer ids and float weights by numpy where the file is small or pyarrow is missing."""
+    if not layout.integers or (file.size >= WORTH_ARROW and find_spec("pyarrow")):
+        return None
     # Unused columns are parsed too, to a letter each: otherwise ragged lines would not be seen.
     kinds = [
         (f"unused{at}", "U1") if role is None else (role, _BULK_TYPES[role])
@@ -159,6 +161,52 @@ def _read_bulk(file: TextFile, layout: Layout) -> EdgeTable | None:
             return None
         layer = np.array(labels, dtype=object)
     return EdgeTable(file.name, columns["src"], columns["dst"], weight, layer)
+
+
+def _read_bulk(file: TextFile, layout: Layout) -> EdgeTable | None:
+    """Make a table of columns parsed in bulk, or return None where the careful scan must look."""
+    columns = read_columns(file, layout)
+    if columns is None:
+        return None
+    weight, layer = columns.weight, None
+    if weight is not None and not np.all(np.isfinite(weight) & (weight >= 0)):
+        return None
+    if columns.layer is not None:
+        labels = _distinct_texts(columns.layer.texts, layout)
+        if labels is None:
+            return None
+        layer = np.array(labels, dtype=object)[columns.layer.codes[0]]
+    if not isinstance(columns.ends, Coded):
+        return EdgeTable(file.name, *columns.ends, weight, layer)
+    texts = _distinct_texts(columns.ends.texts, layout)
+    if texts is None or _is_doubtful_header(layout, texts):
+        return None
+    source, target = columns.ends.codes
+    numbers = as_integers(texts)
+    if numbers is not None:
+        return EdgeTable(file.name, numbers[source], numbers[target], weight, layer)
+    if len(set(texts)) < len(texts):  # without the blanks around them some are the same
+        names, (places,) = number_ids([texts])
+        return EdgeTable(file.name, places[source], places[target], weight, layer, ids=names)
+    return EdgeTable(file.name, source, target, weight, layer, ids=as_objects(texts))
+
+
+def _distinct_texts(cells: Sequence[str], layout: Layout) -> list[str] | None:
+    """The texts as the careful scan gives them; None where it would cut or refuse one."""
+    texts = [cell.strip() for cell in cells]
+    if "" in texts or any('"' in text for text in texts):
+        return None
+    if layout.delimiter is None and any(len(text.split()) > 1 for text in texts):
+        return None
+    return unescaped(texts)
+
+
+def _is_doubtful_header(layout: Layout, texts: list[str]) -> bool:
+    """Whether the first line may be a header taken for an edge, or an edge taken for the header."""
+    if layout.header:
+        return len(layout.header) == 2 and any(name in texts for name in layout.header)
+    strangers = (text for text in texts if not INTEGER.fullmatch(text))
+    return len(list(itertools.islice(strangers, 3))) < 3 and len(texts) > 2
 
 
 def _read_slowly(file: TextFile, layout: Layout) -> EdgeTable:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from io import StringIO, TextIOWrapper
-from typing import TextIO
+from io import BytesIO, StringIO, TextIOWrapper
+from typing import BinaryIO, TextIO
 
 import numpy as np
 
@@ -70,6 +70,20 @@ class TextFile:
                 "for example with iconv"
             ) from None
 
+    @contextmanager
+    def open_bytes(self) -> Iterator[BinaryIO]:
+        """Open the bytes, unpacked, for a parser of its own."""
+        if self.path == STDIN:
+            yield BytesIO(self._typed.encode("utf-8"))
+        else:
+            with open_bytes(self.path) as raw, gauged(raw, self.name) as lines:
+                yield lines
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file as it is stored."""
+        return len(self._typed) if self.path == STDIN else os.path.getsize(self.path)
+
     def error(self, line: int, message: str) -> GraphError:
         """Make an error that points at a line."""
         return GraphError(f"{self.name}, line {line}: {message}")
@@ -107,14 +121,14 @@ def plain_lines(lines: Iterator[str]) -> Iterator[str]:
     """
     while batch := list(itertools.islice(lines, _LINES_AT_ONCE)):
         text = "".join(batch)
-        if not text.isascii() or _has_padded_number(text):
+        if not text.isascii() or has_padded_number(text.encode("ascii")):
             raise ValueError("not plain numbers")
         yield from batch
 
 
-def _has_padded_number(text: str) -> bool:
+def has_padded_number(text: bytes) -> bool:
     """Whether a zero begins a number of several digits; those of 0.05, 105 and 1e-05 do not."""
-    letters = np.frombuffer(f"\n{text}\n".encode("ascii"), dtype=np.uint8)
+    letters = np.frombuffer(b"\n" + text + b"\n", dtype=np.uint8)
     zeros = np.flatnonzero(letters == ord("0"))
     return bool(np.any(_IS_DIGIT[letters[zeros + 1]] & ~_GOES_ON[letters[zeros - 1]]))
 

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from spectrograd.extras import need
 from spectrograd.graph import GraphError
+from spectrograd.io.read.bulk import Layout
 from spectrograd.io.read.columns import COLUMN_NAMES
 from spectrograd.io.read.compressed import open_bytes
 from spectrograd.io.read.parquet_stream import arrow_labels
-from spectrograd.io.read.tables import Layout, read_layout
+from spectrograd.io.read.tables import read_layout
 from spectrograd.io.read.text import TextFile, is_number, split_line
 from spectrograd.store.batches import NotIntegers
 

@@ -13,7 +13,7 @@ function tint(name) {
 
 const axisStyle = () => ({
   gridcolor: tint("--line"), zerolinecolor: tint("--line"), linecolor: tint("--line"), color: tint("--soft"),
-  automargin: true, showbackground: false,
+  automargin: true, showbackground: false, exponentformat: "power", // 3 × 10⁻⁴, not 300µ
 });
 const baseLayout = () => ({
   paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false, autosize: true,
@@ -62,9 +62,9 @@ async function drawCurves() {
   chart.hidden = !drawn.length;
   if (!drawn.length) return;
   const layout = {
-    ...baseLayout(), showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
+    ...baseLayout(), showlegend: true, legend: { orientation: "h", y: -0.32, yanchor: "top", x: 0 }, // above, the mode bar would cover it
     xaxis: { ...axisStyle(), title: { text: "seconds" }, rangemode: "tozero" },
-    yaxis: { ...axisStyle(), type: "log", exponentformat: "power", nticks: 7 },
+    yaxis: { ...axisStyle(), type: "log", nticks: 7 },
   };
   await Plotly.react(chart, drawn, layout, CONFIG);
 }

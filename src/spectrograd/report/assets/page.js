@@ -120,8 +120,8 @@ function fillControls() {
   const colour = by("colour");
   const option = (value, text) => colour.append(element("option", text, { value }));
   groupings.forEach(({ title }, i) => option(`group ${i}`, title));
-  scores.forEach(({ name }, i) => option(`score ${i}`, `agreement with layer ${name}`));
-  columns.forEach(({ name }, i) => name.startsWith("view") || option(`column ${i}`, name));
+  scores.forEach(({ title }, i) => option(`score ${i}`, title));
+  columns.forEach(({ name }, i) => isDrawing(i) || option(`column ${i}`, name));
   option("none", "nothing");
   colour.value = state.colour;
   colour.addEventListener("change", () => {
@@ -131,7 +131,7 @@ function fillControls() {
     redraw();
   });
   for (const button of document.querySelectorAll("[data-space]")) {
-    button.disabled = columns.length < 3;
+    button.disabled = columns.filter(({ name }) => !name.startsWith("layout ")).length < 3;
     button.addEventListener("click", () => { state.space = button.dataset.space === "yes"; redraw(); });
   }
 }
@@ -194,6 +194,7 @@ function watchTheme() {
 
 fillControls();
 listen();
+makeSortable();
 watchTheme();
 nameTheme();
 Promise.all([redraw(), drawSpectrum(), drawCurves()]).then(() => { root.dataset.ready = "yes"; });

@@ -12,13 +12,14 @@ function bytes(text) {
 
 const total = points.names.length;
 const columns = points.columns.map(({ name, data }) => ({ name, values: new Float32Array(bytes(data).buffer) }));
-const scores = points.scores.map(({ name, data }) => ({ name, values: Float32Array.from(bytes(data), (v) => v / 255) }));
+const scores = points.scores.map(({ name, title, data }) => ({ name, title, values: Float32Array.from(bytes(data), (v) => v / 255) }));
 const groupings = points.groups.map(({ title, names, codes }) => {
   const code = bytes(codes);
   const members = names.map(() => []);
   code.forEach((value, node) => members[value].push(node));
   return { title, names, code, members: members.map((list) => Int32Array.from(list)) };
 });
+const edges = new Int32Array(bytes(points.edges).buffer);
 const everyone = Int32Array.from({ length: total }, (_, node) => node);
 
 // Plotly reads a little HTML in texts; a node's name is none.
@@ -45,7 +46,7 @@ const others = (grouping, code) =>
 // What there is to say of a node, as plain text.
 function describe(node) {
   const parts = groupings.map(({ title, names, code }) => `${title} ${names[code[node]]}`);
-  parts.push(...scores.map(({ name, values }) => `layer ${name} ${values[node].toFixed(2)}`));
+  parts.push(...scores.map(({ name, values }) => `${name} ${values[node].toFixed(2)}`));
   return [points.names[node], ...parts].join(" · ");
 }
 

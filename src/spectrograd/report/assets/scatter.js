@@ -14,13 +14,14 @@ const state = {
 
 // Beyond the palette, turns of the golden angle keep neighbours apart.
 const paint = (code) => PALETTE[code] ?? `hsl(${((code * 137.508) % 360).toFixed(0)} 60% ${code % 2 ? 42 : 58}%)`;
+const isDrawing = (column) => /^(view|layout) /.test(columns[column].name);
 const axes = () => state.axes[state.space ? "space" : "plane"];
 
 function colouring() {
   const [kind, number] = state.colour.split(" ");
   if (kind === "group") return { grouping: groupings[number] };
   const grouping = groupings[0] ?? null;
-  if (kind === "score") return { grouping, ...scores[number], title: `layer ${scores[number].name}`, range: [0, 1] };
+  if (kind === "score") return { grouping, ...scores[number], title: scores[number].name, range: [0, 1] };
   return kind === "column" ? { grouping, ...columns[number], title: columns[number].name } : { grouping };
 }
 
@@ -43,7 +44,7 @@ function pointSize() {
 function traces() {
   const { grouping, values, title, range } = colouring();
   const alone = state.isolated !== null;
-  const drawn = [];
+  const drawn = edges.length && axes().every((column) => columns[column].name.startsWith("layout ")) ? [edgeTrace()] : [];
   if (alone) {
     const rest = others(grouping, state.isolated);
     const ghost = { color: tint("--soft"), opacity: 0.12 };
@@ -63,6 +64,18 @@ function traces() {
   }
   if (state.found !== null) drawn.push(ring(state.found));
   return drawn;
+}
+
+// All edges as one broken line.
+function edgeTrace() {
+  const [x, y] = axes().map((column) => once(`edges at ${column}`, () => {
+    const { values } = columns[column];
+    const ends = [];
+    for (let i = 0; i < edges.length; i += 2) ends.push(values[edges[i]], values[edges[i + 1]], null);
+    return ends;
+  }));
+  const opacity = Math.max(0.15, Math.min(0.7, 600 / edges.length));
+  return { type: "scattergl", mode: "lines", x, y, line: { color: tint("--soft"), width: 1 }, opacity, hoverinfo: "skip" };
 }
 
 function shade(share) {
@@ -122,7 +135,7 @@ function scatterLayout() {
   if (state.space) return { ...layout, margin: { l: 0, r: 0, t: 0, b: 0 }, scene: { xaxis: axis(0), yaxis: axis(1), zaxis: axis(2) } };
   const annotations = state.found === null ? [] : [plate(state.found)];
   // The view is a drawing to scale; eigenvectors have no common one.
-  const drawing = chosen.every((column) => columns[column].name.startsWith("view"));
+  const drawing = chosen.every(isDrawing);
   return { ...layout, annotations, xaxis: axis(0), yaxis: { ...axis(1), ...(drawing ? { scaleanchor: "x" } : {}) } };
 }
 
