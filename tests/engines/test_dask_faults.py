@@ -52,7 +52,7 @@ def killed(client):
     """Ends a worker that has rows, at once and without a word."""
 
     def kill():
-        address, pid = sorted(client.run(os.getpid).items())[0]
+        pid = min(client.run(os.getpid).items())[1]
         os.kill(pid, signal.SIGKILL)
 
     return kill
@@ -64,7 +64,10 @@ def vectors(engine, solver="chebyshev", n_nodes=3000):
     return engine.rows(solve(problem, make_solver(solver), stopping=Stopping(tol=1e-6), seed=0).Q)
 
 
-@pytest.mark.parametrize("at", [6])
+MOMENTS = [6, *(pytest.param(at, marks=pytest.mark.chaos) for at in (1, 2, 9, 17, 25))]
+
+
+@pytest.mark.parametrize("at", MOMENTS)
 def test_a_worker_killed_in_the_middle_of_a_pass_changes_nothing(client, at):
     expected = vectors(DaskEngine(client))
     engine = Disturbed(client, {at: killed(client)})
@@ -90,5 +93,26 @@ def test_workers_that_leave_and_come_late(client, workers):
 
 def test_without_any_worker_there_is_a_clear_error(client, workers):
     engine = Disturbed(client, {5: lambda: workers.scale(0)}, patience=2.0)
-    with pytest.raises(EngineError, match="no worker is left at tcp://.*start workers with 'dask worker tcp://"):
+    with pytest.raises(
+        EngineError, match=r"no worker is left at tcp://.*start workers with 'dask worker tcp://"
+    ):
         vectors(engine)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("solver", ["lanczos", "power"])
+def test_workers_killed_again_and_again(client, solver):
+    expected = vectors(DaskEngine(client), solver)
+    engine = Disturbed(client, {at: killed(client) for at in (4, 20, 36)})
+    np.testing.assert_array_equal(vectors(engine, solver), expected)
+    assert engine.session.losses >= 2
+
+
+@pytest.mark.chaos
+def test_without_a_scheduler_there_is_a_clear_error():
+    with distributed.LocalCluster(1, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
+        client = distributed.Client(cluster, timeout=3)
+        engine = Disturbed(client, {4: cluster.close}, patience=2.0)
+        with pytest.raises(EngineError, match="is gone: start it"):
+            vectors(engine)
+        client.close()

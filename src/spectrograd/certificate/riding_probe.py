@@ -9,7 +9,7 @@ long, and
     |w'B X| = |v'B p(A) X| <= |(I - Q Q'B) p(A) X|_2 = rho,
 
 while ``|w'B X|^2 / |w|^2`` is chi-square with s degrees of freedom: the odds that it is below
-``(rho / p(tau))^2`` bound the chance of a miss. No sweep is made for it, and nothing of X ever enters the solver.
+``(rho / p(tau))^2`` bound the chance of a miss. No sweep is made for it, and nothing of X enters the solver.
 """
 
 from __future__ import annotations

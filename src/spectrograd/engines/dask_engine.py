@@ -1,4 +1,4 @@
-"""Rows on the workers of a Dask cluster; the solver runs in the client, the kernels of ``local`` on the workers."""
+"""Rows on the workers of a Dask cluster: the solver runs in the client, the kernels of ``local`` there."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ class DaskEngine(BaseEngine):
     ``"dask:tcp://host:port"`` or a ``dask.distributed.Client``.
     """
 
+    name = "dask"
     cost = Cost(per_round=0.02, per_byte=1e-9)  # of tasks and of loopback or 10 GbE, measured
 
     def __init__(self, engine: Any = "dask", *, patience: float = 60.0) -> None:
@@ -89,7 +90,7 @@ class DaskEngine(BaseEngine):
         """Own rows first, then what comes from others, added up in a fixed order."""
         self._begin_sweep()
         graph = _placed(operator)
-        diagonal, scale = self.cast(operator.diagonal, X.dtype), self._same(operator.scale, X.dtype)
+        diagonal, scale = self._same(operator.diagonal, X.dtype), self._same(operator.scale, X.dtype)
         V = X if scale is None else self.scaled(X, scale)
         steps = []
         for i, rows in enumerate(graph.rows):
@@ -108,14 +109,15 @@ class DaskEngine(BaseEngine):
     ) -> DaskTall:
         """One sweep; nothing is written into ``out``."""
         if not isinstance(operator, SparseOperator):
-            return super().recurrence(operator, X, before, coefficients, out)
+            moved: DaskTall = super().recurrence(operator, X, before, coefficients, out)
+            return moved
         check()
         assert operator.scale is None, "bring the operator to walk_form() first"
         self._begin_sweep()
         self.work.sweeps += 1
         self.work.columns += X.shape[1]
         graph, a = _placed(operator), coefficients[0]
-        diagonal, metric = self.cast(operator.diagonal, X.dtype), self._same(operator.metric, X.dtype)
+        diagonal, metric = self._same(operator.diagonal, X.dtype), self._same(operator.metric, X.dtype)
         steps = []
         for i, rows in enumerate(graph.rows):
             here = (rows, i, diagonal.steps[i], _of(metric, i), coefficients, X.steps[i], before.steps[i])
@@ -131,7 +133,7 @@ class DaskEngine(BaseEngine):
     def _less(
         self, product: DaskTall, low_rank: LowRank, X: DaskTall, weight: float, metric: DaskTall | None
     ) -> DaskTall:
-        Z = self.cast(low_rank.factors, X.dtype)
+        Z = self._same(low_rank.factors, X.dtype)
         inner = self._gram_step(Z, X, None, False)
         values = (weight * low_rank.coefficients, inner)
         return self._blockwise("low-rank", tasks.subtract_low_rank, (product, Z, *values, metric), product)
@@ -162,9 +164,7 @@ class DaskEngine(BaseEngine):
     def _gram_step(self, X: DaskTall, Y: DaskTall, metric: DaskTall | None, symmetric: bool) -> Step:
         return _total("gram", self._steps("gram", tasks.gram, (X, Y, metric, symmetric or X is Y)))
 
-    def combine(
-        self, X: DaskTall, C: Array, Y: DaskTall | None = None, E: Array | None = None
-    ) -> DaskTall:
+    def combine(self, X: DaskTall, C: Array, Y: DaskTall | None = None, E: Array | None = None) -> DaskTall:
         """Block by block."""
         Y = None if Y is None or E is None else self.cast(Y, X.dtype)
         small = (np.array(C), Y, None if E is None else np.array(E))
@@ -242,13 +242,10 @@ class DaskEngine(BaseEngine):
         return self._tall(steps, bounds, n_columns, dtype)
 
     def cast(self, X: DaskTall, dtype: DTypeLike) -> DaskTall:
-        """X itself where it is of that type; else made once and kept with X."""
-        wanted = np.dtype(dtype)
-        if X.dtype == wanted:
+        """X itself where it is of that type."""
+        if X.dtype == dtype:
             return X
-        if wanted not in X.casts:
-            X.casts[wanted] = self._blockwise("cast", tasks.cast, (X, wanted), X, dtype=wanted)
-        return X.casts[wanted]
+        return self._blockwise("cast", tasks.cast, (X, np.dtype(dtype)), X, dtype=dtype)
 
     # what was moved
 
@@ -261,10 +258,27 @@ class DaskEngine(BaseEngine):
                 self._bytes += total
         return self._bytes
 
+    def summary(self) -> dict[str, Any]:
+        """With the workers, what moved between them, and how often tasks had to be made again."""
+        moved = self.bytes_moved()
+        return super().summary() | {
+            "workers": len(set(self.session.owners)),
+            "blocks": self.session.n_blocks,
+            "bytes_moved": moved,
+            "bytes_per_sweep": moved / max(1, self.work.sweeps),
+            "recoveries": self.session.losses,
+        }
+
     # blocks
 
-    def _same(self, X: DaskTall | None, dtype: DTypeLike) -> DaskTall | None:
-        return None if X is None else self.cast(X, dtype)
+    def _same(self, X: Any, dtype: DTypeLike) -> Any:
+        """A vector or factor of a placed operator in the type of what it multiplies; made once."""
+        if X is None or X.dtype == dtype:
+            return X
+        wanted = np.dtype(dtype)
+        if wanted not in X.casts:
+            X.casts[wanted] = self.cast(X, wanted)
+        return X.casts[wanted]
 
     def _bounds_of(self, n_rows: int) -> Array:
         """One cut for all talls of so many rows."""

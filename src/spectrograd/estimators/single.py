@@ -25,6 +25,11 @@ class SpectralEmbedding(Embedder):
         function from all points to a matrix. A :class:`Graph` is taken as it is.
     n_neighbors : int or None
         For the two kinds of neighbours; None is a tenth of the points.
+    metric : str or callable
+        Of ``"nearest_neighbors"``, under scikit-learn's names: ``"euclidean"``, ``"cosine"``, ...
+    recall : float
+        Share of the true neighbours that the search must find; 1 is an exact search. Above 20,000 points in
+        more than 8 dimensions it is met rather than exceeded: see :func:`knn_graph`.
     gamma, degree, coef0, kernel_params
         Parameters of the kernels; ``kernel_params`` wins.
     laplacian : {"random_walk", "symmetric", "unnormalized"}
@@ -52,6 +57,10 @@ class SpectralEmbedding(Embedder):
         Seed; the same seed gives the same result.
     n_jobs : int or None
         Threads; None and -1 are all cores.
+    engine : str or dask.distributed.Client
+        Where passes run: "auto" and "local" are this process; "dask" is the current client, "dask:4" a
+        cluster of processes on this machine, "dask:tcp://host:port" any other (``docs/cluster.md``).
+        A client cannot be copied by ``sklearn.base.clone``: use its name there.
     warm_start : bool
         Start from the vectors of the last ``fit`` of a graph of the same size.
     verbose : int
@@ -64,6 +73,9 @@ class SpectralEmbedding(Embedder):
     affinity_matrix_ : array or sparse array
         As in scikit-learn; not set by ``fit(Graph)``.
     eigenvalues_ : array of shape (n_components,)
+    knn_recall_ : Recall or None
+        Share of the true neighbours in the graph, a float with its standard ``error``; of several layers the
+        lowest. None where the graph was not made from points.
     certificate_ : Certificate
         Residuals and verdict; ``converged_`` is its yes or no.
     history_ : tuple of Progress

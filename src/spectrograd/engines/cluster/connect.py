@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import atexit
-import functools
 import os
 from collections.abc import Sequence
 from typing import Any
 
 from spectrograd.extras import need
 
+TIMEOUT = 10  # seconds for a scheduler to answer
 
-class EngineError(RuntimeError):
+
+class EngineError(ConnectionError):
     """The cluster cannot go on; the message says what to do."""
 
 
@@ -31,42 +32,38 @@ def client_of(engine: Any) -> Any:
                 "engine='dask' needs a client: make a dask.distributed.Client first, or say "
                 "'dask:4' (a local cluster) or 'dask:tcp://host:port'"
             ) from None
-    if where.isdecimal() and int(where) > 0:
-        return _local_client(int(where))
-    if "://" not in where:
+    if not (where.isdecimal() and int(where) > 0) and "://" not in where:
         raise ValueError(f"engine={engine!r}: expected 'dask', 'dask:4' or 'dask:tcp://host:port'")
-    return _remote_client(where)
+    known = _clients.get(where)
+    if known is None or known.status != "running":
+        _clients[where] = known = _local(int(where)) if where.isdecimal() else _remote(where)
+        atexit.register(known.close)
+    return known
 
 
-@functools.cache
-def _local_client(n_workers: int) -> Any:
-    """A cluster of processes on this machine, which ends with this process."""
+_clients: dict[str, Any] = {}  # by what the user said: a second fit starts no second cluster
+
+
+def _local(n_workers: int) -> Any:
+    """A client of processes on this machine, which end with this one."""
     from distributed import Client, LocalCluster
 
     each = max(1, (os.cpu_count() or 1) // n_workers)
-    cluster = LocalCluster(n_workers, threads_per_worker=each, processes=True, dashboard_address=None)
-    client = Client(cluster, set_as_default=False)
-    atexit.register(_closed, client, cluster)
-    return client
+    workers = LocalCluster(n_workers, threads_per_worker=each, processes=True, dashboard_address=None)
+    atexit.register(workers.close)
+    return Client(workers, set_as_default=False)
 
 
-def _closed(client: Any, cluster: Any) -> None:
-    client.close(timeout=5)
-    cluster.close(timeout=5)
-
-
-@functools.cache
-def _remote_client(address: str) -> Any:
+def _remote(address: str) -> Any:
     from distributed import Client
 
     try:
-        client = Client(address, timeout=10, set_as_default=False)
+        return Client(address, timeout=TIMEOUT, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
         raise EngineError(
-            f"no Dask scheduler answers at {address} ({type(error).__name__}): start one with 'dask scheduler'"
+            f"no Dask scheduler answers at {address} ({type(error).__name__}): "
+            "start one with 'dask scheduler'"
         ) from None
-    atexit.register(client.close, timeout=5)
-    return client
 
 
 def package_version() -> str:
@@ -76,18 +73,21 @@ def package_version() -> str:
     return __version__
 
 
+here = package_version
+
+
 def check_versions(client: Any, workers: Sequence[str]) -> None:
     """Refuse workers that have another version of this package, or none."""
-    here = package_version()
+    mine = here()
     found = client.run(package_version, workers=list(workers), on_error="return")
     for worker, version in sorted(found.items()):
         if isinstance(version, ModuleNotFoundError):
-            raise EngineError(f"worker {worker} does not have spectrograd: install version {here} there")
+            raise EngineError(f"worker {worker} does not have spectrograd: install version {mine} there")
         if isinstance(version, OSError):
             continue  # it is gone already: others own its rows
-        if version != here:
+        if version != mine:
             raise EngineError(
-                f"worker {worker} has spectrograd {version}, the client {here}: install the same on both"
+                f"worker {worker} has spectrograd {version}, the client {mine}: install the same on both"
             )
 
 

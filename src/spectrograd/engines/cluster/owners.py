@@ -21,14 +21,15 @@ def reassigned(owners: Sequence[str], alive: Sequence[str], n_blocks: int) -> li
     if not owners:
         return [alive[block * len(alive) // n_blocks] for block in range(n_blocks)]
     found: list[str | None] = [owner if owner in alive else None for owner in owners]
-    load = Counter({address: 0 for address in alive})
+    load = Counter(dict.fromkeys(alive, 0))
     load.update(owner for owner in found if owner is not None)
     least = n_blocks // len(alive)
     for block, owner in enumerate(found):
         poorest = min(alive, key=lambda address: load[address])
-        if owner is not None and not (load[owner] > least + 1 or (load[poorest] < least and load[owner] > least)):
-            continue
         if owner is not None:
+            rich = load[owner] > least + 1 or (load[owner] > least and load[poorest] < least)
+            if not rich:
+                continue
             load[owner] -= 1
         found[block] = poorest
         load[poorest] += 1

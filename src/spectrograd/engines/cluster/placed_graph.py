@@ -6,10 +6,11 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from spectrograd.engines.cluster.steps import Step, kept, release
 from spectrograd.engines.cluster.tasks import RowParts
@@ -48,6 +49,11 @@ class PlacedGraph(Graph):
     touched: dict[tuple[int, int], Step] = None  # type: ignore[assignment]
     n_sent: Array = None  # type: ignore[assignment]
 
+    def bytes_per_sweep(self, n_columns: int, dtype: DTypeLike) -> int:
+        """Bytes that move between workers when so many columns are multiplied, by the plan."""
+        between = int(self.n_sent.sum() - np.trace(self.n_sent))
+        return between * n_columns * np.dtype(dtype).itemsize
+
     @cached_property
     def block_bytes(self) -> int:
         """About as much memory as the largest row block takes."""
@@ -75,7 +81,9 @@ def placed_graph(graph: Graph, bounds: Array) -> PlacedGraph:
     rows = tuple(Step("rows", _Split(graph, bounds, i, few), (), i, on_host=True) for i in range(n_blocks))
     for step in (*rows, *touched.values()):
         step.held = True
-    placed = PlacedGraph(graph.blocks, graph.n_nodes, graph.names, bounds, rows, touched, n_sent)
+    placed = PlacedGraph(
+        graph.blocks, graph.n_nodes, graph.names, bounds=bounds, rows=rows, touched=touched, n_sent=n_sent
+    )
     weakref.finalize(placed, release, (*rows, *touched.values()))
     return placed
 
@@ -90,10 +98,10 @@ class _Split:
     few: dict[tuple[int, int], Array]
 
     def __call__(self) -> RowParts:
-        blocks = _cut_out(self.graph, *(int(row) for row in self.bounds[self.at : self.at + 2]))
-        parts = {}
-        for j in range(len(self.bounds) - 1):
-            part = _columns_of(blocks, *(int(row) for row in self.bounds[j : j + 2]), self.few.get((self.at, j)))
+        bounds = [int(row) for row in self.bounds]
+        blocks, parts = _cut_out(self.graph, bounds[self.at], bounds[self.at + 1]), {}
+        for j, (start, stop) in enumerate(pairwise(bounds)):
+            part = _columns_of(blocks, start, stop, self.few.get((self.at, j)))
             if len(part.indices):
                 parts[j] = part
         return RowParts(parts)

@@ -128,7 +128,9 @@ class Session:
                 for step in steps:
                     step.future = step.future if step.held else None
             return values
-        raise EngineError(f"tasks were lost {MOST_LOSSES} times in a row at {self._where}: workers do not stay")
+        raise EngineError(
+            f"tasks were lost {MOST_LOSSES} times in a row at {self._where}: workers do not stay"
+        )
 
     def _gathered(self, futures: list[Any]) -> list[Any]:
         from concurrent.futures import CancelledError
@@ -148,8 +150,8 @@ class Session:
                     raise _Lost from None
             except KilledWorker as error:
                 raise EngineError(
-                    f"workers died again and again in {str(error.task).partition('-')[0]!r}, for want of memory "
-                    "most likely: use more workers, or give them more"
+                    f"workers died again and again in {str(error.task).partition('-')[0]!r}, for want of "
+                    "memory most likely: use more workers, or give them more"
                 ) from error
             except (CancelledError, OSError):
                 raise _Lost from None

@@ -1,8 +1,8 @@
-"""What runs on the workers: the kernels of the local engine, on blocks of rows. No task changes its inputs."""
+"""What runs on the workers: the kernels of the local engine on blocks of rows. No task changes its inputs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any
@@ -74,7 +74,7 @@ def own_recurrence(
     X: Array,
     before: Array,
 ) -> Array:
-    """``a B^-1 (diag(diagonal) - W) X + b X + c before`` for the part of W that meets the block's own rows."""
+    """``a B^-1 (diag(diagonal) - W) X + b X + c before`` for the part of W that meets its own rows."""
     own, mass, part = _column(diagonal), _column(metric), block.parts.get(at)
     assert own is not None
     a, b, c = (X.dtype.type(value) for value in coefficients)
@@ -94,7 +94,12 @@ def own_recurrence(
 
 @with_threads
 def neighbour_rows(
-    block: RowParts, others: tuple[int, ...], weight: float, scale: Array | None, metric: Array | None, *V: Array
+    block: RowParts,
+    others: tuple[int, ...],
+    weight: float,
+    scale: Array | None,
+    metric: Array | None,
+    *V: Array,
 ) -> Array:
     """``-weight diag(scale / metric) W_j V_j`` summed over other blocks, one after the other."""
     n_rows, dtype = block.parts[others[0]].n_rows, V[0].dtype
@@ -218,4 +223,3 @@ def folded(function: Callable[..., Any], start: int, *blocks: Array) -> list[Any
     """``function`` of slices of the blocks, in order."""
     firsts = range(0, max(1, len(blocks[0])), FOLDED)
     return [function(start + first, *(b[first : first + FOLDED] for b in blocks)) for first in firsts]
-
