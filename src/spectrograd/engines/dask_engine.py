@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from spectrograd.engines.base import BaseEngine
 from spectrograd.engines.cluster import tasks
 from spectrograd.engines.cluster.connect import EngineError, client_of, received
 from spectrograd.engines.cluster.placed_graph import (
     PlacedGraph,
     balanced_bounds,
-    even_bounds,
     placed_graph,
 )
+from spectrograd.engines.cluster.rows import RowsOnWorkers, block_of
 from spectrograd.engines.cluster.session import Session
-from spectrograd.engines.cluster.steps import DaskTall, Step, kept
+from spectrograd.engines.cluster.steps import DaskTall, Step
 from spectrograd.engines.protocol import Cost, Work
 from spectrograd.interruption import check
 from spectrograd.operators.protocol import Operator
@@ -36,7 +34,7 @@ KEPT_GRAPHS = 8  # that stay with the workers though no operator is placed: laye
 USABLE = 0.6  # of a worker's memory: above this Dask begins to spill
 
 
-class DaskEngine(BaseEngine):
+class DaskEngine(RowsOnWorkers):
     """Talls are futures, one per row block, and there is one row block per worker (docs/cluster.md).
 
     ``engine`` is ``"dask"`` (the current client), ``"dask:4"`` (as many processes on this machine),
@@ -44,13 +42,13 @@ class DaskEngine(BaseEngine):
     """
 
     name = "dask"
-    cost = Cost(per_round=0.02, per_byte=1e-9)  # of tasks and of loopback or 10 GbE, measured
+    cost = Cost(per_round=0.02, per_byte=1e-9)  # of a few tasks, and of loopback or 10 GbE
 
     def __init__(self, engine: Any = "dask", *, patience: float = 60.0) -> None:
         self.work = Work()
         self.client = client_of(engine)
-        self.session = Session(self.client, len(self.client.nthreads()) or 1, patience)
-        self._bounds: dict[int, Array] = {}
+        self.session = Session(self.client, patience=patience)
+        self.bounds = {}
         self._placed: deque[tuple[Any, PlacedGraph]] = deque(maxlen=KEPT_GRAPHS)
         self._unsettled, self._bytes, self._since = 0, 0, {}  # type: ignore[var-annotated]
 
@@ -60,15 +58,15 @@ class DaskEngine(BaseEngine):
         """Row blocks to their owners, vectors as talls."""
         if not isinstance(operator, SparseOperator):
             return operator.placed(self)
-        if operator.n_nodes not in self._bounds:
-            self._bounds[operator.n_nodes] = balanced_bounds(operator.graph, self.session.n_blocks)
+        if operator.n_nodes not in self.bounds:
+            self.bounds[operator.n_nodes] = balanced_bounds(operator.graph, self.session.n_blocks)
         return replace(operator.placed(self), graph=self._graph(operator.graph))
 
     def _graph(self, graph: Any) -> PlacedGraph:
         for known, placed in self._placed:
             if known is graph:
                 return placed
-        placed = placed_graph(graph, self._bounds[graph.n_nodes])
+        placed = placed_graph(graph, self.bounds[graph.n_nodes])
         self._check_memory(placed)
         self.session.placed.update((*placed.rows, *placed.touched.values()))
         self._placed.append((graph, placed))
@@ -94,10 +92,10 @@ class DaskEngine(BaseEngine):
         V = X if scale is None else self.scaled(X, scale)
         steps = []
         for i, rows in enumerate(graph.rows):
-            here = (diagonal.steps[i], _of(scale, i), X.steps[i], V.steps[i])
+            here = (diagonal.steps[i], block_of(scale, i), X.steps[i], V.steps[i])
             own = Step("sweep", tasks.own_rows, (rows, i, *here), i)
-            steps.append(_joined(graph, own, V, (1.0, _of(scale, i), None)))
-        return self._tall(steps, X.bounds, X.shape[1], X.dtype)
+            steps.append(_joined(graph, own, V, (1.0, block_of(scale, i), None)))
+        return self.tall(steps, X.bounds, X.shape[1], X.dtype)
 
     def recurrence(
         self,
@@ -120,10 +118,11 @@ class DaskEngine(BaseEngine):
         diagonal, metric = self._same(operator.diagonal, X.dtype), self._same(operator.metric, X.dtype)
         steps = []
         for i, rows in enumerate(graph.rows):
-            here = (rows, i, diagonal.steps[i], _of(metric, i), coefficients, X.steps[i], before.steps[i])
+            masses = block_of(metric, i)
+            here = (rows, i, diagonal.steps[i], masses, coefficients, X.steps[i], before.steps[i])
             own = Step("recurrence", tasks.own_recurrence, here, i)
-            steps.append(_joined(graph, own, X, (a, None, _of(metric, i))))
-        moved = self._tall(steps, X.bounds, X.shape[1], X.dtype)
+            steps.append(_joined(graph, own, X, (a, None, masses)))
+        moved = self.tall(steps, X.bounds, X.shape[1], X.dtype)
         return moved if operator.low_rank is None else self._less(moved, operator.low_rank, X, a, metric)
 
     def subtract_low_rank(self, product: DaskTall, low_rank: LowRank, X: DaskTall) -> DaskTall:
@@ -136,7 +135,7 @@ class DaskEngine(BaseEngine):
         Z = self._same(low_rank.factors, X.dtype)
         inner = self._gram_step(Z, X, None, False)
         values = (weight * low_rank.coefficients, inner)
-        return self._blockwise("low-rank", tasks.subtract_low_rank, (product, Z, *values, metric), product)
+        return self.blockwise("low-rank", tasks.subtract_low_rank, (product, Z, *values, metric), product)
 
     def _begin_sweep(self) -> None:
         self.session.map_owners(after=OWNERS_HOLD)
@@ -149,7 +148,7 @@ class DaskEngine(BaseEngine):
     def residual(self, operator: Operator, Q: DaskTall, AQ: DaskTall, values: Array) -> Array:
         """Squares by the kernel of ``local``, summed in a fixed order."""
         metric = self._same(operator.metric, Q.dtype)
-        squares = self._steps("residual", tasks.residual_squares, (Q, AQ, values, metric))
+        squares = self.steps("residual", tasks.residual_squares, (Q, AQ, values, metric))
         return np.asarray(np.sqrt(self.session.results([_total("residual", squares)])[0]))
 
     # algebra
@@ -162,90 +161,13 @@ class DaskEngine(BaseEngine):
         return np.array(found)
 
     def _gram_step(self, X: DaskTall, Y: DaskTall, metric: DaskTall | None, symmetric: bool) -> Step:
-        return _total("gram", self._steps("gram", tasks.gram, (X, Y, metric, symmetric or X is Y)))
+        return _total("gram", self.steps("gram", tasks.gram, (X, Y, metric, symmetric or X is Y)))
 
     def combine(self, X: DaskTall, C: Array, Y: DaskTall | None = None, E: Array | None = None) -> DaskTall:
         """Block by block."""
         Y = None if Y is None or E is None else self.cast(Y, X.dtype)
         small = (np.array(C), Y, None if E is None else np.array(E))
-        return self._blockwise("combine", tasks.combine, (X, *small), X, C.shape[1])
-
-    def columns(self, X: DaskTall, chosen: slice) -> DaskTall:
-        """Copies."""
-        n_columns = len(range(*chosen.indices(X.shape[1])))
-        return self._blockwise("columns", tasks.columns, (X, chosen), X, n_columns)
-
-    def stack(self, *talls: DaskTall) -> DaskTall:
-        """Side by side."""
-        if len(talls) == 1:
-            return talls[0]
-        return self._blockwise("stack", tasks.stack, talls, talls[0], sum(t.shape[1] for t in talls))
-
-    # rows
-
-    def put(self, rows: Array) -> DaskTall:
-        """Kept by the client, sent to the owners when they need it."""
-        bounds = self._bounds_of(len(rows))
-        blocks = (np.ascontiguousarray(rows[bounds[i] : bounds[i + 1]]) for i in range(len(bounds) - 1))
-        steps = [kept("put", block, i) for i, block in enumerate(blocks)]
-        return self._tall(steps, bounds, rows.shape[1], rows.dtype, start=False)
-
-    def rows(self, X: DaskTall, indices: Array | None = None) -> Array:
-        """Only what is asked for travels."""
-        if indices is None:
-            return np.concatenate(self.session.results(X.steps))
-        indices = np.asarray(indices, dtype=np.int64)
-        at = np.searchsorted(X.bounds, indices, side="right") - 1
-        asked = [i for i in range(len(X.steps)) if (at == i).any()]
-        steps = [Step("rows", tasks.take, (X.steps[i], indices[at == i] - X.bounds[i]), i) for i in asked]
-        out = np.empty((len(indices), X.shape[1]), X.dtype)
-        for i, found in zip(asked, self.session.results(steps), strict=True):
-            out[at == i] = found
-        return out
-
-    def map(self, function: Callable[..., Array], *talls: DaskTall) -> DaskTall:
-        """The function goes to the rows; one row of ones tells what it makes of them."""
-        with np.errstate(all="ignore"):
-            sample = function(0, *(np.ones((1, tall.shape[1]), tall.dtype) for tall in talls))
-        starts = [int(row) for row in talls[0].bounds[:-1]]
-        steps = [
-            Step("map", tasks.mapped, (function, start, *(tall.steps[i] for tall in talls)), i)
-            for i, start in enumerate(starts)
-        ]
-        return self._tall(steps, talls[0].bounds, sample.shape[1], sample.dtype)
-
-    def fold(self, function: Callable[..., Any], *talls: DaskTall) -> list[Any]:
-        """What the function makes of slices of the blocks, in the order of the rows."""
-        steps = [
-            Step("fold", tasks.folded, (function, int(start), *(tall.steps[i] for tall in talls)), i)
-            for i, start in enumerate(talls[0].bounds[:-1])
-        ]
-        return list(chain.from_iterable(self.session.results(steps)))
-
-    def random(self, n_rows: int, n_columns: int, seed: int, dtype: DTypeLike) -> DaskTall:
-        """Made where the rows are."""
-        bounds = self._bounds_of(n_rows)
-        given = (n_columns, seed, np.dtype(dtype))
-        steps = [
-            Step("random", tasks.random, (int(bounds[i]), int(bounds[i + 1]), *given), i)
-            for i in range(len(bounds) - 1)
-        ]
-        return self._tall(steps, bounds, n_columns, dtype)
-
-    def zeros(self, n_rows: int, n_columns: int, dtype: DTypeLike) -> DaskTall:
-        """Made where the rows are."""
-        bounds = self._bounds_of(n_rows)
-        sizes = np.diff(bounds)
-        steps = [
-            Step("zeros", tasks.zeros, (int(n), n_columns, np.dtype(dtype)), i) for i, n in enumerate(sizes)
-        ]
-        return self._tall(steps, bounds, n_columns, dtype)
-
-    def cast(self, X: DaskTall, dtype: DTypeLike) -> DaskTall:
-        """X itself where it is of that type."""
-        if X.dtype == dtype:
-            return X
-        return self._blockwise("cast", tasks.cast, (X, np.dtype(dtype)), X, dtype=dtype)
+        return self.blockwise("combine", tasks.combine, (X, *small), X, C.shape[1])
 
     # what was moved
 
@@ -280,49 +202,12 @@ class DaskEngine(BaseEngine):
             X.casts[wanted] = self.cast(X, wanted)
         return X.casts[wanted]
 
-    def _bounds_of(self, n_rows: int) -> Array:
-        """One cut for all talls of so many rows."""
-        if n_rows not in self._bounds:
-            self._bounds[n_rows] = even_bounds(n_rows, self.session.n_blocks)
-        return self._bounds[n_rows]
-
-    def _steps(self, name: str, task: Callable[..., Any], arguments: Sequence[Any]) -> list[Step]:
-        """One step per block; talls among the arguments stand for their blocks."""
-        n_blocks = next(len(a.steps) for a in arguments if isinstance(a, DaskTall))
-        return [Step(name, task, tuple(_of(a, i) for a in arguments), i) for i in range(n_blocks)]
-
-    def _blockwise(
-        self,
-        name: str,
-        task: Callable[..., Array],
-        arguments: Sequence[Any],
-        like: DaskTall,
-        n_columns: int | None = None,
-        dtype: DTypeLike | None = None,
-    ) -> DaskTall:
-        width = like.shape[1] if n_columns is None else n_columns
-        return self._tall(self._steps(name, task, arguments), like.bounds, width, dtype or like.dtype)
-
-    def _tall(
-        self, steps: Sequence[Step], bounds: Array, n_columns: int, dtype: DTypeLike, *, start: bool = True
-    ) -> DaskTall:
-        tall = DaskTall(steps, bounds, n_columns, dtype)
-        self.session.talls.add(tall)
-        if start:
-            self.session.start(*tall.steps)
-        return tall
-
 
 def _placed(operator: SparseOperator) -> PlacedGraph:
     graph = operator.graph
     if not isinstance(graph, PlacedGraph):
         raise TypeError("the operator is not placed on this engine: use engine.place(operator)")
     return graph
-
-
-def _of(argument: Any, block: int) -> Any:
-    """The step of one block where the argument is a tall, else the argument itself."""
-    return argument.steps[block] if isinstance(argument, DaskTall) else argument
 
 
 def _joined(graph: PlacedGraph, own: Step, V: DaskTall, factors: tuple[float, Any, Any]) -> Step:

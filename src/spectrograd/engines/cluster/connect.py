@@ -73,12 +73,9 @@ def package_version() -> str:
     return __version__
 
 
-here = package_version
-
-
 def check_versions(client: Any, workers: Sequence[str]) -> None:
     """Refuse workers that have another version of this package, or none."""
-    mine = here()
+    mine = package_version()
     found = client.run(package_version, workers=list(workers), on_error="return")
     for worker, version in sorted(found.items()):
         if isinstance(version, ModuleNotFoundError):

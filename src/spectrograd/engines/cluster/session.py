@@ -26,7 +26,7 @@ class Session:
     """
 
     client: Any
-    n_blocks: int
+    n_blocks: int = 0  # as many as there are workers
     patience: float = 60.0  # seconds without any worker before giving up: a scheduler may start new ones
     run: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
     owners: list[str] = field(default_factory=list)
@@ -37,6 +37,7 @@ class Session:
     _looked: float = -1e9
 
     def __post_init__(self) -> None:
+        self.n_blocks = self.n_blocks or len(self._alive())
         self.map_owners()
 
     # owners
@@ -60,17 +61,29 @@ class Session:
         began = time.monotonic()
         while True:
             check()
-            if self.client.status != "running":
-                raise EngineError(f"the scheduler {self._where} is gone: start it and its workers again")
-            found: dict[str, int] = self.client.nthreads()
+            found = self._answered()
             if found:
                 return found
             if time.monotonic() - began > self.patience:
+                if self.client.status != "running":
+                    raise self._gone()
                 raise EngineError(
                     f"no worker is left at {self._where} (waited {self.patience:g} s): start workers with "
                     f"'dask worker {self._where}' and run again"
                 )
             time.sleep(min(POLL, self.patience / 4))
+
+    def _answered(self) -> dict[str, int]:
+        """The scheduler's workers; none while the client is trying to reach it again."""
+        if self.client.status in ("closing", "closed"):
+            raise self._gone()
+        try:
+            return dict(self.client.nthreads())
+        except OSError:
+            return {}
+
+    def _gone(self) -> EngineError:
+        return EngineError(f"the scheduler {self._where} is gone: start it and its workers again")
 
     @property
     def _where(self) -> str:
@@ -82,8 +95,13 @@ class Session:
     def start(self, *steps: Step) -> None:
         """Submit steps and whatever they need that is not there; what nobody holds is released."""
         made = list(missing(steps))
-        for step in made:
-            step.future = self._sent(step) if step.on_host else self._submitted(step)
+        try:
+            for step in made:
+                step.future = self._sent(step) if step.on_host else self._submitted(step)
+        except Exception as error:  # Dask has words of its own for a client that lost its scheduler
+            if self.client.status in ("closing", "closed"):
+                raise self._gone() from error
+            raise
         for step in made:
             if not step.held and step not in steps:
                 step.future = None  # tasks that wait for it keep it as long as they need it
