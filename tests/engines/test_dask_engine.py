@@ -29,7 +29,7 @@ graphs = contract.graphs
 def client():
     with (
         distributed.LocalCluster(2, threads_per_worker=1, processes=True, dashboard_address=None) as workers,
-        distributed.Client(workers) as client,
+        distributed.Client(workers, set_as_default=False) as client,
     ):
         yield client
 
@@ -245,7 +245,8 @@ def test_the_current_client_serves_the_estimators(client):
 
     data = datasets.make_block_model(600, 3, random_state=0)
     model = SpectralClustering(3, affinity="precomputed", engine="dask", random_state=0)
-    labels = clone(model).fit(data.graph.matrix).labels_
+    with client.as_current():
+        labels = clone(model).fit(data.graph.matrix).labels_
     assert metrics.score(data.labels, labels)["ari"] > 0.99
 
 

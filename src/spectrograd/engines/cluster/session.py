@@ -159,7 +159,8 @@ class Session:
         while True:
             check()
             try:
-                wait(futures, timeout=POLL)
+                with self.client.as_current():  # it need not be the one that others get by default
+                    wait(futures, timeout=POLL)
                 found: list[Any] = self.client.gather(futures)
                 return found
             except TimeoutError:
