@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: demo test lint types tests fuzz bench docs clean
+.PHONY: demo test lint types tests fuzz chaos bench docs clean
 
 demo: $(VENV)/.report
 	$(BIN)/spectrograd demo
@@ -26,6 +26,10 @@ tests: $(VENV)/.test
 CASES ?= 10000
 fuzz: $(VENV)/.test
 	$(BIN)/python tests/fuzz.py $(CASES)
+
+# workers of a cluster that are killed at many moments, several times, with and without their scheduler
+chaos: $(VENV)/.test
+	$(BIN)/python -m pytest -p no:cacheprovider -m chaos tests/engines
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks --write

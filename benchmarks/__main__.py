@@ -28,6 +28,7 @@ SUITES = (
     "growth",
     "report_page",
     "update",
+    "dask_engine",
     "first_hour",
 )
 

@@ -15,6 +15,7 @@ _EXTRA_OF = {
     "pyamg": "amg",
     "textblob": "reviews",
     "duckdb": "store",
+    "distributed": "dask",
 }
 
 

@@ -17,6 +17,7 @@ from spectrograd.labels.anywhere import _polished, assign_anywhere
 from spectrograd.linalg.subspace import orthonormalize, rayleigh_ritz
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.operators.regularized import regularized
+from spectrograd.pipeline import cluster
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solving import embed
 from spectrograd.solvers import Problem, Stopping, make_solver, solve
@@ -198,6 +199,18 @@ def test_a_certified_embedding_gathers_once(graphs, name):
     local = embed(laplacian(graphs["whole"]), K, Settings(solver=name, seed=0))
     np.testing.assert_allclose(result.embedding.eigenvalues, local.embedding.eigenvalues, atol=1e-6)
     np.testing.assert_allclose(result.embedding.vectors, local.embedding.vectors, atol=1e-3)
+
+
+def test_the_number_of_clusters_can_be_found_on_any_engine(graphs):
+    settings = Settings(n_components="auto", seed=0, engine=RefusingEngine())
+    assert cluster(graphs["whole"], settings).n_clusters == K
+
+
+@pytest.mark.parametrize("weight", [1e-30, 1e90])
+def test_weights_of_any_size_on_any_engine(graphs, weight):
+    heavy = type(graphs["whole"]).from_matrix(graphs["whole"].matrix * weight)
+    found = embed(laplacian(heavy), K, Settings(solver="chebyshev", seed=0, engine=RefusingEngine()))
+    assert found.certificate.converged
 
 
 def test_the_probe_sees_what_was_skipped_on_every_engine(engine, graphs):

@@ -13,6 +13,7 @@ from spectrograd.cli.options import (
     auto_or_number,
     common_options,
     dry_run_option,
+    engine_option,
     jobs_option,
     merge_options,
     seconds_above_zero,
@@ -61,6 +62,7 @@ from spectrograd.cli.voice import say
     help="Largest residual allowed, relative to the width of the spectrum.",
 )
 @jobs_option
+@engine_option
 @merge_options
 @dry_run_option
 @common_options
@@ -142,12 +144,13 @@ def _rows(
         tol=how["tol"],
         time_budget=how["time_budget"],
         seed=session.seed,
-        engine=make_engine(n_jobs=how["jobs"]),
+        engine=make_engine(how["engine"], n_jobs=how["jobs"]),
         on_stage=session.begin,
         **{name: how[name] for name in ("aggregation", "alpha", "layer_weights")},
     )
     with session.compile_clock(True), session.stage("solve"):
         rows, prepared = run(graph, settings, names, classes=classes, on_row=told)
+    session.engine = settings.engine.summary()
     merged = getattr(prepared, "merged", None)
     if merged is not None:
         session.spend(merged.seconds)

@@ -119,7 +119,7 @@ def make_settings(session: Session, options: LineOptions, k: int | str, **labell
         time_budget=options.time_budget,
         batch_size=options.batch_size,
         seed=session.seed,
-        engine=make_engine(n_jobs=options.jobs),
+        engine=make_engine(options.engine, n_jobs=options.jobs),
         **labelling,
     )
 
@@ -178,6 +178,7 @@ def walk(
     with session.compile_clock(compiles), session.progress("embedding", meter(settings)) as hook:
         result = run(graph, replace(settings, hooks=(hook,), on_stage=session.begin))
     session.spend(result.seconds)
+    session.engine = settings.engine.summary()
     if result.merged is not None:
         _tell_layers(session, result.merged, settings)
     session.detail(f"components: {result.connectivity.sentence}")

@@ -90,6 +90,7 @@ class LineOptions:
     time_budget: float | None
     batch_size: int
     jobs: int | None
+    engine: str
     aggregation: str
     alpha: float | str
     layer_weights: tuple[float, ...] | str
@@ -142,6 +143,15 @@ jobs_option = click.option(
     type=int,
     callback=_jobs,
     help="Threads of compiled kernels and searches; all cores when not given.",
+)
+
+
+engine_option = click.option(
+    "--engine",
+    metavar="NAME",
+    default="auto",
+    show_default=True,
+    help="Where passes run: local, dask:4 (processes on this machine) or dask:tcp://host:port.",
 )
 
 
@@ -217,6 +227,7 @@ _LINE_OPTIONS = (
         help="Edges per mini-batch of the stochastic solvers.",
     ),
     jobs_option,
+    engine_option,
     raw_option,
     *_MERGE_OPTIONS,
 )

@@ -43,6 +43,7 @@ class Session:
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys((*STAGES, "jit"), 0.0))
     started: float = field(default_factory=time.perf_counter)
     stage_now: str = ""
+    engine: dict[str, Any] | None = None  # what it did, where something was solved
 
     @property
     def command_line(self) -> str:

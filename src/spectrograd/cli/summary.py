@@ -98,6 +98,7 @@ def outline_of(session: Session, source: Input, sizes: Mapping[str, int]) -> dic
         "input": {"files": list(source.files), "sha256": source.sha256},
         "graph": dict(sizes),
         "seconds": session.timing(),
+        "engine": session.engine,
         "solver": None,
         "certificate": None,
         "scores": None,

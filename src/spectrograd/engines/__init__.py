@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from spectrograd.engines.local import LocalEngine
 from spectrograd.engines.numpy_engine import NumpyEngine
 from spectrograd.engines.protocol import Engine
@@ -9,10 +11,17 @@ from spectrograd.engines.protocol import Engine
 __all__ = ["Engine", "LocalEngine", "NumpyEngine", "make_engine"]
 
 
-def make_engine(name: str = "auto", *, n_jobs: int | None = None) -> Engine:
-    """The engine of that name; ``auto`` is ``local``."""
+def make_engine(name: Any = "auto", *, n_jobs: int | None = None) -> Engine:
+    """The engine of that name (``auto`` is ``local``), or behind a ``dask.distributed.Client``."""
     if name in ("auto", "local"):
         return LocalEngine(n_jobs)
     if name == "numpy":  # slow and plain, to compare with
         return NumpyEngine()
-    raise ValueError(f"engine={name!r} is not available in this release: use 'auto' or 'local'")
+    if not isinstance(name, str) or name.partition(":")[0] == "dask":
+        from spectrograd.engines.dask_engine import DaskEngine
+
+        return DaskEngine(name)
+    raise ValueError(
+        f"engine={name!r} is not available in this release: use 'auto', 'local', 'dask', 'dask:4' (processes "
+        "on this machine) or 'dask:tcp://host:port'"
+    )

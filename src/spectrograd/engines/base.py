@@ -27,9 +27,14 @@ class BaseEngine(ABC):
     An engine with talls of another kind also has ``put``, ``rows``, ``map`` and ``fold`` of its own.
     """
 
+    name: ClassVar[str] = ""
     work: Work
     cost: Cost = Cost()
     offers: ClassVar[frozenset[Offer]] = frozenset()
+
+    def summary(self) -> dict[str, Any]:
+        """What ``--summary-json`` holds."""
+        return {"name": self.name, "sweeps": self.work.sweeps, "columns": self.work.columns}
 
     # mandatory
 

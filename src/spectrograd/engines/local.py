@@ -32,6 +32,7 @@ class LocalEngine(BaseEngine):
     n_jobs: int | None = None
     work: Work = field(default_factory=Work, compare=False, repr=False)
 
+    name: ClassVar[str] = "local"
     offers: ClassVar[frozenset[Offer]] = frozenset(("resident",))
 
     def __post_init__(self) -> None:

@@ -18,6 +18,8 @@ Array = NDArray[Any]
 class NumpyEngine(BaseEngine):
     """Talls are numpy arrays; nothing is compiled, and nothing is fast."""
 
+    name = "numpy"
+
     def __init__(self) -> None:
         self.work = Work()
 

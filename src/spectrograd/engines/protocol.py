@@ -126,6 +126,10 @@ class Engine(Protocol):
         """``resident`` where talls are arrays in this process's memory: some solvers cannot do without."""
         ...
 
+    def summary(self) -> dict[str, Any]:
+        """Its name and what was asked of it, for ``--summary-json``."""
+        ...
+
     def threads(self) -> AbstractContextManager[None]:
         """Use as many threads as the user allowed while inside."""
         ...

@@ -58,7 +58,7 @@ class Spectral(Updating, Living, Shown, BaseEstimator):
     batch_size: int = 4000
     random_state: Any = None
     n_jobs: int | None = None
-    engine: str = "auto"
+    engine: Any = "auto"
     memory_limit: str | None = None
     checkpoint: str | None = None
     warm_start: bool = False

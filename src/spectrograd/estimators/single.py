@@ -57,6 +57,10 @@ class SpectralEmbedding(Embedder):
         Seed; the same seed gives the same result.
     n_jobs : int or None
         Threads; None and -1 are all cores.
+    engine : str or dask.distributed.Client
+        Where passes run: "auto" and "local" are this process; "dask" is the current client, "dask:4" a
+        cluster of processes on this machine, "dask:tcp://host:port" any other (``docs/cluster.md``).
+        A client cannot be copied by ``sklearn.base.clone``: use its name there.
     warm_start : bool
         Start from the vectors of the last ``fit`` of a graph of the same size. Clusters then keep their
         numbers (``label_changes_`` tells which split, merged, appeared or died), and the embedding is

@@ -48,17 +48,13 @@ class Balanced:
         """N x k vectors of the balanced operator as vectors of the given one."""
         return np.asarray(vectors * self._factors)
 
-    def leave_rows(self, start: int, rows: Array) -> Array:
-        """As :meth:`leave`, for a block of rows from number ``start`` on."""
-        factors = self._factors
-        here = factors[start : start + len(rows)] if isinstance(factors, np.ndarray) else factors
-        return np.asarray(rows * here)
+    def leave_tall(self, engine: Any, X: Any) -> Any:
+        """As :meth:`leave`, for a tall of an engine."""
+        return _multiplied(engine, X, self.row_factors)
 
-    def enter_rows(self, start: int, rows: Array) -> Array:
-        """As :meth:`enter`, for a block of rows from number ``start`` on."""
-        factors = self._factors
-        here = factors[start : start + len(rows)] if isinstance(factors, np.ndarray) else factors
-        return np.asarray(rows / here)
+    def enter_tall(self, engine: Any, X: Any) -> Any:
+        """As :meth:`enter`, for a tall of an engine."""
+        return _multiplied(engine, X, 1 / self.row_factors)
 
     @property
     def same_shape(self) -> bool:
@@ -68,6 +64,12 @@ class Balanced:
     @property
     def _factors(self) -> float | Array:
         return self.row_factors[:, None] if isinstance(self.row_factors, np.ndarray) else self.row_factors
+
+
+def _multiplied(engine: Any, X: Any, factors: float | Array) -> Any:
+    if isinstance(factors, np.ndarray):
+        return engine.scaled(X, engine.put(factors[:, None]))
+    return engine.combine(X, factors * np.eye(X.shape[1]))
 
 
 def balanced(operator: Operator) -> Balanced | None:

@@ -220,7 +220,7 @@ def _narrowed(result: Embedded, operator: SparseOperator, k: int, settings: Sett
     """The first k columns with a certificate of their own."""
     vectors, values = result.embedding.vectors, result.embedding.eigenvalues
     known = replace(result.solution.evidence, beyond=float(values[k]))
-    solution = replace(result.solution, Q=vectors[:, :k], evidence=known)
+    solution = replace(result.solution, Q=settings.engine.put(vectors[:, :k]), evidence=known)
     narrow = certified(operator, solution, settings, result.choice)
     return replace(narrow, seconds=result.seconds, attempts=result.attempts)
 

@@ -106,7 +106,7 @@ class Embedded:
             certificate=self.certificate.in_units(unit),
             solution=replace(
                 run,
-                Q=engine.map(fit.leave_rows, run.Q),
+                Q=fit.leave_tall(engine, run.Q),
                 history=history,
                 evidence=run.evidence.in_units(unit),
             ),
@@ -244,7 +244,7 @@ def certified(
     if fit is not None:
         engine = settings.engine
         known = solution.evidence.in_units(1 / fit.unit)
-        inside = replace(solution, Q=engine.map(fit.enter_rows, solution.Q), evidence=known)
+        inside = replace(solution, Q=fit.enter_tall(engine, solution.Q), evidence=known)
         found = certified(fit.operator, inside, settings, choice).left(fit, engine)
         return replace(found, solution=replace(found.solution, history=solution.history))
     with settings.engine.threads(), one_thread():  # BLAS has nothing but small matrices to do

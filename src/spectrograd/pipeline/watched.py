@@ -106,5 +106,5 @@ class Watched:
         """Measure; the loop stops the clock meanwhile."""
         progress = self.inner.progress(problem, state)
         if not self.inner.direct:
-            self.watcher.measured(self.inner.finish(problem, state))
+            self.watcher.measured(problem.engine.rows(self.inner.finish(problem, state)))
         return progress

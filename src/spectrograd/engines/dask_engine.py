@@ -1,0 +1,237 @@
+"""Rows on the workers of a Dask cluster: the solver runs in the client, the kernels of ``local`` there."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from spectrograd.engines.cluster import tasks
+from spectrograd.engines.cluster.connect import EngineError, client_of, received
+from spectrograd.engines.cluster.placed_graph import (
+    PlacedGraph,
+    balanced_bounds,
+    placed_graph,
+)
+from spectrograd.engines.cluster.rows import RowsOnWorkers, block_of
+from spectrograd.engines.cluster.session import Session
+from spectrograd.engines.cluster.steps import DaskTall, Step
+from spectrograd.engines.protocol import Cost, Work
+from spectrograd.interruption import check
+from spectrograd.operators.protocol import Operator
+from spectrograd.operators.sparse import LowRank, SparseOperator
+
+Array = NDArray[Any]
+FAN_IN = 16  # of a tree of sums: two levels serve 256 workers
+GROUPS = 3  # tasks per row block for what comes from others: while one waits for rows another computes
+SETTLE = 32  # sweeps after which talls become data of the client: no more are replayed for a lost worker
+OWNERS_HOLD = 1.0  # seconds before somebody asks again who is there: it takes milliseconds
+KEPT_GRAPHS = 8  # that stay with the workers though no operator is placed: layers are used again
+USABLE = 0.6  # of a worker's memory: above this Dask begins to spill
+
+
+class DaskEngine(RowsOnWorkers):
+    """Talls are futures, one per row block, and there is one row block per worker (docs/cluster.md).
+
+    ``engine`` is ``"dask"`` (the current client), ``"dask:4"`` (as many processes on this machine),
+    ``"dask:tcp://host:port"`` or a ``dask.distributed.Client``.
+    """
+
+    name = "dask"
+    cost = Cost(per_round=0.02, per_byte=1e-9)  # of a few tasks, and of loopback or 10 GbE
+
+    def __init__(self, engine: Any = "dask", *, patience: float = 60.0) -> None:
+        self.work = Work()
+        self.client = client_of(engine)
+        self.session = Session(self.client, patience=patience)
+        self.bounds = {}
+        self._placed: deque[tuple[Any, PlacedGraph]] = deque(maxlen=KEPT_GRAPHS)
+        self._unsettled, self._bytes, self._since = 0, 0, {}  # type: ignore[var-annotated]
+
+    # operators
+
+    def place(self, operator: Operator) -> Operator:
+        """Row blocks to their owners, vectors as talls."""
+        if not isinstance(operator, SparseOperator):
+            return operator.placed(self)
+        if operator.n_nodes not in self.bounds:
+            self.bounds[operator.n_nodes] = balanced_bounds(operator.graph, self.session.n_blocks)
+        return replace(operator.placed(self), graph=self._graph(operator.graph))
+
+    def _graph(self, graph: Any) -> PlacedGraph:
+        for known, placed in self._placed:
+            if known is graph:
+                return placed
+        placed = placed_graph(graph, self.bounds[graph.n_nodes])
+        self._check_memory(placed)
+        self.session.placed.update((*placed.rows, *placed.touched.values()))
+        self._placed.append((graph, placed))
+        return placed
+
+    def _check_memory(self, graph: PlacedGraph) -> None:
+        """Refuse what would make workers spill their edges: it never ends."""
+        workers = self.client.scheduler_info(n_workers=-1)["workers"]
+        needed = graph.block_bytes
+        for address, worker in workers.items():
+            limit = worker.get("memory_limit") or 0
+            if limit and needed > USABLE * limit:
+                raise EngineError(
+                    f"worker {address} may use {limit / 2**30:.2g} GiB, but a row block takes "
+                    f"{needed / 2**30:.2g} GiB: use more workers, or give them more memory"
+                )
+
+    def sweep(self, operator: SparseOperator, X: DaskTall) -> DaskTall:
+        """Own rows first, then what comes from others, added up in a fixed order."""
+        self._begin_sweep()
+        graph = _placed(operator)
+        diagonal, scale = self._same(operator.diagonal, X.dtype), self._same(operator.scale, X.dtype)
+        V = X if scale is None else self.scaled(X, scale)
+        steps = []
+        for i, rows in enumerate(graph.rows):
+            here = (diagonal.steps[i], block_of(scale, i), X.steps[i], V.steps[i])
+            own = Step("sweep", tasks.own_rows, (rows, i, *here), i)
+            steps.append(_joined(graph, own, V, (1.0, block_of(scale, i), None)))
+        return self.tall(steps, X.bounds, X.shape[1], X.dtype)
+
+    def recurrence(
+        self,
+        operator: Operator,
+        X: DaskTall,
+        before: DaskTall,
+        coefficients: tuple[float, float, float],
+        out: DaskTall | None = None,
+    ) -> DaskTall:
+        """One sweep; nothing is written into ``out``."""
+        if not isinstance(operator, SparseOperator):
+            moved: DaskTall = super().recurrence(operator, X, before, coefficients, out)
+            return moved
+        check()
+        assert operator.scale is None, "bring the operator to walk_form() first"
+        self._begin_sweep()
+        self.work.sweeps += 1
+        self.work.columns += X.shape[1]
+        graph, a = _placed(operator), coefficients[0]
+        diagonal, metric = self._same(operator.diagonal, X.dtype), self._same(operator.metric, X.dtype)
+        steps = []
+        for i, rows in enumerate(graph.rows):
+            masses = block_of(metric, i)
+            here = (rows, i, diagonal.steps[i], masses, coefficients, X.steps[i], before.steps[i])
+            own = Step("recurrence", tasks.own_recurrence, here, i)
+            steps.append(_joined(graph, own, X, (a, None, masses)))
+        moved = self.tall(steps, X.bounds, X.shape[1], X.dtype)
+        return moved if operator.low_rank is None else self._less(moved, operator.low_rank, X, a, metric)
+
+    def subtract_low_rank(self, product: DaskTall, low_rank: LowRank, X: DaskTall) -> DaskTall:
+        """The small product does not come to the client on its way."""
+        return self._less(product, low_rank, X, 1.0, None)
+
+    def _less(
+        self, product: DaskTall, low_rank: LowRank, X: DaskTall, weight: float, metric: DaskTall | None
+    ) -> DaskTall:
+        Z = self._same(low_rank.factors, X.dtype)
+        inner = self._gram_step(Z, X, None, False)
+        values = (weight * low_rank.coefficients, inner)
+        return self.blockwise("low-rank", tasks.subtract_low_rank, (product, Z, *values, metric), product)
+
+    def _begin_sweep(self) -> None:
+        self.session.map_owners(after=OWNERS_HOLD)
+        self._unsettled += 1
+        if self._unsettled > SETTLE:
+            self.session.settle()
+            self.bytes_moved()
+            self._unsettled = 0
+
+    def residual(self, operator: Operator, Q: DaskTall, AQ: DaskTall, values: Array) -> Array:
+        """Squares by the kernel of ``local``, summed in a fixed order."""
+        metric = self._same(operator.metric, Q.dtype)
+        squares = self.steps("residual", tasks.residual_squares, (Q, AQ, values, metric))
+        return np.asarray(np.sqrt(self.session.results([_total("residual", squares)])[0]))
+
+    # algebra
+
+    def gram(
+        self, X: DaskTall, Y: DaskTall, metric: DaskTall | None = None, *, symmetric: bool = False
+    ) -> Array:
+        """Shares of the blocks, added up by a tree in a fixed order: the same bits whoever is lost."""
+        found: Array = self.session.results([self._gram_step(X, Y, metric, symmetric)])[0]
+        return np.array(found)
+
+    def _gram_step(self, X: DaskTall, Y: DaskTall, metric: DaskTall | None, symmetric: bool) -> Step:
+        return _total("gram", self.steps("gram", tasks.gram, (X, Y, metric, symmetric or X is Y)))
+
+    def combine(self, X: DaskTall, C: Array, Y: DaskTall | None = None, E: Array | None = None) -> DaskTall:
+        """Block by block."""
+        Y = None if Y is None or E is None else self.cast(Y, X.dtype)
+        small = (np.array(C), Y, None if E is None else np.array(E))
+        return self.blockwise("combine", tasks.combine, (X, *small), X, C.shape[1])
+
+    # what was moved
+
+    def bytes_moved(self) -> int:
+        """Bytes of this run that workers got from one another so far."""
+        for worker in self.client.nthreads():
+            since = self._since.get(worker, 0.0)
+            found = self.client.run(received, self.session.run, since, workers=[worker], on_error="ignore")
+            for total, self._since[worker] in found.values():
+                self._bytes += total
+        return self._bytes
+
+    def summary(self) -> dict[str, Any]:
+        """With the workers, what moved between them, and how often tasks had to be made again."""
+        moved = self.bytes_moved()
+        return super().summary() | {
+            "workers": len(set(self.session.owners)),
+            "blocks": self.session.n_blocks,
+            "bytes_moved": moved,
+            "bytes_per_sweep": moved / max(1, self.work.sweeps),
+            "recoveries": self.session.losses,
+        }
+
+    # blocks
+
+    def _same(self, X: Any, dtype: DTypeLike) -> Any:
+        """A vector or factor of a placed operator in the type of what it multiplies; made once."""
+        if X is None or X.dtype == dtype:
+            return X
+        wanted = np.dtype(dtype)
+        if wanted not in X.casts:
+            X.casts[wanted] = self.cast(X, wanted)
+        return X.casts[wanted]
+
+
+def _placed(operator: SparseOperator) -> PlacedGraph:
+    graph = operator.graph
+    if not isinstance(graph, PlacedGraph):
+        raise TypeError("the operator is not placed on this engine: use engine.place(operator)")
+    return graph
+
+
+def _joined(graph: PlacedGraph, own: Step, V: DaskTall, factors: tuple[float, Any, Any]) -> Step:
+    """A block's own share with that of its neighbours: several tasks, so that computing hides transfers."""
+    i, n_blocks = own.block, len(graph.rows)
+    others = [j % n_blocks for j in range(i + 1, i + n_blocks) if graph.n_sent[i, j % n_blocks]]
+    shares = []
+    for group in np.array_split(others, min(GROUPS, len(others))) if others else ():
+        pieces = [_travelling(graph, i, int(j), V) for j in group]
+        given = (graph.rows[i], tuple(int(j) for j in group), *factors, *pieces)
+        shares.append(Step("neighbours", tasks.neighbour_rows, given, i))
+    return Step("sum", tasks.added, (own, *shares), i) if shares else own
+
+
+def _travelling(graph: PlacedGraph, i: int, j: int, V: DaskTall) -> Step:
+    """What block i gets of block j: its rows, or the few it touches."""
+    touched = graph.touched.get((i, j))
+    return V.steps[j] if touched is None else Step("halo", tasks.take, (V.steps[j], touched), j)
+
+
+def _total(name: str, steps: Sequence[Step]) -> Step:
+    """A tree of sums in a fixed order."""
+    level = list(steps)
+    while len(level) > 1:
+        groups = [level[first : first + FAN_IN] for first in range(0, len(level), FAN_IN)]
+        level = [Step(f"{name}-sum", tasks.added, tuple(group), group[0].block) for group in groups]
+    return level[0]

@@ -1,0 +1,270 @@
+"""The Dask engine on real worker processes over TCP: the contract of engines, and results as on ``local``."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+distributed = pytest.importorskip("distributed")
+
+import test_engines as contract  # noqa: E402
+
+from spectrograd import MultilayerGraph, datasets, metrics  # noqa: E402
+from spectrograd.engines import make_engine  # noqa: E402
+from spectrograd.engines.cluster import connect  # noqa: E402
+from spectrograd.engines.cluster import placed_graph as cutting  # noqa: E402
+from spectrograd.engines.cluster.connect import EngineError  # noqa: E402
+from spectrograd.engines.cluster.owners import reassigned  # noqa: E402
+from spectrograd.engines.dask_engine import DaskEngine  # noqa: E402
+from spectrograd.graph import Graph  # noqa: E402
+from spectrograd.operators.laplacian import laplacian  # noqa: E402
+from spectrograd.operators.protocol import OfferError  # noqa: E402
+from spectrograd.pipeline import Settings, cluster, embed  # noqa: E402
+from spectrograd.solvers import Problem, make_solver, solve  # noqa: E402
+
+graphs = contract.graphs
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        distributed.LocalCluster(2, threads_per_worker=1, processes=True, dashboard_address=None) as workers,
+        distributed.Client(workers, set_as_default=False) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def engine(client):
+    return make_engine(client)
+
+
+# --- the contract -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tau", [0.0, 0.2])
+@pytest.mark.parametrize(
+    ("kind", "where"), [("random_walk", "whole"), ("symmetric", "seven"), ("unnormalized", "stream")]
+)
+def test_products(engine, graphs, kind, where, tau):
+    contract.test_products(engine, graphs, kind, where, tau)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_recurrence_and_residuals(engine, graphs, dtype):
+    contract.test_a_recurrence_and_residuals(engine, graphs, dtype)
+
+
+def test_the_other_verbs(engine, graphs):
+    contract.test_algebra_and_rows(engine)
+    contract.test_statistics(engine, True)
+    contract.test_nearest(engine)
+    contract.test_talls_that_share_a_sweep_are_of_one_type(engine, graphs)
+    contract.test_localised_vectors_are_told_on_every_engine(engine, graphs)
+    contract.test_labels_on_every_engine(engine, 1.0)
+    drawn = engine.rows(engine.random(9000, 2, 5, np.float32))
+    np.testing.assert_array_equal(drawn, contract.gaussian_rows(0, 9000, 2, 5, np.float32))
+
+
+@pytest.mark.parametrize("name", contract.ANYWHERE)
+def test_a_solver_for_every_engine(engine, graphs, name):
+    contract.test_a_solver_for_every_engine(engine, graphs, name, "whole", "symmetric")
+
+
+# --- the same results as on local -----------------------------------------------------------------------
+
+
+def sine(found, expected):
+    """Of the largest angle between two subspaces, both orthonormal after this."""
+    Q, P = (np.linalg.qr(vectors)[0] for vectors in (found, expected))
+    return np.linalg.norm(Q - P @ (P.T @ Q), 2)
+
+
+def three_layers():
+    layers = [datasets.make_block_model(1500, 3, random_state=seed).graph for seed in (0, 1, 2)]
+    return MultilayerGraph(tuple(layers), ("a", "b", "c"))
+
+
+def neighbours():
+    from spectrograd.points.neighbors import knn_graph
+
+    rng = np.random.default_rng(0)
+    points = np.repeat(3.5 * np.eye(4, 8), 300, axis=0) + rng.standard_normal((1200, 8))
+    return knn_graph(points, 15)
+
+
+def blocks():
+    return datasets.make_block_model(10_000, 4, random_state=0).graph  # large enough for compiled kernels
+
+
+CASES = {"blocks": blocks, "neighbours": neighbours, "layers": three_layers}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_same_subspace_and_labels_as_local(client, case):
+    graph = CASES[case]()
+    k = 3 if case == "layers" else 4
+    how = {"n_components": k, "n_clusters": k, "tol": 1e-8, "seed": 0, "solver": "chebyshev"}
+    far, near = (cluster(graph, Settings(**how, engine=make_engine(name))) for name in (client, "local"))
+    assert sine(far.vectors, near.vectors) < 1e-3
+    assert metrics.score(near.labels, far.labels)["ari"] >= 0.99
+    assert far.certificate.converged
+    assert far.passes > 0  # there was something to solve
+
+
+@pytest.mark.parametrize("n_blocks", [1, 3, 7])
+def test_any_number_of_blocks_gives_the_same_product(client, n_blocks):
+    graph = datasets.make_block_model(500, 3, random_state=0).graph
+    engine = DaskEngine(client)
+    engine.session.n_blocks = n_blocks
+    engine.session.owners = []
+    engine.session.map_owners()
+    rows = np.random.default_rng(0).standard_normal((500, 3))
+    product = engine.rows(engine.apply(engine.place(laplacian(graph)), engine.put(rows)))
+    np.testing.assert_allclose(product, laplacian(graph).to_dense() @ rows, atol=1e-12)
+
+
+# --- what travels -----------------------------------------------------------------------------------------
+
+
+def ring(n_nodes):
+    return Graph.from_edges(np.arange(n_nodes), (np.arange(n_nodes) + 1) % n_nodes, n_nodes=n_nodes)
+
+
+@pytest.mark.parametrize(
+    ("graph", "share"),
+    [(lambda: datasets.make_block_model(4000, 3, random_state=0).graph, 1.0), (lambda: ring(4000), 0.001)],
+)
+def test_bytes_that_move_are_those_of_the_model(client, graph, share):
+    """(workers - 1) N k bytes per number, times the share of rows that are touched where it is small."""
+    engine = make_engine(client)
+    placed, X = engine.place(laplacian(graph())), engine.random(4000, 12, 0, np.float32)
+    engine.gram(X, X)
+    before = engine.bytes_moved()
+    for _ in range(6):
+        X = engine.apply(placed, X)
+    engine.gram(X, X)
+    measured = (engine.bytes_moved() - before) / 6
+    expected = placed.graph.bytes_per_sweep(12, np.float32)
+    assert expected == pytest.approx((2 - 1) * 4000 * 12 * 4 * share, rel=0.02)
+    assert measured == pytest.approx(expected, rel=0.2, abs=3000)  # Gram matrices and headers
+    summary = engine.summary()
+    assert summary["bytes_moved"] >= 6 * measured
+    assert summary["workers"] == 2
+
+
+def test_only_touched_rows_travel_from_a_cut_of_a_graph():
+    graph = ring(100)
+    placed = cutting.placed_graph(graph, cutting.balanced_bounds(graph, 4))
+    assert placed.n_sent.tolist() == [[25, 1, 0, 1], [1, 25, 1, 0], [0, 1, 25, 1], [1, 0, 1, 25]]
+    assert len(placed.rows[0].function().parts) == 3
+
+
+def test_streams_are_cut_like_graphs_in_memory(graphs):
+    bounds = cutting.even_bounds(contract.N, 3)
+    whole, stream = (cutting.placed_graph(graphs[name], bounds) for name in ("whole", "stream"))
+    for one, other in zip(whole.rows, stream.rows, strict=True):
+        for j, part in one.function().parts.items():
+            np.testing.assert_array_equal(part.indices, other.function().parts[j].indices)
+            np.testing.assert_array_equal(part.weights, other.function().parts[j].weights)
+
+
+def test_futures_are_released_at_once_and_history_is_cut(client, monkeypatch):
+    monkeypatch.setattr("spectrograd.engines.dask_engine.SETTLE", 4)
+    engine = make_engine(client)
+    placed, X = engine.place(laplacian(ring(50))), engine.random(50, 2, 0, np.float64)
+    for _ in range(11):
+        X = engine.apply(placed, X)
+    engine.gram(X, X)
+    live = [step for tall in engine.session.talls for step in tall.steps if step.future is not None]
+    assert len(engine.session.talls) <= 5
+    assert len(live) <= 10
+    depth, steps = 0, list(X.steps)
+    while steps:
+        depth, steps = depth + 1, [other for step in steps for other in step.inputs]
+        assert depth < 40
+
+
+# --- refusals ---------------------------------------------------------------------------------------------
+
+
+def test_owners_stay_and_share():
+    assert reassigned(["a", "b", "c"], ["a", "c"], 3) == ["a", "a", "c"]
+    assert reassigned(["a", "a", "c"], ["a", "b", "c"], 3) == ["b", "a", "c"]
+    assert sorted(reassigned(["a"] * 6, ["a", "b", "c"], 6)) == ["a", "a", "b", "b", "c", "c"]
+
+
+def test_another_version_of_the_package_is_refused(client, monkeypatch):
+    monkeypatch.setattr("spectrograd.__version__", "0.0.1")
+    with pytest.raises(EngineError, match=r"has spectrograd .*, the client 0\.0\.1: install the same"):
+        make_engine(client)
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "said"),
+    [
+        ("dask:0", ValueError, "expected 'dask', 'dask:4' or"),
+        ("dask:host", ValueError, "expected 'dask', 'dask:4' or"),
+        (4, ValueError, "expected a name or a dask.distributed.Client"),
+        ("dask:tcp://127.0.0.1:9", EngineError, "no Dask scheduler answers at tcp://127.0.0.1:9"),
+        ("dask", EngineError, "needs a client"),
+    ],
+)
+def test_engines_that_are_not_there(name, error, said, monkeypatch):
+    monkeypatch.setattr("spectrograd.engines.cluster.connect.TIMEOUT", 0.5)
+    if name == "dask":
+        monkeypatch.setattr(distributed, "get_client", lambda: (_ for _ in ()).throw(ValueError("none")))
+    with pytest.raises(error, match=said):
+        make_engine(name)
+
+
+def test_solvers_that_need_edges_at_hand_are_refused(engine, graphs):
+    with pytest.raises(OfferError, match="'sgd' needs resident"):
+        solve(Problem(laplacian(graphs["whole"]), 3, engine), make_solver("sgd"))
+
+
+def test_blocks_that_workers_cannot_hold_are_refused(engine, graphs, monkeypatch):
+    info = {"workers": {"tcp://small": {"memory_limit": 4000}}}
+    monkeypatch.setattr(engine.client, "scheduler_info", lambda n_workers: info)
+    with pytest.raises(EngineError, match=r"tcp://small may use .* a row block takes"):
+        engine.place(laplacian(graphs["whole"]))
+
+
+def test_auto_takes_few_wide_sweeps(client):
+    graph = datasets.make_block_model(5000, 4, random_state=0).graph
+    assert embed(graph, Settings(n_components=4, seed=0, engine=make_engine(client))).solver == "chebyshev"
+
+
+# --- doors ------------------------------------------------------------------------------------------------
+
+
+def test_the_current_client_serves_the_estimators(client):
+    from sklearn.base import clone
+
+    from spectrograd import SpectralClustering
+
+    data = datasets.make_block_model(600, 3, random_state=0)
+    model = SpectralClustering(3, affinity="precomputed", engine="dask", random_state=0)
+    with client.as_current():
+        labels = clone(model).fit(data.graph.matrix).labels_
+    assert metrics.score(data.labels, labels)["ari"] > 0.99
+
+
+def test_commands_take_an_engine_and_tell_what_moved(client, tmp_path):
+    import json
+
+    from spectrograd.cli import main
+
+    graph = datasets.make_block_model(300, 2, random_state=0).graph
+    rows, columns = graph.matrix.nonzero()
+    edges, told = tmp_path / "edges.csv", tmp_path / "told.json"
+    pairs = [f"{a},{b}" for a, b in zip(rows, columns, strict=True) if a < b]
+    edges.write_text("src,dst\n" + "\n".join(pairs))
+    where = f"dask:{client.scheduler.address}"
+    given = ["cluster", str(edges), "-k", "2", "-o", str(tmp_path / "l.csv"), "--summary-json", str(told)]
+    assert main([*given, "--engine", where, "-q"]) == 0
+    connect._clients.pop(where.partition(":")[2]).close()
+    engine = json.loads(told.read_text())["engine"]
+    assert engine["name"] == "dask"
+    assert engine["bytes_per_sweep"] > 0
+    assert main([*given, "--engine", "quantum", "-q"]) == 2

@@ -1,0 +1,118 @@
+"""Workers that are killed, leave and come while a solver runs: real processes, and the same result."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+
+distributed = pytest.importorskip("distributed")
+
+from spectrograd import datasets  # noqa: E402
+from spectrograd.engines.cluster.connect import EngineError  # noqa: E402
+from spectrograd.engines.dask_engine import DaskEngine  # noqa: E402
+from spectrograd.operators.laplacian import laplacian  # noqa: E402
+from spectrograd.solvers import Problem, Stopping, make_solver, solve  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(scope="module")
+def workers():
+    with distributed.LocalCluster(2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def client(workers):
+    workers.scale(2)
+    with distributed.Client(workers) as client:
+        client.wait_for_workers(2, timeout=30)
+        yield client
+
+
+class Disturbed(DaskEngine):
+    """Something happens at a sweep, while the tasks of the one before are on their way."""
+
+    def __init__(self, client, events, **more):
+        super().__init__(client, **more)
+        self.events, self.begun = events, 0
+
+    def _begin_sweep(self):
+        super()._begin_sweep()
+        self.begun += 1
+        if self.begun in self.events:
+            self.events[self.begun]()
+
+
+def killed(client):
+    """Ends a worker that has rows, at once and without a word."""
+
+    def kill():
+        pid = min(client.run(os.getpid).items())[1]
+        os.kill(pid, signal.SIGKILL)
+
+    return kill
+
+
+def vectors(engine, solver="chebyshev", n_nodes=3000):
+    graph = datasets.make_block_model(n_nodes, 3, random_state=0).graph
+    problem = Problem(laplacian(graph), 3, engine)
+    return engine.rows(solve(problem, make_solver(solver), stopping=Stopping(tol=1e-6), seed=0).Q)
+
+
+MOMENTS = [6, *(pytest.param(at, marks=pytest.mark.chaos) for at in (1, 2, 9, 17, 25))]
+
+
+@pytest.mark.parametrize("at", MOMENTS)
+def test_a_worker_killed_in_the_middle_of_a_pass_changes_nothing(client, at):
+    expected = vectors(DaskEngine(client))
+    engine = Disturbed(client, {at: killed(client)})
+    np.testing.assert_array_equal(vectors(engine), expected)
+    assert engine.session.losses > 0
+
+
+def test_workers_that_leave_and_come_late(client, workers):
+    """The one that stays takes over, the one that comes gets its share."""
+
+    def leave():
+        workers.scale(1)
+
+    def come():
+        workers.scale(2)
+        client.wait_for_workers(2, timeout=30)
+        time.sleep(1.1)  # owners are asked for once a second
+
+    engine = Disturbed(client, {4: leave, 12: come})
+    np.testing.assert_array_equal(vectors(engine), vectors(DaskEngine(client)))
+    assert len(set(engine.session.owners)) == 2
+
+
+def test_without_any_worker_there_is_a_clear_error(client, workers):
+    engine = Disturbed(client, {5: lambda: workers.scale(0)}, patience=2.0)
+    with pytest.raises(
+        EngineError, match=r"no worker is left at tcp://.*start workers with 'dask worker tcp://"
+    ):
+        vectors(engine)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("solver", ["lanczos", "power"])
+def test_workers_killed_again_and_again(client, solver):
+    expected = vectors(DaskEngine(client), solver)
+    engine = Disturbed(client, {at: killed(client) for at in (4, 20, 36)})
+    np.testing.assert_array_equal(vectors(engine, solver), expected)
+    assert engine.session.losses >= 2
+
+
+@pytest.mark.chaos
+def test_without_a_scheduler_there_is_a_clear_error():
+    with distributed.LocalCluster(1, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
+        client = distributed.Client(cluster, timeout=3)
+        engine = Disturbed(client, {4: cluster.close}, patience=2.0)
+        with pytest.raises(EngineError, match="is gone: start it"):
+            vectors(engine)
+        client.close()
