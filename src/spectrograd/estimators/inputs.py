@@ -118,7 +118,9 @@ def checked_matrix(X: Any) -> Any:
     """Arrays as numpy wants them today, sparse ones checked before compiled code follows their indices."""
     if sp.issparse(X):
         check_structure(X)
-    return np.asarray(X) if isinstance(X, np.matrix) else X
+    if isinstance(X, np.matrix):
+        raise TypeError("np.matrix is not supported: convert it with np.asarray(X)")
+    return X
 
 
 def _foreign_layers(X: Mapping[Any, Any] | Sequence[Any]) -> MultilayerGraph | None:
