@@ -67,9 +67,7 @@ def test_table_2_stands_beside_the_papers(table_2):
     }
     assert [rows[name]["iterations"] for name in list(rows)[1:3]] == [3000, 500]
     assert all(row["error"] is None for row in rows.values())
-    found = [
-        row["nmi"] for name, row in rows.items() if "sgd" not in name
-    ]  # whose settings are for 11,160 nodes
+    found = [row["nmi"] for name, row in rows.items() if "sgd" not in name]  # its settings: 11,160 nodes
     assert min(found) > 0.5
     line = next(line for line in done.stdout.splitlines() if line.startswith("Proposed"))
     assert line.split()[-5:] == ["11.4", "500", "0.86", "0.71", "0.84"]

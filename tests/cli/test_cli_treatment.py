@@ -42,7 +42,7 @@ def test_regularization_and_its_reason(folder):
     assert [attempt["solver"] for attempt in attempts] == [
         "lanczos",
         "lanczos",
-    ]  # an expander, whatever dangles from it
+    ]
     assert {"reason", "outcome", "iterations", "passes", "seconds"} <= set(attempts[0])
     assert summary["components"]["sentence"] == "the graph is connected"
     summary, _, _ = summary_of(folder, "dangling.csv", "-k", "2", "--regularization", "none")

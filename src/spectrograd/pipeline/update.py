@@ -19,7 +19,7 @@ from spectrograd.engines import Engine, LocalEngine
 from spectrograd.engines.threadpools import one_thread
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.linalg.subspace import Ritz, orthonormalize, rayleigh_ritz, residuals
-from spectrograd.operators.laplacian import Operator
+from spectrograd.operators import SparseOperator as Operator
 from spectrograd.operators.regularized import Regularization, regularized
 from spectrograd.pipeline.plan import Choice
 from spectrograd.pipeline.result import Result, found

@@ -102,7 +102,7 @@ class RepairedSGD(SteppingSolver[DescentState]):
         self._check()
         operator = problem.sparse_walk
         descent = Descent.of(operator, edge_source(operator.graph, rng), self.batch_size)
-        U = descent.padded(problem.walk.enter(problem.first_guess(rng)))
+        U = descent.padded(problem.walk.enter(problem.resident_guess(rng)))
         U[descent.source.counts == 0] = 0  # no batch would ever move them
         state = DescentState(U, rng, step_size=self.step_size, descent=descent)
         if descent.batch_size < self.batch_size:
