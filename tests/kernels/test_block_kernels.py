@@ -64,7 +64,7 @@ def test_residual(form, dtype):
         np.testing.assert_allclose(squares, expected_squares, rtol=1e-4 if dtype == np.float32 else 1e-12)
         nothing, norms = form_of(dense.residual, form)(Q, AQ, values, b, False)
         assert nothing.size == 0
-        assert np.array_equal(norms, squares)
+        np.testing.assert_allclose(norms, squares, rtol=1e-13)  # two loops for the compiler
 
 
 @pytest.mark.parametrize("form", FORMS)

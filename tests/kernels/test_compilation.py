@@ -206,16 +206,16 @@ def test_no_version_is_compiled_for_a_constant(tmp_path):
 def dispatchers():
     """Every compiled function of ours by name."""
     found = {}
-    for info in pkgutil.iter_modules(kernels.__path__):
-        module = importlib.import_module(f"spectrograd.kernels.{info.name}")
+    for info in pkgutil.walk_packages(kernels.__path__, "spectrograd.kernels."):
+        module, room = importlib.import_module(info.name), info.name.rpartition(".")[2]
         for name, value in vars(module).items():
             if name.startswith("_") or hasattr(value, "for_kernels_only"):
                 continue
             if hasattr(value, "signatures"):
-                found[f"{info.name}.{name}"] = value
+                found[f"{room}.{name}"] = value
             elif hasattr(value, "serial") and inspect.isfunction(value):
-                found[f"{info.name}.{name}"] = value.parallel
-                found[f"{info.name}.{name}.serial"] = value.serial
+                found[f"{room}.{name}"] = value.parallel
+                found[f"{room}.{name}.serial"] = value.serial
     return found
 
 
