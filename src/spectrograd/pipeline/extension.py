@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from spectrograd.aggregation import make_aggregation
 from spectrograd.graph import Graph, MultilayerGraph
-from spectrograd.operators.laplacian import Kind
+from spectrograd.operators import Kind, SparseOperator
 from spectrograd.pipeline.multilayer import Merged
 from spectrograd.pipeline.result import Result
 from spectrograd.pipeline.settings import Settings
@@ -275,7 +275,7 @@ def extension_of(graph: Graph | MultilayerGraph, result: Result, settings: Setti
 
     Functions of layers (``power-mean``, ``geometric``) are known by their products only.
     """
-    if result.operator.only_products:
+    if not isinstance(result.operator, SparseOperator):
         return None
     part, kind = np.zeros(graph.n_nodes, bool), settings.laplacian
     part[result.rows] = True
