@@ -86,8 +86,8 @@ def _nodes() -> str:
         rows.append(_mnist())
     return (
         "## New nodes\n\nA tenth of the nodes is held out and asked for by their edges to the rest; "
-        "accuracy on them, clusters named on all nodes. The mean outlier score of ordinary nodes should be near one half.\n\n"
-        + table(header, rows)
+        "accuracy on them, clusters named on all nodes. The mean outlier score of ordinary nodes should be "
+        "near one half.\n\n" + table(header, rows)
     )
 
 

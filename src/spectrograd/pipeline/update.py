@@ -32,6 +32,7 @@ from spectrograd.solvers.protocol import Progress
 
 Array = NDArray[Any]
 STEPS = 8  # most Rayleigh-Ritz steps: what they cannot mend is work for a solver
+MOST = 0.9  # of the rows must be known: a piece that has just joined is no small change
 KEPT, WARM, ANEW = "kept", "warm start", "refit"
 SHRUNK = 0.5  # of the gap at the last fit: a cluster more or less may be in the making
 FAR = 0.5  # sine of the angle to the last fit beyond which its decisions are out of date
@@ -76,11 +77,12 @@ def update(
         return Updated(result, ANEW if start is None else WARM, _drift(start, result))
     with settings.engine.threads(), one_thread():  # BLAS has nothing but small matrices to do
         prepared = prepare_graph(graph, settings)
-        if prepared.connectivity.groups is None and start[prepared.kept].any(axis=1).all():
+        if prepared.connectivity.groups is None and start[prepared.kept].any(axis=1).mean() > MOST:
             result = corrected(prepared, start, settings, decided)
             if result.certificate.converged:
                 return Updated(result, KEPT, _drift(start, result))
-            result = prepared.solve(settings.started(), result.vectors)
+            as_before = replace(settings, regularization=decided.tau or None).started()
+            result = prepared.solve(as_before, result.vectors)
             return Updated(result, WARM, _drift(start, result))
         result = prepared.solve(settings.started())
     return Updated(result, ANEW, _drift(start, result))
