@@ -76,7 +76,7 @@ class Updating:
             return self.fit(X)  # type: ignore[attr-defined, no-any-return]
         graph, rows, makers = self._changed(X, remove, mode, new_nodes)
         settings = replace(self._settings(graph.n_nodes), n_components=self._raw_vectors.shape[1])  # type: ignore[attr-defined]
-        done = update(graph, self._start(rows, graph.n_nodes), settings, self.regularization_)  # type: ignore[attr-defined]
+        done = update(graph, self._start(graph, rows), settings, self.regularization_)  # type: ignore[attr-defined]
         self._take(graph, done, settings, makers)
         return self
 
@@ -122,14 +122,23 @@ class Updating:
         )
         return graph, rows, tuple(part.maker for part in grown)
 
-    def _start(self, rows: NewRows | None, n_nodes: int) -> Array | None:
-        """The old vectors with rows for new nodes; None where the model has no rows for them."""
+    def _start(self, graph: Graph | MultilayerGraph, rows: NewRows | None) -> Array | None:
+        """The old vectors, with rows for nodes that are new or were set aside; None where there are none."""
         old: Array = self._raw_vectors  # type: ignore[attr-defined]
-        if rows is None:
+        extension = self._knowledge.extension
+        if extension is None:
+            return old if rows is None else None
+        unknown = np.flatnonzero(np.append(~extension.taking_part, np.ones(graph.n_nodes - len(old), bool)))
+        if not len(unknown):
             return old
-        if self._knowledge.extension is None:
-            return None
-        return np.vstack([old, self._knowledge.extension.extend(rows).vectors])
+        start = np.vstack([old, np.zeros((graph.n_nodes - len(old), old.shape[1]), old.dtype)])
+        layers = graph.layers if isinstance(graph, MultilayerGraph) else (graph,)
+        edges = [sp.csr_array(layer.matrix[unknown]) for layer in layers]
+        asked = NewRows(
+            tuple(part[:, : len(old)] for part in edges), tuple(part[:, unknown] for part in edges)
+        )
+        start[unknown] = extension.extend(asked).vectors
+        return start
 
     def _take(self, graph: Graph | MultilayerGraph, done: Updated, settings: Settings, makers: Any) -> None:
         past = Past.of(self, grown=True)

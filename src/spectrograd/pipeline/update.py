@@ -32,6 +32,10 @@ from spectrograd.solvers.protocol import Progress
 
 Array = NDArray[Any]
 STEPS = 8  # most Rayleigh-Ritz steps: what they cannot mend is work for a solver
+# What a solver asks of itself after a good start, which makes the gap look wider to it than it is: with a
+# third of the certificate's angle, as usual, it ends after one filter and the certificate fails.
+STRICT = GOOD_ANGLE / 30
+MOST = 0.9  # of the rows must be known: a piece that has just joined is no small change
 KEPT, WARM, ANEW = "kept", "warm start", "refit"
 SHRUNK = 0.5  # of the gap at the last fit: a cluster more or less may be in the making
 FAR = 0.5  # sine of the angle to the last fit beyond which its decisions are out of date
@@ -76,14 +80,23 @@ def update(
         return Updated(result, ANEW if start is None else WARM, _drift(start, result))
     with settings.engine.threads(), one_thread():  # BLAS has nothing but small matrices to do
         prepared = prepare_graph(graph, settings)
-        if prepared.connectivity.groups is None and start[prepared.kept].any(axis=1).all():
+        if prepared.connectivity.groups is None and start[prepared.kept].any(axis=1).mean() > MOST:
             result = corrected(prepared, start, settings, decided)
             if result.certificate.converged:
                 return Updated(result, KEPT, _drift(start, result))
-            result = prepared.solve(settings.started(), result.vectors)
+            result = _solved(prepared, replace(settings, regularization=decided.tau or None), result.vectors)
             return Updated(result, WARM, _drift(start, result))
         result = prepared.solve(settings.started())
     return Updated(result, ANEW, _drift(start, result))
+
+
+def _solved(prepared: PreparedGraph, settings: Settings, start: Array) -> Result:
+    """From vectors that are nearly good: by a solver that makes use of them, else by whichever is best."""
+    settings = settings.started()
+    if settings.solver != "auto" or settings.tol != "auto":
+        return prepared.solve(settings, start)
+    result = prepared.solve(replace(settings, solver="chebyshev", params={"angle": STRICT}), start)
+    return result if result.certificate.converged else prepared.solve(settings)
 
 
 def corrected(prepared: PreparedGraph, start: Array, settings: Settings, decided: Regularization) -> Result:
