@@ -24,10 +24,12 @@ SUITES = (
     "sgd",
     "store",
     "first_hour",
+    "reading",
     "shootout",
     "growth",
     "report_page",
     "first_hour",
+    "reading",
 )
 
 
