@@ -24,12 +24,14 @@ SUITES = (
     "sgd",
     "store",
     "first_hour",
+    "reading",
     "shootout",
     "growth",
     "report_page",
     "update",
     "dask_engine",
     "first_hour",
+    "reading",
 )
 
 

@@ -38,7 +38,7 @@ def test_from_points_to_a_page(here, capsys):
     (here / "points.csv").write_text("x,y\n" + "".join(f"{x},{y}\n" for x, y in points.tolist()))
     assert main(["knn", "points.csv", "-o", "knn.npz"]) == 0
     assert re.fullmatch(
-        rf"a graph of 120 nodes, .* edges, 1 layer, saved knn.npz {SECONDS}", last_line(capsys)
+        rf"a graph of 120 nodes, .* edges, 1 layer, 100 % of .*, saved knn.npz {SECONDS}", last_line(capsys)
     )
     assert main(["cluster", "knn.npz", "-k", "3", "-o", "o.csv", "--report", "page.html"]) == 0
     expected = rf"3 clusters \(40, 40, 40\), certified, saved o.csv, page.html {SECONDS}"

@@ -181,8 +181,7 @@ def _read_bulk(file: TextFile, layout: Layout) -> EdgeTable | None:
     texts = _distinct_texts(columns.ends.texts, layout)
     if texts is None or _is_doubtful_header(layout, texts):
         return None
-    source, target = columns.ends.codes
-    numbers = as_integers(texts)
+    (source, target), numbers = columns.ends.codes, as_integers(texts)
     if numbers is not None:
         return EdgeTable(file.name, numbers[source], numbers[target], weight, layer)
     if len(set(texts)) < len(texts):  # without the blanks around them some are the same
