@@ -71,7 +71,7 @@ def package_version() -> str:
     """Of spectrograd, wherever this runs."""
     return str(
         sys.modules["spectrograd"].__version__
-    )  # the package around this module, which stands above it
+    )  # by name: it stands above engines
 
 
 def check_versions(client: Any, workers: Sequence[str]) -> None:
