@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from spectrograd import Graph, GraphWarning, MultilayerGraph, datasets, metrics, open_store
+from spectrograd import (
+    Graph,
+    GraphError,
+    GraphWarning,
+    MultilayerGraph,
+    SpectralClustering,
+    datasets,
+    metrics,
+    open_store,
+    write_graph,
+)
+from spectrograd.cli import main
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.operators.masked import masked
 from spectrograd.operators.regularized import regularized
 from spectrograd.pipeline import Settings, cluster, embed
+from spectrograd.pipeline.needs import resident_bytes, streamed_bytes
 from spectrograd.points.neighbors import knn_graph
 from spectrograd.store.batches import GraphSource, IngestSettings
 from spectrograd.store.ingest import ingest
@@ -111,3 +124,57 @@ def test_nothing_masked_is_the_plain_laplacian():
 
 def _standard(operator):
     return operator.standard_form().to_dense()
+
+
+def tight(disk, k):
+    """A limit that the stream fits, but not the graph in memory: its blocks are few and small."""
+    least = streamed_bytes(disk, k)
+    assert least < resident_bytes(disk, k)
+    return least
+
+
+def test_estimators_stream_what_does_not_fit(tmp_path):
+    graph, path = with_specks(), tmp_path / "graph.store"
+    disk = stored(path, graph, "bfs")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GraphWarning)
+        here = SpectralClustering(4, random_state=0).fit(graph)
+        there = SpectralClustering(4, random_state=0, memory_limit=f"{tight(disk, 4)}").fit(path)
+        loaded = SpectralClustering(4, random_state=0).fit(str(path))
+    assert there.solver_ == "chebyshev"
+    assert "on disk" in there.solver_reason_
+    assert there.names_.tolist() == loaded.names_.tolist() == graph.names.tolist()
+    assert metrics.score(here.labels_, there.labels_)["ari"] >= 0.99
+    assert np.array_equal(here.labels_, loaded.labels_)
+    with pytest.raises(GraphError, match=r"memory_limit=5MB is too little for 4 vectors: at least \d+MB"):
+        SpectralClustering(4, memory_limit="5MB").fit(path)
+
+
+def test_commands_stream_what_does_not_fit(tmp_path, capsys):
+    graph, path, resident = with_specks(), tmp_path / "graph.store", tmp_path / "graph.npz"
+    limit = str(tight(stored(path, graph, "bfs"), 4))
+    write_graph(resident, graph)
+    run = ["cluster", str(path), "-k", "4", "-q", "--memory-limit", limit]
+    out, here, summary = (tmp_path / name for name in ("labels.csv", "here.csv", "run.json"))
+    assert main([*run, "-o", str(out), "--summary-json", str(summary)]) == 0
+    assert main(["cluster", str(resident), "-k", "4", "-q", "-o", str(here)]) == 0
+    one, other = (np.genfromtxt(p, delimiter=",", skip_header=1, dtype=str) for p in (out, here))
+    assert one[:, 0].tolist() == other[:, 0].tolist()
+    assert metrics.score(one[:, 1].astype(int), other[:, 1].astype(int))["ari"] >= 0.99
+    told = json.loads(summary.read_text())["io"]
+    assert 0 < told["passes_over_disk"] <= 30
+    assert told["bytes_read"] > graph.n_entries * 4
+    capsys.readouterr()
+    assert main([*run, "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "solver   chebyshev: the graph is on disk" in said
+    assert f"memory   about {int(limit) / 1e6:,.0f} MB" in said
+    assert main(["embed", str(path), "-k", "4", "--memory-limit", "5MB"]) == 2
+    assert "at least" in capsys.readouterr().err
+
+
+def test_conductance_of_a_graph_on_disk(tmp_path):
+    graph = with_specks()
+    disk = stored(tmp_path / "graph.store", graph, "bfs")
+    labels = np.random.default_rng(0).integers(3, size=graph.n_nodes)
+    assert metrics.conductance(disk, labels) == pytest.approx(metrics.conductance(graph, labels))

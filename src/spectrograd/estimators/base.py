@@ -16,8 +16,10 @@ from spectrograd.estimators.display import Shown
 from spectrograd.estimators.eigen_solver import solver_and_tolerance
 from spectrograd.estimators.inputs import Affinity, is_pairwise
 from spectrograd.graph import Graph, MultilayerGraph
+from spectrograd.labels.eigengap import MOST
 from spectrograd.operators.laplacian import Kind
 from spectrograd.pipeline import Result, Settings, cluster, embed
+from spectrograd.pipeline.needs import check_limit
 from spectrograd.points.metrics import Metric
 
 Array = NDArray[Any]
@@ -80,9 +82,13 @@ class Spectral(Shown, BaseEstimator):
 
     def _refuse_unbuilt(self) -> None:
         """Parameters of the contract whose machinery is not in this release say so only when used."""
-        for name, neutral in (("memory_limit", None), ("checkpoint", None)):
-            if getattr(self, name) is not neutral:
-                raise ValueError(f"{name}={getattr(self, name)!r} is not available in this release")
+        if self.checkpoint is not None:
+            raise ValueError(f"checkpoint={self.checkpoint!r} is not available in this release")
+
+    def _within_limit(self, graph: Graph | MultilayerGraph, settings: Settings) -> None:
+        """Refuse a memory limit that the graph does not fit; stores were opened with it in mind."""
+        k = MOST if isinstance(settings.n_components, str) else settings.n_components
+        check_limit(graph, k, self.memory_limit)
 
     def _warm_start(self, n_nodes: int, n_components: int | str) -> Array | None:
         previous = getattr(self, "_raw_vectors", None)
@@ -130,6 +136,7 @@ class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Spectral):
 
     def _fit(self, graph: Graph | MultilayerGraph) -> None:
         settings = self._settings(graph.n_nodes)
+        self._within_limit(graph, settings)
         self.knn_recall_ = graph.recall
         start = self._warm_start(graph.n_nodes, settings.n_components)
         self._keep(embed(graph, settings, start=start), self.drop_first)
@@ -162,6 +169,7 @@ class Clusterer(ClusterMixin, Spectral):
 
     def _fit(self, graph: Graph | MultilayerGraph) -> None:
         settings = self._settings(graph.n_nodes)
+        self._within_limit(graph, settings)
         self.knn_recall_ = graph.recall
         start = self._warm_start(graph.n_nodes, settings.n_components)
         self._keep(cluster(graph, settings, start=start), drop_first=False)

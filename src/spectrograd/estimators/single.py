@@ -57,6 +57,9 @@ class SpectralEmbedding(Embedder):
         Seed; the same seed gives the same result.
     n_jobs : int or None
         Threads; None and -1 are all cores.
+    memory_limit : str or None
+        Such as ``"2GB"``. A store (``fit`` takes its path) that does not fit into it is streamed from the
+        disk; too little is an error that says the least that would do.
     warm_start : bool
         Start from the vectors of the last ``fit`` of a graph of the same size.
     verbose : int

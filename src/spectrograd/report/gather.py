@@ -46,7 +46,7 @@ def gather_run(
     bases = [layer.embedding.vectors for layer in layers]
     place = result.vectors
     scores = np.column_stack([node_agreement(basis, place) for basis in bases]) if bases else None
-    names = graph.node_names
+    names = graph.input_names
     return Run(
         summary,
         Nodes(
