@@ -178,3 +178,10 @@ def test_conductance_of_a_graph_on_disk(tmp_path):
     disk = stored(tmp_path / "graph.store", graph, "bfs")
     labels = np.random.default_rng(0).integers(3, size=graph.n_nodes)
     assert metrics.conductance(disk, labels) == pytest.approx(metrics.conductance(graph, labels))
+
+
+def test_sgd_reads_the_shuffled_edges_of_a_store(tmp_path):
+    data = datasets.make_block_model(5_000, 4, mean_degree=30, random_state=0)
+    disk = stored(tmp_path / "graph.store", data.graph, "bfs")
+    found = cluster(disk, Settings(n_components=4, seed=0, solver="sgd"))
+    assert metrics.score(data.labels, found.labels)["ari"] >= 0.97
