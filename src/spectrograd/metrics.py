@@ -116,10 +116,17 @@ def conductance(graph: Graph, labels: ArrayLike) -> Array:
     clusters, ranks = np.unique(np.asarray(labels), return_inverse=True)
     if ranks.shape != (graph.n_nodes,):
         raise ValueError(f"labels have shape {ranks.shape} for {graph.n_nodes} nodes")
+    order = getattr(graph, "input_order", None)
+    if order is not None:  # rows of a graph on disk; labels are in the order of the input
+        ranks = ranks[order]
     shape = (graph.n_nodes, len(clusters))
     members = sp.csr_array((np.ones(len(ranks)), ranks, np.arange(len(ranks) + 1)), shape=shape)
     volume = np.bincount(ranks, weights=graph.degrees, minlength=len(clusters))
-    leaving = volume - (members.T @ (graph.matrix @ members)).diagonal()
+    if graph.is_resident:
+        inside = (members.T @ (graph.matrix @ members)).diagonal()
+    else:
+        inside = _weight_inside(graph, ranks, len(clusters))
+    leaving = volume - inside
     room = np.minimum(volume, volume.sum() - volume)
     # Differences of sums: what is left of rounding is no weight.
     shares = np.full(len(room), np.nan)
@@ -211,3 +218,14 @@ def _orthonormal(vectors: ArrayLike, metric: ArrayLike | None, name: str) -> Arr
     if diagonal.min() <= len(basis) * np.finfo(np.float64).eps * diagonal.max():
         raise ValueError(f"the columns of {name} are linearly dependent")
     return np.asarray(basis)
+
+
+def _weight_inside(graph: Graph, ranks: Array, n_clusters: int) -> Array:
+    """Weight of the entries between nodes of the same cluster, one number per cluster; one sweep."""
+    inside = np.zeros(n_clusters)
+    for block in graph.blocks:
+        rows = np.repeat(ranks[block.start : block.stop], np.diff(block.indptr))
+        same = rows == ranks[block.indices]
+        weights = None if block.weights is None else block.weights[same]
+        inside += np.bincount(rows[same], weights, n_clusters)
+    return inside

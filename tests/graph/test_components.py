@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
 
 from spectrograd import (
     Graph,
@@ -15,7 +16,7 @@ from spectrograd import (
     metrics,
 )
 from spectrograd.graph import GraphError, GraphWarning
-from spectrograd.graph.pieces import connect, indicators, on_all_rows, subgraph, sublayers, union
+from spectrograd.graph.pieces import connect, indicators, on_all_rows, subgraph, sublayers
 
 KINDS = ("random_walk", "symmetric", "unnormalized")
 
@@ -240,7 +241,13 @@ def test_layers_regularize_and_error(layered):
 def test_sublayers_keep_row_numbers_as_names(layered):
     small = sublayers(layered[0], np.array([5, 7, 9]))
     assert small.node_names.tolist() == [5, 7, 9]
-    assert union(layered[0]).n_edges >= max(layer.n_edges for layer in layered[0].layers)
+
+
+def test_components_of_layers_are_those_of_their_union():
+    layers = [Graph.from_edges([0, 3], [1, 4], n_nodes=7), Graph.from_edges([1, 5], [2, 4], n_nodes=7)]
+    graph = MultilayerGraph.from_layers(layers)
+    expected = connected_components(layers[0].matrix + layers[1].matrix, directed=False)[1]
+    assert graph.components.tolist() == expected.tolist() == [0, 0, 0, 1, 1, 1, 2]
 
 
 def test_a_gap_of_one_rounding_error_is_no_gap():

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.graph import MultilayerGraph
-from spectrograd.operators.laplacian import Kind, laplacian
+from spectrograd.operators.laplacian import Kind
+from spectrograd.operators.masked import masked
 from spectrograd.operators.protocol import Operator
-from spectrograd.operators.regularized import regularized
 from spectrograd.operators.sparse import SparseOperator
 
 Array = NDArray[Any]
@@ -80,18 +80,19 @@ def make_aggregation(name: str) -> Aggregation:
     return Aggregation(name, module.aggregate, module.NEEDS_EMBEDDINGS, options, getattr(module, "run", None))
 
 
-def layer_operators(graph: MultilayerGraph, kind: Kind, tau: float = 0.0) -> tuple[SparseOperator, ...]:
+def layer_operators(
+    graph: MultilayerGraph, kind: Kind, tau: float = 0.0, aside: Array | None = None
+) -> tuple[SparseOperator, ...]:
     """One Laplacian per layer, all with the identity as metric so that they can be added.
 
     Layers are summed with a common metric; ``random_walk`` layers enter as ``symmetric`` ones, which
     have the same eigenvalues (Dong et al. 2014 do the same). A node may be isolated in some layers.
-    ``tau`` regularises every layer that has edges.
+    ``tau`` regularises every layer that has edges. Rows ``aside`` take no part.
     """
     common: Kind = "symmetric" if kind == "random_walk" else kind
+    nothing = np.empty(0, np.int64) if aside is None else aside
     return tuple(
-        regularized(layer, common, tau)
-        if tau and layer.n_edges
-        else laplacian(layer, common, allow_isolated=True)
+        masked(layer, common, tau if layer.n_edges else 0.0, nothing, allow_isolated=True)
         for layer in graph.layers
     )
 

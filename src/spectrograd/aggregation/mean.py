@@ -10,12 +10,20 @@ import scipy.sparse as sp
 from spectrograd.aggregation import Layers
 from spectrograd.graph import Graph
 from spectrograd.operators.sparse import LowRank, SparseOperator
+from spectrograd.operators.summed import SumOperator
 
 NEEDS_EMBEDDINGS = False
 
 
-def aggregate(layers: Layers, **_: Any) -> SparseOperator:
-    """``sum_s c_s L^s`` as one sparse operator: the union of the layers' edges."""
+def aggregate(layers: Layers, **_: Any) -> SparseOperator | SumOperator:
+    """``sum_s c_s L^s`` as one sparse operator, the union of the layers' edges; a sum of those on disk."""
+    if any(operator.is_streamed for operator in layers.operators):
+        used = [(float(c), part) for c, part in zip(layers.weights, layers.operators, strict=True) if c > 0]
+        return SumOperator(tuple(part for _, part in used), tuple(c for c, _ in used))
+    return _added(layers)
+
+
+def _added(layers: Layers) -> SparseOperator:
     total, diagonal = None, np.zeros(layers.n_nodes)
     lower, upper = 0.0, 0.0
     parts: list[tuple[float, LowRank]] = []

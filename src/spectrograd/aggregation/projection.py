@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from spectrograd.aggregation import Layers, mean, typical_diagonal
 from spectrograd.operators.sparse import LowRank, SparseOperator
+from spectrograd.operators.summed import LowRankOperator, SumOperator
 
 Array = NDArray[Any]
 NEEDS_EMBEDDINGS = True
 
 
-def aggregate(layers: Layers, *, alpha: float | str = "auto", **_: Any) -> SparseOperator:
+def aggregate(layers: Layers, *, alpha: float | str = "auto", **_: Any) -> SparseOperator | SumOperator:
     """``L_MLG = sum_s c_s (L^s - alpha_s U^s U^s')``: sparse plus rank S K, never N x N.
 
     A number is the paper's ``alpha``, the same for all layers; "auto" follows each layer's own scale
@@ -25,6 +26,10 @@ def aggregate(layers: Layers, *, alpha: float | str = "auto", **_: Any) -> Spars
     strengths = layers.weights * resolve_alpha(alpha, layers)
     factors = np.hstack(layers.embeddings)
     coefficients = np.repeat(strengths, [U.shape[1] for U in layers.embeddings])
+    if isinstance(summed, SumOperator):  # layers on disk
+        closeness = LowRank(np.ascontiguousarray(factors), coefficients)
+        near = LowRankOperator(closeness, -float(strengths.sum()), 0.0, layers.names)
+        return SumOperator((*summed.parts, near), (*summed.weights, 1.0))
     if summed.low_rank is not None:  # of regularised layers
         factors = np.hstack([factors, summed.low_rank.factors])
         coefficients = np.concatenate([coefficients, summed.low_rank.coefficients])

@@ -40,17 +40,19 @@ def judge(
     tau: float = TAU,
     rough: bool = False,
     engine: Engine | None = None,
+    volume: float = 1.0,
 ) -> Regularization:
     """Look at eigenvectors (a tall, N x k) and decide whether ``tau`` is called for.
 
     The first ``n_trivial`` vectors, which are constant on components, are not looked at. ``rough`` vectors
-    still mix neighbours and so live on more than they will: half of them are then enough.
+    still mix neighbours and so live on more than they will: half of them are then enough. ``volume`` is the
+    share of the operator's volume that takes part.
     """
     k = vectors.shape[1]
     if k <= n_trivial:
         return Regularization(0.0, "not needed: no eigenvector beside the trivial ones")
     chosen = (engine or LocalEngine()).columns(vectors, slice(n_trivial, None))
-    shares = k * participation(operator, chosen, engine)
+    shares = k * participation(operator, chosen, engine) / volume
     n_tiny = int((shares < TINY_SHARE).sum())
     found = (
         f"{n_tiny} of {len(shares)} eigenvectors live on less than a tenth of a cluster's share of the graph"

@@ -88,7 +88,7 @@ def cluster(
     write = partial(write_labels, raw=options.raw)
     line.check_output(session, output, write, [0])
     check_targets(session, page, folder)
-    graph, source = line.read_layers(session, graphs)
+    graph, source = line.read_layers(session, graphs, k, options.memory_limit)
     line.check_size(k, 0, graph)
     classes, class_names = line.read_truth(session, truth, graph)
     if session.dry_run:
@@ -98,7 +98,7 @@ def cluster(
     told = partial(summarize, session, source, graph, result, scores)
     known = None if truth is None else (truth, classes)
     with session.stage("report"):
-        line.write_result(output, write, result.labels, graph.node_names)
+        line.write_result(output, write, result.labels, graph.input_names)
         model = partial(model_of, graph, result, settings)
         run = partial(gather_run, graph, result, truth=known, class_names=class_names)
         tell_run(page, folder, lambda: run(summary=told()), model)

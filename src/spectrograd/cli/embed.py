@@ -66,7 +66,7 @@ def embed(
     write = partial(write_embedding, raw=options.raw)
     line.check_output(session, output, write, [[0.0]])
     check_targets(session, page, folder)
-    graph, source = line.read_layers(session, graphs)
+    graph, source = line.read_layers(session, graphs, k + 1, options.memory_limit)
     line.check_size(k, 1, graph)
     if session.dry_run:
         return line.tell_plan(graph, k + 1, options, output=output, report=page, run=folder)
@@ -74,7 +74,7 @@ def embed(
     told = partial(summarize, session, source, graph, result, None)
     with session.stage("report"):
         vectors = result.embedding.without_first().vectors
-        line.write_result(output, write, vectors, graph.node_names)
+        line.write_result(output, write, vectors, graph.input_names)
         model = partial(model_of, graph, result, settings, drop_first=True)
         tell_run(page, folder, lambda: gather_run(graph, result, told(), drop_first=True), model)
     session.save_summary(told())

@@ -36,6 +36,7 @@ from spectrograd.labels.eigengap import MOST
 from spectrograd.operators.laplacian import Kind
 from spectrograd.pipeline import Result, Settings
 from spectrograd.pipeline.multilayer import Merged
+from spectrograd.pipeline.needs import check_limit, open_within
 from spectrograd.solvers import make_solver
 from spectrograd.store import is_store
 from spectrograd.store.manifest import load_meta
@@ -48,12 +49,19 @@ WITHOUT_GOAL = frozenset({"sgd", "sgd-paper", "stochastic-fb"})
 NAMED_KINDS = {bool: "true or false", int: "a whole number", float: "a number", NoneType: "none"}
 
 
-def read_layers(session: Session, files: GraphFiles) -> tuple[Graph | MultilayerGraph, Input]:
-    """Read the graph and remember which bytes it came from."""
+def read_layers(
+    session: Session, files: GraphFiles, k: int | str = MOST, memory_limit: str | None = None
+) -> tuple[Graph | MultilayerGraph, Input]:
+    """Read the graph and remember which bytes it came from; a store that does not fit the limit stays put."""
     paths = files.paths
     with session.stage("read"), session.progress(f"reading {' '.join(paths)}"):
         keep_stdin(paths)
-        graph = read_graph(*paths, **files.columns)
+        n_vectors = MOST if isinstance(k, str) else k
+        if len(paths) == 1 and is_store(paths[0]) and not any(files.columns.values()):
+            graph = open_within(paths[0], n_vectors, memory_limit)
+        else:
+            graph = read_graph(*paths, **files.columns)
+            check_limit(graph, n_vectors, memory_limit)
         source = hashed(paths)
     session.detail(f"{graph} read in {session.seconds['read']:.2f} s")
     return graph, source
@@ -88,7 +96,7 @@ def read_truth(
     if truth is None:
         return None, ()
     with session.stage("read"):
-        return read_classes(truth, graph.node_names)
+        return read_classes(truth, graph.input_names)
 
 
 def check_size(k: int | str, extra: int, graph: Graph | MultilayerGraph) -> None:

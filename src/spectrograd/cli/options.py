@@ -95,7 +95,26 @@ class LineOptions:
     alpha: float | str
     layer_weights: tuple[float, ...] | str
     raw: bool
+    memory_limit: str | None
 
+
+def amount_of_memory(context: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
+    """A text such as 2GB."""
+    from spectrograd.memory import as_bytes
+
+    try:
+        as_bytes(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    return text
+
+
+memory_option = click.option(
+    "--memory-limit",
+    metavar="SIZE",
+    callback=amount_of_memory,
+    help="Such as 2GB: a store that does not fit is streamed from the disk; too little is an error.",
+)
 
 raw_option = click.option(
     "--raw",
@@ -228,6 +247,7 @@ _LINE_OPTIONS = (
     ),
     jobs_option,
     engine_option,
+    memory_option,
     raw_option,
     *_MERGE_OPTIONS,
 )

@@ -13,7 +13,9 @@ from spectrograd.engines import LocalEngine
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.linalg.fill import estimated_fill
 from spectrograd.operators.laplacian import Kind, laplacian
+from spectrograd.operators.masked import masked
 from spectrograd.operators.sparse import SparseOperator
+from spectrograd.pipeline.needs import streamed_bytes
 from spectrograd.pipeline.plan import Choice, choose
 from spectrograd.solvers.eigen import DENSE_BELOW
 from spectrograd.solvers.protocol import Problem
@@ -55,11 +57,16 @@ def estimate(
     layers = graph.layers if isinstance(graph, MultilayerGraph) else (graph,)
     largest = max(layers, key=lambda layer: layer.n_edges)
     n_components = max(1, min(k, largest.n_nodes - 1))
-    operator = laplacian(_without_isolated(largest), kind)
+    operator = _operator(largest, kind)
     problem = Problem(operator, min(n_components, operator.n_nodes - 1))
     choice = choose(problem) if solver == "auto" else Choice(solver, "asked for")
     one_pass = len(layers) * _seconds_per_pass(operator, problem.n_components)
-    return Estimate(choice, _memory(layers, largest, n_components, choice), one_pass)
+    memory = (
+        _memory(layers, largest, n_components, choice)
+        if graph.is_resident
+        else streamed_bytes(graph, n_components)
+    )
+    return Estimate(choice, memory, one_pass)
 
 
 def tell(graph: Graph | MultilayerGraph, plan: Estimate, outputs: dict[str, str | None]) -> int:
@@ -81,6 +88,12 @@ def describe(graph: Graph | MultilayerGraph) -> str:
 
 def _short(number: float) -> str:
     return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
+
+
+def _operator(graph: Graph, kind: Kind) -> SparseOperator:
+    if not graph.is_resident:
+        return masked(graph, kind, 0.0, graph.isolated)
+    return laplacian(_without_isolated(graph), kind)
 
 
 def _without_isolated(graph: Graph) -> Graph:

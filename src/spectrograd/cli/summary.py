@@ -18,6 +18,7 @@ from spectrograd.cli.session import Session
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.pipeline import Result
 from spectrograd.pipeline.multilayer import Merged
+from spectrograd.store import StoredGraph
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
 # Of a layer, where layers were weighed.
@@ -71,11 +72,21 @@ def summarize(
             },
             "certificate": result.certificate.summary(),
             "scores": None if scores is None else dict(scores),
+            "io": read_from_disk(graph),
         }
         | result.decisions()
         | ({} if result.n_clusters is None else {"n_clusters": result.n_clusters})
         | layer_summary(result.merged, graph)
     )
+
+
+def read_from_disk(graph: Graph | MultilayerGraph) -> dict[str, int]:
+    """How much of a graph on disk was read, and how often all of a layer; nothing of one in memory."""
+    layers = graph.layers if isinstance(graph, MultilayerGraph) else (graph,)
+    one = layers[0]  # layers of a store share its files
+    if not isinstance(one, StoredGraph):
+        return {"bytes_read": 0, "passes_over_disk": 0}
+    return {"bytes_read": one.bytes_read, "passes_over_disk": one.sweeps}
 
 
 def outline(session: Session, source: Input, graph: Graph | MultilayerGraph) -> dict[str, Any]:

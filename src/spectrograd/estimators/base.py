@@ -20,10 +20,12 @@ from spectrograd.estimators.living import Knowledge, Living, LivingClusters, rot
 from spectrograd.estimators.updating import UPDATE_ATTRIBUTES, Updating
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.graph.names import plain_texts
+from spectrograd.labels.eigengap import MOST
 from spectrograd.labels.nearest_cluster import nearest_cluster
 from spectrograd.operators.laplacian import Kind
 from spectrograd.pipeline import Result, Settings, cluster, embed
 from spectrograd.pipeline.extension import extension_of
+from spectrograd.pipeline.needs import check_limit
 from spectrograd.points.metrics import Metric
 
 Array = NDArray[Any]
@@ -86,9 +88,13 @@ class Spectral(Updating, Living, Shown, BaseEstimator):
 
     def _refuse_unbuilt(self) -> None:
         """Parameters of the contract whose machinery is not in this release say so only when used."""
-        for name, neutral in (("memory_limit", None), ("checkpoint", None)):
-            if getattr(self, name) is not neutral:
-                raise ValueError(f"{name}={getattr(self, name)!r} is not available in this release")
+        if self.checkpoint is not None:
+            raise ValueError(f"checkpoint={self.checkpoint!r} is not available in this release")
+
+    def _within_limit(self, graph: Graph | MultilayerGraph, settings: Settings) -> None:
+        """Refuse a memory limit that the graph does not fit; stores were opened with it in mind."""
+        k = MOST if isinstance(settings.n_components, str) else settings.n_components
+        check_limit(graph, k, self.memory_limit)
 
     def _forget_updates(self) -> None:
         """What earlier updates said is about an earlier fit."""
@@ -163,6 +169,7 @@ class Embedder(Spectral):
 
     def _fit(self, graph: Graph | MultilayerGraph) -> None:
         settings = self._settings(graph.n_nodes)
+        self._within_limit(graph, settings)
         self.knn_recall_ = graph.recall
         start = self._warm_start(graph.n_nodes, settings.n_components)
         past = Past.of(self) if self.warm_start else None
@@ -208,6 +215,7 @@ class Clusterer(ClusterMixin, LivingClusters, Spectral):
 
     def _fit(self, graph: Graph | MultilayerGraph) -> None:
         settings = self._settings(graph.n_nodes)
+        self._within_limit(graph, settings)
         self.knn_recall_ = graph.recall
         start = self._warm_start(graph.n_nodes, settings.n_components)
         past = Past.of(self) if self.warm_start else None

@@ -24,7 +24,10 @@ from spectrograd.graph.cleaning import check_structure
 from spectrograd.io import graph_of
 from spectrograd.io.foreign.frames import column_names, from_frame, holds_texts, is_frame
 from spectrograd.io.read.columns import layer_offer
+from spectrograd.labels.eigengap import MOST
+from spectrograd.pipeline.needs import is_stored, open_within
 from spectrograd.points.neighbors import knn_graph
+from spectrograd.store import open_store
 
 Affinity = str | Callable[..., Any]
 AFFINITIES = ("nearest_neighbors", "rbf", "precomputed", "precomputed_nearest_neighbors")
@@ -43,7 +46,7 @@ def as_graph(model: Any, X: Any, columns: Mapping[str, str] | None = None) -> Gr
     """
     model._float, model._makers = np.float64, None
     vars(model).pop("affinity_matrix_", None)  # of an earlier fit
-    given = graph_of_table(X, columns or {}) or graph_of(X)
+    given = _from_store(model, X) or graph_of_table(X, columns or {}) or graph_of(X)
     if isinstance(given, MultilayerGraph):
         raise ValueError("this is a multilayer graph: use the Multilayer estimators")
     if given is not None:
@@ -66,7 +69,11 @@ def as_graph(model: Any, X: Any, columns: Mapping[str, str] | None = None) -> Gr
 def as_layers(model: Any, X: Any, columns: Mapping[str, str] | None = None) -> MultilayerGraph:
     """The same for several layers; arrays of points become one layer each."""
     model._float, model._makers = np.float64, None
-    graph = graph_of_table(X, columns or {}) or (from_frame(X) if is_frame(X) else graph_of(X))
+    graph = (
+        _from_store(model, X)
+        or graph_of_table(X, columns or {})
+        or (from_frame(X) if is_frame(X) else graph_of(X))
+    )
     if isinstance(graph, MultilayerGraph):
         return graph
     if is_frame(X):
@@ -102,6 +109,15 @@ def _matrix_layers(model: Any, X: Mapping[Any, Any] | Sequence[Any]) -> Multilay
         arrays = [layer if sp.issparse(layer) else np.asarray(layer) for layer in layers]
         model._makers = tuple(MatrixRows.of(layer) for layer in arrays)
     return graph
+
+
+def _from_store(model: Any, X: Any) -> Graph | MultilayerGraph | None:
+    """The graph of a store's path: loaded where that fits ``memory_limit``, else streamed from the disk."""
+    if not is_stored(X):
+        return None
+    n_nodes = open_store(X).n_nodes
+    k = model._n_columns(n_nodes)
+    return open_within(X, MOST if isinstance(k, str) else k, model.memory_limit)
 
 
 def graph_of_table(X: Any, columns: Mapping[str, str]) -> Graph | MultilayerGraph | None:

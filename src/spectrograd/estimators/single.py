@@ -61,6 +61,9 @@ class SpectralEmbedding(Embedder):
         Where passes run: "auto" and "local" are this process; "dask" is the current client, "dask:4" a
         cluster of processes on this machine, "dask:tcp://host:port" any other (``docs/cluster.md``).
         A client cannot be copied by ``sklearn.base.clone``: use its name there.
+    memory_limit : str or None
+        Such as ``"2GB"``. A store (``fit`` takes its path) that does not fit into it is streamed from the
+        disk; too little is an error that says the least that would do.
     warm_start : bool
         Start from the vectors of the last ``fit`` of a graph of the same size. Clusters then keep their
         numbers (``label_changes_`` tells which split, merged, appeared or died), and the embedding is

@@ -195,6 +195,16 @@ class Graph:
         """The names, or the row numbers where the input had none."""
         return np.arange(self.n_nodes) if self.names is None else self.names
 
+    @property
+    def input_names(self) -> Array:
+        """The names in the order of the input, which is that of all results."""
+        return self.node_names
+
+    @property
+    def components(self) -> Array:
+        """The component of every node, as numbers from 0 on."""
+        return self.search.component
+
     @cached_property
     def matrix(self) -> sp.csr_array:
         """The adjacency matrix as one scipy CSR array (shares memory when there is one block)."""

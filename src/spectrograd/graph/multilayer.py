@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
+from scipy.sparse.csgraph import connected_components
 
 from spectrograd.graph.cleaning import GraphError
 from spectrograd.graph.graph import Array, Graph
@@ -82,6 +83,29 @@ class MultilayerGraph:
     def node_names(self) -> Array:
         """The names, or the row numbers where the input had none."""
         return self.layers[0].node_names
+
+    @property
+    def input_names(self) -> Array:
+        """The names in the order of the input, which is that of all results."""
+        return self.layers[0].input_names
+
+    @property
+    def components(self) -> Array:
+        """The component of every node in the union of all layers, numbered as their first nodes come."""
+        rows, size = np.arange(self.n_nodes), self.n_nodes
+        ends = []
+        for layer in self.layers:  # a node is tied to its component in each layer
+            found = layer.components.astype(np.int64)
+            ends.append(size + found)
+            size += int(found.max()) + 1
+        ties = (np.tile(rows, self.n_layers), np.concatenate(ends))
+        joined = sp.coo_array((np.ones(len(ties[0]), np.int8), ties), shape=(size, size))
+        return np.asarray(connected_components(joined, directed=False)[1][: self.n_nodes])
+
+    @property
+    def is_resident(self) -> bool:
+        """Whether all layers are in memory."""
+        return all(layer.is_resident for layer in self.layers)
 
     @property
     def names(self) -> Array | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -58,6 +58,15 @@ class Connectivity:
         taking_part[self.aside] = False
         return np.flatnonzero(taking_part)
 
+    def moved(self, order: Array) -> Connectivity:
+        """The same for nodes in another order: row i becomes row ``order[i]``."""
+        labels = np.empty_like(self.labels)
+        labels[order] = self.labels
+        groups = None if self.groups is None else np.empty_like(self.groups)
+        if groups is not None:
+            groups[order] = self.groups
+        return replace(self, labels=labels, aside=np.sort(order[self.aside]), groups=groups)
+
     @property
     def sentence(self) -> str:
         """What was found and done, in plain words."""
@@ -82,7 +91,9 @@ class Connectivity:
         }
 
 
-def connect(graph: Graph, n_clusters: int | str, policy: str = "components") -> Connectivity:
+def connect(
+    graph: Graph | MultilayerGraph, n_clusters: int | str, policy: str = "components"
+) -> Connectivity:
     """Find the components and apply a policy.
 
     Parameters
@@ -106,7 +117,7 @@ def connect(graph: Graph, n_clusters: int | str, policy: str = "components") -> 
         raise ValueError(f"disconnected={policy!r}: expected one of {', '.join(get_args(Policy))}")
     if graph.n_edges == 0:
         raise GraphError("the graph is empty: it has nodes but no edge")
-    labels, sizes = _by_size(graph)
+    labels, sizes = _by_size(graph.components)
     nothing = np.empty(0, dtype=np.int64)
     if len(sizes) == 1 or policy == "regularize":
         return Connectivity(policy, labels, sizes, nothing)
@@ -154,12 +165,6 @@ def on_all_rows(vectors: Array, kept: Array, n_nodes: int) -> Array:
     return rows
 
 
-def union(graph: MultilayerGraph) -> Graph:
-    """One graph with the edges of all layers: its components are those of the multilayer graph."""
-    total = sum((layer.matrix for layer in graph.layers[1:]), start=graph.layers[0].matrix)
-    return Graph._from_clean_csr(sp.csr_array(total), graph.names)
-
-
 def sublayers(graph: MultilayerGraph, kept: Array) -> MultilayerGraph:
     """The multilayer graph on some of its nodes."""
     if len(kept) == graph.n_nodes:
@@ -180,8 +185,8 @@ def indicators(labels: Array, metric: Array | None) -> Array:
     return np.asarray((basis / root[:, None])[labels])
 
 
-def _by_size(graph: Graph) -> tuple[Array, Array]:
-    found = graph.search.component
+def _by_size(found: Array) -> tuple[Array, Array]:
+    """Components renumbered, the largest first, and their sizes."""
     sizes = np.bincount(found)
     if len(sizes) == 1:
         return found, sizes
@@ -202,7 +207,7 @@ def _whole_components(labels: Array, sizes: Array, n_clusters: int) -> Array:
     return np.asarray(cluster_of[labels])
 
 
-def _in_pieces(graph: Graph, labels: Array, sizes: Array) -> str:
+def _in_pieces(graph: Graph | MultilayerGraph, labels: Array, sizes: Array) -> str:
     outside = graph.node_names[labels > 0]
     return (
         f"the graph has {len(sizes)} components; {len(outside)} nodes are outside the largest "

@@ -58,6 +58,11 @@ class Operator(ABC):
         return 0
 
     @property
+    def is_streamed(self) -> bool:
+        """Whether a product reads a disk."""
+        return False
+
+    @property
     def rank(self) -> int:
         """Rank of its low-rank part; 0 without one."""
         return 0

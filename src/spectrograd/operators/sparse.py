@@ -87,6 +87,11 @@ class SparseOperator(Operator):
         return EDGES if self.graph.is_resident and self.graph.n_entries else PRODUCTS
 
     @property
+    def is_streamed(self) -> bool:
+        """Whether a product reads a disk."""
+        return not self.graph.is_resident
+
+    @property
     def rank(self) -> int:
         """Rank of the low-rank part; 0 without one."""
         return 0 if self.low_rank is None else self.low_rank.factors.shape[1]

@@ -90,6 +90,16 @@ class SumOperator(Operator):
         """Names of the nodes."""
         return self.parts[0].names
 
+    @property
+    def n_edges(self) -> int:
+        """Edges of all parts."""
+        return sum(part.n_edges for part in self.parts)
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether a product reads a disk."""
+        return any(part.is_streamed for part in self.parts)
+
     def product(self, engine: Any, X: Any) -> Any:
         """One product after the other."""
         unit, first = np.eye(X.shape[1]), self.parts[0]

@@ -273,9 +273,10 @@ def _sums(matrix: sp.csr_array) -> Array:
 def extension_of(graph: Graph | MultilayerGraph, result: Result, settings: Settings) -> Extension | None:
     """What a result knows of rows that are not in its graph; None where its operator has no rows.
 
-    Functions of layers (``power-mean``, ``geometric``) are known by their products only.
+    Functions of layers (``power-mean``, ``geometric``) are known by their products only, and graphs on disk
+    block by block.
     """
-    if not isinstance(result.operator, SparseOperator):
+    if not isinstance(result.operator, SparseOperator) or not result.operator.graph.is_resident:
         return None
     part, kind = np.zeros(graph.n_nodes, bool), settings.laplacian
     part[result.rows] = True

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from spectrograd.aggregation import Layers, layer_operators, mean
 from spectrograd.graph import MultilayerGraph
-from spectrograd.graph.pieces import Connectivity, connect, on_all_rows, report_aside, sublayers, union
+from spectrograd.graph.pieces import Connectivity, connect, report_aside, sublayers
 from spectrograd.labels.eigengap import Eigengap, n_eigenvalues, widest_gap
 from spectrograd.operators.regularized import TAU, Regularization, checked
 from spectrograd.pipeline.multilayer import Merged, merge
 from spectrograd.pipeline.result import Result, Stages, found
 from spectrograd.pipeline.settings import Settings
-from spectrograd.pipeline.single import with_all_nodes
+from spectrograd.pipeline.single import input_order, with_all_nodes
 from spectrograd.pipeline.solving import Embedded, embed
 
 Array = NDArray[Any]
@@ -33,22 +33,19 @@ class PreparedLayers:
     connectivity: Connectivity
     eigengap: Eigengap | None
     seconds: dict[str, float]
-
-    @property
-    def kept(self) -> Array:
-        """Row numbers of the nodes that take part."""
-        return self.connectivity.kept
+    kept: Array  # row numbers of the result, one per row of the merged operator
+    masked: Array  # rows of that operator which take no part
 
     def solve(self, settings: Settings, start: Array | None = None) -> Result:
         """The certified embedding of all nodes; ``start`` (N x K) is a guess for a warm start."""
-        stages, kept, n_nodes = Stages(settings.on_stage), self.kept, self.graph.n_nodes
+        stages, kept = Stages(settings.on_stage), self.kept
         guess = None if start is None else start[kept]
         with stages("solve"):
             solved = self.merged.embed(self.n_components, settings, start=guess)
-        layers = tuple(_on_all_nodes(layer, kept, n_nodes) for layer in self.merged.layers)
+        layers = tuple(self._on_all_nodes(layer) for layer in self.merged.layers)
         return found(
             solved,
-            with_all_nodes(solved, self.graph.names, kept, n_nodes),
+            with_all_nodes(solved, self.graph, kept, self.masked),
             self.merged.operator,
             connectivity=self.connectivity,
             regularization=self.regularization,
@@ -57,6 +54,10 @@ class PreparedLayers:
             seconds=self.seconds | stages.seconds,
             merged=replace(self.merged, layers=layers),
         )
+
+    def _on_all_nodes(self, layer: Embedded) -> Embedded:
+        vectors = with_all_nodes(layer, self.graph, self.kept, self.masked).vectors
+        return replace(layer, embedding=replace(layer.embedding, vectors=vectors))
 
 
 def prepare_layers(graph: MultilayerGraph, settings: Settings) -> PreparedLayers:
@@ -68,12 +69,12 @@ def prepare_layers(graph: MultilayerGraph, settings: Settings) -> PreparedLayers
     """
     stages = Stages(settings.on_stage)
     wanted = checked(settings.regularization)
-    connectivity = connect(union(graph), settings.n_components, settings.disconnected)
+    connectivity = connect(graph, settings.n_components, settings.disconnected)
     report_aside(connectivity, graph.node_names)
-    kept = sublayers(graph, connectivity.kept)
+    kept, rows, masked = _taking_part(graph, connectivity)
     regularization = _decide(wanted, settings, connectivity)
     with stages("layers"):
-        gap = _gap(kept, settings, regularization.tau)
+        gap = _gap(kept, settings, regularization.tau, masked)
         k = settings.n_components if gap is None else gap.n_clusters
         merged = merge(
             kept,
@@ -85,23 +86,30 @@ def prepare_layers(graph: MultilayerGraph, settings: Settings) -> PreparedLayers
             layer_weights=settings.layer_weights,
             aggregation_params=settings.aggregation_params,
             tau=regularization.tau,
+            aside=masked,
         )
-    return PreparedLayers(graph, merged, int(k), regularization, connectivity, gap, merged.seconds)
+    moved = connectivity if graph.is_resident else connectivity.moved(rows)
+    return PreparedLayers(graph, merged, int(k), regularization, moved, gap, merged.seconds, rows, masked)
 
 
-def _gap(graph: MultilayerGraph, settings: Settings, tau: float) -> Eigengap | None:
+def _taking_part(graph: MultilayerGraph, connectivity: Connectivity) -> tuple[MultilayerGraph, Array, Array]:
+    """The layers to merge, which row of the result each of their rows is, and which of them are masked.
+
+    Layers on disk keep all rows: those that take no part are masked.
+    """
+    if graph.is_resident:
+        return sublayers(graph, connectivity.kept), connectivity.kept, np.empty(0, np.int64)
+    return graph, input_order(graph.layers[0]), connectivity.aside
+
+
+def _gap(graph: MultilayerGraph, settings: Settings, tau: float, masked: Array) -> Eigengap | None:
     if not isinstance(settings.n_components, str):
         return None
-    operators = layer_operators(graph, settings.laplacian, tau)
+    operators = layer_operators(graph, settings.laplacian, tau, masked)
     summed = mean.aggregate(Layers(operators, np.ones(graph.n_layers)))
     gap = widest_gap(embed(summed, n_eigenvalues(graph.n_nodes), settings).embedding.eigenvalues)
     gap.warn()
     return gap
-
-
-def _on_all_nodes(layer: Embedded, kept: Array, n_nodes: int) -> Embedded:
-    vectors = on_all_rows(layer.embedding.vectors, kept, n_nodes)
-    return replace(layer, embedding=replace(layer.embedding, vectors=vectors))
 
 
 def _decide(wanted: float | str | None, settings: Settings, connectivity: Connectivity) -> Regularization:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import connected_components
 
 from spectrograd.aggregation import (
     Aggregation,
@@ -78,11 +77,13 @@ def merge(
     layer_weights: Sequence[float] | str | None = None,
     aggregation_params: Mapping[str, Any] | None = None,
     tau: float = 0.0,
+    aside: Array | None = None,
 ) -> Merged:
     """Walk ``laplacian -> solve`` once per layer, then make the single operator (Eq. 22).
 
     ``layer_weights="auto"`` embeds the layers whatever the aggregation, since it compares their
-    subspaces. Layers without an edge get no weight, with a warning. ``tau`` regularises every layer.
+    subspaces. Layers without an edge get no weight, with a warning. ``tau`` regularises every layer. Rows
+    ``aside`` of layers on disk take no part.
     """
     chosen = make_aggregation(aggregation)
     if tau and chosen.run is not None:
@@ -91,8 +92,8 @@ def merge(
     automatic = isinstance(layer_weights, str) and layer_weights == "auto"
     weights = _without_empty(_given_weights(layer_weights, graph.n_layers), graph)
     if not tau:
-        _check_linked(graph)
-    operators = layer_operators(graph, laplacian, tau)
+        _check_linked(graph, aside)
+    operators = layer_operators(graph, laplacian, tau, aside)
     began = time.perf_counter()
     embedded: tuple[Embedded, ...] = ()
     scores = None
@@ -129,8 +130,7 @@ def _budget_share(settings: Settings, n_stages: int) -> Settings:
 
 def _pieces(layer: Graph) -> int:
     """Connected components with an edge."""
-    count, _ = connected_components(layer.matrix, directed=False)
-    return int(count) - len(layer.isolated)
+    return int(layer.components.max()) + 1 - len(layer.isolated)
 
 
 def _loosened(settings: Settings) -> Settings:
@@ -211,9 +211,10 @@ def _without_empty(weights: Array, graph: MultilayerGraph) -> Array:
     return checked_weights(np.where(empty, 0.0, weights), len(weights))
 
 
-def _check_linked(graph: MultilayerGraph) -> None:
-    """A node may miss from some layers, but not from all."""
+def _check_linked(graph: MultilayerGraph, aside: Array | None) -> None:
+    """A node may miss from some layers, but not from all, unless it was set aside."""
     nowhere = np.flatnonzero(sum(layer.degrees for layer in graph.layers) == 0)
+    nowhere = nowhere if aside is None else np.setdiff1d(nowhere, aside)
     if len(nowhere):
         shown = ", ".join(str(graph.node_names[i]) for i in nowhere[:5])
         raise GraphError(f"{len(nowhere)} nodes have no edge in any layer: {shown}; remove them first")

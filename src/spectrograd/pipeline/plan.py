@@ -44,7 +44,7 @@ def plan(problem: Problem) -> tuple[Choice, ...]:
     solve comes first wherever time and memory allow, since a factorisation can prove what it found.
     """
     n, operator = problem.n_nodes, problem.operator
-    if n <= INSTANT and "resident" in problem.offers:
+    if n <= INSTANT and "resident" in problem.offers and not operator.is_streamed:
         return (Choice("eigen", f"{n} nodes: a dense eigendecomposition is exact and instant"),)
     if not isinstance(operator, SparseOperator) or not problem.offers >= ALL:
         return by_products(problem)
@@ -69,6 +69,9 @@ def plan(problem: Problem) -> tuple[Choice, ...]:
 
 def by_products(problem: Problem) -> tuple[Choice, ...]:
     """The plan where neither edges nor rows can be looked at; few wide sweeps where each one is dear."""
+    if problem.operator.is_streamed:
+        reason = "the graph is on disk: few wide sweeps, in which the probe rides along"
+        return (Choice("chebyshev", reason), LAST)
     if problem.dear_sweeps:
         return (Choice("chebyshev", "products only, and sweeps are dear: few wide ones"), LAST)
     return (Choice("lanczos", "the operator has no edges of its own: products only"),)

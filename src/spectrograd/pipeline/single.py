@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,8 @@ from numpy.typing import NDArray
 from spectrograd.certificate import exact
 from spectrograd.certificate.localization import judge
 from spectrograd.embedding import Embedding
-from spectrograd.engines import Engine
-from spectrograd.graph import Graph, GraphError
+from spectrograd.engines.protocol import Tall
+from spectrograd.graph import Graph, GraphError, MultilayerGraph
 from spectrograd.graph.node_order import near_order, reordered
 from spectrograd.graph.pieces import (
     Connectivity,
@@ -24,8 +25,8 @@ from spectrograd.graph.pieces import (
     subgraph,
 )
 from spectrograd.labels.eigengap import Eigengap, n_eigenvalues, widest_gap
-from spectrograd.operators.laplacian import laplacian
-from spectrograd.operators.regularized import MORE_TAU, TAU, Regularization, checked, regularized
+from spectrograd.operators.masked import masked
+from spectrograd.operators.regularized import MORE_TAU, TAU, Regularization, checked
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.plan import Choice
 from spectrograd.pipeline.result import Result, Stages, found
@@ -41,20 +42,22 @@ Array = NDArray[Any]
 class PreparedGraph:
     """A graph whose pieces are sorted out: what is left to do is to solve, by whatever solver.
 
-    ``part`` has the nodes ``kept`` (row numbers of the graph) in an order that is good for passes.
+    ``part`` has the nodes ``kept`` (row numbers of the result) in an order that is good for passes. Where a
+    graph is on disk it is all of it, and ``masked`` are its rows that take no part.
     """
 
     graph: Graph
     part: Graph
     kept: Array
     connectivity: Connectivity
+    masked: Array = field(default_factory=lambda: np.empty(0, np.int64))
 
     def solve(self, settings: Settings, start: Array | None = None) -> Result:
         """The certified embedding of all nodes; ``start`` (N x K) is a guess for a warm start."""
         stages = Stages(settings.on_stage)
         with stages("solve"):
             solved, operator, regularization, gap = self._solved(settings, start)
-        embedding = with_all_nodes(solved, self.graph.names, self.kept, self.graph.n_nodes)
+        embedding = with_all_nodes(solved, self.graph, self.kept, self.masked)
         return found(
             solved,
             embedding,
@@ -71,12 +74,15 @@ class PreparedGraph:
     ) -> tuple[Embedded, SparseOperator, Regularization, Eigengap | None]:
         wanted, groups = checked(settings.regularization), self.connectivity.groups
         if groups is not None:
-            solved, operator = _whole_components(self.part, groups[self.kept], settings)
+            operator = masked(self.part, settings.laplacian, 0.0, self.masked)
+            solved = _whole_components(operator, groups[self.kept], settings)
             none_needed = Regularization(0.0, "not needed: whole components make the clusters")
             return solved, operator, none_needed, None
         pieces = self.connectivity.labels[self.kept]  # 0, 1, ...: set aside from the smallest on
         guess = None if start is None else start[self.kept]
-        line = _Line(self.part, n_columns(self.part, settings), settings, pieces, guess)
+        n_taking_part = self.part.n_nodes - len(self.masked)
+        pieces[self.masked] = -1
+        line = _Line(self.part, n_columns(n_taking_part, settings), settings, pieces, guess, self.masked)
         solved, operator, decision = line.embedded(wanted)
         gap = None
         if isinstance(settings.n_components, str):
@@ -92,17 +98,38 @@ def prepare_graph(graph: Graph, settings: Settings) -> PreparedGraph:
     connectivity = connect(graph, settings.n_components, settings.disconnected)
     report_aside(connectivity, graph.node_names)
     kept = connectivity.kept
+    n_columns(len(kept), settings)  # too many are refused before any work
+    if not graph.is_resident:
+        return _on_all_rows(graph, connectivity)
     part = subgraph(graph, kept)
-    n_columns(part, settings)  # too many are refused before any work
     order = near_order(part) if connectivity.groups is None else None
     if order is not None:
         part, kept = reordered(part, order), kept[order]
     return PreparedGraph(graph, part, kept, connectivity)
 
 
-def n_columns(part: Graph, settings: Settings) -> int:
-    """Eigenvectors to compute, or an error where the graph has not as many."""
-    n, k = part.n_nodes, settings.n_components
+def _on_all_rows(graph: Graph, connectivity: Connectivity) -> PreparedGraph:
+    """A graph on disk, whose rows stay where they are; the result is in the order of the input."""
+    order = input_order(graph)
+    return PreparedGraph(graph, graph, order, connectivity.moved(order), connectivity.aside)
+
+
+def input_order(graph: Graph) -> Array:
+    """Which row of the result each row of a graph is."""
+    order = getattr(graph, "input_order", None)
+    return np.arange(graph.n_nodes) if order is None else np.asarray(order)
+
+
+def result_names(graph: Graph) -> Array | None:
+    """The names of the rows of the result; None where they are the row numbers."""
+    if graph.names is None or getattr(graph, "ids_are_rows", False):
+        return None
+    return graph.input_names
+
+
+def n_columns(n: int, settings: Settings) -> int:
+    """Eigenvectors to compute, or an error where n nodes have not as many."""
+    k = settings.n_components
     k = n_eigenvalues(n) if isinstance(k, str) else k
     if k >= n:
         raise GraphError(f"{k} eigenvectors asked of the {n} nodes that are left: choose fewer")
@@ -119,8 +146,9 @@ class _Line:
     graph: Graph
     k: int
     settings: Settings
-    pieces: Array  # component of every node
+    pieces: Array  # component of every node, -1 for those that are masked
     start: Array | None
+    masked: Array
 
     def embedded(self, wanted: float | str | None) -> Found:
         tie = self.settings.disconnected == "regularize" and self.n_pieces > 1
@@ -140,31 +168,42 @@ class _Line:
     def n_pieces(self) -> int:
         return int(self.pieces.max()) + 1
 
+    def operator(self, tau: float = 0.0) -> SparseOperator:
+        return masked(self.graph, self.settings.laplacian, tau, self.masked)
+
+    def judged(self, operator: SparseOperator, n_trivial: int, vectors: Tall, **how: Any) -> Regularization:
+        """What the vectors tell, on the part of the volume that is not masked."""
+        metric = operator.walk_form().metric
+        share = 1.0
+        if len(self.masked) and metric is not None:
+            share = 1 - float(metric[self.masked].sum() / metric.sum())
+        return judge(operator, vectors, n_trivial, volume=share, **how)
+
     def with_tau(self, decision: Regularization) -> Found:
-        operator = regularized(self.graph, self.settings.laplacian, decision.tau)
+        operator = self.operator(decision.tau)
         start = self.start if decision.tau > 0 else self.first_guess(operator)
         return embed(operator, self.k, self.settings, start=start), operator, decision
 
     def by_evidence(self) -> Found:
         """Judge by rough vectors on the way, where the solver has them, and by the solution itself."""
-        operator = laplacian(self.graph, self.settings.laplacian)
+        operator = self.operator()
         problem = Problem(operator, self.k, self.settings.engine, self.first_guess(operator))
         choices = choices_for(problem, self.settings)
-        watch = _Watch(operator, self.n_pieces, self.settings.engine)
+        watch = _Watch(partial(self.judged, operator, self.n_pieces, rough=True, engine=self.settings.engine))
         settings = replace(self.settings, watch=watch)
         result = embed(operator, self.k, settings, start=problem.start, choices=choices)
-        decision = watch.decision or judge(operator, result.embedding.vectors, self.n_pieces)
+        decision = watch.decision or self.judged(operator, self.n_pieces, result.embedding.vectors)
         if decision.tau == 0 or result.solution.stop_reason == INTERRUPTED:
             return result, operator, decision
         return self.anew(decision, result, choices)
 
     def anew(self, decision: Regularization, before: Embedded, choices: Sequence[Choice]) -> Found:
         """Solve the regularised problem after all; localised vectors are no start for it."""
-        operator = regularized(self.graph, self.settings.laplacian, decision.tau)
+        operator = self.operator(decision.tau)
         left = self.settings_after(before.solution)
         result = embed(operator, self.k, left, start=self.start, choices=choices)
         result = result.after(before.solution, before.attempts)
-        more = judge(operator, result.embedding.vectors, tau=MORE_TAU)
+        more = self.judged(operator, 1, result.embedding.vectors, tau=MORE_TAU)
         if more.tau <= decision.tau or result.solution.stop_reason == INTERRUPTED:
             return result, operator, decision
         return self.anew(more, result, choices)
@@ -180,7 +219,7 @@ class _Line:
         """The warm start; else, of several components, their null vectors, which need not be found again."""
         if self.start is not None or self.n_pieces == 1:
             return self.start
-        null = operator.from_walk(indicators(self.pieces, operator.walk_form().metric))
+        null = null_vectors(operator, self.pieces)
         rng = np.random.default_rng(self.settings.seed)
         rest = rng.standard_normal((self.graph.n_nodes, self.k - self.n_pieces))
         return np.hstack([null, rest / np.sqrt(self.graph.n_nodes)])
@@ -190,30 +229,38 @@ class _Line:
 class _Watch:
     """Gives a run up when its rough vectors are already seen to be localised."""
 
-    operator: SparseOperator
-    n_trivial: int
-    engine: Engine
+    judged: Callable[[Tall], Regularization]
     decision: Regularization | None = None
 
     def __call__(self, state: State) -> bool:
-        found = judge(self.operator, state.U, self.n_trivial, rough=True, engine=self.engine)
+        found = self.judged(state.U)
         if found.tau > 0:
             self.decision = found
         return found.tau > 0
 
 
-def _whole_components(graph: Graph, groups: Array, settings: Settings) -> tuple[Embedded, SparseOperator]:
+def null_vectors(operator: SparseOperator, pieces: Array) -> Array:
+    """One per piece, N x pieces, orthonormal in the metric; rows whose piece is -1 are zero."""
+    metric, outside = operator.walk_form().metric, pieces < 0
+    if not outside.any():
+        return operator.from_walk(indicators(pieces, metric))
+    mass = np.where(outside, 0.0, 1.0 if metric is None else metric)
+    vectors = operator.from_walk(indicators(np.where(outside, 0, pieces), mass))
+    vectors[outside] = 0
+    return vectors
+
+
+def _whole_components(operator: SparseOperator, groups: Array, settings: Settings) -> Embedded:
     """No eigenproblem is left: null vectors that are constant on each cluster cut no edge."""
-    operator = laplacian(graph, settings.laplacian)
-    vectors = operator.from_walk(indicators(groups, operator.walk_form().metric))
+    vectors = null_vectors(operator, groups)
     k = vectors.shape[1]
     nothing = Progress(0, 0.0, 0, 0.0, 0.0, 0.0)
     solution = Solution(vectors, "components", (nothing,), "done", 0.0, settings.seed)
     certificate = exact(k, "clusters of whole components cut no edge")
     choice = Choice("components", f"the graph has at least {k} components: nothing to solve")
     attempt = Attempt.of(choice, solution, certificate.sentence)
-    embedding = Embedding(vectors, np.zeros(k), graph.names)
-    return Embedded(embedding, certificate, solution, choice, 0.0, (attempt,)), operator
+    embedding = Embedding(vectors, np.zeros(k), operator.names)
+    return Embedded(embedding, certificate, solution, choice, 0.0, (attempt,))
 
 
 def _narrowed(result: Embedded, operator: SparseOperator, k: int, settings: Settings) -> Embedded:
@@ -225,7 +272,12 @@ def _narrowed(result: Embedded, operator: SparseOperator, k: int, settings: Sett
     return replace(narrow, seconds=result.seconds, attempts=result.attempts)
 
 
-def with_all_nodes(solved: Embedded, names: Array | None, kept: Array, n_nodes: int) -> Embedding:
-    """The embedding with a row for every node."""
-    vectors = on_all_rows(solved.embedding.vectors, kept, n_nodes)
-    return Embedding(vectors, solved.embedding.eigenvalues, names)
+def with_all_nodes(solved: Embedded, graph: Graph | MultilayerGraph, kept: Array, masked: Array) -> Embedding:
+    """The embedding with a row for every node, in the order of the input; masked rows are zero."""
+    vectors = solved.embedding.vectors
+    if len(masked):
+        vectors = vectors.copy() if not vectors.flags.writeable else vectors
+        vectors[masked] = 0
+    one = graph.layers[0] if isinstance(graph, MultilayerGraph) else graph
+    rows = on_all_rows(vectors, kept, graph.n_nodes)
+    return Embedding(rows, solved.embedding.eigenvalues, result_names(one))

@@ -50,7 +50,7 @@ def gather_run(
     bases = [layer.embedding.vectors for layer in layers]
     place = result.vectors
     scores = np.column_stack([node_agreement(basis, place) for basis in bases]) if bases else None
-    names = graph.node_names
+    names = graph.input_names
     places, edges = draw_graph(graph, result.vectors) or (None, np.zeros((0, 2)))
     return Run(
         summary,

@@ -99,8 +99,7 @@ class Problem:
     @property
     def dear_sweeps(self) -> bool:
         """Whether sweeps are to be saved: each one is a round of a network or reads a disk."""
-        streamed = isinstance(self.operator, SparseOperator) and not self.operator.graph.is_resident
-        return self.engine.cost.dear or streamed
+        return self.engine.cost.dear or self.operator.is_streamed
 
     @property
     def sparse(self) -> SparseOperator:

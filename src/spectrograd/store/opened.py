@@ -48,6 +48,7 @@ class Store:
         self.pool: list[Array] = []
         self.pinned: dict[BlockPiece, Array] = {}
         self.seen: set[Piece] = set()  # pieces whose numbers were found to be in range
+        self.longest: dict[BlockPiece, int] = {}  # most entries of a row, of the blocks that were seen
         self._to_pin: set[BlockPiece] = set()
 
     def pin(self, memory_limit: int | None) -> None:
@@ -147,6 +148,8 @@ class BlockStream:
         if piece not in self.store.seen and not _ascends(indptr, piece.n_entries):
             raise self.store.damaged(piece, "row pointers do not ascend")
         self.store.check_rows(piece, indices)
+        if piece not in self.store.longest:
+            self.store.longest[piece] = int(np.diff(indptr).max(initial=0))
         indptr.flags.writeable = indices.flags.writeable = False
         values = None
         if piece.weighted:

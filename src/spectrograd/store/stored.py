@@ -92,6 +92,31 @@ class StoredGraph(Graph):
         """The id of every row; None where rows are the ids."""
         return self.store.names
 
+    @cached_property
+    def input_names(self) -> Array:
+        """The id of every node in the order of the input, which is that of all results."""
+        order = self.input_order
+        if self.ids_are_rows:
+            return np.arange(self.n_nodes)
+        if order is None:
+            return self.node_names
+        names = np.empty_like(self.node_names)
+        names[order] = self.node_names
+        return names
+
+    @property
+    def ids_are_rows(self) -> bool:
+        """Whether nodes are known by the row numbers of the input."""
+        return self.store.meta.names is None
+
+    @cached_property
+    def longest_row(self) -> int:
+        """Most neighbours of a node: seen on the way by whoever read all blocks before."""
+        if not self.store.longest.keys() >= set(self.meta.blocks):
+            for _ in self.blocks:
+                pass
+        return max((self.store.longest[piece] for piece in self.meta.blocks), default=0)
+
     @property
     def input_order(self) -> Array | None:
         """Which row of the input each row is (int32, one per node); None where they are the same."""

@@ -69,9 +69,7 @@ def _remote(address: str) -> Any:
 
 def package_version() -> str:
     """Of spectrograd, wherever this runs."""
-    return str(
-        sys.modules["spectrograd"].__version__
-    )  # by name: it stands above engines
+    return str(sys.modules["spectrograd"].__version__)  # by name: it stands above engines
 
 
 def check_versions(client: Any, workers: Sequence[str]) -> None:
