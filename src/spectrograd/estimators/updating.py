@@ -20,6 +20,7 @@ from spectrograd.estimators.more_points import more_points
 from spectrograd.estimators.row_makers import RowMaker
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
 from spectrograd.io import graph_of
+from spectrograd.labels.clustering import Clustering
 from spectrograd.labels.nearest_cluster import followed
 from spectrograd.pipeline.extension import NewRows
 from spectrograd.pipeline.graph_changes import EdgeChanges, changed_graph, changed_layers
@@ -162,7 +163,8 @@ class Updating:
         before[: len(past.labels)] = past.labels
         aside = result.connectivity.aside
         moved = followed(result.vectors, before, result.softness, aside)
-        return result.labelled(moved, int(self.n_clusters_), 0.0)  # type: ignore[attr-defined]
+        n_clusters = int(self.n_clusters_)  # type: ignore[attr-defined]
+        return result.labelled(Clustering(moved, n_clusters, "kmeans", None, 0.0))
 
     @property
     def update_sentence_(self) -> str:

@@ -24,7 +24,7 @@ class Clustering:
     """A partition of the nodes and how it was found.
 
     ``membership`` is the confidence in each label, 0 to 1 (:mod:`spectrograd.labels.membership`; NaN for rows
-    set aside). ``inertia`` is the sum of squared distances to the centres for k-means, None for the other
+    set aside, None where it was not measured). ``inertia`` is the sum of squared distances to the centres for k-means, None for the other
     methods.
     """
 
@@ -33,7 +33,7 @@ class Clustering:
     method: str
     inertia: float | None
     seconds: float
-    membership: Array
+    membership: Array | None = None
 
 
 def assign(

@@ -54,7 +54,7 @@ def membership(rows: Array, labels: Array, n_clusters: int) -> Array:
 def _squared_distances(rows: Array, centres: Array) -> Array:
     """Of all rows to all centres: (n, n_clusters). Rounding is 1e-16 of the rows' squares: nothing here."""
     lengths = np.einsum("ij,ij->i", rows, rows)[:, None] + np.einsum("ij,ij->i", centres, centres)
-    return np.maximum(lengths - 2 * (rows @ centres.T), 0)
+    return np.asarray(np.maximum(lengths - 2 * (rows @ centres.T), 0))
 
 
 def _confidence(squares: Array, labels: Array) -> Array:

@@ -302,7 +302,7 @@ def _weighed(layers: Sequence[LayerRule], merged: Merged, with_subspaces: bool) 
     rules = [
         replace(layer, weight=float(weight)) for layer, weight in zip(layers, merged.weights, strict=True)
     ]
-    low_rank = merged.operator.low_rank
+    low_rank = merged.operator.low_rank if isinstance(merged.operator, SparseOperator) else None
     if low_rank is None or not with_subspaces:
         return tuple(rules)
     # An aggregation puts the layers' vectors first, all columns of a layer with one coefficient.

@@ -111,7 +111,7 @@ def corrected(prepared: PreparedGraph, start: Array, settings: Settings, decided
     solved: Embedded = certified(operator, solution, settings, choice)
     return found(
         solved,
-        with_all_nodes(solved, prepared.graph.names, prepared.kept, prepared.graph.n_nodes),
+        with_all_nodes(solved, prepared.graph, prepared.kept, prepared.masked),
         operator,
         connectivity=prepared.connectivity,
         regularization=replace(decided, reason=f"as at the last fit ({decided.reason})"),
