@@ -17,7 +17,8 @@ from spectrograd.labels.clustering import assign
 from spectrograd.linalg.krylov import Basis
 from spectrograd.linalg.subspace import orthonormalize
 from spectrograd.metrics import largest_principal_angle, nmi
-from spectrograd.operators.laplacian import Operator, laplacian
+from spectrograd.operators.laplacian import laplacian
+from spectrograd.operators.sparse import SparseOperator as Operator
 from spectrograd.pipeline.multilayer import merge
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solving import embed

@@ -15,8 +15,9 @@ from spectrograd.graph.graph import Graph, RowBlock
 from spectrograd.kernels.batches.groups import group_batches, upper_entries
 from spectrograd.kernels.batches.rows import descend
 from spectrograd.metrics import nmi
-from spectrograd.operators.laplacian import LowRank, Operator, laplacian
+from spectrograd.operators.laplacian import LowRank, laplacian
 from spectrograd.operators.regularized import regularized
+from spectrograd.operators.sparse import SparseOperator as Operator
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solving import embed
 from spectrograd.solvers import Problem, make_solver, solve
