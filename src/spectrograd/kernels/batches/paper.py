@@ -90,8 +90,8 @@ def _product(A, B):
     n = A.shape[0]
     out = np.zeros((n, n))
     for i in range(n):
-        for k in range(n):
-            for j in range(n):  # along rows of B and of the result: vectors
+        for j in range(n):
+            for k in range(n):
                 out[i, j] += A[i, k] * B[k, j]
     return out
 
