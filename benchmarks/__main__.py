@@ -21,6 +21,7 @@ SUITES = (
     "multilayer",
     "layer_weights",
     "sgd",
+    "sgd_labels",
     "store",
     "first_hour",
     "shootout",

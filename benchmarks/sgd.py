@@ -12,7 +12,6 @@ import numpy as np
 from scipy.sparse.csgraph import breadth_first_order
 
 from benchmarks.harness import table
-from benchmarks.sgd_labels import labels_only, partition
 from spectrograd import datasets
 from spectrograd.engines import LocalEngine
 from spectrograd.labels.clustering import assign
@@ -64,7 +63,7 @@ HUBS = Case("K=8, 70 % inside, hubs", 8, 0.3, 2.5)
 
 
 def run() -> str:
-    parts = (scores, hubs, layers, sweeps, labels_only, orders, partition, cost)
+    parts = (scores, hubs, layers, sweeps, orders, cost)
     return "## The paper's method at every size (`sgd`)\n\n" + "\n\n".join(part() for part in parts)
 
 
