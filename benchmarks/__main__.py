@@ -22,6 +22,7 @@ SUITES = (
     "multilayer",
     "layer_weights",
     "sgd",
+    "sgd_labels",
     "store",
     "first_hour",
     "reading",
@@ -30,8 +31,6 @@ SUITES = (
     "report_page",
     "update",
     "dask_engine",
-    "first_hour",
-    "reading",
 )
 
 

@@ -9,7 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from spectrograd.datasets import make_block_model, make_gaussian_mixture, make_multilayer_gmm
+from spectrograd.datasets import (
+    make_block_model,
+    make_gaussian_mixture,
+    make_multilayer_gmm,
+    make_partition_graph,
+)
 from spectrograd.labels.clustering import assign
 from spectrograd.metrics import score
 
@@ -196,3 +201,25 @@ def test_default_layers_are_ambiguous_alone_and_clear_together():
     assert 0.92 <= together["purity"] <= 0.95  # the paper: .93
     assert 0.80 <= together["nmi"] <= 0.86  # the paper: .83
     assert max(layer["nmi"] for layer in alone) < together["nmi"] - 0.15
+
+
+def test_partition_graphs_have_uneven_blocks_and_power_law_degrees():
+    made = make_partition_graph(5000, random_state=0)
+    graph, labels = made.graph, made.labels
+    sizes = np.bincount(labels)
+    assert len(sizes) == round(5000**0.35)
+    assert sizes.max() > 1.5 * sizes.min()
+    degrees = np.diff(graph.matrix.indptr)
+    assert degrees.min() >= 5
+    assert 50 < degrees.max() <= 100
+    heads, tails = graph.matrix.nonzero()
+    inside = (labels[heads] == labels[tails]).mean()
+    assert 5 / 6 - 0.02 < inside < 5 / 6 + 0.03  # those that leave may come back by chance
+    again = make_partition_graph(5000, random_state=0)
+    assert (again.graph.matrix != graph.matrix).nnz == 0
+
+
+@pytest.mark.parametrize(("options", "message"), [({"n_clusters": 99}, "1..50"), ({"ratio": 0}, "positive")])
+def test_partition_graphs_that_cannot_be(options, message):
+    with pytest.raises(ValueError, match=message):
+        make_partition_graph(500, **options)

@@ -19,11 +19,22 @@ from spectrograd.kernels.dense.lanes import (
     take,
     take_first,
     take_one,
+    total,
     wide,
 )
 from spectrograd.kernels.jit import serial
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.solvers import Problem, Stopping, make_solver, solve
+
+
+@serial
+def sum_of_lanes(A):
+    return total(take(A, 0, 1))
+
+
+def test_all_lanes_are_added():
+    A = np.arange(10, dtype=np.float32)[None] ** 2
+    assert sum_of_lanes(A) == A[0, 1:9].sum()
 
 
 @serial

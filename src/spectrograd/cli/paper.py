@@ -67,6 +67,9 @@ EXPERIMENTS = {
 EXAMPLES = """\b
 Examples:
   spectrograd paper --table 1 --skip-dense --summary-json table1.json
+  spectrograd paper --table 1 --seeds 0-7
+  spectrograd paper --table 1 --ablation --seeds 0-2
+  spectrograd paper --table 1 --scale --nodes 300000
   spectrograd paper --table 2 --yelp yelp_dataset --skip-dense
 """
 
@@ -83,28 +86,52 @@ Examples:
 )
 @click.option("--strict", is_flag=True, help="Table 2: stop at a broken line instead of skipping it.")
 @click.option("--skip-dense", is_flag=True, help="Leave out the dense eigendecomposition (minutes).")
+@click.option(
+    "--seeds", metavar="0-7", help="Table 1 in the paper's own setting, mean and spread over these seeds."
+)
+@click.option(
+    "--ablation", "study", flag_value="ablation", help="Table 1: what each choice does that is not printed."
+)
+@click.option(
+    "--scale", "study", flag_value="scale", help="Table 1's data up to --nodes (100,000): table and picture."
+)
 @nodes_option
 @dry_run_option
 @common_options
-def paper(session: Session, table: str, yelp: str | None, strict: bool, skip_dense: bool, nodes: int) -> int:
+def paper(session: Session, table: str, yelp: str | None, nodes: int, **options: Any) -> int:
     """Repeat Table 1 (synthetic data, three layers, five clusters) or 2 (Yelp, four layers, three classes).
 
     Every method works on the same merged operator in the same run. As in the paper, times are those of
     the merge stage; the embeddings of the layers are timed apart.
     """
-    from spectrograd.cli.methods import prepare_layers, run_method, seconds_per_pass
-    from spectrograd.cli.summary import summarize
-    from spectrograd.pipeline import Settings
-
     experiment = EXPERIMENTS[table]
     if (yelp is not None) != (table == "2"):
         problem = "--table 2 needs --yelp DIR, the folder with Yelp's business and review files"
         raise click.UsageError(
             problem if yelp is None else "--yelp is for --table 2", click.get_current_context()
         )
+    study = options["study"] or ("seeds" if options["seeds"] else None)
+    if study and yelp is not None:
+        raise click.UsageError(f"--{study} is for --table 1", click.get_current_context())
     if session.dry_run:
-        return _tell_plan(experiment, yelp, skip_dense, nodes)
-    data, source = _synthetic(session, nodes) if yelp is None else _yelp(session, yelp, strict)
+        return _tell_plan(experiment, yelp or study, options["skip_dense"], nodes)
+    if study:
+        from spectrograd.cli.paper_studies import parse_seeds, run_study
+
+        return run_study(session, study, parse_seeds(options["seeds"] or str(session.seed)), nodes)
+    data, source = _synthetic(session, nodes) if yelp is None else _yelp(session, yelp, options["strict"])
+    return _repeat(session, experiment, (data, source), options["skip_dense"])
+
+
+def _repeat(
+    session: Session, experiment: Experiment, inputs: tuple[LayeredData, Input], skip_dense: bool
+) -> int:
+    """All methods of a table on the same merged operator."""
+    from spectrograd.cli.methods import prepare_layers, run_method, seconds_per_pass
+    from spectrograd.cli.summary import summarize
+    from spectrograd.pipeline import Settings
+
+    data, source = inputs
     k = experiment.n_clusters
     settings = Settings(n_components=k, laplacian="symmetric", seed=session.seed)
     prepared = prepare_layers(session, data, settings)

@@ -2,6 +2,7 @@
 
 from spectrograd.datasets.review_layers import ReviewData
 from spectrograd.datasets.reviews import load_reviews
+from spectrograd.datasets.streaming import make_partition_graph
 from spectrograd.datasets.synthetic import (
     LabelledGraph,
     LayeredData,
@@ -20,5 +21,6 @@ __all__ = [
     "make_block_model",
     "make_gaussian_mixture",
     "make_multilayer_gmm",
+    "make_partition_graph",
     "write_yelp_like",
 ]

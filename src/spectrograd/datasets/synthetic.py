@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.points.neighbors import knn_graph
+from spectrograd.points.weights import Weights
 
 Array = NDArray[Any]
 Seed = int | np.random.Generator | None
@@ -80,6 +81,7 @@ def make_multilayer_gmm(
     *,
     n_neighbors: int = 5,
     separation: float = 1.9,
+    weights: Weights = "self-tuned",
     random_state: Seed = None,
 ) -> LayeredData:
     """Draw layers that share their clusters but not their layout: k-NN graphs of planar Gaussian mixtures.
@@ -93,9 +95,12 @@ def make_multilayer_gmm(
     n_nodes, n_layers, n_clusters
         Sizes.
     n_neighbors
-        Neighbours of each node in each layer, with self-tuned weights.
+        Neighbours of each node in each layer.
     separation
-        As in :func:`make_gaussian_mixture`, in every layer.
+        As in :func:`make_gaussian_mixture`, in every layer. The paper does not print its own; 1.9 is the one
+        whose exact merge has the paper's scores.
+    weights
+        As in :func:`knn_graph`.
     random_state
         Seed or numpy Generator.
 
@@ -109,7 +114,7 @@ def make_multilayer_gmm(
     rng = np.random.default_rng(random_state)
     labels = _shuffled_labels(n_nodes, n_clusters, rng)
     points = tuple(_mixture_points(labels, 2, separation, rng) for _ in range(n_layers))
-    layers = [knn_graph(layer, n_neighbors) for layer in points]
+    layers = [knn_graph(layer, n_neighbors, weights=weights) for layer in points]
     return LayeredData(MultilayerGraph.from_layers(layers), labels, points)
 
 

@@ -24,8 +24,8 @@ class Clustering:
     """A partition of the nodes and how it was found.
 
     ``membership`` is the confidence in each label, 0 to 1 (:mod:`spectrograd.labels.membership`; NaN for rows
-    set aside, None where it was not measured). ``inertia`` is the sum of squared distances to the centres for k-means, None for the other
-    methods.
+    set aside, None where it was not measured). ``inertia`` is the sum of squared distances to the centres for
+    k-means, None for the other methods.
     """
 
     labels: Array

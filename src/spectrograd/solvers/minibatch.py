@@ -24,18 +24,30 @@ NO_MOMENTS = (np.zeros((0, 0)), np.zeros(2))
 
 
 class Deck:
-    """Numbers below n without replacement, in the place of a random generator: shuffled anew when used up."""
+    """Numbers below n without replacement, in the place of a random generator: shuffled anew when used up.
 
-    def __init__(self, rng: np.random.Generator) -> None:
-        self.rng, self.left = rng, np.empty(0, np.int64)
+    ``redrawn=False`` repeats the first order instead, without what does not fill a batch: fixed batches.
+    """
+
+    def __init__(self, rng: np.random.Generator, *, redrawn: bool = True) -> None:
+        self.rng, self.left, self.redrawn = rng, np.empty(0, np.int64), redrawn
+        self.first: Array | None = None
 
     def integers(self, low: int, n: int, size: Any, dtype: Any = np.int64) -> Array:
         """``size`` numbers from 0 to n - 1; ``low`` is 0, as everywhere here."""
         wanted = int(np.prod(size))
         while len(self.left) < wanted:
-            self.left = np.concatenate([self.left, self.rng.permutation(n)])
+            self.left = np.concatenate([self.left, self._shuffled(n, np.atleast_1d(size)[-1])])
         drawn, self.left = self.left[:wanted], self.left[wanted:]
         return drawn.reshape(size).astype(dtype)
+
+    def _shuffled(self, n: int, batch_size: int) -> Array:
+        if self.redrawn:
+            return self.rng.permutation(n)
+        if self.first is None:
+            whole = n // batch_size * batch_size
+            self.first = self.rng.permutation(n)[: whole or n]
+        return self.first
 
 
 Draws = np.random.Generator | Deck

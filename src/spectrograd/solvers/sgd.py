@@ -21,7 +21,10 @@ from spectrograd.solvers.protocol import Problem, Progress, SteppingSolver, Step
 from spectrograd.solvers.ritz import RitzSolver, RitzState
 
 Array = NDArray[Any]
-EDGES_AT_ONCE = 1 << 18  # between two refreshments of M: a chunk's groups take 24 bytes per edge
+EDGES_AT_ONCE = 1 << 18  # a chunk's groups take 24 bytes per edge
+# M is measured afresh after so many edges per node: a fifth of a row is then measured per edge, however
+# large the graph, and rows, which double at each of ten visits, stay far from the largest float32.
+EDGES_PER_MEASUREMENT = 5
 WORST_CONDITION = 1e4  # of M; runs that go well stay below ten
 
 
@@ -29,10 +32,13 @@ WORST_CONDITION = 1e4  # of M; runs that go well stay below ten
 class DescentState(StepState):
     """``U`` holds rows of float32 in walk form, padded to whole lanes; the rest belongs to the epochs.
 
+    ``known`` are M and Y, kept from batch to batch for ``known_for`` edges now; None where U moved otherwise.
     After the hand-over ``after`` is the state of the method that goes on, and ``handed`` its problem.
     """
 
     descent: Descent | None = None
+    known: tuple[Array, Array] | None = None
+    known_for: int = 0
     handed: Problem | None = None
     after: RitzState | None = None
     events: list[str] = field(default_factory=list)
@@ -40,6 +46,7 @@ class DescentState(StepState):
     def __deepcopy__(self, memo: dict[int, Any]) -> DescentState:
         twin = copy.copy(self)  # the edges are shared
         twin.U, twin.events, twin.after = self.U.copy(), list(self.events), copy.deepcopy(self.after, memo)
+        twin.known = copy.deepcopy(self.known, memo)
         return twin
 
 
@@ -161,24 +168,36 @@ class RepairedSGD(SteppingSolver[DescentState]):
         if not np.isfinite(state.U).all():
             raise FloatingPointError("the step was too long")
         self._place_unlinked(problem, state)
+        state.known = None
 
     def _run(self, problem: Problem, state: DescentState, chunk: EdgeChunk, steps: Array) -> None:
-        """Mutates: the state, by a chunk's batches, from an M computed afresh; goes on where M broke down."""
-        descent, k = state.descent, problem.n_components
+        """Mutates: the state, by a chunk's batches; goes on with a fresh M where it broke down."""
+        descent = state.descent
         assert descent is not None
         while len(steps):
-            M, Y = descent.measured(problem.engine, state.U, k)
-            if not np.isfinite(M).all():
-                raise FloatingPointError("the step was too long")
-            if not np.linalg.cond(M) < WORST_CONDITION:
-                self._repair(problem, state)
-                M, Y = descent.measured(problem.engine, state.U, k)
-            factor = descent.shrunk(state.U, M)
-            M, Y = M * factor**2, Y * factor
+            fresh = state.known is None
+            M, Y = state.known or self._measured(problem, state)
             done = descent.run(chunk, steps, state.U, M, Y)
-            skipped = max(done, 1)  # a batch that breaks a fresh M is left out
+            state.known_for += len(chunk.heads)
+            far = state.known_for >= EDGES_PER_MEASUREMENT * problem.n_nodes
+            state.known = None if far or done < len(steps) else (M, Y)
+            skipped = max(done, int(fresh))  # a batch that breaks a fresh M is left out
             chunk = chunk.part(slice(skipped * descent.batch_size, None))
             steps = steps[skipped:] if done < len(steps) else steps[:0]
+
+    def _measured(self, problem: Problem, state: DescentState) -> tuple[Array, Array]:
+        """Mutates: U, to a root mean square of about one, orthonormal where it was near losing rank; M, Y."""
+        descent, k = state.descent, problem.n_components
+        assert descent is not None
+        M, Y = descent.measured(problem.engine, state.U, k)
+        if not np.isfinite(M).all():
+            raise FloatingPointError("the step was too long")
+        if not np.linalg.cond(M) < WORST_CONDITION:
+            self._repair(problem, state)
+            M, Y = descent.measured(problem.engine, state.U, k)
+        factor = descent.shrunk(state.U, M)
+        state.known_for = 0
+        return M * factor**2, Y * factor
 
     def _repair(self, problem: Problem, state: DescentState) -> None:
         """Mutates: U, which becomes orthonormal: a right factor, which does not change the span."""

@@ -53,6 +53,8 @@ class PaperSGD(SteppingSolver[PaperState]):
         ``"unique"``: each vertex once, and M computed afresh every ``refresh`` steps.
     replacement
         False goes through all edges (nodes, blocks) before any comes again.
+    redrawn
+        False cuts the edges into batches once and repeats those, what the paper warns of.
     """
 
     step_size: float = 1e-3
@@ -64,6 +66,7 @@ class PaperSGD(SteppingSolver[PaperState]):
     beta2: float = 0.999
     gram_update: Literal["printed", "unique"] = "printed"
     replacement: bool = True
+    redrawn: bool = True
     refresh: int = 100
 
     name: ClassVar[str] = "sgd-paper"
@@ -81,7 +84,7 @@ class PaperSGD(SteppingSolver[PaperState]):
         columns = WIDTH if self._in_lanes(problem) else U.shape[1]
         moments = np.zeros((rows, 3 * columns), np.float32)
         state = PaperState(U, rng, moments=moments, step_size=self.step_size * problem.row_unit)
-        state.draws = rng if self.replacement else Deck(rng)
+        state.draws = rng if self.replacement and self.redrawn else Deck(rng, redrawn=self.redrawn)
         if len(U) > PAPER_NODES:
             state.events.append(
                 f"the paper's settings are those of {PAPER_NODES:,} nodes, here are {len(U):,}: "

@@ -181,6 +181,19 @@ def nothing(typing, array):
 
 
 @intrinsic
+def total(typing, lanes):
+    """The sum of all lanes, always in the same order."""
+
+    def code(context, builder, signature, args):
+        values = [builder.extract_element(args[0], ir.IntType(32)(i)) for i in range(WIDTH)]
+        while len(values) > 1:
+            values = [builder.fadd(x, y) for x, y in zip(values[::2], values[1::2], strict=True)]
+        return values[0]
+
+    return lanes.dtype(lanes), code
+
+
+@intrinsic
 def lowest_bit(typing, word):
     """The number of the lowest bit that is set."""
 
