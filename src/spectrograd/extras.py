@@ -15,6 +15,7 @@ _EXTRA_OF = {
     "pynndescent": "knn",
     "pyamg": "amg",
     "textblob": "reviews",
+    "torch": "torch",
 }
 
 
