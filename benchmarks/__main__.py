@@ -26,6 +26,7 @@ SUITES = (
     "shootout",
     "growth",
     "report_page",
+    "first_hour",
 )
 
 

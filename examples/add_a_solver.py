@@ -11,7 +11,7 @@ from spectrograd.solvers import Problem, Solver, State, Stopping, solve
 
 
 @dataclass(frozen=True)
-class PowerIteration(Solver):
+class PowerIteration(Solver[State]):
     """Multiply by the shifted operator, orthonormalise, repeat."""
 
     max_iter: int = 300
@@ -24,9 +24,10 @@ class PowerIteration(Solver):
 
     def step(self, problem: Problem, state: State) -> State:
         """One pass over the graph."""
-        U, metric = state.U, problem.operator.metric
-        AU = problem.apply(U) if metric is None else problem.apply(U) / metric[:, None]
-        state.U = problem.orthonormalize(problem.operator.upper * U - AU, state.rng).Q
+        walk, upper = problem.walk, problem.operator.upper
+        U = walk.enter(state.U)  # coordinates in which one sweep multiplies by B^-1 A
+        U = problem.engine.recurrence(walk.operator, U, U, (-1.0, upper, 0.0))
+        state.U = problem.orthonormalize(walk.leave(U), state.rng).Q
         state.iteration += 1
         state.passes += 1
         return state

@@ -352,3 +352,23 @@ def assign_rows(rows, centres):
         lost = (least[own, -1] - least[own, 0]).sum() if len(centres) > 1 else np.inf
         tallies.append([*rows[own].sum(axis=0, dtype=np.float64), own.sum(), lost])
     return labels, least[:, 0], np.array(tallies)
+
+
+def keep_closest(products, row_terms, column_terms, ids, rows, own, gaps, found):
+    """``gaps`` and ``found`` after the new distances, by sorting old and new together."""
+    gaps, found = gaps.copy(), found.copy()
+    for i, row in enumerate(rows):
+        new = row_terms[i] + column_terms - 2 * products[i]
+        allowed = ids != own[i]
+        every = np.concatenate([gaps[row], new[allowed]])
+        order = np.argsort(every, kind="stable")[: gaps.shape[1]]
+        found[row] = np.concatenate([found[row], ids[allowed]])[order]
+        gaps[row] = every[order]
+    return gaps, found
+
+
+def candidate_gaps(points, unit, queries, candidates):
+    """Squared distances to candidates in a unit of length, infinite where there is none."""
+    points = points.astype(float)
+    gaps = (((points[candidates] - points[queries][:, None]) / unit) ** 2).sum(axis=2)
+    return np.where(candidates < 0, np.inf, gaps)

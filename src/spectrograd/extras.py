@@ -12,7 +12,6 @@ _EXTRA_OF = {
     "polars": "interop",
     "pyarrow": "interop",
     "zstandard": "interop",
-    "pynndescent": "knn",
     "pyamg": "amg",
     "textblob": "reviews",
     "torch": "torch",

@@ -160,6 +160,12 @@ def test_quoted_example_is_the_example():
     assert quoted == (ROOT / "examples" / "add_a_solver.py").read_text(encoding="utf-8")
 
 
+def test_quoted_engine_is_the_engine():
+    page = (ROOT / "docs" / "add_an_engine.md").read_text(encoding="utf-8")
+    engine = ROOT / "src" / "spectrograd" / "engines" / "numpy_engine.py"
+    assert python_blocks(page)[0][1] == engine.read_text(encoding="utf-8")
+
+
 def test_every_equation_of_the_paper_is_mapped():
     mapped = equation_map()
     assert sorted(mapped) == list(range(1, 23))

@@ -272,6 +272,8 @@ def test_defaults_follow_the_public_contract(cls):
     params = cls().get_params()
     expected = {
         "n_neighbors": 10,
+        "metric": "euclidean",
+        "recall": 0.98,
         "laplacian": "random_walk",
         "solver": "auto",
         "solver_params": None,

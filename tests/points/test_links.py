@@ -1,20 +1,17 @@
-"""Pieces of a k-NN graph joined by their shortest links, and the approximate search."""
+"""Pieces of a k-NN graph joined by their shortest links."""
 
 from __future__ import annotations
-
-import sys
-import types
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 
-from spectrograd import GraphWarning, SpectralClustering, metrics
-from spectrograd.extras import MissingExtra
-from spectrograd.points import links, neighbors
+from spectrograd import SpectralClustering, metrics
+from spectrograd.points import links
 from spectrograd.points.links import join_components
 from spectrograd.points.neighbors import knn_graph
+from spectrograd.points.weights import SMALLEST_WEIGHT
 
 
 def blobs(n_pieces, n_features, seed=0, size=25):
@@ -62,11 +59,12 @@ def test_connect_leaves_a_connected_graph_alone_and_changes_no_other_edge():
     assert (whole - apart).min() >= 0
     assert abs(whole - whole.T).max() == 0
     links = (whole - apart).data
-    assert set(links[links > 0].tolist()) == {neighbors.SMALLEST_WEIGHT}  # far apart: as weak as edges get
+    assert set(links[links > 0].tolist()) == {SMALLEST_WEIGHT}  # far apart: as weak as edges get
 
 
 def test_samples_of_large_pieces_still_join_them(monkeypatch):
     monkeypatch.setattr(links, "MOST_COMPARED", 30)
+    monkeypatch.setattr(links, "SAMPLED", 30)
     points = blobs(6, 20)
     assert connected_components(knn_graph(points, 5, connect=True).matrix)[0] == 1
 
@@ -77,56 +75,3 @@ def test_the_estimator_takes_points_in_pieces():
     assert metrics.nmi(np.repeat(np.arange(3), 25), model.labels_) == pytest.approx(1)
     assert model.converged_
     assert 0 < model.eigenvalues_[1] < 1e-4  # joined, weakly: only the first is zero
-
-
-class FakeDescent:
-    """Finds the true neighbours by sorting, with the flaws of the real one where asked."""
-
-    def __init__(self, data, n_neighbors, random_state, n_jobs):
-        assert data.dtype == np.float32
-        gaps = np.linalg.norm(data[:, None] - data[None], axis=2)
-        found = np.argsort(gaps, axis=1, kind="stable")[:, :n_neighbors]
-        found[3, 2:] = -1  # gave up on this point
-        found[5] = np.argsort(gaps[5])[1 : n_neighbors + 1]  # and forgot that one itself
-        self.neighbor_graph = found, None
-
-
-@pytest.fixture
-def fake_pynndescent(monkeypatch):
-    module = types.ModuleType("pynndescent")
-    module.NNDescent = FakeDescent
-    monkeypatch.setitem(sys.modules, "pynndescent", module)
-
-
-def test_an_approximate_search_that_finds_all_gives_the_exact_graph(fake_pynndescent):
-    points = np.random.default_rng(0).standard_normal((60, 12)) + 1e6
-    exact, near = (knn_graph(points, 4, search=search) for search in ("exact", "approximate"))
-    np.testing.assert_allclose(near.matrix.toarray(), exact.matrix.toarray(), atol=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("n_points", "n_features", "approximate"), [(60, 9, True), (60, 8, False), (50, 9, False), (60, 1, False)]
-)
-def test_auto_searches_approximately_where_exact_is_slow(
-    monkeypatch, fake_pynndescent, n_points, n_features, approximate
-):
-    monkeypatch.setattr(neighbors, "EXACT_MAX_POINTS", 50)
-    used, original = [], neighbors.search_approximately
-    monkeypatch.setattr(neighbors, "search_approximately", lambda *args: used.append(True) or original(*args))
-    knn_graph(np.random.default_rng(0).standard_normal((n_points, n_features)), 3)
-    assert bool(used) is approximate
-
-
-def test_without_pynndescent_auto_goes_on_exactly_and_approximate_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pynndescent", None)
-    monkeypatch.setattr(neighbors, "EXACT_MAX_POINTS", 50)
-    points = np.random.default_rng(0).standard_normal((60, 9))
-    with pytest.warns(GraphWarning, match=r"pip install spectrograd\[knn\]; the exact one may take long"):
-        graph = knn_graph(points, 3)
-    np.testing.assert_array_equal(
-        graph.matrix.toarray(), knn_graph(points, 3, search="exact").matrix.toarray()
-    )
-    with pytest.raises(MissingExtra, match=r"60 points in 9 dimensions needs .*spectrograd\[knn\]$"):
-        knn_graph(points, 3, search="approximate")
-    with pytest.raises(ValueError, match="unknown search 'fast'; choose one of auto, exact, approximate"):
-        knn_graph(points, 3, search="fast")

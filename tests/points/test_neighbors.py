@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse.csgraph import connected_components
 
-from spectrograd.points import neighbors
-from spectrograd.points.neighbors import knn_graph
+from spectrograd.points.neighbors import knn_graph, nearest
+from spectrograd.points.search import Wanted, trees
+from spectrograd.points.weights import SMALLEST_WEIGHT
 
 
 def distances_between(points):
@@ -53,7 +54,7 @@ def test_binary_and_kernel_weights():
     assert binary.n_edges == 3
     kernel = knn_graph(points, 1, weights="distance-kernel").matrix.toarray()
     assert kernel[0, 1] == pytest.approx(np.exp(-1 / 1.5**2))  # median of 1, 1, 2, 7
-    assert kernel[2, 3] == neighbors.SMALLEST_WEIGHT  # exp(-49 / 2.25) would be 3e-10
+    assert kernel[2, 3] == SMALLEST_WEIGHT  # exp(-49 / 2.25) would be 3e-10
 
 
 @given(
@@ -67,7 +68,8 @@ def test_every_point_chooses_k_nearest_others_among_twins(grid, k, n_features):
     k = min(k, len(grid) - 1)
     points = np.array(grid, dtype=float)
     points = points[:, :1] if n_features == 1 else np.tile(points, n_features // 2)
-    indices, distances = neighbors._nearest(points, k, None)
+    found = nearest(points, Wanted(k))
+    indices, distances = found.indices, found.distances
     gap = distances_between(points)
     np.fill_diagonal(gap, np.inf)
     for row, (chosen, measured) in enumerate(zip(indices, distances, strict=True)):
@@ -105,11 +107,9 @@ def test_a_crowd_in_one_place_holds_together():
 
 def test_the_search_sees_few_of_many_twins(monkeypatch):
     # a tree compares all twins with each other: minutes for the points below
-    searched, search = [], neighbors._search_space
+    searched, original = [], trees.search_tree
     monkeypatch.setattr(
-        neighbors,
-        "_search_space",
-        lambda points, *rest: searched.append(len(points)) or search(points, *rest),
+        trees, "search_tree", lambda points, *rest: searched.append(len(points)) or original(points, *rest)
     )
     points = np.random.default_rng(0).standard_normal((201_000, 2))
     points[:200_000] = 0.25
@@ -133,7 +133,7 @@ def test_a_point_whose_neighbours_are_twins_keeps_its_edges():
 def test_weights_never_underflow():
     # The far pair is dense, the single point sparse: exp(-d^2 / (s_i s_j)) would be exp(-1e12).
     graph = knn_graph(np.array([[0.0, 0], [1e-12, 0], [1.0, 0]]), 1)
-    assert graph.matrix[[2], :].max() == neighbors.SMALLEST_WEIGHT
+    assert graph.matrix[[2], :].max() == SMALLEST_WEIGHT
 
 
 @pytest.mark.parametrize("weights", ["self-tuned", "distance-kernel"])
@@ -180,6 +180,18 @@ def test_types_and_column_vectors_are_accepted_and_not_changed():
         (np.zeros((4, 0)), {"n_neighbors": 1}, r"shape \(4, 0\)"),
         (["a", "b", "c"], {"n_neighbors": 1}, "numbers are needed"),
         (np.arange(4.0), {"n_neighbors": 1, "weights": "rbf"}, "unknown weights 'rbf'"),
+        (
+            np.arange(4.0),
+            {"n_neighbors": 1, "search": "fast"},
+            "unknown search 'fast'; choose one of auto, exact",
+        ),
+        (np.arange(4.0), {"n_neighbors": 1, "recall": 98}, "recall is 98; it is a share above 0"),
+        (
+            np.arange(4.0),
+            {"n_neighbors": 1, "metric": "far"},
+            "unknown metric 'far'; choose one of euclidean",
+        ),
+        (np.eye(4) - np.eye(4)[1], {"n_neighbors": 1, "metric": "cosine"}, "row 1 of the points is zero"),
     ],
 )
 def test_bad_input_is_refused_with_the_reason(points, arguments, message):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import cast
+from dataclasses import replace
+from typing import Any
 
 import click
 
@@ -41,12 +42,20 @@ Examples:
     show_default=True,
     help="How close neighbours weigh.",
 )
+@click.option("--metric", default="euclidean", show_default=True, help="euclidean, cosine, manhattan, ...")
 @click.option(
     "--search",
     type=click.Choice(["auto", "exact", "approximate"]),
     default="auto",
     show_default=True,
-    help="approximate needs spectrograd[knn].",
+    help="auto is exact up to 20,000 points or 8 dimensions.",
+)
+@click.option(
+    "--recall",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=0.98,
+    show_default=True,
+    help="Share of the true neighbours to find, measured on a sample; 1 is exact.",
 )
 @click.option(
     "--connect/--no-connect",
@@ -65,10 +74,9 @@ def knn(
     output: str,
     ignore: tuple[str, ...],
     jobs: int | None,
-    weights: str,
-    search: str,
     connect: bool,
     raw: bool,
+    **how: Any,
 ) -> int:
     """Read points and write the graph that joins each to its nearest neighbours.
 
@@ -78,9 +86,8 @@ def knn(
     from spectrograd.cli.line import hashed, keep_stdin
     from spectrograd.cli.plan import describe
     from spectrograd.cli.summary import outline
-    from spectrograd.graph import Graph
     from spectrograd.io import check_graph_path, read_points, write_graph
-    from spectrograd.points.neighbors import Search, Weights, knn_graph
+    from spectrograd.points import knn_graph
 
     check_graph_path(output)
     session.check_target(output, "-o")
@@ -99,14 +106,13 @@ def knn(
         made = knn_graph(
             table.coordinates,
             k,
-            weights=cast(Weights, weights),
-            search=cast(Search, search),
             connect=connect,
             n_jobs=jobs,
+            **how,
         )
-        graph = Graph(made.blocks, made.n_nodes, table.names)
+        graph = replace(made, names=table.names)
     with session.stage("report"):
         write_graph(output, graph, raw=raw)
-    session.detail(f"{describe(graph)} saved in {output}")
+    session.detail(f"{describe(graph)}, {graph.recall}, saved in {output}")
     session.save_summary(outline(session, source, graph))
     return 0

@@ -90,7 +90,8 @@ def outline(session: Session, source: Input, graph: Graph | MultilayerGraph) -> 
             "n_nodes": graph.n_nodes,
             "n_edges": graph.n_edges,
             "n_layers": graph.n_layers if isinstance(graph, MultilayerGraph) else 1,
-        },
+        }
+        | ({} if graph.recall is None else {"knn_recall": graph.recall.summary()}),
         "seconds": session.timing(),
         "solver": None,
         "certificate": None,

@@ -18,6 +18,7 @@ from spectrograd.estimators.inputs import Affinity, is_pairwise
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.operators.laplacian import Kind
 from spectrograd.pipeline import Result, Settings, cluster, embed
+from spectrograd.points.metrics import Metric
 
 Array = NDArray[Any]
 
@@ -32,6 +33,8 @@ class Spectral(Shown, BaseEstimator):
 
     affinity: Affinity = "nearest_neighbors"
     n_neighbors: int | None = 10
+    metric: Metric = "euclidean"
+    recall: float = 0.98
     gamma: float | None = None
     degree: float = 3
     coef0: float = 1
@@ -127,6 +130,7 @@ class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Spectral):
 
     def _fit(self, graph: Graph | MultilayerGraph) -> None:
         settings = self._settings(graph.n_nodes)
+        self.knn_recall_ = graph.recall
         start = self._warm_start(graph.n_nodes, settings.n_components)
         self._keep(embed(graph, settings, start=start), self.drop_first)
 
@@ -158,6 +162,7 @@ class Clusterer(ClusterMixin, Spectral):
 
     def _fit(self, graph: Graph | MultilayerGraph) -> None:
         settings = self._settings(graph.n_nodes)
+        self.knn_recall_ = graph.recall
         start = self._warm_start(graph.n_nodes, settings.n_components)
         self._keep(cluster(graph, settings, start=start), drop_first=False)
 

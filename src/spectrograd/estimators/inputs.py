@@ -141,7 +141,14 @@ def _neighbors(model: Any, X: Any) -> Graph:
     wanted = max(X.shape[0] // 10, 1) if model.n_neighbors is None else model.n_neighbors
     model.n_neighbors_ = min(wanted, X.shape[0] - 1)
     if model.affinity == "nearest_neighbors":
-        return knn_graph(X, model.n_neighbors_, connect=True, n_jobs=model.n_jobs)
+        return knn_graph(
+            X,
+            model.n_neighbors_,
+            metric=model.metric,
+            recall=model.recall,
+            connect=True,
+            n_jobs=model.n_jobs,
+        )
     from sklearn.neighbors import NearestNeighbors
 
     search = NearestNeighbors(n_neighbors=model.n_neighbors_, metric="precomputed", n_jobs=model.n_jobs)

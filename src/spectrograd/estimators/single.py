@@ -25,6 +25,11 @@ class SpectralEmbedding(Embedder):
         function from all points to a matrix. A :class:`Graph` is taken as it is.
     n_neighbors : int or None
         For the two kinds of neighbours; None is a tenth of the points.
+    metric : str or callable
+        Of ``"nearest_neighbors"``, under scikit-learn's names: ``"euclidean"``, ``"cosine"``, ...
+    recall : float
+        Share of the true neighbours that the search must find; 1 is an exact search. Above 20,000 points in
+        more than 8 dimensions it is met rather than exceeded: see :func:`knn_graph`.
     gamma, degree, coef0, kernel_params
         Parameters of the kernels; ``kernel_params`` wins.
     laplacian : {"random_walk", "symmetric", "unnormalized"}
@@ -64,6 +69,9 @@ class SpectralEmbedding(Embedder):
     affinity_matrix_ : array or sparse array
         As in scikit-learn; not set by ``fit(Graph)``.
     eigenvalues_ : array of shape (n_components,)
+    knn_recall_ : Recall or None
+        Share of the true neighbours in the graph, a float with its standard ``error``; of several layers the
+        lowest. None where the graph was not made from points.
     certificate_ : Certificate
         Residuals and verdict; ``converged_`` is its yes or no.
     history_ : tuple of Progress

@@ -3,5 +3,6 @@
 from spectrograd.graph.cleaning import GraphError, GraphWarning
 from spectrograd.graph.graph import Array, Graph, RowBlock
 from spectrograd.graph.multilayer import MultilayerGraph
+from spectrograd.graph.recall import Recall
 
-__all__ = ["Array", "Graph", "GraphError", "GraphWarning", "MultilayerGraph", "RowBlock"]
+__all__ = ["Array", "Graph", "GraphError", "GraphWarning", "MultilayerGraph", "Recall", "RowBlock"]

@@ -25,6 +25,7 @@ from spectrograd.graph.cleaning import (
 from spectrograd.graph.cleaning import GraphError as GraphError
 from spectrograd.graph.cleaning import GraphWarning as GraphWarning
 from spectrograd.graph.names import as_names, number_nodes
+from spectrograd.graph.recall import Recall
 from spectrograd.graph.traversal import Search, search
 from spectrograd.kernels import SMALL as SMALL
 
@@ -75,7 +76,8 @@ class Graph:
     """An undirected graph without self loops: ``W`` symmetric, ``w_ij >= 0``, ``w_ii = 0``.
 
     Build one with :meth:`from_matrix` or :meth:`from_edges`; both check and, where that is safe,
-    repair their input with a :class:`GraphWarning`.
+    repair their input with a :class:`GraphWarning`. A graph of nearest neighbours carries the ``recall`` of
+    the search that found them.
 
     Examples
     --------
@@ -87,6 +89,7 @@ class Graph:
     blocks: tuple[RowBlock, ...]
     n_nodes: int
     names: Array | None = None
+    recall: Recall | None = None
 
     @classmethod
     def from_matrix(cls, matrix: Any, *, names: ArrayLike | None = None) -> Graph:
@@ -212,7 +215,8 @@ class Graph:
 
     def __repr__(self) -> str:
         kind = "weighted" if self.is_weighted else "unweighted"
-        return f"Graph(n_nodes={self.n_nodes:,}, n_edges={self.n_edges:,}, {kind})"
+        note = f", {self.recall}" if self.recall is not None and self.recall.n_rows else ""
+        return f"Graph(n_nodes={self.n_nodes:,}, n_edges={self.n_edges:,}, {kind}{note})"
 
 
 def _frozen(array: Array) -> Array:

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from spectrograd.graph.cleaning import GraphError
 from spectrograd.graph.graph import Array, Graph
 from spectrograd.graph.names import number_nodes
+from spectrograd.graph.recall import Recall
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +66,11 @@ class MultilayerGraph:
     def n_layers(self) -> int:
         """Number of layers."""
         return len(self.layers)
+
+    @property
+    def recall(self) -> Recall | None:
+        """The lowest recall of layers made from points; None where there is no such layer."""
+        return min((layer.recall for layer in self.layers if layer.recall is not None), default=None)
 
     @property
     def n_edges(self) -> int:

@@ -19,6 +19,9 @@ _known: WeakKeyDictionary[Graph, float] = WeakKeyDictionary()  # who chooses ask
 
 
 BYTES_PER_ENTRY = 12  # a float64, zeros stored with it, and what waits on the stack meanwhile
+MOST_COMPONENTS = 1000  # that are looked at: a search each, of a few microseconds and its edges
+SPECKS = 0.1  # of the entries known, what all smaller components may add unseen
+BOTTLENECK = 3.0  # times a separator: what the separators of its parts seldom reach in a plane or a ball
 PART_OF_MEMORY = 0.75  # that a factor may take by this estimate, which is generous
 
 
@@ -48,25 +51,25 @@ def estimated_fill(graph: Graph, enough: float = math.inf) -> float:
     across, so 2.5 times the entries.
     """
     if graph not in _known:
-        fill = graph.n_edges + graph.n_nodes + _largest_cost(graph, enough)
+        fill = graph.n_edges + graph.n_nodes + _total_cost(graph, enough)
         if fill >= enough:
             return fill
         _known[graph] = fill
     return _known[graph]
 
 
-def _largest_cost(graph: Graph, enough: float) -> float:
-    """Entries of the component that has most of them, or at least ``enough``."""
+def _total_cost(graph: Graph, enough: float) -> float:
+    """Entries of all components, or at least ``enough``."""
     found = graph.search
-    worst = _cost(graph, found.first, enough)
-    if worst >= enough or found.first.size == graph.n_nodes:
-        return worst
+    if found.first.size == graph.n_nodes:
+        return _cost(graph, found.first, enough)
     sizes, first = np.bincount(found.component), np.unique(found.component, return_index=True)[1]
-    for c in np.argsort(sizes)[::-1]:
-        if sizes[c] ** 2 / 2 <= worst or sizes[c] < 50:
-            break  # even if dense, it could not be worse than what is known
-        worst = max(worst, _cost(graph, levels(*graph.pattern, int(first[c])), enough))
-    return worst
+    total = 0.0
+    for c in np.argsort(sizes)[::-1][:MOST_COMPONENTS]:
+        if sizes[c] ** 2 / 2 * len(sizes) <= SPECKS * total or total >= enough:
+            break  # even if they were dense, those that are left would hardly be seen
+        total += _cost(graph, levels(*graph.pattern, int(first[c])), enough)
+    return total
 
 
 def _cost(graph: Graph, first: Levels, enough: float) -> float:
@@ -76,15 +79,23 @@ def _cost(graph: Graph, first: Levels, enough: float) -> float:
 
 
 def _entries(widths: Array) -> float:
-    return _separator(widths) ** 2 / 2 * math.log2(widths.sum() + 1)
+    """Entries beyond those of the edges, from the widths of breadth-first levels.
+
+    The law of shrinking separators holds for what has no bottleneck: where a thin level joins parts whose own
+    separators are far thicker (clusters of points in many dimensions), each part is judged by itself.
+    """
+    at = _separator(widths)
+    dense = float(widths[at]) ** 2 / 2
+    parts = [part for part in (widths[:at], widths[at + 1 :]) if len(part) > 1]
+    if any(part[_separator(part)] > BOTTLENECK * widths[at] for part in parts):
+        return dense + sum(_entries(part) for part in parts)
+    return dense * math.log2(widths.sum() + 1)
 
 
-def _separator(widths: Array) -> float:
-    """The thinnest level that cuts off at least a quarter on each side, or the middle one."""
+def _separator(widths: Array) -> int:
+    """The thinnest level that cuts off at least a quarter on each side, or the widest one."""
     total = widths.sum()
     below = np.cumsum(widths) - widths
     above = total - below - widths
-    fair = np.minimum(below, above) >= total / 4
-    if fair.any():
-        return float(widths[fair].min())
-    return float(widths.max())
+    fair = np.flatnonzero(np.minimum(below, above) >= total / 4)
+    return int(fair[np.argmin(widths[fair])]) if len(fair) else int(np.argmax(widths))

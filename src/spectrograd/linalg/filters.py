@@ -22,6 +22,11 @@ class Filter:
         t = (self.upper + self.cut - 2 * value) / (self.upper - self.cut)
         return math.acosh(t) if t > 1 else 0.0
 
+    def log_gain(self, value: float, lower: float) -> float:
+        """``log |p(value) / p(lower)|`` for values below the cut; :meth:`apply` leaves one at ``lower``."""
+        here, there = (self.degree * self.rate(at) for at in (value, lower))  # log cosh, without overflow
+        return here - there + math.log1p(math.exp(-2 * here)) - math.log1p(math.exp(-2 * there))
+
     def apply(self, engine: Engine, operator: Operator, U: Tall) -> Tall:
         """``p(B^-1 A) U`` up to a factor, one pass per degree, for an operator in ``walk_form()``.
 

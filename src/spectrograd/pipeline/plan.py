@@ -69,8 +69,7 @@ def plan(problem: Problem) -> tuple[Choice, ...]:
 
 def by_products(problem: Problem) -> tuple[Choice, ...]:
     """The plan where neither edges nor rows can be looked at; few wide sweeps where each one is dear."""
-    streamed = isinstance(problem.operator, SparseOperator) and not problem.operator.graph.is_resident
-    if problem.engine.cost.dear or streamed:
+    if problem.dear_sweeps:
         return (Choice("chebyshev", "products only, and sweeps are dear: few wide ones"), LAST)
     return (Choice("lanczos", "the operator has no edges of its own: products only"),)
 

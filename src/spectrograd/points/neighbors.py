@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from spectrograd.extras import MissingExtra, need
-from spectrograd.graph import Graph, GraphWarning
-from spectrograd.graph.cleaning import check_structure
-from spectrograd.points.descent import measured, search_approximately
-from spectrograd.points.links import TREE_MAX_FEATURES, join_components
+from spectrograd.graph import Graph
+from spectrograd.points.links import join_components
+from spectrograd.points.metrics import Metric, check_metric, in_metric
+from spectrograd.points.places import checked_points, crowded_places
+from spectrograd.points.search import Neighbours, Search, Wanted, find_neighbours
+from spectrograd.points.weights import Weights, edge_weights
 
 Array = NDArray[Any]
-Weights = Literal["self-tuned", "binary", "distance-kernel"]
-Search = Literal["auto", "exact", "approximate"]
-
-# pynndescent compiles for most of a minute in each process; an exact search of so many points, or of any
-# number of them in so few dimensions, does not take longer.
-EXACT_MAX_POINTS, EXACT_MAX_FEATURES = 100_000, 8
-# A node whose weights all underflow is isolated in effect: one spurious zero eigenvalue each.
-SMALLEST_WEIGHT = 1e-6
 
 
 def knn_graph(
     points: ArrayLike,
     n_neighbors: int = 10,
     *,
+    metric: Metric = "euclidean",
     weights: Weights = "self-tuned",
     search: Search = "auto",
+    recall: float = 0.98,
     connect: bool = False,
     n_jobs: int | None = None,
 ) -> Graph:
@@ -46,19 +40,25 @@ def knn_graph(
         equal points are then not spread over a ring.
     n_neighbors
         Neighbours each point chooses, itself never among them, even where points coincide.
+    metric
+        scikit-learn's names: ``"euclidean"``, ``"cosine"``, or another one (``"manhattan"``, ...) or a
+        function of two points, which are searched exactly.
     weights
         ``"self-tuned"``: ``exp(-d^2 / (s_i s_j))``, s the distance to the last neighbour (Zelnik-Manor and
         Perona, 2004); ``"distance-kernel"``: ``exp(-d^2 / s^2)``, s the median of those that are not zero;
         ``"binary"``: ones. Weights are at least 1e-6, so that no chosen neighbour is lost.
     search
-        ``"exact"``, ``"approximate"`` (pynndescent, ``pip install spectrograd[knn]``; the same on every
-        call), or ``"auto"``: approximate above 100,000 points in more than 8 dimensions.
+        ``"exact"``, ``"approximate"``, or ``"auto"``: approximate above 20,000 points in more than 8
+        dimensions. Either gives the same graph on every call.
+    recall
+        The share of the true neighbours that an approximate search must find. It is measured on 400 exact
+        rows, and the search goes on until it is met; 1 is exact. ``graph.recall`` has what was measured.
     connect
         Join the pieces of the graph, if there are several, by the shortest links between them (a minimum
         spanning tree of pieces), weighted as every edge. They stay weak: pieces far apart stay clusters.
         Above 15 dimensions and 20,000 points the links are the shortest between samples of the pieces.
     n_jobs
-        Threads for the search, as in scikit-learn.
+        Threads for the search; an exact one takes one unless told otherwise, as in scikit-learn.
 
     Notes
     -----
@@ -74,161 +74,68 @@ def knn_graph(
            [0., 1., 0., 1.],
            [0., 0., 1., 0.]])
     """
-    coordinates = _checked_points(points, n_neighbors)
-    n_points = coordinates.shape[0]
+    _check_choices(weights, search, recall)
+    check_metric(metric)
+    given = checked_points(points, n_neighbors)
+    coordinates, searched, as_asked = in_metric(given, metric)
+    wanted = Wanted(n_neighbors, searched, search, recall, n_jobs)
+    found = nearest(coordinates, wanted)
+    distances = as_asked(found.distances)
+    weigh = partial(edge_weights, scale=distances[:, -1], weights=weights)
+    values = weigh(np.arange(len(distances))[:, None], found.indices, distances)
+    matrix = _either_way(found.indices, values)
+    if connect:
+        matrix = join_components(
+            matrix, coordinates, lambda rows, cols, gaps: weigh(rows, cols, as_asked(gaps)), searched
+        )
+    return replace(Graph._from_clean_csr(matrix, None), recall=found.recall)
+
+
+def _check_choices(weights: str, search: str, recall: float) -> None:
     if weights not in get_args(Weights):
         raise ValueError(f"unknown weights {weights!r}; choose one of {', '.join(get_args(Weights))}")
     if search not in get_args(Search):
         raise ValueError(f"unknown search {search!r}; choose one of {', '.join(get_args(Search))}")
-    indices, distances = _nearest(coordinates, n_neighbors, n_jobs, search)
-    weigh = partial(_edge_weights, scale=distances[:, -1], weights=weights)
-    values = weigh(np.arange(len(indices))[:, None], indices, distances)
+    if not 0 < recall <= 1:
+        raise ValueError(f"recall is {recall!r}; it is a share above 0 and at most 1")
+
+
+def _either_way(indices: Array, values: Array) -> sp.csr_array:
+    """A symmetric matrix of the edges that either end chose, from indices and weights (N x k)."""
+    n_points, k = indices.shape
     order = np.argsort(indices, axis=1)
     directed = sp.csr_array(
         (
             np.take_along_axis(values, order, axis=1).ravel(),
             np.take_along_axis(indices, order, axis=1).ravel(),
-            np.arange(n_points + 1) * n_neighbors,
+            np.arange(n_points + 1) * k,
         ),
         shape=(n_points, n_points),
     )
-    matrix = sp.csr_array(directed.maximum(directed.T.tocsr()))
-    return Graph._from_clean_csr(join_components(matrix, coordinates, weigh) if connect else matrix, None)
+    return sp.csr_array(directed.maximum(directed.T.tocsr()))
 
 
-def _checked_points(points: ArrayLike, n_neighbors: int) -> Any:
-    coordinates: Any = points if sp.issparse(points) else np.asarray(points)
+def nearest(points: Any, wanted: Wanted) -> Neighbours:
+    """Find the k others closest to each point (N x p), crowds of equal points apart."""
     if sp.issparse(points):
-        check_structure(points)
-    if coordinates.dtype.kind not in "biuf":
-        raise ValueError(f"points have type {coordinates.dtype}; numbers are needed")
-    if coordinates.ndim == 1:
-        coordinates = coordinates[:, None]
-    if coordinates.ndim != 2 or coordinates.shape[1] == 0:
-        raise ValueError(f"points have shape {coordinates.shape}; one row of coordinates per point is needed")
-    if n_neighbors < 1:
-        raise ValueError(f"n_neighbors is {n_neighbors}; it must be at least 1")
-    others = coordinates.shape[0] - 1
-    if n_neighbors > others:
-        raise ValueError(f"n_neighbors is {n_neighbors}, but a point has only {others} others to choose from")
-    coordinates = coordinates.astype(np.float64)
-    if sp.issparse(coordinates):
-        return _finite_sparse(sp.csr_array(coordinates))
-    bad = ~np.isfinite(coordinates).all(axis=1)
-    if bad.any():
-        raise ValueError(
-            f"{int(bad.sum())} points are not finite (first in row {int(np.argmax(bad))}); drop or fill them"
-        )
-    return np.ascontiguousarray(coordinates + 0.0)  # -0.0 and 0.0 are one place, but not the same bytes
-
-
-def _finite_sparse(points: sp.csr_array) -> sp.csr_array:
-    bad = ~np.isfinite(points.data)
-    if bad.any():
-        row = int(np.searchsorted(points.indptr, np.argmax(bad), side="right")) - 1
-        raise ValueError(f"points are not finite (first in row {row}); drop or fill them")
-    return points
-
-
-def _edge_weights(rows: Array, cols: Array, distances: Array, *, scale: Array, weights: Weights) -> Array:
-    """Weights of edges of these lengths; ``scale`` is each point's distance to its last neighbour."""
-    if weights == "binary":
-        return np.ones_like(distances)
-    if weights == "self-tuned":
-        own, other = scale[rows], scale[cols]
-        # A point among twins has no scale of its own: the other end's stands in, or its edge would vanish.
-        own, other = np.where(own == 0, other, own), np.where(other == 0, own, other)
-    else:
-        own = other = np.median(scale[scale > 0]) if scale.any() else np.zeros(())
-    # The tiny floor only avoids 0 / 0: distance zero weighs one whatever the scale.
-    own, other = (np.maximum(side, np.finfo(np.float64).tiny) for side in (own, other))
-    with np.errstate(over="ignore"):  # an infinite exponent is a weight of zero, lifted to the smallest one
-        exponent = (distances / own) * (distances / other)
-    return np.asarray(np.maximum(np.exp(-exponent), SMALLEST_WEIGHT))
-
-
-def _nearest(points: Array, k: int, n_jobs: int | None, search: Search = "auto") -> tuple[Array, Array]:
-    """Find the k others closest to each point: indices and distances, nearest first."""
-    if sp.issparse(points):
-        return _search_sparse(points, k, n_jobs)
-    groups = _crowded_places(points, k)
+        return find_neighbours(points, wanted)
+    k, n_points = wanted.k, len(points)
+    groups = crowded_places(points, k)
+    if not groups:
+        return find_neighbours(points, wanted)
     # Nobody needs more than k points of one place, and trees degenerate on thousands of twins.
-    kept = np.ones(len(points), dtype=bool)
+    kept = np.ones(n_points, dtype=bool)
     for group in groups:
         kept[group[k:]] = False
     rows = np.flatnonzero(kept)
-    indices = np.zeros((len(points), k), dtype=np.int64)
-    distances = np.zeros((len(points), k))
+    found = Neighbours(np.zeros((n_points, k), dtype=np.int64), np.zeros((n_points, k)))
     if len(rows) > k:
-        look = _search_for(points[rows], search)
-        found, distances[rows] = look(points[rows], k, n_jobs)
-        indices[rows] = rows[found]
+        few = find_neighbours(points[rows], wanted)
+        found.indices[rows], found.distances[rows] = rows[few.indices], few.distances
+        found = replace(found, recall=few.recall)
     rng = np.random.default_rng(0)  # fixed: the same points always give the same graph
     for group in groups:
         steps = 1 + rng.choice(len(group) - 1, size=k, replace=False)
-        indices[group] = group[(np.arange(len(group))[:, None] + steps) % len(group)]
-        distances[group] = 0.0
-    return indices, distances
-
-
-def _search_for(points: Array, search: Search) -> Callable[[Array, int, int | None], tuple[Array, Array]]:
-    n_points, n_features = points.shape
-    if n_features == 1 and search != "approximate":
-        return _search_sorted
-    many = n_points > EXACT_MAX_POINTS and n_features > EXACT_MAX_FEATURES
-    if search == "exact" or (search == "auto" and not many):
-        return _search_space
-    try:
-        need("pynndescent", f"an approximate search of {n_points:,} points in {n_features} dimensions")
-    except MissingExtra as missing:
-        if search == "approximate":
-            raise
-        warnings.warn(f"{missing}; the exact one may take long", GraphWarning, stacklevel=4)
-        return _search_space
-    return search_approximately
-
-
-def _crowded_places(points: Array, k: int) -> list[Array]:
-    """Row numbers of the points of every place that holds more than k of them."""
-    if np.all(np.diff(np.sort(points[:, 0]))):
-        return []  # the usual case, settled by one column
-    as_bytes = points.view(np.dtype((np.void, points.dtype.itemsize * points.shape[1]))).ravel()
-    keys = points[:, 0] if points.shape[1] == 1 else as_bytes
-    _, place, count = np.unique(keys, return_inverse=True, return_counts=True)
-    members = np.split(np.argsort(place, kind="stable"), np.cumsum(count)[:-1])
-    return [members[at] for at in np.flatnonzero(count > k)]
-
-
-def _search_sorted(points: Array, k: int, _n_jobs: int | None) -> tuple[Array, Array]:
-    """On a line the k nearest of a point are among the k before and the k after it."""
-    order = np.argsort(points[:, 0], kind="stable")
-    line = points[order, 0]
-    offsets = np.concatenate([np.arange(-k, 0), np.arange(1, k + 1)])
-    place = np.arange(len(line))[:, None] + offsets
-    gap = np.abs(line[np.clip(place, 0, len(line) - 1)] - line[:, None])
-    gap[(place < 0) | (place >= len(line))] = np.inf
-    best = np.argsort(gap, axis=1, kind="stable")[:, :k]
-    indices, distances = np.empty((len(line), k), dtype=np.int64), np.empty((len(line), k))
-    indices[order] = order[np.take_along_axis(place, best, axis=1)]
-    distances[order] = np.take_along_axis(gap, best, axis=1)
-    return indices, distances
-
-
-def _search_space(points: Array, k: int, n_jobs: int | None) -> tuple[Array, Array]:
-    from sklearn.neighbors import NearestNeighbors
-
-    tree = points.shape[1] <= TREE_MAX_FEATURES
-    # Far from the origin the expanded square |x|^2 - 2xy + |y|^2 of the brute search loses all its digits.
-    centred = points if tree else points - points.mean(axis=0)
-    search = NearestNeighbors(n_neighbors=k, algorithm="kd_tree" if tree else "brute", n_jobs=n_jobs)
-    # Without an argument scikit-learn leaves each point out of its own list, twins or not.
-    distances, indices = search.fit(centred).kneighbors()
-    return (indices, distances) if tree else measured(centred, indices)
-
-
-def _search_sparse(points: sp.csr_array, k: int, n_jobs: int | None) -> tuple[Array, Array]:
-    from sklearn.neighbors import NearestNeighbors
-
-    search = NearestNeighbors(n_neighbors=k, algorithm="brute", n_jobs=n_jobs).fit(points)
-    distances, indices = search.kneighbors()
-    return indices, distances
+        found.indices[group] = group[(np.arange(len(group))[:, None] + steps) % len(group)]
+        found.distances[group] = 0.0
+    return found

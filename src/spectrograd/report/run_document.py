@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spectrograd.graph import Recall
 from spectrograd.report.document import SCORE_TITLES, number
 from spectrograd.report.points import group, points_document
 from spectrograd.report.run import Run
@@ -59,6 +60,8 @@ def _lead(run: Run) -> str:
     graph = run.summary["graph"]
     layers = f" in {graph['n_layers']} layers" if graph["n_layers"] > 1 else ""
     head = f"{graph['n_nodes']:,} nodes and {graph['n_edges']:,} edges{layers}"
+    if "knn_recall" in graph:
+        head += f" ({Recall.from_summary(graph['knn_recall'])})"
     if run.nodes.labels is None:
         return f"{head}, embedded in {run.nodes.vectors.shape[1]} dimensions."
     return f"{head}, in {len(np.unique(run.nodes.labels))} clusters."

@@ -97,6 +97,12 @@ class Problem:
         return self.operator.offers | self.engine.offers
 
     @property
+    def dear_sweeps(self) -> bool:
+        """Whether sweeps are to be saved: each one is a round of a network or reads a disk."""
+        streamed = isinstance(self.operator, SparseOperator) and not self.operator.graph.is_resident
+        return self.engine.cost.dear or streamed
+
+    @property
     def sparse(self) -> SparseOperator:
         """The operator of a solver that needs its edges."""
         if not isinstance(self.operator, SparseOperator):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from spectrograd.io.read.compressed import data_suffix, without_compression
 from spectrograd.io.read.graphml import GRAPHML_SUFFIX, read_graphml
 from spectrograd.io.read.infomap import INFOMAP_SUFFIX, looks_like_infomap, read_infomap
 from spectrograd.io.read.join import about, join_tables, unique
-from spectrograd.io.read.matrices import MATRIX_SUFFIXES, read_matrix
+from spectrograd.io.read.matrices import MATRIX_SUFFIXES, read_matrix, read_recall
 from spectrograd.io.read.mpx import MPX_SUFFIX, read_mpx
 from spectrograd.io.read.parquet import PARQUET_SUFFIX, read_parquet
 from spectrograd.io.read.tables import EdgeTable, read_table
@@ -127,7 +128,7 @@ def _join_matrices(paths: Sequence[str]) -> Graph | MultilayerGraph:
     for path in paths:
         matrix, names = read_matrix(path)
         with about(path):
-            graphs.append(Graph.from_matrix(matrix, names=names))
+            graphs.append(replace(Graph.from_matrix(matrix, names=names), recall=read_recall(path)))
     if len(graphs) == 1:
         return graphs[0]
     stems = unique([_stem(path) for path in paths])

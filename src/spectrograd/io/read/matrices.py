@@ -9,14 +9,14 @@ import numpy as np
 import scipy.io
 import scipy.sparse as sp
 
-from spectrograd.graph import Array, Graph, GraphError
+from spectrograd.graph import Array, Graph, GraphError, Recall
 from spectrograd.graph.names import as_plain
 from spectrograd.io.read.arrays import Archive, decoding
 from spectrograd.io.read.compressed import data_suffix
 from spectrograd.io.read.mtx import read_mtx
 
 MATRIX_SUFFIXES = (".npz", ".mtx")
-NAMES = "names"
+NAMES, RECALL = "names", "knn_recall"
 _COMPRESSED = {"csr": sp.csr_array, "csc": sp.csc_array, "bsr": sp.bsr_array}
 _MOST_NODES = 2**31 - 1  # columns are 32-bit integers
 
@@ -44,11 +44,23 @@ def read_matrix(path: str) -> tuple[Any, Array | None]:
 
 
 def write_npz(handle: BinaryIO, graph: Graph) -> None:
-    """Write as ``scipy.sparse.save_npz`` does (which also reads it), with the names as one array more."""
+    """Write as ``scipy.sparse.save_npz`` does (which also reads it), with names and recall as arrays more."""
     sp.save_npz(handle, graph.matrix)
-    if graph.names is not None:
-        with zipfile.ZipFile(handle, "a") as archive, archive.open(f"{NAMES}.npy", "w") as entry:
-            np.lib.format.write_array(entry, as_plain(graph.names), allow_pickle=False)
+    beside = {} if graph.names is None else {NAMES: as_plain(graph.names)}
+    if graph.recall is not None:
+        beside[RECALL] = np.array([graph.recall, graph.recall.error, graph.recall.n_rows])
+    for name, array in beside.items():
+        with zipfile.ZipFile(handle, "a") as archive, archive.open(f"{name}.npy", "w") as entry:
+            np.lib.format.write_array(entry, array, allow_pickle=False)
+
+
+def read_recall(path: str) -> Recall | None:
+    """The recall that :func:`write_npz` left beside a graph of nearest neighbours."""
+    if data_suffix(path) != ".npz":
+        return None
+    with decoding(path, "the recall of its neighbours cannot be read"), Archive(path) as archive:
+        found = archive.get(RECALL)
+        return None if found is None else Recall(*found.tolist())
 
 
 def write_mtx(handle: BinaryIO, graph: Graph) -> None:

@@ -1,0 +1,63 @@
+"""Nearest neighbours: the smallest of many distances, kept as they are made, and exact ones for a few."""
+
+import numpy as np
+
+from spectrograd.kernels.jit import serial
+
+RUN = 32  # distances looked at together first: nearly all runs hold nothing new
+
+
+@serial
+def keep_closest(products, row_terms, column_terms, ids, rows, own, gaps, found):
+    """Mutates: ``gaps`` and ``found``, each row's smallest squared distances so far, sorted, and to whom.
+
+    The distance of query i and column j is ``row_terms[i] + column_terms[j] - 2 products[i, j]``; the query
+    is row ``rows[i]`` of ``gaps`` and ``found`` (n x m), the column is point ``ids[j]``. Point ``own[i]`` is
+    the query itself and is passed over.
+    """
+    n_kept = gaps.shape[1]
+    n_columns = products.shape[1]
+    for i in range(products.shape[0]):
+        row = rows[i]
+        bound = gaps[row, n_kept - 1] - row_terms[i]
+        for begin in range(0, n_columns, RUN):
+            end = min(begin + RUN, n_columns)
+            if end == begin + RUN:
+                n_new = 0  # a sum without branches: whole lanes at once
+                for j in range(begin, begin + RUN):
+                    n_new += column_terms[j] - 2 * products[i, j] < bound
+                if n_new == 0:
+                    continue
+            for j in range(begin, end):
+                gap = column_terms[j] - 2 * products[i, j]
+                if gap < bound and ids[j] != own[i]:
+                    whole = gap + row_terms[i]
+                    at = n_kept - 1
+                    while at > 0 and gaps[row, at - 1] > whole:
+                        gaps[row, at] = gaps[row, at - 1]
+                        found[row, at] = found[row, at - 1]
+                        at -= 1
+                    gaps[row, at] = whole
+                    found[row, at] = ids[j]
+                    bound = gaps[row, n_kept - 1] - row_terms[i]
+
+
+@serial
+def candidate_gaps(first, last, points, unit, queries, candidates, gaps):
+    """Mutates: ``gaps[i]``, squared distances of point ``queries[i]`` to its candidates, by differences.
+
+    In double precision whatever the points are in, and in this ``unit`` of length, so that no square leaves
+    the range of doubles; a candidate of -1 is infinitely far. Only the rows from ``first`` to ``last`` are
+    worked on.
+    """
+    for i in range(first, last):
+        for c in range(candidates.shape[1]):
+            other = candidates[i, c]
+            if other < 0:
+                gaps[i, c] = np.inf
+                continue
+            total = 0.0
+            for j in range(points.shape[1]):
+                step = (np.float64(points[queries[i], j]) - np.float64(points[other, j])) / unit
+                total += step * step
+            gaps[i, c] = total

@@ -1,0 +1,90 @@
+"""Points as they came: checked, and those that share one place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from spectrograd.graph.cleaning import check_structure
+
+Array = NDArray[Any]
+
+BLOCK = 1 << 22  # numbers looked at together: what is made on the way stays small beside the points
+
+
+def checked_points(points: ArrayLike, n_neighbors: int) -> Any:
+    """Finite coordinates (N x p): in single precision where that holds them, else double; or sparse.
+
+    No copy is made of an array in the right form.
+    """
+    coordinates: Any = points if sp.issparse(points) else np.asarray(points)
+    if coordinates.dtype.kind not in "biuf":
+        raise ValueError(f"points have type {coordinates.dtype}; numbers are needed")
+    if coordinates.ndim == 1:
+        coordinates = coordinates[:, None]
+    if coordinates.ndim != 2 or coordinates.shape[1] == 0:
+        raise ValueError(f"points have shape {coordinates.shape}; one row of coordinates per point is needed")
+    if n_neighbors < 1:
+        raise ValueError(f"n_neighbors is {n_neighbors}; it must be at least 1")
+    others = coordinates.shape[0] - 1
+    if n_neighbors > others:
+        raise ValueError(f"n_neighbors is {n_neighbors}, but a point has only {others} others to choose from")
+    if sp.issparse(coordinates):
+        check_structure(coordinates)
+        return _finite_sparse(sp.csr_array(coordinates.astype(np.float64)))
+    fits = np.can_cast(coordinates.dtype, np.float32)
+    coordinates = np.ascontiguousarray(coordinates, dtype=np.float32 if fits else np.float64)
+    _refuse_infinite(coordinates)
+    return coordinates
+
+
+def _refuse_infinite(points: Array) -> None:
+    bad = np.concatenate([~np.isfinite(block).all(axis=1) for block in _blocks(points)])
+    if bad.any():
+        raise ValueError(
+            f"{int(bad.sum())} points are not finite (first in row {int(np.argmax(bad))}); drop or fill them"
+        )
+
+
+def _finite_sparse(points: sp.csr_array) -> sp.csr_array:
+    bad = ~np.isfinite(points.data)
+    if bad.any():
+        row = int(np.searchsorted(points.indptr, np.argmax(bad), side="right")) - 1
+        raise ValueError(f"points are not finite (first in row {row}); drop or fill them")
+    return points
+
+
+def crowded_places(points: Array, k: int) -> list[Array]:
+    """Row numbers of the points of every place that holds more than k of them."""
+    if np.all(np.diff(np.sort(points[:, 0]))):
+        return []  # the usual case, settled by one column
+    keys = np.concatenate([_hashes(block) for block in _blocks(points)])
+    _, place, count = np.unique(keys, return_inverse=True, return_counts=True)
+    if count.max() <= k:
+        return []
+    members = np.split(np.argsort(place, kind="stable"), np.cumsum(count)[:-1])
+    groups = (members[at] for at in np.flatnonzero(count > k))
+    # Different places of one hash are not to be expected in the life of this code, but they are checked.
+    same = (group[(points[group] == points[group[0]]).all(axis=1)] for group in groups)
+    return [group for group in same if len(group) > k]
+
+
+def _hashes(rows: Array) -> Array:
+    """A 64-bit hash of each row: the same place gives the same hash, in any position."""
+    bits = (rows + 0.0).view(
+        np.uint32 if rows.dtype == np.float32 else np.uint64
+    )  # -0.0 and 0.0 are one place
+    factors = (
+        np.random.default_rng(0).integers(2**64, size=rows.shape[1], dtype=np.uint64, endpoint=False) | 1
+    )
+    mixed = (bits.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)) * factors
+    return np.asarray((mixed ^ (mixed >> np.uint64(29))).sum(axis=1, dtype=np.uint64))
+
+
+def _blocks(points: Array) -> Iterator[Array]:
+    rows = max(1, BLOCK // points.shape[1])
+    return (points[start : start + rows] for start in range(0, len(points), rows))

@@ -1,0 +1,128 @@
+"""The probe that rides along: its odds are a bound, and it costs no sweep of its own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from refusing import RefusingEngine, cut
+
+from spectrograd.certificate.evidence import LIKELY_MISS
+from spectrograd.certificate.riding_probe import COLUMNS, Ridden, Rider, look_at, new_rider
+from spectrograd.datasets import make_block_model
+from spectrograd.engines import LocalEngine
+from spectrograd.graph import Graph
+from spectrograd.linalg.coordinates import Coordinates
+from spectrograd.linalg.filters import Filter
+from spectrograd.operators.laplacian import laplacian
+from spectrograd.operators.sparse import SparseOperator
+from spectrograd.pipeline.settings import Settings
+from spectrograd.pipeline.solving import embed
+from spectrograd.solvers import Problem, make_solver, solve
+
+ENGINE = LocalEngine()
+
+
+def diagonal_operator(values):
+    """An operator with these eigenvalues and unit vectors, and hardly any edges."""
+    n = len(values)
+    return SparseOperator(Graph.from_edges([0], [1], [1e-9], n_nodes=n), np.asarray(values), upper=2.0)
+
+
+def ridden(values, found, filters, rng, dtype=np.float64):
+    """What a rider tells when the unit vectors ``found`` were found."""
+    operator = diagonal_operator(values)
+    walk = Coordinates.walk(ENGINE, operator)
+    rider = new_rider(ENGINE, operator, rng, dtype)
+    for smooth in filters:
+        rider = rider.after(smooth, smooth.apply(ENGINE, walk.operator, rider.X))
+    return look_at(ENGINE, walk, rider, np.eye(len(values), dtype=dtype)[:, found], 1.0)
+
+
+ONE, TWO = (Filter(6, 1.0, 2.0),), (Filter(3, 0.9, 2.0), Filter(4, 1.0, 2.0))
+
+
+@pytest.mark.parametrize(("filters", "tau"), [(ONE, 0.4), (TWO, 0.7)])
+def test_the_odds_are_a_bound(filters, tau):
+    """Where an eigenvector was missed, small odds must be as rare as they say; so where two were."""
+    values = np.concatenate([[0.0, 0.2, 0.3], np.linspace(1.0, 2.0, 200)])
+    rng = np.random.default_rng(0)
+    for found in ([0, 1], [0]):
+        odds = np.array([ridden(values, found, filters, rng).odds_below(tau) for _ in range(400)])
+        for small in (0.3, 0.1, 0.03, 0.01):
+            share = (odds <= small).mean()
+            assert share <= small + 3 * np.sqrt(small / len(odds))
+
+
+def test_the_odds_of_the_worst_eigenvector_are_nearly_reached():
+    """A bound that is not idle: an eigenvalue just below tau, and a strong filter."""
+    values = np.concatenate([[0.0, 0.4999], np.linspace(1.0, 2.0, 100)])
+    rng, filters = np.random.default_rng(1), (Filter(20, 1.0, 2.0),)
+    odds = np.array([ridden(values, [0], filters, rng).odds_below(0.5) for _ in range(400)])
+    assert (odds <= 0.1).mean() == pytest.approx(0.1, abs=0.05)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_nothing_missed_is_told_with_odds_that_fall_with_the_degree(dtype):
+    values = np.concatenate([[0.0, 0.2, 0.3], np.linspace(1.0, 2.0, 2000)])
+    seen = [
+        ridden(values, [0, 1, 2], (Filter(m, 1.0, 2.0),), np.random.default_rng(0), dtype).odds_below(0.5)
+        for m in (1, 4, 8)
+    ]
+    assert seen[0] > 0.9
+    assert seen[2] < LIKELY_MISS / 100
+    assert seen == sorted(seen, reverse=True)
+
+
+def test_beyond_a_cut_nothing_is_known():
+    seen = Ridden(1.0, 0, None, 1e-9, (Filter(9, 0.6, 2.0), Filter(9, 0.8, 2.0)))
+    assert seen.odds_below(0.5) < 1e-6
+    assert seen.odds_below(0.7) == 1.0
+    assert seen.odds_below(1.0) == 1.0
+
+
+def test_rounding_is_never_mistaken_for_evidence():
+    """A single-precision rider that was damped below its rounding errors says so."""
+    values = np.concatenate([[0.0], np.full(500, 0.999), [2.0]])
+    rider = Rider(np.zeros((502, COLUMNS), np.float32), 22.0, (Filter(60, 1.0, 2.0),))
+    operator = diagonal_operator(values)
+    walk = Coordinates.walk(ENGINE, operator)
+    seen = look_at(ENGINE, walk, rider, np.eye(502, dtype=np.float32)[:, :1], 1.0)
+    assert seen.rho >= 22.0 * 60 * 1e-7
+    assert seen.odds_below(0.9) == 1.0
+
+
+def test_the_gain_of_a_filter_is_that_of_its_polynomial():
+    smooth, values = Filter(7, 0.8, 2.0), np.array([0.0, 0.3, 0.79])
+    operator = diagonal_operator(values)
+    applied = np.diag(smooth.apply(ENGINE, operator, np.eye(3)))
+    expected = np.exp([smooth.log_gain(value, 0.0) for value in values])
+    np.testing.assert_allclose(np.abs(applied), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["random_walk", "symmetric"])
+def test_where_sweeps_are_dear_the_certificate_takes_hardly_any(kind):
+    """The same verdict as the probe of graphs in memory, in the sweeps of the solver."""
+    graph = make_block_model(3000, 4, mean_degree=16, random_state=0).graph
+    engine = RefusingEngine(per_round=0.1)
+    operator = laplacian(cut(graph, 3, streamed=True), kind)
+    solution = solve(Problem(operator, 4, engine), make_solver("chebyshev", angle=0.01), seed=0)
+    assert isinstance(solution.evidence.outside, Ridden)
+    before = engine.work.sweeps
+    result = embed(operator, 4, Settings(solver="chebyshev", seed=0, engine=engine))
+    assert result.certificate.converged
+    assert result.certificate.missed_probability <= LIKELY_MISS
+    assert engine.work.sweeps - before <= before + 2  # the solve itself, and Rayleigh-Ritz for its residuals
+
+
+def test_a_skipped_eigenvector_is_seen():
+    graph = make_block_model(1500, 4, mean_degree=16, random_state=0).graph
+    operator = laplacian(graph)
+    walk = Coordinates.walk(ENGINE, operator)
+    rng = np.random.default_rng(0)
+    problem = Problem(operator, 4)
+    exact = solve(problem, make_solver("eigen"), seed=0).Q
+    rider = new_rider(ENGINE, operator, rng, np.float64)
+    smooth = Filter(12, 0.5, 2.0)
+    rider = rider.after(smooth, smooth.apply(ENGINE, walk.operator, rider.X))
+    assert look_at(ENGINE, walk, rider, exact, 0.5).odds_below(0.45) < LIKELY_MISS
+    assert look_at(ENGINE, walk, rider, exact[:, :3].copy(), 0.5).odds_below(0.45) > 0.05

@@ -1,0 +1,37 @@
+"""The fill of a factor, estimated before it is made: what no single thin cut may hide."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from spectrograd import Graph, datasets, knn_graph
+from spectrograd.linalg.fill import estimated_fill
+from spectrograd.pipeline.plan import LITTLE_FILL
+
+
+def expanders(n_parts: int, *, linked: bool) -> Graph:
+    """Several random graphs of 1,500 nodes and degree 12, alone or one edge after the other in a chain."""
+    one = {"n_nodes": 1_500, "n_clusters": 2, "mixing": 0.5, "mean_degree": 12}  # mixed evenly: no clusters
+    parts = [datasets.make_block_model(**one, random_state=seed).graph for seed in range(n_parts)]
+    matrix = sp.block_diag([part.matrix for part in parts], format="lil")
+    for part in range(n_parts - 1) if linked else ():
+        a, b = 1_500 * part + 7, 1_500 * (part + 1) + 3
+        matrix[a, b] = matrix[b, a] = 1
+    return Graph.from_matrix(sp.csr_array(matrix))
+
+
+@pytest.mark.parametrize("linked", [True, False])
+@pytest.mark.parametrize("n_parts", [2, 8])
+def test_a_bottleneck_does_not_hide_what_it_joins(n_parts, linked):
+    graph = expanders(n_parts, linked=linked)
+    alone = estimated_fill(expanders(1, linked=False))
+    assert estimated_fill(graph) > 0.5 * n_parts * alone
+    assert estimated_fill(graph) > LITTLE_FILL * graph.n_edges
+
+
+def test_planar_graphs_keep_their_little_fill():
+    points = np.random.default_rng(0).random((8_000, 2))
+    graph = knn_graph(points, 10)
+    assert estimated_fill(graph) < LITTLE_FILL * graph.n_edges / 4
