@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -17,11 +17,12 @@ from spectrograd.engines.device_tall import DeviceBasis, DeviceTall
 from spectrograd.engines.protocol import Nearest, Statistics, Work
 from spectrograd.extras import need
 from spectrograd.interruption import check
-from spectrograd.operators.protocol import Operator
+from spectrograd.operators.protocol import Offer, Operator
 from spectrograd.operators.sparse import LowRank, SparseOperator
 
 Array = NDArray[Any]
 ROWS = 1 << 17  # rows at a time where float64 copies are made: 16 MB for sixteen columns
+WORTH_THREADS = 50_000  # rows; below, threads that wait for one another take ten times longer on a busy CPU
 OF_FREE = 0.5  # share of a card's free memory that graphs may keep; the rest is for talls
 
 
@@ -37,6 +38,8 @@ class TorchEngine(BaseEngine):
     graph_bytes
         How much of the device graphs may keep; larger ones are streamed. None: half of what is free.
     """
+
+    offers: ClassVar[frozenset[Offer]] = frozenset(("tensors",))
 
     def __init__(
         self, device: str | None = None, *, n_jobs: int | None = None, graph_bytes: float | None = None
@@ -64,8 +67,8 @@ class TorchEngine(BaseEngine):
 
     def _subtract_product(self, operator: SparseOperator, x: Any, out: Any, factor: float = 1.0) -> Any:
         """Mutates: ``out -= factor W x``."""
-        if self.device.type == "cpu":
-            self.torch.set_num_threads(self._n_threads)  # others were kept to one thread, and it with them
+        if self.device.type == "cpu":  # others were kept to one thread, and torch with them
+            self.torch.set_num_threads(self._n_threads if len(x) > WORTH_THREADS else 1)
         for start, stop, W in self.blocks.pieces(operator.graph, x.dtype):
             out[start:stop].addmm_(W, x, alpha=-factor)
         return out
@@ -249,6 +252,16 @@ class TorchEngine(BaseEngine):
         """As many threads of torch as were asked for."""
         before = self.torch.get_num_threads()
         self.torch.set_num_threads(self._n_threads)
+        try:
+            yield
+        finally:
+            self.torch.set_num_threads(before)
+
+    @contextmanager
+    def one_thread(self) -> Iterator[None]:
+        """For many small operations: on a busy CPU threads would wait for one another."""
+        before = self.torch.get_num_threads()
+        self.torch.set_num_threads(1)
         try:
             yield
         finally:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from spectrograd.linalg.subspace import rayleigh_ritz
 from spectrograd.operators.protocol import ALL
-from spectrograd.solvers.protocol import Problem, SteppingSolver, StepState
+from spectrograd.solvers.protocol import Problem, Solver, SteppingSolver, StepState
 
 Array = NDArray[Any]
 WORST_CONDITION = 1e4
@@ -45,6 +45,15 @@ class SubspaceSGD(SteppingSolver[StepState]):
 
     name: ClassVar[str] = "sgd"
     needs = ALL
+
+    def suited(self, problem: Problem) -> Solver[Any]:
+        """On a device, the form in tensor operations."""
+        if "tensors" not in problem.offers:
+            return self
+        from spectrograd.solvers.device_batches import with_settings_of  # torch's side of the house
+        from spectrograd.solvers.device_sgd import DeviceSGD
+
+        return with_settings_of(self, DeviceSGD)
 
     def init(self, problem: Problem, rng: np.random.Generator) -> StepState:
         """Start from a random basis."""
