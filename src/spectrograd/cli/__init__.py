@@ -24,6 +24,7 @@ from spectrograd.cli.completion import completion
 from spectrograd.cli.demo import demo
 from spectrograd.cli.embed import embed
 from spectrograd.cli.exit_codes import BAD_INPUT, FAILED, INTERRUPTED
+from spectrograd.cli.gpu_check import gpu_check
 from spectrograd.cli.info import info
 from spectrograd.cli.knn import knn
 from spectrograd.cli.paper import paper
@@ -54,7 +55,7 @@ def program(context: click.Context) -> int | None:
     context.exit(BAD_INPUT)
 
 
-for _command in (demo, paper, info, knn, embed, cluster, compare, report, completion):
+for _command in (demo, paper, info, knn, embed, cluster, compare, report, gpu_check, completion):
     program.add_command(_command)
 
 
