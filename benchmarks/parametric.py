@@ -1,8 +1,8 @@
 """A network as an embedding of MNIST, beside the eigenvectors: `python -m benchmarks.parametric [POINTS]`.
 
-Held-out points are placed by the network, or as means of their neighbours' rows (a Nystrom-type extension), or
-by the package `spectralnet` where it is installed. Needs torch and a folder as `benchmarks/first_hour.py` does;
-without it a mixture of Gaussians takes the place of MNIST.
+Held-out points are placed by the network, or as means of their neighbours' rows (a Nystrom-type extension),
+or by the package `spectralnet` where it is installed. Needs torch and a folder as `benchmarks/first_hour.py`
+does; without it a mixture of Gaussians takes the place of MNIST.
 """
 
 from __future__ import annotations
