@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 import scipy.linalg as la
@@ -202,3 +204,11 @@ def test_isolated_nodes_may_be_allowed(path, kind):
 def test_unknown_kind(graph):
     with pytest.raises(ValueError, match="laplacian='signless': expected one of random_walk, symmetric, unn"):
         laplacian(graph, "signless")
+
+
+def test_the_name_of_0_1_is_kept_for_one_release():
+    room = import_module("spectrograd.operators.laplacian")
+    with pytest.warns(DeprecationWarning, match="SparseOperator"):
+        assert room.Operator is SparseOperator
+    with pytest.raises(AttributeError, match="no attribute"):
+        _ = room.Nothing

@@ -164,7 +164,8 @@ def _objection(operator: Operator, values: Array, gap: float, floor: float) -> s
             f"the first eigenvalue lies below all that the operator can have, by {below / width:.2g} of the "
             "width of the spectrum"
         )
-    hidden = gap * GOOD_ANGLE < floor * np.sqrt(len(values)) and gap > -PROBE_NOISE * width
+    seen = max(floor * np.sqrt(len(values)) / GOOD_ANGLE, PROBE_NOISE * width)  # the least gap that can be
+    hidden = -PROBE_NOISE * width < gap < seen
     if hidden and isinstance(operator, SparseOperator) and _loses_weights(operator.graph):
         return (
             "the gap cannot be certified: the lightest edges are lost in the rounding of the degrees, which "

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+import warnings
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -57,3 +58,13 @@ def _check_isolated(graph: Graph, allowed: bool) -> None:
     raise GraphError(
         f"{len(isolated)} isolated nodes (without any edge): {shown}{more}; remove them before embedding"
     )
+
+
+def __getattr__(name: str) -> Any:
+    """The name that 0.1 published, for one release."""
+    if name != "Operator":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(
+        "operators.laplacian.Operator is now operators.SparseOperator", DeprecationWarning, stacklevel=2
+    )
+    return SparseOperator

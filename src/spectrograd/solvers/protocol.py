@@ -137,6 +137,12 @@ class Problem:
         """A basis of the same span with ``Q' B Q = I``."""
         return orthonormalize(self.engine, U, self.placed.metric, rng)
 
+    def resident_guess(self, rng: np.random.Generator) -> Array:
+        """As :meth:`first_guess`, but N x K drawn from the generator itself, for solvers of arrays."""
+        if self.start is not None:
+            return np.asarray(self.first_guess(rng))
+        return np.asarray(self.orthonormalize(rng.standard_normal((self.n_nodes, self.n_components)), rng).Q)
+
     def first_guess(self, rng: np.random.Generator) -> Tall:
         """The warm start if there is one, else random; orthonormal in the metric."""
         start = self.finite_start

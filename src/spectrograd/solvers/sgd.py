@@ -59,7 +59,7 @@ class SubspaceSGD(SteppingSolver[StepState]):
         """Start from a random basis."""
         if not 0 < self.theta <= 1:
             raise ValueError(f"theta={self.theta}: expected a number in (0, 1]")
-        U = problem.first_guess(rng)
+        U = problem.resident_guess(rng)
         U[problem.sparse.graph.degrees == 0] = 0  # absent from this layer: no pair would ever move it
         return StepState(U, rng, step_size=self.theta)
 

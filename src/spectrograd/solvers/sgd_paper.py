@@ -71,7 +71,7 @@ class PaperSGD(SteppingSolver[PaperState]):
 
     def init(self, problem: Problem, rng: np.random.Generator) -> PaperState:
         """Start from an orthonormal random basis and compute ``M_0`` in full (Eq. 18)."""
-        U = problem.first_guess(rng).astype(np.float32)
+        U = problem.resident_guess(rng).astype(np.float32)
         if self.optimizer not in ("amsgrad", "sgd"):
             raise ValueError(f"optimizer={self.optimizer!r}: expected 'amsgrad' or 'sgd'")
         rows = len(U) if self.optimizer == "amsgrad" else 0

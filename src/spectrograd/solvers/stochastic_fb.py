@@ -96,7 +96,7 @@ class StochasticForwardBackward(SteppingSolver[RiemannianState]):
     def init(self, problem: Problem, rng: np.random.Generator) -> RiemannianState:
         """Start from a random orthonormal basis, or from the Nystrom solution."""
         unit = problem.row_unit if self.setting == "edges" else 1.0  # columns are sampled in standard form
-        state = RiemannianState(problem.first_guess(rng), rng, step_size=self.step_size * unit)
+        state = RiemannianState(problem.resident_guess(rng), rng, step_size=self.step_size * unit)
         if self.setting == "columns" and problem.start is None:
             landmarks = max(self.n_landmarks, problem.n_components)
             vectors = nystrom_basis(problem, state, landmarks)
