@@ -25,6 +25,7 @@ from spectrograd.cli.convert import convert
 from spectrograd.cli.demo import demo
 from spectrograd.cli.embed import embed
 from spectrograd.cli.exit_codes import BAD_INPUT, FAILED, INTERRUPTED
+from spectrograd.cli.gpu_check import gpu_check
 from spectrograd.cli.info import info
 from spectrograd.cli.knn import knn
 from spectrograd.cli.paper import paper
@@ -57,8 +58,8 @@ def program(context: click.Context) -> int | None:
     context.exit(BAD_INPUT)
 
 
-COMMANDS = (demo, paper, info, convert, knn, embed, cluster, predict, update, compare, report, completion)
-for _command in COMMANDS:
+COMMANDS = (demo, paper, info, convert, knn, embed, cluster, predict, update, compare, report, gpu_check)
+for _command in (*COMMANDS, completion):
     program.add_command(_command)
 
 

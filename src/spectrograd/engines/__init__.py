@@ -12,7 +12,10 @@ __all__ = ["Engine", "LocalEngine", "NumpyEngine", "make_engine"]
 
 
 def make_engine(name: Any = "auto", *, n_jobs: int | None = None) -> Engine:
-    """The engine of that name (``auto`` is ``local``), or behind a ``dask.distributed.Client``."""
+    """The engine of that name, or behind a ``dask.distributed.Client``.
+
+    ``auto`` is ``local``, ``torch`` a card where there is one.
+    """
     if name in ("auto", "local"):
         return LocalEngine(n_jobs)
     if name == "numpy":  # slow and plain, to compare with
@@ -21,7 +24,11 @@ def make_engine(name: Any = "auto", *, n_jobs: int | None = None) -> Engine:
         from spectrograd.engines.dask_engine import DaskEngine
 
         return DaskEngine(name)
+    if name.partition(":")[0] == "torch":
+        from spectrograd.engines.torch_engine import TorchEngine  # torch is loaded only where it is asked for
+
+        return TorchEngine(name.partition(":")[2] or None, n_jobs=n_jobs)
     raise ValueError(
-        f"engine={name!r} is not available in this release: use 'auto', 'local', 'dask', 'dask:4' (processes "
-        "on this machine) or 'dask:tcp://host:port'"
+        f"engine={name!r} is not available in this release: use 'auto', 'local', 'torch', 'torch:cuda', 'dask', "
+        "'dask:4' (processes on this machine) or 'dask:tcp://host:port'"
     )

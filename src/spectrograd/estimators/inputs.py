@@ -21,6 +21,7 @@ from spectrograd.estimators.row_makers import (
 )
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
 from spectrograd.graph.cleaning import check_structure
+from spectrograd.graph.tensors import from_tensor
 from spectrograd.io import graph_of
 from spectrograd.io.foreign.frames import column_names, from_frame, holds_texts, is_frame
 from spectrograd.io.read.columns import layer_offer
@@ -46,6 +47,7 @@ def as_graph(model: Any, X: Any, columns: Mapping[str, str] | None = None) -> Gr
     """
     model._float, model._makers = np.float64, None
     vars(model).pop("affinity_matrix_", None)  # of an earlier fit
+    X = from_tensor(X)
     given = _from_store(model, X) or graph_of_table(X, columns or {}) or graph_of(X)
     if isinstance(given, MultilayerGraph):
         raise ValueError("this is a multilayer graph: use the Multilayer estimators")
@@ -132,6 +134,7 @@ def graph_of_table(X: Any, columns: Mapping[str, str]) -> Graph | MultilayerGrap
 
 def checked_matrix(X: Any) -> Any:
     """Arrays as numpy wants them today, sparse ones checked before compiled code follows their indices."""
+    X = from_tensor(X)
     if sp.issparse(X):
         check_structure(X)
     if isinstance(X, np.matrix):

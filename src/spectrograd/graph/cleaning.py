@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from spectrograd.graph.tensors import from_tensor
 from spectrograd.kernels import SMALL, WORTH_THREADS
 
 Array = NDArray[Any]
@@ -26,6 +27,7 @@ class GraphWarning(UserWarning):
 
 def as_csr(matrix: Any) -> sp.csr_array:
     """The input as a square float CSR matrix, which may share its memory, or a clear error."""
+    matrix = from_tensor(matrix)
     if sp.issparse(matrix):
         check_structure(matrix)
     else:

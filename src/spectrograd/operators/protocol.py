@@ -10,13 +10,15 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 Array = NDArray[Any]
-Offer = Literal["products", "edges", "pattern", "resident"]
+Offer = Literal["products", "edges", "pattern", "resident", "tensors"]
 # Of an operator. ``products``: A X. ``edges``: the weights can be read, in any order. ``pattern``: who is
 # whose neighbour, as one CSR matrix. Of an engine. ``resident``: talls are arrays in this process's memory.
+# ``tensors``: they are torch's, on a device.
 PRODUCTS: frozenset[Offer] = frozenset(("products",))
 RESIDENT: frozenset[Offer] = frozenset(("products", "resident"))
 EDGES: frozenset[Offer] = frozenset(("products", "edges", "pattern"))
 ALL: frozenset[Offer] = EDGES | RESIDENT
+TENSORS: frozenset[Offer] = EDGES | {"tensors"}
 
 
 class Operator(ABC):

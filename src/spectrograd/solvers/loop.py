@@ -115,6 +115,7 @@ def solve(
     rules = stopping or Stopping()
     if rules.max_iter is not None:
         solver = replace(solver, max_iter=rules.max_iter)  # type: ignore[type-var]
+    solver = solver.suited(problem)
     solver.check(problem)
     clock = _Clock()
     run = _Run(problem, solver, rules, on_progress, clock, watch)

@@ -214,6 +214,10 @@ class Solver(ABC, Generic[StateT]):
         """Whether :meth:`terminate` looks at accuracy, so that the loop need not."""
         return False
 
+    def suited(self, problem: Problem) -> Solver[Any]:
+        """The same method as it is written for the problem's engine: itself, unless there is another form."""
+        return self
+
     def check(self, problem: Problem) -> None:
         """Refuse what the solver cannot take, before any work is done."""
         check_offers(self.name, self.needs, problem.operator, problem.offers)

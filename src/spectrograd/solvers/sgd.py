@@ -17,7 +17,7 @@ from spectrograd.solvers.chebyshev import Chebyshev
 from spectrograd.solvers.descent import Descent
 from spectrograd.solvers.edge_source import EdgeChunk, edge_source
 from spectrograd.solvers.lanczos import Lanczos
-from spectrograd.solvers.protocol import Problem, Progress, SteppingSolver, StepState
+from spectrograd.solvers.protocol import Problem, Progress, Solver, SteppingSolver, StepState
 from spectrograd.solvers.ritz import RitzSolver, RitzState
 
 Array = NDArray[Any]
@@ -90,6 +90,16 @@ class RepairedSGD(SteppingSolver[DescentState]):
 
     name: ClassVar[str] = "sgd"
     needs = ALL
+
+    def suited(self, problem: Problem) -> Solver[Any]:
+        """On a device, the form in tensor operations."""
+        if "tensors" not in problem.offers:
+            return self
+        from spectrograd.solvers.device_batches import with_settings_of  # torch's side of the house
+        from spectrograd.solvers.device_sgd import DeviceSGD
+
+        # its epochs are whole, and the angle is for the method that goes on, which it has not
+        return with_settings_of(replace(self, epochs=math.ceil(self.epochs), angle=0.0), DeviceSGD)
 
     @property
     def judges_itself(self) -> bool:

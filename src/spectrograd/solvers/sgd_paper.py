@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from spectrograd.kernels.dense.lanes import WIDTH
 from spectrograd.operators.protocol import ALL
 from spectrograd.solvers.minibatch import Deck, Draws, Sampling
-from spectrograd.solvers.protocol import Problem, SteppingSolver, StepState
+from spectrograd.solvers.protocol import Problem, Solver, SteppingSolver, StepState
 
 Array = NDArray[Any]
 EDGES_AT_ONCE = 1_000_000  # so that a time budget is kept
@@ -72,6 +72,15 @@ class PaperSGD(SteppingSolver[PaperState]):
     name: ClassVar[str] = "sgd-paper"
     needs = ALL
     report_every: ClassVar[int] = 50
+
+    def suited(self, problem: Problem) -> Solver[Any]:
+        """On a device, the form in tensor operations."""
+        if "tensors" not in problem.offers:
+            return self
+        from spectrograd.solvers.device_batches import with_settings_of  # torch's side of the house
+        from spectrograd.solvers.device_sgd_paper import DevicePaperSGD
+
+        return with_settings_of(self, DevicePaperSGD)
 
     def init(self, problem: Problem, rng: np.random.Generator) -> PaperState:
         """Start from an orthonormal random basis and compute ``M_0`` in full (Eq. 18)."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from spectrograd.graph import Array, Graph, GraphError, MultilayerGraph
 from spectrograd.graph.names import as_objects
+from spectrograd.graph.tensors import from_tensor
 from spectrograd.io.foreign.edges import edge_rows
 from spectrograd.io.read.join import unique
 
@@ -96,5 +97,5 @@ def _weights(store: Any, n_edges: int) -> Array | None:
 
 def _to_numpy(tensor: Any) -> Array:
     if hasattr(tensor, "detach"):
-        tensor = tensor.detach().cpu().numpy()
-    return np.asarray(tensor)
+        tensor = tensor.detach().cpu()
+    return np.asarray(from_tensor(tensor))

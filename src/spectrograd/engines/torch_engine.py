@@ -1,0 +1,316 @@
+"""Tensors on a device of torch: a card, or the CPU for those who want to see the same lines run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from spectrograd.engines.base import MEDIAN_ROWS, BaseEngine
+from spectrograd.engines.device_blocks import DeviceBlocks
+from spectrograd.engines.device_statistics import moments, nearest_centres, peaks, row_lengths
+from spectrograd.engines.device_tall import DeviceBasis, DeviceTall
+from spectrograd.engines.protocol import Nearest, Statistics, Work
+from spectrograd.extras import need
+from spectrograd.interruption import check
+from spectrograd.operators.protocol import Offer, Operator
+from spectrograd.operators.sparse import LowRank, SparseOperator
+
+Array = NDArray[Any]
+ROWS = 1 << 17  # rows at a time where float64 copies are made: 16 MB for sixteen columns
+WORTH_THREADS = 50_000  # rows; below, threads that wait for one another take ten times longer on a busy CPU
+OF_FREE = 0.5  # share of a card's free memory that graphs may keep; the rest is for talls
+
+
+class TorchEngine(BaseEngine):
+    """Talls are tensors on a device; products by torch's sparse kernels, small matrices on the host.
+
+    Parameters
+    ----------
+    device
+        ``"cpu"``, ``"cuda"``, ``"cuda:1"``; None takes a card where torch sees one.
+    n_jobs
+        Threads where the device is the CPU; None leaves torch alone.
+    graph_bytes
+        How much of the device graphs may keep; larger ones are streamed. None: half of what is free.
+    """
+
+    offers: ClassVar[frozenset[Offer]] = frozenset(("tensors",))
+
+    def __init__(
+        self, device: str | None = None, *, n_jobs: int | None = None, graph_bytes: float | None = None
+    ) -> None:
+        self.torch: Any = need("torch", "engine='torch'")
+        self.device: Any = found_device(self.torch, device)
+        self.work = Work()
+        self._n_threads = _threads(self.torch, n_jobs)
+        if graph_bytes is None:
+            free = np.inf if self.device.type == "cpu" else self.torch.cuda.mem_get_info(self.device)[0]
+            graph_bytes = OF_FREE * free
+        self.blocks = DeviceBlocks(self.torch, self.device, graph_bytes)
+
+    # operators
+
+    def sweep(self, operator: SparseOperator, X: DeviceTall) -> DeviceTall:
+        """Piece after piece, each added to its rows."""
+        x = X.tensor
+        diagonal = _opened(operator.diagonal).to(x.dtype)
+        if operator.scale is None:
+            return DeviceTall(self._subtract_product(operator, x, diagonal * x))
+        scale = _opened(operator.scale).to(x.dtype)
+        negative = self._subtract_product(operator, scale * x, self.torch.zeros_like(x))
+        return DeviceTall(negative.mul_(scale).addcmul_(diagonal, x))
+
+    def _subtract_product(self, operator: SparseOperator, x: Any, out: Any, factor: float = 1.0) -> Any:
+        """Mutates: ``out -= factor W x``."""
+        if self.device.type == "cpu":  # others were kept to one thread, and torch with them
+            self.torch.set_num_threads(self._n_threads if len(x) > WORTH_THREADS else 1)
+        for start, stop, W in self.blocks.pieces(operator.graph, x.dtype):
+            out[start:stop].addmm_(W, x, alpha=-factor)
+        return out
+
+    def subtract_low_rank(self, product: DeviceTall, low_rank: LowRank, X: DeviceTall) -> DeviceTall:
+        """Mutates the product, which is then the result."""
+        self._subtract_factors(product.tensor, low_rank, X)
+        return product
+
+    def _subtract_factors(self, out: Any, low_rank: LowRank, X: DeviceTall, factor: float = 1.0) -> None:
+        """Mutates: ``out -= factor Z diag(a) Z' X``."""
+        Z: Any = low_rank.factors  # placed: a tall
+        small = low_rank.coefficients[:, None] * self.gram(Z, X)
+        out.addmm_(Z.tensor.to(out.dtype), self._small(small, out.dtype), alpha=-factor)
+
+    def recurrence(
+        self,
+        operator: Operator,
+        X: DeviceTall,
+        before: DeviceTall,
+        coefficients: tuple[float, float, float],
+        out: DeviceTall | None = None,
+    ) -> DeviceTall:
+        """In the memory of ``out``: what is no product first, then the sweep is added to it."""
+        a, b, c = coefficients
+        if not isinstance(operator, SparseOperator):
+            product = self.apply(operator, X).tensor
+            if operator.metric is not None:
+                product = product / operator.metric.tensor.to(product.dtype)
+            return DeviceTall((a * product).add_(X.tensor, alpha=b).add_(before.tensor, alpha=c))
+        check()
+        assert operator.scale is None, "bring the operator to walk_form() first"
+        self.work.sweeps += 1
+        self.work.columns += X.shape[1]
+        return self._fused(operator, X, before, coefficients, out)
+
+    def _fused(
+        self,
+        operator: SparseOperator,
+        X: DeviceTall,
+        before: DeviceTall,
+        coefficients: tuple[float, float, float],
+        out: DeviceTall | None,
+    ) -> DeviceTall:
+        """All of it times the metric, by which it is divided at the end: no tall but the result is made."""
+        (a, b, c), x = coefficients, X.tensor
+        metric = self.torch.ones_like(x[:, :1]) if operator.metric is None else _opened(operator.metric)
+        own = (a * _opened(operator.diagonal) + b * metric).to(x.dtype)
+        result = self.torch.empty_like(x) if out is None else out.tensor
+        self.torch.mul(before.tensor, (c * metric).to(x.dtype), out=result).addcmul_(own, x)
+        self._subtract_product(operator, x, result, a)
+        if operator.low_rank is not None:
+            self._subtract_factors(result, operator.low_rank, X, a)
+        return DeviceTall(result.div_(metric.to(x.dtype)))
+
+    def residual(self, operator: Operator, Q: DeviceTall, AQ: DeviceTall, values: Array) -> Array:
+        """From differences in float64, some rows at a time."""
+        k, torch = len(values), self.torch
+        theta, squares = self._small(values, torch.float64), torch.zeros(k, dtype=torch.float64)
+        squares = squares.to(self.device)
+        for rows in self._spans(Q):
+            mass = 1.0 if operator.metric is None else operator.metric.tensor[rows].double()
+            rest = AQ.tensor[rows, :k].double() - mass * Q.tensor[rows, :k].double() * theta
+            squares += (rest.square_() / mass).sum(dim=0)
+        return self._host(squares.sqrt())
+
+    # algebra
+
+    def gram(
+        self, X: DeviceTall, Y: DeviceTall, metric: DeviceTall | None = None, *, symmetric: bool = False
+    ) -> Array:
+        """Some rows at a time in float64, added in order."""
+        total = self.torch.zeros((X.shape[1], Y.shape[1]), dtype=self.torch.float64, device=self.device)
+        for rows in self._spans(X):
+            left = X.tensor[rows].double()
+            right = left if X is Y else Y.tensor[rows].double()
+            total.addmm_((left if metric is None else metric.tensor[rows] * left).T, right)
+        return self._host(total)
+
+    def combine(
+        self, X: DeviceTall, C: Array, Y: DeviceTall | None = None, E: Array | None = None
+    ) -> DeviceTall:
+        """In the type of X."""
+        x = X.tensor
+        product = x @ self._small(C, x.dtype)
+        if Y is not None and E is not None:
+            product.addmm_(Y.tensor.to(x.dtype), self._small(E, x.dtype))
+        return DeviceTall(product)
+
+    def scaled(self, X: DeviceTall, factors: DeviceTall) -> DeviceTall:
+        """In the type of X."""
+        return DeviceTall(X.tensor * factors.tensor.to(X.tensor.dtype))
+
+    def columns(self, X: DeviceTall, chosen: slice) -> DeviceTall:
+        """A copy: kernels take whole rows."""
+        return DeviceTall(X.tensor[:, chosen].contiguous())
+
+    def stack(self, *talls: DeviceTall) -> DeviceTall:
+        """Side by side."""
+        kind = talls[0].tensor.dtype
+        return DeviceTall(self.torch.cat([tall.tensor.to(kind) for tall in talls], dim=1))
+
+    def basis(self, n_rows: int, limit: int, dtype: DTypeLike) -> DeviceBasis:
+        """Vectors as rows of one tensor."""
+        return DeviceBasis(self.torch, n_rows, limit, dtype, self.device)
+
+    # rows
+
+    def put(self, rows: Array) -> DeviceTall:
+        """A copy on the device."""
+        return DeviceTall(self.torch.tensor(np.ascontiguousarray(rows), device=self.device))
+
+    def rows(self, X: DeviceTall, indices: Array | None = None) -> Array:
+        """A copy on the host."""
+        chosen = X.tensor.clone() if indices is None else X.tensor[self._index(indices)]
+        return self._host(chosen)
+
+    def map(self, function: Callable[..., Array], *talls: DeviceTall) -> DeviceTall:
+        """By way of the host, some rows at a time: for what has no verb of its own."""
+        return DeviceTall(self.torch.cat([self.put(part).tensor for part in self.fold(function, *talls)]))
+
+    def fold(self, function: Callable[..., Any], *talls: DeviceTall) -> list[Any]:
+        """By way of the host."""
+        return [
+            function(rows.start, *(self._host(tall.tensor[rows]) for tall in talls))
+            for rows in self._spans(talls[0])
+        ]
+
+    def zeros(self, n_rows: int, n_columns: int, dtype: DTypeLike) -> DeviceTall:
+        """Made on the device."""
+        return DeviceTall(self.torch.zeros((n_rows, n_columns), dtype=self._kind(dtype), device=self.device))
+
+    def cast(self, X: DeviceTall, dtype: DTypeLike) -> DeviceTall:
+        """X itself where it is of that type."""
+        return X if X.dtype == dtype else DeviceTall(X.tensor.to(self._kind(dtype)))
+
+    def take(self, X: DeviceTall, chosen: Array) -> DeviceTall:
+        """On the device."""
+        return DeviceTall(X.tensor[self._index(chosen)])
+
+    def spread(self, X: DeviceTall, chosen: Array, n_rows: int) -> DeviceTall:
+        """On the device."""
+        out = self.zeros(n_rows, X.shape[1], X.dtype)
+        out.tensor[self._index(chosen)] = X.tensor
+        return out
+
+    # statistics
+
+    def statistics(self, X: DeviceTall, metric: DeviceTall | None = None) -> Statistics:
+        """On the device, in float64."""
+        finite, top, where = peaks(self.torch, X.tensor)
+        units = top.abs().clamp_min(1e-300)
+        parts = [
+            moments(self.torch, X.tensor[rows], units, None if metric is None else metric.tensor[rows])
+            for rows in self._spans(X)
+        ]
+        second, fourth, mass = (self._host(sum(part)) for part in zip(*parts, strict=True))
+        return Statistics(finite, self._host(top), self._host(where), second, fourth, float(mass))
+
+    def row_norms(self, X: DeviceTall) -> tuple[DeviceTall, float]:
+        """Lengths on the device; the median of evenly spaced ones."""
+        norms, n = DeviceTall(row_lengths(self.torch, X.tensor)), X.shape[0]
+        few = np.arange(0, n, -(-n // MEDIAN_ROWS))
+        return norms, float(np.median(self.rows(norms, few)))
+
+    def nearest(self, X: DeviceTall, centres: Array) -> Nearest:
+        """On the device, some rows at a time."""
+        middle = self._small(centres, self.torch.float64)
+        parts = [nearest_centres(self.torch, X.tensor[rows], middle) for rows in self._spans(X)]
+        labels, gaps, *tallies = zip(*parts, strict=True)
+        sums, sizes, use = (self._host(sum(part)) for part in tallies)
+        gap = self.torch.cat(gaps)[:, None]
+        return Nearest(
+            DeviceTall(self.torch.cat(labels)[:, None]), DeviceTall(gap), sums, sizes, use, float(gap.sum())
+        )
+
+    # how tensors and arrays meet
+
+    @contextmanager
+    def threads(self) -> Iterator[None]:
+        """As many threads of torch as were asked for."""
+        before = self.torch.get_num_threads()
+        self.torch.set_num_threads(self._n_threads)
+        try:
+            yield
+        finally:
+            self.torch.set_num_threads(before)
+
+    @contextmanager
+    def one_thread(self) -> Iterator[None]:
+        """For many small operations: on a busy CPU threads would wait for one another."""
+        before = self.torch.get_num_threads()
+        self.torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            self.torch.set_num_threads(before)
+
+    def _spans(self, X: DeviceTall) -> list[slice]:
+        return [slice(start, start + ROWS) for start in range(0, X.shape[0], ROWS)]
+
+    def _small(self, values: Array, kind: Any) -> Any:
+        return self.torch.tensor(np.ascontiguousarray(values), dtype=kind, device=self.device)
+
+    def _host(self, tensor: Any) -> Array:
+        return np.asarray(tensor.cpu().numpy())
+
+    def _index(self, chosen: Array) -> Any:
+        return self.torch.as_tensor(np.asarray(chosen, dtype=np.int64), device=self.device)
+
+    def _kind(self, dtype: DTypeLike) -> Any:
+        return getattr(self.torch, np.dtype(dtype).name)
+
+
+def _opened(vector: Any) -> Any:
+    """The tensor of a vector of a placed operator, N x 1."""
+    return vector.tensor
+
+
+def found_device(torch: Any, name: str | None) -> Any:
+    """The device of that name, or one clear error; None takes a card where there is one."""
+    n_cards = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if name is None:
+        name = "cuda" if n_cards else "cpu"
+    kind, _, number = name.partition(":")
+    if kind not in ("cpu", "cuda") or (number and not (kind == "cuda" and number.isdigit())):
+        raise ValueError(f"engine='torch:{name}': expected 'torch:cpu', 'torch:cuda' or 'torch:cuda:1'")
+    if kind == "cuda" and int(number or 0) >= n_cards:
+        seen = f"only {n_cards} of them" if n_cards else "none"
+        raise ValueError(
+            f"engine='torch:{name}': no such card, torch {torch.__version__} sees {seen}; use 'torch:cpu', "
+            "'local', or a build of torch for your card"
+        )
+    return torch.device(name)
+
+
+def _threads(torch: Any, n_jobs: int | None) -> int:
+    """Threads asked for; negative numbers count back from all cores, as in scikit-learn."""
+    if n_jobs is None:
+        return int(torch.get_num_threads())
+    cores = os.cpu_count() or 1
+    count = n_jobs if n_jobs >= 0 else cores + 1 + n_jobs
+    if count < 1:
+        raise ValueError(f"n_jobs={n_jobs}: expected at least 1, -1 for all {cores} cores, or None")
+    return count

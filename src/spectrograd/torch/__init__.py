@@ -1,0 +1,11 @@
+"""What only torch can do: embeddings as tensors on a device, and networks that embed new points.
+
+Importing this loads no torch; using it does (``pip install spectrograd[torch]``).
+"""
+
+from __future__ import annotations
+
+from spectrograd.torch.parametric import ParametricSpectralEmbedding
+from spectrograd.torch.result import embedding_tensor
+
+__all__ = ["ParametricSpectralEmbedding", "embedding_tensor"]

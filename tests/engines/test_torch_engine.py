@@ -1,0 +1,208 @@
+"""What only the torch engine has: devices, pieces of rows, streams to a device, and its memory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from refusing import cut
+
+from spectrograd import datasets
+from spectrograd.engines import LocalEngine, make_engine
+from spectrograd.engines.device_blocks import host_pieces
+from spectrograd.extras import MissingExtra
+from spectrograd.graph import Graph
+from spectrograd.linalg.subspace import orthonormalize
+from spectrograd.operators.laplacian import laplacian
+from spectrograd.pipeline.run import cluster
+from spectrograd.pipeline.settings import Settings
+from spectrograd.solvers import Problem, Stopping, make_solver, solve
+
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install spectrograd[torch]")
+N, K = 1200, 4
+
+
+@pytest.fixture(scope="module")
+def model():
+    return datasets.make_block_model(N, K, random_state=1)
+
+
+def small_pieces(most_bytes=np.inf, piece=700):
+    engine = make_engine("torch:cpu")
+    engine.blocks.most_bytes, engine.blocks.piece = most_bytes, piece
+    return engine
+
+
+# --- devices ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["torch:cuda:99", "torch:tpu", "torch:cuda:x", "torch:cpu:1"])
+def test_a_device_that_is_not_there_is_one_clear_error(name):
+    with pytest.raises(ValueError, match=r"engine='torch:.*torch:cpu"):
+        make_engine(name)
+
+
+def test_torch_alone_takes_what_is_there():
+    expected = "cuda" if torch.cuda.is_available() else "cpu"
+    assert make_engine("torch").device.type == expected
+
+
+def test_without_torch_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingExtra, match=r"spectrograd\[torch\]"):
+        make_engine("torch")
+
+
+def test_a_local_fit_never_loads_torch():
+    code = (
+        "import sys; from spectrograd import SpectralClustering, datasets;"
+        "graph = datasets.make_block_model(200, 2, random_state=0).graph;"
+        "SpectralClustering(2, affinity='precomputed', random_state=0).fit(graph);"
+        "print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+# --- pieces -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("most", [1, 7, 300, 10**6])
+def test_pieces_are_the_block(most):
+    """Rows of any length, empty ones among them, are cut and put together again."""
+    rng = np.random.default_rng(0)
+    W = (rng.random((30, 30)) < 0.3) * rng.random((30, 30))
+    W[4:7] = W[:, 4:7] = W[29] = W[:, 29] = 0
+    graph = Graph.from_matrix(np.triu(W, 1) + np.triu(W, 1).T)
+    dense = np.zeros((30, 30))
+    for block in cut(graph, 3).blocks:
+        for start, indptr, indices, weights in host_pieces(block, most):
+            assert len(indices) <= most
+            rows = start + np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+            np.add.at(dense, (rows, indices), weights)
+    np.testing.assert_array_equal(dense, graph.matrix.toarray())
+
+
+@pytest.mark.parametrize("most_bytes", [np.inf, 0])
+def test_a_hub_is_split_and_a_graph_without_room_is_streamed(most_bytes):
+    others = np.arange(1, 2000)
+    graph = Graph.from_edges(np.r_[np.zeros(1999, int), others[:-1]], np.r_[others, others[1:]], n_nodes=2000)
+    engine, X = small_pieces(most_bytes), np.random.default_rng(0).standard_normal((2000, 3))
+    operator = laplacian(graph)
+    found = engine.rows(engine.apply(engine.place(operator), engine.put(X)))
+    np.testing.assert_allclose(found, operator @ X, atol=1e-9)
+    assert bool(engine.blocks._kept) == (most_bytes > 0)
+
+
+def test_old_graphs_make_room(model):
+    engine = small_pieces(most_bytes=1.5 * 4 * (model.graph.n_entries + N))
+    for _ in range(3):
+        copy = Graph(model.graph.blocks, N)
+        engine.apply(engine.place(laplacian(copy)), engine.zeros(N, 1, np.float32))
+    assert len(engine.blocks._kept) == 1
+
+
+# --- the same results as local ------------------------------------------------------------------------
+
+
+def sine(operator, P, Q):
+    """Of the largest angle between two subspaces in the metric."""
+    engine = LocalEngine()
+    P, Q = (orthonormalize(engine, X, operator.metric).Q for X in (P, Q))
+    rest = Q - P @ engine.gram(P, Q, operator.metric)
+    return np.sqrt(np.linalg.norm(engine.gram(rest, rest, operator.metric), 2))
+
+
+@pytest.mark.parametrize("name", ["lanczos", "chebyshev", "power", "gradient-descent", "forward-backward"])
+def test_subspaces_equal_those_of_local(model, name):
+    operator = laplacian(model.graph)
+    found = []
+    for engine in (LocalEngine(), make_engine("torch:cpu")):
+        solution = solve(
+            Problem(operator, K, engine),
+            make_solver(name, max_iter=5000),
+            stopping=Stopping(tol=1e-8),
+            seed=0,
+        )
+        assert solution.stop_reason == "converged"
+        found.append(engine.rows(solution.Q))
+    assert sine(operator, *found) < 1e-4
+
+
+@pytest.mark.parametrize("solver", ["auto", "lanczos", "chebyshev"])
+def test_the_whole_line(model, solver):
+    """Certificate and labels through the pipeline."""
+    results = [
+        cluster(model.graph, Settings(n_components=K, n_clusters=K, solver=solver, seed=0, engine=engine))
+        for engine in (LocalEngine(), make_engine("torch:cpu"))
+    ]
+    local, device = results
+    assert device.certificate.converged
+    np.testing.assert_array_equal(device.labels, local.labels)
+    np.testing.assert_allclose(device.eigenvalues, local.eigenvalues, atol=1e-6)
+
+
+# --- memory -------------------------------------------------------------------------------------------
+
+
+class Peak(torch.utils._python_dispatch.TorchDispatchMode):
+    """Counts the bytes of all tensors that operations make, and how many were alive at once."""
+
+    def __init__(self):
+        super().__init__()
+        self.alive, self.now, self.most = {}, 0, 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        made = function(*args, **(kwargs or {}))
+        for tensor in made if isinstance(made, tuple | list) else (made,):
+            if isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided:
+                self._count(tensor.untyped_storage())
+        return made
+
+    def _count(self, storage):
+        import weakref
+
+        where = storage.data_ptr()
+        if where in self.alive or storage.nbytes() == 0:
+            return
+        self.alive[where] = storage.nbytes()
+        self.now += storage.nbytes()
+        self.most = max(self.most, self.now)
+        weakref.finalize(storage, self._gone, where)
+
+    def _gone(self, where):
+        self.now -= self.alive.pop(where, 0)
+
+
+def peak_of_a_solve(mean_degree, n_nodes, most_bytes):
+    """Bytes on the device at once, pieces of the graph being copied there as to a card."""
+    graph = datasets.make_block_model(n_nodes, K, mean_degree=mean_degree, random_state=0).graph
+    engine = small_pieces(most_bytes, piece=10_000)
+    engine.blocks.move = lambda array: torch.tensor(np.asarray(array))
+    problem = Problem(laplacian(graph), K, engine)
+    with Peak() as peak:
+        solution = solve(problem, make_solver("chebyshev"), stopping=Stopping(tol=1e-3), seed=0)
+    assert solution.stop_reason == "converged"
+    return peak.most
+
+
+def test_memory_is_a_few_talls_and_the_pieces_in_flight():
+    """A streamed solve never holds the graph: four times the edges take no more memory."""
+    n, in_flight = 10_000, 2 * 10_000 * (4 + 4)  # columns and ones of a piece, and of the next
+    few, many = (peak_of_a_solve(degree, n, most_bytes=0) for degree in (20, 80))
+    assert abs(many - few) < in_flight
+    tall = 8 * n * (K + 4)  # columns of the filter, guards included, in float64
+    assert 1.5 * tall < many < in_flight + 8 * tall  # three blocks of float32 are the least it needs
+    kept = peak_of_a_solve(80, n, most_bytes=np.inf)
+    assert kept > many + 0.8 * (4 * 80 * n)  # a graph that fits stays there
+
+
+def test_peaks_are_counted():
+    with Peak() as peak:
+        for _ in range(5):
+            kept = torch.zeros(1000, dtype=torch.float64)
+            view, another = kept[5:], torch.zeros(500, dtype=torch.float64)
+    assert len(view) + len(another) == 1495
+    assert 12_000 <= peak.most <= 24_000  # a loop holds the old ones until the new ones are there
