@@ -29,6 +29,6 @@ def make_engine(name: Any = "auto", *, n_jobs: int | None = None) -> Engine:
 
         return TorchEngine(name.partition(":")[2] or None, n_jobs=n_jobs)
     raise ValueError(
-        f"engine={name!r} is not available in this release: use 'auto', 'local', 'torch', 'torch:cuda', 'dask', "
-        "'dask:4' (processes on this machine) or 'dask:tcp://host:port'"
+        f"engine={name!r} is not available in this release: use 'auto', 'local', 'torch', 'torch:cuda', "
+        "'dask', 'dask:4' (processes on this machine) or 'dask:tcp://host:port'"
     )
