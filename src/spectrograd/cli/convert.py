@@ -11,6 +11,7 @@ from typing import Any, cast
 import click
 
 from spectrograd.cli.graph_files import GraphFiles, graph_files
+from spectrograd.cli.memory_option import memory_size
 from spectrograd.cli.meter import clock
 from spectrograd.cli.options import common_options
 from spectrograd.cli.session import Session
@@ -23,16 +24,6 @@ Examples:
   zcat edges.tsv.gz | spectrograd convert - -o graph.store --edges
 """
 STAGES = {"read": "reading", "count": "counting", "scatter": "scattering", "sort": "sorting"}
-
-
-def memory_size(context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
-    """Bytes of a text like ``2GB``."""
-    from spectrograd.memory import as_bytes
-
-    try:
-        return as_bytes(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
 
 
 @click.command(epilog=EXAMPLES, short_help="Put a graph into a store on disk, larger than memory or not.")

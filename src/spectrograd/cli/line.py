@@ -50,7 +50,7 @@ NAMED_KINDS = {bool: "true or false", int: "a whole number", float: "a number", 
 
 
 def read_layers(
-    session: Session, files: GraphFiles, k: int | str = MOST, memory_limit: str | None = None
+    session: Session, files: GraphFiles, k: int | str = MOST, memory_limit: int | None = None
 ) -> tuple[Graph | MultilayerGraph, Input]:
     """Read the graph and remember which bytes it came from; a store that does not fit the limit stays put."""
     paths = files.paths

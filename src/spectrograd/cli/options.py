@@ -13,6 +13,7 @@ import click
 from spectrograd.cli import completion
 from spectrograd.cli.config import load as load_config
 from spectrograd.cli.config import save as save_config
+from spectrograd.cli.memory_option import memory_option
 from spectrograd.cli.session import Session
 
 Command = Callable[..., Any]
@@ -95,26 +96,8 @@ class LineOptions:
     alpha: float | str
     layer_weights: tuple[float, ...] | str
     raw: bool
-    memory_limit: str | None
+    memory_limit: int | None
 
-
-def amount_of_memory(context: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
-    """A text such as 2GB."""
-    from spectrograd.memory import as_bytes
-
-    try:
-        as_bytes(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-    return text
-
-
-memory_option = click.option(
-    "--memory-limit",
-    metavar="SIZE",
-    callback=amount_of_memory,
-    help="Such as 2GB: a store that does not fit is streamed from the disk; too little is an error.",
-)
 
 raw_option = click.option(
     "--raw",
