@@ -46,8 +46,8 @@ def unit_rows_of(model, W, kind):
 
 
 def scale_of(exponent, solver):
-    """A power of ten; for solvers that magnify every rounding a power of two, by which nothing is rounded."""
-    return 2.0 ** round(exponent * np.log2(10)) if solver in STOCHASTIC else 10.0**exponent
+    """A power of ten; for solvers that magnify every rounding one of four, which rounds nothing."""
+    return 4.0 ** round(exponent * np.log2(10) / 2) if solver in STOCHASTIC else 10.0**exponent
 
 
 @pytest.mark.filterwarnings("ignore::spectrograd.graph.GraphWarning")

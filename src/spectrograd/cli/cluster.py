@@ -15,7 +15,7 @@ from spectrograd.cli.options import (
     dry_run_option,
     line_options,
 )
-from spectrograd.cli.report import check_targets, tell_run, telling_options
+from spectrograd.cli.report import check_targets, saved_model, tell_run, telling_options
 from spectrograd.cli.session import Session
 
 EXAMPLES = """\b
@@ -80,7 +80,6 @@ def cluster(
     from spectrograd import pipeline
     from spectrograd.cli import line
     from spectrograd.cli.summary import summarize
-    from spectrograd.estimators.from_result import model_of
     from spectrograd.io import write_labels
     from spectrograd.report.gather import gather_run
 
@@ -99,7 +98,7 @@ def cluster(
     known = None if truth is None else (truth, classes)
     with session.stage("report"):
         line.write_result(output, write, result.labels, graph.input_names)
-        model = partial(model_of, graph, result, settings)
+        model = partial(saved_model, graph, result, settings)
         run = partial(gather_run, graph, result, truth=known, class_names=class_names)
         tell_run(page, folder, lambda: run(summary=told()), model)
     session.save_summary(told())

@@ -13,7 +13,7 @@ from spectrograd.cli.options import (
     dry_run_option,
     line_options,
 )
-from spectrograd.cli.report import check_targets, tell_run, telling_options
+from spectrograd.cli.report import check_targets, saved_model, tell_run, telling_options
 from spectrograd.cli.session import Session
 
 EXAMPLES = """\b
@@ -58,7 +58,6 @@ def embed(
     from spectrograd import pipeline
     from spectrograd.cli import line
     from spectrograd.cli.summary import summarize
-    from spectrograd.estimators.from_result import model_of
     from spectrograd.io import write_embedding
     from spectrograd.report.gather import gather_run
 
@@ -75,7 +74,7 @@ def embed(
     with session.stage("report"):
         vectors = result.embedding.without_first().vectors
         line.write_result(output, write, vectors, graph.input_names)
-        model = partial(model_of, graph, result, settings, drop_first=True)
+        model = partial(saved_model, graph, result, settings, drop_first=True)
         tell_run(page, folder, lambda: gather_run(graph, result, told(), drop_first=True), model)
     session.save_summary(told())
     what = f"{vectors.shape[1]} coordinates of {vectors.shape[0]:,} nodes"

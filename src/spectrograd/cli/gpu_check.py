@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import click
 
+from spectrograd import __version__
 from spectrograd.cli.exit_codes import FAILED
+from spectrograd.cli.options import common_options
+from spectrograd.cli.session import Session
 
 EXAMPLES = """\b
 Examples:
@@ -18,9 +21,8 @@ Examples:
 @click.option(
     "--nodes", type=click.IntRange(min=1000), default=100_000, show_default=True, help="Of the timed graph."
 )
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-@click.option("-q", "--quiet", is_flag=True, help="No warnings.")
-def gpu_check(device: str, nodes: int, debug: bool, quiet: bool) -> int:
+@common_options
+def gpu_check(session: Session, device: str, nodes: int) -> int:
     """Compare the torch engine with the local one on a small graph, time both, print a block to paste.
 
     Exit code 1 where the device does not agree with the host.
@@ -29,4 +31,6 @@ def gpu_check(device: str, nodes: int, debug: bool, quiet: bool) -> int:
 
     text, passed = report(f"torch:{device}" if device else "torch", nodes)
     click.echo(text)
+    facts = {"command": session.command, "version": __version__, "seed": session.seed, "passed": passed}
+    session.save_summary(facts | {"device": device, "seconds": session.timing()})
     return 0 if passed else FAILED

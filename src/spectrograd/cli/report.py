@@ -71,6 +71,13 @@ def tell_run(
         _write(page, run)
 
 
+def saved_model(*args: Any, **how: Any) -> Any:
+    """The fitted estimator behind a result; loaded when it is needed, since scikit-learn takes a second."""
+    from spectrograd.estimators.from_result import model_of
+
+    return model_of(*args, **how)
+
+
 def _write(page: str, run: Run) -> None:
     from spectrograd.report.run_document import run_document
     from spectrograd.report.run_page import write_run_page
