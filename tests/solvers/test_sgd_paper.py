@@ -113,7 +113,7 @@ def test_above_the_paper_s_size_it_names_sgd():
         graph = datasets.make_block_model(n_nodes, 2, random_state=0).graph
         solver = make_solver("sgd-paper")
         events.append(solve(Problem(laplacian(graph), 2), solver, seed=0, stopping=Stopping(60)).last.events)
-    assert events[0] == ()
+    assert "settings are those" not in " ".join(events[0])
     assert len(events[1]) == 1
     assert "10,000 nodes" in events[1][0]
     assert "'sgd'" in events[1][0]

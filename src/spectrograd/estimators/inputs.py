@@ -138,7 +138,7 @@ def checked_matrix(X: Any) -> Any:
     if sp.issparse(X):
         check_structure(X)
     if isinstance(X, np.matrix):
-        raise TypeError("np.matrix is not supported: convert it with np.asarray(X)")
+        raise TypeError("np.matrix is not supported. Please convert to a numpy array with np.asarray(X)")
     return X
 
 

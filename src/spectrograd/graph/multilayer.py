@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
-from scipy.sparse.csgraph import connected_components
 
 from spectrograd.graph.cleaning import GraphError
 from spectrograd.graph.graph import Array, Graph
@@ -92,6 +91,8 @@ class MultilayerGraph:
     @property
     def components(self) -> Array:
         """The component of every node in the union of all layers, numbered as their first nodes come."""
+        from scipy.sparse.csgraph import connected_components  # loads much of scipy
+
         rows, size = np.arange(self.n_nodes), self.n_nodes
         ends = []
         for layer in self.layers:  # a node is tied to its component in each layer

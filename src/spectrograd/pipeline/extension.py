@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from spectrograd.aggregation import make_aggregation
 from spectrograd.graph import Graph, MultilayerGraph
-from spectrograd.operators import Kind, SparseOperator
+from spectrograd.operators import Kind
+from spectrograd.operators.function import FunctionOperator
 from spectrograd.pipeline.multilayer import Merged
 from spectrograd.pipeline.result import Result
 from spectrograd.pipeline.settings import Settings
@@ -276,7 +277,7 @@ def extension_of(graph: Graph | MultilayerGraph, result: Result, settings: Setti
     Functions of layers (``power-mean``, ``geometric``) are known by their products only, and graphs on disk
     block by block.
     """
-    if not isinstance(result.operator, SparseOperator) or not result.operator.graph.is_resident:
+    if isinstance(result.operator, FunctionOperator) or result.operator.is_streamed:
         return None
     part, kind = np.zeros(graph.n_nodes, bool), settings.laplacian
     part[result.rows] = True
@@ -287,7 +288,7 @@ def extension_of(graph: Graph | MultilayerGraph, result: Result, settings: Setti
     layers = [_rule(layer, part, common, tau) for layer in graph.layers]
     assert result.merged is not None
     rules = _weighed(layers, result.merged, make_aggregation(settings.aggregation).needs_embeddings)
-    has_edges = result.operator.graph.n_edges > 0
+    has_edges = result.operator.n_edges > 0
     return Extension(result.vectors, result.eigenvalues, part, rules, sparse=has_edges)
 
 
@@ -302,7 +303,7 @@ def _weighed(layers: Sequence[LayerRule], merged: Merged, with_subspaces: bool) 
     rules = [
         replace(layer, weight=float(weight)) for layer, weight in zip(layers, merged.weights, strict=True)
     ]
-    low_rank = merged.operator.low_rank if isinstance(merged.operator, SparseOperator) else None
+    low_rank = getattr(merged.operator, "low_rank", None)
     if low_rank is None or not with_subspaces:
         return tuple(rules)
     # An aggregation puts the layers' vectors first, all columns of a layer with one coefficient.

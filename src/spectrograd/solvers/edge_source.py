@@ -20,7 +20,7 @@ from spectrograd.kernels.batches.groups import upper_entries
 Array = NDArray[Any]
 # Edges that stay together from epoch to epoch, where there are many: one cache line of int32.
 RUN = 16
-MANY = 1 << 18
+MANY = 1 << 20
 
 
 class EdgeChunk(NamedTuple):

@@ -19,6 +19,7 @@ from spectrograd.solvers.protocol import Problem
 from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start, guarded_width, ritz_pairs
 
 Array = NDArray[Any]
+LOST = 1e-4  # entries of Q'BQ - I: single precision leaves a hundredth of it
 Preconditioner = Callable[[Array], Array]
 
 
@@ -104,9 +105,12 @@ def advance(problem: Problem, operator: Operator, state: LobpcgState) -> int:
     engine, metric, Q = problem.engine, operator.metric, state.Q
     m, k = len(state.values), problem.n_components
     W = _directions(operator, state, k)
-    W = engine.combine(Q, -engine.gram(Q, W, metric), W, np.eye(W.shape[1]))
-    # orthonormal before it is multiplied: A W then carries no more error than A X
-    W = engine.combine(W, _kept(engine.gram(W, W, metric)))
+    for _ in range(2):  # once is not enough: making W orthonormal magnifies what is left of Q in it
+        W = engine.combine(Q, -engine.gram(Q, W, metric), W, np.eye(W.shape[1]))
+        # orthonormal before it is multiplied: A W then carries no more error than A X
+        W = engine.combine(W, _kept(engine.gram(W, W, metric)))
+        if W.shape[1] == 0:
+            break
     if W.shape[1] == 0 or not np.isfinite(W).all():
         state.done = True
         return 0
@@ -124,7 +128,9 @@ def advance(problem: Problem, operator: Operator, state: LobpcgState) -> int:
     state.Q = engine.combine(Q, C[:q], W, C[q:])
     state.AQ = engine.combine(state.AQ, C[:q], AW, C[q:])
     state.H, state.values = C.T @ H @ C, values[:m]
-    if state.iteration % 20 == 19 or not np.isfinite(state.values).all():
+    X = np.ascontiguousarray(state.Q[:, :m])
+    lost = not np.abs(engine.gram(X, X, metric) - np.eye(m)).max() < LOST
+    if state.iteration % 20 == 19 or lost or not np.isfinite(state.values).all():
         # against drift, and in place of anything that is not a number
         begin(problem, operator, state, np.nan_to_num(state.Q[:, :m]))
         return m + int(W.shape[1])

@@ -96,6 +96,7 @@ def _weights(store: Any, n_edges: int) -> Array | None:
 
 
 def _to_numpy(tensor: Any) -> Array:
-    if hasattr(tensor, "detach"):
-        tensor = tensor.detach().cpu()
-    return np.asarray(from_tensor(tensor))
+    known = from_tensor(tensor)
+    if known is tensor and hasattr(tensor, "detach"):  # of another library, with torch's manners
+        known = tensor.detach().cpu().numpy()
+    return np.asarray(known)
