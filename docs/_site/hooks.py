@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-FETCHED = '<script src="https://unpkg.com/iframe-worker/shim"></script>'
+FETCHED = re.compile(r'<script src="https://[^"]*iframe-worker/shim"></script>')
 
 
 def on_config(config: Any) -> Any:
@@ -25,7 +25,10 @@ def on_page_content(html: str, **_: Any) -> str:
 def on_post_page(output: str, **_: Any) -> str:
     """Put our own frame in place of the script that the search would fetch from elsewhere."""
     ours = (Path(__file__).parent / "file_worker.js").read_text(encoding="utf-8")
-    return output.replace(FETCHED, f"<script>{ours}</script>")
+    return FETCHED.sub(lambda _: f"<script>{ours}</script>", output)
+
+
+on_post_template = on_post_page  # the page for addresses that are not there
 
 
 def _pages(nav: Any) -> list[str]:
