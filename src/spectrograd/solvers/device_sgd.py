@@ -13,14 +13,12 @@ from spectrograd.engines.device_tall import DeviceTall
 from spectrograd.engines.random_rows import new_seed
 from spectrograd.operators.protocol import TENSORS
 from spectrograd.operators.sparse import SparseOperator
+from spectrograd.solvers.descent import effective_batch, pushes
 from spectrograd.solvers.device_batches import Batch, DeviceBatches, torch_engine
 from spectrograd.solvers.protocol import Problem, SteppingSolver, StepState
 
 Array = NDArray[Any]
 Tensor = Any
-# A batch has at most a 256th of the edges, so that rows are not in every batch; small graphs may take a
-# 64th, up to 256 edges, for U'A_S U is an average over the batch.
-SHARE, LARGEST_SHARE, ENOUGH_EDGES = 256, 64, 256
 EDGES_AT_ONCE = 1 << 18  # between two refreshments of M, when the host looks at it
 WORST_CONDITION = 1e4  # of M; runs that go well stay below ten
 
@@ -163,23 +161,6 @@ def _moves(source: DeviceBatches, batch: Batch, M: Tensor, push: Tensor, step: f
     length = (step * (size / source.metric.sum()).sqrt()).to(rows.dtype)
     norms = g.square().sum(dim=1, keepdim=True).sqrt()
     return torch.where(norms > 0, -length / torch.where(norms > 0, norms, 1.0), 0.0) * g
-
-
-def effective_batch(batch_size: int, n_edges: int) -> int:
-    """The batch in use: a small part of the edges, so that rows are not in every batch."""
-    enough = min(n_edges // LARGEST_SHARE, ENOUGH_EDGES)
-    return max(1, min(batch_size, max(n_edges // SHARE, enough)))
-
-
-def pushes(counts: Array, share: float) -> Array:
-    """``1 / q_i``: q_i is the chance that a batch with this share of the edges meets a node.
-
-    One (the full gradient) where a batch holds all edges; nodes without edges never move and get one too.
-    """
-    if share >= 1:
-        return np.ones(len(counts))
-    q = -np.expm1(np.maximum(counts, 1) * np.log1p(-share))
-    return np.where(counts > 0, 1 / q, 1.0)
 
 
 def power_of_two(x: float) -> float:
