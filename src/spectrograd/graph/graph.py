@@ -29,7 +29,6 @@ from spectrograd.graph.names import as_names, number_nodes
 from spectrograd.graph.notebook import facts_table
 from spectrograd.graph.recall import Recall
 from spectrograd.graph.traversal import Search, search
-from spectrograd.kernels import SMALL as SMALL
 
 Array = NDArray[Any]
 SHOWN_NAMES = 5

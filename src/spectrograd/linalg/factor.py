@@ -13,7 +13,8 @@ import scipy.sparse.linalg as sla
 from numpy.typing import NDArray
 
 from spectrograd.graph import Graph
-from spectrograd.kernels import LANES, SMALL
+from spectrograd.kernels import LANES
+from spectrograd.kernels.thresholds import USUAL, Thresholds
 from spectrograd.operators.sparse import SparseOperator
 
 if TYPE_CHECKING:
@@ -38,11 +39,11 @@ class Factor(ABC):
     pivots: Array
 
     @staticmethod
-    def of(operator: SparseOperator, sigma: float) -> Factor | None:
+    def of(operator: SparseOperator, sigma: float, thresholds: Thresholds = USUAL) -> Factor | None:
         """Factorise without pivoting, or None where the result cannot be trusted."""
         operator = operator.walk_form().astype(np.float64)
         diagonal = operator.diagonal - sigma * (1.0 if operator.metric is None else operator.metric)
-        make = SmallFactor if operator.n_nodes <= SMALL else FrontFactor
+        make = SmallFactor if operator.n_nodes <= thresholds.small else FrontFactor
         factor = make.of_matrix(operator.graph, diagonal)
         if factor is None or factor._safe():
             return factor

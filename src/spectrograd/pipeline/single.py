@@ -102,7 +102,7 @@ def prepare_graph(graph: Graph, settings: Settings) -> PreparedGraph:
     if not graph.is_resident:
         return _on_all_rows(graph, connectivity)
     part = subgraph(graph, kept)
-    order = near_order(part) if connectivity.groups is None else None
+    order = near_order(part, settings.engine.thresholds) if connectivity.groups is None else None
     if order is not None:
         part, kept = reordered(part, order), kept[order]
     return PreparedGraph(graph, part, kept, connectivity)

@@ -327,7 +327,7 @@ def _evidence(problem: Problem, ritz: Ritz, solution: Solution, error: float, se
         return UNPROBED
     if beyond is not None and beyond > top and known.countable:
         sure = top + (MOST_PART + 0.01) * (beyond - top)
-        count = count_below(problem.sparse, sure)
+        count = count_below(problem.sparse, sure, problem.engine.thresholds)
         if count is not None:
             return Complement(beyond if count == problem.n_components else top, sure=sure)
     rng = np.random.default_rng(None if seed is None else (seed, 1))  # not what the solver started from

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from spectrograd.certificate.evidence import Complement
 from spectrograd.certificate.inverse_probe import look_through
 from spectrograd.certificate.probe import Evidence
+from spectrograd.kernels.thresholds import USUAL, Thresholds
 from spectrograd.linalg.factor import Factor, Three
 from spectrograd.linalg.fill import factor_bytes, most_factor_bytes
 from spectrograd.linalg.filters import Filter
@@ -76,9 +77,9 @@ class Inverse:
     woodbury: Woodbury | None
 
     @classmethod
-    def of(cls, operator: SparseOperator, pole: float) -> Inverse:
+    def of(cls, operator: SparseOperator, pole: float, thresholds: Thresholds = USUAL) -> Inverse:
         """Factorise; a breakdown is an error."""
-        factor = Factor.of(operator, pole)
+        factor = Factor.of(operator, pole, thresholds)
         if factor is None:
             raise ValueError("shift-invert: the factorisation broke down; use 'lanczos' or 'chebyshev'")
         metric = np.ones(operator.n_nodes) if operator.metric is None else operator.metric[factor.order]
@@ -159,7 +160,7 @@ class ShiftInvert(RitzSolver[FactoredState]):
             )
         operator = problem.sparse.walk_form().astype(np.float64)
         pole = operator.lower - self._shift(problem) * (operator.upper - operator.lower)
-        inverse = Inverse.of(operator, pole)
+        inverse = Inverse.of(operator, pole, problem.engine.thresholds)
         block = guarded_start(problem, self._width(problem), rng, np.float32).astype(np.float64)
         state = FactoredState(np.empty((0, 0)), rng, block=block, inverse=inverse, pole=pole)
         state.most = self.degree
