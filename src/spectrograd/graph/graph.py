@@ -226,6 +226,13 @@ class Graph:
         """The components of the graph and the breadth-first levels from its first node."""
         return search(*self.pattern)
 
+    @cached_property
+    def factor_layout(self) -> tuple[Any, Any]:
+        """Order and shape of a triangular factor, for every shift: its fronts and their parts."""
+        from spectrograd.kernels.ldl.layout import lay_out
+
+        return lay_out(self.matrix.indptr, self.matrix.indices)
+
     def astype(self, dtype: DTypeLike) -> Graph:
         """The same graph with its weights in another type."""
         blocks = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 from spectrograd.graph import Graph
@@ -37,8 +38,9 @@ def plan(problem: Problem) -> tuple[Choice, ...]:
     if not isinstance(operator, SparseOperator) or not problem.offers >= ALL:
         return by_products(problem)
     fill = fill_ratio(operator.graph, sizes)
-    if fill <= sizes.little_fill and factor_bytes(operator.graph) <= most_factor_bytes():
-        direct = Choice("shift-invert", f"a factor has about {fill:.0f} entries per edge: direct is exact")
+    if fill <= sizes.little_fill and factor_bytes(fill * operator.graph.n_edges) <= most_factor_bytes():
+        reason = f"a factor has about {fill:.0f} entries per edge: direct is exact"
+        direct = Choice("shift-invert", reason, (("memory_limit", math.inf),))  # looked at here
         return (direct, Choice("lanczos", "escalated: the direct solve was not certified"))
     if operator.rank > 1:  # a regularised graph, rank one, is as cheap as a plain one
         return (Choice("chebyshev", "sparse plus low rank: products are cheap, a factor is not"), LAST)

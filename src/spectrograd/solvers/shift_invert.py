@@ -16,7 +16,7 @@ from spectrograd.certificate.inverse_probe import look_through
 from spectrograd.certificate.probe import Evidence
 from spectrograd.kernels.thresholds import USUAL, Thresholds
 from spectrograd.linalg.factor import Factor, Three
-from spectrograd.linalg.fill import factor_bytes, most_factor_bytes
+from spectrograd.linalg.fill import estimated_fill, factor_bytes, most_factor_bytes
 from spectrograd.linalg.filters import Filter
 from spectrograd.linalg.subspace import Ritz
 from spectrograd.operators.protocol import ALL
@@ -136,7 +136,8 @@ class ShiftInvert(RitzSolver[FactoredState]):
     angle
         Stop when the bound on the sine of the subspace angle is met; 0 leaves stopping to the loop.
     memory_limit
-        Bytes the factor may take by the estimate, else a ValueError; None: three quarters of all memory.
+        Bytes the factor may take by the estimate, else a ValueError; None: three quarters of all memory,
+        infinite: nobody looks.
     """
 
     shift: float | None = None
@@ -151,8 +152,8 @@ class ShiftInvert(RitzSolver[FactoredState]):
 
     def init(self, problem: Problem, rng: np.random.Generator) -> FactoredState:
         """Estimate the fill, and refuse before any work is done; factorise, and smooth a random block."""
-        needed = factor_bytes(problem.sparse.graph)
         limit = most_factor_bytes() if self.memory_limit is None else self.memory_limit
+        needed = 0.0 if math.isinf(limit) else factor_bytes(estimated_fill(problem.sparse.graph))
         if needed > limit:
             raise ValueError(
                 f"shift-invert: the factor would take about {needed / 1e9:.2g} GB, the limit is "
