@@ -8,13 +8,8 @@ from typing import Any
 import click
 
 from spectrograd.cli.graph_files import GraphFiles, graph_files
-from spectrograd.cli.option_values import CountOrAuto
-from spectrograd.cli.options import (
-    LineOptions,
-    common_options,
-    dry_run_option,
-    line_options,
-)
+from spectrograd.cli.option_values import CountOrAuto, choice_option
+from spectrograd.cli.options import LineOptions, common_options, dry_run_option, line_options
 from spectrograd.cli.report import check_targets, saved_model, tell_run, telling_options
 from spectrograd.cli.session import Session
 
@@ -43,12 +38,8 @@ Examples:
     "-l", "--labels", "truth", help="Known classes (node,label): the clusters are scored against them."
 )
 @telling_options
-@click.option(
-    "--assign-labels",
-    type=click.Choice(["kmeans", "cluster_qr", "discretize"]),
-    default="kmeans",
-    show_default=True,
-    help="How rows of the embedding become clusters.",
+@choice_option(
+    "--assign-labels", "kmeans cluster_qr discretize", "kmeans", "How rows of the embedding become clusters."
 )
 @click.option(
     "--n-init",

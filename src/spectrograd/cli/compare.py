@@ -9,13 +9,15 @@ import click
 
 from spectrograd.cli.exit_codes import FAILED, GOOD, INTERRUPTED
 from spectrograd.cli.graph_files import GraphFiles, graph_files
-from spectrograd.cli.option_values import auto_or_number, seconds_above_zero
+from spectrograd.cli.option_values import seconds_above_zero, target_option
 from spectrograd.cli.options import (
     common_options,
     dry_run_option,
     engine_option,
     jobs_option,
+    laplacian_option,
     merge_options,
+    tol_option,
 )
 from spectrograd.cli.session import Session
 from spectrograd.cli.voice import say
@@ -38,28 +40,9 @@ from spectrograd.cli.voice import say
     show_default=True,
     help="Seconds for each solver.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False),
-    default="compare.html",
-    show_default=True,
-    help="The page with table and curves.",
-)
-@click.option(
-    "--laplacian",
-    type=click.Choice(["random_walk", "symmetric", "unnormalized"]),
-    default="random_walk",
-    show_default=True,
-    help="Which eigenproblem; the paper uses unnormalized.",
-)
-@click.option(
-    "--tol",
-    callback=auto_or_number,
-    default="auto",
-    show_default=True,
-    help="Largest residual allowed, relative to the width of the spectrum.",
-)
+@target_option("compare.html", "The page with table and curves.")
+@laplacian_option
+@tol_option
 @jobs_option
 @engine_option
 @merge_options

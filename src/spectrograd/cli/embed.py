@@ -10,6 +10,7 @@ from spectrograd.cli.graph_files import GraphFiles, graph_files
 from spectrograd.cli.options import (
     LineOptions,
     common_options,
+    components_option,
     dry_run_option,
     line_options,
 )
@@ -26,15 +27,7 @@ Examples:
 
 @click.command(epilog=EXAMPLES, short_help="Embed the nodes of a graph.")
 @graph_files
-@click.option(
-    "-k",
-    "--components",
-    "k",
-    type=click.IntRange(min=1),
-    default=8,
-    show_default=True,
-    help="Columns of the embedding.",
-)
+@components_option("Columns of the embedding.")
 @click.option("-o", "--output", help=".csv .tsv .npy .npz .parquet .w2v, or - (default) for CSV on stdout.")
 @telling_options
 @line_options
