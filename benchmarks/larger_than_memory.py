@@ -65,9 +65,6 @@ def _arguments() -> argparse.Namespace:
 
 def generate(folder: Path, n_nodes: int, n_edges: int, n_clusters: int) -> dict[str, Any]:
     """Parquet parts of a degree-corrected block model with shuffled ids, lonely nodes and hanging trees."""
-    import pyarrow
-    import pyarrow.parquet
-
     began = time.perf_counter()
     rng = np.random.default_rng(0)
     n_core = int(n_nodes * (1 - LONELY - DANGLING)) // n_clusters * n_clusters
@@ -80,7 +77,7 @@ def generate(folder: Path, n_nodes: int, n_edges: int, n_clusters: int) -> dict[
     n_random = n_edges - n_trees
     for part, first in enumerate(range(0, n_random, ROWS_PER_PART)):
         ends = np.empty((2, min(ROWS_PER_PART, n_random - first)), np.uint32)
-        fill(ends, ids, n_core, n_clusters, INSIDE, 1 / (1 - SPREAD), part)
+        fill(ends, ids, n_core, n_clusters, 1 / (1 - SPREAD), rng)
         _write(parts / f"{part:04}.parquet", ends)
     tree, parent = n_core + np.arange(n_trees), np.empty(n_trees, np.int64)
     fresh = rng.random(n_trees) < 0.2  # a fifth are roots on the core, the others hang from a node of a tree
@@ -102,17 +99,16 @@ def generate(folder: Path, n_nodes: int, n_edges: int, n_clusters: int) -> dict[
 
 
 @numba.njit(cache=True)
-def fill(ends, ids, n_core, n_clusters, inside, power, seed):  # type: ignore[no-untyped-def]
+def fill(ends, ids, n_core, n_clusters, power, rng):  # type: ignore[no-untyped-def]
     """Two ends of every edge: clusters by lot, nodes of a cluster with a falling power of their rank."""
-    np.random.seed(seed)
     size = n_core // n_clusters
     for edge in range(ends.shape[1]):
-        one = np.random.randint(n_clusters)
+        one = int(n_clusters * rng.random())
         other = one
-        if np.random.random() >= inside:
-            other = (one + 1 + np.random.randint(n_clusters - 1)) % n_clusters
-        ends[0, edge] = ids[one * size + int(size * np.random.random() ** power)]
-        ends[1, edge] = ids[other * size + int(size * np.random.random() ** power)]
+        if rng.random() >= INSIDE:
+            other = (one + 1 + int((n_clusters - 1) * rng.random())) % n_clusters
+        ends[0, edge] = ids[one * size + int(size * rng.random() ** power)]
+        ends[1, edge] = ids[other * size + int(size * rng.random() ** power)]
 
 
 def _write(path: Path, ends: np.ndarray) -> None:
