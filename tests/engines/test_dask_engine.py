@@ -9,7 +9,7 @@ distributed = pytest.importorskip("distributed")
 
 import test_engines as contract  # noqa: E402
 
-from spectrograd import MultilayerGraph, datasets, metrics  # noqa: E402
+from spectrograd import MultilayerGraph, datasets, metrics, write_graph  # noqa: E402
 from spectrograd.engines import make_engine  # noqa: E402
 from spectrograd.engines.cluster import connect, cutting  # noqa: E402
 from spectrograd.engines.cluster.connect import EngineError  # noqa: E402
@@ -222,6 +222,19 @@ def test_rows_that_workers_cannot_keep_are_streamed(client, stored, monkeypatch)
     assert found.certificate.converged
     here = cluster(stored, Settings(**how, engine=make_engine("local")))
     assert metrics.score(here.labels, found.labels)["ari"] > 0.99
+
+
+def test_a_dask_dataframe_becomes_a_store(client, tmp_path):
+    pandas, frames = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
+    graph = datasets.make_block_model(500, 3, random_state=0).graph
+    entries = graph.matrix.tocoo()
+    once = entries.row < entries.col
+    table = pandas.DataFrame({"src": entries.row[once], "dst": entries.col[once]})
+    with client.as_current():
+        write_graph(tmp_path / "g.store", frames.from_pandas(table, npartitions=4))
+    found = open_store(tmp_path / "g.store").in_memory()
+    assert (found.matrix != graph.matrix).nnz == 0
+    assert [path.name for path in tmp_path.iterdir() if not path.name.endswith(".lock")] == ["g.store"]
 
 
 def test_a_store_that_a_worker_does_not_see_is_named_with_the_worker(client, stored, tmp_path):
