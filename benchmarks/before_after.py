@@ -1,4 +1,4 @@
-"""Two versions of the source on the same graphs, in turns: is the new one slower?
+"""Two versions of the source on the same graphs, in turns.
 
 `python -m benchmarks.before_after OTHER_TREE [LARGEST]` with a checkout of the other version; graphs of the
 shootout of at most so many nodes. Seconds are the best of several fits, each version in a process of its own
@@ -83,7 +83,8 @@ def _timed(children: dict[str, subprocess.Popen[str]], order: str) -> dict[str, 
     found: dict[str, list[float]] = {name: [] for name in children}
     for _ in range(REPEATS + 1):
         for name, child in children.items():
-            assert child.stdin is not None and child.stdout is not None
+            assert child.stdin is not None
+            assert child.stdout is not None
             child.stdin.write(order)
             child.stdin.flush()
             found[name].append(float(child.stdout.readline()))
