@@ -215,8 +215,8 @@ def report(log: dict[str, Any]) -> str:
     return (
         f"{made['edges']:,} edges, {made['nodes']:,} nodes, {made['clusters']} planted clusters, half of the "
         f"edges within them, degrees with a heavy tail, {LONELY:.0%} of the nodes without an edge and "
-        f"{DANGLING:.0%} in hanging trees, ids shuffled. Memory is anonymous memory, interpreter and compiled "
-        f"code included.\n\n{table(head, rows)}\n\nMeasured {machine()}."
+        f"{DANGLING:.0%} in hanging trees, ids shuffled. Memory is anonymous memory, interpreter and "
+        f"compiled code included.\n\n{table(head, rows)}\n\nMeasured {machine()}."
     )
 
 
