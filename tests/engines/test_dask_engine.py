@@ -247,9 +247,8 @@ def test_a_store_that_a_worker_does_not_see_is_named_with_the_worker(client, sto
         stored.store.path = before
 
 
-def test_futures_are_released_at_once_and_history_is_cut(client, monkeypatch):
-    monkeypatch.setattr("spectrograd.engines.dask_engine.SETTLE", 4)
-    engine = make_engine(client)
+def test_futures_are_released_at_once_and_history_is_cut(client):
+    engine = DaskEngine(client, settle_after=4)
     placed, X = engine.place(laplacian(ring(50))), engine.random(50, 2, 0, np.float64)
     for _ in range(11):
         X = engine.apply(placed, X)
@@ -289,11 +288,10 @@ def test_another_version_of_the_package_is_refused(client, monkeypatch):
     ],
 )
 def test_engines_that_are_not_there(name, error, said, monkeypatch):
-    monkeypatch.setattr("spectrograd.engines.cluster.connect.TIMEOUT", 0.5)
     if name == "dask":
         monkeypatch.setattr(distributed, "get_client", lambda: (_ for _ in ()).throw(ValueError("none")))
     with pytest.raises(error, match=said):
-        make_engine(name)
+        DaskEngine(name, timeout=0.5)
 
 
 def test_solvers_that_need_edges_at_hand_are_refused(engine, graphs):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from spectrograd.engines.cluster import tasks
-from spectrograd.engines.cluster.connect import EngineError, client_of, received
+from spectrograd.engines.cluster.connect import TIMEOUT, EngineError, client_of, received
 from spectrograd.engines.cluster.cutting import balanced_bounds, block_bytes
 from spectrograd.engines.cluster.placed_graph import PlacedGraph, placed_graph, streamed_graph
 from spectrograd.engines.cluster.rows import RowsOnWorkers, block_of
@@ -42,11 +42,18 @@ class DaskEngine(RowsOnWorkers):
     name = "dask"
     cost = Cost(per_round=0.02, per_byte=1e-9)  # of a few tasks, and of loopback or 10 GbE
 
-    def __init__(self, engine: Any = "dask", *, patience: float = 60.0) -> None:
+    def __init__(
+        self,
+        engine: Any = "dask",
+        *,
+        patience: float = 60.0,
+        timeout: float = TIMEOUT,
+        settle_after: int = SETTLE,
+    ) -> None:
         self.work = Work()
-        self.client = client_of(engine)
+        self.client = client_of(engine, timeout)
         self.session = Session(self.client, patience=patience)
-        self.bounds = {}
+        self.bounds, self._settle_after = {}, settle_after
         self._placed: deque[tuple[Any, PlacedGraph]] = deque(maxlen=KEPT_GRAPHS)
         self._unsettled, self._bytes, self._since = 0, 0, {}  # type: ignore[var-annotated]
 
@@ -153,7 +160,7 @@ class DaskEngine(RowsOnWorkers):
     def _begin_sweep(self) -> None:
         self.session.map_owners(after=OWNERS_HOLD)
         self._unsettled += 1
-        if self._unsettled > SETTLE:
+        if self._unsettled > self._settle_after:
             self.session.settle()
             self.bytes_moved()
             self._unsettled = 0

@@ -29,7 +29,6 @@ from spectrograd.graph.names import as_names, number_nodes
 from spectrograd.graph.notebook import facts_table
 from spectrograd.graph.recall import Recall
 from spectrograd.graph.traversal import Search, search
-from spectrograd.kernels import SMALL as SMALL
 
 Array = NDArray[Any]
 SHOWN_NAMES = 5
@@ -250,6 +249,13 @@ class Graph:
     def search(self) -> Search:
         """The components of the graph and the breadth-first levels from its first node."""
         return search(*self.pattern)
+
+    @cached_property
+    def factor_layout(self) -> tuple[Any, Any]:
+        """Order and shape of a triangular factor, for every shift: its fronts and their parts."""
+        from spectrograd.kernels.ldl.layout import lay_out
+
+        return lay_out(self.matrix.indptr, self.matrix.indices)
 
     def astype(self, dtype: DTypeLike) -> Graph:
         """The same graph with its weights in another type."""
