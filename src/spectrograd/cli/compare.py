@@ -110,14 +110,14 @@ def _rows(
     if not session.quiet:
         click.echo(f"{len(chosen)} solvers, {budget}", err=True)
 
-    def told(row: dict[str, Any]) -> None:
+    def show_row(row: dict[str, Any]) -> None:
         done.append(row["method"])
         if not session.quiet:
             spent = "" if row["seconds"] is None else f"{row['seconds']:.2f} s"
             good = {True: "good", False: "not certified", None: "no result"}[row["converged"]]
             reason = f" ({row['error']})" if row["error"] else ""
-            told = f"{row['method']:20} {spent:>8}  {good}{reason}"
-            click.echo(f"{len(done):3} of {len(chosen)}  {told}", err=True)
+            text = f"{row['method']:20} {spent:>8}  {good}{reason}"
+            click.echo(f"{len(done):3} of {len(chosen)}  {text}", err=True)
         session.detail(f"{row['method']}: {row['error'] or row['certificate']}")
 
     settings = Settings(
@@ -131,7 +131,7 @@ def _rows(
         **{name: how[name] for name in ("aggregation", "alpha", "layer_weights")},
     )
     with session.compile_clock(True), session.stage("solve"):
-        rows, prepared = run(graph, settings, names, classes=classes, on_row=told)
+        rows, prepared = run(graph, settings, names, classes=classes, on_row=show_row)
     session.engine = settings.engine.summary()
     merged = getattr(prepared, "merged", None)
     if merged is not None:

@@ -86,7 +86,7 @@ def convert(
 
 def _progress(session: Session, stack: ExitStack) -> Callable[[str, int, int | None], None]:
     """Stage, edges, edges per second and time left."""
-    show = session.line(stack, "reading")
+    show = session.status_line(stack, "reading")
     began: dict[str, float] = {}
 
     def progress(stage: str, done: int, total: int | None) -> None:

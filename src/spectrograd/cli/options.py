@@ -30,7 +30,7 @@ Command = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class LineOptions:
+class SolveOptions:
     """How to go from a graph to an embedding: the options ``embed`` and ``cluster`` share."""
 
     laplacian: str
@@ -106,7 +106,7 @@ tol_option = number_or_auto_option(
     "-t", "--tol", meaning="Largest residual allowed, relative to the width of the spectrum."
 )
 
-_LINE_OPTIONS = (
+_SOLVE_OPTIONS = (
     laplacian_option,
     click.option(
         "--regularization",
@@ -181,16 +181,16 @@ _COMMON_OPTIONS = (
 )
 
 
-def line_options(command: Command) -> Command:
-    """Add the options of :class:`LineOptions`; the command gets them as ``options``."""
-    names = [field.name for field in fields(LineOptions)]
+def solve_options(command: Command) -> Command:
+    """Add the options of :class:`SolveOptions`; the command gets them as ``options``."""
+    names = [field.name for field in fields(SolveOptions)]
 
     @functools.wraps(command)
     def packed(**values: Any) -> Any:
-        options = LineOptions(**{name: values.pop(name) for name in names})
+        options = SolveOptions(**{name: values.pop(name) for name in names})
         return command(options=options, **values)
 
-    return _decorated(packed, _LINE_OPTIONS)
+    return _decorated(packed, _SOLVE_OPTIONS)
 
 
 def merge_options(command: Command) -> Command:
