@@ -21,6 +21,7 @@ from spectrograd import (
     write_graph,
 )
 from spectrograd.cli import main
+from spectrograd.engines import make_engine
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.operators.masked import masked
 from spectrograd.operators.regularized import regularized
@@ -180,8 +181,11 @@ def test_conductance_of_a_graph_on_disk(tmp_path):
     assert metrics.conductance(disk, labels) == pytest.approx(metrics.conductance(graph, labels))
 
 
-def test_sgd_reads_the_shuffled_edges_of_a_store(tmp_path):
+@pytest.mark.parametrize("engine", ["local", "torch:cpu"])
+def test_sgd_reads_the_shuffled_edges_of_a_store(tmp_path, engine):
+    if engine != "local":
+        pytest.importorskip("torch", reason="torch is not installed: pip install spectrograd[torch]")
     data = datasets.make_block_model(5_000, 4, mean_degree=30, random_state=0)
     disk = stored(tmp_path / "graph.store", data.graph, "bfs")
-    found = cluster(disk, Settings(n_components=4, seed=0, solver="sgd"))
+    found = cluster(disk, Settings(n_components=4, seed=0, solver="sgd", engine=make_engine(engine)))
     assert metrics.score(data.labels, found.labels)["ari"] >= 0.97

@@ -133,7 +133,7 @@ def test_m_is_measured_by_visits_and_not_by_chunks(monkeypatch):
         [],
         Descent.measured,
     )
-    monkeypatch.setattr("spectrograd.solvers.sgd.EDGES_AT_ONCE", 500)  # forty chunks per epoch
+    monkeypatch.setattr("spectrograd.solvers.hand_over.EDGES_AT_ONCE", 500)  # forty chunks per epoch
     monkeypatch.setattr(Descent, "measured", lambda self, *args: calls.append(1) or measured(self, *args))
     solver, problem = make_solver("sgd", epochs=1), Problem(laplacian(graph), 4)
     solver.step(problem, solver.init(problem, np.random.default_rng(0)))
