@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from spectrograd.cli.option_values import target_option
 from spectrograd.cli.options import common_options, nodes_option
 from spectrograd.cli.session import Session
 from spectrograd.cli.voice import say
@@ -29,14 +30,7 @@ Example:
 
 
 @click.command(epilog=EXAMPLES, short_help="Make data, cluster it in every way, draw it.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(file_okay=False),
-    default="demo",
-    show_default=True,
-    help="Folder for labels, picture and page; made if it is not there.",
-)
+@target_option("demo", "Folder for labels, picture and page; made if it is not there.", folder=True)
 @nodes_option
 @common_options
 def demo(session: Session, output: str, nodes: int) -> int:

@@ -93,7 +93,7 @@ class Session:
         """
         limits = meter or Meter()
         with ExitStack() as stack:
-            show = self.line(stack, waiting or label)
+            show = self.status_line(stack, waiting or label)
 
             def hook(progress: Progress) -> None:
                 what = STAGE_WORDS.get(self.stage_now, label)
@@ -116,7 +116,7 @@ class Session:
     def counting(self, label: str) -> Iterator[Callable[[int], None]]:
         """A function that shows how many things of a stream are done, on a terminal only."""
         with ExitStack() as stack:
-            show = self.line(stack, label)
+            show = self.status_line(stack, label)
 
             def count(done: int) -> None:
                 show(f"{label}: {done:,}")
@@ -128,7 +128,7 @@ class Session:
     def _unseen(text: str, share: float | None = None, rate: str = "") -> None:
         """Draw nothing: stderr is a pipe or a file."""
 
-    def line(self, stack: ExitStack, label: str) -> Callable[..., None]:
+    def status_line(self, stack: ExitStack, label: str) -> Callable[..., None]:
         """A function that shows a text, the share done and a rate until the stack ends; on terminals only."""
         if not self.on_terminal:
             return self._unseen

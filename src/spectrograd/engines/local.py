@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from spectrograd.engines.base import BaseEngine
-from spectrograd.engines.protocol import Work
+from spectrograd.engines.protocol import Coefficients, Work
 from spectrograd.engines.row_basis import RowBasis
 from spectrograd.interruption import check
 from spectrograd.kernels.thresholds import USUAL, Thresholds
@@ -83,7 +83,7 @@ class LocalEngine(BaseEngine):
         operator: Operator,
         X: Array,
         before: Array,
-        coefficients: tuple[float, float, float],
+        coefficients: Coefficients,
         out: Array | None = None,
     ) -> Array:
         """Fused into one pass where the operator is sparse."""
@@ -104,7 +104,7 @@ class LocalEngine(BaseEngine):
         operator: SparseOperator,
         X: Array,
         before: Array,
-        coefficients: tuple[float, float, float],
+        coefficients: Coefficients,
         out: Array | None,
     ) -> Array:
         from spectrograd.kernels.csr.recurrence import recurrence_rows

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from spectrograd.engines.protocol import Engine, Tall
+from spectrograd.engines.protocol import Coefficients, Engine, Tall
 from spectrograd.operators.protocol import Operator
 
 
@@ -41,7 +41,7 @@ class Filter:
         return current
 
 
-def damping(lower: float, cut: float, upper: float) -> Iterator[tuple[float, float, float]]:
+def damping(lower: float, cut: float, upper: float) -> Iterator[Coefficients]:
     """Without end, (a, b, c) of the terms ``a A X + b X + c before`` of a scaled Chebyshev recurrence.
 
     It damps [cut, upper]. The scale (Zhou et al. 2006, Algorithm 3.1) keeps the value at ``lower`` at 1,
