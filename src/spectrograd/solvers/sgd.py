@@ -14,14 +14,13 @@ from spectrograd.certificate.probe import Evidence
 from spectrograd.operators.protocol import ALL, RESIDENT, check_offers
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.solvers.chebyshev import Chebyshev
-from spectrograd.solvers.descent import Descent
-from spectrograd.solvers.edge_source import EdgeChunk, edge_source
+from spectrograd.solvers.descent import Descent, Groups
+from spectrograd.solvers.edge_source import edge_source
 from spectrograd.solvers.lanczos import Lanczos
 from spectrograd.solvers.protocol import Problem, Progress, Solver, SteppingSolver, StepState
 from spectrograd.solvers.ritz import RitzSolver, RitzState
 
 Array = NDArray[Any]
-EDGES_AT_ONCE = 1 << 18  # a chunk's groups take 24 bytes per edge
 # M is measured afresh after so many edges per node: a fifth of a row is then measured per edge, however
 # large the graph, and rows, which double at each of ten visits, stay far from the largest float32.
 EDGES_PER_MEASUREMENT = 5
@@ -164,36 +163,34 @@ class RepairedSGD(SteppingSolver[DescentState]):
         """Mutates: the state, by one step per batch of all edges."""
         descent = state.descent
         assert descent is not None
-        size, total = descent.batch_size, self._n_steps(descent)
-        done = state.iteration * descent.n_batches
-        for chunk in descent.source.chunks(state.iteration, max(1, EDGES_AT_ONCE // size) * size):
-            n_batches = min(-(-len(chunk.heads) // size), total - done)
-            if n_batches <= 0:
+        total, done = self._n_steps(descent), state.iteration * descent.n_batches
+        for groups in descent.groups(state.iteration, state.U.shape[1]):
+            if done >= total:
                 break
-            chunk = chunk.part(slice(n_batches * size))
-            steps = state.step_size * (1 - np.arange(done, done + n_batches) / total)
-            self._run(problem, state, chunk, steps)
-            done += n_batches
-            state.edges_seen += len(chunk.heads)
+            groups = groups.part(slice(total - done), descent.batch_size)
+            steps = state.step_size * (1 - np.arange(done, done + groups.n_batches) / total)
+            self._run(problem, state, groups, steps)
+            done += groups.n_batches
+            state.edges_seen += groups.n_edges
         if not np.isfinite(state.U).all():
             raise FloatingPointError("the step was too long")
         self._place_unlinked(problem, state)
         state.known = None
 
-    def _run(self, problem: Problem, state: DescentState, chunk: EdgeChunk, steps: Array) -> None:
-        """Mutates: the state, by a chunk's batches; goes on with a fresh M where it broke down."""
+    def _run(self, problem: Problem, state: DescentState, groups: Groups, steps: Array) -> None:
+        """Mutates: the state, by some batches; goes on with a fresh M where it broke down."""
         descent = state.descent
         assert descent is not None
-        while len(steps):
+        while groups.n_batches:
             fresh = state.known is None
             M, Y = state.known or self._measured(problem, state)
-            done = descent.run(chunk, steps, state.U, M, Y)
-            state.known_for += len(chunk.heads)
+            done = descent.run(groups, steps, state.U, M, Y)
+            state.known_for += groups.n_edges
             far = state.known_for >= EDGES_PER_MEASUREMENT * problem.n_nodes
-            state.known = None if far or done < len(steps) else (M, Y)
+            broken = done < groups.n_batches
+            state.known = None if far or broken else (M, Y)
             skipped = max(done, int(fresh))  # a batch that breaks a fresh M is left out
-            chunk = chunk.part(slice(skipped * descent.batch_size, None))
-            steps = steps[skipped:] if done < len(steps) else steps[:0]
+            groups, steps = groups.part(slice(skipped, None), descent.batch_size), steps[skipped:]
 
     def _measured(self, problem: Problem, state: DescentState) -> tuple[Array, Array]:
         """Mutates: U, to a root mean square of about one, orthonormal where it was near losing rank; M, Y."""
