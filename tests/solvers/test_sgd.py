@@ -257,6 +257,19 @@ def test_three_passes_find_clear_clusters(large, kind):
     assert nmi(large.labels, labels_of(solution.Q, 5)) > 0.99
 
 
+@pytest.mark.parametrize("kind", ["random_walk", "symmetric", "unnormalized"])
+def test_averaging_takes_out_the_noise_of_the_last_steps(kind):
+    made = datasets.make_block_model(3000, 4, random_state=0)
+    operator, sines = laplacian(made.graph, kind), []
+    exact = reference.smallest(operator, 4)[1]
+    for averaging in (False, True):
+        solver = make_solver("sgd", epochs=4, averaging=averaging)
+        solution = solve(Problem(operator, 4), solver, seed=0)
+        assert solution.last.passes == averaging
+        sines.append(reference.largest_sine(solution.Q, exact, operator.metric))
+    assert sines[1] < 0.8 * sines[0]
+
+
 def test_without_the_push_nothing_is_learnt(large, monkeypatch):
     monkeypatch.setattr("spectrograd.solvers.descent.pushes", lambda counts, share: np.ones(len(counts)))
     solution = solve(Problem(laplacian(large.graph), 5), make_solver("sgd", epochs=3), seed=0)

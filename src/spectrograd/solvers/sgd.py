@@ -24,6 +24,7 @@ Array = NDArray[Any]
 # M is measured afresh after so many edges per node: a fifth of a row is then measured per edge, however
 # large the graph, and rows, which double at each of ten visits, stay far from the largest float32.
 EDGES_PER_MEASUREMENT = 5
+AVERAGED = 2 / 3  # of a Jacobi step: all of it would keep what alternates between neighbours
 WORST_CONDITION = 1e4  # of M; runs that go well stay below ten
 
 
@@ -71,6 +72,9 @@ class RepairedSGD(SteppingSolver[DescentState]):
         q_i stays well below one.
     step_size
         Length of the first steps relative to the root mean square of a row; 2 is too long, 0.5 slower.
+    averaging
+        Bring every row two thirds of the way to the mean of its neighbours after the epochs: one pass
+        more, which takes out most of the noise that the last steps leave. Not before a hand-over.
     hand_over
         Go on with another method from the subspace found, until the angle or the tolerance asked for is met.
     finisher
@@ -82,6 +86,7 @@ class RepairedSGD(SteppingSolver[DescentState]):
     epochs: float = 5.0
     batch_size: int = 4000
     step_size: float = 1.0
+    averaging: bool = False
     hand_over: bool = False
     finisher: Literal["lanczos", "chebyshev"] = "lanczos"
     angle: float = 0.0
@@ -155,9 +160,19 @@ class RepairedSGD(SteppingSolver[DescentState]):
             return self._finishing_step(problem, state)
         self._epoch(problem, state)
         state.iteration += 1
-        if state.iteration >= self.epochs and not self.hand_over:
+        if state.iteration >= self._n_epochs and not self.hand_over:
             state.done = True
+            if self.averaging:
+                self._average(problem, state)
         return state
+
+    def _average(self, problem: Problem, state: DescentState) -> None:
+        """Mutates: all rows, by a Jacobi step."""
+        assert state.descent is not None
+        rows, diagonal = self._pencil_rows(problem, state), problem.sparse.diagonal[:, None]
+        wanted = np.asarray(problem.apply(rows)) / np.where(diagonal > 0, diagonal, 1)
+        state.U = state.descent.padded(problem.walk.enter(rows - AVERAGED * wanted))
+        state.passes += 1
 
     def _epoch(self, problem: Problem, state: DescentState) -> None:
         """Mutates: the state, by one step per batch of all edges."""
