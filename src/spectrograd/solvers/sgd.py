@@ -160,9 +160,9 @@ class RepairedSGD(SteppingSolver[DescentState]):
             return self._finishing_step(problem, state)
         self._epoch(problem, state)
         state.iteration += 1
-        if state.iteration >= self._n_epochs and not self.hand_over:
-            state.done = True
-            if self.averaging:
+        if not self.hand_over:
+            state.done = state.iteration >= self.epochs
+            if self.averaging and state.iteration >= self._n_epochs:
                 self._average(problem, state)
         return state
 
