@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import chi2
 
 import reference
 from spectrograd.kernels.batches import pairs as batch
@@ -137,35 +136,6 @@ def test_induced_edges(graphs, weighted):
     assert len(found) > 50
     again = batch.induced_edges(nodes[:100], block.indptr, block.indices, slot)  # no mark is left
     np.testing.assert_array_equal(again, reference.induced_edges(nodes[:100], block.indptr, block.indices))
-
-
-@pytest.mark.parametrize("weighted", [True, False])
-def test_neighbour_by_weight_follows_its_twin(graphs, weighted):
-    rng = np.random.default_rng(5)
-    (block,) = graphs[weighted].blocks
-    vertices = rng.integers(0, 1300, 3000).astype(np.int32)
-    uniforms = rng.random(3000)
-    uniforms[:2] = 0.0, np.nextafter(1, 0)
-    args = (vertices, uniforms, block.indptr, block.weights)
-    found = batch.neighbour_by_weight(*args)
-    assert (block.indptr[vertices] <= found).all()
-    assert (found < block.indptr[vertices + 1]).all()
-    np.testing.assert_array_equal(found, reference.neighbour_by_weight(*args))
-
-
-@pytest.mark.parametrize("weighted", [True, False])
-def test_neighbour_by_weight_has_the_right_distribution(weighted):
-    rng = np.random.default_rng(6)
-    indptr = np.array([0, 3, 10])
-    weights = rng.uniform(0.1, 3, 10) if weighted else None
-    n_draws = 40_000
-    vertices = np.ones(n_draws, np.int32)
-    found = batch.neighbour_by_weight(vertices, rng.random(n_draws), indptr, weights)
-    counts = np.bincount(found, minlength=10)
-    assert counts[:3].sum() == 0
-    share = np.ones(7) / 7 if weights is None else weights[3:] / weights[3:].sum()
-    statistic = ((counts[3:] - n_draws * share) ** 2 / (n_draws * share)).sum()
-    assert statistic < chi2(6).ppf(0.999)
 
 
 def batch_of_edges(graph, rng, n_edges):

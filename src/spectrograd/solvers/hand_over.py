@@ -78,6 +78,10 @@ class HandsOver(SteppingSolver[HandOverT]):
         """Steps of the loop that are epochs, the last of which may be a part of one."""
         return math.ceil(min(self.epochs, self.max_iter))
 
+    def n_steps(self, per_epoch: int) -> int:
+        """Batches of all epochs, where one epoch has so many."""
+        return math.ceil(min(self.epochs, self.max_iter) * per_epoch)
+
     def tell(self, state: HandOverT, counts: Array, size: int) -> None:
         """Mutates: the events, by what batches of ``size`` edges mean for nodes with so many edges each."""
         if size < self.batch_size:
@@ -89,7 +93,7 @@ class HandsOver(SteppingSolver[HandOverT]):
     def chunks(self, state: HandOverT, source: EdgeSource, size: int) -> Iterator[tuple[EdgeChunk, Array]]:
         """The edges of the state's epoch with the step of each batch of ``size``; mutates: ``edges_seen``."""
         per_epoch = -(-source.n_edges // size)
-        total = math.ceil(min(self.epochs, self.max_iter) * per_epoch)
+        total = self.n_steps(per_epoch)
         done = state.iteration * per_epoch
         for chunk in source.chunks(state.iteration, max(1, EDGES_AT_ONCE // size) * size):
             n_batches = min(-(-len(chunk.heads) // size), total - done)

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from spectrograd.solvers.minibatch import BatchSource
 
 Array = NDArray[Any]
-USUAL_MASS = 20.0  # mean degree of the block models on which absolute steps in a metric were set
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,9 +85,12 @@ class Problem:
 
     @property
     def row_unit(self) -> float:
-        """What an absolute step is multiplied by: vectors that are orthonormal in a metric shrink with it."""
+        """What steps of a set length per coordinate are multiplied by: in a metric rows are smaller.
+
+        Orthonormal vectors have entries of ``1 / sqrt(N)``, in a metric of ``1 / sqrt(sum b)``.
+        """
         metric = self.operator.metric
-        return 1.0 if metric is None else float(np.sqrt(USUAL_MASS / metric.mean()))
+        return 1.0 if metric is None else float(1 / np.sqrt(metric.mean()))
 
     @property
     def offers(self) -> frozenset[Offer]:
