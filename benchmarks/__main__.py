@@ -25,6 +25,7 @@ SUITES = (
     "sgd_labels",
     "store",
     "first_hour",
+    "neighbours",
     "reading",
     "shootout",
     "growth",
