@@ -134,7 +134,8 @@ def _add_products(U, C, rows, columns, sums):
 def residual(Q, AQ, values, metric, keep):
     """``A X - B X diag(values)`` for the first columns X of Q, and their squared norms in ``B^-1``.
 
-    ``metric`` as :func:`as_weights` has it. Norms are summed in float64; without ``keep`` they are all there is.
+    ``metric`` as :func:`as_weights` has it. Norms are summed in float64; without ``keep`` they are all
+    there is.
     """
     n_rows, n_columns = Q.shape[0], values.shape[0]
     n_chunks = (n_rows + CHUNK - 1) // CHUNK
