@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from spectrograd.report.agreement import Agreement
 
 N_CLUSTERS = 5
+# So few need no compiled kernels, but for two of the solvers shown: a newcomer waits a third of the time.
+N_NODES = 4_000
 FILES = {"labels": "labels.csv", "picture": "picture.png", "report": "report.html"}
 
 EXAMPLES = """\b
@@ -37,7 +39,7 @@ Example:
     show_default=True,
     help="Folder for labels, picture and page; made if it is not there.",
 )
-@nodes_option
+@nodes_option(N_NODES)
 @common_options
 def demo(session: Session, output: str, nodes: int) -> int:
     """Make a three-layer graph whose clusters are known, find them, and compare the ways to do it.

@@ -1,5 +1,7 @@
 """Tall-and-skinny dense kernels: Gram matrices in float64, whatever the vectors are."""
 
+from typing import Any
+
 import numba
 import numpy as np
 
@@ -19,7 +21,7 @@ from spectrograd.kernels.jit import inner, parallel
 CHUNK = 512
 
 
-def as_weights(metric, dtype=np.float64):
+def as_weights(metric: Any, dtype: Any = np.float64) -> Any:
     """A metric as the kernels here take it: one type for all, none at all is an empty one.
 
     Otherwise each of them would be compiled for a metric that may be written, for one that may not, and for
