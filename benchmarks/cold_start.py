@@ -33,20 +33,10 @@ def run() -> str:
         ("default fit, 20,000 nodes", 20_000, False),
         ("default and multilayer fit, 20,000 nodes", 20_000, True),
     ):
-        for attempt, found in zip(
-            ("first process", "second process"), fit_twice(n_nodes, multilayer), strict=True
-        ):
-            imported, fitted, busy, compiled = found
-            rows.append(
-                (
-                    label,
-                    attempt,
-                    f"{imported:.2f}",
-                    f"{fitted:.2f}",
-                    f"{busy:.2f}",
-                    "yes" if compiled else "no",
-                )
-            )
+        attempts = zip(("first process", "second process"), fit_twice(n_nodes, multilayer), strict=True)
+        for attempt, (imported, fitted, busy, compiled) in attempts:
+            seconds = (f"{spent:.2f}" for spent in (imported, fitted, busy))
+            rows.append((label, attempt, *seconds, "yes" if compiled else "no"))
     head = ("what", "when", "import and data, s", "fit, s", "all, s of all threads", "numba loaded")
     return "## Cold start\n\nEach pair of processes begins with an empty compile cache:\n\n" + table(
         head, rows
@@ -54,7 +44,7 @@ def run() -> str:
 
 
 def fit_twice(n_nodes: int, multilayer: bool) -> list[tuple[float, float, float, bool]]:
-    """Two processes that begin with an empty cache: seconds to import, to fit, busy in all; numba loaded?"""
+    """Two processes that begin with an empty cache: seconds to import, to fit, busy; numba loaded."""
     script = SCRIPT.format(n_nodes=n_nodes, multilayer=multilayer)
     with tempfile.TemporaryDirectory() as cache:
         how: Any = {"env": os.environ | {"NUMBA_CACHE_DIR": cache}, "capture_output": True, "text": True}

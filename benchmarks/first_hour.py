@@ -68,12 +68,12 @@ class Clock:
 
 
 def run() -> str:
+    sections = points_section(), files_section(), machine_section()
     return (
         "## The first hour\n\nSeconds on the wall, those of all threads in brackets: other jobs shared the "
         "machine, and changed the second figure less. Before: version 0.1.0, published 2026-11-17, on a "
         "machine without other jobs.\n\n"
-        + "\n\n".join([points_section(), files_section(), machine_section()])
-    )
+    ) + "\n\n".join(sections)
 
 
 def points_section() -> str:
