@@ -27,6 +27,7 @@ SUITES = (
     "partition",
     "store",
     "first_hour",
+    "neighbours",
     "reading",
     "shootout",
     "growth",

@@ -130,10 +130,10 @@ class LocalEngine(BaseEngine):
         if len(X) <= self.thresholds.small:
             left = X if metric is None else metric[:, None] * X
             return np.asarray(left.T.astype(np.float64) @ Y.astype(np.float64))
-        from spectrograd.kernels.dense.products import gram
+        from spectrograd.kernels.dense.products import as_weights, gram
 
         run = gram if len(X) > self.thresholds.tall else gram.serial
-        return np.asarray(run(X, Y, metric, symmetric or X is Y))
+        return np.asarray(run(X, Y, as_weights(metric), symmetric or X is Y))
 
     def combine(self, X: Array, C: Array, Y: Array | None = None, E: Array | None = None) -> Array:
         """By a kernel of our own: no library threads to fight with."""
@@ -161,10 +161,10 @@ class LocalEngine(BaseEngine):
             R = np.asarray(AX - b * X * values, dtype=Q.dtype)
             squares = (R.astype(np.float64) ** 2 / b).sum(axis=0)
         else:
-            from spectrograd.kernels.dense.products import residual
+            from spectrograd.kernels.dense.products import as_weights, residual
 
             run = residual if len(Q) > self.thresholds.tall else residual.serial
-            R, squares = run(Q, AQ, values, metric, keep)
+            R, squares = run(Q, AQ, values, as_weights(metric, Q.dtype), keep)
         return R, np.sqrt(squares)
 
     def scaled(self, X: Array, factors: Array) -> Array:
