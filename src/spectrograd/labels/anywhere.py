@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from spectrograd.engines.protocol import Engine, Nearest, Tall
 from spectrograd.kernels import SMALL
-from spectrograd.labels.clustering import Clustering, in_order
+from spectrograd.labels.cluster_numbers import in_order
+from spectrograd.labels.clustering import Clustering
 from spectrograd.labels.kmeans import DONE, POLISH, STILL, Search, sample_size
 
 Array = NDArray[Any]
