@@ -87,7 +87,7 @@ def cluster(
     write = partial(write_labels, raw=options.raw)
     line.check_output(session, output, write, [0])
     check_targets(session, page, folder)
-    graph, source = line.read_layers(session, graphs, k, options.memory_limit)
+    graph, source = line.read_layers(session, graphs, k, (options.memory_limit, options.solver))
     line.check_size(k, 0, graph)
     classes, class_names = line.read_truth(session, truth, graph)
     if session.dry_run:

@@ -65,7 +65,7 @@ def embed(
     write = partial(write_embedding, raw=options.raw)
     line.check_output(session, output, write, [[0.0]])
     check_targets(session, page, folder)
-    graph, source = line.read_layers(session, graphs, k + 1, options.memory_limit)
+    graph, source = line.read_layers(session, graphs, k + 1, (options.memory_limit, options.solver))
     line.check_size(k, 1, graph)
     if session.dry_run:
         return line.tell_plan(graph, k + 1, options, output=output, report=page, run=folder)

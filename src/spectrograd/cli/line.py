@@ -50,15 +50,18 @@ NAMED_KINDS = {bool: "true or false", int: "a whole number", float: "a number", 
 
 
 def read_layers(
-    session: Session, files: GraphFiles, k: int | str = MOST, memory_limit: int | None = None
+    session: Session, files: GraphFiles, k: int | str = MOST, limit: tuple[int | None, str] = (None, "auto")
 ) -> tuple[Graph | MultilayerGraph, Input]:
-    """Read the graph and remember which bytes it came from; a store that does not fit the limit stays put."""
-    paths = files.paths
+    """Read the graph and remember which bytes it came from; a store that does not fit the limit stays put.
+
+    ``limit`` is the memory limit in bytes, and the solver that has to keep it.
+    """
+    paths, (memory_limit, solver) = files.paths, limit
     with session.stage("read"), session.progress(f"reading {' '.join(paths)}"):
         keep_stdin(paths)
         n_vectors = MOST if isinstance(k, str) else k
         if len(paths) == 1 and is_store(paths[0]) and not any(files.columns.values()):
-            graph = open_within(paths[0], n_vectors, memory_limit)
+            graph = open_within(paths[0], n_vectors, memory_limit, solver)
         else:
             graph = read_graph(*paths, **files.columns)
             check_limit(graph, n_vectors, memory_limit)
@@ -126,6 +129,7 @@ def make_settings(session: Session, options: LineOptions, k: int | str, **labell
         max_iter=options.max_iter,
         time_budget=options.time_budget,
         batch_size=options.batch_size,
+        memory_limit=options.memory_limit,
         seed=session.seed,
         engine=make_engine(options.engine, n_jobs=options.jobs),
         **labelling,
@@ -219,7 +223,11 @@ def tell_plan(
     from spectrograd.cli.plan import estimate, tell
 
     n_components = k if isinstance(k, int) else min(MOST, graph.n_nodes - 1)
-    return tell(graph, estimate(graph, n_components, cast(Kind, options.laplacian), options.solver), outputs)
+    return tell(
+        graph,
+        estimate(graph, n_components, cast(Kind, options.laplacian), options.solver, options.memory_limit),
+        outputs,
+    )
 
 
 def verdict(session: Session, result: Result, settings: Settings, what: str, *targets: str | None) -> int:
