@@ -63,7 +63,9 @@ def least_basis(k: int) -> int:
 
 def _buffers(graph: Graph | MultilayerGraph) -> int:
     layers = [layer for layer in layers_of(graph) if isinstance(layer, StoredGraph)]
-    return N_BUFFERS * max((block.n_bytes for layer in layers for block in layer.meta.blocks), default=0)
+    largest = max((block.n_bytes for layer in layers for block in layer.meta.blocks), default=0)
+    changed = any(layer.meta.delta for layer in layers)  # merged blocks are arrays of their own
+    return (N_BUFFERS + 3 * changed) * largest
 
 
 def spare_bytes(graph: Graph, k: int, memory_limit: int | None) -> float:
