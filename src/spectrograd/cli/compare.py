@@ -10,14 +10,13 @@ import click
 from spectrograd.cli.exit_codes import FAILED, GOOD, INTERRUPTED
 from spectrograd.cli.graph_files import GraphFiles, graph_files
 from spectrograd.cli.memory_option import memory_option
+from spectrograd.cli.option_values import auto_or_number, seconds_above_zero
 from spectrograd.cli.options import (
-    auto_or_number,
     common_options,
     dry_run_option,
     engine_option,
     jobs_option,
     merge_options,
-    seconds_above_zero,
 )
 from spectrograd.cli.session import Session
 from spectrograd.cli.voice import say
@@ -88,7 +87,7 @@ def compare(
       spectrograd compare graph.csv -k 5 --solvers eigen,power,stochastic-fb:setting=columns
     """  # noqa: D301
     from spectrograd.aggregation import make_aggregation
-    from spectrograd.cli import line
+    from spectrograd.cli import reading
     from spectrograd.cli.summary import layer_summary
     from spectrograd.pipeline.compare import parse_spec
 
@@ -97,9 +96,9 @@ def compare(
         parse_spec(name)  # a wrong name is found before a large file is read
     make_aggregation(how["aggregation"])
     session.check_target(output, "-o")
-    graph, source = line.read_layers(session, graphs, k, (how["memory_limit"], "auto"))
-    line.check_size(k, 0, graph)
-    classes, _ = line.read_truth(session, truth, graph)
+    graph, source = reading.read_layers(session, graphs, k, (how["memory_limit"], "auto"))
+    reading.check_size(k, 0, graph)
+    classes, _ = reading.read_truth(session, truth, graph)
     if session.dry_run:
         from spectrograd.cli.plan import memory_line
 

@@ -6,7 +6,7 @@ import math
 import os
 
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
-from spectrograd.linalg.fill import factor_bytes
+from spectrograd.linalg.fill import estimated_fill, factor_bytes
 from spectrograd.memory import as_bytes
 from spectrograd.store import StoredGraph, is_store, open_store
 from spectrograd.store.reader import N_BUFFERS
@@ -76,7 +76,7 @@ def spare_bytes(graph: Graph, k: int, memory_limit: int | None) -> float:
 def solver_bytes(graph: Graph, solver: str) -> int:
     """What a direct or a multilevel solver adds to :func:`resident_bytes`."""
     if solver == "shift-invert":
-        return math.ceil(factor_bytes(graph))
+        return math.ceil(factor_bytes(estimated_fill(graph)))
     return HIERARCHY * graph.n_entries if solver == "multilevel" else 0
 
 

@@ -129,6 +129,12 @@ class BlockStream:
         for piece, rows in self.rows(self.layer.blocks):
             yield self._block(piece, rows)
 
+    def between(self, start: int, stop: int) -> Iterator[RowBlock]:
+        """Rows start .. stop; nothing else is read."""
+        pieces = [p for p in self.layer.blocks if p.start < stop and p.start + p.n_rows > start]
+        for piece, rows in self.rows(pieces):
+            yield self._block(piece, rows).between(start, stop)
+
     def rows(self, blocks: Sequence[BlockPiece]) -> Iterator[tuple[BlockPiece, Rows]]:
         """Some blocks as they are stored, with the changes of their rows."""
         changes = {piece.start: piece for piece in self.layer.delta}
