@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
@@ -18,9 +19,7 @@ from spectrograd.store.update import NoSuchEdge, update_store
 Array = NDArray[Any]
 
 
-def changed_store(
-    graph: StoredGraph | MultilayerGraph, changes: EdgeChanges
-) -> StoredGraph | MultilayerGraph:
+def changed_store(graph: Graph | MultilayerGraph, changes: EdgeChanges) -> StoredGraph | MultilayerGraph:
     """Put changes into the store of a graph; new nodes come after the old ones.
 
     Only blocks with changed rows are read. The graph that was given goes on as it was; the one that is
@@ -78,3 +77,22 @@ def _keys(part: Graph | None, row_of: NodeRows) -> tuple[Array, Array]:
     keys, weights = (heads[once] << 32) | tails[once], entries.data[once].astype(np.float64)
     order = np.argsort(keys)
     return keys[order], weights[order]
+
+
+def last_rows(graph: Graph, start: int) -> sp.csr_array:
+    """The rows from ``start`` on, (n, n_nodes), in the order of the input; only their blocks are read."""
+    if not isinstance(graph, StoredGraph):
+        return sp.csr_array(graph.matrix[start:])
+    blocks = graph.rows_between(start, graph.n_nodes)
+    columns = np.concatenate([block.indices for block in blocks])
+    weights = np.concatenate(
+        [
+            block.weights_in(np.float64) if block.weights is not None else np.ones(len(block.indices))
+            for block in blocks
+        ]
+    )
+    counts = np.concatenate([np.diff(block.indptr) for block in blocks])
+    if graph.input_order is not None:  # rows that came later are the last ones there, too
+        columns = graph.input_order[columns]
+    pointers = np.concatenate([[0], np.cumsum(counts)])
+    return sp.csr_array((weights, columns, pointers), shape=(len(counts), graph.n_nodes))
