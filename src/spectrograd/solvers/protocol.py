@@ -80,8 +80,10 @@ class Problem:
     def single_batches(self) -> BatchSource:
         """The same in float32: half the traffic, for solvers that live with noise anyway."""
         from spectrograd.solvers.minibatch import BatchSource
+        from spectrograd.solvers.streamed_batches import StreamedBatches
 
-        return BatchSource.of(self.sparse.astype(np.float32))
+        source = StreamedBatches if self.sparse.is_streamed else BatchSource
+        return source.of(self.sparse.astype(np.float32))
 
     @property
     def row_unit(self) -> float:
