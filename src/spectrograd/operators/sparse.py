@@ -15,6 +15,7 @@ from spectrograd.graph import Graph
 from spectrograd.operators.protocol import EDGES, PRODUCTS, Offer, Operator
 
 Array = NDArray[Any]
+NEARLY_NULL = 1e-9  # of the smallest diagonal entry: sums of degrees are no more exact than that
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +56,8 @@ class SparseOperator(Operator):
     """Sparse row blocks, a diagonal, and a low-rank part.
 
     ``A = diag(diagonal) - diag(scale) W diag(scale) - Z diag(a) Z'`` and ``B = diag(metric)``.
-    ``scale``, ``metric`` and ``low_rank`` are None when they are trivial.
+    ``scale``, ``metric`` and ``low_rank`` are None when they are trivial. ``aside`` are the rows of whole
+    components that take no part (:mod:`~spectrograd.operators.masked`).
     """
 
     graph: Graph
@@ -65,6 +67,25 @@ class SparseOperator(Operator):
     low_rank: LowRank | None = None
     lower: float = 0.0
     upper: float = 2.0
+    aside: Array | None = None
+
+    @property
+    def rows_aside(self) -> Array | None:
+        """Those of the mask."""
+        return self.aside
+
+    @property
+    def null_vector(self) -> Array | None:
+        """Ones on the rows that take part, where those are a Laplacian; told in walk form only."""
+        if self.scale is not None or self.lower != 0:
+            return None
+        ones = np.ones(self.n_nodes)
+        if self.aside is not None:
+            ones[self.aside] = 0
+        image = self.row_term * ones
+        if self.low_rank is not None:
+            image -= self.low_rank.factors @ self.low_rank.projected(ones[:, None])[:, 0]
+        return ones if np.abs(image).max() <= NEARLY_NULL * np.abs(self.diagonal).min() else None
 
     @property
     def n_nodes(self) -> int:
