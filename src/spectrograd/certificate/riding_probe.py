@@ -137,7 +137,7 @@ class Ridden(Complement):
         for smooth in self.filters:
             for degree in range(1, smooth.degree + 1):
                 done = gain + replace(smooth, degree=degree).log_gain(tau, self.lower)
-                logs.append(math.log(max(ROUNDING * self.eps * next(lengths), 1e-300)) - done)
+                logs.append(math.log(max(ROUNDING * self.eps * next(lengths, 0.0), 1e-300)) - done)
             gain += smooth.log_gain(tau, self.lower)
         return float(np.logaddexp.reduce(logs))
 

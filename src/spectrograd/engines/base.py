@@ -31,6 +31,7 @@ class BaseEngine(ABC):
     work: Work
     cost: Cost = Cost()
     offers: ClassVar[frozenset[Offer]] = frozenset()
+    sums_in_pieces: ClassVar[bool] = False
 
     def summary(self) -> dict[str, Any]:
         """What ``--summary-json`` holds."""

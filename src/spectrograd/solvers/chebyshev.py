@@ -106,7 +106,7 @@ class Chebyshev(RitzSolver[ChebyshevState]):
         return self.account(problem, state, (smooth.degree + 1) * block.shape[1])
 
     def next_filter(self, problem: Problem, state: RitzState, ends: tuple[float, float]) -> Filter:
-        """The filter of a step between the ends of the spectrum, no longer than what is still missing takes."""
+        """The filter of a step between the ends of the spectrum, as long as what is still missing takes."""
         k = problem.n_components
         fresh = state.iteration == 0 and problem.start is None
         cut = self._cut(state, ends, fresh)

@@ -1,8 +1,8 @@
-"""``chebyshev`` in few sweeps: for graphs on disk and on clusters, where reading the edges is what takes time.
+"""``chebyshev`` in few sweeps: for graphs on disk and on clusters, where reading the edges takes the time.
 
-The same method, with four differences. (1) Nothing is swept only to measure: the first product tells where the
-spectrum lies, and each product of a Rayleigh-Ritz is the first degree of the next filter. (2) The columns of a
-probe ride along in every sweep. (3) From a random start the first filter ends when it has done enough, which
+The same method, with four differences. (1) Nothing is swept only to measure: the first product tells where
+the spectrum lies, and each product of a Rayleigh-Ritz is the first degree of the next filter and, if it is
+the last, that of the certificate. (2) The columns of a probe ride along in every sweep. (3) From a random start the first filter ends when it has done enough, which
 the singular values of the filtered block show: K of them stand out of the others, which are noise.
 (4) The spectrum is taken to end where a semicircle of the same variance ends, until Ritz values say otherwise.
 """
@@ -18,10 +18,12 @@ from numpy.typing import NDArray
 
 from spectrograd.certificate.evidence import Complement
 from spectrograd.certificate.localization import TINY_SHARE
+from spectrograd.certificate.probe import Evidence, MeasuredRitz
 from spectrograd.certificate.riding_probe import Rider, look_further, new_rider, norm
 from spectrograd.engines.protocol import Tall
 from spectrograd.linalg.filters import Filter, Filtering
 from spectrograd.linalg.subspace import Ritz, orthonormalize
+from spectrograd.operators.sparse import SparseOperator
 from spectrograd.solvers.chebyshev import SINGLE_FLOOR, Chebyshev, ChebyshevState
 from spectrograd.solvers.protocol import Problem, Solver
 from spectrograd.solvers.ritz import guarded_start, guarded_width, ritz_pairs
@@ -98,9 +100,18 @@ class FewSweepsChebyshev(Chebyshev):
         if state.values[-1] > state.highest:  # the spectrum does not end there after all
             state.highest = operator.upper
         smooth = self.next_filter(problem, state, (operator.lower, state.highest))
-        degree = self._filter(problem, state, smooth)
-        self._ritz(problem, state)
+        degree, localized = self._filter(problem, state, smooth)
+        if localized:
+            self._show(problem, state)
+        else:
+            self._ritz(problem, state)
         return self.account(problem, state, degree * width)  # type: ignore[return-value]
+
+    def _show(self, problem: Problem, state: SweepingState) -> None:
+        """Mutates: K filtered columns, not measured: whoever watches decides whether to go on."""
+        Q = orthonormalize(problem.engine, state.block, problem.walk.operator.metric, state.rng).Q
+        state.block, state.product = Q, None
+        state.U = problem.walk.leave(problem.engine.columns(Q, slice(problem.n_components)))
 
     def _double(self, problem: Problem, state: SweepingState) -> None:
         """Mutates: block and rider go on in double precision."""
@@ -109,14 +120,14 @@ class FewSweepsChebyshev(Chebyshev):
         state.block, state.product = cast(state.block, np.float64), cast(state.product, np.float64)
         state.rider = replace(rider, X=cast(rider.X, np.float64), before=None)
 
-    def _filter(self, problem: Problem, state: SweepingState, smooth: Filter) -> int:
-        """Mutates: block and rider, filtered; how many degrees it took."""
+    def _filter(self, problem: Problem, state: SweepingState, smooth: Filter) -> tuple[int, bool]:
+        """Mutates: block and rider, filtered; how many degrees, and whether localised vectors ended it."""
         engine, walk, rider, width = problem.engine, problem.walk.operator, state.rider, state.block.shape[1]
         assert rider is not None
         fresh = state.iteration == 0 and problem.start is None
         most, sizes = self.degree if fresh else smooth.degree, _Sizes(width)
         work = Filtering(smooth, engine, walk, self._both(problem, state), state.product)
-        state.product, lengths = None, []
+        state.product, lengths, localized = None, [], False
         while work.degree < most:
             beside = engine.columns(work.current, slice(width, None))
             lengths.append(norm(engine, beside, walk.metric))
@@ -125,14 +136,15 @@ class FewSweepsChebyshev(Chebyshev):
             sizes.measure(engine.gram(own, own, walk.metric))
             if fresh and sizes.error(problem.n_components) * RESIDUAL_OVER_ANGLE <= (self.angle or 1e-3):
                 break
-            if fresh and work.degree % BETWEEN_LOOKS == 0 and self._localized(problem, own):
-                break  # whoever watches will want to know, and nobody wants more of these
+            localized = fresh and work.degree % BETWEEN_LOOKS == 0 and self._localized(problem, own)
+            if localized:
+                break
             if sizes.uneven:
-                work.rotate(la.block_diag(sizes.evened(), np.eye(len(beside.T))))
+                work.rotate(la.block_diag(sizes.evened(), np.eye(beside.shape[1])))
         done = replace(smooth, degree=work.degree)
         state.rider = rider.after(done, engine.columns(work.current, slice(width, None)), tuple(lengths))
         state.block = engine.columns(work.current, slice(width))
-        return work.degree
+        return work.degree, localized
 
     def _localized(self, problem: Problem, X: Tall) -> bool:
         """Whether most of the columns live on tiny parts of the graph already."""
@@ -157,6 +169,17 @@ class FewSweepsChebyshev(Chebyshev):
             product = engine.scaled(product, problem.inverse_walk_metric)
         state.product = product
         self.told(problem, state, ritz, residuals, lost)
+
+    def evidence(self, problem: Problem, state: SweepingState) -> Evidence:  # type: ignore[override]
+        """The last product too, where the engine keeps enough digits of it."""
+        known, k, operator = super().evidence(problem, state), problem.n_components, problem.operator
+        if not (problem.engine.sums_in_pieces and isinstance(operator, SparseOperator)):
+            return known
+        if state.product is None or state.iteration == 0 or len(state.values) < k:
+            return known
+        ritz = Ritz(state.values[:k], state.U, None)
+        rounding = operator.rounding(state.U.dtype, pieced=True)
+        return replace(known, last=MeasuredRitz(ritz, state.residuals[:k], rounding))
 
     def outside(self, problem: Problem, state: SweepingState) -> Complement | None:  # type: ignore[override]
         """What the rider has seen, and with a few sweeps more still sees."""

@@ -158,8 +158,8 @@ def ritz_pairs(
 ) -> tuple[Ritz, Array, int]:
     """Ritz pairs of the span of U, their residuals, and how many lost directions were replaced.
 
-    One pass, by ``times`` where the product is not the engine's alone. A basis that is nearly orthonormal after one round of Cholesky QR is corrected by the
-    generalised Rayleigh-Ritz instead of a second round.
+    One pass, by ``times`` where the product is not the engine's alone. A basis that is nearly orthonormal
+    after one round of Cholesky QR is corrected by the generalised Rayleigh-Ritz instead of a second round.
     """
     factor, lost = _inverse_factor(engine.gram(U, U, operator.metric))
     if lost:

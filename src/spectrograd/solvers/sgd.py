@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from spectrograd.certificate.evidence import Complement
 from spectrograd.certificate.probe import Evidence
 from spectrograd.operators.protocol import ALL, RESIDENT, check_offers
 from spectrograd.operators.sparse import SparseOperator
@@ -230,7 +231,7 @@ class RepairedSGD(SteppingSolver[DescentState]):
         )
 
     def _finishing_step(self, problem: Problem, state: DescentState) -> DescentState:
-        solver = self._finisher()
+        solver = self._finisher(problem)
         if state.after is None:
             state.handed = replace(problem, start=self.finish(problem, state))
             state.after = solver.init(state.handed, state.rng)
@@ -243,8 +244,9 @@ class RepairedSGD(SteppingSolver[DescentState]):
         state.done = solver.terminate(state.handed, state.after)
         return state
 
-    def _finisher(self) -> RitzSolver[Any]:
-        return Lanczos(angle=self.angle) if self.finisher == "lanczos" else Chebyshev(angle=self.angle)
+    def _finisher(self, problem: Problem) -> RitzSolver[Any]:
+        solver = Lanczos(angle=self.angle) if self.finisher == "lanczos" else Chebyshev(angle=self.angle)
+        return cast(RitzSolver[Any], solver.suited(problem))
 
     def _pencil_rows(self, problem: Problem, state: DescentState) -> Array:
         """The rows without padding, in the problem's own coordinates and float64."""
@@ -253,14 +255,18 @@ class RepairedSGD(SteppingSolver[DescentState]):
     def finish(self, problem: Problem, state: DescentState) -> Array:
         """An orthonormal basis, of the epochs or of the method that went on."""
         if state.after is not None:
-            return np.asarray(self._finisher().finish(problem, state.after))
+            return np.asarray(self._finisher(problem).finish(problem, state.after))
         return np.asarray(problem.orthonormalize(self._pencil_rows(problem, state)).Q)
 
     def progress(self, problem: Problem, state: DescentState) -> Progress:
-        """Measured by a product during the epochs, known from the last step after them."""
+        """Measured by a product during the epochs where sweeps are cheap, known from the last step after."""
+        if state.after is None and problem.dear_sweeps:  # bounds; to know better would take a sweep
+            upper = problem.operator.upper
+            counts = (state.iteration, state.passes, state.edges_seen)
+            return Progress(*counts, problem.n_components * upper, upper, 0.0, events=tuple(state.events))
         if state.after is None:
             return super().progress(problem, state)
-        known = self._finisher().progress(problem, state.after)
+        known = self._finisher(problem).progress(problem, state.after)
         return replace(
             known,
             iteration=state.iteration,
@@ -271,4 +277,8 @@ class RepairedSGD(SteppingSolver[DescentState]):
 
     def evidence(self, problem: Problem, state: DescentState) -> Evidence:
         """That of the method that went on."""
-        return Evidence() if state.after is None else self._finisher().evidence(problem, state.after)
+        return Evidence() if state.after is None else self._finisher(problem).evidence(problem, state.after)
+
+    def outside(self, problem: Problem, state: DescentState) -> Complement | None:
+        """What the method that went on knows."""
+        return None if state.after is None else self._finisher(problem).outside(problem, state.after)
