@@ -24,6 +24,7 @@ SUITES = (
     "sgd",
     "sgd_labels",
     "store",
+    "sweeps",
     "first_hour",
     "reading",
     "shootout",

@@ -27,7 +27,7 @@ from scipy.special import gammainc
 from spectrograd.certificate.evidence import ENOUGH, Complement, needed_cut
 from spectrograd.engines.protocol import Engine, Tall
 from spectrograd.engines.random_rows import new_seed
-from spectrograd.linalg.filters import Filter
+from spectrograd.linalg.filters import Filter, damping
 from spectrograd.linalg.subspace import Ritz, orthonormalize
 from spectrograd.operators.protocol import Operator
 
@@ -71,7 +71,7 @@ class Rider:
     def advanced(self, engine: Engine, operator: Operator, product: Tall) -> Rider:
         """One degree of the last filter later; ``product`` is ``B^-1 A X``."""
         smooth = self.filters[-1]
-        a, b, c = next(islice(smooth.coefficients(operator.lower), smooth.degree, None))
+        a, b, c = next(islice(damping(operator.lower, smooth.cut, smooth.upper), smooth.degree, None))
         same = np.eye(self.X.shape[1])
         X = engine.combine(product, a * same, self.X, b * same)
         if self.before is not None:

@@ -41,21 +41,6 @@ class Filter:
             work.sweep()
         return work.current
 
-    def coefficients(self, lower: float) -> Iterator[tuple[float, float, float]]:
-        """``(a, b, c)`` of every degree: ``X_j = a B^-1 A X_j-1 + b X_j-1 + c X_j-2``.
-
-        They (Zhou et al. 2006, Algorithm 3.1) keep the value at the lower end of the spectrum at 1, against
-        overflow.
-        """
-        half, centre = (self.upper - self.cut) / 2, (self.upper + self.cut) / 2
-        first = sigma = half / (lower - centre)
-        yield sigma / half, -centre * sigma / half, 0.0
-        while True:
-            following = 1 / (2 / first - sigma)
-            c = 2 * following / half
-            yield c, -centre * c, -sigma * following
-            sigma = following
-
 
 class Filtering:
     """A filter at work: ``current`` (N x k) is what ``degree`` degrees of it have made of U.
@@ -69,7 +54,7 @@ class Filtering:
         self.engine, self.operator, self.current, self.degree = engine, operator, U, 0
         self._given, self._previous, self._product = U, U, product
         self._spare: Tall | None = None
-        self._coefficients = smooth.coefficients(operator.lower)
+        self._coefficients = damping(operator.lower, smooth.cut, smooth.upper)
 
     def sweep(self) -> None:
         """Mutates: one degree more. Memory of two degrees before is used again."""
@@ -92,3 +77,19 @@ class Filtering:
         self.current = self.engine.combine(self.current, F)
         self._previous = self.engine.combine(self._previous, F)
         self._spare = self._given = None
+
+
+def damping(lower: float, cut: float, upper: float) -> Iterator[tuple[float, float, float]]:
+    """Without end, (a, b, c) of the terms ``a A X + b X + c before`` of a scaled Chebyshev recurrence.
+
+    It damps [cut, upper]. The scale (Zhou et al. 2006, Algorithm 3.1) keeps the value at ``lower`` at 1,
+    against overflow.
+    """
+    half, centre = (upper - cut) / 2, (upper + cut) / 2
+    sigma = first = half / (lower - centre)
+    yield sigma / half, -centre * sigma / half, 0.0
+    while True:
+        following = 1 / (2 / first - sigma)
+        a = 2 * following / half
+        yield a, -centre * a, -sigma * following
+        sigma = following

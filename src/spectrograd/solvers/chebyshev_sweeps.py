@@ -2,9 +2,10 @@
 
 The same method, with four differences. (1) Nothing is swept only to measure: the first product tells where
 the spectrum lies, and each product of a Rayleigh-Ritz is the first degree of the next filter and, if it is
-the last, that of the certificate. (2) The columns of a probe ride along in every sweep. (3) From a random start the first filter ends when it has done enough, which
-the singular values of the filtered block show: K of them stand out of the others, which are noise.
-(4) The spectrum is taken to end where a semicircle of the same variance ends, until Ritz values say otherwise.
+the last, that of the certificate. (2) The columns of a probe ride along in every sweep. (3) From a random
+start the first filter ends when it has done enough, which the singular values of the filtered block show: K
+of them stand out of the others, which are noise. (4) The spectrum is taken to end where a semicircle of the
+same variance ends, until Ritz values say otherwise.
 """
 
 from __future__ import annotations
