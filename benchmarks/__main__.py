@@ -26,6 +26,7 @@ SUITES = (
     "sgd_labels",
     "partition",
     "store",
+    "sweeps",
     "first_hour",
     "neighbours",
     "reading",

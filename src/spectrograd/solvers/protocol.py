@@ -132,6 +132,11 @@ class Problem:
         """The pencil without a scale, as filters take it."""
         return Coordinates.walk(self.engine, self.operator)
 
+    @cached_property
+    def inverse_walk_metric(self) -> Tall:
+        """One over the metric of the walk form, a tall N x 1 (the metric must not be None)."""
+        return self.engine.put(1 / np.asarray(self.operator.walk_form().metric)[:, None])
+
     def apply(self, U: Tall) -> Tall:
         """``A @ U``: one pass."""
         return self.engine.apply(self.placed, U)

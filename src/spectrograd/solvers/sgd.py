@@ -9,10 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd.operators.protocol import ALL, RESIDENT, check_offers
-from spectrograd.operators.sparse import SparseOperator
+from spectrograd.operators.protocol import ALL
 from spectrograd.solvers.descent import Descent, Groups
-from spectrograd.solvers.edge_source import edge_source
+from spectrograd.solvers.edge_source import check_edges, edge_source
 from spectrograd.solvers.hand_over import HandOverState, HandsOver
 from spectrograd.solvers.protocol import Problem, Solver
 
@@ -91,11 +90,7 @@ class RepairedSGD(HandsOver[DescentState]):
 
     def check(self, problem: Problem) -> None:
         """A graph on disk will do, for its edges are kept in random order too."""
-        operator = problem.operator
-        if isinstance(operator, SparseOperator) and not operator.graph.is_resident:
-            check_offers(self.name, RESIDENT, operator, problem.offers)
-        else:
-            super().check(problem)
+        check_edges(self.name, self.needs, problem)
 
     def init(self, problem: Problem, rng: np.random.Generator) -> DescentState:
         """Start from an orthonormal random basis, or the warm start, in walk form."""
