@@ -78,7 +78,7 @@ def cluster(
     write = partial(write_labels, raw=options.raw)
     writing.check_output(session, output, write, [0])
     check_targets(session, page, folder)
-    graph, source = reading.read_layers(session, graphs, k, options.memory_limit)
+    graph, source = reading.read_layers(session, graphs, k, (options.memory_limit, options.solver))
     reading.check_size(k, 0, graph)
     classes, class_names = reading.read_truth(session, truth, graph)
     if session.dry_run:

@@ -9,6 +9,7 @@ import click
 
 from spectrograd.cli.exit_codes import FAILED, GOOD, INTERRUPTED
 from spectrograd.cli.graph_files import GraphFiles, graph_files
+from spectrograd.cli.memory_option import memory_option
 from spectrograd.cli.option_values import seconds_above_zero, target_option
 from spectrograd.cli.options import (
     common_options,
@@ -46,6 +47,7 @@ from spectrograd.cli.voice import say
 @jobs_option
 @engine_option
 @merge_options
+@memory_option
 @dry_run_option
 @common_options
 def compare(
@@ -77,11 +79,14 @@ def compare(
         parse_spec(name)  # a wrong name is found before a large file is read
     make_aggregation(how["aggregation"])
     session.check_target(output, "-o")
-    graph, source = reading.read_layers(session, graphs)
+    graph, source = reading.read_layers(session, graphs, k, (how["memory_limit"], "auto"))
     reading.check_size(k, 0, graph)
     classes, _ = reading.read_truth(session, truth, graph)
     if session.dry_run:
+        from spectrograd.cli.plan import memory_line
+
         click.echo(f"dry run: nothing is computed or written\ngraph    {graph}\nsolvers  {solvers or 'all'}")
+        click.echo(memory_line(graph, k))
         click.echo(f"time     at most {how['time_budget']:g} s for each solver\noutput   {output}")
         return GOOD
     rows, merged = _rows(session, graph, names, classes, how | {"k": k})
@@ -125,6 +130,7 @@ def _rows(
         laplacian=how["laplacian"],
         tol=how["tol"],
         time_budget=how["time_budget"],
+        memory_limit=how["memory_limit"],
         seed=session.seed,
         engine=make_engine(how["engine"], n_jobs=how["jobs"]),
         on_stage=session.begin,

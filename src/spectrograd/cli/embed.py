@@ -58,7 +58,7 @@ def embed(
     write = partial(write_embedding, raw=options.raw)
     writing.check_output(session, output, write, [[0.0]])
     check_targets(session, page, folder)
-    graph, source = reading.read_layers(session, graphs, k + 1, options.memory_limit)
+    graph, source = reading.read_layers(session, graphs, k + 1, (options.memory_limit, options.solver))
     reading.check_size(k, 1, graph)
     if session.dry_run:
         return plan.tell_plan(graph, k + 1, options, output=output, report=page, run=folder)

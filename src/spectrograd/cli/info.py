@@ -34,7 +34,7 @@ def info(session: Session, graphs: GraphFiles, k: int) -> int:
     from spectrograd.store import is_store
 
     if len(graphs.paths) == 1 and is_store(graphs.paths[0]):
-        return _store_info(session, graphs.paths[0])
+        return _store_info(session, graphs.paths[0], k)
     from spectrograd.cli import reading
     from spectrograd.cli.plan import describe, estimate
     from spectrograd.cli.summary import outline
@@ -58,9 +58,11 @@ def info(session: Session, graphs: GraphFiles, k: int) -> int:
     return 0
 
 
-def _store_info(session: Session, path: str) -> int:
+def _store_info(session: Session, path: str, k: int) -> int:
     """What the store's own description says: nothing else is read."""
+    from spectrograd.cli.plan import memory_line
     from spectrograd.cli.summary import Input, outline_of
+    from spectrograd.store import open_store
     from spectrograd.store.manifest import load_meta
 
     meta = load_meta(Path(path))
@@ -85,6 +87,7 @@ def _store_info(session: Session, path: str) -> int:
     findings = [text for row in rows for text in _findings(row, len(rows))]
     for finding in findings:
         click.echo(f"mind     {finding}")
+    click.echo(memory_line(open_store(path), k))
     summary = outline_of(session, Input((path,), meta.fingerprint), sizes)
     summary["graph"] |= {"layers": rows, "findings": findings}
     session.save_summary(summary)

@@ -227,13 +227,16 @@ dry_run_option = click.option(
     "-n", "--dry-run", is_flag=True, help="Check everything, say what would be done, and stop."
 )
 
-nodes_option = click.option(
-    "--nodes",
-    type=click.IntRange(min=100),
-    default=10_000,
-    show_default=True,
-    help="Nodes of the synthetic data.",
-)
+
+def nodes_option(default: int) -> Option:
+    """``--nodes`` of commands that make their own data."""
+    return click.option(
+        "--nodes",
+        type=click.IntRange(min=100),
+        default=default,
+        show_default=True,
+        help="Nodes of the synthetic data.",
+    )
 
 
 def components_option(meaning: str) -> Option:

@@ -36,6 +36,7 @@ def make_settings(session: Session, options: SolveOptions, k: int | str, **label
         max_iter=options.max_iter,
         time_budget=options.time_budget,
         batch_size=options.batch_size,
+        memory_limit=options.memory_limit,
         seed=session.seed,
         engine=make_engine(options.engine, n_jobs=options.jobs),
         **labelling,

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 STAGES = ("read", "layers", "merge", "solve", "assign", "report")
 STAGE_WORDS = {"layers": "layers", "merge": "merging", "assign": "labels"}
-COMPILING = "first run of this kind on this machine: compiling, about 15 s, once"
-EVENT = "numba:compile"  # not when a kernel is found in the cache on disk
 TABLE_WIDTH = 110  # where the output is no terminal and COLUMNS does not tell
 
 
@@ -158,7 +156,7 @@ class Session:
 
     @contextmanager
     def compile_clock(self, needed: bool) -> Iterator[None]:
-        """Count the seconds numba spends compiling or loading kernels as ``jit``; say so before it compiles.
+        """Count the seconds numba spends compiling or loading kernels as ``jit``.
 
         Loading numba takes a moment, so small graphs, which do without it, are not ``needed``.
         """
@@ -167,11 +165,8 @@ class Session:
             return
         from numba.core import event
 
-        from spectrograd.cli.compiling import FirstCompilation
-
         timer = event.TimingListener()
-        first = FirstCompilation(lambda: self.note(COMPILING))
-        with event.install_listener("numba:compiler_lock", timer), event.install_listener(EVENT, first):
+        with event.install_listener("numba:compiler_lock", timer):
             yield
         if timer.done:
             self.seconds["jit"] += timer.duration

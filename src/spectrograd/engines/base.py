@@ -42,6 +42,7 @@ class BaseEngine(ABC):
     cost: Cost = Cost()
     thresholds: Thresholds = USUAL
     offers: ClassVar[frozenset[Offer]] = frozenset()
+    sums_in_pieces: ClassVar[bool] = False
 
     def summary(self) -> dict[str, Any]:
         """What ``--summary-json`` holds."""

@@ -133,6 +133,15 @@ class Engine(Protocol):
         """``resident`` where talls are arrays in this process's memory: some solvers cannot do without."""
         ...
 
+    @property
+    def sums_in_pieces(self) -> bool:
+        """Whether sweeps in float32 over several columns keep their digits on long rows, too.
+
+        Rows are then summed in pieces (``kernels.SUM_PIECE``) and columns in float64: a certificate may rest
+        on such a product.
+        """
+        ...
+
     def summary(self) -> dict[str, Any]:
         """Its name and what was asked of it, for ``--summary-json``."""
         ...

@@ -22,6 +22,7 @@ from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.graph.names import plain_texts
 from spectrograd.labels.eigengap import MOST
 from spectrograd.labels.nearest_cluster import nearest_cluster
+from spectrograd.memory import as_bytes
 from spectrograd.operators.laplacian import Kind
 from spectrograd.pipeline import Result, Settings, cluster, embed
 from spectrograd.pipeline.extension import extension_of
@@ -83,6 +84,7 @@ class Spectral(Updating, Living, Shown, BaseEstimator):
             time_budget=self.time_budget,
             batch_size=self.batch_size,
             seed=_seed(self.random_state),
+            memory_limit=as_bytes(self.memory_limit),
             engine=make_engine(self.engine, n_jobs=self.n_jobs),
             hooks=_hooks(self.verbose),
         )

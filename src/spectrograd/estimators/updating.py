@@ -28,6 +28,7 @@ from spectrograd.pipeline.graph_changes import EdgeChanges, changed_graph, chang
 from spectrograd.pipeline.result import Result
 from spectrograd.pipeline.run import label
 from spectrograd.pipeline.settings import Settings
+from spectrograd.pipeline.store_changes import changed_store, last_rows
 from spectrograd.pipeline.update import KEPT, Updated, refit_reason, update
 
 Array = NDArray[Any]
@@ -110,8 +111,11 @@ class Updating(Fitted):
         changes = EdgeChanges(
             edges, None if remove is None else _removed(remove, known.graph), mode, new_nodes
         )
-        if isinstance(known.graph, MultilayerGraph):
-            graph: Graph | MultilayerGraph = changed_layers(known.graph, changes)
+        graph: Graph | MultilayerGraph
+        if not known.graph.is_resident:
+            graph = changed_store(known.graph, changes)
+        elif isinstance(known.graph, MultilayerGraph):
+            graph = changed_layers(known.graph, changes)
         else:
             graph = changed_graph(known.graph, changes)
         return graph, _new_rows(graph, known.graph.n_nodes), known.makers
@@ -145,7 +149,7 @@ class Updating(Fitted):
         """The old vectors, with rows for nodes that are new or were set aside; None where there are none."""
         old, extension = self._raw_vectors, self._knowledge.extension
         if extension is None:
-            return old if rows is None else None
+            return _with_averages(old, rows) if not graph.is_resident else old if rows is None else None
         unknown = np.flatnonzero(np.append(~extension.taking_part, np.ones(graph.n_nodes - len(old), bool)))
         if not len(unknown):
             return old
@@ -208,10 +212,19 @@ def _removed(X: Any, graph: Graph | MultilayerGraph) -> Graph | MultilayerGraph:
     return edges
 
 
+def _with_averages(old: Array, rows: NewRows | None) -> Array:
+    """Vectors (n, k) with rows for new nodes: the means of their known neighbours, which is a start."""
+    if rows is None:
+        return old
+    edges = sum(rows.known[1:], start=rows.known[0])
+    degrees = np.asarray(edges.sum(axis=1)).reshape(-1, 1)
+    return np.vstack([old, edges @ old / np.where(degrees > 0, degrees, 1)]).astype(old.dtype)
+
+
 def _new_rows(graph: Graph | MultilayerGraph, n_old: int) -> NewRows | None:
     """Edges of the nodes that came last."""
     if graph.n_nodes == n_old:
         return None
     layers = graph.layers if isinstance(graph, MultilayerGraph) else (graph,)
-    rows = [sp.csr_array(layer.matrix[n_old:]) for layer in layers]
+    rows = [last_rows(layer, n_old) for layer in layers]
     return NewRows(tuple(part[:, :n_old] for part in rows), tuple(part[:, n_old:] for part in rows))

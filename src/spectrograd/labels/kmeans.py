@@ -46,6 +46,19 @@ def kmeans(
     >>> bool(labels[0] == labels[1] != labels[2] == labels[3]), round(inertia, 3)
     (True, 0.025)
     """
+    found = best_look(points, n_clusters, n_init, rng, origin, thresholds)
+    return found.labels, found.inertia
+
+
+def best_look(
+    points: Array,
+    n_clusters: int,
+    n_init: int,
+    rng: np.random.Generator,
+    origin: Array | float = 0.0,
+    thresholds: Thresholds = USUAL,
+) -> Look:
+    """The last look of :func:`kmeans`, which knows its centres."""
     compiled = len(points) > thresholds.small
     points = points if compiled else points.astype(np.float64)
     size = sample_size(n_clusters)
@@ -54,8 +67,7 @@ def kmeans(
     variance = float(sample.var(axis=0, dtype=np.float64).mean())
     centres = Search(sample, STILL * variance, compiled, rng, origin).best(n_clusters, n_init).centres
     steps, tolerance = (POLISH, DONE * variance) if sampled else (MAX_STEPS, 0.0)
-    found = descend(points, centres, compiled=compiled, tolerance=tolerance, max_steps=steps)
-    return found.labels, found.inertia
+    return descend(points, centres, compiled=compiled, tolerance=tolerance, max_steps=steps)
 
 
 def sample_size(n_clusters: int) -> int:

@@ -71,6 +71,16 @@ class Operator(ABC):
         return 0
 
     @property
+    def null_vector(self) -> Array | None:
+        """A vector (N) that the operator maps to zero, where one is known."""
+        return None
+
+    @property
+    def rows_aside(self) -> Array | None:
+        """Numbers of rows that take no part, all of whose eigenvectors lie at the upper end; None: none."""
+        return None
+
+    @property
     def offers(self) -> frozenset[Offer]:
         """What a solver may ask for."""
         return PRODUCTS

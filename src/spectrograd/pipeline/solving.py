@@ -144,7 +144,8 @@ def _without_gap(operator: Operator, result: Embedded) -> bool:
 
 def choices_for(problem: Problem, settings: SolverSettings) -> tuple[Choice, ...]:
     """The plan of ``auto``, or the solver that was asked for."""
-    return plan(problem) if settings.solver == "auto" else (Choice(settings.solver, "asked for"),)
+    asked = (Choice(settings.solver, "asked for"),)
+    return plan(problem, settings.memory_limit) if settings.solver == "auto" else asked
 
 
 def _judged(operator: Operator, solution: Solution, settings: SolverSettings, choice: Choice) -> Embedded:
