@@ -192,7 +192,7 @@ def test_a_source_that_changes_while_it_is_read(tmp_path, texts):
     with open(path, "a") as handle:
         handle.write("2,3\n")
     with pytest.raises(GraphError, match=r"grows\.csv: changed while it was read"):
-        next(batches)
+        list(batches)
     with pytest.raises(GraphError, match=r"grows\.csv: changed while it was read"):
         list(source.batches(texts=True))  # in the second pass it is another file than in the first
 
