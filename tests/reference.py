@@ -118,17 +118,6 @@ def induced_edges(nodes, indptr, indices):
     ]
 
 
-def neighbour_by_weight(vertices, uniforms, indptr, weights):
-    """The entry of each vertex's row at which its cumulated share of weight first exceeds the uniform."""
-    positions = []
-    for i, u in zip(vertices, uniforms, strict=True):
-        row = np.arange(indptr[i], indptr[i + 1])
-        w = np.ones(len(row)) if weights is None else weights[row].astype(np.float64)
-        cumulated = np.cumsum(w) / w.sum()
-        positions.append(row[min(np.searchsorted(cumulated, u, side="right"), len(row) - 1)])
-    return positions
-
-
 def group_by_vertex(heads, tails, values):
     """Unique vertices in ascending order, and for each its (partner, weight) pairs, sorted."""
     met = {}

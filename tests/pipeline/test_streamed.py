@@ -21,6 +21,7 @@ from spectrograd import (
     write_graph,
 )
 from spectrograd.cli import main
+from spectrograd.engines import make_engine
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.operators.masked import masked
 from spectrograd.operators.regularized import regularized
@@ -163,6 +164,7 @@ def test_commands_stream_what_does_not_fit(tmp_path, capsys):
     assert metrics.score(one[:, 1].astype(int), other[:, 1].astype(int))["ari"] >= 0.99
     told = json.loads(summary.read_text())["io"]
     assert 0 < told["passes_over_disk"] <= 30
+    assert json.loads(summary.read_text())["solver"]["sweeps"] == told["passes_over_disk"]
     assert told["bytes_read"] > graph.n_entries * 4
     capsys.readouterr()
     assert main([*run, "--dry-run"]) == 0
@@ -180,10 +182,13 @@ def test_conductance_of_a_graph_on_disk(tmp_path):
     assert metrics.conductance(disk, labels) == pytest.approx(metrics.conductance(graph, labels))
 
 
-def test_sgd_reads_the_shuffled_edges_of_a_store(tmp_path):
+@pytest.mark.parametrize("engine", ["local", "torch:cpu"])
+def test_sgd_reads_the_shuffled_edges_of_a_store(tmp_path, engine):
+    if engine != "local":
+        pytest.importorskip("torch", reason="torch is not installed: pip install spectrograd[torch]")
     data = datasets.make_block_model(5_000, 4, mean_degree=30, random_state=0)
     disk = stored(tmp_path / "graph.store", data.graph, "bfs")
-    found = cluster(disk, Settings(n_components=4, seed=0, solver="sgd"))
+    found = cluster(disk, Settings(n_components=4, seed=0, solver="sgd", engine=make_engine(engine)))
     assert metrics.score(data.labels, found.labels)["ari"] >= 0.97
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spectrograd.cli.graph_files import GraphFiles, graph_files
-from spectrograd.cli.options import common_options
+from spectrograd.cli.options import common_options, components_option
 from spectrograd.cli.session import Session
 
 if TYPE_CHECKING:
@@ -24,15 +24,7 @@ WIDE_RANGE = 1e6  # weights that differ by more make the lightest edges vanish b
 
 @click.command(epilog=EXAMPLES, short_help="Look at a graph: contents, faults, needs.")
 @graph_files
-@click.option(
-    "-k",
-    "--components",
-    "k",
-    type=click.IntRange(min=1),
-    default=8,
-    show_default=True,
-    help="Vectors to estimate memory and time for.",
-)
+@components_option("Vectors to estimate memory and time for.")
 @common_options
 def info(session: Session, graphs: GraphFiles, k: int) -> int:
     """Say what is in a graph, what is wrong with it and how to mend it, and the memory and time it will need.

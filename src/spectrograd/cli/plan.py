@@ -9,7 +9,7 @@ from typing import Any, cast
 import click
 import numpy as np
 
-from spectrograd.cli.options import LineOptions
+from spectrograd.cli.options import SolveOptions
 from spectrograd.engines import LocalEngine
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.labels.eigengap import MOST
@@ -123,7 +123,7 @@ def _seconds_per_pass(operator: SparseOperator, k: int) -> float:
 
 
 def tell_plan(
-    graph: Graph | MultilayerGraph, k: int | str, options: LineOptions, **outputs: str | None
+    graph: Graph | MultilayerGraph, k: int | str, options: SolveOptions, **outputs: str | None
 ) -> int:
     """What ``--dry-run`` prints instead of solving."""
     n_components = k if isinstance(k, int) else min(MOST, graph.n_nodes - 1)

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from spectrograd.cli.option_values import choice_option
 from spectrograd.cli.options import common_options
 from spectrograd.cli.predict import MODEL, load_run_model
 from spectrograd.cli.session import Session
@@ -31,20 +32,10 @@ Examples:
     help="The folder that 'cluster' or 'embed' saved the run in; it is brought up to date.",
 )
 @click.option("--remove", help="Edges to take away; each must be there.")
-@click.option(
-    "--mode",
-    type=click.Choice(["add", "set"]),
-    default="add",
-    show_default=True,
-    help="Whether weights are added to those that are there, or take their place.",
+@choice_option(
+    "--mode", "add set", "add", "Whether weights are added to those that are there, or take their place."
 )
-@click.option(
-    "--new-nodes",
-    type=click.Choice(["create", "refuse"]),
-    default="create",
-    show_default=True,
-    help="What to do with nodes that the run does not know.",
-)
+@choice_option("--new-nodes", "create refuse", "create", "What to do with nodes that the run does not know.")
 @click.option("-o", "--output", help="As of 'cluster' (or 'embed'); - (default) is CSV on stdout.")
 @common_options
 def update(

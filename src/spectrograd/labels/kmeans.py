@@ -19,7 +19,7 @@ SAMPLE, SAMPLE_PER_CLUSTER = 4000, 200
 EXTRA = 8  # most centres that are taken in at once
 PATIENCE = 3  # runs that may be in vain
 CHEAP = 50_000  # multiplications of a Lloyd step for which all runs are made
-FEW = 16  # clusters that k-means++ may find; of more it misses one
+MOST_BY_SPREADING = 16  # clusters that k-means++ may find; of more it misses one
 BREATH = 3  # Lloyd steps with more centres than wanted
 POLISH = 10  # Lloyd steps on all rows after the sample has done the work
 # Squared steps of the centres, in units of the variance, that end a run on the sample, and the last one.
@@ -99,7 +99,7 @@ class Search:
         for _ in range(n_init - 1):
             if in_vain == patience or best.inertia <= nothing:
                 break
-            if in_vain % 2 and n_clusters <= FEW:
+            if in_vain % 2 and n_clusters <= MOST_BY_SPREADING:
                 other = self._settled(spread_centres(self.points, n_clusters, self.rng))
             else:
                 other = self._breath(best, extra)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+from spectrograd.certificate.riding_probe import COLUMNS
 from spectrograd.graph import Graph
 from spectrograd.kernels.thresholds import USUAL, Thresholds
 from spectrograd.linalg.fill import estimated_fill, factor_bytes, most_factor_bytes
@@ -12,6 +13,7 @@ from spectrograd.operators.protocol import ALL
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.needs import largest_basis, least_basis, solver_bytes, spare_bytes
 from spectrograd.solvers.protocol import Problem
+from spectrograd.solvers.ritz import guarded_width
 
 
 class Choice(NamedTuple):
@@ -64,18 +66,30 @@ def plan(problem: Problem, memory_limit: int | None = None) -> tuple[Choice, ...
 def by_products(problem: Problem, memory_limit: int | None = None) -> tuple[Choice, ...]:
     """The plan where neither edges nor rows can be looked at; few wide sweeps where each one is dear."""
     if problem.operator.is_streamed:
-        reason = "the graph is on disk: few wide sweeps, in which the probe rides along"
-        return (Choice("chebyshev", reason), *_last_within(problem, memory_limit))
+        return on_disk(problem, memory_limit)
     if problem.dear_sweeps:
         return (Choice("chebyshev", "products only, and sweeps are dear: few wide ones"), LAST)
     return (Choice("lanczos", "the operator has no edges of its own: products only"),)
+
+
+def on_disk(problem: Problem, memory_limit: int | None) -> tuple[Choice, ...]:
+    """The plan over a stream: filters, whose three blocks are the least memory that a certified solve takes.
+
+    Block Krylov was not seen to take fewer sweeps (docs/larger_than_memory.md), and holds a block for each.
+    """
+    width = guarded_width(problem, None)
+    reason = (
+        f"the graph is on disk: few sweeps of {width} columns and {COLUMNS} of the probe, with three blocks "
+        "of them in memory"
+    )
+    return (Choice("chebyshev", reason), *_last_within(problem, memory_limit))
 
 
 def _last_within(problem: Problem, memory_limit: int | None) -> tuple[Choice, ...]:
     """Go on by a Krylov basis where the limit leaves room for one; there is none without it."""
     operator = problem.operator
     if memory_limit is None or not isinstance(operator, SparseOperator):
-        return (LAST,)
+        return (LAST._replace(params=(("basis_size", 3 * guarded_width(problem, None)),)),)
     columns = largest_basis(operator.graph, problem.n_components, memory_limit)
     if columns is None or columns < 2 * problem.n_components + 20:
         return ()

@@ -84,8 +84,10 @@ class PreparedGraph:
         guess = None if start is None else start[self.kept]
         n_taking_part = self.part.n_nodes - len(self.masked)
         pieces[self.masked] = -1
-        line = _Line(self.part, n_columns(n_taking_part, settings), settings, pieces, guess, self.masked)
-        solved, operator, decision = line.embedded(wanted)
+        nodes = _TakingPart(
+            self.part, n_columns(n_taking_part, settings), settings, pieces, guess, self.masked
+        )
+        solved, operator, decision = nodes.embedded(wanted)
         gap = None
         if isinstance(settings.n_components, str):
             gap = widest_gap(solved.embedding.eigenvalues)
@@ -142,7 +144,7 @@ Found = tuple[Embedded, SparseOperator, Regularization]
 
 
 @dataclass(frozen=True, eq=False)
-class _Line:
+class _TakingPart:
     """The nodes that take part, on their way through the solver."""
 
     graph: Graph

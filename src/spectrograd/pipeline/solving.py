@@ -127,7 +127,7 @@ def _attempted(
     try:
         solution = _run(problem, solver, settings, time_budget)
         if settings.solver == "auto":
-            solution = told(solution, choice)
+            solution = _with_reason(solution, choice)
         return _judged(problem.operator, solution, settings, choice)
     except FAILURES as error:
         if settings.solver != "auto":
@@ -159,7 +159,7 @@ def _judged(operator: Operator, solution: Solution, settings: SolverSettings, ch
     return Embedded(embedding, certificate, solution, choice, solution.seconds, (attempt,))
 
 
-def told(solution: Solution, choice: Choice) -> Solution:
+def _with_reason(solution: Solution, choice: Choice) -> Solution:
     """The choice of ``auto`` and its reason as the first event of the history."""
     first, *rest = solution.history
     event = f"auto picked {choice.name}: {choice.reason}"
