@@ -70,8 +70,8 @@ class Clock:
 def run() -> str:
     sections = points_section(), files_section(), machine_section()
     return (
-        "## The first hour\n\nSeconds on the wall, those of all threads in brackets: where other jobs share the "
-        "machine they change less. Before: version 0.1.0, published 2026-11-17, on a "
+        "## The first hour\n\nSeconds on the wall, those of all threads in brackets: other jobs on the machine "
+        "change them less. Before: version 0.1.0, published 2026-11-17, on a "
         "machine without other jobs.\n\n"
     ) + "\n\n".join(sections)
 
