@@ -70,7 +70,7 @@ class Clock:
 def run() -> str:
     sections = points_section(), files_section(), machine_section()
     return (
-        "## The first hour\n\nSeconds on the wall, those of all threads in brackets: other jobs on the machine "
+        "## The first hour\n\nSeconds on the wall, of all threads in brackets: other jobs on a machine "
         "change them less. Before: version 0.1.0, published 2026-11-17, on a "
         "machine without other jobs.\n\n"
     ) + "\n\n".join(sections)

@@ -27,8 +27,8 @@ THREADS = 2
 ROWS_TO_TELL = 500
 ROWS_TO_REPEAT = 30_000  # a search is run twice on so many points: the same graph?
 ROWS_OF_ALL_PAIRS = 2_000  # all pairs are timed on so many queries, times N over that
-# points -> lists, visits, and breadth of HNSW's search (0: not tried), that first reach .98; for a
-# million the visits fall short of it (.94), and take longer than ours even so.
+# points -> lists, visits, and breadth of HNSW's search (0: not tried), that first reach .98; for a million
+# the visits fall short of it (.94), and take longer than ours even so.
 FAISS_SETTINGS = {70_000: (264, 12, 32), 200_000: (447, 20, 128), 1_000_000: (1000, 12, 0)}
 
 
