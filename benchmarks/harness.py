@@ -47,10 +47,11 @@ def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def machine() -> str:
-    """One line that says where and with what the figures were measured."""
+    """One line that says where, with what and beside how many other jobs the figures were measured."""
     packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "scikit-learn", "numba"))
     day = datetime.now(UTC).date().isoformat()
-    return f"{day}, {os.cpu_count()} cores ({_processor()}), Python {platform.python_version()}, {packages}"
+    where = f"{os.cpu_count()} cores ({_processor()}), load average {os.getloadavg()[2]:.0f}"
+    return f"{day}, {where}, Python {platform.python_version()}, {packages}"
 
 
 def _processor() -> str:

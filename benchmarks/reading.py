@@ -94,7 +94,7 @@ def _table_rows(path: Path) -> list[list[str]]:
     import pyarrow.csv
 
     file = TextFile(str(path))
-    layout = tables._read_layout(file, {})
+    layout = tables.read_layout(file, {})
     ways: dict[str, Callable[[], Any]] = {
         "`read_graph`": lambda: read_graph(path),
         "of which the columns, by pyarrow": lambda: arrow_columns(file, layout),

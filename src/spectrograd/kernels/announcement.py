@@ -15,13 +15,14 @@ EVENT = "numba:compile"  # not when a kernel is found in the cache on disk
 class FirstCompilation(event.Listener):
     """Tells once, before the first of our kernels is compiled; kernels found on disk do not count."""
 
-    def __init__(self):
-        self._told = False
+    told = False  # in this process
 
     def on_start(self, event):
         """A kernel is about to be compiled, maybe one of ours."""
-        if not self._told and event.data["dispatcher"].py_func.__module__.startswith("spectrograd."):
-            self._told = True
+        if not FirstCompilation.told and event.data["dispatcher"].py_func.__module__.startswith(
+            "spectrograd."
+        ):
+            FirstCompilation.told = True
             logging.getLogger("spectrograd").warning(COMPILING)
 
     def on_end(self, event):
