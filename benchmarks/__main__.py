@@ -31,6 +31,8 @@ SUITES = (
     "report_page",
     "update",
     "dask_engine",
+    "torch_engine",
+    "parametric",
 )
 
 

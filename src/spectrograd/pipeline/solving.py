@@ -272,6 +272,7 @@ def _certified(
     embedding = arrange(engine.rows(ritz.Q), ritz.values, operator.names)
     chosen = choice or Choice(solution.solver, "asked for")
     attempt = Attempt.of(chosen, solution, certificate.sentence)
+    solution = replace(solution, Q=ritz.Q)  # the columns of the embedding but for their signs
     return Embedded(embedding, certificate, solution, chosen, solution.seconds, (attempt,))
 
 
