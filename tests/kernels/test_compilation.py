@@ -18,9 +18,11 @@ import pytest
 from test_kernels import batch_of_edges, columns, grouped
 
 from spectrograd import kernels
+from spectrograd.engines import LocalEngine
 from spectrograd.kernels.batches import pairs as batch
 from spectrograd.kernels.csr import spmm
 from spectrograd.kernels.dense import products as dense
+from spectrograd.kernels.thresholds import Thresholds
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.solvers import REGISTRY, Problem, Stopping, make_solver, solve
 
@@ -45,7 +47,7 @@ def outputs_of_every_parallel_kernel(graphs):
     moments = (np.zeros((1300, 15)), np.array([0.9, 0.999]))
     rates = np.full(len(vertices), 1e-3)
     changes = batch.move_rows(vertices, G, (np.eye(5), H), rates, degrees, Z, moments, U)
-    return [out, dense.gram(tall, tall, None, False), G, H, U, moments[0], *changes]
+    return [out, dense.gram(tall, tall, dense.as_weights(None), False), G, H, U, moments[0], *changes]
 
 
 @pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="needs two threads")
@@ -64,12 +66,12 @@ def test_same_bits_for_any_number_of_threads(graphs):
 PRELUDE = """
 import sys, threading, multiprocessing as mp
 import numpy as np, numba
-from spectrograd.kernels.dense.products import gram
+from spectrograd.kernels.dense.products import as_weights, gram
 
 U = np.random.default_rng(0).standard_normal((60_000, 5))
 
 def once(_=None):
-    return gram(U, U, None, False)
+    return gram(U, U, as_weights(None), False)
 """
 
 
@@ -163,7 +165,7 @@ def test_same_bits_from_a_cold_and_from_a_warm_cache(tmp_path):
 def test_serial_and_parallel_forms_do_not_share_a_cache(tmp_path):
     """Numba's disk cache knows names, not flags: whichever form came first would stand for both."""
     threaded = """
-        gram{form}(U, U, None, False)
+        gram{form}(U, U, as_weights(None), False)
         try:
             print(numba.threading_layer())
         except ValueError:
@@ -229,11 +231,10 @@ def test_every_kernel_is_compared_with_a_twin():
 
 
 @pytest.mark.parametrize("name", REGISTRY)
-def test_a_second_run_compiles_nothing(graphs, name, monkeypatch):
-    monkeypatch.setattr("spectrograd.engines.local.SMALL", 100)
-    counts = []
+def test_a_second_run_compiles_nothing(graphs, name):
+    counts, engine = [], LocalEngine(thresholds=Thresholds(small=100))
     for seed in range(2):
-        problem = Problem(laplacian(graphs[True]), 3 + seed)  # another width is no other type
+        problem = Problem(laplacian(graphs[True]), 3 + seed, engine)  # another width is no other type
         solve(problem, make_solver(name), stopping=Stopping(max_iter=3), seed=seed)
         counts.append({key: len(value.signatures) for key, value in dispatchers().items()})
     assert sum(counts[0].values()) > 0

@@ -164,6 +164,7 @@ def test_commands_stream_what_does_not_fit(tmp_path, capsys):
     assert metrics.score(one[:, 1].astype(int), other[:, 1].astype(int))["ari"] >= 0.99
     told = json.loads(summary.read_text())["io"]
     assert 0 < told["passes_over_disk"] <= 30
+    assert json.loads(summary.read_text())["solver"]["sweeps"] == told["passes_over_disk"]
     assert told["bytes_read"] > graph.n_entries * 4
     capsys.readouterr()
     assert main([*run, "--dry-run"]) == 0
@@ -189,3 +190,15 @@ def test_sgd_reads_the_shuffled_edges_of_a_store(tmp_path, engine):
     disk = stored(tmp_path / "graph.store", data.graph, "bfs")
     found = cluster(disk, Settings(n_components=4, seed=0, solver="sgd", engine=make_engine(engine)))
     assert metrics.score(data.labels, found.labels)["ari"] >= 0.97
+
+
+def test_the_papers_method_reads_chunks_of_a_store(tmp_path):
+    data = datasets.make_block_model(4_500, 3, mean_degree=30, mixing=0.2, random_state=0)
+    disk = stored(tmp_path / "graph.store", data.graph, "bfs")
+    settings = Settings(n_components=3, seed=0, solver="sgd-paper", max_iter=300)
+    here, there = cluster(data.graph, settings), cluster(disk, settings)
+    assert disk.bytes_read > 300 * 4_000 * 8  # every batch came from the disk
+    scores = [metrics.score(data.labels, found.labels)["nmi"] for found in (here, there)]
+    assert scores[1] > scores[0] - 0.05
+    with pytest.raises(ValueError, match="batch='nodes' needs the graph in memory"):
+        cluster(disk, Settings(n_components=3, seed=0, solver="sgd-paper", params={"batch": "nodes"}))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
@@ -14,71 +13,24 @@ from spectrograd.cli import completion
 from spectrograd.cli.config import load as load_config
 from spectrograd.cli.config import save as save_config
 from spectrograd.cli.memory_option import memory_option
+from spectrograd.cli.option_values import (
+    Option,
+    choice_option,
+    count_option,
+    layer_weights,
+    named_values,
+    number_or_auto_option,
+    seconds_above_zero,
+    tau_option,
+    thread_count,
+)
 from spectrograd.cli.session import Session
 
 Command = Callable[..., Any]
 
 
-def auto_or_number(context: click.Context, parameter: click.Parameter, text: str) -> float | str:
-    """``auto`` or a finite number that is not negative."""
-    if text == "auto":
-        return text
-    try:
-        number = float(text)
-    except ValueError:
-        raise click.BadParameter(f"{text!r} is neither a number nor 'auto'") from None
-    if not math.isfinite(number) or number < 0:
-        raise click.BadParameter(f"{text!r} must be finite and not negative")
-    return number
-
-
-def layer_weights(context: click.Context, parameter: click.Parameter, text: str) -> tuple[float, ...] | str:
-    """``equal``, ``auto``, or one number per layer."""
-    if text in ("equal", "auto"):
-        return text
-    try:
-        return tuple(float(number) for number in text.split(","))
-    except ValueError:
-        raise click.BadParameter(
-            f"{text!r} is neither 'equal' nor 'auto' nor numbers with commas between, one per layer"
-        ) from None
-
-
-def tau_option(context: click.Context, parameter: click.Parameter, text: str) -> float | str | None:
-    """``auto``, ``none`` or a finite number that is not negative."""
-    return None if text == "none" else auto_or_number(context, parameter, text)
-
-
-class CountOrAuto(click.ParamType):  # type: ignore[type-arg]
-    """A whole number of at least one, or ``auto``."""
-
-    name = "number or auto"
-
-    def convert(
-        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
-    ) -> int | str:
-        """What the text means."""
-        if value == "auto":
-            return "auto"
-        at_least_one: Any = click.IntRange(min=1)
-        return int(at_least_one.convert(value, parameter, context))
-
-
-def _named_values(
-    context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
-) -> tuple[tuple[str, str], ...]:
-    """Each ``NAME=VALUE`` split at its first equals sign."""
-    pairs = []
-    for text in texts:
-        name, mark, value = text.partition("=")
-        if not mark or not name.strip():
-            raise click.BadParameter(f"{text!r} is not of the form NAME=VALUE")
-        pairs.append((name.strip().replace("-", "_"), value.strip()))
-    return tuple(pairs)
-
-
 @dataclass(frozen=True)
-class LineOptions:
+class SolveOptions:
     """How to go from a graph to an embedding: the options ``embed`` and ``cluster`` share."""
 
     laplacian: str
@@ -114,14 +66,7 @@ _MERGE_OPTIONS = (
         shell_complete=completion.aggregations,
         help="How several layers become one operator.",
     ),
-    click.option(
-        "--alpha",
-        metavar="NUMBER|auto",
-        callback=auto_or_number,
-        default="auto",
-        show_default=True,
-        help="Weight of the layers' subspaces in the projection merge.",
-    ),
+    number_or_auto_option("--alpha", meaning="Weight of the layers' subspaces in the projection merge."),
     click.option(
         "--layer-weights",
         metavar="equal|auto|W1,W2,...",
@@ -133,17 +78,11 @@ _MERGE_OPTIONS = (
 )
 
 
-def _jobs(context: click.Context, parameter: click.Parameter, jobs: int | None) -> int | None:
-    if jobs is not None and jobs < 1 and jobs != -1:
-        raise click.BadParameter(f"{jobs}: expected at least one thread, or -1 for all cores")
-    return jobs
-
-
 jobs_option = click.option(
     "-j",
     "--jobs",
     type=int,
-    callback=_jobs,
+    callback=thread_count,
     help="Threads of compiled kernels and searches; all cores when not given.",
 )
 
@@ -157,23 +96,18 @@ engine_option = click.option(
 )
 
 
-def seconds_above_zero(
-    context: click.Context, parameter: click.Parameter, seconds: float | None
-) -> float | None:
-    """A time budget: finite and above zero."""
-    if seconds is not None and not 0 < seconds < math.inf:
-        raise click.BadParameter(f"{seconds:g}: expected a finite number of seconds above 0")
-    return seconds
+laplacian_option = choice_option(
+    "--laplacian",
+    "random_walk symmetric unnormalized",
+    "random_walk",
+    "Which eigenproblem; the paper uses unnormalized.",
+)
+tol_option = number_or_auto_option(
+    "-t", "--tol", meaning="Largest residual allowed, relative to the width of the spectrum."
+)
 
-
-_LINE_OPTIONS = (
-    click.option(
-        "--laplacian",
-        type=click.Choice(["random_walk", "symmetric", "unnormalized"]),
-        default="random_walk",
-        show_default=True,
-        help="Which eigenproblem; the paper uses unnormalized.",
-    ),
+_SOLVE_OPTIONS = (
+    laplacian_option,
     click.option(
         "--regularization",
         metavar="NUMBER|auto|none",
@@ -182,12 +116,11 @@ _LINE_OPTIONS = (
         show_default=True,
         help="tau in mean degrees, added to every degree; auto adds it where eigenvectors are localised.",
     ),
-    click.option(
+    choice_option(
         "--disconnected",
-        type=click.Choice(["components", "regularize", "largest", "error"]),
-        default="components",
-        show_default=True,
-        help="What to do with a graph in pieces; nodes set aside get cluster -1.",
+        "components regularize largest error",
+        "components",
+        "What to do with a graph in pieces; nodes set aside get cluster -1.",
     ),
     click.option(
         "-s",
@@ -202,18 +135,10 @@ _LINE_OPTIONS = (
         "--param",
         metavar="NAME=VALUE",
         multiple=True,
-        callback=_named_values,
+        callback=named_values,
         help="A parameter of the solver; may be repeated.",
     ),
-    click.option(
-        "-t",
-        "--tol",
-        metavar="NUMBER|auto",
-        callback=auto_or_number,
-        default="auto",
-        show_default=True,
-        help="Largest residual allowed, relative to the width of the spectrum.",
-    ),
+    tol_option,
     click.option("--max-iter", type=click.IntRange(min=1), help="Most iterations (default: the solver's)."),
     click.option(
         "--time-budget",
@@ -221,13 +146,7 @@ _LINE_OPTIONS = (
         callback=seconds_above_zero,
         help="Seconds after which the best result so far is taken.",
     ),
-    click.option(
-        "--batch-size",
-        type=click.IntRange(min=1),
-        default=4000,
-        show_default=True,
-        help="Edges per mini-batch of the stochastic solvers.",
-    ),
+    count_option("--batch-size", default=4000, meaning="Edges per mini-batch of the stochastic solvers."),
     jobs_option,
     engine_option,
     memory_option,
@@ -262,16 +181,16 @@ _COMMON_OPTIONS = (
 )
 
 
-def line_options(command: Command) -> Command:
-    """Add the options of :class:`LineOptions`; the command gets them as ``options``."""
-    names = [field.name for field in fields(LineOptions)]
+def solve_options(command: Command) -> Command:
+    """Add the options of :class:`SolveOptions`; the command gets them as ``options``."""
+    names = [field.name for field in fields(SolveOptions)]
 
     @functools.wraps(command)
     def packed(**values: Any) -> Any:
-        options = LineOptions(**{name: values.pop(name) for name in names})
+        options = SolveOptions(**{name: values.pop(name) for name in names})
         return command(options=options, **values)
 
-    return _decorated(packed, _LINE_OPTIONS)
+    return _decorated(packed, _SOLVE_OPTIONS)
 
 
 def merge_options(command: Command) -> Command:
@@ -308,10 +227,18 @@ dry_run_option = click.option(
     "-n", "--dry-run", is_flag=True, help="Check everything, say what would be done, and stop."
 )
 
-nodes_option = click.option(
-    "--nodes",
-    type=click.IntRange(min=100),
-    default=10_000,
-    show_default=True,
-    help="Nodes of the synthetic data.",
-)
+
+def nodes_option(default: int) -> Option:
+    """``--nodes`` of commands that make their own data."""
+    return click.option(
+        "--nodes",
+        type=click.IntRange(min=100),
+        default=default,
+        show_default=True,
+        help="Nodes of the synthetic data.",
+    )
+
+
+def components_option(meaning: str) -> Option:
+    """``-k``: columns of an embedding."""
+    return count_option("-k", "--components", "k", default=8, meaning=meaning)

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from spectrograd.engines.base import BaseEngine
-from spectrograd.engines.protocol import Work
+from spectrograd.engines.protocol import Coefficients, Work
 from spectrograd.engines.row_basis import RowBasis
 from spectrograd.interruption import check
-from spectrograd.kernels import SMALL, TALL, WORTH_THREADS
+from spectrograd.kernels.thresholds import USUAL, Thresholds
 from spectrograd.operators.protocol import Offer, Operator
 from spectrograd.operators.sparse import LowRank, SparseOperator
 
@@ -30,9 +30,11 @@ class LocalEngine(BaseEngine):
     """
 
     n_jobs: int | None = None
+    thresholds: Thresholds = field(default=USUAL, repr=False)
     work: Work = field(default_factory=Work, compare=False, repr=False)
 
     name: ClassVar[str] = "local"
+    sums_in_pieces: ClassVar[bool] = True
     offers: ClassVar[frozenset[Offer]] = frozenset(("resident",))
 
     def __post_init__(self) -> None:
@@ -54,7 +56,7 @@ class LocalEngine(BaseEngine):
     def sweep(self, operator: SparseOperator, X: Array) -> Array:
         """Block after block, wherever the blocks come from."""
         operator = operator.astype(X.dtype)
-        if operator.n_nodes <= SMALL and operator.graph.is_resident:
+        if operator.n_nodes <= self.thresholds.small and operator.graph.is_resident:
             return np.asarray(operator.diagonal[:, None] * X - operator.scaled_matrix @ X, dtype=X.dtype)
         from spectrograd.kernels.csr.spmm import laplacian_column, laplacian_rows
 
@@ -63,7 +65,7 @@ class LocalEngine(BaseEngine):
         out = np.empty_like(X)
         for b in operator.graph.blocks:
             numbers = (b.weights_in(X.dtype), operator.diagonal, operator.scale)
-            large = len(b.indices) > WORTH_THREADS
+            large = len(b.indices) > self.thresholds.worth_threads
             if X.shape[1] == 1:
                 column = laplacian_column if large else laplacian_column.serial
                 column((b.start, b.indptr, b.indices), *numbers, X[:, 0], V[:, 0], out[:, 0])
@@ -74,20 +76,27 @@ class LocalEngine(BaseEngine):
 
     def subtract_low_rank(self, product: Array, low_rank: LowRank, X: Array) -> Array:
         """Mutates the product, which is then the result."""
-        low_rank.astype(X.dtype).subtract_product(X, product)
+        low_rank.astype(X.dtype).subtract_product(X, product, small=self._projected(low_rank, X))
         return product
+
+    def _projected(self, low_rank: LowRank, X: Array) -> Array:
+        """``diag(a) Z' X``, summed in float64 whatever the type of X."""
+        if X.dtype != np.float32:
+            return low_rank.astype(X.dtype).projected(X)
+        factors = np.ascontiguousarray(low_rank.astype(X.dtype).factors)
+        return (low_rank.coefficients[:, None] * self.gram(factors, X)).astype(X.dtype)
 
     def recurrence(
         self,
         operator: Operator,
         X: Array,
         before: Array,
-        coefficients: tuple[float, float, float],
+        coefficients: Coefficients,
         out: Array | None = None,
     ) -> Array:
         """Fused into one pass where the operator is sparse."""
         check()
-        if operator.n_nodes <= SMALL or not isinstance(operator, SparseOperator):
+        if operator.n_nodes <= self.thresholds.small or not isinstance(operator, SparseOperator):
             a, b, c = (X.dtype.type(value) for value in coefficients)
             product = self.apply(operator, X)
             if operator.metric is not None:
@@ -103,7 +112,7 @@ class LocalEngine(BaseEngine):
         operator: SparseOperator,
         X: Array,
         before: Array,
-        coefficients: tuple[float, float, float],
+        coefficients: Coefficients,
         out: Array | None,
     ) -> Array:
         from spectrograd.kernels.csr.recurrence import recurrence_rows
@@ -113,29 +122,32 @@ class LocalEngine(BaseEngine):
         low_rank, metric = operator.low_rank, operator.metric
         rank_one = None
         if low_rank is not None and operator.rank == 1:  # on the way, instead of another pass over out
-            rank_one = (low_rank.factors[:, 0], low_rank.projected(X))
+            rank_one = (low_rank.factors[:, 0], self._projected(low_rank, X))
         for b in operator.graph.blocks:
-            run = recurrence_rows if len(b.indices) > WORTH_THREADS else recurrence_rows.serial
+            run = (
+                recurrence_rows if len(b.indices) > self.thresholds.worth_threads else recurrence_rows.serial
+            )
             rows, weights = (b.start, b.indptr, b.indices), b.weights_in(X.dtype)
             run(rows, weights, operator.diagonal, metric, abc, rank_one, X, before, out)
         if low_rank is not None and rank_one is None:
-            low_rank.subtract_product(X, out, float(abc[0]), metric)
+            small = self._projected(low_rank, X)
+            low_rank.subtract_product(X, out, float(abc[0]), metric, small)
         return out
 
     def gram(self, X: Array, Y: Array, metric: Array | None = None, *, symmetric: bool = False) -> Array:
         """The same bits for any number of threads; a symmetric one takes half the work."""
-        if len(X) <= SMALL:
+        if len(X) <= self.thresholds.small:
             left = X if metric is None else metric[:, None] * X
             return np.asarray(left.T.astype(np.float64) @ Y.astype(np.float64))
-        from spectrograd.kernels.dense.products import gram
+        from spectrograd.kernels.dense.products import as_weights, gram
 
-        run = gram if len(X) > TALL else gram.serial
-        return np.asarray(run(X, Y, metric, symmetric or X is Y))
+        run = gram if len(X) > self.thresholds.tall else gram.serial
+        return np.asarray(run(X, Y, as_weights(metric), symmetric or X is Y))
 
     def combine(self, X: Array, C: Array, Y: Array | None = None, E: Array | None = None) -> Array:
         """By a kernel of our own: no library threads to fight with."""
         C = np.ascontiguousarray(C, dtype=X.dtype)
-        if len(X) <= SMALL:
+        if len(X) <= self.thresholds.small:
             return np.asarray(X @ C if Y is None or E is None else X @ C + Y @ E.astype(X.dtype))
         from spectrograd.kernels.dense.products import combine
 
@@ -152,16 +164,16 @@ class LocalEngine(BaseEngine):
         """``A X - B X diag(values)`` for the first columns X of Q, where kept, and its columns' norms."""
         metric = operator.metric
         metric = None if metric is None else metric.astype(Q.dtype, copy=False)
-        if len(Q) <= SMALL:
+        if len(Q) <= self.thresholds.small:
             b = np.ones((1, 1)) if metric is None else metric[:, None]
             X, AX = Q[:, : len(values)], AQ[:, : len(values)]
             R = np.asarray(AX - b * X * values, dtype=Q.dtype)
             squares = (R.astype(np.float64) ** 2 / b).sum(axis=0)
         else:
-            from spectrograd.kernels.dense.products import residual
+            from spectrograd.kernels.dense.products import as_weights, residual
 
-            run = residual if len(Q) > TALL else residual.serial
-            R, squares = run(Q, AQ, values, metric, keep)
+            run = residual if len(Q) > self.thresholds.tall else residual.serial
+            R, squares = run(Q, AQ, values, as_weights(metric, Q.dtype), keep)
         return R, np.sqrt(squares)
 
     def scaled(self, X: Array, factors: Array) -> Array:
@@ -178,7 +190,7 @@ class LocalEngine(BaseEngine):
 
     def basis(self, n_rows: int, limit: int, dtype: DTypeLike) -> RowBasis:
         """Vectors as rows of one array."""
-        return RowBasis(n_rows, limit, dtype)
+        return RowBasis(n_rows, limit, dtype, self.thresholds)
 
     @contextmanager
     def threads(self) -> Iterator[None]:

@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from spectrograd.graph import GraphError, Recall
+from spectrograd.store.stored import StoredGraph, StorePlace
 
 Array = NDArray[Any]
 # What may stand in a saved model -> where it lives, and which of its derived values are worth keeping.
@@ -41,7 +42,7 @@ KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "DistanceRows": ("estimators.row_makers", ()),
     "Knowledge": ("estimators.living", ("remoteness",)),
     "Answer": ("estimators.living", ()),
-    "Attempt": ("pipeline.solving", ()),
+    "Attempt": ("pipeline.embedded", ()),
     "Progress": ("solvers.protocol", ()),
 }
 LOST = {"PointRows": ("matrix",), "Answer": ("scores", "names")}  # fields that a saved value does without
@@ -61,6 +62,9 @@ class Writer:
             value = value.item()
         if value is None or isinstance(value, bool | int | str):
             return value
+        if isinstance(value, StoredGraph):
+            path, fingerprint, layer, dtype = value.place
+            return {"store": [str(path), fingerprint, layer, str(dtype)]}
         if isinstance(value, Recall):
             return {"recall": value.summary()}
         if isinstance(value, float):
@@ -134,6 +138,9 @@ class Reader:
             *parts, shape = value["sparse"]
             data, indices, indptr = map(self.decode, parts)
             return sp.csr_array((data, indices, indptr), shape=tuple(shape))
+        if "store" in value:
+            path, fingerprint, layer, dtype = value["store"]
+            return StorePlace(Path(path), fingerprint, int(layer), np.dtype(dtype)).open()
         if "recall" in value:
             return Recall.from_summary(value["recall"])
         if "names" in value:

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from spectrograd.certificate import Certificate
 from spectrograd.embedding import Embedding
-from spectrograd.engines.protocol import Tall
+from spectrograd.engines.protocol import Tall, Work
 from spectrograd.graph.pieces import Connectivity
 from spectrograd.labels.clustering import Clustering
 from spectrograd.labels.eigengap import Eigengap
 from spectrograd.metrics import score
 from spectrograd.operators.protocol import Operator
 from spectrograd.operators.regularized import Regularization
-from spectrograd.pipeline.solving import Attempt, Embedded
+from spectrograd.pipeline.embedded import Attempt, Embedded
 from spectrograd.solvers import Progress
 from spectrograd.solvers.loop import INTERRUPTED
 
@@ -55,6 +55,10 @@ class Result:
         Of a multilayer graph: what is known of each layer.
     tall
         The vectors where the engine has them, for whoever asked (``Settings.keep_tall``).
+    sweeps, columns
+        How often the run, with its certificate, walked over all entries of the graph, however many columns it
+        multiplied on the way; and how many columns these were. Edges of mini-batches add up to sweeps.
+        ``passes`` of histories, tables and attempts are columns over K instead, without the certificate.
     """
 
     embedding: Embedding
@@ -76,6 +80,8 @@ class Result:
     n_clusters: int | None = None
     membership: Array | None = None
     tall: Tall | None = None
+    sweeps: float = 0.0
+    columns: int = 0
 
     @property
     def vectors(self) -> Array:
@@ -100,7 +106,7 @@ class Result:
 
     @property
     def passes(self) -> float:
-        """How often the run read the whole graph; single edges of mini-batches add up to passes too."""
+        """Columns multiplied by the solver, over K; single edges of mini-batches add up to passes too."""
         last = self.history[-1]
         return last.passes + last.edges_seen / max(1, self.operator.n_edges)
 
@@ -122,6 +128,11 @@ class Result:
         if self.labels is None:
             raise ValueError("there are no labels to score: this is an embedding only")
         return score(classes, self.labels)
+
+    def counted(self, before: Work, now: Work) -> Result:
+        """The same with what an engine did meanwhile, and what mini-batches read."""
+        edges = self.history[-1].edges_seen / max(1, self.operator.n_edges)
+        return replace(self, sweeps=now.sweeps - before.sweeps + edges, columns=now.columns - before.columns)
 
     def stopped(self) -> Result:
         """The same, marked as interrupted."""

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd.certificate import Certificate, certify, unmeasured
-from spectrograd.certificate.evidence import GOOD_ANGLE, LIKELY_MISS, MOST_PART, Complement, needed_cut
-from spectrograd.certificate.probe import look_outside
-from spectrograd.embedding import Embedding, arrange
-from spectrograd.engines import Engine
-from spectrograd.engines.threadpools import one_thread
-from spectrograd.linalg.inertia import count_below
-from spectrograd.linalg.subspace import Ritz, rayleigh_ritz, residuals
-from spectrograd.operators.balanced import Balanced, balanced
+from spectrograd.certificate import unmeasured
+from spectrograd.certificate.evidence import GOOD_ANGLE
+from spectrograd.embedding import Embedding
+from spectrograd.operators.balanced import balanced
 from spectrograd.operators.protocol import Operator
+from spectrograd.pipeline.certifying import FAILURES, certified
+from spectrograd.pipeline.embedded import Attempt, Embedded, in_units
 from spectrograd.pipeline.plan import Choice, last_resort, plan
 from spectrograd.solvers import REGISTRY, make_solver
 from spectrograd.solvers.loop import (
@@ -30,87 +27,16 @@ from spectrograd.solvers.loop import (
     Hook,
     Solution,
     Stopping,
-    after,
     solve,
 )
 from spectrograd.solvers.protocol import Problem, Progress, Solver
 from spectrograd.solvers.settings import SolverSettings
 
 Array = NDArray[Any]
-# What a solver may meet on a problem that is none of the user's making: the next one may do better.
-FAILURES = (ValueError, ArithmeticError, MemoryError, RuntimeError, AssertionError)
-
-
-# Nobody waits for a probe after Ctrl-C or when the time is over: anything may lie outside.
-UNPROBED = Complement(float("nan"), sure=-np.inf)
 
 
 class SolveError(ValueError):
     """Every solver of the plan failed; the message says how each of them did."""
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """One solver's turn: why it was picked, what it cost and how it ended."""
-
-    solver: str
-    reason: str
-    outcome: str
-    iterations: int
-    passes: float
-    seconds: float
-
-    @classmethod
-    def of(cls, choice: Choice, solution: Solution, outcome: str) -> Attempt:
-        """The attempt behind a solution."""
-        last = solution.last
-        return cls(choice.name, choice.reason, outcome, last.iteration, last.passes, solution.seconds)
-
-    @classmethod
-    def failed(cls, choice: Choice, error: Exception, seconds: float) -> Attempt:
-        """The attempt of a solver that ended in an error, with that error as its outcome."""
-        said = str(error).removeprefix(f"{choice.name}: ")
-        return cls(choice.name, choice.reason, f"failed ({type(error).__name__}: {said})", 0, 0.0, seconds)
-
-
-@dataclass(frozen=True, eq=False)
-class Embedded:
-    """An embedding with the evidence and the story of how it was found; ``seconds`` is all of it.
-
-    ``solution.history`` runs through all ``attempts``; the last one that did not fail found the embedding.
-    """
-
-    embedding: Embedding
-    certificate: Certificate
-    solution: Solution
-    choice: Choice
-    seconds: float
-    attempts: tuple[Attempt, ...] = ()
-
-    def after(self, earlier: Solution, attempts: Sequence[Attempt] = ()) -> Embedded:
-        """The same with what came before it: its history, and attempts."""
-        joined = after(earlier, self.solution)
-        return replace(self, solution=joined, attempts=(*attempts, *self.attempts))
-
-    def interrupted(self) -> Embedded:
-        """The same as the best that Ctrl-C left time for."""
-        return replace(self, solution=replace(self.solution, stop_reason=INTERRUPTED))
-
-    def left(self, fit: Balanced, engine: Engine) -> Embedded:
-        """The same in the numbers of the operator that was given."""
-        found, unit, run = self.embedding, fit.unit, self.solution
-        history = tuple(_in_units(progress, unit) for progress in run.history)
-        return replace(
-            self,
-            embedding=arrange(fit.leave(found.vectors), unit * found.eigenvalues, found.names),
-            certificate=self.certificate.in_units(unit),
-            solution=replace(
-                run,
-                Q=fit.leave_tall(engine, run.Q),
-                history=history,
-                evidence=run.evidence.in_units(unit),
-            ),
-        )
 
 
 def embed(
@@ -140,12 +66,8 @@ def embed(
     return _embed(fit.operator, n_components, settings, begin, choices).left(fit, settings.engine)
 
 
-def _in_units(progress: Progress, unit: float) -> Progress:
-    return replace(progress, objective=unit * progress.objective, residual=unit * progress.residual)
-
-
 def _tell(hook: Hook, unit: float, progress: Progress) -> None:
-    hook(_in_units(progress, unit))
+    hook(in_units(progress, unit))
 
 
 def _embed(
@@ -205,7 +127,7 @@ def _attempted(
     try:
         solution = _run(problem, solver, settings, time_budget)
         if settings.solver == "auto":
-            solution = told(solution, choice)
+            solution = _with_reason(solution, choice)
         return _judged(problem.operator, solution, settings, choice)
     except FAILURES as error:
         if settings.solver != "auto":
@@ -222,7 +144,8 @@ def _without_gap(operator: Operator, result: Embedded) -> bool:
 
 def choices_for(problem: Problem, settings: SolverSettings) -> tuple[Choice, ...]:
     """The plan of ``auto``, or the solver that was asked for."""
-    return plan(problem) if settings.solver == "auto" else (Choice(settings.solver, "asked for"),)
+    asked = (Choice(settings.solver, "asked for"),)
+    return plan(problem, settings.memory_limit) if settings.solver == "auto" else asked
 
 
 def _judged(operator: Operator, solution: Solution, settings: SolverSettings, choice: Choice) -> Embedded:
@@ -236,47 +159,7 @@ def _judged(operator: Operator, solution: Solution, settings: SolverSettings, ch
     return Embedded(embedding, certificate, solution, choice, solution.seconds, (attempt,))
 
 
-def certified(
-    operator: Operator, solution: Solution, settings: SolverSettings, choice: Choice | None = None
-) -> Embedded:
-    """The basis of a solution as an embedding with its certificate."""
-    fit = balanced(operator)
-    if fit is not None:
-        engine = settings.engine
-        known = solution.evidence.in_units(1 / fit.unit)
-        inside = replace(solution, Q=fit.enter_tall(engine, solution.Q), evidence=known)
-        found = certified(fit.operator, inside, settings, choice).left(fit, engine)
-        return replace(found, solution=replace(found.solution, history=solution.history))
-    with settings.engine.threads(), one_thread():  # BLAS has nothing but small matrices to do
-        return _certified(operator, solution, settings, choice)
-
-
-def _certified(
-    operator: Operator, solution: Solution, settings: SolverSettings, choice: Choice | None
-) -> Embedded:
-    engine = settings.engine
-    problem = Problem(operator, solution.Q.shape[1], engine)
-    placed = problem.placed
-    ritz = rayleigh_ritz(engine, placed, solution.Q)
-    measured = residuals(engine, placed, ritz) + operator.rounding(ritz.Q.dtype)
-    if not (np.isfinite(ritz.values).all() and np.isfinite(measured).all()):
-        raise FloatingPointError("the vectors left the range of numbers")
-    try:
-        outside = _evidence(problem, ritz, solution, float(np.linalg.norm(measured)), settings.seed)
-        certificate = certify(engine, operator, ritz, settings.tol, outside, measured)
-    except KeyboardInterrupt:
-        solution = replace(solution, stop_reason=INTERRUPTED)
-        certificate = certify(engine, operator, ritz, settings.tol, UNPROBED, measured)
-    except FAILURES as error:  # good vectors are worth keeping, but nobody vouches for them
-        certificate = unmeasured(ritz.values, f"the certificate failed ({type(error).__name__}: {error})")
-    embedding = arrange(engine.rows(ritz.Q), ritz.values, operator.names)
-    chosen = choice or Choice(solution.solver, "asked for")
-    attempt = Attempt.of(chosen, solution, certificate.sentence)
-    solution = replace(solution, Q=ritz.Q)  # the columns of the embedding but for their signs
-    return Embedded(embedding, certificate, solution, chosen, solution.seconds, (attempt,))
-
-
-def told(solution: Solution, choice: Choice) -> Solution:
+def _with_reason(solution: Solution, choice: Choice) -> Solution:
     """The choice of ``auto`` and its reason as the first event of the history."""
     first, *rest = solution.history
     event = f"auto picked {choice.name}: {choice.reason}"
@@ -314,26 +197,6 @@ def _configured(choice: Choice, settings: SolverSettings) -> Solver[Any]:
     if settings.max_iter is not None:
         common["max_iter"] = settings.max_iter
     return replace(solver, **common)  # type: ignore[type-var]
-
-
-def _evidence(problem: Problem, ritz: Ritz, solution: Solution, error: float, seed: int | None) -> Complement:
-    """What lies beyond the subspace: the solver knows it, a count tells, or a probe finds out."""
-    known = solution.evidence
-    top, beyond, outside = float(ritz.values[-1]), known.beyond, known.outside
-    if beyond is not None and known.complete:
-        return Complement(beyond)
-    if outside is not None and outside.odds_below(needed_cut(top, outside.lowest, error)) <= LIKELY_MISS:
-        return outside
-    if solution.stop_reason in (INTERRUPTED, OUT_OF_TIME):
-        return UNPROBED
-    if beyond is not None and beyond > top and known.countable:
-        sure = top + (MOST_PART + 0.01) * (beyond - top)
-        count = count_below(problem.sparse, sure)
-        if count is not None:
-            return Complement(beyond if count == problem.n_components else top, sure=sure)
-    rng = np.random.default_rng(None if seed is None else (seed, 1))  # not what the solver started from
-    look = partial(look_outside, problem.engine, problem.operator, ritz, rng, residual=error)
-    return look(beyond=beyond, guards=known.guards)
 
 
 def _left(budget: float | None, spent: float) -> float | None:

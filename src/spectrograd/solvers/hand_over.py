@@ -6,11 +6,12 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from spectrograd.certificate.evidence import Complement
 from spectrograd.certificate.probe import Evidence
 from spectrograd.engines.protocol import Tall
 from spectrograd.solvers.chebyshev import Chebyshev
@@ -78,6 +79,10 @@ class HandsOver(SteppingSolver[HandOverT]):
         """Steps of the loop that are epochs, the last of which may be a part of one."""
         return math.ceil(min(self.epochs, self.max_iter))
 
+    def n_steps(self, per_epoch: int) -> int:
+        """Batches of all epochs, where one epoch has so many."""
+        return math.ceil(min(self.epochs, self.max_iter) * per_epoch)
+
     def tell(self, state: HandOverT, counts: Array, size: int) -> None:
         """Mutates: the events, by what batches of ``size`` edges mean for nodes with so many edges each."""
         if size < self.batch_size:
@@ -89,7 +94,7 @@ class HandsOver(SteppingSolver[HandOverT]):
     def chunks(self, state: HandOverT, source: EdgeSource, size: int) -> Iterator[tuple[EdgeChunk, Array]]:
         """The edges of the state's epoch with the step of each batch of ``size``; mutates: ``edges_seen``."""
         per_epoch = -(-source.n_edges // size)
-        total = math.ceil(min(self.epochs, self.max_iter) * per_epoch)
+        total = self.n_steps(per_epoch)
         done = state.iteration * per_epoch
         for chunk in source.chunks(state.iteration, max(1, EDGES_AT_ONCE // size) * size):
             n_batches = min(-(-len(chunk.heads) // size), total - done)
@@ -111,7 +116,7 @@ class HandsOver(SteppingSolver[HandOverT]):
         return state
 
     def _finishing_step(self, problem: Problem, state: HandOverT) -> HandOverT:
-        solver = self._finisher()
+        solver = self._finisher(problem)
         if state.after is None:
             state.handed = replace(problem, start=self.basis(problem, state))
             state.after = solver.init(state.handed, state.rng)
@@ -124,20 +129,25 @@ class HandsOver(SteppingSolver[HandOverT]):
         state.done = solver.terminate(state.handed, state.after)
         return state
 
-    def _finisher(self) -> RitzSolver[Any]:
-        return Lanczos(angle=self.angle) if self.finisher == "lanczos" else Chebyshev(angle=self.angle)
+    def _finisher(self, problem: Problem) -> RitzSolver[Any]:
+        solver = Lanczos(angle=self.angle) if self.finisher == "lanczos" else Chebyshev(angle=self.angle)
+        return cast(RitzSolver[Any], solver.suited(problem))
 
     def finish(self, problem: Problem, state: HandOverT) -> Tall:
         """An orthonormal basis, of the epochs or of the method that went on."""
         if state.after is not None:
-            return self._finisher().finish(problem, state.after)
+            return self._finisher(problem).finish(problem, state.after)
         return self.basis(problem, state)
 
     def progress(self, problem: Problem, state: HandOverT) -> Progress:
-        """Measured by a product during the epochs, known from the last step after them."""
+        """Measured by a product during the epochs where sweeps are cheap, known from the last step after."""
+        if state.after is None and problem.dear_sweeps:  # bounds; to know better would take a sweep
+            upper = problem.operator.upper
+            counts = (state.iteration, state.passes, state.edges_seen)
+            return Progress(*counts, problem.n_components * upper, upper, 0.0, events=tuple(state.events))
         if state.after is None:
             return super().progress(problem, state)
-        known = self._finisher().progress(problem, state.after)
+        known = self._finisher(problem).progress(problem, state.after)
         return replace(
             known,
             iteration=state.iteration,
@@ -148,4 +158,8 @@ class HandsOver(SteppingSolver[HandOverT]):
 
     def evidence(self, problem: Problem, state: HandOverT) -> Evidence:
         """That of the method that went on."""
-        return Evidence() if state.after is None else self._finisher().evidence(problem, state.after)
+        return Evidence() if state.after is None else self._finisher(problem).evidence(problem, state.after)
+
+    def outside(self, problem: Problem, state: HandOverT) -> Complement | None:
+        """What the method that went on knows."""
+        return None if state.after is None else self._finisher(problem).outside(problem, state.after)

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from spectrograd.solvers.minibatch import BatchSource
 
 Array = NDArray[Any]
-USUAL_MASS = 20.0  # mean degree of the block models on which absolute steps in a metric were set
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,14 +80,19 @@ class Problem:
     def single_batches(self) -> BatchSource:
         """The same in float32: half the traffic, for solvers that live with noise anyway."""
         from spectrograd.solvers.minibatch import BatchSource
+        from spectrograd.solvers.streamed_batches import StreamedBatches
 
-        return BatchSource.of(self.sparse.astype(np.float32))
+        source = StreamedBatches if self.sparse.is_streamed else BatchSource
+        return source.of(self.sparse.astype(np.float32))
 
     @property
     def row_unit(self) -> float:
-        """What an absolute step is multiplied by: vectors that are orthonormal in a metric shrink with it."""
+        """What steps of a set length per coordinate are multiplied by: in a metric rows are smaller.
+
+        Orthonormal vectors have entries of ``1 / sqrt(N)``, in a metric of ``1 / sqrt(sum b)``.
+        """
         metric = self.operator.metric
-        return 1.0 if metric is None else float(np.sqrt(USUAL_MASS / metric.mean()))
+        return 1.0 if metric is None else float(1 / np.sqrt(metric.mean()))
 
     @property
     def offers(self) -> frozenset[Offer]:
@@ -127,6 +131,11 @@ class Problem:
     def walk(self) -> Coordinates:
         """The pencil without a scale, as filters take it."""
         return Coordinates.walk(self.engine, self.operator)
+
+    @cached_property
+    def inverse_walk_metric(self) -> Tall:
+        """One over the metric of the walk form, a tall N x 1 (the metric must not be None)."""
+        return self.engine.put(1 / np.asarray(self.operator.walk_form().metric)[:, None])
 
     def apply(self, U: Tall) -> Tall:
         """``A @ U``: one pass."""

@@ -9,10 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd.operators.protocol import ALL, RESIDENT, check_offers
-from spectrograd.operators.sparse import SparseOperator
-from spectrograd.solvers.descent import Descent
-from spectrograd.solvers.edge_source import EdgeChunk, edge_source
+from spectrograd.operators.protocol import ALL
+from spectrograd.solvers.descent import Descent, Groups
+from spectrograd.solvers.edge_source import check_edges, edge_source
 from spectrograd.solvers.hand_over import HandOverState, HandsOver
 from spectrograd.solvers.protocol import Problem, Solver
 
@@ -20,6 +19,7 @@ Array = NDArray[Any]
 # M is measured afresh after so many edges per node: a fifth of a row is then measured per edge, however
 # large the graph, and rows, which double at each of ten visits, stay far from the largest float32.
 EDGES_PER_MEASUREMENT = 5
+AVERAGED = 2 / 3  # of a Jacobi step: all of it would keep what alternates between neighbours
 WORST_CONDITION = 1e4  # of M; runs that go well stay below ten
 
 
@@ -63,6 +63,9 @@ class RepairedSGD(HandsOver[DescentState]):
         q_i stays well below one.
     step_size
         Length of the first steps relative to the root mean square of a row; 2 is too long, 0.5 slower.
+    averaging
+        Bring every row two thirds of the way to the mean of its neighbours after the epochs: one pass
+        more, which takes out most of the noise that the last steps leave. Not before a hand-over.
     hand_over
         Go on with another method from the subspace found, until the angle or the tolerance asked for is met.
     finisher
@@ -70,6 +73,8 @@ class RepairedSGD(HandsOver[DescentState]):
     angle
         Bound on the sine of the subspace angle after the hand-over; 0 leaves stopping to the loop.
     """
+
+    averaging: bool = False
 
     name: ClassVar[str] = "sgd"
     needs = ALL
@@ -85,11 +90,7 @@ class RepairedSGD(HandsOver[DescentState]):
 
     def check(self, problem: Problem) -> None:
         """A graph on disk will do, for its edges are kept in random order too."""
-        operator = problem.operator
-        if isinstance(operator, SparseOperator) and not operator.graph.is_resident:
-            check_offers(self.name, RESIDENT, operator, problem.offers)
-        else:
-            super().check(problem)
+        check_edges(self.name, self.needs, problem)
 
     def init(self, problem: Problem, rng: np.random.Generator) -> DescentState:
         """Start from an orthonormal random basis, or the warm start, in walk form."""
@@ -102,31 +103,53 @@ class RepairedSGD(HandsOver[DescentState]):
         self.tell(state, descent.source.counts, descent.batch_size)
         return state
 
+    def step(self, problem: Problem, state: DescentState) -> DescentState:
+        """One epoch, the last of them averaged if asked for; then a step of the method that goes on."""
+        state = super().step(problem, state)
+        if self.averaging and not self.hand_over and state.iteration == self.n_epochs:
+            self._average(problem, state)
+        return state
+
+    def _average(self, problem: Problem, state: DescentState) -> None:
+        """Mutates: all rows, by a Jacobi step."""
+        assert state.descent is not None
+        rows, diagonal = self._pencil_rows(problem, state), problem.sparse.diagonal[:, None]
+        wanted = np.asarray(problem.apply(rows)) / np.where(diagonal > 0, diagonal, 1)
+        state.U = state.descent.padded(problem.walk.enter(rows - AVERAGED * wanted))
+        state.passes += 1
+
     def epoch(self, problem: Problem, state: DescentState) -> None:
         """Mutates: the state, by one step per batch of all edges."""
         descent = state.descent
         assert descent is not None
-        for chunk, steps in self.chunks(state, descent.source, descent.batch_size):
-            self._run(problem, state, chunk, steps)
+        total, done = self.n_steps(descent.n_batches), state.iteration * descent.n_batches
+        for groups in descent.groups(state.iteration, state.U.shape[1]):
+            if done >= total:
+                break
+            groups = groups.part(slice(total - done), descent.batch_size)
+            steps = state.step_size * (1 - np.arange(done, done + groups.n_batches) / total)
+            self._run(problem, state, groups, steps)
+            done += groups.n_batches
+            state.edges_seen += groups.n_edges
         if not np.isfinite(state.U).all():
             raise FloatingPointError("the step was too long")
         self._place_unlinked(problem, state)
         state.known = None
 
-    def _run(self, problem: Problem, state: DescentState, chunk: EdgeChunk, steps: Array) -> None:
-        """Mutates: the state, by a chunk's batches; goes on with a fresh M where it broke down."""
+    def _run(self, problem: Problem, state: DescentState, groups: Groups, steps: Array) -> None:
+        """Mutates: the state, by some batches; goes on with a fresh M where it broke down."""
         descent = state.descent
         assert descent is not None
-        while len(steps):
+        while groups.n_batches:
             fresh = state.known is None
             M, Y = state.known or self._measured(problem, state)
-            done = descent.run(chunk, steps, state.U, M, Y)
-            state.known_for += len(chunk.heads)
+            done = descent.run(groups, steps, state.U, M, Y)
+            state.known_for += groups.n_edges
             far = state.known_for >= EDGES_PER_MEASUREMENT * problem.n_nodes
-            state.known = None if far or done < len(steps) else (M, Y)
+            broken = done < groups.n_batches
+            state.known = None if far or broken else (M, Y)
             skipped = max(done, int(fresh))  # a batch that breaks a fresh M is left out
-            chunk = chunk.part(slice(skipped * descent.batch_size, None))
-            steps = steps[skipped:] if done < len(steps) else steps[:0]
+            groups, steps = groups.part(slice(skipped, None), descent.batch_size), steps[skipped:]
 
     def _measured(self, problem: Problem, state: DescentState) -> tuple[Array, Array]:
         """Mutates: U, to a root mean square of about one, orthonormal where it was near losing rank; M, Y."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from spectrograd.kernels.dense.lanes import WIDTH
 from spectrograd.operators.protocol import ALL
+from spectrograd.solvers.edge_source import check_edges
 from spectrograd.solvers.minibatch import Deck, Draws
 from spectrograd.solvers.paper_method import PaperMethod
 from spectrograd.solvers.protocol import Problem, Solver, StepState
@@ -67,10 +68,16 @@ class PaperSGD(PaperMethod[PaperState]):
 
         return with_settings_of(self, DevicePaperSGD)
 
+    def check(self, problem: Problem) -> None:
+        """A graph on disk will do, for its edges are kept in random order too."""
+        check_edges(self.name, self.needs, problem)
+
     def init(self, problem: Problem, rng: np.random.Generator) -> PaperState:
         """Start from an orthonormal random basis and compute ``M_0`` in full (Eq. 18)."""
         self.check_parameters()
         U = problem.resident_guess(rng).astype(np.float32)
+        if problem.operator.is_streamed:
+            U[np.diff(problem.single_batches.indptr) == 0] = 0  # no batch would ever move them
         rows = len(U) if self.optimizer == "amsgrad" else 0
         columns = WIDTH if self._in_lanes(problem) else U.shape[1]
         moments = np.zeros((rows, 3 * columns), np.float32)
@@ -113,6 +120,8 @@ class PaperSGD(PaperMethod[PaperState]):
 
     def _in_lanes(self, problem: Problem) -> bool:
         """Whether the kernel that keeps a row in registers can be used: the paper's own settings."""
+        if problem.operator.is_streamed:
+            return False
         return self.batch == "edges" and self.optimizer == "amsgrad" and problem.n_components <= WIDTH
 
     def _iterations(self, problem: Problem, state: PaperState) -> PaperState:
