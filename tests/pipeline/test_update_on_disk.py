@@ -43,6 +43,8 @@ def test_partial_fit_changes_the_store_and_follows_it(grown, tmp_path):
     path, change, truth = grown
     model = fitted(path)
     assert not model.graph_.is_resident
+    with pytest.raises(ValueError, match="on disk, where new nodes are not looked up"):
+        model.predict(Graph.from_edges([0], [9_000]))
     model.save(tmp_path / "model")
     model = spectrograd.load(tmp_path / "model")
     before = model.labels_.copy()
