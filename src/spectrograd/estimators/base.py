@@ -87,6 +87,7 @@ class Spectral(Updating, Living, Shown, BaseEstimator):
             memory_limit=as_bytes(self.memory_limit),
             engine=make_engine(self.engine, n_jobs=self.n_jobs),
             hooks=_hooks(self.verbose),
+            keep_tall=getattr(self, "_keeps_tall", False),
         )
 
     def _fit(self, graph: Graph | MultilayerGraph) -> None:
@@ -128,7 +129,7 @@ class Spectral(Updating, Living, Shown, BaseEstimator):
         past: Past | None = None,
     ) -> None:
         """The fitted names; an interrupted fit keeps its best so far and then stops whoever called it."""
-        self._raw_vectors = result.vectors
+        self._raw_vectors, self._tall = result.vectors, result.tall
         embedding = result.embedding.without_first() if drop_first else result.embedding
         self.eigenvalues_, names = embedding.eigenvalues, result.embedding.names
         self.names_ = np.arange(len(result.vectors)) if names is None else plain_texts(names)

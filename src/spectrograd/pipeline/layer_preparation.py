@@ -17,7 +17,7 @@ from spectrograd.pipeline.embedded import Embedded
 from spectrograd.pipeline.multilayer import Merged, merge
 from spectrograd.pipeline.result import Result, Stages, found
 from spectrograd.pipeline.settings import Settings
-from spectrograd.pipeline.single import input_order, with_all_nodes
+from spectrograd.pipeline.single import input_order, kept_tall, with_all_nodes
 from spectrograd.pipeline.solving import embed
 
 Array = NDArray[Any]
@@ -54,6 +54,7 @@ class PreparedLayers:
             rows=kept,
             seconds=self.seconds | stages.seconds,
             merged=replace(self.merged, layers=layers),
+            tall=kept_tall(solved, settings, self.graph.n_nodes, kept, self.masked),
         )
 
     def _on_all_nodes(self, layer: Embedded) -> Embedded:

@@ -33,6 +33,8 @@ class Settings(SolverSettings):
         How several layers become one operator.
     assign_labels, n_init
         How rows become clusters.
+    keep_tall
+        Leave the embedding where the engine has it as well: ``Result.tall``.
     on_stage
         Called with the name of each stage when it begins: "layers", "merge", "solve", "assign".
     """
@@ -48,6 +50,7 @@ class Settings(SolverSettings):
     aggregation_params: Mapping[str, Any] = field(default_factory=dict)
     assign_labels: str = "kmeans"
     n_init: int = 10
+    keep_tall: bool = False
     on_stage: Callable[[str], None] = unwatched
 
     def __post_init__(self) -> None:

@@ -121,16 +121,17 @@ class DevicePaperSGD(PaperMethod[DevicePaperState]):
         """
         torch, u = rows.torch, batch.rows
         P = inverse @ batch.projected @ inverse
-        back = (rows.metric[batch.vertices, None] * u) @ (P + P.T).to(u.dtype)
+        back = (batch.metric * u) @ (P + P.T).to(u.dtype)
         g = 2 * batch.gradient @ inverse.to(u.dtype) - back
         if moments is None:
             return g
-        before = moments[batch.vertices]
+        before = moments.index_select(0, batch.vertices)
         m, v, most = before.chunk(3, dim=1)
         m = self.beta1 * m + (1 - self.beta1) * g
         v = self.beta2 * v + (1 - self.beta2) * g.square()
         most = torch.maximum(most, v)
-        moments[batch.vertices] = torch.where(good, torch.cat([m, v, most], dim=1), before)
+        now = torch.where(good, torch.cat([m, v, most], dim=1), before)
+        moments.index_copy_(0, batch.vertices, now)
         return torch.where(good, m / (most.sqrt() + 1e-12), 0.0)
 
     def _repair(self, problem: Problem, state: DevicePaperState) -> None:
