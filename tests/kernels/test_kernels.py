@@ -68,7 +68,7 @@ def test_gram(form, dtype, with_metric, widths):
     n_rows = 2 * dense.CHUNK + 17
     U, V = (columns(n_rows, width, rng, dtype) for width in widths)
     metric = rng.random(n_rows).astype(dtype) if with_metric else None
-    found = form_of(dense.gram, form)(U, V, metric, False)
+    found = form_of(dense.gram, form)(U, V, dense.as_weights(metric), False)
     assert found.dtype == np.float64
     # float32 vectors, yet the sums are float64: as exact as the twin
     np.testing.assert_allclose(found, reference.gram(U, V, metric), rtol=0, atol=1e-9)
@@ -82,7 +82,7 @@ def test_symmetric_gram(form, width):
         columns(dense.CHUNK + 17, width, rng, np.float32),
         rng.random(dense.CHUNK + 17).astype(np.float32),
     )
-    found = form_of(dense.gram, form)(U, U, metric, True)
+    found = form_of(dense.gram, form)(U, U, dense.as_weights(metric), True)
     np.testing.assert_array_equal(found, found.T)
     np.testing.assert_allclose(found, reference.gram(U, U, metric), rtol=0, atol=1e-9)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from numpy.typing import NDArray
@@ -43,7 +44,9 @@ def embed(graph: Graph | MultilayerGraph, settings: Settings, *, start: Array | 
     """
     settings = settings.started()
     with deferred() as interruption, settings.engine.threads():
+        before = copy.copy(settings.engine.work)
         result = prepare(graph, settings).solve(settings, start)
+        result = result.counted(before, settings.engine.work)
         return result.stopped() if interruption.requested else result
 
 

@@ -81,12 +81,12 @@ class Descent:
         counts, n_edges = source.counts, source.n_edges
         batch_size = effective_batch(batch_size, n_edges)
         degrees = operator.graph.degrees
-        weight_unit = _power_of_two(float(degrees.sum()) / max(1, counts.sum()))
+        weight_unit = power_of_two(float(degrees.sum()) / max(1, counts.sum()))
         metric = np.ones(operator.n_nodes) if operator.metric is None else operator.metric
-        mass = np.asarray(metric / _power_of_two(float(metric.mean())), dtype=np.float32)
+        mass = np.asarray(metric / power_of_two(float(metric.mean())), dtype=np.float32)
         low_rank = operator.low_rank
         factors = np.zeros((operator.n_nodes, 0)) if low_rank is None else low_rank.factors
-        size = _power_of_two(float(np.abs(factors).max(initial=0.0)))
+        size = power_of_two(float(np.abs(factors).max(initial=0.0)))
         coefficients = np.zeros(0) if low_rank is None else low_rank.coefficients * size**2 / weight_unit
         nodes = np.empty((operator.n_nodes, 4), np.float32)
         nodes[:, ROW_TERM] = operator.row_term / weight_unit
@@ -106,7 +106,7 @@ class Descent:
     def padded(self, U: Array) -> Array:
         """Rows of float32, of root mean square about one, padded to whole lanes: (N, 8 ceil(K/8))."""
         rows = np.zeros((len(U), -(-U.shape[1] // LANES) * LANES), np.float32)
-        rows[:, : U.shape[1]] = U / _power_of_two(float(np.sqrt(np.mean(U**2))))
+        rows[:, : U.shape[1]] = U / power_of_two(float(np.sqrt(np.mean(U**2))))
         return rows
 
     def measured(self, engine: Engine, U: Array, n_columns: int) -> tuple[Array, Array]:
@@ -116,7 +116,7 @@ class Descent:
 
     def shrunk(self, U: Array, M: Array) -> float:
         """Mutates: U, so that its root mean square is about one again; the exact factor (a power of two)."""
-        factor = 1 / _power_of_two(float(np.sqrt(np.trace(M) / (len(M) * self.total_mass))))
+        factor = 1 / power_of_two(float(np.sqrt(np.trace(M) / (len(M) * self.total_mass))))
         if factor != 1:
             U *= np.float32(factor)
         return factor
@@ -162,6 +162,6 @@ def pushes(counts: Array, share: float) -> Array:
     return np.where(counts > 0, 1 / q, 1.0)
 
 
-def _power_of_two(x: float) -> float:
+def power_of_two(x: float) -> float:
     """The power of two below a positive number, one for others: dividing by it costs no digit."""
     return float(2.0 ** np.floor(np.log2(x))) if 0 < x < np.inf else 1.0
