@@ -71,8 +71,8 @@ def by_products(problem: Problem) -> tuple[Choice, ...]:
 def on_disk(problem: Problem) -> tuple[Choice, ...]:
     """The plan over a stream: filters, whose three blocks are the least memory that a certified solve takes.
 
-    Block Krylov was not seen to take fewer sweeps (docs/larger_than_memory.md), and holds a block for each;
-    to go on where filters stay short of the certificate it gets no more blocks than those.
+    Block Krylov takes now fewer, now more sweeps (docs/larger_than_memory.md), and holds a block for each; to
+    go on where filters stay short of the certificate it gets no more blocks than those.
     """
     width = guarded_width(problem, None)
     reason = (
