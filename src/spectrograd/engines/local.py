@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from spectrograd.engines.base import BaseEngine
-from spectrograd.engines.protocol import Work
+from spectrograd.engines.protocol import Coefficients, Work
 from spectrograd.engines.row_basis import RowBasis
 from spectrograd.interruption import check
 from spectrograd.kernels.thresholds import USUAL, Thresholds
@@ -91,7 +91,7 @@ class LocalEngine(BaseEngine):
         operator: Operator,
         X: Array,
         before: Array,
-        coefficients: tuple[float, float, float],
+        coefficients: Coefficients,
         out: Array | None = None,
     ) -> Array:
         """Fused into one pass where the operator is sparse."""
@@ -112,7 +112,7 @@ class LocalEngine(BaseEngine):
         operator: SparseOperator,
         X: Array,
         before: Array,
-        coefficients: tuple[float, float, float],
+        coefficients: Coefficients,
         out: Array | None,
     ) -> Array:
         from spectrograd.kernels.csr.recurrence import recurrence_rows
@@ -139,10 +139,10 @@ class LocalEngine(BaseEngine):
         if len(X) <= self.thresholds.small:
             left = X if metric is None else metric[:, None] * X
             return np.asarray(left.T.astype(np.float64) @ Y.astype(np.float64))
-        from spectrograd.kernels.dense.products import gram
+        from spectrograd.kernels.dense.products import as_weights, gram
 
         run = gram if len(X) > self.thresholds.tall else gram.serial
-        return np.asarray(run(X, Y, metric, symmetric or X is Y))
+        return np.asarray(run(X, Y, as_weights(metric), symmetric or X is Y))
 
     def combine(self, X: Array, C: Array, Y: Array | None = None, E: Array | None = None) -> Array:
         """By a kernel of our own: no library threads to fight with."""
@@ -170,10 +170,10 @@ class LocalEngine(BaseEngine):
             R = np.asarray(AX - b * X * values, dtype=Q.dtype)
             squares = (R.astype(np.float64) ** 2 / b).sum(axis=0)
         else:
-            from spectrograd.kernels.dense.products import residual
+            from spectrograd.kernels.dense.products import as_weights, residual
 
             run = residual if len(Q) > self.thresholds.tall else residual.serial
-            R, squares = run(Q, AQ, values, metric, keep)
+            R, squares = run(Q, AQ, values, as_weights(metric, Q.dtype), keep)
         return R, np.sqrt(squares)
 
     def scaled(self, X: Array, factors: Array) -> Array:

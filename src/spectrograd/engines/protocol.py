@@ -29,6 +29,7 @@ from spectrograd.operators.protocol import Offer, Operator
 from spectrograd.operators.sparse import LowRank, SparseOperator
 
 Array = NDArray[Any]
+Coefficients = tuple[float, float, float]  # a, b and c of a three-term recurrence
 Tall: TypeAlias = Any  # N x k numbers that only their engine looks into
 
 
@@ -171,12 +172,7 @@ class Engine(Protocol):
         ...
 
     def recurrence(
-        self,
-        operator: Operator,
-        X: Tall,
-        before: Tall,
-        coefficients: tuple[float, float, float],
-        out: Tall | None = None,
+        self, operator: Operator, X: Tall, before: Tall, coefficients: Coefficients, out: Tall | None = None
     ) -> Tall:
         """``a B^-1 A X + b X + c before`` in one sweep, for a placed operator without ``scale``.
 

@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from spectrograd.graph import GraphError, Recall
+from spectrograd.store.stored import StoredGraph, StorePlace
 
 Array = NDArray[Any]
 # What may stand in a saved model -> where it lives, and which of its derived values are worth keeping.
@@ -61,6 +62,9 @@ class Writer:
             value = value.item()
         if value is None or isinstance(value, bool | int | str):
             return value
+        if isinstance(value, StoredGraph):
+            path, fingerprint, layer, dtype = value.place
+            return {"store": [str(path), fingerprint, layer, str(dtype)]}
         if isinstance(value, Recall):
             return {"recall": value.summary()}
         if isinstance(value, float):
@@ -134,6 +138,9 @@ class Reader:
             *parts, shape = value["sparse"]
             data, indices, indptr = map(self.decode, parts)
             return sp.csr_array((data, indices, indptr), shape=tuple(shape))
+        if "store" in value:
+            path, fingerprint, layer, dtype = value["store"]
+            return StorePlace(Path(path), fingerprint, int(layer), np.dtype(dtype)).open()
         if "recall" in value:
             return Recall.from_summary(value["recall"])
         if "names" in value:

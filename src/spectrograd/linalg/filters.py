@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd.engines.protocol import Engine, Tall
+from spectrograd.engines.protocol import Coefficients, Engine, Tall
 from spectrograd.operators.protocol import Operator
 
 Array = NDArray[Any]
@@ -79,7 +79,7 @@ class Filtering:
         self._spare = self._given = None
 
 
-def damping(lower: float, cut: float, upper: float) -> Iterator[tuple[float, float, float]]:
+def damping(lower: float, cut: float, upper: float) -> Iterator[Coefficients]:
     """Without end, (a, b, c) of the terms ``a A X + b X + c before`` of a scaled Chebyshev recurrence.
 
     It damps [cut, upper]. The scale (Zhou et al. 2006, Algorithm 3.1) keeps the value at ``lower`` at 1,

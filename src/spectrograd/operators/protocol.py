@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal
 
@@ -147,3 +148,20 @@ def check_offers(who: str, needs: frozenset[Offer], operator: Operator, offers: 
             f"{', '.join(sorted(offers))}: use 'auto', 'lanczos', 'chebyshev', 'power', 'gradient-descent' "
             "or 'forward-backward'"
         )
+
+
+@dataclass(frozen=True, eq=False)
+class OperatorOfSeveral(Operator):
+    """An operator made of others on the same nodes."""
+
+    operators: tuple[Operator, ...]
+
+    @property
+    def n_nodes(self) -> int:
+        """Nodes, shared by all."""
+        return self.operators[0].n_nodes
+
+    @property
+    def names(self) -> Array | None:
+        """Names of the nodes."""
+        return self.operators[0].names

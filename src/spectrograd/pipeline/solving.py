@@ -127,7 +127,7 @@ def _attempted(
     try:
         solution = _run(problem, solver, settings, time_budget)
         if settings.solver == "auto":
-            solution = told(solution, choice)
+            solution = _with_reason(solution, choice)
         return _judged(problem.operator, solution, settings, choice)
     except FAILURES as error:
         if settings.solver != "auto":
@@ -144,7 +144,8 @@ def _without_gap(operator: Operator, result: Embedded) -> bool:
 
 def choices_for(problem: Problem, settings: SolverSettings) -> tuple[Choice, ...]:
     """The plan of ``auto``, or the solver that was asked for."""
-    return plan(problem) if settings.solver == "auto" else (Choice(settings.solver, "asked for"),)
+    asked = (Choice(settings.solver, "asked for"),)
+    return plan(problem, settings.memory_limit) if settings.solver == "auto" else asked
 
 
 def _judged(operator: Operator, solution: Solution, settings: SolverSettings, choice: Choice) -> Embedded:
@@ -158,7 +159,7 @@ def _judged(operator: Operator, solution: Solution, settings: SolverSettings, ch
     return Embedded(embedding, certificate, solution, choice, solution.seconds, (attempt,))
 
 
-def told(solution: Solution, choice: Choice) -> Solution:
+def _with_reason(solution: Solution, choice: Choice) -> Solution:
     """The choice of ``auto`` and its reason as the first event of the history."""
     first, *rest = solution.history
     event = f"auto picked {choice.name}: {choice.reason}"

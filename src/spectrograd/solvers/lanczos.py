@@ -115,9 +115,9 @@ class Lanczos(RitzSolver[LanczosState]):
 
     def _front(self, problem: Problem, rng: np.random.Generator, size: int, dtype: Any) -> Tall:
         """The first block, orthonormal."""
-        engine, start, parts = problem.engine, problem.finite_start, []
+        engine, start, parts = problem.engine, problem.placed_start(dtype), []
         if start is not None:
-            parts = [problem.standard.enter(engine.put(start.astype(dtype)))]
+            parts = [problem.standard.enter(start)]
         missing = size - sum(part.shape[1] for part in parts)
         if missing > 0:
             parts.append(engine.random(problem.n_nodes, missing, new_seed(rng), dtype))

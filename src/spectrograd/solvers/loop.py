@@ -143,9 +143,9 @@ def solve(
 def _first_state(problem: Problem, solver: Solver[Any], rng: np.random.Generator) -> State:
     """The solver's first state; a warm start that had to be repaired is told."""
     state: State = solver.init(problem, rng)
-    start = problem.finite_start
-    if start is not None and not solver.direct:
-        repaired = problem.orthonormalize(problem.engine.put(start)).repaired
+    start = None if solver.direct else problem.placed_start()
+    if start is not None:
+        repaired = problem.orthonormalize(start).repaired
         if repaired:
             state.events.append(f"start: {repaired} dependent columns replaced by random ones")
     return state

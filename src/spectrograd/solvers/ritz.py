@@ -134,10 +134,10 @@ def guarded_start(problem: Problem, width: int, rng: np.random.Generator, dtype:
     The random columns are Gaussian in the metric, and of about unit length.
     """
     engine, n = problem.engine, problem.n_nodes
-    start, given = problem.finite_start, 0
+    start, given = problem.placed_start(dtype), 0
     if start is not None:
         given = problem.n_components
-        start = problem.walk.enter(engine.put(start.astype(dtype)))
+        start = problem.walk.enter(start)
     if given == width:
         return start
     metric = problem.operator.walk_form().metric
