@@ -128,6 +128,8 @@ def make_settings(session: Session, options: LineOptions, k: int | str, **labell
         batch_size=options.batch_size,
         seed=session.seed,
         engine=make_engine(options.engine, n_jobs=options.jobs),
+        checkpoint=options.checkpoint,
+        checkpoint_every=options.every,
         **labelling,
     )
 

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from spectrograd.cli import completion
+from spectrograd.cli.checkpoint_options import checkpoint_options
 from spectrograd.cli.config import load as load_config
 from spectrograd.cli.config import save as save_config
 from spectrograd.cli.memory_option import memory_option
@@ -97,6 +98,8 @@ class LineOptions:
     layer_weights: tuple[float, ...] | str
     raw: bool
     memory_limit: int | None
+    checkpoint: str | None
+    every: float
 
 
 raw_option = click.option(
@@ -231,6 +234,7 @@ _LINE_OPTIONS = (
     jobs_option,
     engine_option,
     memory_option,
+    *checkpoint_options,
     raw_option,
     *_MERGE_OPTIONS,
 )

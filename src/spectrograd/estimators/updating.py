@@ -76,7 +76,11 @@ class Updating:
         if not hasattr(self, "_knowledge"):
             return self.fit(X)  # type: ignore[attr-defined, no-any-return]
         graph, rows, makers = self._changed(X, remove, mode, new_nodes)
-        settings = replace(self._settings(graph.n_nodes), n_components=self._raw_vectors.shape[1])  # type: ignore[attr-defined]
+        settings = replace(
+            self._settings(graph.n_nodes),  # type: ignore[attr-defined]
+            n_components=self._raw_vectors.shape[1],  # type: ignore[attr-defined]
+            checkpoint=None,  # a folder belongs to the graph of the fit
+        )
         done = update(graph, self._start(graph, rows), settings, self.regularization_)  # type: ignore[attr-defined]
         self._take(graph, done, settings, makers)
         return self

@@ -23,6 +23,7 @@ from spectrograd.operators.balanced import Balanced, balanced
 from spectrograd.operators.protocol import Operator
 from spectrograd.pipeline.plan import Choice, last_resort, plan
 from spectrograd.solvers import REGISTRY, make_solver
+from spectrograd.solvers.checkpoint import SolveCheckpoint
 from spectrograd.solvers.loop import (
     GIVEN_UP,
     INTERRUPTED,
@@ -35,6 +36,7 @@ from spectrograd.solvers.loop import (
 )
 from spectrograd.solvers.protocol import Problem, Progress, Solver
 from spectrograd.solvers.settings import SolverSettings
+from spectrograd.store.checkpoint_folder import CheckpointError
 
 Array = NDArray[Any]
 # What a solver may meet on a problem that is none of the user's making: the next one may do better.
@@ -202,11 +204,20 @@ def _attempted(
     """One solver's result with its certificate; or how it failed, which is an error if it was asked for."""
     began = time.perf_counter()
     solver = _configured(choice, settings)  # wrong parameters are no failure of a solver
+    kept = settings.next_checkpoint()
+    found = None if kept is None else kept_result(kept, problem)
+    if found is not None:
+        return found
     try:
-        solution = _run(problem, solver, settings, time_budget)
+        solution = _run(problem, solver, settings, time_budget, kept)
         if settings.solver == "auto":
             solution = told(solution, choice)
-        return _judged(problem.operator, solution, settings, choice)
+        found = _judged(problem.operator, solution, settings, choice)
+        if kept is not None:
+            keep_result(kept, problem, found)
+        return found
+    except CheckpointError:
+        raise
     except FAILURES as error:
         if settings.solver != "auto":
             raise
@@ -275,6 +286,20 @@ def _certified(
     return Embedded(embedding, certificate, solution, chosen, solution.seconds, (attempt,))
 
 
+def keep_result(kept: SolveCheckpoint, problem: Problem, found: Embedded) -> None:
+    """Keep what a solve has found for a run that is repeated; what was cut short is to go on instead."""
+    if found.solution.stop_reason not in (INTERRUPTED, GIVEN_UP, OUT_OF_TIME):
+        kept.finish(problem, replace(found, embedding=replace(found.embedding, names=None)))
+
+
+def kept_result(kept: SolveCheckpoint, problem: Problem) -> Embedded | None:
+    """What :func:`keep_result` has kept."""
+    found: Embedded | None = kept.result(problem)
+    if found is None:
+        return None
+    return replace(found, embedding=replace(found.embedding, names=problem.operator.names))
+
+
 def told(solution: Solution, choice: Choice) -> Solution:
     """The choice of ``auto`` and its reason as the first event of the history."""
     first, *rest = solution.history
@@ -283,7 +308,11 @@ def told(solution: Solution, choice: Choice) -> Solution:
 
 
 def _run(
-    problem: Problem, solver: Solver[Any], settings: SolverSettings, time_budget: float | None
+    problem: Problem,
+    solver: Solver[Any],
+    settings: SolverSettings,
+    time_budget: float | None,
+    kept: SolveCheckpoint | None,
 ) -> Solution:
     width = problem.operator.upper - problem.operator.lower
     return solve(
@@ -296,6 +325,7 @@ def _run(
         seed=settings.seed,
         time_budget=time_budget,
         watch=settings.watch,
+        checkpoint=kept,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -15,7 +16,7 @@ from spectrograd.operators.protocol import TENSORS
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.solvers.descent import effective_batch, pushes
 from spectrograd.solvers.device_batches import Batch, DeviceBatches, torch_engine
-from spectrograd.solvers.protocol import Problem, SteppingSolver, StepState
+from spectrograd.solvers.protocol import DERIVED, Problem, SteppingSolver, StepState
 
 Array = NDArray[Any]
 Tensor = Any
@@ -28,13 +29,13 @@ class DeviceDescentState(StepState):
     """U is in walk form; ``push`` holds ``1 / q_i`` with the row of zeros, ``seed`` is that of the epochs."""
 
     seed: int = 0
-    batches: list[DeviceBatches] = field(default_factory=list)
-    push: Tensor = None
+    batches: list[DeviceBatches] = field(default_factory=list, metadata={DERIVED: True})
+    push: Tensor = field(default=None, metadata={DERIVED: True})
 
     def __deepcopy__(self, memo: dict[int, Any]) -> DeviceDescentState:
-        U = DeviceTall(self.U.tensor.clone())
+        U, rng = DeviceTall(self.U.tensor.clone()), copy.deepcopy(self.rng, memo)
         return DeviceDescentState(
-            U, self.rng, self.iteration, self.passes, self.edges_seen, list(self.events), self.done,
+            U, rng, self.iteration, self.passes, self.edges_seen, list(self.events), self.done,
             self.step_size, self.seed, self.batches, self.push,
         )  # fmt: skip
 

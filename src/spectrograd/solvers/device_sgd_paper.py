@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -11,7 +12,7 @@ from spectrograd.engines.device_tall import DeviceTall
 from spectrograd.engines.random_rows import new_seed
 from spectrograd.operators.protocol import TENSORS
 from spectrograd.solvers.device_batches import Batch, DeviceBatches, torch_engine
-from spectrograd.solvers.protocol import Problem, SteppingSolver, StepState
+from spectrograd.solvers.protocol import DERIVED, Problem, SteppingSolver, StepState
 
 Tensor = Any
 
@@ -20,15 +21,15 @@ Tensor = Any
 class DevicePaperState(StepState):
     """``moments`` are AMSGrad's, (N + 1) x 3K on the device; ``seed`` is that of the batches."""
 
-    moments: Tensor | None = None
+    moments: DeviceTall | None = None
     seed: int = 0
-    batches: list[DeviceBatches] = field(default_factory=list)
+    batches: list[DeviceBatches] = field(default_factory=list, metadata={DERIVED: True})
 
     def __deepcopy__(self, memo: dict[int, Any]) -> DevicePaperState:
-        U = DeviceTall(self.U.tensor.clone())
-        moments = None if self.moments is None else self.moments.clone()
+        U, rng = DeviceTall(self.U.tensor.clone()), copy.deepcopy(self.rng, memo)
+        moments = copy.deepcopy(self.moments, memo)
         return DevicePaperState(
-            U, self.rng, self.iteration, self.passes, self.edges_seen, list(self.events), self.done,
+            U, rng, self.iteration, self.passes, self.edges_seen, list(self.events), self.done,
             self.step_size, moments, self.seed, self.batches,
         )  # fmt: skip
 
@@ -65,9 +66,7 @@ class DevicePaperSGD(SteppingSolver[DevicePaperState]):
         n, k = U.shape
         state = DevicePaperState(U, rng, step_size=self.step_size * problem.row_unit, seed=new_seed(rng))
         if self.optimizer == "amsgrad":
-            state.moments = engine.torch.zeros(
-                (n + 1, 3 * k), dtype=engine.torch.float32, device=engine.device
-            )
+            state.moments = engine.zeros(n + 1, 3 * k, np.float32)
         state.batches = [DeviceBatches.of(engine, problem.sparse)]
         return state
 
@@ -108,11 +107,12 @@ class DevicePaperSGD(SteppingSolver[DevicePaperState]):
         g = 2 * batch.gradient @ inverse.to(rows.dtype) - back
         if state.moments is None:
             return g
-        m, v, most = state.moments[batch.vertices].chunk(3, dim=1)
+        moments = state.moments.tensor
+        m, v, most = moments[batch.vertices].chunk(3, dim=1)
         m = self.beta1 * m + (1 - self.beta1) * g
         v = self.beta2 * v + (1 - self.beta2) * g.square()
         most = torch.maximum(most, v)
-        state.moments[batch.vertices] = torch.cat([m, v, most], dim=1)
+        moments[batch.vertices] = torch.cat([m, v, most], dim=1)
         return m / (most.sqrt() + 1e-12)
 
     def _repaired(self, problem: Problem, state: DevicePaperState) -> tuple[Tensor, Tensor, Tensor]:
@@ -126,5 +126,5 @@ class DevicePaperSGD(SteppingSolver[DevicePaperState]):
     def back_off(self, problem: Problem, state: DevicePaperState) -> DevicePaperState | None:
         """Halve the step and forget the moments, which remember the explosion."""
         if state.moments is not None:
-            state.moments.zero_()
+            state.moments.tensor.zero_()
         return super().back_off(problem, state)

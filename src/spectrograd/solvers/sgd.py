@@ -17,7 +17,7 @@ from spectrograd.solvers.chebyshev import Chebyshev
 from spectrograd.solvers.descent import Descent
 from spectrograd.solvers.edge_source import EdgeChunk, edge_source
 from spectrograd.solvers.lanczos import Lanczos
-from spectrograd.solvers.protocol import Problem, Progress, Solver, SteppingSolver, StepState
+from spectrograd.solvers.protocol import DERIVED, Problem, Progress, Solver, SteppingSolver, StepState
 from spectrograd.solvers.ritz import RitzSolver, RitzState
 
 Array = NDArray[Any]
@@ -36,7 +36,7 @@ class DescentState(StepState):
     After the hand-over ``after`` is the state of the method that goes on, and ``handed`` its problem.
     """
 
-    descent: Descent | None = None
+    descent: Descent | None = field(default=None, metadata={DERIVED: True})
     known: tuple[Array, Array] | None = None
     known_for: int = 0
     handed: Problem | None = None
@@ -46,7 +46,7 @@ class DescentState(StepState):
     def __deepcopy__(self, memo: dict[int, Any]) -> DescentState:
         twin = copy.copy(self)  # the edges are shared
         twin.U, twin.events, twin.after = self.U.copy(), list(self.events), copy.deepcopy(self.after, memo)
-        twin.known = copy.deepcopy(self.known, memo)
+        twin.known, twin.rng = copy.deepcopy(self.known, memo), copy.deepcopy(self.rng, memo)
         return twin
 
 
@@ -268,6 +268,10 @@ class RepairedSGD(SteppingSolver[DescentState]):
             edges_seen=state.edges_seen,
             events=(*state.events, *state.after.events),
         )
+
+    def copies_hold(self, state: DescentState) -> bool:
+        """As those of the method that goes on."""
+        return state.after is None or self._finisher().copies_hold(state.after)
 
     def evidence(self, problem: Problem, state: DescentState) -> Evidence:
         """That of the method that went on."""

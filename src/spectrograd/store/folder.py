@@ -143,10 +143,11 @@ def _sync_all(folder: Path) -> None:
         if path.is_file():
             with open(path, "rb+") as handle:
                 os.fsync(handle.fileno())
-    _sync_folder(folder)
+    sync_folder(folder)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """The names in a folder on the disk: else a power cut could take a new one back."""
     if os.name == "nt":
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -167,7 +168,7 @@ def _take_place(draft: Path, target: Path) -> None:
         os.rename(target, aside)
         os.rename(draft, target)
         shutil.rmtree(aside, ignore_errors=True)
-    _sync_folder(target.parent)
+    sync_folder(target.parent)
 
 
 def _exchange(one: Path, other: Path) -> bool:
