@@ -14,9 +14,9 @@ import scipy.sparse.linalg as sla
 from benchmarks.harness import best_of, table
 from spectrograd import MultilayerGraph, datasets, metrics
 from spectrograd.labels.clustering import assign
+from spectrograd.pipeline.embedded import Embedded
 from spectrograd.pipeline.multilayer import merge
 from spectrograd.pipeline.settings import Settings
-from spectrograd.pipeline.solving import Embedded
 
 K = 5
 SHIFT = 1e-5  # below the spectrum: the Laplacian itself is singular

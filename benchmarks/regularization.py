@@ -15,8 +15,9 @@ from spectrograd import Graph, SpectralClustering, datasets, metrics
 from spectrograd.certificate.localization import participation
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.operators.regularized import regularized
+from spectrograd.pipeline.embedded import Embedded
 from spectrograd.pipeline.settings import Settings
-from spectrograd.pipeline.solving import Embedded, embed
+from spectrograd.pipeline.solving import embed
 from spectrograd.points.neighbors import knn_graph
 
 REAL = ("coauthor_cs", "lastfm_asia", "email_eu_core", "pubmed")

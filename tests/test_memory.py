@@ -14,12 +14,11 @@ def machine(monkeypatch, tmp_path):
     """A machine of 16 GB and a file for the container's limit."""
     answers = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 4_000_000}
     monkeypatch.setattr(os, "sysconf", answers.__getitem__, raising=False)
-    monkeypatch.setattr(memory, "CONTAINER_LIMITS", (str(tmp_path / "absent"), str(tmp_path / "limit")))
     return tmp_path / "limit"
 
 
 def test_the_machine_s(machine):
-    assert memory.machine_memory() == 4096 * 4_000_000
+    assert memory.machine_memory((str(machine) + ".absent", str(machine))) == 4096 * 4_000_000
 
 
 @pytest.mark.parametrize(
@@ -27,9 +26,9 @@ def test_the_machine_s(machine):
 )
 def test_the_container_s(machine, limit, expected):
     machine.write_text(limit)
-    assert memory.machine_memory() == expected
+    assert memory.machine_memory((str(machine) + ".absent", str(machine))) == expected
 
 
 def test_a_system_that_does_not_tell(machine, monkeypatch):
     monkeypatch.delattr(os, "sysconf")
-    assert memory.machine_memory() == memory.UNKNOWN
+    assert memory.machine_memory((str(machine) + ".absent", str(machine))) == memory.UNKNOWN

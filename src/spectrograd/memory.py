@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +16,12 @@ STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
-def machine_memory() -> float:
+def machine_memory(container_limits: Sequence[str] = CONTAINER_LIMITS) -> float:
     """Bytes of the machine, or of the container if that has fewer."""
     total = UNKNOWN
     with suppress(AttributeError, ValueError, OSError):  # no such call, name or answer on this system
         total = float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
-    for place in CONTAINER_LIMITS:
+    for place in container_limits:
         with suppress(ValueError, OSError):  # "max", or no such file
             total = min(total, float(int(Path(place).read_text())))
     return total

@@ -59,7 +59,7 @@ def test_embedding_says_what_was_saved(here, capsys):
 
 
 def test_compare_fits_80_columns_and_shows_how_far_it_is(here, capsys, monkeypatch):
-    monkeypatch.setattr("spectrograd.cli.session.TABLE_WIDTH", 80)
+    monkeypatch.setenv("COLUMNS", "80")
     solvers = "auto,eigen,stochastic-fb:setting=columns"
     options = ["-k", "4", "--labels", "truth.csv", "--solvers", solvers, "--time-budget", "0.5"]
     assert main(["compare", "graph.csv", *options]) == 0

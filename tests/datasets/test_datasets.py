@@ -12,6 +12,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from spectrograd.datasets import (
     make_block_model,
     make_gaussian_mixture,
+    make_growing_graph,
     make_multilayer_gmm,
     make_partition_graph,
 )
@@ -223,3 +224,19 @@ def test_partition_graphs_have_uneven_blocks_and_power_law_degrees():
 def test_partition_graphs_that_cannot_be(options, message):
     with pytest.raises(ValueError, match=message):
         make_partition_graph(500, **options)
+
+
+def test_a_growing_graph_loses_its_ties_and_gains_its_people():
+    growing = make_growing_graph(200, 10, per_day=5, apart_from=4, random_state=0)
+    added = np.vstack([day.added for day in growing.days])
+    removed = np.vstack([day.removed for day in growing.days])
+    assert growing.first.n_nodes == 200
+    assert len(growing.labels) == 250
+    for number, day in enumerate(growing.days, start=1):
+        assert day.added.max() < 200 + 5 * number
+        assert (day.added.max(axis=1) >= 200 + 5 * (number - 1)).all()  # each with somebody who is new
+        assert (len(day.removed) > 0) == (number >= 4)
+    there = growing.first.matrix[removed[:, 0], removed[:, 1]]
+    assert np.asarray(there).sum() == len(removed)  # and none twice
+    assert (np.sort(growing.labels[removed], axis=1) == [0, 1]).all()
+    assert len(np.unique(np.sort(added, axis=1), axis=0)) == len(added)

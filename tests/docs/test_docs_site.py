@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spectrograd import datasets
-from spectrograd.kernels import SMALL
+from spectrograd.kernels.thresholds import USUAL
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.pipeline import plan as auto
 from spectrograd.solvers.eigen import DENSE_BELOW
@@ -78,10 +78,10 @@ def test_docstrings_are_shown(site):
 
 def test_the_picture_has_the_numbers_of_the_code():
     picture = text_of(PICTURE)
-    assert f"At most {auto.INSTANT:,} nodes?" in picture
-    assert f"at most {auto.LITTLE_FILL} entries per edge?" in picture
-    assert f"At most {SMALL:,} nodes?" in picture
-    assert f"at most {auto.SHRINKS:.0%} of the entries?" in picture
+    assert f"At most {USUAL.all_vectors:,} nodes?" in picture
+    assert f"at most {USUAL.little_fill} entries per edge?" in picture
+    assert f"At most {USUAL.small:,} nodes?" in picture
+    assert f"at most {USUAL.shrinks:.0%} of the entries?" in picture
 
 
 def plans(monkeypatch):
@@ -90,7 +90,7 @@ def plans(monkeypatch):
     from spectrograd.pipeline.settings import Settings
 
     small = datasets.make_block_model(200, 2, random_state=0).graph
-    large = datasets.make_block_model(SMALL + 100, 2, random_state=0).graph
+    large = datasets.make_block_model(USUAL.small + 100, 2, random_state=0).graph
     middle = datasets.make_multilayer_gmm(DENSE_BELOW + 100, 2, 2, random_state=0).graph
     few = {"n_components": 2, "settings": Settings(seed=0)}
     grassmann = merge(middle, **few, aggregation="grassmann").operator
@@ -98,15 +98,15 @@ def plans(monkeypatch):
     cases = [
         (laplacian(small), 99, 1, 2),
         (grassmann, 99, 1, 2),
-        (laplacian(large), auto.LITTLE_FILL, 1, 2),
+        (laplacian(large), USUAL.little_fill, 1, 2),
         (projection, 99, 1, 2),
         (laplacian(middle.layers[0]), 99, 1, 2),
-        (laplacian(large), 99, auto.SHRINKS, 2),
-        (laplacian(large), 99, 1, auto.FEW),
-        (laplacian(large), 99, 1, auto.FEW + 1),
+        (laplacian(large), 99, USUAL.shrinks, 2),
+        (laplacian(large), 99, 1, USUAL.one_by_one),
+        (laplacian(large), 99, 1, USUAL.one_by_one + 1),
     ]
     for operator, fill, shrinkage, k in cases:
-        monkeypatch.setattr(auto, "fill_ratio", lambda _, fill=fill: fill)
+        monkeypatch.setattr(auto, "fill_ratio", lambda *_, fill=fill: fill)
         monkeypatch.setattr(auto, "first_shrinkage", lambda _, shrinkage=shrinkage: shrinkage)
         yield " ".join(choice.name for choice in auto.plan(Problem(operator, k)))
 

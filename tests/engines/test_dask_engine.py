@@ -9,18 +9,22 @@ distributed = pytest.importorskip("distributed")
 
 import test_engines as contract  # noqa: E402
 
-from spectrograd import MultilayerGraph, datasets, metrics  # noqa: E402
+from spectrograd import MultilayerGraph, datasets, metrics, write_graph  # noqa: E402
 from spectrograd.engines import make_engine  # noqa: E402
-from spectrograd.engines.cluster import connect  # noqa: E402
-from spectrograd.engines.cluster import placed_graph as cutting  # noqa: E402
+from spectrograd.engines.cluster import connect, cutting  # noqa: E402
 from spectrograd.engines.cluster.connect import EngineError  # noqa: E402
 from spectrograd.engines.cluster.owners import reassigned  # noqa: E402
+from spectrograd.engines.cluster.placed_graph import placed_graph  # noqa: E402
+from spectrograd.engines.cluster.steps import Step  # noqa: E402
 from spectrograd.engines.dask_engine import DaskEngine  # noqa: E402
-from spectrograd.graph import Graph  # noqa: E402
+from spectrograd.graph import Graph, GraphError  # noqa: E402
 from spectrograd.operators.laplacian import laplacian  # noqa: E402
 from spectrograd.operators.protocol import OfferError  # noqa: E402
 from spectrograd.pipeline import Settings, cluster, embed  # noqa: E402
 from spectrograd.solvers import Problem, make_solver, solve  # noqa: E402
+from spectrograd.store.batches import GraphSource, IngestSettings  # noqa: E402
+from spectrograd.store.ingest import ingest  # noqa: E402
+from spectrograd.store.stored import StoredGraph, open_store  # noqa: E402
 
 graphs = contract.graphs
 
@@ -153,25 +157,98 @@ def test_bytes_that_move_are_those_of_the_model(client, graph, share):
     assert summary["workers"] == 2
 
 
+def at_once(steps):
+    """What steps give, without a cluster."""
+    return [
+        step.function(*(at_once([a])[0] if isinstance(a, Step) else a for a in step.arguments))
+        for step in steps
+    ]
+
+
 def test_only_touched_rows_travel_from_a_cut_of_a_graph():
     graph = ring(100)
-    placed = cutting.placed_graph(graph, cutting.balanced_bounds(graph, 4))
+    placed = placed_graph(graph, cutting.balanced_bounds(graph, 4), at_once)
     assert placed.n_sent.tolist() == [[25, 1, 0, 1], [1, 25, 1, 0], [0, 1, 25, 1], [1, 0, 1, 25]]
     assert len(placed.rows[0].function().parts) == 3
+    assert at_once([placed.touched[0, 3]])[0].tolist() == [24]
 
 
 def test_streams_are_cut_like_graphs_in_memory(graphs):
     bounds = cutting.even_bounds(contract.N, 3)
-    whole, stream = (cutting.placed_graph(graphs[name], bounds) for name in ("whole", "stream"))
-    for one, other in zip(whole.rows, stream.rows, strict=True):
-        for j, part in one.function().parts.items():
-            np.testing.assert_array_equal(part.indices, other.function().parts[j].indices)
-            np.testing.assert_array_equal(part.weights, other.function().parts[j].weights)
+    for at in range(3):
+        one, other = (cutting.cut(graphs[name], bounds, at) for name in ("whole", "stream"))
+        for j, part in one.parts.items():
+            np.testing.assert_array_equal(part.indices, other.parts[j].indices)
+            np.testing.assert_array_equal(part.weights, other.parts[j].weights)
 
 
-def test_futures_are_released_at_once_and_history_is_cut(client, monkeypatch):
-    monkeypatch.setattr("spectrograd.engines.dask_engine.SETTLE", 4)
+# --- stores -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """A graph of several blocks on disk, with weights and nodes without edges."""
+    graph = datasets.make_block_model(6000, 3, random_state=0).graph
+    entries = graph.matrix.tocoo()
+    weights = 1 + (entries.row + entries.col) % 3 / 4
+    path = tmp_path_factory.mktemp("stores") / "graph.store"
+    graph = Graph.from_edges(entries.row, entries.col, weights, n_nodes=6010)
+    ingest(path, GraphSource(graph), IngestSettings(block_bytes=50_000))
+    return open_store(path)
+
+
+def test_workers_read_their_rows_from_a_store(client, stored):
+    before, rows = stored.bytes_read, np.random.default_rng(0).standard_normal((6010, 3))
     engine = make_engine(client)
+    operator = laplacian(stored, allow_isolated=True)
+    product = engine.rows(engine.apply(engine.place(operator), engine.put(rows)))
+    read_here = stored.bytes_read - before
+    assert read_here <= 8 * 6010  # degrees: no block was read by the client
+    expected = make_engine("local").apply(operator, rows)
+    np.testing.assert_allclose(product, expected, atol=1e-12)
+
+
+def test_rows_that_workers_cannot_keep_are_streamed(client, stored, monkeypatch):
+    engine = make_engine(client)
+    info = {"workers": {"tcp://small": {"memory_limit": 4000}}}
+    monkeypatch.setattr(engine.client, "scheduler_info", lambda n_workers: info)
+    operator = laplacian(stored, allow_isolated=True)
+    placed, rows = engine.place(operator), np.random.default_rng(0).standard_normal((6010, 3))
+    assert placed.graph.streamed
+    product = engine.rows(engine.apply(placed, engine.put(rows)))
+    np.testing.assert_allclose(product, make_engine("local").apply(operator, rows), atol=1e-12)
+    how = {"n_components": 3, "n_clusters": 3, "seed": 0, "solver": "chebyshev"}
+    found = cluster(stored, Settings(**how, engine=engine))
+    assert found.certificate.converged
+    here = cluster(stored, Settings(**how, engine=make_engine("local")))
+    assert metrics.score(here.labels, found.labels)["ari"] > 0.99
+
+
+def test_a_dask_dataframe_becomes_a_store(client, tmp_path):
+    pandas, frames = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
+    graph = datasets.make_block_model(500, 3, random_state=0).graph
+    entries = graph.matrix.tocoo()
+    once = entries.row < entries.col
+    table = pandas.DataFrame({"src": entries.row[once], "dst": entries.col[once]})
+    with client.as_current():
+        write_graph(tmp_path / "g.store", frames.from_pandas(table, npartitions=4))
+    found = open_store(tmp_path / "g.store").in_memory()
+    assert (found.matrix != graph.matrix).nnz == 0
+    assert [path.name for path in tmp_path.iterdir() if not path.name.endswith(".lock")] == ["g.store"]
+
+
+def test_a_store_that_a_worker_does_not_see_is_named_with_the_worker(client, stored, tmp_path):
+    lost = StoredGraph(stored.store, 0)
+    lost.store.path, before = tmp_path / "elsewhere", stored.store.path
+    try:
+        with pytest.raises(GraphError, match=r"worker tcp://.*elsewhere.*same path on all of them"):
+            make_engine(client).place(laplacian(lost, allow_isolated=True))
+    finally:
+        stored.store.path = before
+
+
+def test_futures_are_released_at_once_and_history_is_cut(client):
+    engine = DaskEngine(client, settle_after=4)
     placed, X = engine.place(laplacian(ring(50))), engine.random(50, 2, 0, np.float64)
     for _ in range(11):
         X = engine.apply(placed, X)
@@ -211,11 +288,10 @@ def test_another_version_of_the_package_is_refused(client, monkeypatch):
     ],
 )
 def test_engines_that_are_not_there(name, error, said, monkeypatch):
-    monkeypatch.setattr("spectrograd.engines.cluster.connect.TIMEOUT", 0.5)
     if name == "dask":
         monkeypatch.setattr(distributed, "get_client", lambda: (_ for _ in ()).throw(ValueError("none")))
     with pytest.raises(error, match=said):
-        make_engine(name)
+        DaskEngine(name, timeout=0.5)
 
 
 def test_solvers_that_need_edges_at_hand_are_refused(engine, graphs):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 distributed = pytest.importorskip("distributed")
 
 from spectrograd import datasets  # noqa: E402
+from spectrograd.engines import make_engine  # noqa: E402
 from spectrograd.engines.cluster.connect import EngineError  # noqa: E402
 from spectrograd.engines.dask_engine import DaskEngine  # noqa: E402
 from spectrograd.operators.laplacian import laplacian  # noqa: E402
@@ -106,6 +108,30 @@ def test_workers_killed_again_and_again(client, solver):
     engine = Disturbed(client, {at: killed(client) for at in (4, 20, 36)})
     np.testing.assert_array_equal(vectors(engine, solver), expected)
     assert engine.session.losses >= 2
+
+
+@pytest.mark.chaos
+def test_a_worker_that_is_slow_changes_nothing(client):
+    """Stopped for two seconds in the middle of a pass, then let go."""
+
+    def pause():
+        pid = min(client.run(os.getpid).items())[1]
+        os.kill(pid, signal.SIGSTOP)
+        threading.Timer(2.0, os.kill, (pid, signal.SIGCONT)).start()
+
+    expected = vectors(DaskEngine(client))
+    np.testing.assert_array_equal(vectors(Disturbed(client, {6: pause})), expected)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("n_workers", [1, 4])
+def test_other_numbers_of_workers_give_the_same_subspace(n_workers):
+    how = {"threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    with distributed.LocalCluster(n_workers, **how) as cluster, distributed.Client(cluster) as client:
+        found = vectors(DaskEngine(client))
+    expected = vectors(make_engine("local"))
+    cosines = np.linalg.svd(np.linalg.qr(found)[0].T @ np.linalg.qr(expected)[0], compute_uv=False)
+    assert cosines.min() > 1 - 1e-9
 
 
 @pytest.mark.chaos

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from spectrograd.datasets import make_block_model, make_gaussian_mixture
+from spectrograd.engines import LocalEngine
 from spectrograd.graph import Graph
-from spectrograd.graph import node_order as locality
 from spectrograd.graph.node_order import near_order, reordered
 from spectrograd.kernels.csr.structure import permute
+from spectrograd.kernels.thresholds import Thresholds
 from spectrograd.pipeline import embed
 from spectrograd.pipeline.settings import Settings
 from spectrograd.points.neighbors import knn_graph
+
+SOON = Thresholds(reordered_from=4500, near=1500)
 
 
 @pytest.fixture(scope="module")
@@ -24,17 +28,11 @@ def scattered():
     return knn_graph(points, 10)
 
 
-@pytest.fixture
-def soon(monkeypatch):
-    monkeypatch.setattr(locality, "FROM_NODES", 4500)
-    monkeypatch.setattr(locality, "NEAR", 1500)
-
-
-def test_a_geometric_graph_gains(scattered, soon):
-    order = near_order(scattered)
+def test_a_geometric_graph_gains(scattered):
+    order = near_order(scattered, SOON)
     assert sorted(order.tolist()) == list(range(5000))
     moved = reordered(scattered, order)
-    assert near_order(moved) is None  # it is in order now
+    assert near_order(moved, SOON) is None  # it is in order now
     expected = scattered.matrix.toarray()[np.ix_(order, order)]
     np.testing.assert_array_equal(moved.matrix.toarray(), expected)
 
@@ -63,8 +61,8 @@ def test_any_order_of_any_graph(weighted):
     assert all((np.diff(indices[a:b]) > 0).all() for a, b in pairwise(indptr))
 
 
-def test_an_expander_does_not(soon):
-    assert near_order(make_block_model(5000, 3, random_state=0).graph) is None
+def test_an_expander_does_not():
+    assert near_order(make_block_model(5000, 3, random_state=0).graph, SOON) is None
 
 
 def test_small_graphs_stay_as_they_are(scattered):
@@ -74,27 +72,27 @@ def test_small_graphs_stay_as_they_are(scattered):
 @pytest.mark.parametrize("solver", ["chebyshev", "lanczos", "shift-invert"])
 def test_rows_come_back_in_the_order_of_the_nodes(scattered, monkeypatch, solver):
     plain = embed(scattered, Settings(n_components=4, solver=solver, seed=0))
-    monkeypatch.setattr(locality, "FROM_NODES", 4500)
-    monkeypatch.setattr(locality, "NEAR", 1500)
     used = []
     monkeypatch.setattr(
         "spectrograd.pipeline.single.reordered", lambda g, o: used.append(o) or reordered(g, o)
     )
-    moved = embed(scattered, Settings(n_components=4, solver=solver, seed=0))
+    moved = embed(
+        scattered, Settings(n_components=4, solver=solver, seed=0, engine=LocalEngine(thresholds=SOON))
+    )
     assert len(used) == 1
     overlap = plain.vectors.T @ (scattered.degrees[:, None] * moved.vectors)
     np.testing.assert_allclose(np.linalg.svd(overlap, compute_uv=False), 1, atol=2e-3)
 
 
-def test_nodes_set_aside_and_a_start_keep_their_places(scattered, soon):
+def test_nodes_set_aside_and_a_start_keep_their_places(scattered):
     edges = scattered.matrix.tocoo()
     with_specks = Graph.from_edges(
         np.append(edges.row, 5000), np.append(edges.col, 5001), np.append(edges.data, 1.0), n_nodes=5002
     )
+    settings = Settings(n_components=3, solver="chebyshev", seed=0, engine=LocalEngine(thresholds=SOON))
     with pytest.warns(UserWarning, match="set aside"):
-        first = embed(with_specks, Settings(n_components=3, solver="chebyshev", seed=0))
+        first = embed(with_specks, settings)
     assert not first.vectors[5000:].any()
-    settings = Settings(n_components=3, solver="chebyshev", seed=1)
     with pytest.warns(UserWarning, match="set aside"):
-        again = embed(with_specks, settings, start=first.vectors)
+        again = embed(with_specks, replace(settings, seed=1), start=first.vectors)
     assert again.passes < first.passes / 2

@@ -13,6 +13,7 @@ from spectrograd import datasets
 from spectrograd.graph import Graph
 from spectrograd.graph import traversal as search
 from spectrograd.kernels.csr import levels
+from spectrograd.kernels.thresholds import USUAL
 from spectrograd.linalg import fill
 from spectrograd.linalg.fill import estimated_fill
 from spectrograd.pipeline import plan as auto
@@ -134,5 +135,5 @@ def test_an_expander_is_searched_once_and_a_plane_twice(flat, tangled):
         with mock.patch.object(fill, "levels", wraps=search.levels) as again:
             ratio = auto.fill_ratio(graph)
         assert again.call_count == n_more
-        assert (ratio > auto.LITTLE_FILL) == (n_more == 0)
+        assert (ratio > USUAL.little_fill) == (n_more == 0)
     assert auto.fill_ratio(flat) * flat.n_edges == pytest.approx(estimated_fill(flat))

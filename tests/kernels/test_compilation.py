@@ -18,9 +18,11 @@ import pytest
 from test_kernels import batch_of_edges, columns, grouped
 
 from spectrograd import kernels
+from spectrograd.engines import LocalEngine
 from spectrograd.kernels.batches import pairs as batch
 from spectrograd.kernels.csr import spmm
 from spectrograd.kernels.dense import products as dense
+from spectrograd.kernels.thresholds import Thresholds
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.solvers import REGISTRY, Problem, Stopping, make_solver, solve
 
@@ -229,11 +231,10 @@ def test_every_kernel_is_compared_with_a_twin():
 
 
 @pytest.mark.parametrize("name", REGISTRY)
-def test_a_second_run_compiles_nothing(graphs, name, monkeypatch):
-    monkeypatch.setattr("spectrograd.engines.local.SMALL", 100)
-    counts = []
+def test_a_second_run_compiles_nothing(graphs, name):
+    counts, engine = [], LocalEngine(thresholds=Thresholds(small=100))
     for seed in range(2):
-        problem = Problem(laplacian(graphs[True]), 3 + seed)  # another width is no other type
+        problem = Problem(laplacian(graphs[True]), 3 + seed, engine)  # another width is no other type
         solve(problem, make_solver(name), stopping=Stopping(max_iter=3), seed=seed)
         counts.append({key: len(value.signatures) for key, value in dispatchers().items()})
     assert sum(counts[0].values()) > 0

@@ -13,8 +13,8 @@ import pytest
 from spectrograd import MultilayerSpectralClustering, SpectralClustering, datasets
 from spectrograd.kernels import threads
 from spectrograd.kernels.threads import side_by_side
+from spectrograd.pipeline import certifying
 from spectrograd.pipeline import run as pipeline_run
-from spectrograd.pipeline import solving as embed
 from spectrograd.solvers import loop
 
 
@@ -86,7 +86,7 @@ def test_n_jobs_holds_for_solver_certificate_and_labels(layers, two_threads, mon
         return call
 
     monkeypatch.setattr(loop, "_first_state", note("solve", loop._first_state))
-    monkeypatch.setattr(embed, "certify", note("certify", embed.certify))
+    monkeypatch.setattr(certifying, "certify", note("certify", certifying.certify))
     monkeypatch.setattr(pipeline_run, "assign", note("assign", pipeline_run.assign))
     if layers == 1:
         graph = datasets.make_block_model(6000, 3, random_state=0).graph

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
+from spectrograd.kernels.thresholds import Thresholds
 from spectrograd.labels import kmeans as module
 from spectrograd.labels.clustering import assign
 from spectrograd.labels.kmeans import Search, kmeans, spread_centres
@@ -101,14 +102,15 @@ def test_many_rows_are_searched_on_a_sample(monkeypatch):
     np.testing.assert_array_equal(found.labels, assign(rows, 6, random_state=0).labels)
 
 
-def test_assign_takes_either_way_by_size(monkeypatch):
+def test_k_means_takes_either_way_by_size():
     rng = np.random.default_rng(0)
     rows = np.repeat(np.eye(3), 40, axis=0) + 0.05 * rng.standard_normal((120, 3))
-    few = assign(rows, 3, random_state=0)
-    monkeypatch.setattr(module, "SMALL", 10)
-    many = assign(rows, 3, random_state=0)
-    assert few.inertia == pytest.approx(many.inertia, rel=1e-9)
-    np.testing.assert_array_equal(few.labels, many.labels)
+    few, many = (
+        kmeans(rows, 3, 10, np.random.default_rng(0), thresholds=Thresholds(small=small))
+        for small in (200, 10)
+    )
+    assert few[1] == pytest.approx(many[1], rel=1e-9)
+    np.testing.assert_array_equal(few[0], many[0])
 
 
 @pytest.mark.parametrize("small", [4096, 2])
@@ -119,15 +121,13 @@ def test_few_places(small, n_places, n_clusters, n_columns, seed):
     rng = np.random.default_rng(seed)
     places = np.vstack([np.zeros((1, n_columns)), rng.standard_normal((n_places - 1, n_columns))])
     which = np.concatenate([np.arange(n_places), rng.integers(n_places, size=10)])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "SMALL", small)
-        found = assign(places[which], n_clusters, random_state=0)
+    labels, inertia = kmeans(places[which], n_clusters, 10, rng, thresholds=Thresholds(small=small))
     for place in range(n_places):
-        assert len(set(found.labels[which == place])) == 1
-    assert set(found.labels) <= set(range(n_clusters))
+        assert len(set(labels[which == place])) == 1
+    assert set(labels) <= set(range(n_clusters))
     if n_clusters >= n_places:
-        assert len(set(found.labels)) == n_places
-        assert found.inertia == pytest.approx(0, abs=1e-20)
+        assert len(set(labels)) == n_places
+        assert inertia == pytest.approx(0, abs=1e-20)
 
 
 def test_spread_centres_are_rows_apart():

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 import reference
 from spectrograd.kernels.dense import nearest
 from spectrograd.kernels.dense.nearest import CHUNK
-from spectrograd.labels import lloyd
 from spectrograd.labels.lloyd import centre_table, descend, look
 
 FORMS = pytest.mark.parametrize("compiled", [False, True])
@@ -52,14 +51,13 @@ def test_the_kernel_adds_up_chunk_by_chunk():
     np.testing.assert_allclose(tallies[3], reference.assign_rows(rows[3 * CHUNK :], centres)[2], atol=1e-9)
 
 
-def test_the_same_bits_for_any_number_of_threads(monkeypatch):
+def test_the_same_bits_for_any_number_of_threads():
     rng = np.random.default_rng(0)
     rows, centres = rng.standard_normal((9_000, 5)), rng.standard_normal((6, 5))
     alone = look(rows, centres, compiled=True)
-    monkeypatch.setattr(lloyd, "WORTH_THREADS", 1)
     for n_threads in range(1, numba.config.NUMBA_NUM_THREADS + 1):
         numba.set_num_threads(n_threads)
-        shared = look(rows, centres, compiled=True)
+        shared = look(rows, centres, compiled=True, worth_threads=1)
         for name in ("labels", "gaps", "sums", "sizes", "use"):
             np.testing.assert_array_equal(getattr(alone, name), getattr(shared, name))
 

@@ -18,6 +18,7 @@ from spectrograd.kernels.ldl.numeric import factorize
 from spectrograd.kernels.ldl.ordering import minimum_degree
 from spectrograd.kernels.ldl.subtrees import SMALLEST, cut
 from spectrograd.kernels.ldl.triangular import recur
+from spectrograd.kernels.thresholds import Thresholds
 from spectrograd.linalg.factor import Factor, FrontFactor, SmallFactor
 from spectrograd.linalg.inertia import count_below
 from spectrograd.operators.laplacian import laplacian
@@ -248,11 +249,13 @@ def test_panels(n_columns):
 # --- Factor ------------------------------------------------------------------------------------------
 
 
+LARGE = Thresholds(small=0)
+
+
 @pytest.fixture(params=[FrontFactor, SmallFactor])
-def kind(request, monkeypatch):
-    """Both factorisations, whatever the size."""
-    monkeypatch.setattr("spectrograd.linalg.factor.SMALL", 0 if request.param is FrontFactor else 10**6)
-    return request.param
+def kind(request):
+    """Both factorisations, and the thresholds that lead to them."""
+    return request.param, LARGE if request.param is FrontFactor else Thresholds()
 
 
 @pytest.mark.parametrize("laplacian_kind", ["random_walk", "symmetric", "unnormalized"])
@@ -261,17 +264,18 @@ def test_factor_solves_and_counts(kind, laplacian_kind):
     A, B = reference.dense_pencil(operator.walk_form())
     values = np.sort(np.linalg.eigvals(np.linalg.solve(B, A)).real)
     sigma = (values[4] + values[5]) / 2
-    factor = Factor.of(operator, sigma)
-    assert type(factor) is kind
+    form, sizes = kind
+    factor = Factor.of(operator, sigma, sizes)
+    assert type(factor) is form
     for n_columns in (1, 5, 8, 11):
         X = np.random.default_rng(1).standard_normal((300, n_columns))
         np.testing.assert_allclose(factor.solve(X), np.linalg.solve(A - sigma * B, X), rtol=1e-6, atol=1e-8)
-    assert factor.n_negative == count_below(operator, sigma) == 5
+    assert factor.n_negative == count_below(operator, sigma, sizes) == 5
 
 
 def test_a_factor_of_a_singular_matrix_is_none(kind):
     pair = laplacian(Graph.from_edges([0], [1]), "unnormalized")
-    assert Factor.of(pair, 0.0) is None
+    assert Factor.of(pair, 0.0, kind[1]) is None
 
 
 def test_a_factor_whose_errors_grew_is_none(kind):
@@ -282,17 +286,15 @@ def test_a_factor_whose_errors_grew_is_none(kind):
     operator = laplacian(graph, "unnormalized")
     exact = np.linalg.eigvalsh(operator.to_dense())
     assert np.abs(exact - np.sqrt(2)).min() > 1e-3
-    assert Factor.of(operator, np.sqrt(2) * (1 - 1e-15)) is None
-    assert Factor.of(operator, 1.0).n_negative == (exact < 1).sum()
+    assert Factor.of(operator, np.sqrt(2) * (1 - 1e-15), kind[1]) is None
+    assert Factor.of(operator, 1.0, kind[1]).n_negative == (exact < 1).sum()
 
 
-def test_a_second_shift_pays_for_numbers_only(monkeypatch):
-    monkeypatch.setattr("spectrograd.linalg.factor.SMALL", 0)
+def test_a_second_shift_pays_for_numbers_only():
     operator = laplacian(reference.random_graph(80, np.random.default_rng(0)))
     values = np.linalg.eigvalsh(operator.standard_form().to_dense())
-    first = Factor.of(operator, -0.1)
-    monkeypatch.setattr("spectrograd.kernels.ldl.ordering.minimum_degree", None)
-    second = Factor.of(operator, (values[2] + values[3]) / 2)
+    first = Factor.of(operator, -0.1, LARGE)
+    second = Factor.of(operator, (values[2] + values[3]) / 2, LARGE)
     assert second.fronts is first.fronts
     assert (first.n_negative, second.n_negative) == (0, 3)
 
@@ -307,7 +309,7 @@ def test_a_filter_of_the_inverse(kind, rank, degree):
         operator = type(operator)(operator.graph, operator.diagonal, None, operator.metric, low_rank)
     A, B = reference.dense_pencil(operator)
     pole, cut, X = -1.0, 0.3, rng.standard_normal((60, 11))
-    found = RationalFilter(degree, cut, 2.0, pole).through(Inverse.of(operator, pole), X)
+    found = RationalFilter(degree, cut, 2.0, pole).through(Inverse.of(operator, pole, kind[1]), X)
     T = np.linalg.solve(A - pole * B, B)
     S, previous, current = 2 * (cut - pole) * T - np.eye(60), X, None
     current = S @ X

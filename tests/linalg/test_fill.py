@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 from spectrograd import Graph, datasets, knn_graph
+from spectrograd.kernels.thresholds import USUAL
 from spectrograd.linalg.fill import estimated_fill
-from spectrograd.pipeline.plan import LITTLE_FILL
 
 
 def expanders(n_parts: int, *, linked: bool) -> Graph:
@@ -28,10 +28,10 @@ def test_a_bottleneck_does_not_hide_what_it_joins(n_parts, linked):
     graph = expanders(n_parts, linked=linked)
     alone = estimated_fill(expanders(1, linked=False))
     assert estimated_fill(graph) > 0.5 * n_parts * alone
-    assert estimated_fill(graph) > LITTLE_FILL * graph.n_edges
+    assert estimated_fill(graph) > USUAL.little_fill * graph.n_edges
 
 
 def test_planar_graphs_keep_their_little_fill():
     points = np.random.default_rng(0).random((8_000, 2))
     graph = knn_graph(points, 10)
-    assert estimated_fill(graph) < LITTLE_FILL * graph.n_edges / 4
+    assert estimated_fill(graph) < USUAL.little_fill * graph.n_edges / 4

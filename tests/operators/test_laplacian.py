@@ -10,25 +10,27 @@ import scipy.linalg as la
 from test_graph import split
 
 import reference
-import spectrograd.engines.local as module
 from spectrograd.aggregation import Layers, layer_operators, mean, projection, without_absent
+from spectrograd.engines import LocalEngine
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
+from spectrograd.kernels.thresholds import Thresholds
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.operators.sparse import LowRank, SparseOperator
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solving import embed
 
 KINDS = ["random_walk", "symmetric", "unnormalized"]
-PATHS = {"numpy": (4096, 500_000), "serial": (0, 500_000), "parallel": (0, 0)}
+PATHS = {
+    "numpy": Thresholds(),
+    "serial": Thresholds(small=0),
+    "parallel": Thresholds(small=0, worth_threads=0),
+}
 
 
 @pytest.fixture(params=PATHS)
-def path(request, monkeypatch):
-    """Each way through ``operator @ U``, on the same small graph."""
-    small, worth_threads = PATHS[request.param]
-    monkeypatch.setattr(module, "SMALL", small)
-    monkeypatch.setattr(module, "WORTH_THREADS", worth_threads)
-    return request.param
+def engine(request):
+    """Each way to a product, on the same small graph."""
+    return LocalEngine(thresholds=PATHS[request.param])
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["weighted", "unweighted"])
@@ -55,7 +57,7 @@ def definition(graph, kind):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("low_rank", [False, True])
-def test_products_equal_the_dense_matrix(graph, path, kind, dtype, low_rank):
+def test_products_equal_the_dense_matrix(graph, engine, kind, dtype, low_rank):
     rng = np.random.default_rng(1)
     operator = laplacian(graph, kind)
     A, B = definition(graph, kind)
@@ -64,58 +66,56 @@ def test_products_equal_the_dense_matrix(graph, path, kind, dtype, low_rank):
         Z, a = operator.low_rank.factors, operator.low_rank.coefficients
         A = A - Z @ np.diag(a) @ Z.T
     U = rng.standard_normal((70, 5)).astype(dtype)
-    product = operator @ U
+    product = engine.apply(operator, U)
     assert product.dtype == dtype
     np.testing.assert_allclose(product, A @ U, atol=1e-12 if dtype is np.float64 else 2e-5 * np.abs(A).max())
     np.testing.assert_array_equal(operator @ U[:, 0], (operator @ U[:, :1])[:, 0])
-    np.testing.assert_array_equal(operator @ np.asfortranarray(U), product)
-    np.testing.assert_allclose(operator.to_dense(), A, atol=1e-12)
+    np.testing.assert_array_equal(operator @ np.asfortranarray(U), operator @ U)
+    np.testing.assert_allclose(engine.apply(operator, np.eye(70)), A, atol=1e-12)
     np.testing.assert_allclose(reference.dense_pencil(operator)[1], B)
 
 
-def test_products_never_change_their_operand(graph, path):
+def test_products_never_change_their_operand(graph, engine):
     operator = with_low_rank(laplacian(graph, "symmetric"), np.random.default_rng(2))
     U = np.ones((70, 2))
-    operator @ U
+    engine.apply(operator, U)
     assert (U == 1).all()
 
 
-def test_whole_numbers_are_multiplied_too(graph, path):
+def test_whole_numbers_are_multiplied_too(graph):
     operator = laplacian(graph, "unnormalized")
     whole = np.arange(140).reshape(70, 2)
     np.testing.assert_array_equal(operator @ whole, operator @ whole.astype(float))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_trivial_vector_is_in_the_kernel(graph, path, kind):
+def test_the_trivial_vector_is_in_the_kernel(graph, engine, kind):
     operator = laplacian(graph, kind)
     trivial = np.sqrt(graph.degrees) if kind == "symmetric" else np.ones(70)
-    np.testing.assert_allclose(operator @ trivial, 0, atol=1e-12)
+    np.testing.assert_allclose(engine.apply(operator, trivial[:, None]), 0, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("cuts", [[0, 30, 31, 70], [0, 0, 70, 70]])
-def test_several_row_blocks_give_the_same_product(graph, path, kind, cuts):
+def test_several_row_blocks_give_the_same_product(graph, engine, kind, cuts):
     U = np.random.default_rng(3).standard_normal((70, 4))
     parts = split(graph, cuts)
     assert len(parts.blocks) == 3
-    operator = laplacian(parts, kind)
-    np.testing.assert_allclose(operator @ U, laplacian(graph, kind) @ U, atol=1e-13)
-    np.testing.assert_allclose(
-        operator @ U.astype(np.float32), laplacian(graph, kind) @ U.astype(np.float32), atol=2e-5
-    )
+    for X, error in ((U, 1e-13), (U.astype(np.float32), 2e-5)):
+        expected = engine.apply(laplacian(graph, kind), X)
+        np.testing.assert_allclose(engine.apply(laplacian(parts, kind), X), expected, atol=error)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("low_rank", [False, True])
-def test_standard_form_has_the_same_eigenvalues(graph, path, kind, low_rank):
+def test_standard_form_has_the_same_eigenvalues(graph, engine, kind, low_rank):
     operator = laplacian(graph, kind)
     if low_rank:
         operator = with_low_rank(operator, np.random.default_rng(4))
     A, B = reference.dense_pencil(operator)
     standard = operator.standard_form()
     assert standard.metric is None
-    values, vectors = la.eigh(standard.to_dense())
+    values, vectors = la.eigh(engine.apply(standard, np.eye(70)))
     np.testing.assert_allclose(values, la.eigh(A, B, eigvals_only=True), atol=1e-10)
     back = vectors if operator.metric is None else vectors / operator.standard_factors[:, None]
     np.testing.assert_allclose(A @ back, B @ back * values, atol=1e-9)
@@ -133,18 +133,18 @@ def test_the_spectrum_lies_within_its_bounds(graph, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_aggregated_operators(path, kind):
+def test_aggregated_operators(engine, kind):
     rng = np.random.default_rng(5)
     layers = MultilayerGraph.from_layers([reference.random_graph(60, rng) for _ in range(3)])
     weights = np.array([0.5, 1.0, 1.5])
     operators = layer_operators(layers, kind)
     expected = sum(c * reference.dense_pencil(op)[0] for c, op in zip(weights, operators, strict=True))
     summed = mean.aggregate(Layers(operators, weights))
-    np.testing.assert_allclose(summed.to_dense(), expected, atol=1e-12)
-    bases = tuple(embed(op, 3, Settings(seed=0)).embedding.vectors for op in operators)
+    np.testing.assert_allclose(engine.apply(summed, np.eye(60)), expected, atol=1e-12)
+    bases = tuple(embed(op, 3, Settings(seed=0, engine=engine)).embedding.vectors for op in operators)
     merged = projection.aggregate(Layers(operators, weights, bases), alpha=0.7)
     expected = expected - 0.7 * sum(c * U @ U.T for c, U in zip(weights, bases, strict=True))  # Eq. 22
-    np.testing.assert_allclose(merged.to_dense(), expected, atol=1e-12)
+    np.testing.assert_allclose(engine.apply(merged, np.eye(60)), expected, atol=1e-12)
     for operator in (summed, merged):
         values = la.eigvalsh(reference.dense_pencil(operator)[0])
         assert operator.lower - 1e-12 <= values[0]
@@ -189,11 +189,11 @@ def test_isolated_nodes_are_named(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_isolated_nodes_may_be_allowed(path, kind):
+def test_isolated_nodes_may_be_allowed(engine, kind):
     operator = laplacian(lonely(1), kind, allow_isolated=True)
     A, B = reference.dense_pencil(operator)
     assert not A[3].any()  # no opinion in a sum of layers
-    np.testing.assert_allclose(operator.to_dense(), A, atol=1e-15)
+    np.testing.assert_allclose(engine.apply(operator, np.eye(4)), A, atol=1e-15)
     assert (la.eigh(A, B, eigvals_only=True) < 1e-12).sum() == 2
     # on its own a layer must not spend its eigenvectors on the nodes it lacks
     values = la.eigh(*reference.dense_pencil(without_absent(operator)), eigvals_only=True)

@@ -16,6 +16,7 @@ from spectrograd.graph import Graph, GraphWarning
 from spectrograd.linalg import fill
 from spectrograd.linalg.fill import factor_bytes
 from spectrograd.operators.laplacian import laplacian
+from spectrograd.pipeline import certifying
 from spectrograd.pipeline import solving as room
 from spectrograd.pipeline.plan import Choice, choose, plan
 from spectrograd.pipeline.settings import Settings
@@ -45,7 +46,7 @@ def test_auto_tells_geometric_graphs_from_expanders():
 def test_a_factor_that_does_not_fit_into_memory_is_not_tried(monkeypatch):
     points, _ = make_gaussian_mixture(6000, 3, random_state=0)
     problem = Problem(laplacian(knn_graph(points)), 3)
-    needed = factor_bytes(problem.operator.graph)
+    needed = factor_bytes(fill.estimated_fill(problem.operator.graph))
     monkeypatch.setattr(fill, "machine_memory", lambda: 1.4 * needed)
     assert choose(problem).name == "shift-invert"
     monkeypatch.setattr(fill, "machine_memory", lambda: 1.3 * needed)
@@ -143,7 +144,7 @@ def test_where_the_whole_plan_fails_there_is_a_last_resort_and_then_an_error_tha
 
 def test_a_certificate_that_fails_leaves_good_vectors_without_a_word_for_them(monkeypatch):
     operator = laplacian(make_block_model(700, 3, random_state=0).graph)
-    monkeypatch.setattr(room, "look_outside", lambda *_, **__: np.linalg.cholesky(-np.eye(2)))
+    monkeypatch.setattr(certifying, "look_outside", lambda *_, **__: np.linalg.cholesky(-np.eye(2)))
     result = embed(operator, 3, Settings(solver="power", seed=0))
     assert not result.certificate.converged
     assert "the certificate failed (LinAlgError" in result.certificate.sentence
@@ -162,7 +163,7 @@ def test_past_the_time_budget_no_other_solver_begins_and_nobody_probes(monkeypat
     operator = laplacian(make_block_model(700, 3, random_state=0).graph)
     plan = (Choice("gradient-descent", "too slow on purpose"), Choice("lanczos", "escalated"))
     monkeypatch.setattr(room, "plan", lambda problem: plan)
-    monkeypatch.setattr(room, "look_outside", None)
+    monkeypatch.setattr(certifying, "look_outside", None)
     result = embed(operator, 3, Settings(seed=0, tol=0.0, max_iter=10**9, time_budget=0.2))
     assert [attempt.solver for attempt in result.attempts] == ["gradient-descent"]
     assert result.solution.stop_reason == "time_budget"

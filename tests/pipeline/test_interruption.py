@@ -75,10 +75,10 @@ def test_something_is_kept_once_there_is_something(monkeypatch):
 
 
 def test_an_interrupt_while_the_result_is_certified_keeps_it(monkeypatch):
-    from spectrograd.pipeline import solving
+    from spectrograd.pipeline import certifying
 
-    looked = solving.look_outside
-    monkeypatch.setattr(solving, "look_outside", lambda *a, **k: (interrupt(), looked(*a, **k))[1])
+    looked = certifying.look_outside
+    monkeypatch.setattr(certifying, "look_outside", lambda *a, **k: (interrupt(), looked(*a, **k))[1])
     model = SpectralClustering(4, affinity="precomputed", solver="power", random_state=0)
     with pytest.raises(KeyboardInterrupt):
         model.fit(DATA.graph)

@@ -8,7 +8,6 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 
 from spectrograd import SpectralClustering, metrics
-from spectrograd.points import links
 from spectrograd.points.links import join_components
 from spectrograd.points.neighbors import knn_graph
 from spectrograd.points.weights import SMALLEST_WEIGHT
@@ -62,11 +61,11 @@ def test_connect_leaves_a_connected_graph_alone_and_changes_no_other_edge():
     assert set(links[links > 0].tolist()) == {SMALLEST_WEIGHT}  # far apart: as weak as edges get
 
 
-def test_samples_of_large_pieces_still_join_them(monkeypatch):
-    monkeypatch.setattr(links, "MOST_COMPARED", 30)
-    monkeypatch.setattr(links, "SAMPLED", 30)
+def test_samples_of_large_pieces_still_join_them():
     points = blobs(6, 20)
-    assert connected_components(knn_graph(points, 5, connect=True).matrix)[0] == 1
+    apart = knn_graph(points, 5).matrix
+    joined = join_components(apart, points, lambda rows, cols, gaps: np.ones(len(gaps)), compared=(30, 30))
+    assert connected_components(apart)[0] > connected_components(joined)[0] == 1
 
 
 def test_the_estimator_takes_points_in_pieces():

@@ -12,10 +12,9 @@ from spectrograd import datasets
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.pipeline import Settings, cluster, embed, prepare
 from spectrograd.points.neighbors import knn_graph
-from spectrograd.report import points as points_module
 from spectrograd.report.gather import gather_run
 from spectrograd.report.layout import draw_graph
-from spectrograd.report.points import group, points_document, sample
+from spectrograd.report.points import Shown, group, points_document, sample
 from spectrograd.report.run import Nodes, Run, load_run, save_run
 from spectrograd.report.run_document import run_document
 from spectrograd.report.run_page import plotly_source, render_run
@@ -79,8 +78,8 @@ def decoded(text, dtype):
     return np.frombuffer(base64.b64decode(text), dtype=dtype)
 
 
-def page_of(run):
-    return render_run(run_document(run), "/* plotly */")
+def page_of(run, *shown):
+    return render_run(run_document(run, *shown), "/* plotly */")
 
 
 def test_coordinates_come_back_bit_for_bit(single):
@@ -116,31 +115,28 @@ def test_one_column_serves_as_all_axes():
     assert points_document(run)["axes"] == {"plane": [0, 0], "space": [0, 0, 0]}
 
 
-def test_many_points_are_sampled_with_a_note(single, monkeypatch):
-    monkeypatch.setattr(points_module, "SHOWN_POINTS", 50)
-    points = points_document(single)
-    rows = sample(120)
+def test_many_points_are_sampled_with_a_note(single):
+    points = points_document(single, Shown(points=50))
+    rows = sample(120, 50)
     assert len(np.unique(rows)) == 50
-    assert np.array_equal(rows, sample(120))
+    assert np.array_equal(rows, sample(120, 50))
     assert "50 of 120 nodes" in points["note"]
     names = single.nodes.names[rows].tolist()
     assert points["names"] == names
     assert np.array_equal(decoded(points["columns"][2]["data"], "<f4"), single.nodes.vectors[rows, 0])
-    assert "50 of 120 nodes" in page_of(single)
+    assert "50 of 120 nodes" in page_of(single, Shown(points=50))
     assert run_document(single)["clusters"]["rows"][0]["size"] == 40  # tables count all
 
 
-def test_many_columns_are_cut_with_a_note(single, monkeypatch):
+def test_many_columns_are_cut_with_a_note(single):
     assert points_document(single)["note"] == ""
-    monkeypatch.setattr(points_module, "SHOWN_COLUMNS", 2)
-    points = points_document(single)
+    points = points_document(single, Shown(columns=2))
     assert len(points["columns"]) == 2 + 2 + 2  # view, eigenvectors, layout
     assert "first 2 of 3 eigenvectors" in points["note"]
 
 
-def test_of_many_groups_the_largest_keep_their_names(monkeypatch):
-    monkeypatch.setattr(points_module, "SHOWN_GROUPS", 3)
-    groups = group(np.array([9, 9, 9, 1, 5, 5, 7]))
+def test_of_many_groups_the_largest_keep_their_names():
+    groups = group(np.array([9, 9, 9, 1, 5, 5, 7]), most=3)
     assert groups.names == ["5", "9", "the other 2"]
     assert groups.codes.tolist() == [1, 1, 1, 2, 0, 0, 2]
     assert groups.shown == [5, 9]

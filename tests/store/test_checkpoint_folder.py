@@ -98,9 +98,10 @@ def test_a_damaged_one_falls_back_and_two_are_an_error(folder, damage):
         if left:
             with pytest.warns(GraphWarning, match=r"000003.ckpt: damaged .*; going on from the one before"):
                 assert newest(folder) == (1, 1.0)
-    with warnings.catch_warnings(), pytest.raises(CheckpointError, match="remove this one to begin anew"):
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        newest(folder)
+        with pytest.raises(CheckpointError, match="remove this one to begin anew"):
+            newest(folder)
 
 
 def test_a_damaged_result_falls_back_to_the_last_state(folder):
@@ -108,8 +109,9 @@ def test_a_damaged_result_falls_back_to_the_last_state(folder):
         checkpoints.save_result(0, kept(9))
     path = folder / "solve-000-result.ckpt"
     path.write_bytes(path.read_bytes()[:-1])
-    with opened(folder) as checkpoints, pytest.warns(GraphWarning, match="the one before"):
-        assert checkpoints.result(0) is None
+    with opened(folder) as checkpoints:
+        with pytest.warns(GraphWarning, match="the one before"):
+            assert checkpoints.result(0) is None
         assert checkpoints.state(0)[0]["number"] == 2
 
 
@@ -166,7 +168,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path):
     try:
         with opened(disk / "run") as checkpoints:
             checkpoints.save_state(0, kept(7))
-            with pytest.raises(OSError, match="the disk is full; earlier checkpoints are as they were") as told:
+            with pytest.raises(OSError, match="the disk is full; earlier checkpoints are") as told:
                 checkpoints.save_state(0, lambda sink: sink.add(np.zeros(100_000)))
             assert told.value.filename == str(disk / "run" / "solve-000-state-000002.ckpt")
         assert os.listdir(disk / "run") == ["solve-000-state-000001.ckpt"]

@@ -20,6 +20,7 @@ import scipy.linalg as la
 from numpy.typing import NDArray
 
 from spectrograd.aggregation import Layers, mean, projection
+from spectrograd.linalg.filters import damping
 from spectrograd.operators.balanced import of_common_size
 from spectrograd.solvers.loop import Solution, Stopping, solve
 from spectrograd.solvers.minibatch import BatchSource
@@ -240,18 +241,22 @@ class Joint(Solver[JointState]):
         """Chebyshev filters of all moving blocks in step; they damp what lies above the last Ritz value."""
         attraction, bounds = self._attraction(state, problem.n_components, state.blocks), self._bounds()
         moving = np.flatnonzero([state.merging, *~state.settled])
-        filters = {at: _Filter(bounds[at][0], float(state.values[at][-1]), bounds[at][1]) for at in moving}
-        before: list[Array] = []
+        filters = {}
+        for at in moving:
+            low, high = bounds[at]  # a tenth of the spectrum is damped even where all of it is wanted
+            filters[at] = damping(low, min(float(state.values[at][-1]), 0.9 * high + 0.1 * low), high)
         current, products = list(state.blocks), state.heads
+        before = current
         for turn in range(self.merge_degree if state.settled.all() else self.degree):
             if turn:
                 own, total = self._products(state, current, current[0] if state.merging else None)
                 products = [total, *own]
             following = list(current)
             for at in moving:
-                Z, a = attraction[at]
-                AX = products[at] - Z @ (a[:, None] * (Z.T @ current[at]))
-                following[at] = filters[at].next(AX, current[at], before[at] if before else None)
+                Z, strengths = attraction[at]
+                AX = products[at] - Z @ (strengths[:, None] * (Z.T @ current[at]))
+                a, b, c = next(filters[at])
+                following[at] = a * AX + b * current[at] + c * before[at]
             before, current = current, following
         state.blocks = current
 
@@ -281,25 +286,6 @@ class Joint(Solver[JointState]):
             for block, step, (Z, a) in zip(blocks, scale, attraction, strict=True)
         ]
         state.passes += len(share) * problem.n_nodes / sum(op.graph.n_edges for op in self.layers.operators)
-
-
-class _Filter:
-    """Scaled Chebyshev recurrence that damps [cut, high] and keeps the size at ``low`` (Zhou & Saad)."""
-
-    def __init__(self, low: float, cut: float, high: float) -> None:
-        cut = min(cut, 0.9 * high + 0.1 * low)
-        self.middle, self.half = (cut + high) / 2, (high - cut) / 2
-        self.sigma = self.first = self.half / (low - self.middle)
-
-    def next(self, AX: Array, X: Array, before: Array | None) -> Array:
-        """The following term, from ``A X``, X and the term before."""
-        shifted = (AX - self.middle * X) / self.half
-        if before is None:
-            return np.asarray(self.sigma * shifted)
-        sigma = 1 / (2 / self.first - self.sigma)
-        out = 2 * sigma * shifted - (self.sigma * sigma) * before
-        self.sigma = sigma
-        return np.asarray(out)
 
 
 def run(

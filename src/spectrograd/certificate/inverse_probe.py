@@ -65,42 +65,51 @@ def look_through(
     *,
     beyond: float,
     residual: float,
+    n_vectors: int = LANES,
+    most_solves: int = MOST_SOLVES,
 ) -> Inverted:
     """Follow random vectors under ``times``, which is T, until the odds are good enough.
 
     ``ritz`` is what was found, ``residual`` its error, ``beyond`` the solver's guess of the next eigenvalue.
     """
-    top, walk = float(ritz.values[-1]), _Walk(engine, times, metric, ritz, pole, rng)
+    top, walk = float(ritz.values[-1]), _Walk(engine, times, metric, ritz, pole, rng, n_vectors)
     while True:
         walk.step()
         seen = walk.seen(beyond)
         tau = needed_cut(top, seen.lowest, residual)
         enough = seen.lowest <= top or seen.odds_below(tau) <= ENOUGH
-        if enough or walk.n_steps == MOST_SOLVES:
+        if enough or walk.n_steps == most_solves:
             return seen
 
 
 class _Walk:
-    """Eight recurrences side by side, in walk form; all are kept orthogonal to what was found.
+    """Some recurrences side by side, in walk form; all are kept orthogonal to what was found.
 
     ``basis`` holds that, and the last two vectors of each recurrence, the latest in columns ``at``.
     """
 
     def __init__(
-        self, engine: Engine, times: Times, metric: Array, ritz: Ritz, pole: float, rng: np.random.Generator
+        self,
+        engine: Engine,
+        times: Times,
+        metric: Array,
+        ritz: Ritz,
+        pole: float,
+        rng: np.random.Generator,
+        n_vectors: int,
     ) -> None:
         self.engine, self.times, self.metric, self.pole = engine, times, metric, pole
         self.noise = ROUNDING / (float(ritz.values[0]) - pole)
         n, k = ritz.Q.shape
-        self.basis = np.zeros((n, k + 2 * LANES))
+        self.basis = np.zeros((n, k + 2 * n_vectors))
         self.basis[:, :k] = ritz.Q
-        self.at = slice(k, k + LANES)
-        self.recurrences = (Recurrence(),) * LANES
-        x = rng.standard_normal((n, LANES), dtype=np.float32) / np.sqrt(metric)[:, None]
+        self.at, self.width = slice(k, k + n_vectors), n_vectors
+        self.recurrences = (Recurrence(),) * n_vectors
+        x = rng.standard_normal((n, n_vectors), dtype=np.float32) / np.sqrt(metric)[:, None]
         x -= engine.combine(ritz.Q, engine.gram(ritz.Q, x, metric))
         self.squares = np.diag(engine.gram(x, x, metric))
         self.basis[:, self.at] = self.current = x / np.sqrt(self.squares)
-        self.betas = np.zeros(LANES)
+        self.betas = np.zeros(n_vectors)
 
     @property
     def n_steps(self) -> int:
@@ -110,9 +119,9 @@ class _Walk:
         """Mutates: one solve."""
         product = self.times(self.current)
         parts = self.engine.gram(self.basis, product, self.metric)
-        alphas, k = np.diag(parts[self.at]).copy(), parts.shape[0] - 2 * LANES
+        alphas, k = np.diag(parts[self.at]).copy(), parts.shape[0] - 2 * self.width
         parts[k:] = 0
-        before = slice(k, k + LANES) if self.at.start > k else slice(k + LANES, None)
+        before = slice(k, k + self.width) if self.at.start > k else slice(k + self.width, None)
         parts[self.at], parts[before] = np.diag(alphas), -np.diag(self.betas)
         new = self.engine.combine(self.basis, parts)
         new -= product
@@ -128,4 +137,6 @@ class _Walk:
         lowest = min(r.lowest for r in self.recurrences)
         lowest = min(guess, self.pole - 1 / lowest) if lowest < 0 else guess
         squares = tuple(float(square) for square in self.squares)
-        return Inverted(lowest, LANES * self.n_steps, None, self.recurrences, squares, self.pole, self.noise)
+        return Inverted(
+            lowest, self.width * self.n_steps, None, self.recurrences, squares, self.pole, self.noise
+        )

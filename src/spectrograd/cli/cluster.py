@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from spectrograd.cli.graph_files import GraphFiles, graph_files
+from spectrograd.cli.option_values import CountOrAuto
 from spectrograd.cli.options import (
-    CountOrAuto,
     LineOptions,
     common_options,
     dry_run_option,
@@ -78,31 +78,31 @@ def cluster(
     the layers of one multilayer graph.
     """
     from spectrograd import pipeline
-    from spectrograd.cli import line
+    from spectrograd.cli import plan, reading, run_settings, running, writing
     from spectrograd.cli.summary import summarize
     from spectrograd.io import write_labels
     from spectrograd.report.gather import gather_run
 
-    settings = line.make_settings(session, options, k, **how)
+    settings = run_settings.make_settings(session, options, k, **how)
     write = partial(write_labels, raw=options.raw)
-    line.check_output(session, output, write, [0])
+    writing.check_output(session, output, write, [0])
     check_targets(session, page, folder)
-    graph, source = line.read_layers(session, graphs, k, options.memory_limit)
-    line.check_size(k, 0, graph)
-    classes, class_names = line.read_truth(session, truth, graph)
+    graph, source = reading.read_layers(session, graphs, k, options.memory_limit)
+    reading.check_size(k, 0, graph)
+    classes, class_names = reading.read_truth(session, truth, graph)
     if session.dry_run:
-        return line.tell_plan(graph, k, options, output=output, report=page, run=folder)
-    result = line.walk(session, graph, settings, pipeline.cluster)
+        return plan.tell_plan(graph, k, options, output=output, report=page, run=folder)
+    result = running.run(session, graph, settings, pipeline.cluster)
     scores = _score(session, classes, result)
     told = partial(summarize, session, source, graph, result, scores)
     known = None if truth is None else (truth, classes)
     with session.stage("report"):
-        line.write_result(output, write, result.labels, graph.input_names)
+        writing.write_result(output, write, result.labels, graph.input_names)
         model = partial(saved_model, graph, result, settings)
         run = partial(gather_run, graph, result, truth=known, class_names=class_names)
         tell_run(page, folder, lambda: run(summary=told()), model)
     session.save_summary(told())
-    return line.verdict(session, result, settings, line.clusters_found(result), output, page, folder)
+    return running.verdict(session, result, settings, running.clusters_found(result), output, page, folder)
 
 
 def _score(session: Session, classes: Any, result: Any) -> dict[str, float] | None:

@@ -9,14 +9,13 @@ import click
 
 from spectrograd.cli.exit_codes import FAILED, GOOD, INTERRUPTED
 from spectrograd.cli.graph_files import GraphFiles, graph_files
+from spectrograd.cli.option_values import auto_or_number, seconds_above_zero
 from spectrograd.cli.options import (
-    auto_or_number,
     common_options,
     dry_run_option,
     engine_option,
     jobs_option,
     merge_options,
-    seconds_above_zero,
 )
 from spectrograd.cli.session import Session
 from spectrograd.cli.voice import say
@@ -86,7 +85,7 @@ def compare(
       spectrograd compare graph.csv -k 5 --solvers eigen,power,stochastic-fb:setting=columns
     """  # noqa: D301
     from spectrograd.aggregation import make_aggregation
-    from spectrograd.cli import line
+    from spectrograd.cli import reading
     from spectrograd.cli.summary import layer_summary
     from spectrograd.pipeline.compare import parse_spec
 
@@ -95,9 +94,9 @@ def compare(
         parse_spec(name)  # a wrong name is found before a large file is read
     make_aggregation(how["aggregation"])
     session.check_target(output, "-o")
-    graph, source = line.read_layers(session, graphs)
-    line.check_size(k, 0, graph)
-    classes, _ = line.read_truth(session, truth, graph)
+    graph, source = reading.read_layers(session, graphs)
+    reading.check_size(k, 0, graph)
+    classes, _ = reading.read_truth(session, truth, graph)
     if session.dry_run:
         click.echo(f"dry run: nothing is computed or written\ngraph    {graph}\nsolvers  {solvers or 'all'}")
         click.echo(f"time     at most {how['time_budget']:g} s for each solver\noutput   {output}")

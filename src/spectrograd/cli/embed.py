@@ -56,26 +56,26 @@ def embed(
     the layers of one multilayer graph. The trivial first eigenvector is left out.
     """
     from spectrograd import pipeline
-    from spectrograd.cli import line
+    from spectrograd.cli import plan, reading, run_settings, running, writing
     from spectrograd.cli.summary import summarize
     from spectrograd.io import write_embedding
     from spectrograd.report.gather import gather_run
 
-    settings = line.make_settings(session, options, k + 1)
+    settings = run_settings.make_settings(session, options, k + 1)
     write = partial(write_embedding, raw=options.raw)
-    line.check_output(session, output, write, [[0.0]])
+    writing.check_output(session, output, write, [[0.0]])
     check_targets(session, page, folder)
-    graph, source = line.read_layers(session, graphs, k + 1, options.memory_limit)
-    line.check_size(k, 1, graph)
+    graph, source = reading.read_layers(session, graphs, k + 1, options.memory_limit)
+    reading.check_size(k, 1, graph)
     if session.dry_run:
-        return line.tell_plan(graph, k + 1, options, output=output, report=page, run=folder)
-    result = line.walk(session, graph, settings, pipeline.embed)
+        return plan.tell_plan(graph, k + 1, options, output=output, report=page, run=folder)
+    result = running.run(session, graph, settings, pipeline.embed)
     told = partial(summarize, session, source, graph, result, None)
     with session.stage("report"):
         vectors = result.embedding.without_first().vectors
-        line.write_result(output, write, vectors, graph.input_names)
+        writing.write_result(output, write, vectors, graph.input_names)
         model = partial(saved_model, graph, result, settings, drop_first=True)
         tell_run(page, folder, lambda: gather_run(graph, result, told(), drop_first=True), model)
     session.save_summary(told())
     what = f"{vectors.shape[1]} coordinates of {vectors.shape[0]:,} nodes"
-    return line.verdict(session, result, settings, what, output, page, folder)
+    return running.verdict(session, result, settings, what, output, page, folder)

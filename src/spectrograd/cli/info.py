@@ -43,11 +43,11 @@ def info(session: Session, graphs: GraphFiles, k: int) -> int:
 
     if len(graphs.paths) == 1 and is_store(graphs.paths[0]):
         return _store_info(session, graphs.paths[0])
-    from spectrograd.cli import line
+    from spectrograd.cli import reading
     from spectrograd.cli.plan import describe, estimate
     from spectrograd.cli.summary import outline
 
-    graph, source = line.read_layers(session, graphs)
+    graph, source = reading.read_layers(session, graphs)
     facts = _facts(graph)
     click.echo(f"graph    {describe(graph)}")
     for row in facts["layers"]:

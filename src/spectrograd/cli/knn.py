@@ -83,8 +83,8 @@ def knn(
     POINTS is a table with a header (.csv .tsv .txt .parquet, one row per point; a column node, id or name
     names the nodes), an array (.npy, or the first of an .npz), or - for a table on standard input.
     """
-    from spectrograd.cli.line import hashed, keep_stdin
     from spectrograd.cli.plan import describe
+    from spectrograd.cli.reading import hashed, keep_stdin
     from spectrograd.cli.summary import outline
     from spectrograd.io import check_graph_path, read_points, write_graph
     from spectrograd.points import knn_graph

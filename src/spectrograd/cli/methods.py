@@ -15,9 +15,9 @@ from spectrograd.datasets import LayeredData
 from spectrograd.interruption import deferred
 from spectrograd.operators.protocol import Operator
 from spectrograd.pipeline import Result, Settings, cluster, embed, label, prepare
+from spectrograd.pipeline.certifying import FAILURES
 from spectrograd.pipeline.layer_preparation import PreparedLayers
 from spectrograd.pipeline.run import Prepared
-from spectrograd.pipeline.solving import FAILURES
 from spectrograd.solvers import make_solver
 
 Array = NDArray[Any]

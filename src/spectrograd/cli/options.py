@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
@@ -15,67 +14,17 @@ from spectrograd.cli.checkpoint_options import checkpoint_options
 from spectrograd.cli.config import load as load_config
 from spectrograd.cli.config import save as save_config
 from spectrograd.cli.memory_option import memory_option
+from spectrograd.cli.option_values import (
+    auto_or_number,
+    layer_weights,
+    named_values,
+    seconds_above_zero,
+    tau_option,
+    thread_count,
+)
 from spectrograd.cli.session import Session
 
 Command = Callable[..., Any]
-
-
-def auto_or_number(context: click.Context, parameter: click.Parameter, text: str) -> float | str:
-    """``auto`` or a finite number that is not negative."""
-    if text == "auto":
-        return text
-    try:
-        number = float(text)
-    except ValueError:
-        raise click.BadParameter(f"{text!r} is neither a number nor 'auto'") from None
-    if not math.isfinite(number) or number < 0:
-        raise click.BadParameter(f"{text!r} must be finite and not negative")
-    return number
-
-
-def layer_weights(context: click.Context, parameter: click.Parameter, text: str) -> tuple[float, ...] | str:
-    """``equal``, ``auto``, or one number per layer."""
-    if text in ("equal", "auto"):
-        return text
-    try:
-        return tuple(float(number) for number in text.split(","))
-    except ValueError:
-        raise click.BadParameter(
-            f"{text!r} is neither 'equal' nor 'auto' nor numbers with commas between, one per layer"
-        ) from None
-
-
-def tau_option(context: click.Context, parameter: click.Parameter, text: str) -> float | str | None:
-    """``auto``, ``none`` or a finite number that is not negative."""
-    return None if text == "none" else auto_or_number(context, parameter, text)
-
-
-class CountOrAuto(click.ParamType):  # type: ignore[type-arg]
-    """A whole number of at least one, or ``auto``."""
-
-    name = "number or auto"
-
-    def convert(
-        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
-    ) -> int | str:
-        """What the text means."""
-        if value == "auto":
-            return "auto"
-        at_least_one: Any = click.IntRange(min=1)
-        return int(at_least_one.convert(value, parameter, context))
-
-
-def _named_values(
-    context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
-) -> tuple[tuple[str, str], ...]:
-    """Each ``NAME=VALUE`` split at its first equals sign."""
-    pairs = []
-    for text in texts:
-        name, mark, value = text.partition("=")
-        if not mark or not name.strip():
-            raise click.BadParameter(f"{text!r} is not of the form NAME=VALUE")
-        pairs.append((name.strip().replace("-", "_"), value.strip()))
-    return tuple(pairs)
 
 
 @dataclass(frozen=True)
@@ -136,17 +85,11 @@ _MERGE_OPTIONS = (
 )
 
 
-def _jobs(context: click.Context, parameter: click.Parameter, jobs: int | None) -> int | None:
-    if jobs is not None and jobs < 1 and jobs != -1:
-        raise click.BadParameter(f"{jobs}: expected at least one thread, or -1 for all cores")
-    return jobs
-
-
 jobs_option = click.option(
     "-j",
     "--jobs",
     type=int,
-    callback=_jobs,
+    callback=thread_count,
     help="Threads of compiled kernels and searches; all cores when not given.",
 )
 
@@ -158,15 +101,6 @@ engine_option = click.option(
     show_default=True,
     help="Where passes run: local, dask:4 (processes on this machine) or dask:tcp://host:port.",
 )
-
-
-def seconds_above_zero(
-    context: click.Context, parameter: click.Parameter, seconds: float | None
-) -> float | None:
-    """A time budget: finite and above zero."""
-    if seconds is not None and not 0 < seconds < math.inf:
-        raise click.BadParameter(f"{seconds:g}: expected a finite number of seconds above 0")
-    return seconds
 
 
 _LINE_OPTIONS = (
@@ -205,7 +139,7 @@ _LINE_OPTIONS = (
         "--param",
         metavar="NAME=VALUE",
         multiple=True,
-        callback=_named_values,
+        callback=named_values,
         help="A parameter of the solver; may be repeated.",
     ),
     click.option(

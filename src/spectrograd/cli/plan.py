@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import click
 import numpy as np
 
+from spectrograd.cli.options import LineOptions
 from spectrograd.engines import LocalEngine
 from spectrograd.graph import Graph, MultilayerGraph
+from spectrograd.labels.eigengap import MOST
 from spectrograd.linalg.fill import estimated_fill
 from spectrograd.operators.laplacian import Kind, laplacian
 from spectrograd.operators.masked import masked
@@ -120,3 +122,11 @@ def _seconds_per_pass(operator: SparseOperator, k: int) -> float:
     began = time.perf_counter()
     engine.apply(operator, block)
     return time.perf_counter() - began
+
+
+def tell_plan(
+    graph: Graph | MultilayerGraph, k: int | str, options: LineOptions, **outputs: str | None
+) -> int:
+    """What ``--dry-run`` prints instead of solving."""
+    n_components = k if isinstance(k, int) else min(MOST, graph.n_nodes - 1)
+    return tell(graph, estimate(graph, n_components, cast(Kind, options.laplacian), options.solver), outputs)

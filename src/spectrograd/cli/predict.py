@@ -49,21 +49,21 @@ def predict(
     another file of edges between new and known nodes, by name (several layers: as for the run); for a
     model of points, a table of points. Of an embedding the rows of the new nodes are written.
     """
-    from spectrograd.cli import line
+    from spectrograd.cli import writing
     from spectrograd.io import write_embedding, write_labels
 
     with session.stage("read"):
         model = load_run_model(folder)
         labelled = hasattr(model, "labels_")
         write = write_labels if labelled else write_embedding
-        line.check_output(session, output, write, [0] if labelled else [[0.0]])
+        writing.check_output(session, output, write, [0] if labelled else [[0.0]])
         given, names = _read(model, new)
     if outlier_quantile is not None and not labelled:
         raise click.UsageError("--outlier-quantile: the run is an embedding and has no clusters")
     with session.stage("assign"):
         ask = partial(model.predict, outlier_quantile=outlier_quantile) if labelled else model.transform
         values = ask(given)
-    line.write_result(output, write, values, model.new_names_ if names is None else names)
+    writing.write_result(output, write, values, model.new_names_ if names is None else names)
     session.save_summary(_summary(session, folder, new, model, values))
     return 0
 
@@ -84,11 +84,11 @@ def _read(model: Any, new: tuple[str, ...]) -> tuple[Any, Any]:
 
 
 def _summary(session: Session, folder: str, new: tuple[str, ...], model: Any, values: Any) -> dict[str, Any]:
-    from spectrograd.cli import line
+    from spectrograd.cli import reading
     from spectrograd.cli.summary import outline
 
-    line.keep_stdin(new)
-    told = outline(session, line.hashed(new), model.graph_)
+    reading.keep_stdin(new)
+    told = outline(session, reading.hashed(new), model.graph_)
     scores = model.outlier_score_
     return told | {
         "run": folder,

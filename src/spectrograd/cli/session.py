@@ -26,7 +26,7 @@ STAGES = ("read", "layers", "merge", "solve", "assign", "report")
 STAGE_WORDS = {"layers": "layers", "merge": "merging", "assign": "labels"}
 COMPILING = "first run of this kind on this machine: compiling, about 15 s, once"
 EVENT = "numba:compile"  # not when a kernel is found in the cache on disk
-TABLE_WIDTH = 110  # where the output is no terminal and so has no width
+TABLE_WIDTH = 110  # where the output is no terminal and COLUMNS does not tell
 
 
 @dataclass
@@ -153,7 +153,8 @@ class Session:
         from rich.console import Console
 
         stream = sys.stderr if stderr else sys.stdout
-        return Console(stderr=stderr, highlight=False, width=None if stream.isatty() else TABLE_WIDTH)
+        width = int(os.environ.get("COLUMNS") or TABLE_WIDTH)
+        return Console(stderr=stderr, highlight=False, width=None if stream.isatty() else width)
 
     @contextmanager
     def compile_clock(self, needed: bool) -> Iterator[None]:

@@ -62,7 +62,7 @@ def update(
     edge list. Clusters keep their numbers; stderr tells what became of them, and whether a new 'cluster' is
     advised.
     """
-    from spectrograd.cli import line
+    from spectrograd.cli import writing
     from spectrograd.io import read_graph, write_embedding, write_labels
 
     if edges is None and remove is None:
@@ -71,14 +71,14 @@ def update(
         model = load_run_model(folder)
         labelled = hasattr(model, "labels_")
         write = write_labels if labelled else write_embedding
-        line.check_output(session, output, write, [0] if labelled else [[0.0]])
+        writing.check_output(session, output, write, [0] if labelled else [[0.0]])
         _check_same(model, graph)
         changed = None if edges is None else read_graph(edges)
         removed = None if remove is None else read_graph(remove)
     with session.stage("solve"):
         model.partial_fit(changed, remove=removed, **how)
     with session.stage("report"):
-        line.write_result(output, write, model.labels_ if labelled else model.embedding_, model.names_)
+        writing.write_result(output, write, model.labels_ if labelled else model.embedding_, model.names_)
         inside = Path(folder, MODEL)
         model.save(inside if inside.is_dir() else folder)
     session.note(model.update_sentence_)
@@ -98,11 +98,11 @@ def _check_same(model: Any, path: str) -> None:
 
 
 def _summary(session: Session, model: Any, files: list[str]) -> dict[str, Any]:
-    from spectrograd.cli import line
+    from spectrograd.cli import reading
     from spectrograd.cli.summary import outline
 
     changes = getattr(model, "label_changes_", None)
-    return outline(session, line.hashed(files), model.graph_) | {
+    return outline(session, reading.hashed(files), model.graph_) | {
         "certificate": model.certificate_.summary(),
         "update": {
             "action": model.update_action_,

@@ -1,5 +1,6 @@
 """Data with known classes, for tests, benchmarks and first steps."""
 
+from spectrograd.datasets.growing import Day, GrowingGraph, make_growing_graph
 from spectrograd.datasets.review_layers import ReviewData
 from spectrograd.datasets.reviews import load_reviews
 from spectrograd.datasets.streaming import make_partition_graph
@@ -13,6 +14,8 @@ from spectrograd.datasets.synthetic import (
 from spectrograd.datasets.yelp import load_yelp, write_yelp_like
 
 __all__ = [
+    "Day",
+    "GrowingGraph",
     "LabelledGraph",
     "LayeredData",
     "ReviewData",
@@ -20,6 +23,7 @@ __all__ = [
     "load_yelp",
     "make_block_model",
     "make_gaussian_mixture",
+    "make_growing_graph",
     "make_multilayer_gmm",
     "make_partition_graph",
     "write_yelp_like",

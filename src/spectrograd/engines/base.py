@@ -14,6 +14,7 @@ from spectrograd.engines.protocol import Array, Cost, KrylovBasis, Nearest, Stat
 from spectrograd.engines.random_rows import gaussian_rows
 from spectrograd.engines.tall_list import TallList
 from spectrograd.interruption import check
+from spectrograd.kernels.thresholds import USUAL, Thresholds
 from spectrograd.operators.protocol import Offer, Operator
 from spectrograd.operators.sparse import LowRank, SparseOperator
 
@@ -30,6 +31,7 @@ class BaseEngine(ABC):
     name: ClassVar[str] = ""
     work: Work
     cost: Cost = Cost()
+    thresholds: Thresholds = USUAL
     offers: ClassVar[frozenset[Offer]] = frozenset()
 
     def summary(self) -> dict[str, Any]:

@@ -11,12 +11,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from spectrograd.engines.cluster import tasks
-from spectrograd.engines.cluster.connect import EngineError, client_of, received
-from spectrograd.engines.cluster.placed_graph import (
-    PlacedGraph,
-    balanced_bounds,
-    placed_graph,
-)
+from spectrograd.engines.cluster.connect import TIMEOUT, EngineError, client_of, received
+from spectrograd.engines.cluster.cutting import balanced_bounds, block_bytes
+from spectrograd.engines.cluster.placed_graph import PlacedGraph, placed_graph, streamed_graph
 from spectrograd.engines.cluster.rows import RowsOnWorkers, block_of
 from spectrograd.engines.cluster.session import Session
 from spectrograd.engines.cluster.steps import DaskTall, Step
@@ -24,6 +21,7 @@ from spectrograd.engines.protocol import Cost, Work
 from spectrograd.interruption import check
 from spectrograd.operators.protocol import Operator
 from spectrograd.operators.sparse import LowRank, SparseOperator
+from spectrograd.store.stored import StoredGraph
 
 Array = NDArray[Any]
 FAN_IN = 16  # of a tree of sums: two levels serve 256 workers
@@ -44,11 +42,18 @@ class DaskEngine(RowsOnWorkers):
     name = "dask"
     cost = Cost(per_round=0.02, per_byte=1e-9)  # of a few tasks, and of loopback or 10 GbE
 
-    def __init__(self, engine: Any = "dask", *, patience: float = 60.0) -> None:
+    def __init__(
+        self,
+        engine: Any = "dask",
+        *,
+        patience: float = 60.0,
+        timeout: float = TIMEOUT,
+        settle_after: int = SETTLE,
+    ) -> None:
         self.work = Work()
-        self.client = client_of(engine)
+        self.client = client_of(engine, timeout)
         self.session = Session(self.client, patience=patience)
-        self.bounds = {}
+        self.bounds, self._settle_after = {}, settle_after
         self._placed: deque[tuple[Any, PlacedGraph]] = deque(maxlen=KEPT_GRAPHS)
         self._unsettled, self._bytes, self._since = 0, 0, {}  # type: ignore[var-annotated]
 
@@ -66,23 +71,27 @@ class DaskEngine(RowsOnWorkers):
         for known, placed in self._placed:
             if known is graph:
                 return placed
-        placed = placed_graph(graph, self.bounds[graph.n_nodes])
-        self._check_memory(placed)
+        bounds = self.bounds[graph.n_nodes]
+        if self._fits(graph, bounds):
+            placed = placed_graph(graph, bounds, self.session.results)
+        else:
+            placed = streamed_graph(graph, bounds)
         self.session.placed.update((*placed.rows, *placed.touched.values()))
         self._placed.append((graph, placed))
         return placed
 
-    def _check_memory(self, graph: PlacedGraph) -> None:
-        """Refuse what would make workers spill their edges: it never ends."""
-        workers = self.client.scheduler_info(n_workers=-1)["workers"]
-        needed = graph.block_bytes
-        for address, worker in workers.items():
-            limit = worker.get("memory_limit") or 0
-            if limit and needed > USABLE * limit:
-                raise EngineError(
-                    f"worker {address} may use {limit / 2**30:.2g} GiB, but a row block takes "
-                    f"{needed / 2**30:.2g} GiB: use more workers, or give them more memory"
-                )
+    def _fits(self, graph: Any, bounds: Array) -> bool:
+        """Whether workers can keep their rows: edges that they spill are read in every sweep, without end."""
+        workers, needed = self.client.scheduler_info(n_workers=-1)["workers"], block_bytes(graph, bounds)
+        limits = {address: worker.get("memory_limit") or 0 for address, worker in workers.items()}
+        tight = [address for address, limit in limits.items() if limit and needed > USABLE * limit]
+        if tight and not isinstance(graph, StoredGraph):
+            raise EngineError(
+                f"worker {tight[0]} may use {limits[tight[0]] / 2**30:.2g} GiB, but a row block takes "
+                f"{needed / 2**30:.2g} GiB: use more workers, give them more memory, or convert the graph "
+                "to a store, which they stream"
+            )
+        return not tight
 
     def sweep(self, operator: SparseOperator, X: DaskTall) -> DaskTall:
         """Own rows first, then what comes from others, added up in a fixed order."""
@@ -90,11 +99,22 @@ class DaskEngine(RowsOnWorkers):
         graph = _placed(operator)
         diagonal, scale = self._same(operator.diagonal, X.dtype), self._same(operator.scale, X.dtype)
         V = X if scale is None else self.scaled(X, scale)
+        if graph.streamed:
+            return self._streamed(graph, diagonal, scale, X, V)
         steps = []
         for i, rows in enumerate(graph.rows):
             here = (diagonal.steps[i], block_of(scale, i), X.steps[i], V.steps[i])
             own = Step("sweep", tasks.own_rows, (rows, i, *here), i)
             steps.append(_joined(graph, own, V, (1.0, block_of(scale, i), None)))
+        return self.tall(steps, X.bounds, X.shape[1], X.dtype)
+
+    def _streamed(
+        self, graph: PlacedGraph, diagonal: DaskTall, scale: DaskTall | None, X: DaskTall, V: DaskTall
+    ) -> DaskTall:
+        steps = []
+        for i, where in enumerate(graph.rows):
+            here = (where, diagonal.steps[i], block_of(scale, i), X.steps[i], *V.steps)
+            steps.append(Step("streamed", tasks.streamed_rows, here, i))
         return self.tall(steps, X.bounds, X.shape[1], X.dtype)
 
     def recurrence(
@@ -106,7 +126,7 @@ class DaskEngine(RowsOnWorkers):
         out: DaskTall | None = None,
     ) -> DaskTall:
         """One sweep; nothing is written into ``out``."""
-        if not isinstance(operator, SparseOperator):
+        if not isinstance(operator, SparseOperator) or _placed(operator).streamed:
             moved: DaskTall = super().recurrence(operator, X, before, coefficients, out)
             return moved
         check()
@@ -140,7 +160,7 @@ class DaskEngine(RowsOnWorkers):
     def _begin_sweep(self) -> None:
         self.session.map_owners(after=OWNERS_HOLD)
         self._unsettled += 1
-        if self._unsettled > SETTLE:
+        if self._unsettled > self._settle_after:
             self.session.settle()
             self.bytes_moved()
             self._unsettled = 0

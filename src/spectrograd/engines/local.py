@@ -15,7 +15,7 @@ from spectrograd.engines.base import BaseEngine
 from spectrograd.engines.protocol import Work
 from spectrograd.engines.row_basis import RowBasis
 from spectrograd.interruption import check
-from spectrograd.kernels import SMALL, TALL, WORTH_THREADS
+from spectrograd.kernels.thresholds import USUAL, Thresholds
 from spectrograd.operators.protocol import Offer, Operator
 from spectrograd.operators.sparse import LowRank, SparseOperator
 
@@ -30,6 +30,7 @@ class LocalEngine(BaseEngine):
     """
 
     n_jobs: int | None = None
+    thresholds: Thresholds = field(default=USUAL, repr=False)
     work: Work = field(default_factory=Work, compare=False, repr=False)
 
     name: ClassVar[str] = "local"
@@ -54,7 +55,7 @@ class LocalEngine(BaseEngine):
     def sweep(self, operator: SparseOperator, X: Array) -> Array:
         """Block after block, wherever the blocks come from."""
         operator = operator.astype(X.dtype)
-        if operator.n_nodes <= SMALL and operator.graph.is_resident:
+        if operator.n_nodes <= self.thresholds.small and operator.graph.is_resident:
             return np.asarray(operator.diagonal[:, None] * X - operator.scaled_matrix @ X, dtype=X.dtype)
         from spectrograd.kernels.csr.spmm import laplacian_column, laplacian_rows
 
@@ -63,7 +64,7 @@ class LocalEngine(BaseEngine):
         out = np.empty_like(X)
         for b in operator.graph.blocks:
             numbers = (b.weights_in(X.dtype), operator.diagonal, operator.scale)
-            large = len(b.indices) > WORTH_THREADS
+            large = len(b.indices) > self.thresholds.worth_threads
             if X.shape[1] == 1:
                 column = laplacian_column if large else laplacian_column.serial
                 column((b.start, b.indptr, b.indices), *numbers, X[:, 0], V[:, 0], out[:, 0])
@@ -87,7 +88,7 @@ class LocalEngine(BaseEngine):
     ) -> Array:
         """Fused into one pass where the operator is sparse."""
         check()
-        if operator.n_nodes <= SMALL or not isinstance(operator, SparseOperator):
+        if operator.n_nodes <= self.thresholds.small or not isinstance(operator, SparseOperator):
             a, b, c = (X.dtype.type(value) for value in coefficients)
             product = self.apply(operator, X)
             if operator.metric is not None:
@@ -115,7 +116,9 @@ class LocalEngine(BaseEngine):
         if low_rank is not None and operator.rank == 1:  # on the way, instead of another pass over out
             rank_one = (low_rank.factors[:, 0], low_rank.projected(X))
         for b in operator.graph.blocks:
-            run = recurrence_rows if len(b.indices) > WORTH_THREADS else recurrence_rows.serial
+            run = (
+                recurrence_rows if len(b.indices) > self.thresholds.worth_threads else recurrence_rows.serial
+            )
             rows, weights = (b.start, b.indptr, b.indices), b.weights_in(X.dtype)
             run(rows, weights, operator.diagonal, metric, abc, rank_one, X, before, out)
         if low_rank is not None and rank_one is None:
@@ -124,18 +127,18 @@ class LocalEngine(BaseEngine):
 
     def gram(self, X: Array, Y: Array, metric: Array | None = None, *, symmetric: bool = False) -> Array:
         """The same bits for any number of threads; a symmetric one takes half the work."""
-        if len(X) <= SMALL:
+        if len(X) <= self.thresholds.small:
             left = X if metric is None else metric[:, None] * X
             return np.asarray(left.T.astype(np.float64) @ Y.astype(np.float64))
         from spectrograd.kernels.dense.products import gram
 
-        run = gram if len(X) > TALL else gram.serial
+        run = gram if len(X) > self.thresholds.tall else gram.serial
         return np.asarray(run(X, Y, metric, symmetric or X is Y))
 
     def combine(self, X: Array, C: Array, Y: Array | None = None, E: Array | None = None) -> Array:
         """By a kernel of our own: no library threads to fight with."""
         C = np.ascontiguousarray(C, dtype=X.dtype)
-        if len(X) <= SMALL:
+        if len(X) <= self.thresholds.small:
             return np.asarray(X @ C if Y is None or E is None else X @ C + Y @ E.astype(X.dtype))
         from spectrograd.kernels.dense.products import combine
 
@@ -152,7 +155,7 @@ class LocalEngine(BaseEngine):
         """``A X - B X diag(values)`` for the first columns X of Q, where kept, and its columns' norms."""
         metric = operator.metric
         metric = None if metric is None else metric.astype(Q.dtype, copy=False)
-        if len(Q) <= SMALL:
+        if len(Q) <= self.thresholds.small:
             b = np.ones((1, 1)) if metric is None else metric[:, None]
             X, AX = Q[:, : len(values)], AQ[:, : len(values)]
             R = np.asarray(AX - b * X * values, dtype=Q.dtype)
@@ -160,7 +163,7 @@ class LocalEngine(BaseEngine):
         else:
             from spectrograd.kernels.dense.products import residual
 
-            run = residual if len(Q) > TALL else residual.serial
+            run = residual if len(Q) > self.thresholds.tall else residual.serial
             R, squares = run(Q, AQ, values, metric, keep)
         return R, np.sqrt(squares)
 
@@ -178,7 +181,7 @@ class LocalEngine(BaseEngine):
 
     def basis(self, n_rows: int, limit: int, dtype: DTypeLike) -> RowBasis:
         """Vectors as rows of one array."""
-        return RowBasis(n_rows, limit, dtype)
+        return RowBasis(n_rows, limit, dtype, self.thresholds)
 
     @contextmanager
     def threads(self) -> Iterator[None]:

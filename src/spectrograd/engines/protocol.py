@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from numpy.typing import DTypeLike, NDArray
 
+from spectrograd.kernels.thresholds import Thresholds
 from spectrograd.operators.protocol import Offer, Operator
 from spectrograd.operators.sparse import LowRank, SparseOperator
 
@@ -127,6 +128,11 @@ class Engine(Protocol):
     @property
     def cost(self) -> Cost:
         """What rounds and bytes cost here."""
+        ...
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """From which sizes on another way is the faster one."""
         ...
 
     @property

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from spectrograd.kernels import LANES, SMALL, TALL
+from spectrograd.kernels import LANES
+from spectrograd.kernels.thresholds import USUAL, Thresholds
 
 Array = NDArray[Any]
 
@@ -16,9 +17,10 @@ Array = NDArray[Any]
 class RowBasis:
     """The first ``filled`` rows of ``stored``, limit x N, are the columns of the basis."""
 
-    def __init__(self, n_rows: int, limit: int, dtype: DTypeLike) -> None:
+    def __init__(self, n_rows: int, limit: int, dtype: DTypeLike, thresholds: Thresholds = USUAL) -> None:
         self.stored: Array = np.empty((limit, n_rows), dtype)
         self.filled = 0
+        self.thresholds = thresholds
 
     def append(self, X: Array) -> None:
         """Add columns."""
@@ -41,7 +43,7 @@ class RowBasis:
     def orthogonalize(self, first: int, count: int) -> tuple[Array, Array]:
         """Mutates: rows from ``count`` on become orthogonal to those before."""
         stored, width = self.stored, self.filled - count
-        if stored.shape[1] <= SMALL:
+        if stored.shape[1] <= self.thresholds.small:
             known, new = stored[:count], stored[count : self.filled]
             near = stored[first:count] @ new.T
             new -= near.T @ stored[first:count]
@@ -51,7 +53,7 @@ class RowBasis:
             return rest, np.asarray(new @ new.T, dtype=np.float64)
         from spectrograd.kernels.dense.krylov import orthogonalize
 
-        run = orthogonalize if stored.shape[1] > TALL else orthogonalize.serial
+        run = orthogonalize if stored.shape[1] > self.thresholds.tall else orthogonalize.serial
         coefficients, inner = run(stored, first, count, width)
         return np.asarray(coefficients), np.asarray(inner)
 
@@ -60,12 +62,12 @@ class RowBasis:
         part, kept, behind = self.stored[start:], Y.shape[1], self.filled - stop
         if Y.size == 1:
             part[0] *= part.dtype.type(Y[0, 0])
-        elif kept == 0 or part.shape[1] <= SMALL:
+        elif kept == 0 or part.shape[1] <= self.thresholds.small:
             part[:kept] = Y.T.astype(part.dtype) @ part[: len(Y)]
         else:
             from spectrograd.kernels.dense.krylov import rotate
 
-            run = rotate if part.shape[1] > TALL else rotate.serial
+            run = rotate if part.shape[1] > self.thresholds.tall else rotate.serial
             run(part, np.ascontiguousarray(Y, dtype=np.float64))
         if kept < stop - start:
             part[kept : kept + behind] = self.stored[stop : self.filled].copy()

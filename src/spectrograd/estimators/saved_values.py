@@ -41,7 +41,7 @@ KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "DistanceRows": ("estimators.row_makers", ()),
     "Knowledge": ("estimators.living", ("remoteness",)),
     "Answer": ("estimators.living", ()),
-    "Attempt": ("pipeline.solving", ()),
+    "Attempt": ("pipeline.embedded", ()),
     "Progress": ("solvers.protocol", ()),
 }
 LOST = {"PointRows": ("matrix",), "Answer": ("scores", "names")}  # fields that a saved value does without

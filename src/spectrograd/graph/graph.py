@@ -29,7 +29,6 @@ from spectrograd.graph.names import as_names, number_nodes
 from spectrograd.graph.notebook import facts_table
 from spectrograd.graph.recall import Recall
 from spectrograd.graph.traversal import Search, search
-from spectrograd.kernels import SMALL as SMALL
 
 Array = NDArray[Any]
 SHOWN_NAMES = 5
@@ -56,6 +55,19 @@ class RowBlock:
     def stop(self) -> int:
         """The row after the last one."""
         return self.start + self.n_rows
+
+    def between(self, start: int, stop: int) -> RowBlock:
+        """Those of its rows that are among start .. stop."""
+        first, last = max(start, self.start) - self.start, min(stop, self.stop) - self.start
+        entries = slice(int(self.indptr[first]), int(self.indptr[last]))
+        weights = None if self.weights is None else self.weights[entries]
+        indptr = self.indptr[first : last + 1] - self.indptr[first]
+        return RowBlock(self.start + first, indptr, self.indices[entries], weights)
+
+    def copy(self) -> RowBlock:
+        """With memory of its own."""
+        weights = None if self.weights is None else self.weights.copy()
+        return RowBlock(self.start, self.indptr.copy(), self.indices.copy(), weights)
 
     def weights_in(self, dtype: DTypeLike) -> Array | None:
         """The weights in another type, kept as long as the block is."""
@@ -170,6 +182,17 @@ class Graph:
         """Stored entries of the adjacency matrix: each edge counts twice."""
         return sum(len(block.indices) for block in self.blocks)
 
+    @property
+    def entries_before(self) -> tuple[Array, Array]:
+        """Some row numbers, ascending from none to all, and how many entries come before each."""
+        counts = [np.diff(block.indptr) for block in self.blocks]
+        return np.arange(self.n_nodes + 1), np.concatenate([[0], np.cumsum(np.concatenate(counts))])
+
+    def rows_between(self, start: int, stop: int) -> list[RowBlock]:
+        """Rows start .. stop; copies where the graph does not keep its blocks."""
+        found = (b.between(start, stop) for b in self.blocks if b.start < stop and b.stop > start)
+        return list(found) if self.is_resident else [block.copy() for block in found]
+
     @cached_property
     def longest_row(self) -> int:
         """Most neighbours of a node."""
@@ -226,6 +249,13 @@ class Graph:
     def search(self) -> Search:
         """The components of the graph and the breadth-first levels from its first node."""
         return search(*self.pattern)
+
+    @cached_property
+    def factor_layout(self) -> tuple[Any, Any]:
+        """Order and shape of a triangular factor, for every shift: its fronts and their parts."""
+        from spectrograd.kernels.ldl.layout import lay_out
+
+        return lay_out(self.matrix.indptr, self.matrix.indices)
 
     def astype(self, dtype: DTypeLike) -> Graph:
         """The same graph with its weights in another type."""

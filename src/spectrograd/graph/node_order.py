@@ -9,33 +9,34 @@ from numpy.typing import NDArray
 
 from spectrograd.graph import Graph
 from spectrograd.graph.cleaning import CleanArrays
+from spectrograd.kernels.thresholds import USUAL, Thresholds
 
 Array = NDArray[Any]
-FROM_NODES = 30_000  # below, all vectors fit into a core's own cache
-NEAR = 8192  # rows of eight float32 that do
 PART = 0.3  # of the edges: how many must come near for the order to be worth its making
 SAMPLE = 20_000
 
 
-def near_order(graph: Graph) -> Array | None:
+def near_order(graph: Graph, thresholds: Thresholds = USUAL) -> Array | None:
     """The nodes in breadth-first order, or None where it would not bring many neighbours nearer.
 
     Measured (docs/adr/0019): a pass takes a third of the time on k-NN graphs in the plane and 0.6 of it on
     those of images; block models and merged layers gain nothing.
     """
-    if graph.n_nodes < FROM_NODES or graph.n_entries == 0:
+    if graph.n_nodes < thresholds.reordered_from or graph.n_entries == 0:
         return None
     order = graph.search.order
     place = _inverse(order)
     indptr, indices = graph.pattern
     entries = np.random.default_rng(0).integers(0, len(indices), SAMPLE)
     heads, tails = np.searchsorted(indptr, entries, side="right") - 1, indices[entries]
-    now, then = _share_near(heads, tails), _share_near(place[heads], place[tails])
+    now = share_near(heads, tails, thresholds.near)
+    then = share_near(place[heads], place[tails], thresholds.near)
     return order if then - now > PART else None
 
 
-def _share_near(heads: Array, tails: Array) -> float:
-    return float((np.abs(heads.astype(np.int64) - tails) < NEAR).mean())
+def share_near(heads: Array, tails: Array, near: int = USUAL.near) -> float:
+    """Part of the entries whose two nodes are fewer than ``near`` rows apart."""
+    return float((np.abs(heads.astype(np.int64) - tails) < near).mean())
 
 
 def reordered(graph: Graph, order: Array) -> Graph:

@@ -4,9 +4,8 @@ Every kernel is parallel over rows or fixed-size chunks and sums the chunks in o
 a result do not depend on the number of threads. Each has a plain-NumPy twin in ``tests/reference.py``.
 """
 
-# Up to this many nodes numpy and scipy are fast enough, and nothing has to be compiled.
-SMALL = 4096
-# Passes over fewer entries than this take less time than waking the threads may cost.
-WORTH_THREADS = 50_000
-TALL = 20_000  # rows from which small dense products are worth threads
+from spectrograd.kernels.thresholds import USUAL
+
+# For whatever has no engine at hand, which has thresholds of its own.
+SMALL, WORTH_THREADS, TALL = USUAL.small, USUAL.worth_threads, USUAL.tall
 LANES = 8  # columns of a row that a kernel holds in registers

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.engines.protocol import Engine, Nearest, Tall
-from spectrograd.kernels import SMALL
 from spectrograd.labels.clustering import Clustering, in_order
 from spectrograd.labels.kmeans import DONE, POLISH, STILL, Search, sample_size
 
@@ -40,7 +39,9 @@ def assign_anywhere(
     size = min(n, sample_size(n_clusters))
     sample = engine.rows(points, np.sort(rng.choice(n, size, replace=False)))
     variance = float(sample.var(axis=0).mean())
-    centres = Search(sample, STILL * variance, n > SMALL, rng).best(n_clusters, n_init).centres
+    centres = (
+        Search(sample, STILL * variance, n > engine.thresholds.small, rng).best(n_clusters, n_init).centres
+    )
     found = _polished(engine, points, centres, DONE * variance)
     labels = in_order(engine.rows(found.labels)[:, 0], n_clusters)
     labels.flags.writeable = False

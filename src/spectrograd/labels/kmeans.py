@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd.kernels import SMALL
+from spectrograd.kernels.thresholds import USUAL, Thresholds
 from spectrograd.labels.lloyd import MAX_STEPS, Look, descend
 from spectrograd.labels.pivots import pivot_centres
 
@@ -29,7 +29,12 @@ ROUNDING = 1e-14
 
 
 def kmeans(
-    points: Array, n_clusters: int, n_init: int, rng: np.random.Generator, origin: Array | float = 0.0
+    points: Array,
+    n_clusters: int,
+    n_init: int,
+    rng: np.random.Generator,
+    origin: Array | float = 0.0,
+    thresholds: Thresholds = USUAL,
 ) -> tuple[Array, float]:
     """Labels and inertia: centres from a sample of the rows, then all rows from these centres.
 
@@ -41,7 +46,7 @@ def kmeans(
     >>> bool(labels[0] == labels[1] != labels[2] == labels[3]), round(inertia, 3)
     (True, 0.025)
     """
-    compiled = len(points) > SMALL
+    compiled = len(points) > thresholds.small
     points = points if compiled else points.astype(np.float64)
     size = sample_size(n_clusters)
     sampled = compiled and len(points) > size

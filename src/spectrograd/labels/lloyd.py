@@ -81,9 +81,9 @@ def descend(
     return look(points, centres, compiled=compiled)
 
 
-def look(points: Array, centres: Array, *, compiled: bool) -> Look:
+def look(points: Array, centres: Array, *, compiled: bool, worth_threads: int = WORTH_THREADS) -> Look:
     """One pass over the rows; where it is compiled, the same bits for any number of threads."""
-    return _compiled_look(points, centres) if compiled else _plain_look(points, centres)
+    return _compiled_look(points, centres, worth_threads) if compiled else _plain_look(points, centres)
 
 
 def _plain_look(points: Array, centres: Array) -> Look:
@@ -112,14 +112,14 @@ def _scores(points: Array, centres: Array) -> Array:
     return np.asarray(scores)
 
 
-def _compiled_look(points: Array, centres: Array) -> Look:
+def _compiled_look(points: Array, centres: Array, worth_threads: int) -> Look:
     from spectrograd.kernels.dense.nearest import CHUNK, assign_rows
 
     n_chunks = -(-len(points) // CHUNK)
     labels, gaps = np.empty(len(points), dtype=np.int64), np.empty(len(points))
     tallies = np.zeros((n_chunks, len(centres), points.shape[1] + 2))
     given = (points, centres, centre_table(centres), labels, gaps, tallies)
-    if points.size * len(centres) > WORTH_THREADS:
+    if points.size * len(centres) > worth_threads:
         from spectrograd.kernels.threads import share_rows
 
         share_rows(assign_rows, n_chunks, *given)

@@ -89,7 +89,9 @@ def followed(vectors: Array, labels: Array, softness: float, aside: Array) -> Ar
     rule = nearest_cluster(vectors[part], labels[part], softness)
     names = np.flatnonzero(~np.isnan(rule.centres[:, 0]))
     rows = rule.scaled(np.asarray(vectors[part], dtype=np.float64))
-    still = STILL * float(rows.var(axis=0).mean())
+    # squares, then means: the variance of unit rows does not cancel
+    spread = np.einsum("ij,ij->j", rows, rows) / len(rows) - rows.mean(axis=0) ** 2
+    still = STILL * max(float(spread.mean()), 0.0)
     compiled = len(rows) > SMALL
     found = descend(rows, rule.centres[names], compiled=compiled, tolerance=still, max_steps=FEW_STEPS)
     moved = np.full(len(vectors), -1, dtype=np.int64)

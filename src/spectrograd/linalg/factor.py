@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,7 +12,8 @@ import scipy.sparse.linalg as sla
 from numpy.typing import NDArray
 
 from spectrograd.graph import Graph
-from spectrograd.kernels import LANES, SMALL
+from spectrograd.kernels import LANES
+from spectrograd.kernels.thresholds import USUAL, Thresholds
 from spectrograd.operators.sparse import SparseOperator
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ Array = NDArray[Any]
 Three = tuple[float, float, float]
 QUICK = 60  # operations per entry; measured: 15 on roads, 80 to 500 on planar k-NN graphs
 SAFE_PIVOT = 1e-10  # of the largest: a definite matrix that is not nearly singular needs no further check
-
-_shapes: WeakKeyDictionary[Graph, tuple[Fronts, Parts]] = WeakKeyDictionary()  # the same for every shift
 
 
 class Factor(ABC):
@@ -38,11 +36,11 @@ class Factor(ABC):
     pivots: Array
 
     @staticmethod
-    def of(operator: SparseOperator, sigma: float) -> Factor | None:
+    def of(operator: SparseOperator, sigma: float, thresholds: Thresholds = USUAL) -> Factor | None:
         """Factorise without pivoting, or None where the result cannot be trusted."""
         operator = operator.walk_form().astype(np.float64)
         diagonal = operator.diagonal - sigma * (1.0 if operator.metric is None else operator.metric)
-        make = SmallFactor if operator.n_nodes <= SMALL else FrontFactor
+        make = SmallFactor if operator.n_nodes <= thresholds.small else FrontFactor
         factor = make.of_matrix(operator.graph, diagonal)
         if factor is None or factor._safe():
             return factor
@@ -154,10 +152,10 @@ class FrontFactor(Factor):
 
     @classmethod
     def of_matrix(cls, graph: Graph, diagonal: Array) -> FrontFactor | None:
-        """The numbers; the order and shape of the factor are kept with the graph, for another shift."""
+        """The numbers; the graph has the order and shape of the factor, for every shift."""
         from spectrograd.kernels.ldl.numeric import factorize
 
-        (fronts, parts), W = _shape_of(graph), graph.matrix
+        (fronts, parts), W = graph.factor_layout, graph.matrix
         weights = np.ascontiguousarray(W.data, dtype=np.float64)
         found = factorize(W.indptr, W.indices, weights, diagonal, fronts, parts)
         return None if found is None else cls(fronts, parts, fronts.order, *found)
@@ -187,16 +185,3 @@ class FrontFactor(Factor):
         from spectrograd.kernels.ldl.triangular import recur
 
         recur(self.fronts, self.parts, self.values, self.pivots, metric, work, current, previous, by)
-
-
-def _shape_of(graph: Graph) -> tuple[Fronts, Parts]:
-    found = _shapes.get(graph)
-    if found is None:
-        from spectrograd.kernels.ldl.fronts import arrange_fronts
-        from spectrograd.kernels.ldl.ordering import minimum_degree
-        from spectrograd.kernels.ldl.subtrees import cut
-
-        W = graph.matrix
-        fronts = arrange_fronts(W.indptr, W.indices, minimum_degree(W.indptr, W.indices))
-        found = _shapes[graph] = fronts, cut(fronts)
-    return found

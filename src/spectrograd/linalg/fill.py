@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +14,6 @@ from spectrograd.memory import machine_memory
 
 Array = NDArray[Any]
 
-_known: WeakKeyDictionary[Graph, float] = WeakKeyDictionary()  # who chooses asks, and then the solver
-
-
 BYTES_PER_ENTRY = 12  # a float64, zeros stored with it, and what waits on the stack meanwhile
 MOST_COMPONENTS = 1000  # that are looked at: a search each, of a few microseconds and its edges
 SPECKS = 0.1  # of the entries known, what all smaller components may add unseen
@@ -25,9 +21,9 @@ BOTTLENECK = 3.0  # times a separator: what the separators of its parts seldom r
 PART_OF_MEMORY = 0.75  # that a factor may take by this estimate, which is generous
 
 
-def factor_bytes(graph: Graph) -> float:
-    """Memory that a factor will take, about."""
-    return BYTES_PER_ENTRY * estimated_fill(graph)
+def factor_bytes(n_entries: float) -> float:
+    """Memory that a factor of so many entries will take, about."""
+    return BYTES_PER_ENTRY * n_entries
 
 
 def most_factor_bytes() -> float:
@@ -50,12 +46,7 @@ def estimated_fill(graph: Graph, enough: float = math.inf) -> float:
     of both: rings around the middle of a disk or a ball hold 1.6 times the vertices of a cut
     across, so 2.5 times the entries.
     """
-    if graph not in _known:
-        fill = graph.n_edges + graph.n_nodes + _total_cost(graph, enough)
-        if fill >= enough:
-            return fill
-        _known[graph] = fill
-    return _known[graph]
+    return graph.n_edges + graph.n_nodes + _total_cost(graph, enough)
 
 
 def _total_cost(graph: Graph, enough: float) -> float:

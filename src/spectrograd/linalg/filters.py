@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from spectrograd.engines.protocol import Engine, Tall
@@ -28,22 +29,29 @@ class Filter:
         return here - there + math.log1p(math.exp(-2 * here)) - math.log1p(math.exp(-2 * there))
 
     def apply(self, engine: Engine, operator: Operator, U: Tall) -> Tall:
-        """``p(B^-1 A) U`` up to a factor, one pass per degree, for an operator in ``walk_form()``.
-
-        The factor (Zhou et al. 2006, Algorithm 3.1) keeps the value at the lower end of the spectrum
-        at 1, against overflow.
-        """
-        half, centre = (self.upper - self.cut) / 2, (self.upper + self.cut) / 2
-        sigma = half / (operator.lower - centre)
-        first = sigma
+        """``p(B^-1 A) U`` up to a factor, one pass per degree, for an operator in ``walk_form()``."""
+        coefficients = damping(operator.lower, self.cut, self.upper)
         previous = U
-        current = engine.recurrence(operator, U, U, (sigma / half, -centre * sigma / half, 0.0))
+        current = engine.recurrence(operator, U, U, next(coefficients))
         spare: Tall | None = None
         for _ in range(self.degree - 1):
-            following = 1 / (2 / first - sigma)
-            c = 2 * following / half
-            coefficients = (c, -centre * c, -sigma * following)
-            fresh = engine.recurrence(operator, current, previous, coefficients, spare)
+            fresh = engine.recurrence(operator, current, previous, next(coefficients), spare)
             spare = None if previous is U else previous
-            previous, current, sigma = current, fresh, following
+            previous, current = current, fresh
         return current
+
+
+def damping(lower: float, cut: float, upper: float) -> Iterator[tuple[float, float, float]]:
+    """Without end, (a, b, c) of the terms ``a A X + b X + c before`` of a scaled Chebyshev recurrence.
+
+    It damps [cut, upper]. The scale (Zhou et al. 2006, Algorithm 3.1) keeps the value at ``lower`` at 1,
+    against overflow.
+    """
+    half, centre = (upper - cut) / 2, (upper + cut) / 2
+    sigma = first = half / (lower - centre)
+    yield sigma / half, -centre * sigma / half, 0.0
+    while True:
+        following = 1 / (2 / first - sigma)
+        a = 2 * following / half
+        yield a, -centre * a, -sigma * following
+        sigma = following

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
+from spectrograd.kernels.thresholds import USUAL, Thresholds
 from spectrograd.linalg.factor import Factor
 from spectrograd.operators.sparse import SparseOperator
 
 
-def count_below(operator: SparseOperator, tau: float) -> int | None:
+def count_below(operator: SparseOperator, tau: float, thresholds: Thresholds = USUAL) -> int | None:
     """Number of eigenvalues of the pencil below ``tau``, or None if the factorisation cannot be trusted.
 
     A low-rank part is added by Haynsworth's formula for the bordered matrix
     ``[[A - tau B, Z], [Z', diag(1/a)]]``, whose inertia can be counted from either corner.
     """
     operator = operator.walk_form().astype(np.float64)  # congruent: the same signs
-    factor = Factor.of(operator, tau)
+    factor = Factor.of(operator, tau, thresholds)
     if factor is None or operator.low_rank is None:
         return None if factor is None else factor.n_negative
     Z, a = operator.low_rank.factors, operator.low_rank.coefficients

@@ -41,7 +41,7 @@ def orthonormalize(
     repaired = 0
     for _ in range(2):
         M = engine.gram(U, U, metric)
-        factor, lost = _inverse_factor(M)
+        factor, lost = inverse_factor(M)
         U = engine.combine(U, factor)
         if np.abs(M - np.eye(len(M))).max() < NEARLY:
             break
@@ -57,7 +57,7 @@ def orthonormalize(
     return Orthonormal(U, repaired)
 
 
-def _inverse_factor(M: Array) -> tuple[Array, int]:
+def inverse_factor(M: Array) -> tuple[Array, int]:
     """``F`` with ``F' M F = I`` on the numerical range of M, and the number of lost directions."""
     if not np.isfinite(M).all():
         raise FloatingPointError("the vectors are too long for a Gram matrix")

@@ -15,8 +15,11 @@ from numpy.typing import NDArray
 
 from spectrograd.engines.cluster.connect import package_version
 from spectrograd.graph import Graph, MultilayerGraph
+from spectrograd.pipeline.embedded import Embedded
 from spectrograd.pipeline.settings import Settings
-from spectrograd.solvers.checkpoint import RunCheckpoints
+from spectrograd.solvers.checkpoint import RunCheckpoints, SolveCheckpoint
+from spectrograd.solvers.loop import GIVEN_UP, INTERRUPTED, OUT_OF_TIME
+from spectrograd.solvers.protocol import Problem
 from spectrograd.store.checkpoint_folder import open_checkpoints
 from spectrograd.store.stored import StoredGraph
 
@@ -62,6 +65,20 @@ def checkpointed(
         kept = RunCheckpoints(folder, settings.checkpoint_every)
         seed = folder.identity[DRAWN] if settings.seed is None else settings.seed
         yield replace(settings, seed=seed, checkpoints=kept)
+
+
+def keep_result(kept: SolveCheckpoint, problem: Problem, found: Embedded) -> None:
+    """Keep what a solve has found for a run that is repeated; what was cut short is to go on instead."""
+    if found.solution.stop_reason not in (INTERRUPTED, GIVEN_UP, OUT_OF_TIME):
+        kept.finish(problem, replace(found, embedding=replace(found.embedding, names=None)))
+
+
+def kept_result(kept: SolveCheckpoint | None, problem: Problem) -> Embedded | None:
+    """What :func:`keep_result` has kept."""
+    found: Embedded | None = None if kept is None else kept.result(problem)
+    if found is None:
+        return None
+    return replace(found, embedding=replace(found.embedding, names=problem.operator.names))
 
 
 def run_identity(graph: Graph | MultilayerGraph, settings: Settings, start: Array | None) -> dict[str, Any]:

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from spectrograd.aggregation import Layers, make_aggregation
 from spectrograd.aggregation.projection import aggregate as project
+from spectrograd.pipeline.embedded import Embedded
 from spectrograd.pipeline.multilayer import Merged
 from spectrograd.pipeline.settings import Settings
-from spectrograd.pipeline.solving import Embedded, embed
+from spectrograd.pipeline.solving import embed
 
 Array = NDArray[Any]
 

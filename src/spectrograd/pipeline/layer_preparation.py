@@ -13,11 +13,12 @@ from spectrograd.graph import MultilayerGraph
 from spectrograd.graph.pieces import Connectivity, connect, report_aside, sublayers
 from spectrograd.labels.eigengap import Eigengap, n_eigenvalues, widest_gap
 from spectrograd.operators.regularized import TAU, Regularization, checked
+from spectrograd.pipeline.embedded import Embedded
 from spectrograd.pipeline.multilayer import Merged, merge
 from spectrograd.pipeline.result import Result, Stages, found
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.single import input_order, with_all_nodes
-from spectrograd.pipeline.solving import Embedded, embed
+from spectrograd.pipeline.solving import embed
 from spectrograd.solvers.loop import INTERRUPTED
 
 Array = NDArray[Any]

@@ -24,10 +24,12 @@ from spectrograd.graph import Graph, GraphError, GraphWarning, MultilayerGraph
 from spectrograd.operators.laplacian import Kind
 from spectrograd.operators.protocol import Operator
 from spectrograd.operators.sparse import SparseOperator
+from spectrograd.pipeline.certifying import certified
+from spectrograd.pipeline.embedded import Embedded
 from spectrograd.pipeline.layer_agreement import layer_distances
 from spectrograd.pipeline.layer_weights import LayerScores, weigh_layers
 from spectrograd.pipeline.settings import Settings
-from spectrograd.pipeline.solving import Embedded, certified, embed
+from spectrograd.pipeline.solving import embed
 from spectrograd.solvers.loop import INTERRUPTED
 
 Array = NDArray[Any]

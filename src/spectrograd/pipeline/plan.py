@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 from spectrograd.graph import Graph
-from spectrograd.kernels import SMALL
+from spectrograd.kernels.thresholds import USUAL, Thresholds
 from spectrograd.linalg.fill import estimated_fill, factor_bytes, most_factor_bytes
 from spectrograd.operators.protocol import ALL
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.solvers.protocol import Problem
-
-# Entries of the factor per edge up to which a direct solve is cheap; 2 to 11 on roads and planar k-NN
-# graphs, thousands on block models and social graphs.
-LITTLE_FILL = 40
-FAR_TOO_MUCH = 4  # times little: more than a second search could take back
-# Of the entries, what one matching may leave on a geometric graph; measured: 0.34 on planar k-NN, 0.5
-# to 0.56 on roads and k-NN of many dimensions, 0.65 to 0.8 on social graphs, 0.9 on block models.
-SHRINKS = 0.6
-# Nodes up to which all eigenvectors take no longer than a few of them and a probe.
-INSTANT = 600
-# Eigenvectors up to which one vector at a time is faster than a block.
-FEW = 8
 
 
 class Choice(NamedTuple):
@@ -43,26 +32,27 @@ def plan(problem: Problem) -> tuple[Choice, ...]:
     Cheap looks decide: size, fill (at most two breadth-first searches), shrinkage (one matching). A direct
     solve comes first wherever time and memory allow, since a factorisation can prove what it found.
     """
-    n, operator = problem.n_nodes, problem.operator
-    if n <= INSTANT and "resident" in problem.offers and not operator.is_streamed:
+    n, operator, sizes = problem.n_nodes, problem.operator, problem.engine.thresholds
+    if n <= sizes.all_vectors and "resident" in problem.offers and not operator.is_streamed:
         return (Choice("eigen", f"{n} nodes: a dense eigendecomposition is exact and instant"),)
     if not isinstance(operator, SparseOperator) or not problem.offers >= ALL:
         return by_products(problem)
-    fill = fill_ratio(operator.graph)
-    if fill <= LITTLE_FILL and factor_bytes(operator.graph) <= most_factor_bytes():
-        direct = Choice("shift-invert", f"a factor has about {fill:.0f} entries per edge: direct is exact")
+    fill = fill_ratio(operator.graph, sizes)
+    if fill <= sizes.little_fill and factor_bytes(fill * operator.graph.n_edges) <= most_factor_bytes():
+        reason = f"a factor has about {fill:.0f} entries per edge: direct is exact"
+        direct = Choice("shift-invert", reason, (("memory_limit", math.inf),))  # looked at here
         return (direct, Choice("lanczos", "escalated: the direct solve was not certified"))
     if operator.rank > 1:  # a regularised graph, rank one, is as cheap as a plain one
         return (Choice("chebyshev", "sparse plus low rank: products are cheap, a factor is not"), LAST)
-    if n <= SMALL:  # nothing is compiled, and one vector at a time is what scipy is best at
+    if n <= sizes.small:  # nothing is compiled, and one vector at a time is what scipy is best at
         reason = f"{n} nodes, a factor would fill: one vector at a time"
         return (Choice("lanczos", reason, ONE_VECTOR), BLOCK, LAST)
     shrinkage = first_shrinkage(problem)
-    if shrinkage <= SHRINKS:
+    if shrinkage <= sizes.shrinks:
         geometric = Choice("multilevel", f"coarsening leaves {shrinkage:.0%} of the entries: geometric")
         return (geometric, LAST)
     reason = f"an expander (coarsening leaves {shrinkage:.0%} of the entries)"
-    if problem.n_components <= FEW:
+    if problem.n_components <= sizes.one_by_one:
         return (Choice("lanczos", f"{reason}: one vector at a time", ONE_VECTOR), BLOCK, LAST)
     return (Choice("chebyshev", f"{reason}: few passes"), LAST)
 
@@ -79,7 +69,9 @@ def by_products(problem: Problem) -> tuple[Choice, ...]:
 
 def last_resort(problem: Problem) -> Choice:
     """What is left where every solver of the plan has failed: no factor, and no single precision."""
-    if problem.n_nodes > SMALL:  # all eigenvectors of 4,096 nodes take half a minute and 270 MB
+    if (
+        problem.n_nodes > problem.engine.thresholds.small
+    ):  # all eigenvectors of 4,096 nodes take half a minute and 270 MB
         return Choice("eigen", "the last resort: products in double precision")
     return Choice("eigen", "the last resort: all eigenvectors, in double precision", (("method", "dense"),))
 
@@ -89,10 +81,10 @@ def choose(problem: Problem) -> Choice:
     return plan(problem)[0]
 
 
-def fill_ratio(graph: Graph) -> float:
+def fill_ratio(graph: Graph, sizes: Thresholds = USUAL) -> float:
     """Estimated entries of a factor per edge; one search is enough where they are far too many."""
     n_edges = max(1, graph.n_edges)
-    return estimated_fill(graph, enough=FAR_TOO_MUCH * LITTLE_FILL * n_edges) / n_edges
+    return estimated_fill(graph, enough=sizes.far_too_much * sizes.little_fill * n_edges) / n_edges
 
 
 def first_shrinkage(problem: Problem) -> float:

@@ -18,7 +18,7 @@ from spectrograd.labels.eigengap import Eigengap
 from spectrograd.metrics import score
 from spectrograd.operators.protocol import Operator
 from spectrograd.operators.regularized import Regularization
-from spectrograd.pipeline.solving import Attempt, Embedded
+from spectrograd.pipeline.embedded import Attempt, Embedded
 from spectrograd.solvers import Progress
 from spectrograd.solvers.loop import INTERRUPTED
 

@@ -28,10 +28,12 @@ from spectrograd.labels.eigengap import Eigengap, n_eigenvalues, widest_gap
 from spectrograd.operators.masked import masked
 from spectrograd.operators.regularized import MORE_TAU, TAU, Regularization, checked
 from spectrograd.operators.sparse import SparseOperator
+from spectrograd.pipeline.certifying import certified
+from spectrograd.pipeline.embedded import Attempt, Embedded
 from spectrograd.pipeline.plan import Choice
 from spectrograd.pipeline.result import Result, Stages, found
 from spectrograd.pipeline.settings import Settings
-from spectrograd.pipeline.solving import Attempt, Embedded, certified, choices_for, embed
+from spectrograd.pipeline.solving import choices_for, embed
 from spectrograd.solvers.loop import INTERRUPTED, Solution
 from spectrograd.solvers.protocol import Problem, Progress, State
 
@@ -102,7 +104,7 @@ def prepare_graph(graph: Graph, settings: Settings) -> PreparedGraph:
     if not graph.is_resident:
         return _on_all_rows(graph, connectivity)
     part = subgraph(graph, kept)
-    order = near_order(part) if connectivity.groups is None else None
+    order = near_order(part, settings.engine.thresholds) if connectivity.groups is None else None
     if order is not None:
         part, kept = reordered(part, order), kept[order]
     return PreparedGraph(graph, part, kept, connectivity)

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd.certificate import Certificate, certify, unmeasured
-from spectrograd.certificate.evidence import GOOD_ANGLE, LIKELY_MISS, MOST_PART, Complement, needed_cut
-from spectrograd.certificate.probe import look_outside
-from spectrograd.embedding import Embedding, arrange
-from spectrograd.engines import Engine
-from spectrograd.engines.threadpools import one_thread
-from spectrograd.linalg.inertia import count_below
-from spectrograd.linalg.subspace import Ritz, rayleigh_ritz, residuals
-from spectrograd.operators.balanced import Balanced, balanced
+from spectrograd.certificate import unmeasured
+from spectrograd.certificate.evidence import GOOD_ANGLE
+from spectrograd.embedding import Embedding
+from spectrograd.operators.balanced import balanced
 from spectrograd.operators.protocol import Operator
+from spectrograd.pipeline.certifying import FAILURES, certified
+from spectrograd.pipeline.checkpoints import keep_result, kept_result
+from spectrograd.pipeline.embedded import Attempt, Embedded, in_units
 from spectrograd.pipeline.plan import Choice, last_resort, plan
 from spectrograd.solvers import REGISTRY, make_solver
 from spectrograd.solvers.checkpoint import SolveCheckpoint
@@ -31,7 +29,6 @@ from spectrograd.solvers.loop import (
     Hook,
     Solution,
     Stopping,
-    after,
     solve,
 )
 from spectrograd.solvers.protocol import Problem, Progress, Solver
@@ -39,80 +36,10 @@ from spectrograd.solvers.settings import SolverSettings
 from spectrograd.store.checkpoint_folder import CheckpointError
 
 Array = NDArray[Any]
-# What a solver may meet on a problem that is none of the user's making: the next one may do better.
-FAILURES = (ValueError, ArithmeticError, MemoryError, RuntimeError, AssertionError)
-
-
-# Nobody waits for a probe after Ctrl-C or when the time is over: anything may lie outside.
-UNPROBED = Complement(float("nan"), sure=-np.inf)
 
 
 class SolveError(ValueError):
     """Every solver of the plan failed; the message says how each of them did."""
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """One solver's turn: why it was picked, what it cost and how it ended."""
-
-    solver: str
-    reason: str
-    outcome: str
-    iterations: int
-    passes: float
-    seconds: float
-
-    @classmethod
-    def of(cls, choice: Choice, solution: Solution, outcome: str) -> Attempt:
-        """The attempt behind a solution."""
-        last = solution.last
-        return cls(choice.name, choice.reason, outcome, last.iteration, last.passes, solution.seconds)
-
-    @classmethod
-    def failed(cls, choice: Choice, error: Exception, seconds: float) -> Attempt:
-        """The attempt of a solver that ended in an error, with that error as its outcome."""
-        said = str(error).removeprefix(f"{choice.name}: ")
-        return cls(choice.name, choice.reason, f"failed ({type(error).__name__}: {said})", 0, 0.0, seconds)
-
-
-@dataclass(frozen=True, eq=False)
-class Embedded:
-    """An embedding with the evidence and the story of how it was found; ``seconds`` is all of it.
-
-    ``solution.history`` runs through all ``attempts``; the last one that did not fail found the embedding.
-    """
-
-    embedding: Embedding
-    certificate: Certificate
-    solution: Solution
-    choice: Choice
-    seconds: float
-    attempts: tuple[Attempt, ...] = ()
-
-    def after(self, earlier: Solution, attempts: Sequence[Attempt] = ()) -> Embedded:
-        """The same with what came before it: its history, and attempts."""
-        joined = after(earlier, self.solution)
-        return replace(self, solution=joined, attempts=(*attempts, *self.attempts))
-
-    def interrupted(self) -> Embedded:
-        """The same as the best that Ctrl-C left time for."""
-        return replace(self, solution=replace(self.solution, stop_reason=INTERRUPTED))
-
-    def left(self, fit: Balanced, engine: Engine) -> Embedded:
-        """The same in the numbers of the operator that was given."""
-        found, unit, run = self.embedding, fit.unit, self.solution
-        history = tuple(_in_units(progress, unit) for progress in run.history)
-        return replace(
-            self,
-            embedding=arrange(fit.leave(found.vectors), unit * found.eigenvalues, found.names),
-            certificate=self.certificate.in_units(unit),
-            solution=replace(
-                run,
-                Q=fit.leave_tall(engine, run.Q),
-                history=history,
-                evidence=run.evidence.in_units(unit),
-            ),
-        )
 
 
 def embed(
@@ -142,12 +69,8 @@ def embed(
     return _embed(fit.operator, n_components, settings, begin, choices).left(fit, settings.engine)
 
 
-def _in_units(progress: Progress, unit: float) -> Progress:
-    return replace(progress, objective=unit * progress.objective, residual=unit * progress.residual)
-
-
 def _tell(hook: Hook, unit: float, progress: Progress) -> None:
-    hook(_in_units(progress, unit))
+    hook(in_units(progress, unit))
 
 
 def _embed(
@@ -205,7 +128,7 @@ def _attempted(
     began = time.perf_counter()
     solver = _configured(choice, settings)  # wrong parameters are no failure of a solver
     kept = settings.next_checkpoint()
-    found = None if kept is None else kept_result(kept, problem)
+    found = kept_result(kept, problem)
     if found is not None:
         return found
     try:
@@ -245,59 +168,6 @@ def _judged(operator: Operator, solution: Solution, settings: SolverSettings, ch
     embedding = Embedding(settings.engine.rows(solution.Q), certificate.eigenvalues, operator.names)
     attempt = Attempt.of(choice, solution, certificate.sentence)
     return Embedded(embedding, certificate, solution, choice, solution.seconds, (attempt,))
-
-
-def certified(
-    operator: Operator, solution: Solution, settings: SolverSettings, choice: Choice | None = None
-) -> Embedded:
-    """The basis of a solution as an embedding with its certificate."""
-    fit = balanced(operator)
-    if fit is not None:
-        engine = settings.engine
-        known = solution.evidence.in_units(1 / fit.unit)
-        inside = replace(solution, Q=fit.enter_tall(engine, solution.Q), evidence=known)
-        found = certified(fit.operator, inside, settings, choice).left(fit, engine)
-        return replace(found, solution=replace(found.solution, history=solution.history))
-    with settings.engine.threads(), one_thread():  # BLAS has nothing but small matrices to do
-        return _certified(operator, solution, settings, choice)
-
-
-def _certified(
-    operator: Operator, solution: Solution, settings: SolverSettings, choice: Choice | None
-) -> Embedded:
-    engine = settings.engine
-    problem = Problem(operator, solution.Q.shape[1], engine)
-    placed = problem.placed
-    ritz = rayleigh_ritz(engine, placed, solution.Q)
-    measured = residuals(engine, placed, ritz) + operator.rounding(ritz.Q.dtype)
-    if not (np.isfinite(ritz.values).all() and np.isfinite(measured).all()):
-        raise FloatingPointError("the vectors left the range of numbers")
-    try:
-        outside = _evidence(problem, ritz, solution, float(np.linalg.norm(measured)), settings.seed)
-        certificate = certify(engine, operator, ritz, settings.tol, outside, measured)
-    except KeyboardInterrupt:
-        solution = replace(solution, stop_reason=INTERRUPTED)
-        certificate = certify(engine, operator, ritz, settings.tol, UNPROBED, measured)
-    except FAILURES as error:  # good vectors are worth keeping, but nobody vouches for them
-        certificate = unmeasured(ritz.values, f"the certificate failed ({type(error).__name__}: {error})")
-    embedding = arrange(engine.rows(ritz.Q), ritz.values, operator.names)
-    chosen = choice or Choice(solution.solver, "asked for")
-    attempt = Attempt.of(chosen, solution, certificate.sentence)
-    return Embedded(embedding, certificate, solution, chosen, solution.seconds, (attempt,))
-
-
-def keep_result(kept: SolveCheckpoint, problem: Problem, found: Embedded) -> None:
-    """Keep what a solve has found for a run that is repeated; what was cut short is to go on instead."""
-    if found.solution.stop_reason not in (INTERRUPTED, GIVEN_UP, OUT_OF_TIME):
-        kept.finish(problem, replace(found, embedding=replace(found.embedding, names=None)))
-
-
-def kept_result(kept: SolveCheckpoint, problem: Problem) -> Embedded | None:
-    """What :func:`keep_result` has kept."""
-    found: Embedded | None = kept.result(problem)
-    if found is None:
-        return None
-    return replace(found, embedding=replace(found.embedding, names=problem.operator.names))
 
 
 def told(solution: Solution, choice: Choice) -> Solution:
@@ -343,26 +213,6 @@ def _configured(choice: Choice, settings: SolverSettings) -> Solver[Any]:
     if settings.max_iter is not None:
         common["max_iter"] = settings.max_iter
     return replace(solver, **common)  # type: ignore[type-var]
-
-
-def _evidence(problem: Problem, ritz: Ritz, solution: Solution, error: float, seed: int | None) -> Complement:
-    """What lies beyond the subspace: the solver knows it, a count tells, or a probe finds out."""
-    known = solution.evidence
-    top, beyond, outside = float(ritz.values[-1]), known.beyond, known.outside
-    if beyond is not None and known.complete:
-        return Complement(beyond)
-    if outside is not None and outside.odds_below(needed_cut(top, outside.lowest, error)) <= LIKELY_MISS:
-        return outside
-    if solution.stop_reason in (INTERRUPTED, OUT_OF_TIME):
-        return UNPROBED
-    if beyond is not None and beyond > top and known.countable:
-        sure = top + (MOST_PART + 0.01) * (beyond - top)
-        count = count_below(problem.sparse, sure)
-        if count is not None:
-            return Complement(beyond if count == problem.n_components else top, sure=sure)
-    rng = np.random.default_rng(None if seed is None else (seed, 1))  # not what the solver started from
-    look = partial(look_outside, problem.engine, problem.operator, ritz, rng, residual=error)
-    return look(beyond=beyond, guards=known.guards)
 
 
 def _left(budget: float | None, spent: float) -> float | None:

@@ -12,21 +12,23 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy.linalg as la
 from numpy.typing import NDArray
 
 from spectrograd.certificate.evidence import GOOD_ANGLE, MOST_PART
 from spectrograd.engines import Engine, LocalEngine
 from spectrograd.engines.threadpools import one_thread
 from spectrograd.graph import Graph, MultilayerGraph
-from spectrograd.linalg.subspace import Ritz, orthonormalize, rayleigh_ritz, residuals
+from spectrograd.linalg.subspace import Ritz, inverse_factor, orthonormalize, rayleigh_ritz, residuals
 from spectrograd.operators import SparseOperator as Operator
 from spectrograd.operators.regularized import Regularization, regularized
+from spectrograd.pipeline.certifying import certified
+from spectrograd.pipeline.embedded import Embedded
 from spectrograd.pipeline.plan import Choice
 from spectrograd.pipeline.result import Result, found
 from spectrograd.pipeline.run import embed
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.single import PreparedGraph, prepare_graph, with_all_nodes
-from spectrograd.pipeline.solving import Embedded, certified
 from spectrograd.solvers.loop import Solution
 from spectrograd.solvers.protocol import Progress
 
@@ -106,7 +108,8 @@ def corrected(prepared: PreparedGraph, start: Array, settings: Settings, decided
     ritz, steps, error = _corrected(settings.engine, operator, start[prepared.kept])
     seconds = time.perf_counter() - began
     done = Progress(steps, 1.0 + steps, 0, float(ritz.values.sum()), error, 0.0, seconds)
-    solution = Solution(ritz.Q, "update", (done,), "done", seconds, settings.seed)
+    vectors = orthonormalize(settings.engine, ritz.Q.astype(np.float64), operator.metric).Q
+    solution = Solution(vectors, "update", (done,), "done", seconds, settings.seed)
     choice = Choice("update", "the last embedding, corrected for the edges that changed")
     solved: Embedded = certified(operator, solution, settings, choice)
     return found(
@@ -122,15 +125,18 @@ def corrected(prepared: PreparedGraph, start: Array, settings: Settings, decided
 
 
 def _corrected(engine: Engine, operator: Operator, start: Array) -> tuple[Ritz, int, float]:
-    """Ritz vectors (N x k) after as many steps as it takes, their number, and the residual that is left."""
-    vectors = np.ascontiguousarray(start, dtype=np.float64)
+    """Ritz vectors (N x k) after as many steps as it takes, their number, and the residual that is left.
+
+    In float32, which holds what a correction can reach; the certificate measures in float64.
+    """
+    vectors = np.ascontiguousarray(start, dtype=np.float32)
     ritz = rayleigh_ritz(engine, operator, orthonormalize(engine, vectors, operator.metric).Q)
-    before: Array | None = None
+    before: Ritz | None = None
     step, error = 0, np.inf
     while step < STEPS:
         step += 1
         last, (ritz, beyond) = ritz, _step(engine, operator, ritz, before)
-        before = last.Q
+        before = last
         error = float(np.linalg.norm(residuals(engine, operator, ritz)))
         # ``beyond`` is an upper bound on what lies there, so half of it is all that is counted on
         if error <= GOOD_ANGLE / 3 * MOST_PART * (beyond - ritz.values[-1]):
@@ -138,21 +144,23 @@ def _corrected(engine: Engine, operator: Operator, start: Array) -> tuple[Ritz, 
     return ritz, step, float(error)
 
 
-def _step(engine: Engine, operator: Operator, ritz: Ritz, before: Array | None) -> tuple[Ritz, float]:
-    """Rayleigh-Ritz on the vectors, ``B^-1`` times their residuals, and the vectors before: one pass.
+def _step(engine: Engine, operator: Operator, ritz: Ritz, before: Ritz | None) -> tuple[Ritz, float]:
+    """Rayleigh-Ritz on the vectors, ``B^-1`` times their residuals, and the vectors before.
 
-    Returns the k lowest Ritz pairs and the next value.
+    Only the residuals are multiplied: what the others become is known. Returns the k lowest Ritz pairs and
+    the next value.
     """
-    metric = 1.0 if operator.metric is None else operator.metric[:, None]
-    change = ritz.AQ / metric - ritz.Q * ritz.values
-    k = ritz.Q.shape[1]
-    parts = [ritz.Q, change]
-    if before is not None:
-        parts.append(_outside(before, ritz.Q, operator.metric))
-    wide = orthonormalize(engine, np.hstack(parts), operator.metric).Q
-    better = rayleigh_ritz(engine, operator, wide)
-    lowest = (np.ascontiguousarray(part[:, :k]) for part in (better.Q, better.AQ))
-    return Ritz(better.values[:k], *lowest), float(better.values[k])
+    metric = 1.0 if operator.metric is None else operator.metric[:, None].astype(ritz.AQ.dtype)
+    values = ritz.values.astype(ritz.AQ.dtype)
+    change = ritz.AQ / metric - ritz.Q * values
+    wide = [ritz.Q, change] if before is None else [ritz.Q, change, before.Q]
+    products = [ritz.AQ, engine.apply(operator, change)] + ([] if before is None else [before.AQ])
+    S, AS, k = engine.stack(*wide), engine.stack(*products), len(values)
+    whitened, _ = inverse_factor(engine.gram(S, S, operator.metric, symmetric=True))
+    H = whitened.T @ engine.gram(S, AS, symmetric=True) @ whitened
+    found, rotation = la.eigh((H + H.T) / 2)
+    lowest = whitened @ rotation[:, :k]
+    return Ritz(found[:k], engine.combine(S, lowest), engine.combine(AS, lowest)), float(found[k])
 
 
 def _outside(vectors: Array, basis: Array, metric: Array | None) -> Array:

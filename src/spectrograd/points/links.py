@@ -17,9 +17,9 @@ Array = NDArray[Any]
 
 Compare = Callable[[Any, Any], tuple[Array, Array]]
 
-# So many points are compared pair by pair, where trees do not help; of more, as many as SAMPLED drawn from
-# all components alike: then the links are no longer the shortest anyway, and pairs cost their square.
-MOST_COMPARED, SAMPLED = 20_000, 8_000
+# So many points are compared pair by pair, where trees do not help; of more, as many as the second number,
+# drawn from all components alike: the links are no longer the shortest anyway, and pairs cost their square.
+COMPARED = (20_000, 8_000)
 
 
 def join_components(
@@ -27,6 +27,7 @@ def join_components(
     points: Any,
     weigh: Callable[[Array, Array, Array], Array],
     metric: Any = "euclidean",
+    compared: tuple[int, int] = COMPARED,
 ) -> sp.csr_array:
     """Add edges between the components of a symmetric matrix until there is only one.
 
@@ -39,8 +40,9 @@ def join_components(
         return matrix
     tree = metric == "euclidean" and not sp.issparse(points) and points.shape[1] <= TREE_MAX_FEATURES
     compare = _by_tree if tree else partial(_by_pairs, metric=metric)
-    few = tree or len(labels) <= MOST_COMPARED
-    taking_part = np.arange(len(labels)) if few else _drawn_from_each(labels, n_pieces)
+    most, drawn = compared
+    few = tree or len(labels) <= most
+    taking_part = np.arange(len(labels)) if few else _drawn_from_each(labels, max(1, drawn // n_pieces))
     where = points[taking_part]
     while n_pieces > 1:
         rows, cols, gaps = _shortest_links(where, labels[taking_part], compare)
@@ -51,13 +53,14 @@ def join_components(
     return matrix
 
 
-def _drawn_from_each(labels: Array, n_pieces: int) -> Array:
+def _drawn_from_each(labels: Array, count: int) -> Array:
+    """Row numbers of so many points of each component, or all of a smaller one."""
     n_points = len(labels)
     order = np.random.default_rng(0).permutation(n_points)
     pieces = order[np.argsort(labels[order], kind="stable")]
-    sizes = np.bincount(labels, minlength=n_pieces)
+    sizes = np.bincount(labels)
     place = np.arange(n_points) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    return np.sort(pieces[place < max(1, SAMPLED // n_pieces)])
+    return np.sort(pieces[place < count])
 
 
 def _shortest_links(points: Any, labels: Array, compare: Compare) -> tuple[Array, Array, Array]:

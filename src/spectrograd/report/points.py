@@ -14,11 +14,20 @@ from spectrograd.report.run import Nodes, Run
 
 Array = NDArray[Any]
 
-SHOWN_POINTS = 200_000
-SHOWN_COLUMNS = 8
-SHOWN_GROUPS = 100
-SHOWN_LAYERS = 20
 DOT = 0.05  # of the whole width: below, a cluster is drawn as one point
+
+
+@dataclass(frozen=True)
+class Shown:
+    """How much of a run is drawn: what a browser turns smoothly, and what fits into a menu or a legend."""
+
+    points: int = 200_000
+    columns: int = 8
+    groups: int = 100
+    layers: int = 20
+
+
+USUALLY = Shown()
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,19 +42,19 @@ class Groups:
     shown: list[Any]
 
 
-def group(values: Array) -> Groups:
+def group(values: Array, most: int = USUALLY.groups) -> Groups:
     """Number the values; where there are many, the largest keep a number and the others share one."""
     kinds, codes, sizes = np.unique(values, return_inverse=True, return_counts=True)
-    if len(kinds) <= SHOWN_GROUPS:
+    if len(kinds) <= most:
         return Groups(codes, [str(kind) for kind in kinds], kinds.tolist())
-    kept = np.sort(np.argsort(-sizes, kind="stable")[: SHOWN_GROUPS - 1])
+    kept = np.sort(np.argsort(-sizes, kind="stable")[: most - 1])
     place = np.full(len(kinds), len(kept))
     place[kept] = np.arange(len(kept))
     names = [*(str(kind) for kind in kinds[kept]), f"the other {len(kinds) - len(kept):,}"]
     return Groups(place[codes], names, kinds[kept].tolist())
 
 
-def points_document(run: Run) -> dict[str, Any]:
+def points_document(run: Run, shown: Shown = USUALLY) -> dict[str, Any]:
     """Names, coordinates, groups and scores of the nodes that are drawn.
 
     Returns
@@ -58,9 +67,9 @@ def points_document(run: Run) -> dict[str, Any]:
     """
     whole = run.nodes
     view, what, collapsed = _view(whole)
-    rows = sample(len(whole))
+    rows = sample(len(whole), shown.points)
     nodes = whole.take(rows)
-    width = min(nodes.vectors.shape[1], SHOWN_COLUMNS)
+    width = min(nodes.vectors.shape[1], shown.columns)
     numbers = range(run.spectrum["first"], run.spectrum["first"] + width)
     vectors = [(f"eigenvector {number}", nodes.vectors[:, i]) for i, number in enumerate(numbers)]
     layout, drawing = _layout(nodes)
@@ -72,20 +81,20 @@ def points_document(run: Run) -> dict[str, Any]:
     return {
         "names": [str(name) for name in nodes.names.tolist()],
         "columns": [{"name": name, "data": _floats(column)} for name, column in columns],
-        "groups": _groups(run, rows),
+        "groups": _groups(run, rows, shown.groups),
         "edges": _encoded(np.asarray(run.edges, dtype="<i4")),
-        "scores": _scores(run, nodes),
+        "scores": _scores(run, nodes, shown.layers),
         "axes": axes,
         "view": " ".join(filter(None, (what, drawing))),
         "note": _note(len(nodes), len(whole), width, whole.vectors.shape[1]),
     }
 
 
-def sample(n_nodes: int) -> Array:
+def sample(n_nodes: int, most: int = USUALLY.points) -> Array:
     """Rows to draw: all, or a random choice, in order; always the same one."""
-    if n_nodes <= SHOWN_POINTS:
+    if n_nodes <= most:
         return np.arange(n_nodes)
-    return np.sort(np.random.default_rng(0).choice(n_nodes, SHOWN_POINTS, replace=False))
+    return np.sort(np.random.default_rng(0).choice(n_nodes, most, replace=False))
 
 
 def _view(nodes: Nodes) -> tuple[list[tuple[str, Array]], str, bool]:
@@ -132,9 +141,9 @@ def class_name(run: Run, name: str) -> str:
     return run.class_names[int(name)] if run.class_names and name.isdigit() else name
 
 
-def _groups(run: Run, rows: Array) -> list[dict[str, Any]]:
+def _groups(run: Run, rows: Array, most: int) -> list[dict[str, Any]]:
     known = [("cluster", run.nodes.labels), ("class", run.nodes.classes)]
-    found = [(title, group(values)) for title, values in known if values is not None]
+    found = [(title, group(values, most)) for title, values in known if values is not None]
     return [
         {
             "title": title,
@@ -145,13 +154,13 @@ def _groups(run: Run, rows: Array) -> list[dict[str, Any]]:
     ]
 
 
-def _scores(run: Run, nodes: Nodes) -> list[dict[str, Any]]:
+def _scores(run: Run, nodes: Nodes, most_layers: int) -> list[dict[str, Any]]:
     found = []
     if nodes.membership is not None:
         sure = np.nan_to_num(nodes.membership)
         found.append(("confidence", "confidence in the label", sure))
     if nodes.scores is not None and run.agreement is not None:
-        names = run.agreement["names"][: nodes.scores.shape[1]][:SHOWN_LAYERS]
+        names = run.agreement["names"][: nodes.scores.shape[1]][:most_layers]
         found += [
             (f"layer {name}", f"agreement with layer {name}", nodes.scores[:, i])
             for i, name in enumerate(names)

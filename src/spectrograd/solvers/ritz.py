@@ -16,7 +16,7 @@ from spectrograd.engines.protocol import Tall
 from spectrograd.engines.random_rows import new_seed
 from spectrograd.linalg.subspace import (
     Ritz,
-    _inverse_factor,
+    inverse_factor,
     orthogonality_error,
     orthonormalize,
     rayleigh_ritz,
@@ -154,7 +154,7 @@ def ritz_pairs(
     One pass. A basis that is nearly orthonormal after one round of Cholesky QR is corrected by the
     generalised Rayleigh-Ritz instead of a second round.
     """
-    factor, lost = _inverse_factor(engine.gram(U, U, operator.metric))
+    factor, lost = inverse_factor(engine.gram(U, U, operator.metric))
     if lost:
         Q, lost = orthonormalize(engine, U, operator.metric, rng)
         ritz = rayleigh_ritz(engine, operator, Q)

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from spectrograd.certificate.evidence import Complement
 from spectrograd.certificate.inverse_probe import look_through
 from spectrograd.certificate.probe import Evidence
+from spectrograd.kernels.thresholds import USUAL, Thresholds
 from spectrograd.linalg.factor import Factor, Three
-from spectrograd.linalg.fill import factor_bytes, most_factor_bytes
+from spectrograd.linalg.fill import estimated_fill, factor_bytes, most_factor_bytes
 from spectrograd.linalg.filters import Filter
 from spectrograd.linalg.subspace import Ritz
 from spectrograd.operators.protocol import ALL
@@ -76,9 +77,9 @@ class Inverse:
     woodbury: Woodbury | None
 
     @classmethod
-    def of(cls, operator: SparseOperator, pole: float) -> Inverse:
+    def of(cls, operator: SparseOperator, pole: float, thresholds: Thresholds = USUAL) -> Inverse:
         """Factorise; a breakdown is an error."""
-        factor = Factor.of(operator, pole)
+        factor = Factor.of(operator, pole, thresholds)
         if factor is None:
             raise ValueError("shift-invert: the factorisation broke down; use 'lanczos' or 'chebyshev'")
         metric = np.ones(operator.n_nodes) if operator.metric is None else operator.metric[factor.order]
@@ -135,7 +136,8 @@ class ShiftInvert(RitzSolver[FactoredState]):
     angle
         Stop when the bound on the sine of the subspace angle is met; 0 leaves stopping to the loop.
     memory_limit
-        Bytes the factor may take by the estimate, else a ValueError; None: three quarters of all memory.
+        Bytes the factor may take by the estimate, else a ValueError; None: three quarters of all memory,
+        infinite: nobody looks.
     """
 
     shift: float | None = None
@@ -150,8 +152,8 @@ class ShiftInvert(RitzSolver[FactoredState]):
 
     def init(self, problem: Problem, rng: np.random.Generator) -> FactoredState:
         """Estimate the fill, and refuse before any work is done; factorise, and smooth a random block."""
-        needed = factor_bytes(problem.sparse.graph)
         limit = most_factor_bytes() if self.memory_limit is None else self.memory_limit
+        needed = 0.0 if math.isinf(limit) else factor_bytes(estimated_fill(problem.sparse.graph))
         if needed > limit:
             raise ValueError(
                 f"shift-invert: the factor would take about {needed / 1e9:.2g} GB, the limit is "
@@ -159,7 +161,7 @@ class ShiftInvert(RitzSolver[FactoredState]):
             )
         operator = problem.sparse.walk_form().astype(np.float64)
         pole = operator.lower - self._shift(problem) * (operator.upper - operator.lower)
-        inverse = Inverse.of(operator, pole)
+        inverse = Inverse.of(operator, pole, problem.engine.thresholds)
         block = guarded_start(problem, self._width(problem), rng, np.float32).astype(np.float64)
         state = FactoredState(np.empty((0, 0)), rng, block=block, inverse=inverse, pole=pole)
         state.most = self.degree

@@ -141,6 +141,12 @@ class BlockStream:
         for piece, raw in self.store.sweep(self.layer.blocks):
             yield self._block(piece, raw)
 
+    def between(self, start: int, stop: int) -> Iterator[RowBlock]:
+        """Rows start .. stop; nothing else is read."""
+        pieces = tuple(p for p in self.layer.blocks if p.start < stop and p.start + p.n_rows > start)
+        for piece, raw in self.store.sweep(pieces):
+            yield self._block(piece, raw).between(start, stop)
+
     def _block(self, piece: BlockPiece, raw: Array) -> RowBlock:
         columns, weights, _ = block_sections(piece)
         indptr = raw[: 8 * (piece.n_rows + 1)].view(np.int64)

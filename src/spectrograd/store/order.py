@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.graph import GraphError
-from spectrograd.graph.node_order import FROM_NODES, NEAR, PART, SAMPLE
+from spectrograd.graph.node_order import PART, SAMPLE, share_near
+from spectrograd.kernels.thresholds import USUAL
 from spectrograd.store.batches import IngestSettings
 from spectrograd.store.stored import StoredGraph
 
@@ -31,13 +32,13 @@ def find_order(graph: StoredGraph, settings: IngestSettings) -> Array | None:
         return breadth_first_order(graph)
     if settings.order == "labelprop":
         return label_order(graph)
-    if graph.n_nodes < FROM_NODES:
+    if graph.n_nodes < USUAL.reordered_from:
         return None
     order = breadth_first_order(graph) if fits else label_order(graph)
     heads, tails = _some_entries(graph, np.random.default_rng(settings.seed))
     place = np.empty_like(order)
     place[order] = np.arange(len(order), dtype=order.dtype)
-    gained = _share_near(place[heads], place[tails]) - _share_near(heads, tails)
+    gained = share_near(place[heads], place[tails]) - share_near(heads, tails)
     return order if gained > PART else None
 
 
@@ -53,7 +54,7 @@ def breadth_first_order(graph: StoredGraph) -> Array:
     return search_all(starts, columns)[3].astype(np.int32)
 
 
-def label_order(graph: StoredGraph, most: int = NEAR) -> Array:
+def label_order(graph: StoredGraph, most: int = USUAL.near) -> Array:
     """Nodes of the same group one after the other: groups of at most ``most``, by label propagation."""
     from spectrograd.kernels.ingest.rows import spread_labels
 
@@ -75,7 +76,3 @@ def _some_entries(graph: StoredGraph, rng: np.random.Generator) -> tuple[Array, 
         heads.append(block.start + np.searchsorted(block.indptr, entries, side="right") - 1)
         tails.append(block.indices[entries])
     return np.concatenate(heads), np.concatenate(tails)
-
-
-def _share_near(heads: Array, tails: Array) -> float:
-    return float((np.abs(heads.astype(np.int64) - tails) < NEAR).mean())

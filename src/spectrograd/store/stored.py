@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
-from spectrograd.graph import Graph, GraphError, MultilayerGraph
+from spectrograd.graph import Graph, GraphError, MultilayerGraph, RowBlock
 from spectrograd.graph.cleaning import CleanArrays
 from spectrograd.graph.traversal import Search
 from spectrograd.memory import as_bytes
@@ -108,6 +108,23 @@ class StoredGraph(Graph):
     def ids_are_rows(self) -> bool:
         """Whether nodes are known by the row numbers of the input."""
         return self.store.meta.names is None
+
+    @property
+    def entries_before(self) -> tuple[Array, Array]:
+        """First rows of the blocks, and the number of rows, with the entries before each."""
+        rows = [0, *(block.start + block.n_rows for block in self.meta.blocks)]
+        return np.array(rows), np.cumsum([0, *(block.n_entries for block in self.meta.blocks)])
+
+    def rows_between(self, start: int, stop: int) -> list[RowBlock]:
+        """Rows start .. stop, copied; only blocks with some of them are read."""
+        return [block.copy() for block in self.blocks.between(start, stop)]
+
+    @property
+    def place(self) -> StorePlace:
+        """Where this graph is, for another process."""
+        return StorePlace(
+            self.store.path.absolute(), self.store.meta.fingerprint, self.layer, self.blocks.dtype
+        )
 
     @cached_property
     def longest_row(self) -> int:
@@ -223,11 +240,20 @@ class StoredGraph(Graph):
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopened, (self.store.path, self.store.meta.fingerprint, self.layer, self.blocks.dtype)
+        return StorePlace.open, (self.place,)
 
 
-def _reopened(path: Path, fingerprint: str, layer: int, dtype: DTypeLike) -> StoredGraph:
-    meta = load_meta(path)
-    if meta.fingerprint != fingerprint:
-        raise GraphError(f"{path}: was replaced meanwhile; open it again")
-    return StoredGraph(Store(path, meta), layer, dtype)
+class StorePlace(NamedTuple):
+    """A graph on disk by name: what is sent to another process instead of its numbers."""
+
+    path: Path
+    fingerprint: str
+    layer: int
+    dtype: np.dtype[Any]
+
+    def open(self) -> StoredGraph:
+        """The graph; an error where another one has taken its place."""
+        meta = load_meta(self.path)
+        if meta.fingerprint != self.fingerprint:
+            raise GraphError(f"{self.path}: was replaced meanwhile; open it again")
+        return StoredGraph(Store(self.path, meta), self.layer, self.dtype)

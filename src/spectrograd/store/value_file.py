@@ -112,6 +112,8 @@ def read_value(path: Path) -> tuple[Any, list[Array]]:
         content = _content(path, handle)
         try:
             return content["value"], [_array(path, handle, place) for place in content["arrays"]]
+        except DamagedFileError:
+            raise
         except (KeyError, TypeError, ValueError) as error:
             raise _damaged(path, str(error)) from None
 

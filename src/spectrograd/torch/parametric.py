@@ -18,7 +18,7 @@ from spectrograd.graph import Graph, GraphError, MultilayerGraph
 from spectrograd.graph.tensors import from_tensor
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.operators.protocol import Operator
-from spectrograd.pipeline.solving import certified
+from spectrograd.pipeline.certifying import certified
 from spectrograd.points.neighbors import knn_graph
 from spectrograd.solvers import Progress, Solution
 from spectrograd.solvers.settings import SolverSettings

@@ -17,7 +17,7 @@ class EngineError(ConnectionError):
     """The cluster cannot go on; the message says what to do."""
 
 
-def client_of(engine: Any) -> Any:
+def client_of(engine: Any, timeout: float = TIMEOUT) -> Any:
     """The client behind ``"dask"``, ``"dask:4"``, ``"dask:tcp://host:port"``, or the one that is given."""
     distributed = need("distributed", "engine='dask'")
     if not isinstance(engine, str):
@@ -37,7 +37,7 @@ def client_of(engine: Any) -> Any:
         raise ValueError(f"engine={engine!r}: expected 'dask', 'dask:4' or 'dask:tcp://host:port'")
     known = _clients.get(where)
     if known is None or known.status != "running":
-        _clients[where] = known = _local(int(where)) if where.isdecimal() else _remote(where)
+        _clients[where] = known = _local(int(where)) if where.isdecimal() else _remote(where, timeout)
         atexit.register(known.close)
     return known
 
@@ -55,11 +55,11 @@ def _local(n_workers: int) -> Any:
     return Client(workers, set_as_default=False)
 
 
-def _remote(address: str) -> Any:
+def _remote(address: str, timeout: float) -> Any:
     from distributed import Client
 
     try:
-        return Client(address, timeout=TIMEOUT, set_as_default=False)
+        return Client(address, timeout=timeout, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
         raise EngineError(
             f"no Dask scheduler answers at {address} ({type(error).__name__}): "

@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from spectrograd.engines.base import BaseEngine
 from spectrograd.engines.cluster import tasks
-from spectrograd.engines.cluster.placed_graph import even_bounds
+from spectrograd.engines.cluster.cutting import even_bounds
 from spectrograd.engines.cluster.session import Session
 from spectrograd.engines.cluster.steps import DaskTall, Step, kept
 

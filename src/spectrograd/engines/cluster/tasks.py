@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
@@ -11,10 +10,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
+from spectrograd.engines.cluster.cutting import RowParts, cut
 from spectrograd.engines.local import LocalEngine
 from spectrograd.engines.random_rows import gaussian_rows
-from spectrograd.graph import RowBlock
+from spectrograd.graph import GraphError, RowBlock
 from spectrograd.kernels import SMALL, TALL, WORTH_THREADS
+from spectrograd.store.stored import StoredGraph, StorePlace
 
 Array = NDArray[Any]
 FOLDED = 65_536  # rows that a folded function sees at once: what it makes of them fits beside the block
@@ -37,23 +38,60 @@ def with_threads(task: Callable[..., Any]) -> Callable[..., Any]:
     return limited
 
 
-@dataclass(frozen=True, eq=False)
-class RowParts:
-    """A row block of a graph, split by columns: ``parts[j]`` multiplies what comes of the rows of block j.
+def cut_from_store(place: StorePlace, bounds: Array, at: int) -> RowParts:
+    """Row block ``at`` of a graph on disk, read where this runs."""
+    return cut(opened(place), bounds, at)
 
-    Columns count from the first row of block j, or within those of its rows that are sent.
-    """
 
-    parts: dict[int, RowBlock]
+def opened(place: StorePlace) -> StoredGraph:
+    """The graph behind a place; an error says which worker does not have it."""
+    try:
+        return place.open()
+    except (OSError, GraphError) as error:
+        raise GraphError(
+            f"worker {_address()}: {error}; workers open a store by themselves, so it must be at the same "
+            "path on all of them"
+        ) from None
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays."""
-        arrays = ((p.indptr, p.indices, p.weights) for p in self.parts.values())
-        return sum(array.nbytes for three in arrays for array in three if array is not None)
 
-    def __sizeof__(self) -> int:
-        return self.nbytes
+def _address() -> str:
+    from distributed import get_worker
+
+    try:
+        return str(get_worker().address)
+    except ValueError:  # not on a worker
+        return "here"
+
+
+def sent(block: RowParts) -> dict[int, int | None]:
+    """How many rows of the blocks that it touches come to this one; None for all of them."""
+    return {j: len(block.touched[j]) if j in block.touched else None for j in block.parts}
+
+
+def touched(block: RowParts, j: int) -> Array:
+    """The rows of block j that this one touches."""
+    return block.touched[j]
+
+
+def given(value: Any) -> Any:
+    """Itself."""
+    return value
+
+
+@with_threads
+def streamed_rows(
+    where: tuple[StorePlace, int, int], diagonal: Array, scale: Array | None, X: Array, *V: Array
+) -> Array:
+    """``diag(diagonal) X - diag(scale) W V`` for rows that are read on the way; V are all rows, in order."""
+    place, start, stop = where
+    graph, all_rows, out = opened(place), np.concatenate(V), np.empty_like(X)
+    own, factors = _column(diagonal), _column(scale)
+    assert own is not None
+    for block in graph.blocks.between(start, stop):
+        mine = slice(block.start - start, block.stop - start)
+        some = None if factors is None else factors[mine]
+        _subtract(block, own[mine], some, X[mine], all_rows, out[mine])
+    return out
 
 
 @with_threads

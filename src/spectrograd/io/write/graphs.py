@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from spectrograd.extras import need
 from spectrograd.graph import Array, Graph, GraphError, GraphWarning, MultilayerGraph
@@ -16,6 +16,7 @@ from spectrograd.io.read.compressed import compression_of, data_suffix
 from spectrograd.io.read.graphml import GRAPHML_SUFFIX, graphml_lines
 from spectrograd.io.read.matrices import write_mtx, write_npz
 from spectrograd.io.read.parquet import PARQUET_SUFFIX, write_parquet
+from spectrograd.io.write.dask_frames import dask_frame_to_store, is_dask_frame
 from spectrograd.io.write.output import as_field, warn_of_formulas, whole_file, write_text
 from spectrograd.store.batches import GraphSource, IngestSettings
 from spectrograd.store.ingest import ingest
@@ -26,7 +27,9 @@ STORE_SUFFIX = ".store"
 GRAPH_SUFFIXES = (*_DELIMITERS, PARQUET_SUFFIX, *_MATRICES, GRAPHML_SUFFIX, STORE_SUFFIX)
 
 
-def write_graph(path: str | os.PathLike[str], graph: Graph | MultilayerGraph, *, raw: bool = False) -> None:
+def write_graph(
+    path: str | os.PathLike[str], graph: Graph | MultilayerGraph | Any, *, raw: bool = False
+) -> None:
     """Write a graph to a file that :func:`read_graph` reads; it appears whole or not at all.
 
     Parameters
@@ -37,12 +40,17 @@ def write_graph(path: str | os.PathLike[str], graph: Graph | MultilayerGraph, *,
         ``.graphml``; text may end in ``.gz`` or ``.zst``. ``.store`` makes a folder for :func:`open_store`
         (weights in float32), which replaces a store of that name.
     graph : Graph or MultilayerGraph
-        Layers go into tables and stores only. Ids that are no numbers or texts are written as their text.
+        Or, for a store, a Dask dataframe with the columns of an edge table: its workers write their parts
+        beside the store, in parallel. Layers go into tables and stores only. Ids that are no numbers or
+        texts are written as their text.
     raw : bool
         Write ids like ``=cmd()`` to ``.csv`` and ``.tsv`` as they are, without a ``'`` before them.
     """
     path = os.fspath(path)
     suffix = check_graph_path(path)
+    if suffix == STORE_SUFFIX and is_dask_frame(graph):
+        dask_frame_to_store(Path(path), graph, IngestSettings(force=True, edges=True))
+        return
     if suffix == STORE_SUFFIX:
         ingest(Path(path), GraphSource(graph), IngestSettings(force=True, edges=True))
         return

@@ -1,0 +1,86 @@
+"""What a command reads: its graph, the bytes it came from, and known classes."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import click
+
+from spectrograd.cli.graph_files import GraphFiles
+from spectrograd.cli.session import Session
+from spectrograd.cli.summary import Input
+from spectrograd.graph import Graph, MultilayerGraph
+from spectrograd.io import read_graph
+from spectrograd.io.read.labels import read_classes
+from spectrograd.labels.eigengap import MOST
+from spectrograd.pipeline.needs import check_limit, open_within
+from spectrograd.store import is_store
+from spectrograd.store.manifest import load_meta
+
+STDIN = "-"
+HASHED_AT_ONCE = 1 << 20  # bytes
+
+
+def read_layers(
+    session: Session, files: GraphFiles, k: int | str = MOST, memory_limit: int | None = None
+) -> tuple[Graph | MultilayerGraph, Input]:
+    """Read the graph and remember which bytes it came from; a store that does not fit the limit stays put."""
+    paths = files.paths
+    with session.stage("read"), session.progress(f"reading {' '.join(paths)}"):
+        keep_stdin(paths)
+        n_vectors = MOST if isinstance(k, str) else k
+        if len(paths) == 1 and is_store(paths[0]) and not any(files.columns.values()):
+            graph = open_within(paths[0], n_vectors, memory_limit)
+        else:
+            graph = read_graph(*paths, **files.columns)
+            check_limit(graph, n_vectors, memory_limit)
+        source = hashed(paths)
+    session.detail(f"{graph} read in {session.seconds['read']:.2f} s")
+    return graph, source
+
+
+def keep_stdin(paths: Sequence[str]) -> None:
+    """Keep the bytes of standard input: they can be read only once, but are parsed and hashed."""
+    if STDIN in paths:
+        sys.stdin = io.TextIOWrapper(io.BytesIO(sys.stdin.buffer.read()), encoding="utf-8")
+
+
+def hashed(paths: Sequence[str]) -> Input:
+    """Remember files and what was in them."""
+    digest = hashlib.sha256()
+    for path in paths:
+        if is_store(path):
+            digest.update(load_meta(Path(path)).fingerprint.encode())
+            continue
+        if path == STDIN:
+            digest.update(cast(io.BytesIO, sys.stdin.buffer).getbuffer())
+            continue
+        with open(path, "rb") as handle:
+            while piece := handle.read(HASHED_AT_ONCE):
+                digest.update(piece)
+    return Input(tuple(paths), digest.hexdigest())
+
+
+def read_truth(
+    session: Session, truth: str | None, graph: Graph | MultilayerGraph
+) -> tuple[Any, tuple[str, ...]]:
+    """Known classes in the order of the nodes, and their names, where a file of them was given."""
+    if truth is None:
+        return None, ()
+    with session.stage("read"):
+        return read_classes(truth, graph.input_names)
+
+
+def check_size(k: int | str, extra: int, graph: Graph | MultilayerGraph) -> None:
+    """Refuse more vectors than the graph has; "auto" is no number yet."""
+    most = graph.n_nodes - 1 - extra
+    if not isinstance(k, str) and k > most:
+        raise click.UsageError(
+            f"-k {k} is too large for a graph of {graph.n_nodes} nodes; choose at most {most}",
+            click.get_current_context(),
+        )

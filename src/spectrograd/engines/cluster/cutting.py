@@ -1,0 +1,93 @@
+"""A graph cut into row blocks, each split by columns: done by whoever has the rows, client or worker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectrograd.graph import Graph, RowBlock
+
+Array = NDArray[Any]
+PER_ROW = 16  # entries that a row without any costs in all the other verbs
+HALO = 0.5  # of a block's rows, the share below which only those that are touched travel
+
+
+@dataclass(frozen=True, eq=False)
+class RowParts:
+    """A row block of a graph, split by columns: ``parts[j]`` multiplies what comes of the rows of block j.
+
+    Columns count from the first row of block j, or, where few of its rows are sent, within these:
+    ``touched[j]`` has their numbers.
+    """
+
+    parts: dict[int, RowBlock]
+    touched: dict[int, Array] = field(default_factory=dict)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        arrays = [array for p in self.parts.values() for array in (p.indptr, p.indices, p.weights)]
+        return sum(array.nbytes for array in (*arrays, *self.touched.values()) if array is not None)
+
+    def __sizeof__(self) -> int:
+        return self.nbytes
+
+
+def even_bounds(n_rows: int, n_blocks: int) -> Array:
+    """First rows of blocks of one size, and the number of rows."""
+    return np.linspace(0, n_rows, min(n_blocks, n_rows) + 1).astype(np.int64)
+
+
+def balanced_bounds(graph: Graph, n_blocks: int) -> Array:
+    """First rows of blocks that take equally long, and the number of rows."""
+    rows, entries = graph.entries_before
+    work = entries + PER_ROW * rows
+    n_blocks = min(n_blocks, graph.n_nodes)
+    inner = np.interp(work[-1] * np.arange(1, n_blocks) / n_blocks, work, rows)
+    bounds = np.concatenate([[0], np.ceil(inner), [graph.n_nodes]]).astype(np.int64)
+    return bounds if (np.diff(bounds) > 0).all() else even_bounds(graph.n_nodes, n_blocks)
+
+
+def block_bytes(graph: Graph, bounds: Array) -> int:
+    """About as much memory as the largest row block takes."""
+    most_entries = np.diff(np.interp(bounds, *graph.entries_before)).max()
+    rows = int(np.diff(bounds).max())
+    return int((8 if graph.is_weighted else 4) * most_entries) + 8 * (len(bounds) - 1) * rows
+
+
+def cut(graph: Graph, bounds: Array, at: int) -> RowParts:
+    """Row block ``at`` of a graph, with the rows of others that it touches where these are few."""
+    blocks, parts, touched = graph.rows_between(int(bounds[at]), int(bounds[at + 1])), {}, {}
+    seen = np.zeros(graph.n_nodes, bool)
+    for block in blocks:
+        seen[block.indices] = True
+    for j, (start, stop) in enumerate(pairwise(bounds.tolist())):
+        here = np.flatnonzero(seen[start:stop]).astype(np.int32)
+        if j != at and 0 < len(here) < HALO * (stop - start):
+            touched[j] = here
+        if len(here):
+            parts[j] = _columns_of(blocks, start, stop, touched.get(j))
+    return RowParts(parts, touched)
+
+
+def _columns_of(blocks: Sequence[RowBlock], start: int, stop: int, few: Array | None) -> RowBlock:
+    """The entries of some columns, numbered from their first one on, or within the ``few``."""
+    counts, indices, weights = [], [], []
+    weighted = any(block.weights is not None for block in blocks)
+    for block in blocks:
+        inside = (block.indices >= start) & (block.indices < stop)
+        before = np.concatenate([[0], np.cumsum(inside)])
+        counts.append(np.diff(before[block.indptr]))
+        indices.append(block.indices[inside] - start)
+        if weighted:
+            weights.append(np.ones(len(indices[-1])) if block.weights is None else block.weights[inside])
+    indptr = np.concatenate([[0], np.cumsum(np.concatenate(counts))]).astype(np.int64)
+    columns = np.concatenate(indices)
+    columns = columns if few is None else np.searchsorted(few, columns)
+    given = np.concatenate(weights) if weights else None
+    return RowBlock(0, indptr, columns.astype(np.int32, copy=False), given)

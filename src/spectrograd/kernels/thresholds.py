@@ -1,0 +1,47 @@
+"""From which sizes on another way is the faster one: one value, which an engine carries to all who ask."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """Sizes that decide between two ways to the same result, each with the reason for its usual value.
+
+    Attributes
+    ----------
+    small
+        Nodes up to which numpy and scipy are fast enough, and nothing has to be compiled.
+    worth_threads
+        Entries of a pass; fewer take less time than waking the threads may cost.
+    tall
+        Rows from which small dense products are worth threads.
+    reordered_from, near
+        Nodes below which all vectors fit into a core's own cache; rows of eight float32 that do.
+    all_vectors
+        Nodes up to which all eigenvectors take no longer than a few of them and a probe.
+    one_by_one
+        Eigenvectors up to which one vector at a time is faster than a block.
+    little_fill, far_too_much
+        Entries of the factor per edge up to which a direct solve is cheap: 2 to 11 on roads and planar k-NN
+        graphs, thousands on block models and social graphs. So many times as much is more than a second
+        search could take back.
+    shrinks
+        Of the entries, what one matching may leave on a geometric graph; measured: 0.34 on planar k-NN, 0.5
+        to 0.56 on roads and k-NN of many dimensions, 0.65 to 0.8 on social graphs, 0.9 on block models.
+    """
+
+    small: int = 4096
+    worth_threads: int = 50_000
+    tall: int = 20_000
+    reordered_from: int = 30_000
+    near: int = 8192
+    all_vectors: int = 600
+    one_by_one: int = 8
+    little_fill: int = 40
+    far_too_much: int = 4
+    shrinks: float = 0.6
+
+
+USUAL = Thresholds()

@@ -1,0 +1,97 @@
+"""From the basis that a solver found to an embedding with its certificate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectrograd.certificate import certify, unmeasured
+from spectrograd.certificate.evidence import LIKELY_MISS, MOST_PART, Complement, needed_cut
+from spectrograd.certificate.probe import look_outside
+from spectrograd.embedding import arrange
+from spectrograd.engines.threadpools import one_thread
+from spectrograd.linalg.inertia import count_below
+from spectrograd.linalg.subspace import Ritz, rayleigh_ritz, residuals
+from spectrograd.operators.balanced import balanced
+from spectrograd.operators.protocol import Operator
+from spectrograd.pipeline.embedded import Attempt, Embedded
+from spectrograd.pipeline.plan import Choice
+from spectrograd.solvers.loop import (
+    INTERRUPTED,
+    OUT_OF_TIME,
+    Solution,
+)
+from spectrograd.solvers.protocol import Problem
+from spectrograd.solvers.settings import SolverSettings
+
+Array = NDArray[Any]
+
+# What a solver may meet on a problem that is none of the user's making: the next one may do better.
+FAILURES = (ValueError, ArithmeticError, MemoryError, RuntimeError, AssertionError)
+
+
+# Nobody waits for a probe after Ctrl-C or when the time is over: anything may lie outside.
+UNPROBED = Complement(float("nan"), sure=-np.inf)
+
+
+def certified(
+    operator: Operator, solution: Solution, settings: SolverSettings, choice: Choice | None = None
+) -> Embedded:
+    """The basis of a solution as an embedding with its certificate."""
+    fit = balanced(operator)
+    if fit is not None:
+        engine = settings.engine
+        known = solution.evidence.in_units(1 / fit.unit)
+        inside = replace(solution, Q=fit.enter_tall(engine, solution.Q), evidence=known)
+        found = certified(fit.operator, inside, settings, choice).left(fit, engine)
+        return replace(found, solution=replace(found.solution, history=solution.history))
+    with settings.engine.threads(), one_thread():  # BLAS has nothing but small matrices to do
+        return _certified(operator, solution, settings, choice)
+
+
+def _certified(
+    operator: Operator, solution: Solution, settings: SolverSettings, choice: Choice | None
+) -> Embedded:
+    engine = settings.engine
+    problem = Problem(operator, solution.Q.shape[1], engine)
+    placed = problem.placed
+    ritz = rayleigh_ritz(engine, placed, solution.Q)
+    measured = residuals(engine, placed, ritz) + operator.rounding(ritz.Q.dtype)
+    if not (np.isfinite(ritz.values).all() and np.isfinite(measured).all()):
+        raise FloatingPointError("the vectors left the range of numbers")
+    try:
+        outside = _evidence(problem, ritz, solution, float(np.linalg.norm(measured)), settings.seed)
+        certificate = certify(engine, operator, ritz, settings.tol, outside, measured)
+    except KeyboardInterrupt:
+        solution = replace(solution, stop_reason=INTERRUPTED)
+        certificate = certify(engine, operator, ritz, settings.tol, UNPROBED, measured)
+    except FAILURES as error:  # good vectors are worth keeping, but nobody vouches for them
+        certificate = unmeasured(ritz.values, f"the certificate failed ({type(error).__name__}: {error})")
+    embedding = arrange(engine.rows(ritz.Q), ritz.values, operator.names)
+    chosen = choice or Choice(solution.solver, "asked for")
+    attempt = Attempt.of(chosen, solution, certificate.sentence)
+    return Embedded(embedding, certificate, solution, chosen, solution.seconds, (attempt,))
+
+
+def _evidence(problem: Problem, ritz: Ritz, solution: Solution, error: float, seed: int | None) -> Complement:
+    """What lies beyond the subspace: the solver knows it, a count tells, or a probe finds out."""
+    known = solution.evidence
+    top, beyond, outside = float(ritz.values[-1]), known.beyond, known.outside
+    if beyond is not None and known.complete:
+        return Complement(beyond)
+    if outside is not None and outside.odds_below(needed_cut(top, outside.lowest, error)) <= LIKELY_MISS:
+        return outside
+    if solution.stop_reason in (INTERRUPTED, OUT_OF_TIME):
+        return UNPROBED
+    if beyond is not None and beyond > top and known.countable:
+        sure = top + (MOST_PART + 0.01) * (beyond - top)
+        count = count_below(problem.sparse, sure, problem.engine.thresholds)
+        if count is not None:
+            return Complement(beyond if count == problem.n_components else top, sure=sure)
+    rng = np.random.default_rng(None if seed is None else (seed, 1))  # not what the solver started from
+    look = partial(look_outside, problem.engine, problem.operator, ritz, rng, residual=error)
+    return look(beyond=beyond, guards=known.guards)
