@@ -176,7 +176,7 @@ def test_signals_save_and_give_what_there_is(tmp_path, monkeypatch, name, at):
     assert stopped.labels.shape == (1200,)
     assert len(os.listdir(tmp_path / "run")) == 1
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    saved = read_value(next(Path(tmp_path / "run").iterdir()))[0]["fields"]
+    saved = read_value(next(Path(tmp_path / "run").iterdir()))[0]["fields"]["moment"]["fields"]
     assert saved["state"]["fields"]["filling"] == (at != 21)  # within a cycle, not only at its end
     assert_same(embed(GRAPH, settings(tmp_path / "run", **how)), embed(GRAPH, settings(**how)))
 

@@ -37,6 +37,39 @@ class Moment:
     measured: bool = True
 
 
+@dataclass(frozen=True, eq=False)
+class PackedMoment:
+    """The same with the history as a table: a row per measurement, and events where they are others."""
+
+    moment: Moment
+    numbers: Array
+    events: tuple[tuple[int, tuple[str, ...]], ...]
+
+    @classmethod
+    def of(cls, moment: Moment) -> PackedMoment:
+        """Pack a moment."""
+        history = moment.history
+        rows = [[getattr(progress, name) for name in _NUMBERS] for progress in history]
+        before = [(), *(progress.events for progress in history)]
+        changed = tuple((at, p.events) for at, p in enumerate(history) if p.events != before[at])
+        numbers = np.array(rows, dtype=np.float64).reshape(-1, len(_NUMBERS))
+        return cls(replace(moment, history=()), numbers, changed)
+
+    def unpacked(self) -> Moment:
+        """The moment again."""
+        history, changes = [], dict(self.events)
+        events: tuple[str, ...] = ()
+        for at, row in enumerate(self.numbers.tolist()):
+            events = changes.get(at, events)
+            values = {n: int(v) if n in _WHOLE else v for n, v in zip(_NUMBERS, row, strict=True)}
+            history.append(Progress(**values, events=events))
+        return replace(self.moment, history=tuple(history))
+
+
+_WHOLE = ("iteration", "edges_seen")
+_NUMBERS = tuple(f.name for f in fields(Progress) if f.name != "events")
+
+
 @dataclass(eq=False)
 class SolveCheckpoint:
     """The checkpoints of one solve, the ``number``-th of its run."""
@@ -52,7 +85,7 @@ class SolveCheckpoint:
 
     def save(self, problem: Problem, moment: Moment) -> None:
         """Write a moment, as the newest."""
-        self.run.folder.save_state(self.number, partial(_encoded, problem, moment))
+        self.run.folder.save_state(self.number, partial(_encoded, problem, PackedMoment.of(moment)))
         self.saved_at = time.monotonic()
 
     def moment(self, problem: Problem, fresh: Callable[[], State]) -> Moment | None:
@@ -60,7 +93,8 @@ class SolveCheckpoint:
         found = self.run.folder.state(self.number)
         if found is None:
             return None
-        moment: Moment = _Reader(problem, *found).decode(found[0])
+        packed: PackedMoment = _Reader(problem, *found).decode(found[0])
+        moment = packed.unpacked()
         if any(isinstance(value, _Derived) for value in vars(moment.state).values()):
             first = fresh()
             for name, value in vars(moment.state).items():
