@@ -183,7 +183,7 @@ def watched(arguments: list[str], summary: Path) -> dict[str, Any]:
     process = subprocess.Popen(command)
     while process.poll() is None:
         peak = max(peak, anonymous_memory(process.pid))
-        time.sleep(0.05)
+        time.sleep(0.25)
     after = os.times()
     if process.returncode not in (0, 3):  # 3: not converged, the summary says so
         raise SystemExit(f"{' '.join(command)}: exit code {process.returncode}")

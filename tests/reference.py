@@ -118,17 +118,6 @@ def induced_edges(nodes, indptr, indices):
     ]
 
 
-def neighbour_by_weight(vertices, uniforms, indptr, weights):
-    """The entry of each vertex's row at which its cumulated share of weight first exceeds the uniform."""
-    positions = []
-    for i, u in zip(vertices, uniforms, strict=True):
-        row = np.arange(indptr[i], indptr[i + 1])
-        w = np.ones(len(row)) if weights is None else weights[row].astype(np.float64)
-        cumulated = np.cumsum(w) / w.sum()
-        positions.append(row[min(np.searchsorted(cumulated, u, side="right"), len(row) - 1)])
-    return positions
-
-
 def group_by_vertex(heads, tails, values):
     """Unique vertices in ascending order, and for each its (partner, weight) pairs, sorted."""
     met = {}
@@ -443,3 +432,18 @@ def candidate_gaps(points, unit, queries, candidates):
     points = points.astype(float)
     gaps = (((points[candidates] - points[queries][:, None]) / unit) ** 2).sum(axis=2)
     return np.where(candidates < 0, np.inf, gaps)
+
+
+def merged_rows(rows, changes, one):
+    """Rows in CSR form with changed entries in place of those that are there; zero: gone."""
+    pointers, columns, weights = [0], [], []
+    for i in range(len(rows[0]) - 1):
+        old, new = (slice(part[0][i], part[0][i + 1]) for part in (rows, changes))
+        own = [one] * (old.stop - old.start) if rows[2] is None else rows[2][old].tolist()
+        row = dict(zip(rows[1][old].tolist(), own, strict=True))
+        row |= dict(zip(changes[1][new].tolist(), changes[2][new].tolist(), strict=True))
+        kept = sorted((column, weight) for column, weight in row.items() if weight != 0)
+        columns += [column for column, _ in kept]
+        weights += [weight for _, weight in kept]
+        pointers.append(len(columns))
+    return pointers, columns, weights

@@ -15,7 +15,7 @@ from spectrograd import (
 )
 from spectrograd.aggregation import REGISTRY, Layers, layer_operators, make_aggregation
 from spectrograd.aggregation.geometric import karcher_mean
-from spectrograd.aggregation.joint import Joint, JointState
+from spectrograd.aggregation.joint_sweeps import JointState, JointSweeps
 from spectrograd.aggregation.projection import resolve_alpha
 from spectrograd.engines import LocalEngine
 from spectrograd.graph import Graph, MultilayerGraph
@@ -267,12 +267,68 @@ def test_joint_equals_layer_by_layer_then_merge():
     assert joint.result.solution.stop_reason == "converged"
 
 
-def test_joint_is_repeatable_and_starts_with_samples():
+def test_joint_is_repeatable():
     first, second = (merge(data().graph, K, Settings(seed=3), aggregation="joint").result for _ in range(2))
     np.testing.assert_array_equal(first.embedding.vectors, second.embedding.vectors)
-    start = first.solution.history[0]
-    assert start.edges_seen == 5 * 3 * 240
-    assert 1 < start.passes < 10
+
+
+def by_sgd(graph, n_clusters, **options):
+    params = {"steps": "sgd", **options}
+    return merge(graph, n_clusters, Settings(seed=0), aggregation="joint", aggregation_params=params)
+
+
+def test_joint_by_mini_batches_finds_layers_and_clusters():
+    """k-NN layers teach such steps nothing alone; drawn to the merged block first, they are learnt."""
+    made = datasets.make_multilayer_gmm(2000, 3, 5, random_state=0)
+    found = by_sgd(made.graph, 5)
+    exact = merge(made.graph, 5, Settings(seed=0))
+    expected = exact.embed(5, Settings(seed=0))
+    together, apart = (
+        metrics.nmi(made.labels, assign(result.embedding.vectors, 5, unit_rows=True, random_state=0).labels)
+        for result in (found.result, expected)
+    )
+    assert together > apart - 0.05
+    for one, other in zip(found.layers, exact.layers, strict=True):
+        own, true = (
+            metrics.nmi(made.labels, assign(x.embedding.vectors, 5, unit_rows=True, random_state=0).labels)
+            for x in (one, other)
+        )
+        assert own > true - 0.05
+    last = found.result.solution.last
+    read = sum(layer.n_edges for layer in made.graph.layers)
+    assert last.iteration == 22
+    assert last.passes == pytest.approx(last.edges_seen / read)
+    assert 22 * 1.5 < last.passes <= 44
+    assert not found.result.certificate.converged  # and says so
+
+
+def test_joint_by_mini_batches_draws_layers_along_at_first(monkeypatch):
+    made = datasets.make_multilayer_gmm(2000, 3, 5, random_state=0)
+    drawn = by_sgd(made.graph, 5, epochs=10)
+    monkeypatch.setattr("spectrograd.aggregation.joint_epochs.FIRST_COUPLING", 0.0)
+    alone = by_sgd(made.graph, 5, epochs=10)
+    first, second = (
+        np.mean([
+            metrics.nmi(made.labels, assign(x.embedding.vectors, 5, unit_rows=True, random_state=0).labels)
+            for x in found.layers
+        ])
+        for found in (drawn, alone)
+    )  # fmt: skip
+    assert first > second + 0.1
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"steps": "leaps"}, "steps='leaps': expected 'sweeps' or 'sgd'"),
+        ({"steps": "sgd", "degree": 3}, "takes 'degree' only without steps='sgd'"),
+        ({"epochs": 3}, "takes 'epochs' only without steps='sweeps'"),
+        ({"steps": "sgd", "epochs": 0}, "epochs=0: expected at least one pass"),
+    ],
+)
+def test_joint_refuses_what_its_way_does_not_take(options, words):
+    with pytest.raises(ValueError, match=words):
+        merge(data().graph, K, Settings(seed=0), aggregation="joint", aggregation_params=options)
 
 
 def test_coupling_draws_the_layers_together():
@@ -301,7 +357,7 @@ def test_joint_reads_the_edges_less_often_than_two_stages():
 
 
 def test_a_settled_layer_is_read_no_more():
-    solver = Joint(layers(), np.full(3, 0.5))
+    solver = JointSweeps(layers(), np.full(3, 0.5))
     state = JointState(np.zeros((240, 1)), np.random.default_rng(0), settled=np.array([True, False, True]))
     blocks = [np.ones((240, 2))] * 4
     own, total = solver._products(state, blocks, None)

@@ -7,13 +7,14 @@ import sys
 import numba
 import numpy as np
 import pytest
+from numba.core import event
 from test_cli import ENVIRONMENT
 
 from spectrograd import datasets
-from spectrograd.cli import main
-from spectrograd.cli.session import Session
+from spectrograd.cli import _one_line_notes, main
 from spectrograd.io import write_graph
 from spectrograd.kernels import SMALL
+from spectrograd.kernels.announcement import COMPILING, EVENT, FirstCompilation
 
 SECONDS = r"in \d+\.\d s"
 
@@ -108,13 +109,23 @@ def test_a_second_process_compiles_nothing(tmp_path):
     assert "compiling" not in second.stderr
 
 
-def test_compiling_is_announced_before_it_starts(capsys):
-    session = Session("cluster", (), 0)
-    kernel = numba.njit(lambda x: x + 1)
-    with session.compile_clock(True):
+@pytest.mark.parametrize("quiet", [False, True])
+def test_compiling_is_announced_before_it_starts(capsys, quiet):
+    """By any command, and through the logger, which users of the library see; once, for our kernels only."""
+
+    def kernel_of(module):
+        def kernel(x):
+            return x + 1
+
+        kernel.__module__ = module
+        return numba.njit(kernel)
+
+    ours, others = kernel_of("spectrograd.made_up"), kernel_of("theirs")
+    with event.install_listener(EVENT, FirstCompilation()), _one_line_notes(quiet):
+        others(1)
         assert capsys.readouterr().err == ""
-        kernel(1)
+        ours(1)
         announced = capsys.readouterr().err
-        kernel(1.0)
-    assert announced == "note: first run of this kind on this machine: compiling, about 15 s, once\n"
+        ours(1.0)
+    assert announced == ("" if quiet else f"note: {COMPILING}\n")
     assert capsys.readouterr().err == ""

@@ -17,6 +17,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 PAGES = [
     ROOT / "README.md",
     *sorted((ROOT / "docs").glob("*.md")),
@@ -73,6 +74,16 @@ def blocks_of(page):
     return python_blocks(page.read_text(encoding="utf-8"), page.relative_to(ROOT).as_posix())
 
 
+def cells_of(notebook):
+    """The code cells of a notebook as blocks, each with what the stored notebook shows below it."""
+    cells = [c for c in json.loads(notebook.read_text(encoding="utf-8"))["cells"] if c["cell_type"] == "code"]
+    shown = ["".join("".join(output["text"]) for output in cell["outputs"]) for cell in cells]
+    return [
+        (f"{notebook.name}, cell {number}", "".join(cell["source"]), number > 0, text)
+        for number, (cell, text) in enumerate(zip(cells, shown, strict=True))
+    ]
+
+
 def equation_map():
     """Equation number -> names of the functions, from the table of docs/method.md."""
     text = (ROOT / "docs" / "method.md").read_text(encoding="utf-8")
@@ -116,6 +127,12 @@ def test_example_runs_and_prints(path, tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
     assert len(path.read_text(encoding="utf-8").splitlines()) < 40
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_a_notebook_runs_and_shows_what_it_prints(path, tmp_path):
+    done = run(["-c", RUNNER], tmp_path, stdin=json.dumps(cells_of(path)))
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("folder", ["docs", "docs/methods"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from unittest import mock
 
 import numpy as np
@@ -13,7 +14,7 @@ from spectrograd import datasets
 from spectrograd.graph import Graph
 from spectrograd.graph import traversal as search
 from spectrograd.kernels.csr import levels
-from spectrograd.kernels.thresholds import USUAL
+from spectrograd.kernels.thresholds import USUAL, Thresholds
 from spectrograd.linalg import fill
 from spectrograd.linalg.fill import estimated_fill
 from spectrograd.pipeline import plan as auto
@@ -47,8 +48,7 @@ KINDS = ["pieces", "whiskers", "expanders", "path", "sparse", "expander"]
 @pytest.mark.parametrize("kind", KINDS)
 def test_components_and_levels_in_one_search(kind, small):
     W = matrix_of(kind)
-    with mock.patch.object(search, "SMALL", small):
-        component, first, _ = search.search(W.indptr, W.indices)
+    component, first, _ = search.search(W.indptr, W.indices, Thresholds(small=small))
     np.testing.assert_array_equal(component, reference.component_of(W))
     assert first.widths.tolist() == reference.level_widths(W.toarray(), 0)
     assert first.size == (component == 0).sum()
@@ -60,8 +60,7 @@ def test_components_and_levels_in_one_search(kind, small):
 @pytest.mark.parametrize("source", [5, 40])
 def test_levels_from_any_vertex(kind, small, source):
     W = matrix_of(kind)
-    with mock.patch.object(search, "SMALL", small):
-        widths, last = search.levels(W.indptr, W.indices, source)
+    widths, last = search.levels(W.indptr, W.indices, source, Thresholds(small=small))
     assert widths.tolist() == reference.level_widths(W.toarray(), source)
     assert reference.level_of(W.toarray(), source)[last] == len(widths) - 1
 
@@ -79,8 +78,7 @@ def test_kernels_follow_their_twins():
 def test_one_vertex_is_a_level():
     nothing = np.array([0, 0]), np.empty(0, np.int32)
     for small in (0, 4096):
-        with mock.patch.object(search, "SMALL", small):
-            component, first, _ = search.search(*nothing)
+        component, first, _ = search.search(*nothing, Thresholds(small=small))
         assert (component.tolist(), first.widths.tolist(), first.last) == ([0], [1], 0)
 
 
@@ -124,8 +122,10 @@ def test_fill_is_told_before_the_factor(flat, tangled):
 
 
 def test_compiled_or_not_the_fill_is_the_same(flat):
-    with mock.patch.object(search, "SMALL", 0):
-        compiled = estimated_fill(Graph(flat.blocks, flat.n_nodes))
+    graph, large = Graph(flat.blocks, flat.n_nodes), Thresholds(small=0)
+    graph.__dict__["search"] = search.search(*graph.pattern, large)
+    with mock.patch.object(fill, "levels", partial(search.levels, thresholds=large)):
+        compiled = estimated_fill(graph)
     assert compiled == pytest.approx(estimated_fill(flat), rel=0.3)  # from another vertex of the last level
 
 

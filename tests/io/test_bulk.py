@@ -1,6 +1,7 @@
 """Bulk parsers of text tables read what the careful scan reads, or leave the file to it."""
 
 import gzip
+from functools import partial
 
 import numpy as np
 import pytest
@@ -54,9 +55,9 @@ BROKEN = {
 def read_by(tmp_path, monkeypatch):
     """Read a text by one of the readers; the careful scan may be forbidden."""
 
-    def read(reader, text, *, alone=False):
+    def read(reader, text, *, alone=False, **how):
         monkeypatch.setattr(tables, "_read_numbers", lambda file, layout: None)
-        monkeypatch.setattr(tables, "read_columns", READERS[reader])
+        monkeypatch.setattr(tables, "read_columns", partial(READERS[reader], **how))
         if alone:
             monkeypatch.setattr(tables, "_read_slowly", None)
         path = tmp_path / "edges.csv"
@@ -94,9 +95,7 @@ def test_the_same_error_as_by_the_careful_scan(read_by, reader, name):
 
 
 @pytest.mark.parametrize("reader", ["arrow", "split"])
-def test_several_blocks_are_one_table(read_by, monkeypatch, reader):
-    monkeypatch.setattr("spectrograd.io.read.plain_blocks.BLOCK", 50)
-    monkeypatch.setattr("spectrograd.io.read.bulk.BLOCK", 50)
+def test_several_blocks_are_one_table(read_by, reader):
     pairs = np.random.default_rng(0).integers(0, 40, (300, 2)).tolist()
     lines = [f"n{a},n{b},1\n" for a, b in pairs if a < b]
     text = "src,dst,weight\n" + "# a comment, or two\n".join(
@@ -105,7 +104,7 @@ def test_several_blocks_are_one_table(read_by, monkeypatch, reader):
     with pytest.warns(match="repeated"):
         expected = described(read_by("careful", text))
     with pytest.warns(match="repeated"):
-        assert described(read_by(reader, text, alone=True)) == expected
+        assert described(read_by(reader, text, alone=True, size=50)) == expected
 
 
 @pytest.mark.parametrize("packed", ["", ".gz"])

@@ -13,6 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from spectrograd import Graph, GraphError, MultilayerGraph, open_store, read_graph, write_graph
+from spectrograd.io.read.edge_stream import FileSource
 from spectrograd.io.write.convert import convert
 from spectrograd.store.batches import IngestSettings
 
@@ -158,6 +159,7 @@ def test_standard_input(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("src,dst\n0,1\n2,", r"bad\.csv, line 3: a column is empty"),  # it ends in the middle of a row
         ("src,dst\n0,1\n2\n", r"bad\.csv, line 3: 2 columns expected, found 1"),
         ("src,dst,weight\n0,1,1\n\n1,2,-3\n", r"bad\.csv, line 4: weight -3 must be finite and not negative"),
         ("src,dst,weight\n0,1,nan\n", r"bad\.csv, line 2: weight nan"),
@@ -177,6 +179,22 @@ def test_faults_are_named(tmp_path, text, message):
     with pytest.raises(GraphError, match=message):
         convert_to(tmp_path / "g", path)
     assert [file.name for file in tmp_path.iterdir()] == ["bad.csv"]
+
+
+@pytest.mark.parametrize("texts", [False, True])
+def test_a_source_that_changes_while_it_is_read(tmp_path, texts):
+    path = tmp_path / "grows.csv"
+    path.write_text("src,dst\n0,1\n1,2\n")
+    source = FileSource({"graph": [str(path)]})
+    assert len(list(source.batches(texts=texts))) == 1
+    batches = source.batches(texts=texts)
+    next(batches)
+    with open(path, "a") as handle:
+        handle.write("2,3\n")
+    with pytest.raises(GraphError, match=r"grows\.csv: changed while it was read"):
+        list(batches)
+    with pytest.raises(GraphError, match=r"grows\.csv: changed while it was read"):
+        list(source.batches(texts=True))  # in the second pass it is another file than in the first
 
 
 def test_faults_of_parquet_are_named(tmp_path):

@@ -58,11 +58,11 @@ def test_residual(form, dtype):
     Q, AQ = rng.standard_normal((2, 3000, 6)).astype(dtype)
     values, metric = rng.random(4), (1 + rng.random(3000)).astype(dtype)
     for b in (metric, None):
-        R, squares = form_of(dense.residual, form)(Q, AQ, values, b, True)
+        R, squares = form_of(dense.residual, form)(Q, AQ, values, dense.as_weights(b, dtype), True)
         expected, expected_squares = reference.residual(Q, AQ, values, b)
         np.testing.assert_allclose(R, expected, atol=1e-5 if dtype == np.float32 else 1e-12)
         np.testing.assert_allclose(squares, expected_squares, rtol=1e-4 if dtype == np.float32 else 1e-12)
-        nothing, norms = form_of(dense.residual, form)(Q, AQ, values, b, False)
+        nothing, norms = form_of(dense.residual, form)(Q, AQ, values, dense.as_weights(b, dtype), False)
         assert nothing.size == 0
         np.testing.assert_allclose(norms, squares, rtol=1e-13)  # two loops for the compiler
 

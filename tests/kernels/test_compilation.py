@@ -47,7 +47,7 @@ def outputs_of_every_parallel_kernel(graphs):
     moments = (np.zeros((1300, 15)), np.array([0.9, 0.999]))
     rates = np.full(len(vertices), 1e-3)
     changes = batch.move_rows(vertices, G, (np.eye(5), H), rates, degrees, Z, moments, U)
-    return [out, dense.gram(tall, tall, None, False), G, H, U, moments[0], *changes]
+    return [out, dense.gram(tall, tall, dense.as_weights(None), False), G, H, U, moments[0], *changes]
 
 
 @pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="needs two threads")
@@ -66,12 +66,12 @@ def test_same_bits_for_any_number_of_threads(graphs):
 PRELUDE = """
 import sys, threading, multiprocessing as mp
 import numpy as np, numba
-from spectrograd.kernels.dense.products import gram
+from spectrograd.kernels.dense.products import as_weights, gram
 
 U = np.random.default_rng(0).standard_normal((60_000, 5))
 
 def once(_=None):
-    return gram(U, U, None, False)
+    return gram(U, U, as_weights(None), False)
 """
 
 
@@ -139,18 +139,20 @@ def test_in_spawned_processes(tmp_path):
 
 COLD_OR_WARM = """
 import hashlib
+import numpy as np
 from spectrograd.datasets import make_block_model
+from spectrograd.engines import LocalEngine
 from spectrograd.operators.laplacian import laplacian
-from spectrograd.solvers import Problem, make_solver, solve
 
-operator = laplacian(make_block_model(6000, 4, random_state=0).graph)
-Q = solve(Problem(operator, 4), make_solver("lanczos"), seed=0).Q
-print(hashlib.sha256(Q.tobytes()).hexdigest())
+operator, engine = laplacian(make_block_model(6000, 4, random_state=0).graph), LocalEngine()
+X = np.random.default_rng(0).standard_normal((6000, 5))
+found = engine.gram(X, engine.apply(operator, X), operator.metric)
+print(hashlib.sha256(found.tobytes()).hexdigest())
 """
 
 
 def test_same_bits_from_a_cold_and_from_a_warm_cache(tmp_path):
-    """The process that compiles its kernels, and the next one, which loads them."""
+    """The process that compiles its kernels, and the next one, which loads them: a pass and a product."""
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, "-c", COLD_OR_WARM]
     how = {"env": environment, "capture_output": True, "text": True, "timeout": 300, "check": True}
@@ -165,7 +167,7 @@ def test_same_bits_from_a_cold_and_from_a_warm_cache(tmp_path):
 def test_serial_and_parallel_forms_do_not_share_a_cache(tmp_path):
     """Numba's disk cache knows names, not flags: whichever form came first would stand for both."""
     threaded = """
-        gram{form}(U, U, None, False)
+        gram{form}(U, U, as_weights(None), False)
         try:
             print(numba.threading_layer())
         except ValueError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import chi2
 
 import reference
 from spectrograd.kernels.batches import pairs as batch
@@ -69,7 +68,7 @@ def test_gram(form, dtype, with_metric, widths):
     n_rows = 2 * dense.CHUNK + 17
     U, V = (columns(n_rows, width, rng, dtype) for width in widths)
     metric = rng.random(n_rows).astype(dtype) if with_metric else None
-    found = form_of(dense.gram, form)(U, V, metric, False)
+    found = form_of(dense.gram, form)(U, V, dense.as_weights(metric), False)
     assert found.dtype == np.float64
     # float32 vectors, yet the sums are float64: as exact as the twin
     np.testing.assert_allclose(found, reference.gram(U, V, metric), rtol=0, atol=1e-9)
@@ -83,7 +82,7 @@ def test_symmetric_gram(form, width):
         columns(dense.CHUNK + 17, width, rng, np.float32),
         rng.random(dense.CHUNK + 17).astype(np.float32),
     )
-    found = form_of(dense.gram, form)(U, U, metric, True)
+    found = form_of(dense.gram, form)(U, U, dense.as_weights(metric), True)
     np.testing.assert_array_equal(found, found.T)
     np.testing.assert_allclose(found, reference.gram(U, U, metric), rtol=0, atol=1e-9)
 
@@ -137,35 +136,6 @@ def test_induced_edges(graphs, weighted):
     assert len(found) > 50
     again = batch.induced_edges(nodes[:100], block.indptr, block.indices, slot)  # no mark is left
     np.testing.assert_array_equal(again, reference.induced_edges(nodes[:100], block.indptr, block.indices))
-
-
-@pytest.mark.parametrize("weighted", [True, False])
-def test_neighbour_by_weight_follows_its_twin(graphs, weighted):
-    rng = np.random.default_rng(5)
-    (block,) = graphs[weighted].blocks
-    vertices = rng.integers(0, 1300, 3000).astype(np.int32)
-    uniforms = rng.random(3000)
-    uniforms[:2] = 0.0, np.nextafter(1, 0)
-    args = (vertices, uniforms, block.indptr, block.weights)
-    found = batch.neighbour_by_weight(*args)
-    assert (block.indptr[vertices] <= found).all()
-    assert (found < block.indptr[vertices + 1]).all()
-    np.testing.assert_array_equal(found, reference.neighbour_by_weight(*args))
-
-
-@pytest.mark.parametrize("weighted", [True, False])
-def test_neighbour_by_weight_has_the_right_distribution(weighted):
-    rng = np.random.default_rng(6)
-    indptr = np.array([0, 3, 10])
-    weights = rng.uniform(0.1, 3, 10) if weighted else None
-    n_draws = 40_000
-    vertices = np.ones(n_draws, np.int32)
-    found = batch.neighbour_by_weight(vertices, rng.random(n_draws), indptr, weights)
-    counts = np.bincount(found, minlength=10)
-    assert counts[:3].sum() == 0
-    share = np.ones(7) / 7 if weights is None else weights[3:] / weights[3:].sum()
-    statistic = ((counts[3:] - n_draws * share) ** 2 / (n_draws * share)).sum()
-    assert statistic < chi2(6).ppf(0.999)
 
 
 def batch_of_edges(graph, rng, n_edges):

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import adjusted_rand_score
 
-from spectrograd.labels.clustering import _discretize, _unit_rows, assign
+from spectrograd.labels.clustering import _discretize, assign
+from spectrograd.labels.unit_rows import unit_rows
 
 METHODS = ["kmeans", "cluster_qr", "discretize"]
 
@@ -182,13 +183,13 @@ def test_bad_input_is_refused_with_the_reason(vectors, k, arguments, message):
 
 def test_soft_rows_keep_short_rows_short():
     rows = np.array([[2.0, 0.0], [0.0, 2.0], [1e-9, 1e-9], [0.0, 0.0], [2e150, 0.0]])
-    soft = _unit_rows(rows, 1.0)
+    soft = unit_rows(rows, 1.0)
     half = np.sqrt(0.5)
     # the median length is 2: a row of that length becomes 1 / sqrt 2 long
     np.testing.assert_allclose(soft, [[half, 0], [0, half], [5e-10, 5e-10], [0, 0], [1, 0]], atol=1e-12)
-    np.testing.assert_allclose(_unit_rows(rows * 7, 1.0), soft, atol=1e-9)
-    np.testing.assert_array_equal(_unit_rows(rows, 0.0), _unit_rows(rows))
-    np.testing.assert_array_equal(_unit_rows(rows[3:4], 1.0), [[0, 0]])
+    np.testing.assert_allclose(unit_rows(rows * 7, 1.0), soft, atol=1e-9)
+    np.testing.assert_array_equal(unit_rows(rows, 0.0), unit_rows(rows))
+    np.testing.assert_array_equal(unit_rows(rows[3:4], 1.0), [[0, 0]])
 
 
 def test_rows_set_aside_take_no_part():
@@ -211,10 +212,10 @@ def test_clusters_are_numbered_as_they_appear():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_lengths_out_of_the_range_of_squares(dtype):
     rows = np.array([[3, 4], [3e-30, 4e-30], [3e30, 4e30], [0, 0]], dtype=dtype)
-    unit = _unit_rows(np.vstack([rows, rows]), 0.0)
+    unit = unit_rows(np.vstack([rows, rows]), 0.0)
     assert unit.dtype == dtype
     np.testing.assert_allclose(unit[:4], [[0.6, 0.8]] * 3 + [[0, 0]], rtol=1e-6)
-    tiny = _unit_rows(np.array([[3e-310, 4e-310], [3e200, 4e200]]))
+    tiny = unit_rows(np.array([[3e-310, 4e-310], [3e200, 4e200]]))
     np.testing.assert_allclose(tiny, [[0.6, 0.8]] * 2, rtol=1e-6)
 
 

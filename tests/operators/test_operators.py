@@ -35,7 +35,7 @@ def summed(layers, cut_into=None):
 
 def test_a_sum_is_the_sum_of_its_parts(layers):
     operator = summed(layers)
-    parts = sum(c * part.to_dense() for c, part in zip(operator.weights, operator.parts, strict=True))
+    parts = sum(c * part.to_dense() for c, part in zip(operator.weights, operator.operators, strict=True))
     np.testing.assert_allclose(operator.to_dense(), parts, atol=1e-12)
     values = np.linalg.eigvalsh(parts)
     assert operator.lower <= values[0] <= values[-1] <= operator.upper

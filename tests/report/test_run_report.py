@@ -14,7 +14,7 @@ from spectrograd.pipeline import Settings, cluster, embed, prepare
 from spectrograd.points.neighbors import knn_graph
 from spectrograd.report.gather import gather_run
 from spectrograd.report.layout import draw_graph
-from spectrograd.report.points import Shown, group, points_document, sample
+from spectrograd.report.points import DrawnAtMost, group, points_document, sample
 from spectrograd.report.run import Nodes, Run, load_run, save_run
 from spectrograd.report.run_document import run_document
 from spectrograd.report.run_page import plotly_source, render_run
@@ -116,7 +116,7 @@ def test_one_column_serves_as_all_axes():
 
 
 def test_many_points_are_sampled_with_a_note(single):
-    points = points_document(single, Shown(points=50))
+    points = points_document(single, DrawnAtMost(points=50))
     rows = sample(120, 50)
     assert len(np.unique(rows)) == 50
     assert np.array_equal(rows, sample(120, 50))
@@ -124,13 +124,13 @@ def test_many_points_are_sampled_with_a_note(single):
     names = single.nodes.names[rows].tolist()
     assert points["names"] == names
     assert np.array_equal(decoded(points["columns"][2]["data"], "<f4"), single.nodes.vectors[rows, 0])
-    assert "50 of 120 nodes" in page_of(single, Shown(points=50))
+    assert "50 of 120 nodes" in page_of(single, DrawnAtMost(points=50))
     assert run_document(single)["clusters"]["rows"][0]["size"] == 40  # tables count all
 
 
 def test_many_columns_are_cut_with_a_note(single):
     assert points_document(single)["note"] == ""
-    points = points_document(single, Shown(columns=2))
+    points = points_document(single, DrawnAtMost(columns=2))
     assert len(points["columns"]) == 2 + 2 + 2  # view, eigenvectors, layout
     assert "first 2 of 3 eigenvectors" in points["note"]
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.linalg as la
+import scipy.sparse as sp
 
 import reference
 from spectrograd import datasets, metrics
@@ -16,8 +17,11 @@ from spectrograd.operators.regularized import regularized
 from spectrograd.operators.sparse import LowRank
 from spectrograd.pipeline.run import cluster
 from spectrograd.pipeline.settings import Settings
-from spectrograd.solvers import Problem, make_solver
+from spectrograd.pipeline.solving import embed
+from spectrograd.solvers import Problem, Stopping, make_solver, solve
 from spectrograd.solvers.device_batches import DeviceBatches
+from spectrograd.solvers.device_edges import DeviceEdges, SentEdges
+from spectrograd.solvers.edge_source import edge_source
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install spectrograd[torch]")
 N, K = 40, 4
@@ -37,10 +41,12 @@ def operator_of(kind, rank):
 
 
 def batch_of(operator, positions, U):
-    source = DeviceBatches.of(make_engine("torch:cpu"), operator)
-    padded = source.padded(torch.tensor(U))
-    M, Y = source.measured(padded)
-    return source, source.batch(torch.tensor(positions), padded, Y), padded, M, Y
+    engine = make_engine("torch:cpu")
+    edges = DeviceEdges.of(engine, operator)
+    rows = DeviceBatches.of(engine, operator, edges.counts)
+    padded = rows.padded(torch.tensor(U))
+    M, Y = rows.measured(padded)
+    return rows, rows.batch(edges.at(torch.tensor(positions)), padded, Y), padded, M, Y
 
 
 @pytest.mark.parametrize("rank", [0, 3])
@@ -49,9 +55,10 @@ def test_a_batch_is_its_part_of_the_operator(kind, rank):
     operator, U = operator_of(kind, rank), np.random.default_rng(1).standard_normal((N, K))
     n_edges = operator.graph.n_edges
     positions = np.random.default_rng(2).integers(0, n_edges, 60)  # some edges twice
-    source, batch, *_ = batch_of(operator, positions, U)
-    heads, tails = source.heads.numpy()[positions], source.tails.numpy()[positions]
-    weights = np.ones(60) if source.weights is None else source.weights.numpy()[positions]
+    _, batch, *_ = batch_of(operator, positions, U)
+    heads, tails, weights = DeviceEdges.of(make_engine("torch:cpu"), operator).at(torch.tensor(positions))
+    heads, tails = heads.numpy(), tails.numpy()
+    weights = np.ones(60) if weights is None else weights.numpy()
     vertices, counts = np.unique(np.concatenate([heads, tails]), return_counts=True)
     Z = np.zeros((N, 0)) if operator.low_rank is None else operator.low_rank.factors
     C = np.zeros((0, K)) if operator.low_rank is None else operator.low_rank.coefficients[:, None] * (Z.T @ U)
@@ -166,10 +173,69 @@ def test_the_host_does_not_look_at_batches(name):
     assert looks[0] == looks[1] < 10
 
 
-def test_what_a_device_has_not_is_an_error():
-    operator = laplacian(datasets.make_block_model(500, 3, random_state=0).graph)
-    problem = Problem(operator, 3, make_engine("torch:cpu"))
-    with pytest.raises(ValueError, match="on engine 'torch'"):
-        make_solver("sgd-paper", batch="nodes").suited(problem).init(problem, np.random.default_rng(0))
-    with pytest.raises(ValueError, match="positive step"):
-        make_solver("sgd", batch_size=0).suited(problem).init(problem, np.random.default_rng(0))
+# --- the hand-over ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def blocks():
+    return datasets.make_block_model(1200, K, random_state=2)
+
+
+@pytest.mark.parametrize("finisher", ["lanczos", "chebyshev"])
+def test_it_hands_over_on_the_device(blocks, monkeypatch, finisher):
+    """As the local one: epochs and passes are counted, and the subspace never leaves the device."""
+    operator, engine = laplacian(blocks.graph), make_engine("torch:cpu")
+    monkeypatch.setattr(type(engine), "rows", lambda *_: pytest.fail("rows came to the host"))
+    solver = make_solver("sgd", epochs=2, hand_over=True, finisher=finisher)
+    solution = solve(Problem(operator, K, engine), solver, stopping=Stopping(tol=1e-8), seed=0)
+    assert solution.stop_reason == "converged"
+    assert solution.last.edges_seen == 2 * blocks.graph.n_edges
+    assert solution.last.passes > 0
+    assert f"handed over to {finisher} after 2 passes over the edges" in solution.last.events
+    exact = reference.smallest(operator, K)[1]
+    assert reference.largest_sine(solution.Q.tensor.numpy(), exact, operator.metric) < 1e-4
+
+
+def test_a_tolerance_makes_it_hand_over(blocks):
+    settings = Settings(solver="sgd", tol=1e-4, seed=0, engine=make_engine("torch:cpu"))
+    result = embed(laplacian(blocks.graph), K, settings)
+    assert result.certificate.converged
+    assert result.solution.last.passes > 0
+
+
+def test_a_part_of_an_epoch_is_a_part(blocks):
+    problem = Problem(laplacian(blocks.graph), K, make_engine("torch:cpu"))
+    solution = solve(problem, make_solver("sgd", epochs=1.5), seed=0)
+    size = blocks.graph.n_edges // 64  # at most of a batch
+    assert solution.last.edges_seen == pytest.approx(1.5 * blocks.graph.n_edges, abs=size)
+
+
+@pytest.mark.parametrize("params", [{"epochs": 0}, {"batch_size": 0}, {"finisher": "magic"}])
+def test_bad_parameters_are_named(blocks, params):
+    (name,) = params
+    problem = Problem(laplacian(blocks.graph), K, make_engine("torch:cpu"))
+    with pytest.raises(ValueError, match=f"{name}="):
+        solve(problem, make_solver("sgd", **params), seed=0)
+
+
+# --- edges that do not fit the device -----------------------------------------------------------------
+
+
+def test_edges_without_room_are_sent_chunk_by_chunk(blocks, monkeypatch):
+    """Every edge once per epoch, and the labels of an epoch whose edges stay there."""
+    monkeypatch.setattr("spectrograd.solvers.hand_over.EDGES_AT_ONCE", 3000)
+    engine, sent = make_engine("torch:cpu"), []
+    engine.blocks.most_bytes, move = 0, engine.blocks.move
+    monkeypatch.setattr(engine.blocks, "move", lambda array: sent.append(len(array)) or move(array))
+    settings = Settings(
+        n_components=K, n_clusters=K, solver="sgd", seed=0, engine=engine, params={"epochs": 3}
+    )
+    found = cluster(blocks.graph, settings)
+    assert metrics.score(blocks.labels, found.labels)["nmi"] > 0.95
+    pairs = SentEdges(engine, edge_source(blocks.graph, np.random.default_rng(0))).chunks(0, 3000)
+    sent.clear()
+    ends = np.concatenate([np.stack([c.heads.numpy(), c.tails.numpy()], axis=1) for c in pairs])
+    assert max(sent) <= 3000
+    W = sp.triu(blocks.graph.matrix).tocoo()
+    assert {tuple(pair) for pair in ends.tolist()} == set(zip(W.row.tolist(), W.col.tolist(), strict=True))
+    assert len(ends) == blocks.graph.n_edges

@@ -178,23 +178,10 @@ def test_random_nodes_are_unbiased_up_to_the_odds_of_an_edge(operator, U):
         assert la.norm(np.mean(draws, axis=0) - expected) < 0.05 * la.norm(expected)
 
 
-def test_random_pairs_are_unbiased(operator, U):
-    rng = np.random.default_rng(10)
-    source = BatchSource.of(operator)
-    b = 16
-
-    def draw():
-        heads = rng.choice(N, b, replace=False).astype(np.int32)
-        return N / b * scattered(source, source.pairs(heads, rng), U)[0]
-
-    assert_mean(draw, operator @ U, 6000)
-
-
 def test_kinds_of_batches_may_follow_one_another(operator, U):
     """Scratch arrays carry nothing over from one batch to the next, whatever the order."""
     mixed, fresh = BatchSource.of(operator), BatchSource.of(operator)
     for seed, kind in enumerate(["edges", "nodes", "blocks", "nodes", "edges"]):
-        mixed.pairs(np.arange(10, dtype=np.int32), np.random.default_rng(seed))
         first = scattered(mixed, mixed.sampler(kind)(20, np.random.default_rng(seed)), U)[0]
         second = scattered(fresh, fresh.sampler(kind)(20, np.random.default_rng(seed)), U)[0]
         np.testing.assert_array_equal(first, second)

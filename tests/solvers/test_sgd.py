@@ -14,6 +14,7 @@ from spectrograd import datasets
 from spectrograd.graph.graph import Graph, RowBlock
 from spectrograd.kernels.batches.groups import group_batches, upper_entries
 from spectrograd.kernels.batches.rows import descend
+from spectrograd.kernels.threads import ahead
 from spectrograd.metrics import nmi
 from spectrograd.operators import LowRank, SparseOperator, laplacian
 from spectrograd.operators.regularized import regularized
@@ -59,7 +60,7 @@ def test_groups_hold_every_edge_twice(weighted, batch_size):
         found = []
         for v in range(counts):
             for p in range(ptr[v], ptr[v + 1]):
-                found.append((vertices[v], partners[p], weights[p] if weighted else 1))
+                found.append((vertices[v], vertices[partners[p]], weights[p] if weighted else 1))
         expected = []
         for e in range(first, min(50, first + batch_size)):
             w = values[e] if weighted else 1
@@ -84,7 +85,7 @@ def test_steps_are_those_of_the_twin(n_columns, n_factors, weighted):
     used = values if weighted else np.ones_like(values)
     expected = reference.descend(heads, tails, used, rows, low_rank, batch_size, steps, mass, start, M, Y)
     groups = group_batches(heads, tails, values if weighted else NO_WEIGHTS, batch_size)
-    assert descend(groups, rows, low_rank, steps, mass, U, M, Y) == 5
+    assert descend(groups, np.stack(rows, axis=1), low_rank, steps, mass, U, M, Y) == 5
     assert not U[:, n_columns:].any()
     for found, twin in zip((U[:, :n_columns], M, Y), expected, strict=True):
         np.testing.assert_allclose(found, twin, rtol=2e-3, atol=2e-4 * np.abs(twin).max(initial=1))
@@ -101,9 +102,11 @@ def test_upper_entries_of_a_block():
     assert (heads[1], tails[1], positions[1]) == (1, 3, 1)
 
 
-def test_the_same_bits_for_any_number_of_threads():
+@pytest.mark.parametrize("shared", [0, 1 << 40])
+def test_the_same_bits_for_any_number_of_threads(monkeypatch, shared):
     graph = datasets.make_block_model(3000, 4, mean_degree=40, random_state=0).graph
     before, found = numba.get_num_threads(), []
+    monkeypatch.setattr("spectrograd.solvers.descent.WORTH_THREADS", shared)
     try:
         for n_threads in sorted({1, min(2, before)}):
             numba.set_num_threads(n_threads)
@@ -120,11 +123,34 @@ def test_the_same_bits_for_any_number_of_threads():
     moved = []
     for kernel in (descend, descend.serial):
         V = U.copy()
-        M, Y = reference.gram(V[:, :4], V[:, :4], descent.rows[1]), np.zeros((0, 4))
-        kernel(groups, descent.rows, descent.low_rank, np.full(20, 0.5), descent.total_mass, V, M, Y)
+        M, Y = reference.gram(V[:, :4], V[:, :4], descent.metric), np.zeros((0, 4))
+        kernel(groups, descent.nodes, descent.low_rank, np.full(20, 0.5), descent.total_mass, V, M, Y)
         moved.append(V)
     np.testing.assert_array_equal(found[0], found[-1])
     np.testing.assert_array_equal(moved[0], moved[1])
+
+
+def test_what_is_made_ahead_comes_in_order_and_nothing_is_left_running():
+    made = []
+
+    def items():
+        for number in range(5):
+            made.append(number)
+            yield number
+
+    assert list(ahead(items())) == list(range(5))
+    made.clear()
+    few = ahead(items())
+    assert next(few) == 0
+    few.close()
+    assert len(made) <= 2  # at most the next one was begun
+
+    def failing():
+        yield 1
+        raise OSError("the disk is gone")
+
+    with pytest.raises(OSError, match="gone"):
+        list(ahead(failing()))
 
 
 def test_m_is_measured_by_visits_and_not_by_chunks(monkeypatch):
@@ -133,7 +159,7 @@ def test_m_is_measured_by_visits_and_not_by_chunks(monkeypatch):
         [],
         Descent.measured,
     )
-    monkeypatch.setattr("spectrograd.solvers.sgd.EDGES_AT_ONCE", 500)  # forty chunks per epoch
+    monkeypatch.setattr("spectrograd.solvers.descent.EDGES_AT_ONCE", 500)  # forty chunks per epoch
     monkeypatch.setattr(Descent, "measured", lambda self, *args: calls.append(1) or measured(self, *args))
     solver, problem = make_solver("sgd", epochs=1), Problem(laplacian(graph), 4)
     solver.step(problem, solver.init(problem, np.random.default_rng(0)))
@@ -231,6 +257,19 @@ def test_three_passes_find_clear_clusters(large, kind):
     assert nmi(large.labels, labels_of(solution.Q, 5)) > 0.99
 
 
+@pytest.mark.parametrize("kind", ["random_walk", "symmetric", "unnormalized"])
+def test_averaging_takes_out_the_noise_of_the_last_steps(kind):
+    made = datasets.make_block_model(3000, 4, random_state=0)
+    operator, sines = laplacian(made.graph, kind), []
+    exact = reference.smallest(operator, 4)[1]
+    for averaging in (False, True):
+        solver = make_solver("sgd", epochs=4, averaging=averaging)
+        solution = solve(Problem(operator, 4), solver, seed=0)
+        assert solution.last.passes == averaging
+        sines.append(reference.largest_sine(solution.Q, exact, operator.metric))
+    assert sines[1] < 0.8 * sines[0]
+
+
 def test_without_the_push_nothing_is_learnt(large, monkeypatch):
     monkeypatch.setattr("spectrograd.solvers.descent.pushes", lambda counts, share: np.ones(len(counts)))
     solution = solve(Problem(laplacian(large.graph), 5), make_solver("sgd", epochs=3), seed=0)
@@ -266,9 +305,9 @@ def test_permuting_the_nodes_permutes_the_rows():
     ):
         descent = Descent.of(operator, edges, 5)
         rows = descent.padded(start)
-        M = reference.gram(rows[:, :3], rows[:, :3], descent.rows[1])
+        M = reference.gram(rows[:, :3], rows[:, :3], descent.metric)
         steps = np.linspace(1, 0, descent.n_batches)
-        descent.run(edges.chunk, steps, rows, M, np.zeros((0, 3)))
+        descent.run(descent.grouped(edges.chunk), steps, rows, M, np.zeros((0, 3)))
         found.append(rows)
     np.testing.assert_allclose(found[1], found[0][order], rtol=1e-3, atol=1e-3 * np.abs(found[0]).max())
 

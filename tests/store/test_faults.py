@@ -138,7 +138,7 @@ def test_a_link_out_of_the_store_is_refused(store):
 
 def test_a_newer_format_is_refused_with_both_versions(store, capsys):
     forge(store, lambda content: content.update(version=7))
-    with pytest.raises(GraphError, match="format version 7, this program reads version 1"):
+    with pytest.raises(GraphError, match="format version 7, this program reads versions 1 to 2"):
         open_store(store)
     assert main(["info", str(store)]) == 2
     assert "version 7" in capsys.readouterr().err
@@ -252,7 +252,7 @@ class Free:
 
 def test_the_manifest_is_readable_by_anybody(store):
     content = json.loads((store / "meta.json").read_text())
-    assert (content["format"], content["version"]) == ("spectrograd store", 1)
+    assert (content["format"], content["version"]) == ("spectrograd store", 2)
     block = content["layers"][0]["blocks"][0]
     raw = np.fromfile(store / block["file"], np.int64, block["n_rows"] + 1, offset=block["offset"])
     assert raw[-1] == block["n_entries"]

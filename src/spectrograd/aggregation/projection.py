@@ -29,7 +29,7 @@ def aggregate(layers: Layers, *, alpha: float | str = "auto", **_: Any) -> Spars
     if isinstance(summed, SumOperator):  # layers on disk
         closeness = LowRank(np.ascontiguousarray(factors), coefficients)
         near = LowRankOperator(closeness, -float(strengths.sum()), 0.0, layers.names)
-        return SumOperator((*summed.parts, near), (*summed.weights, 1.0))
+        return SumOperator((*summed.operators, near), (*summed.weights, 1.0))
     if summed.low_rank is not None:  # of regularised layers
         factors = np.hstack([factors, summed.low_rank.factors])
         coefficients = np.concatenate([coefficients, summed.low_rank.coefficients])

@@ -129,15 +129,17 @@ def certify(
     tol: float | str,
     outside: Complement,
     measured: Array,
+    rounding: float | None = None,
 ) -> Certificate:
     """Judge Ritz pairs with ``measured`` residuals, rounding included, by what lies outside their span.
 
     The angle follows from Davis and Kahan: ``sin <= |R|_F / (tau - theta_K)``, where nothing below
     ``tau`` was missed, with the stated odds. Rounding adds to R and takes away from the distance.
-    The operator is the one that was made; only its metric is placed.
+    The operator is the one that was made; only its metric is placed. ``rounding`` is that of the product the
+    residuals are from; None: as of a plain product in the type of the vectors.
     """
     orthogonality = orthogonality_error(engine, engine.place(operator), ritz.Q)
-    floor, top = operator.rounding(ritz.Q.dtype), float(ritz.values[-1])
+    floor, top = operator.rounding(ritz.Q.dtype) if rounding is None else rounding, float(ritz.values[-1])
     gap = outside.lowest - top
     error = float(np.linalg.norm(measured))
     tau, odds = _supported_cut(top, outside, error + floor)

@@ -72,7 +72,8 @@ def look_through(
 
     ``ritz`` is what was found, ``residual`` its error, ``beyond`` the solver's guess of the next eigenvalue.
     """
-    top, walk = float(ritz.values[-1]), _Walk(engine, times, metric, ritz, pole, rng, n_vectors)
+    start = rng.standard_normal((len(metric), n_vectors), dtype=np.float32)
+    top, walk = float(ritz.values[-1]), _Walk(engine, times, metric, ritz, pole, start)
     while True:
         walk.step()
         seen = walk.seen(beyond)
@@ -89,23 +90,16 @@ class _Walk:
     """
 
     def __init__(
-        self,
-        engine: Engine,
-        times: Times,
-        metric: Array,
-        ritz: Ritz,
-        pole: float,
-        rng: np.random.Generator,
-        n_vectors: int,
+        self, engine: Engine, times: Times, metric: Array, ritz: Ritz, pole: float, start: Array
     ) -> None:
         self.engine, self.times, self.metric, self.pole = engine, times, metric, pole
         self.noise = ROUNDING / (float(ritz.values[0]) - pole)
-        n, k = ritz.Q.shape
+        (n, k), n_vectors = ritz.Q.shape, start.shape[1]
         self.basis = np.zeros((n, k + 2 * n_vectors))
         self.basis[:, :k] = ritz.Q
         self.at, self.width = slice(k, k + n_vectors), n_vectors
         self.recurrences = (Recurrence(),) * n_vectors
-        x = rng.standard_normal((n, n_vectors), dtype=np.float32) / np.sqrt(metric)[:, None]
+        x = start / np.sqrt(metric)[:, None]
         x -= engine.combine(ritz.Q, engine.gram(ritz.Q, x, metric))
         self.squares = np.diag(engine.gram(x, x, metric))
         self.basis[:, self.at] = self.current = x / np.sqrt(self.squares)

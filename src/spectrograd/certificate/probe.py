@@ -133,12 +133,25 @@ class Guards:
 
 
 @dataclass(frozen=True, eq=False)
+class MeasuredRitz:
+    """The K Ritz pairs of a result, orthonormal in its metric, and their residuals without ``rounding``.
+
+    That is by how much the rounding of their product may have moved an eigenvalue.
+    """
+
+    ritz: Ritz
+    residuals: Array
+    rounding: float
+
+
+@dataclass(frozen=True, eq=False)
 class Evidence:
     """What a solver knows of the spectrum beyond its result.
 
     ``beyond`` is its estimate of the first eigenvalue that it does not return, ``complete`` says that nothing
     below that can have been missed (a dense factorisation), ``countable`` that a factorisation, which counts
     eigenvalues, is cheap; ``guards`` are further Ritz vectors, and ``outside`` is what it found out itself.
+    ``last`` are its Ritz pairs with their residuals, where its last product may serve the certificate.
     """
 
     beyond: float | None = None
@@ -146,6 +159,7 @@ class Evidence:
     countable: bool = False
     guards: Guards | None = None
     outside: Complement | None = None
+    last: MeasuredRitz | None = None
 
     def in_units(self, unit: float) -> Evidence:
         """Of eigenvalues so many times as large, without what belongs to vectors of other numbers."""

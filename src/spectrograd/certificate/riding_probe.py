@@ -9,13 +9,15 @@ long, and
     |w'B X| = |v'B p(A) X| <= |(I - Q Q'B) p(A) X|_2 = rho,
 
 while ``|w'B X|^2 / |w|^2`` is chi-square with s degrees of freedom: the odds that it is below
-``(rho / p(tau))^2`` bound the chance of a miss. No sweep is made for it, and nothing of X enters the solver.
+``(rho / p(tau))^2`` bound the chance of a miss. No sweep is made for it, and nothing of X enters the solver
+(but it may choose its filters by what the solver has seen).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -25,99 +27,165 @@ from scipy.special import gammainc
 from spectrograd.certificate.evidence import ENOUGH, Complement, needed_cut
 from spectrograd.engines.protocol import Engine, Tall
 from spectrograd.engines.random_rows import new_seed
-from spectrograd.linalg.coordinates import Coordinates
-from spectrograd.linalg.filters import Filter
-from spectrograd.linalg.subspace import Ritz
+from spectrograd.linalg.filters import Filter, damping
+from spectrograd.linalg.subspace import Ritz, orthonormalize
 from spectrograd.operators.protocol import Operator
 
 Array = NDArray[Any]
 # Columns: chi-square of 8 degrees is below 0.7 in one of 2,000 cases, of one degree only below 4e-7; more
 # columns would save a sweep and cost more in each.
 COLUMNS = 8
-# What it may ask for after the solver has stopped: few sweeps, no more than a probe of its own takes.
-MORE_AT_ONCE, MOST_MORE = 4, 24
+# Sweeps that it may ask for after the solver has stopped: no more than a probe of its own takes.
+MOST_MORE = 24
+ROUNDING = 2  # units of a sweep's last digit, of the length of what went into it
 
 
 @dataclass(frozen=True, eq=False)
 class Rider:
-    """Columns on their way: ``X`` (N x s, in walk form) after the ``filters``; ``length`` was their norm."""
+    """Columns on their way: ``X`` (N x s) after the ``filters``.
+
+    ``lengths`` are the norms of what went into each sweep, and ``before`` is what went into the last one.
+    ``null`` (N x 1) is a known null vector, which was taken out at the beginning: the longest of all after a
+    few degrees, it would cover the others with its rounding errors.
+    """
 
     X: Tall
-    length: float
+    lengths: tuple[float, ...] = ()
     filters: tuple[Filter, ...] = ()
+    before: Tall | None = None
+    null: Tall | None = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Rider:
         """Itself: it never changes."""
         return self
 
-    @property
-    def degree(self) -> int:
-        """Sweeps so far."""
-        return sum(smooth.degree for smooth in self.filters)
-
-    def after(self, smooth: Filter, X: Tall) -> Rider:
+    def after(self, smooth: Filter, X: Tall, lengths: tuple[float, ...]) -> Rider:
         """One filter later."""
-        return Rider(X, self.length, (*self.filters, smooth))
+        lengths, filters = (*self.lengths, *lengths), (*self.filters, smooth)
+        return replace(self, X=X, lengths=lengths, filters=filters, before=None)
+
+    def beginning(self, cut: float, upper: float) -> Rider:
+        """The same at the beginning of a filter that goes on one degree at a time."""
+        return replace(self, filters=(*self.filters, Filter(0, cut, upper)), before=None)
+
+    def advanced(self, engine: Engine, operator: Operator, product: Tall) -> Rider:
+        """One degree of the last filter later; ``product`` is ``B^-1 A X``."""
+        smooth = self.filters[-1]
+        a, b, c = next(islice(damping(operator.lower, smooth.cut, smooth.upper), smooth.degree, None))
+        same = np.eye(self.X.shape[1])
+        X = engine.combine(product, a * same, self.X, b * same)
+        if self.before is not None:
+            X = engine.combine(X, same, self.before, c * same)
+        lengths = (*self.lengths, norm(engine, self.X, operator.metric))
+        filters = (*self.filters[:-1], replace(smooth, degree=smooth.degree + 1))
+        return replace(self, X=X, lengths=lengths, filters=filters, before=self.X)
 
 
 def new_rider(engine: Engine, operator: Operator, rng: np.random.Generator, dtype: Any) -> Rider:
-    """Columns that are standard normal in the metric of the operator's walk form."""
-    walk = operator.walk_form()
+    """Columns that are standard normal in the metric of the operator, which is in the form to be swept.
+
+    They are zero on rows that take no part, as every vector is that could have been missed.
+    """
     X = engine.random(operator.n_nodes, COLUMNS, new_seed(rng), dtype)
-    if walk.metric is not None:
-        X = engine.scaled(X, engine.put((1 / np.sqrt(walk.metric))[:, None]))
-    return Rider(X, _norm(engine, X, engine.place(walk).metric))
+    mass = np.ones(operator.n_nodes) if operator.metric is None else operator.metric
+    factors = 1 / np.sqrt(mass)
+    if operator.rows_aside is not None:
+        factors[operator.rows_aside] = 0
+    X, known = engine.scaled(X, engine.put(factors[:, None])), operator.null_vector
+    if known is None:
+        return Rider(X)
+    null = engine.put((known / np.sqrt(known @ (mass * known)))[:, None].astype(dtype))
+    metric = engine.place(operator).metric
+    for _ in range(2):  # the second time takes out what rounding left
+        X = engine.combine(X, np.eye(COLUMNS), null, -engine.gram(null, X, metric))
+    return Rider(X, null=null)
 
 
 @dataclass(frozen=True, eq=False)
 class Ridden(Complement):
-    """What the columns tell: ``rho`` is their norm outside of what was found, rounding included."""
+    """What the columns tell: ``rho`` is their norm outside of what was found.
+
+    The sweeps, through ``filters`` that leave one at ``lower``, began with columns of these ``lengths``;
+    ``eps`` is the precision of their numbers.
+    """
 
     rho: float = math.inf
     filters: tuple[Filter, ...] = ()
     lower: float = 0.0
     n_columns: int = COLUMNS
+    lengths: tuple[float, ...] = ()
+    eps: float = 0.0
 
     def odds_below(self, tau: float) -> float:
         """See the module's text."""
         if tau >= self.lowest or any(tau >= smooth.cut for smooth in self.filters):
             return 1.0
         gain = sum(smooth.log_gain(tau, self.lower) for smooth in self.filters)  # log p(tau), at most 0
-        log_square = 2 * (math.log(max(self.rho, 1e-300)) - gain)
-        return float(gammainc(self.n_columns / 2, math.exp(min(log_square, 700)) / 2))
+        return self._odds(math.log(max(self.rho, 1e-300)) - gain, self.log_noise(tau))
+
+    def best_odds(self, tau: float) -> float:
+        """What the odds would be if nothing but rounding were left of the columns."""
+        return self._odds(-math.inf, self.log_noise(tau))
+
+    def log_noise(self, tau: float) -> float:
+        """Rounding errors, in units of what the filters leave of a missed vector.
+
+        Those of a sweep are as large as what went into it, and go through the later degrees as a missed
+        vector does: only the degrees up to then make it smaller than they are.
+        """
+        logs, gain, lengths = [-math.inf], 0.0, iter(self.lengths)
+        for smooth in self.filters:
+            for degree in range(1, smooth.degree + 1):
+                done = gain + replace(smooth, degree=degree).log_gain(tau, self.lower)
+                logs.append(math.log(max(ROUNDING * self.eps * next(lengths, 0.0), 1e-300)) - done)
+            gain += smooth.log_gain(tau, self.lower)
+        return float(np.logaddexp.reduce(logs))
+
+    def _odds(self, log_rest: float, log_noise: float) -> float:
+        log_ratio = float(np.logaddexp(log_rest, log_noise))
+        return float(gammainc(self.n_columns / 2, math.exp(min(2 * log_ratio, 700)) / 2))
 
 
-def look_at(engine: Engine, walk: Coordinates, rider: Rider, Q: Tall, lowest: float) -> Ridden:
-    """What a rider tells of the complement of Q (N x K, orthonormal in walk form); no sweep."""
-    metric, lower = walk.operator.metric, walk.operator.lower
-    outside = engine.combine(rider.X, np.eye(rider.X.shape[1]), Q, -engine.gram(Q, rider.X, metric))
+def look_at(engine: Engine, operator: Operator, rider: Rider, Q: Tall, lowest: float) -> Ridden:
+    """What a rider tells of the complement of Q (N x K, orthonormal in the operator's metric); no sweep.
+
+    A null vector that was taken out takes the place of the first column of Q, its approximation: the argument
+    counts eigenvalues, and any K vectors will do for it.
+    """
+    metric, s = operator.metric, int(rider.X.shape[1])
+    if rider.null is not None:
+        rest = engine.columns(Q, slice(1, None))
+        both = (engine.cast(rider.null, Q.dtype),) + ((rest,) if rest.shape[1] else ())
+        Q = orthonormalize(engine, engine.stack(*both), metric).Q
+    outside = engine.combine(rider.X, np.eye(s), Q, -engine.gram(Q, rider.X, metric))
     eps = float(np.finfo(rider.X.dtype).eps)
-    rounding = 2 * rider.degree * eps * rider.length  # of every sweep, as long as the columns were at first
-    rho = _norm(engine, outside, metric) + rounding
-    columns = rider.degree * rider.X.shape[1]
-    return Ridden(lowest, columns, None, rho, rider.filters, lower, int(rider.X.shape[1]))
+    seen = (rider.filters, operator.lower, s, rider.lengths, eps)
+    return Ridden(lowest, len(rider.lengths) * s, None, norm(engine, outside, metric), *seen)
 
 
 def look_further(
-    engine: Engine, walk: Coordinates, rider: Rider, ritz: Ritz, lowest: float, cut: float, residual: float
+    engine: Engine, operator: Operator, rider: Rider, ritz: Ritz, lowest: float, cut: float, residual: float
 ) -> Ridden:
-    """The same, with a few sweeps more where the odds are not good enough yet.
+    """The same, with as many sweeps more as the odds take.
 
-    ``ritz`` are the vectors found, in walk form, with values and ``residual``; ``lowest`` is the solver's
-    guess of the next eigenvalue and ``cut`` where filters begin.
+    ``ritz`` are the vectors found, with values and ``residual``; ``lowest`` is the solver's guess of the next
+    eigenvalue and ``cut`` where filters begin. Where rounding hides what is looked for, no sweep helps.
     """
     tau = needed_cut(float(ritz.values[-1]), lowest, residual)
-    seen = look_at(engine, walk, rider, ritz.Q, lowest)
-    for _ in range(MOST_MORE // MORE_AT_ONCE):
-        if seen.odds_below(tau) <= ENOUGH or tau >= cut:
+    seen = look_at(engine, operator, rider, ritz.Q, lowest)
+    if tau >= cut:
+        return seen
+    rider = rider.beginning(cut, operator.upper)
+    for _ in range(MOST_MORE):
+        if seen.odds_below(tau) <= ENOUGH or seen.best_odds(tau) > ENOUGH:
             break
-        smooth = Filter(MORE_AT_ONCE, cut, walk.operator.upper)
-        rider = rider.after(smooth, smooth.apply(engine, walk.operator, rider.X))
-        seen = look_at(engine, walk, rider, ritz.Q, lowest)
+        product = engine.recurrence(operator, rider.X, rider.X, (1.0, 0.0, 0.0))
+        rider = rider.advanced(engine, operator, product)
+        seen = look_at(engine, operator, rider, ritz.Q, lowest)
     return seen
 
 
-def _norm(engine: Engine, X: Tall, metric: Tall | None) -> float:
+def norm(engine: Engine, X: Tall, metric: Tall | None) -> float:
     """The largest singular value in the metric."""
     M = engine.gram(X, X, metric)
     return math.sqrt(max(float(np.linalg.eigvalsh((M + M.T) / 2)[-1]), 0.0))

@@ -8,6 +8,7 @@ usage or bad input, 130 interrupted.
 from __future__ import annotations
 
 import errno
+import logging
 import sys
 import traceback
 import warnings
@@ -68,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     debug, quiet = "--debug" in args, "-q" in args or "--quiet" in args
     try:
-        with _one_line_warnings(debug, quiet):
+        with _one_line_warnings(debug, quiet), _one_line_notes(quiet):
             code = program.main(args, prog_name="spectrograd", standalone_mode=False, obj=args)
         return int(code or 0)
     except (Exception, click.Abort) as error:
@@ -122,3 +123,22 @@ def _one_line_warnings(debug: bool, quiet: bool) -> Iterator[None]:
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = show
         yield
+
+
+class _Notes(logging.Handler):
+    """The voice of the command line for what the library logs."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """In one line."""
+        say("note", record.getMessage())
+
+
+@contextmanager
+def _one_line_notes(quiet: bool) -> Iterator[None]:
+    """Show what the library logs, such as that it has to compile, as ``note: ...``."""
+    logger, handler = logging.getLogger("spectrograd"), logging.NullHandler() if quiet else _Notes()
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)

@@ -8,14 +8,9 @@ from typing import Any
 import click
 
 from spectrograd.cli.graph_files import GraphFiles, graph_files
-from spectrograd.cli.option_values import CountOrAuto
-from spectrograd.cli.options import (
-    LineOptions,
-    common_options,
-    dry_run_option,
-    line_options,
-)
-from spectrograd.cli.report import check_targets, saved_model, tell_run, telling_options
+from spectrograd.cli.option_values import CountOrAuto, choice_option
+from spectrograd.cli.options import SolveOptions, common_options, dry_run_option, solve_options
+from spectrograd.cli.report import check_targets, run_output_options, saved_model, tell_run
 from spectrograd.cli.session import Session
 
 EXAMPLES = """\b
@@ -42,13 +37,9 @@ Examples:
 @click.option(
     "-l", "--labels", "truth", help="Known classes (node,label): the clusters are scored against them."
 )
-@telling_options
-@click.option(
-    "--assign-labels",
-    type=click.Choice(["kmeans", "cluster_qr", "discretize"]),
-    default="kmeans",
-    show_default=True,
-    help="How rows of the embedding become clusters.",
+@run_output_options
+@choice_option(
+    "--assign-labels", "kmeans cluster_qr discretize", "kmeans", "How rows of the embedding become clusters."
 )
 @click.option(
     "--n-init",
@@ -57,7 +48,7 @@ Examples:
     show_default=True,
     help="Most starts of k-means.",
 )
-@line_options
+@solve_options
 @dry_run_option
 @common_options
 def cluster(
@@ -68,7 +59,7 @@ def cluster(
     truth: str | None,
     page: str | None,
     folder: str | None,
-    options: LineOptions,
+    options: SolveOptions,
     **how: Any,
 ) -> int:
     """Cluster the nodes of a graph: spectral embedding, then k-means on rows of unit length.
@@ -87,7 +78,7 @@ def cluster(
     write = partial(write_labels, raw=options.raw)
     writing.check_output(session, output, write, [0])
     check_targets(session, page, folder)
-    graph, source = reading.read_layers(session, graphs, k, options.memory_limit)
+    graph, source = reading.read_layers(session, graphs, k, (options.memory_limit, options.solver))
     reading.check_size(k, 0, graph)
     classes, class_names = reading.read_truth(session, truth, graph)
     if session.dry_run:

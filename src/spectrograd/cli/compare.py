@@ -9,13 +9,16 @@ import click
 
 from spectrograd.cli.exit_codes import FAILED, GOOD, INTERRUPTED
 from spectrograd.cli.graph_files import GraphFiles, graph_files
-from spectrograd.cli.option_values import auto_or_number, seconds_above_zero
+from spectrograd.cli.memory_option import memory_option
+from spectrograd.cli.option_values import seconds_above_zero, target_option
 from spectrograd.cli.options import (
     common_options,
     dry_run_option,
     engine_option,
     jobs_option,
+    laplacian_option,
     merge_options,
+    tol_option,
 )
 from spectrograd.cli.session import Session
 from spectrograd.cli.voice import say
@@ -38,31 +41,13 @@ from spectrograd.cli.voice import say
     show_default=True,
     help="Seconds for each solver.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False),
-    default="compare.html",
-    show_default=True,
-    help="The page with table and curves.",
-)
-@click.option(
-    "--laplacian",
-    type=click.Choice(["random_walk", "symmetric", "unnormalized"]),
-    default="random_walk",
-    show_default=True,
-    help="Which eigenproblem; the paper uses unnormalized.",
-)
-@click.option(
-    "--tol",
-    callback=auto_or_number,
-    default="auto",
-    show_default=True,
-    help="Largest residual allowed, relative to the width of the spectrum.",
-)
+@target_option("compare.html", "The page with table and curves.")
+@laplacian_option
+@tol_option
 @jobs_option
 @engine_option
 @merge_options
+@memory_option
 @dry_run_option
 @common_options
 def compare(
@@ -94,11 +79,14 @@ def compare(
         parse_spec(name)  # a wrong name is found before a large file is read
     make_aggregation(how["aggregation"])
     session.check_target(output, "-o")
-    graph, source = reading.read_layers(session, graphs)
+    graph, source = reading.read_layers(session, graphs, k, (how["memory_limit"], "auto"))
     reading.check_size(k, 0, graph)
     classes, _ = reading.read_truth(session, truth, graph)
     if session.dry_run:
+        from spectrograd.cli.plan import memory_line
+
         click.echo(f"dry run: nothing is computed or written\ngraph    {graph}\nsolvers  {solvers or 'all'}")
+        click.echo(memory_line(graph, k))
         click.echo(f"time     at most {how['time_budget']:g} s for each solver\noutput   {output}")
         return GOOD
     rows, merged = _rows(session, graph, names, classes, how | {"k": k})
@@ -127,14 +115,14 @@ def _rows(
     if not session.quiet:
         click.echo(f"{len(chosen)} solvers, {budget}", err=True)
 
-    def told(row: dict[str, Any]) -> None:
+    def show_row(row: dict[str, Any]) -> None:
         done.append(row["method"])
         if not session.quiet:
             spent = "" if row["seconds"] is None else f"{row['seconds']:.2f} s"
             good = {True: "good", False: "not certified", None: "no result"}[row["converged"]]
             reason = f" ({row['error']})" if row["error"] else ""
-            told = f"{row['method']:20} {spent:>8}  {good}{reason}"
-            click.echo(f"{len(done):3} of {len(chosen)}  {told}", err=True)
+            text = f"{row['method']:20} {spent:>8}  {good}{reason}"
+            click.echo(f"{len(done):3} of {len(chosen)}  {text}", err=True)
         session.detail(f"{row['method']}: {row['error'] or row['certificate']}")
 
     settings = Settings(
@@ -142,13 +130,14 @@ def _rows(
         laplacian=how["laplacian"],
         tol=how["tol"],
         time_budget=how["time_budget"],
+        memory_limit=how["memory_limit"],
         seed=session.seed,
         engine=make_engine(how["engine"], n_jobs=how["jobs"]),
         on_stage=session.begin,
         **{name: how[name] for name in ("aggregation", "alpha", "layer_weights")},
     )
     with session.compile_clock(True), session.stage("solve"):
-        rows, prepared = run(graph, settings, names, classes=classes, on_row=told)
+        rows, prepared = run(graph, settings, names, classes=classes, on_row=show_row)
     session.engine = settings.engine.summary()
     merged = getattr(prepared, "merged", None)
     if merged is not None:

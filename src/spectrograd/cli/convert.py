@@ -13,6 +13,7 @@ import click
 from spectrograd.cli.graph_files import GraphFiles, graph_files
 from spectrograd.cli.memory_option import memory_size
 from spectrograd.cli.meter import clock
+from spectrograd.cli.option_values import choice_option
 from spectrograd.cli.options import common_options
 from spectrograd.cli.session import Session
 
@@ -33,19 +34,14 @@ STAGES = {"read": "reading", "count": "counting", "scatter": "scattering", "sort
 @click.option(
     "--nodes", type=click.IntRange(min=1), help="Ids are 0 to NODES - 1; those without edges are nodes too."
 )
-@click.option(
-    "--duplicates",
-    type=click.Choice(["sum", "max", "first"]),
-    default="sum",
-    show_default=True,
-    help="What becomes of an edge that is listed several times.",
+@choice_option(
+    "--duplicates", "sum max first", "sum", "What becomes of an edge that is listed several times."
 )
-@click.option(
+@choice_option(
     "--order",
-    type=click.Choice(["none", "bfs", "labelprop", "auto"]),
-    default="auto",
-    show_default=True,
-    help="Order of the nodes on disk; outputs are in that of the input.",
+    "none bfs labelprop auto",
+    "auto",
+    "Order of the nodes on disk; outputs are in that of the input.",
 )
 @click.option("--edges", is_flag=True, help="Also every edge once in random order: sgd needs that.")
 @click.option(
@@ -90,7 +86,7 @@ def convert(
 
 def _progress(session: Session, stack: ExitStack) -> Callable[[str, int, int | None], None]:
     """Stage, edges, edges per second and time left."""
-    show = session.line(stack, "reading")
+    show = session.status_line(stack, "reading")
     began: dict[str, float] = {}
 
     def progress(stage: str, done: int, total: int | None) -> None:

@@ -8,12 +8,13 @@ import click
 
 from spectrograd.cli.graph_files import GraphFiles, graph_files
 from spectrograd.cli.options import (
-    LineOptions,
+    SolveOptions,
     common_options,
+    components_option,
     dry_run_option,
-    line_options,
+    solve_options,
 )
-from spectrograd.cli.report import check_targets, saved_model, tell_run, telling_options
+from spectrograd.cli.report import check_targets, run_output_options, saved_model, tell_run
 from spectrograd.cli.session import Session
 
 EXAMPLES = """\b
@@ -26,18 +27,10 @@ Examples:
 
 @click.command(epilog=EXAMPLES, short_help="Embed the nodes of a graph.")
 @graph_files
-@click.option(
-    "-k",
-    "--components",
-    "k",
-    type=click.IntRange(min=1),
-    default=8,
-    show_default=True,
-    help="Columns of the embedding.",
-)
+@components_option("Columns of the embedding.")
 @click.option("-o", "--output", help=".csv .tsv .npy .npz .parquet .w2v, or - (default) for CSV on stdout.")
-@telling_options
-@line_options
+@run_output_options
+@solve_options
 @dry_run_option
 @common_options
 def embed(
@@ -47,7 +40,7 @@ def embed(
     output: str | None,
     page: str | None,
     folder: str | None,
-    options: LineOptions,
+    options: SolveOptions,
 ) -> int:
     """Embed the nodes of a graph by eigenvectors of its Laplacian.
 
@@ -65,7 +58,7 @@ def embed(
     write = partial(write_embedding, raw=options.raw)
     writing.check_output(session, output, write, [[0.0]])
     check_targets(session, page, folder)
-    graph, source = reading.read_layers(session, graphs, k + 1, options.memory_limit)
+    graph, source = reading.read_layers(session, graphs, k + 1, (options.memory_limit, options.solver))
     reading.check_size(k, 1, graph)
     if session.dry_run:
         return plan.tell_plan(graph, k + 1, options, output=output, report=page, run=folder)

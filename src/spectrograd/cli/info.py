@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spectrograd.cli.graph_files import GraphFiles, graph_files
-from spectrograd.cli.options import common_options
+from spectrograd.cli.options import common_options, components_option
 from spectrograd.cli.session import Session
 
 if TYPE_CHECKING:
@@ -24,15 +24,7 @@ WIDE_RANGE = 1e6  # weights that differ by more make the lightest edges vanish b
 
 @click.command(epilog=EXAMPLES, short_help="Look at a graph: contents, faults, needs.")
 @graph_files
-@click.option(
-    "-k",
-    "--components",
-    "k",
-    type=click.IntRange(min=1),
-    default=8,
-    show_default=True,
-    help="Vectors to estimate memory and time for.",
-)
+@components_option("Vectors to estimate memory and time for.")
 @common_options
 def info(session: Session, graphs: GraphFiles, k: int) -> int:
     """Say what is in a graph, what is wrong with it and how to mend it, and the memory and time it will need.
@@ -42,7 +34,7 @@ def info(session: Session, graphs: GraphFiles, k: int) -> int:
     from spectrograd.store import is_store
 
     if len(graphs.paths) == 1 and is_store(graphs.paths[0]):
-        return _store_info(session, graphs.paths[0])
+        return _store_info(session, graphs.paths[0], k)
     from spectrograd.cli import reading
     from spectrograd.cli.plan import describe, estimate
     from spectrograd.cli.summary import outline
@@ -66,9 +58,11 @@ def info(session: Session, graphs: GraphFiles, k: int) -> int:
     return 0
 
 
-def _store_info(session: Session, path: str) -> int:
+def _store_info(session: Session, path: str, k: int) -> int:
     """What the store's own description says: nothing else is read."""
+    from spectrograd.cli.plan import memory_line
     from spectrograd.cli.summary import Input, outline_of
+    from spectrograd.store import open_store
     from spectrograd.store.manifest import load_meta
 
     meta = load_meta(Path(path))
@@ -93,6 +87,7 @@ def _store_info(session: Session, path: str) -> int:
     findings = [text for row in rows for text in _findings(row, len(rows))]
     for finding in findings:
         click.echo(f"mind     {finding}")
+    click.echo(memory_line(open_store(path), k))
     summary = outline_of(session, Input((path,), meta.fingerprint), sizes)
     summary["graph"] |= {"layers": rows, "findings": findings}
     session.save_summary(summary)

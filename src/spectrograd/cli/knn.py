@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from spectrograd.cli.option_values import choice_option, count_option
 from spectrograd.cli.options import common_options, dry_run_option, jobs_option, raw_option
 from spectrograd.cli.session import Session
 
@@ -20,35 +21,17 @@ Examples:
 
 @click.command(epilog=EXAMPLES, short_help="Join points to their nearest neighbours.")
 @click.argument("points", metavar="POINTS")
-@click.option(
-    "-k",
-    "--neighbors",
-    "k",
-    type=click.IntRange(min=1),
-    default=10,
-    show_default=True,
-    help="Neighbours each point chooses.",
-)
+@count_option("-k", "--neighbors", "k", default=10, meaning="Neighbours each point chooses.")
 @click.option(
     "-o", "--output", required=True, help=".npz .csv .tsv .parquet .mtx .graphml; text also as .gz or .zst."
 )
 @click.option(
     "-i", "--ignore", metavar="COLUMN", multiple=True, help="A column that is no coordinate; may be repeated."
 )
-@click.option(
-    "--weights",
-    type=click.Choice(["self-tuned", "binary", "distance-kernel"]),
-    default="self-tuned",
-    show_default=True,
-    help="How close neighbours weigh.",
-)
+@choice_option("--weights", "self-tuned binary distance-kernel", "self-tuned", "How close neighbours weigh.")
 @click.option("--metric", default="euclidean", show_default=True, help="euclidean, cosine, manhattan, ...")
-@click.option(
-    "--search",
-    type=click.Choice(["auto", "exact", "approximate"]),
-    default="auto",
-    show_default=True,
-    help="auto is exact up to 20,000 points or 8 dimensions.",
+@choice_option(
+    "--search", "auto exact approximate", "auto", "auto is exact up to 20,000 points or 8 dimensions."
 )
 @click.option(
     "--recall",

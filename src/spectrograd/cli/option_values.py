@@ -1,11 +1,14 @@
-"""What the texts of options mean: numbers, ``auto``, NAME=VALUE; each wrong one is said in a line."""
+"""Kinds of options: choices, counts, targets, numbers or ``auto``, NAME=VALUE; a wrong one is said."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import click
+
+Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def auto_or_number(context: click.Context, parameter: click.Parameter, text: str) -> float | str:
@@ -80,3 +83,33 @@ def seconds_above_zero(
     if seconds is not None and not 0 < seconds < math.inf:
         raise click.BadParameter(f"{seconds:g}: expected a finite number of seconds above 0")
     return seconds
+
+
+def choice_option(name: str, values: str, default: str, meaning: str) -> Option:
+    """One of some words, which are given with blanks between."""
+    return click.option(
+        name, type=click.Choice(values.split()), default=default, show_default=True, help=meaning
+    )
+
+
+def count_option(*names: str, default: int, meaning: str) -> Option:
+    """A whole number of at least one."""
+    return click.option(*names, type=click.IntRange(min=1), default=default, show_default=True, help=meaning)
+
+
+def target_option(default: str, meaning: str, *, folder: bool = False) -> Option:
+    """``-o``: the file or folder that a command writes."""
+    path: Any = click.Path(dir_okay=folder, file_okay=not folder)
+    return click.option("-o", "--output", type=path, default=default, show_default=True, help=meaning)
+
+
+def number_or_auto_option(*names: str, meaning: str) -> Option:
+    """``auto``, which is the default, or a number."""
+    return click.option(
+        *names,
+        metavar="NUMBER|auto",
+        callback=auto_or_number,
+        default="auto",
+        show_default=True,
+        help=meaning,
+    )

@@ -15,9 +15,12 @@ from spectrograd.cli.config import load as load_config
 from spectrograd.cli.config import save as save_config
 from spectrograd.cli.memory_option import memory_option
 from spectrograd.cli.option_values import (
-    auto_or_number,
+    Option,
+    choice_option,
+    count_option,
     layer_weights,
     named_values,
+    number_or_auto_option,
     seconds_above_zero,
     tau_option,
     thread_count,
@@ -28,7 +31,7 @@ Command = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class LineOptions:
+class SolveOptions:
     """How to go from a graph to an embedding: the options ``embed`` and ``cluster`` share."""
 
     laplacian: str
@@ -66,14 +69,7 @@ _MERGE_OPTIONS = (
         shell_complete=completion.aggregations,
         help="How several layers become one operator.",
     ),
-    click.option(
-        "--alpha",
-        metavar="NUMBER|auto",
-        callback=auto_or_number,
-        default="auto",
-        show_default=True,
-        help="Weight of the layers' subspaces in the projection merge.",
-    ),
+    number_or_auto_option("--alpha", meaning="Weight of the layers' subspaces in the projection merge."),
     click.option(
         "--layer-weights",
         metavar="equal|auto|W1,W2,...",
@@ -103,14 +99,18 @@ engine_option = click.option(
 )
 
 
-_LINE_OPTIONS = (
-    click.option(
-        "--laplacian",
-        type=click.Choice(["random_walk", "symmetric", "unnormalized"]),
-        default="random_walk",
-        show_default=True,
-        help="Which eigenproblem; the paper uses unnormalized.",
-    ),
+laplacian_option = choice_option(
+    "--laplacian",
+    "random_walk symmetric unnormalized",
+    "random_walk",
+    "Which eigenproblem; the paper uses unnormalized.",
+)
+tol_option = number_or_auto_option(
+    "-t", "--tol", meaning="Largest residual allowed, relative to the width of the spectrum."
+)
+
+_SOLVE_OPTIONS = (
+    laplacian_option,
     click.option(
         "--regularization",
         metavar="NUMBER|auto|none",
@@ -119,12 +119,11 @@ _LINE_OPTIONS = (
         show_default=True,
         help="tau in mean degrees, added to every degree; auto adds it where eigenvectors are localised.",
     ),
-    click.option(
+    choice_option(
         "--disconnected",
-        type=click.Choice(["components", "regularize", "largest", "error"]),
-        default="components",
-        show_default=True,
-        help="What to do with a graph in pieces; nodes set aside get cluster -1.",
+        "components regularize largest error",
+        "components",
+        "What to do with a graph in pieces; nodes set aside get cluster -1.",
     ),
     click.option(
         "-s",
@@ -142,15 +141,7 @@ _LINE_OPTIONS = (
         callback=named_values,
         help="A parameter of the solver; may be repeated.",
     ),
-    click.option(
-        "-t",
-        "--tol",
-        metavar="NUMBER|auto",
-        callback=auto_or_number,
-        default="auto",
-        show_default=True,
-        help="Largest residual allowed, relative to the width of the spectrum.",
-    ),
+    tol_option,
     click.option("--max-iter", type=click.IntRange(min=1), help="Most iterations (default: the solver's)."),
     click.option(
         "--time-budget",
@@ -158,13 +149,7 @@ _LINE_OPTIONS = (
         callback=seconds_above_zero,
         help="Seconds after which the best result so far is taken.",
     ),
-    click.option(
-        "--batch-size",
-        type=click.IntRange(min=1),
-        default=4000,
-        show_default=True,
-        help="Edges per mini-batch of the stochastic solvers.",
-    ),
+    count_option("--batch-size", default=4000, meaning="Edges per mini-batch of the stochastic solvers."),
     jobs_option,
     engine_option,
     memory_option,
@@ -200,16 +185,16 @@ _COMMON_OPTIONS = (
 )
 
 
-def line_options(command: Command) -> Command:
-    """Add the options of :class:`LineOptions`; the command gets them as ``options``."""
-    names = [field.name for field in fields(LineOptions)]
+def solve_options(command: Command) -> Command:
+    """Add the options of :class:`SolveOptions`; the command gets them as ``options``."""
+    names = [field.name for field in fields(SolveOptions)]
 
     @functools.wraps(command)
     def packed(**values: Any) -> Any:
-        options = LineOptions(**{name: values.pop(name) for name in names})
+        options = SolveOptions(**{name: values.pop(name) for name in names})
         return command(options=options, **values)
 
-    return _decorated(packed, _LINE_OPTIONS)
+    return _decorated(packed, _SOLVE_OPTIONS)
 
 
 def merge_options(command: Command) -> Command:
@@ -246,10 +231,18 @@ dry_run_option = click.option(
     "-n", "--dry-run", is_flag=True, help="Check everything, say what would be done, and stop."
 )
 
-nodes_option = click.option(
-    "--nodes",
-    type=click.IntRange(min=100),
-    default=10_000,
-    show_default=True,
-    help="Nodes of the synthetic data.",
-)
+
+def nodes_option(default: int) -> Option:
+    """``--nodes`` of commands that make their own data."""
+    return click.option(
+        "--nodes",
+        type=click.IntRange(min=100),
+        default=default,
+        show_default=True,
+        help="Nodes of the synthetic data.",
+    )
+
+
+def components_option(meaning: str) -> Option:
+    """``-k``: columns of an embedding."""
+    return count_option("-k", "--components", "k", default=8, meaning=meaning)

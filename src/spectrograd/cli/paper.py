@@ -95,7 +95,7 @@ Examples:
 @click.option(
     "--scale", "study", flag_value="scale", help="Table 1's data up to --nodes (100,000): table and picture."
 )
-@nodes_option
+@nodes_option(10_000)
 @dry_run_option
 @common_options
 def paper(session: Session, table: str, yelp: str | None, nodes: int, **options: Any) -> int:

@@ -85,31 +85,36 @@ def _tell_ablation(seeds: Sequence[int], nodes: int) -> dict[str, Any]:
 
 
 def _tell_scale(seeds: Sequence[int], nodes: int) -> dict[str, Any]:
-    from spectrograd.pipeline.paper_setting import EIGEN, FB, PRINTED, REPAIRED, over_seeds
-
     largest = nodes if nodes != FIRST else LARGEST
-    sizes = [size for size in (1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000) if size <= largest]
-    sizes = [size for size in sizes if size >= min(FIRST, largest)] or [largest]
-    found = {
-        size: over_seeds(
-            size, seeds, [m for m in (EIGEN, FB, PRINTED, REPAIRED) if m != FB or size <= FB_LARGEST]
-        )
-        for size in sizes
-    }
+    found = over_sizes(largest, seeds)
     click.echo(f"Table 1's data against N, seeds {_named(seeds)}: mean (spread)\n")
     _print(
         ("nodes", "method", "seconds", "purity", "NMI", "ARI"),
         [[f"{n:,}", name, *_figures(s)] for n, row in found.items() for name, s in row.items()],
     )
-    _draw(found)
-    click.echo(
-        f"\nStochastic FB above {FIRST:,} nodes is left out: it takes hours.\nsaved picture  {PICTURE}"
-    )
+    draw(found, Path(PICTURE))
+    if largest > FB_LARGEST:
+        click.echo(f"\nStochastic FB above {FB_LARGEST:,} nodes is left out: it alone would take hours.")
+    click.echo(f"\nsaved picture  {PICTURE}")
     return {str(n): {name: [asdict(x) for x in s] for name, s in row.items()} for n, row in found.items()}
 
 
-def _draw(found: dict[int, dict[str, list[Score]]]) -> None:
-    """Quality and time against N."""
+def over_sizes(largest: int, seeds: Sequence[int]) -> dict[int, dict[str, list[Score]]]:
+    """The methods of the paper and the repaired one on its data, by size."""
+    from spectrograd.pipeline.paper_setting import EIGEN, FB, PRINTED, REPAIRED, over_seeds
+
+    sizes = [size for size in (1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000) if size <= largest]
+    sizes = [size for size in sizes if size >= min(FIRST, largest)] or [largest]
+    return {
+        size: over_seeds(
+            size, seeds, [m for m in (EIGEN, FB, PRINTED, REPAIRED) if m != FB or size <= FB_LARGEST]
+        )
+        for size in sizes
+    }
+
+
+def draw(found: dict[int, dict[str, list[Score]]], path: Path) -> None:
+    """Quality and time against N, from the scores by size and method."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -126,7 +131,7 @@ def _draw(found: dict[int, dict[str, list[Score]]]) -> None:
         axes.grid(alpha=0.25)
     axes.set_yscale("log")
     axes.legend(fontsize=7, frameon=False)
-    figure.savefig(Path(PICTURE), dpi=130)
+    figure.savefig(path, dpi=130)
 
 
 def _figures(scores: Sequence[Score]) -> list[str]:

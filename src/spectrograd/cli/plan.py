@@ -9,21 +9,17 @@ from typing import Any, cast
 import click
 import numpy as np
 
-from spectrograd.cli.options import LineOptions
+from spectrograd.cli.options import SolveOptions
 from spectrograd.engines import LocalEngine
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.labels.eigengap import MOST
-from spectrograd.linalg.fill import estimated_fill
 from spectrograd.operators.laplacian import Kind, laplacian
 from spectrograd.operators.masked import masked
 from spectrograd.operators.sparse import SparseOperator
-from spectrograd.pipeline.needs import streamed_bytes
+from spectrograd.pipeline.needs import resident_bytes, solver_bytes, streamed_bytes
 from spectrograd.pipeline.plan import Choice, choose
-from spectrograd.solvers.eigen import DENSE_BELOW
 from spectrograd.solvers.protocol import Problem
 
-# Copies of an N x K block that iterative solvers hold at once, and the guard columns they add.
-BLOCKS, GUARDS = 6, 8
 # Passes over the edges that the default solvers took on graphs of all kinds, from block models to roads.
 FEW_PASSES, MANY_PASSES = 10, 200
 
@@ -53,7 +49,11 @@ class Estimate:
 
 
 def estimate(
-    graph: Graph | MultilayerGraph, k: int, kind: Kind = "random_walk", solver: str = "auto"
+    graph: Graph | MultilayerGraph,
+    k: int,
+    kind: Kind = "random_walk",
+    solver: str = "auto",
+    memory_limit: int | None = None,
 ) -> Estimate:
     """Look at the graph (of several layers at the largest) and measure one pass; nothing is solved."""
     layers = graph.layers if isinstance(graph, MultilayerGraph) else (graph,)
@@ -61,14 +61,22 @@ def estimate(
     n_components = max(1, min(k, largest.n_nodes - 1))
     operator = _operator(largest, kind)
     problem = Problem(operator, min(n_components, operator.n_nodes - 1))
-    choice = choose(problem) if solver == "auto" else Choice(solver, "asked for")
+    choice = choose(problem, memory_limit) if solver == "auto" else Choice(solver, "asked for")
     one_pass = len(layers) * _seconds_per_pass(operator, problem.n_components)
-    memory = (
-        _memory(layers, largest, n_components, choice)
-        if graph.is_resident
-        else streamed_bytes(graph, n_components)
-    )
+    if graph.is_resident:
+        memory = resident_bytes(graph, n_components) + solver_bytes(largest, choice.name)
+    else:
+        memory = streamed_bytes(graph, n_components, solver)
     return Estimate(choice, memory, one_pass)
+
+
+def memory_line(graph: Graph | MultilayerGraph, k: int) -> str:
+    """What K vectors need, in memory and, of a store, streamed from the disk."""
+    here = f"memory   about {resident_bytes(graph, k) / 1e6:,.0f} MB"
+    if graph.is_resident:
+        return here
+    least = streamed_bytes(graph, k) // 1_000_000 + 1
+    return f"{here} loaded; on disk it can stay from --memory-limit {least}MB on"
 
 
 def tell(graph: Graph | MultilayerGraph, plan: Estimate, outputs: dict[str, str | None]) -> int:
@@ -105,16 +113,6 @@ def _without_isolated(graph: Graph) -> Graph:
     return Graph.from_matrix(graph.matrix[kept][:, kept])
 
 
-def _memory(layers: tuple[Graph, ...], largest: Graph, k: int, choice: Choice) -> int:
-    stored = sum(layer.n_entries * (12 if layer.is_weighted else 4) + 8 * layer.n_nodes for layer in layers)
-    n = largest.n_nodes
-    vectors = 8 * n * (k + GUARDS) * BLOCKS
-    if choice.name == "eigen" and n <= DENSE_BELOW and not choice.params:
-        return stored + 3 * 8 * n * n
-    factor = 16 * int(estimated_fill(largest)) if choice.name == "shift-invert" else 0
-    return stored + vectors + factor
-
-
 def _seconds_per_pass(operator: SparseOperator, k: int) -> float:
     engine: Any = LocalEngine()
     block = np.ones((operator.n_nodes, k))
@@ -125,8 +123,9 @@ def _seconds_per_pass(operator: SparseOperator, k: int) -> float:
 
 
 def tell_plan(
-    graph: Graph | MultilayerGraph, k: int | str, options: LineOptions, **outputs: str | None
+    graph: Graph | MultilayerGraph, k: int | str, options: SolveOptions, **outputs: str | None
 ) -> int:
     """What ``--dry-run`` prints instead of solving."""
     n_components = k if isinstance(k, int) else min(MOST, graph.n_nodes - 1)
-    return tell(graph, estimate(graph, n_components, cast(Kind, options.laplacian), options.solver), outputs)
+    kind = cast(Kind, options.laplacian)
+    return tell(graph, estimate(graph, n_components, kind, options.solver, options.memory_limit), outputs)

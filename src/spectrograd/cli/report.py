@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from spectrograd.cli.option_values import target_option
 from spectrograd.cli.options import common_options
 from spectrograd.cli.predict import MODEL
 from spectrograd.cli.session import Session
@@ -36,7 +37,7 @@ report_options = (
 )
 
 
-def telling_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def run_output_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--report`` and ``--run``; the command gets them as ``page`` and ``folder``."""
     for option in reversed(report_options):
         command = option(command)
@@ -96,14 +97,7 @@ def _check_plotly(option: str) -> None:
 
 @click.command(epilog=EXAMPLES, short_help="Make the page of a saved run.")
 @click.argument("folder", metavar="RUN", type=click.Path())
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False),
-    default="report.html",
-    show_default=True,
-    help="The page.",
-)
+@target_option("report.html", "The page.")
 @common_options
 def report(session: Session, folder: str, output: str) -> int:
     """Make the HTML page of a run that ``embed`` or ``cluster`` saved with --run.

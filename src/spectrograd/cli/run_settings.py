@@ -9,7 +9,7 @@ from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 import click
 
 from spectrograd.aggregation import make_aggregation
-from spectrograd.cli.options import LineOptions
+from spectrograd.cli.options import SolveOptions
 from spectrograd.cli.session import Session
 from spectrograd.engines import make_engine
 from spectrograd.operators.laplacian import Kind
@@ -19,7 +19,7 @@ from spectrograd.solvers import make_solver
 NAMED_KINDS = {bool: "true or false", int: "a whole number", float: "a number", NoneType: "none"}
 
 
-def make_settings(session: Session, options: LineOptions, k: int | str, **labelling: Any) -> Settings:
+def make_settings(session: Session, options: SolveOptions, k: int | str, **labelling: Any) -> Settings:
     """Check the options that name something, before a large file is read, and pack them."""
     make_aggregation(options.aggregation)
     return Settings(
@@ -36,6 +36,7 @@ def make_settings(session: Session, options: LineOptions, k: int | str, **labell
         max_iter=options.max_iter,
         time_budget=options.time_budget,
         batch_size=options.batch_size,
+        memory_limit=options.memory_limit,
         seed=session.seed,
         engine=make_engine(options.engine, n_jobs=options.jobs),
         checkpoint=options.checkpoint,
@@ -44,7 +45,7 @@ def make_settings(session: Session, options: LineOptions, k: int | str, **labell
     )
 
 
-def _solver_params(options: LineOptions) -> dict[str, Any]:
+def _solver_params(options: SolveOptions) -> dict[str, Any]:
     texts = dict(options.param)
     if options.solver == "auto":
         return {name: _literal(text) for name, text in texts.items()}

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 STAGES = ("read", "layers", "merge", "solve", "assign", "report")
 STAGE_WORDS = {"layers": "layers", "merge": "merging", "assign": "labels"}
-COMPILING = "first run of this kind on this machine: compiling, about 15 s, once"
-EVENT = "numba:compile"  # not when a kernel is found in the cache on disk
 TABLE_WIDTH = 110  # where the output is no terminal and COLUMNS does not tell
 
 
@@ -93,7 +91,7 @@ class Session:
         """
         limits = meter or Meter()
         with ExitStack() as stack:
-            show = self.line(stack, waiting or label)
+            show = self.status_line(stack, waiting or label)
 
             def hook(progress: Progress) -> None:
                 what = STAGE_WORDS.get(self.stage_now, label)
@@ -116,7 +114,7 @@ class Session:
     def counting(self, label: str) -> Iterator[Callable[[int], None]]:
         """A function that shows how many things of a stream are done, on a terminal only."""
         with ExitStack() as stack:
-            show = self.line(stack, label)
+            show = self.status_line(stack, label)
 
             def count(done: int) -> None:
                 show(f"{label}: {done:,}")
@@ -128,7 +126,7 @@ class Session:
     def _unseen(text: str, share: float | None = None, rate: str = "") -> None:
         """Draw nothing: stderr is a pipe or a file."""
 
-    def line(self, stack: ExitStack, label: str) -> Callable[..., None]:
+    def status_line(self, stack: ExitStack, label: str) -> Callable[..., None]:
         """A function that shows a text, the share done and a rate until the stack ends; on terminals only."""
         if not self.on_terminal:
             return self._unseen
@@ -158,7 +156,7 @@ class Session:
 
     @contextmanager
     def compile_clock(self, needed: bool) -> Iterator[None]:
-        """Count the seconds numba spends compiling or loading kernels as ``jit``; say so before it compiles.
+        """Count the seconds numba spends compiling or loading kernels as ``jit``.
 
         Loading numba takes a moment, so small graphs, which do without it, are not ``needed``.
         """
@@ -167,11 +165,8 @@ class Session:
             return
         from numba.core import event
 
-        from spectrograd.cli.compiling import FirstCompilation
-
         timer = event.TimingListener()
-        first = FirstCompilation(lambda: self.note(COMPILING))
-        with event.install_listener("numba:compiler_lock", timer), event.install_listener(EVENT, first):
+        with event.install_listener("numba:compiler_lock", timer):
             yield
         if timer.done:
             self.seconds["jit"] += timer.duration

@@ -67,6 +67,8 @@ def summarize(
                 "reason": result.reason,
                 "iterations": result.history[-1].iteration,
                 "passes": result.passes,
+                "sweeps": result.sweeps,
+                "columns": result.columns,
                 "stopped": result.stop_reason,
                 "attempts": [asdict(attempt) for attempt in result.attempts],
             },

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from spectrograd.cli.option_values import choice_option
 from spectrograd.cli.options import common_options
 from spectrograd.cli.predict import MODEL, load_run_model
 from spectrograd.cli.session import Session
@@ -31,20 +32,10 @@ Examples:
     help="The folder that 'cluster' or 'embed' saved the run in; it is brought up to date.",
 )
 @click.option("--remove", help="Edges to take away; each must be there.")
-@click.option(
-    "--mode",
-    type=click.Choice(["add", "set"]),
-    default="add",
-    show_default=True,
-    help="Whether weights are added to those that are there, or take their place.",
+@choice_option(
+    "--mode", "add set", "add", "Whether weights are added to those that are there, or take their place."
 )
-@click.option(
-    "--new-nodes",
-    type=click.Choice(["create", "refuse"]),
-    default="create",
-    show_default=True,
-    help="What to do with nodes that the run does not know.",
-)
+@choice_option("--new-nodes", "create refuse", "create", "What to do with nodes that the run does not know.")
 @click.option("-o", "--output", help="As of 'cluster' (or 'embed'); - (default) is CSV on stdout.")
 @common_options
 def update(
@@ -58,9 +49,9 @@ def update(
 ) -> int:
     """Take new, changed and removed edges into a run: a correction where that is enough, a solve where not.
 
-    GRAPH is the graph the run was made of; the file is not changed, the run's own copy is. EDGES is an
-    edge list. Clusters keep their numbers; stderr tells what became of them, and whether a new 'cluster' is
-    advised.
+    GRAPH is the graph the run was made of: a file is not changed, the run's own copy is; a store takes the
+    changes too, so that others read them. EDGES is an edge list. Clusters keep their numbers; stderr tells
+    what became of them, and whether a new 'cluster' is advised.
     """
     from spectrograd.cli import writing
     from spectrograd.io import read_graph, write_embedding, write_labels
@@ -72,11 +63,16 @@ def update(
         labelled = hasattr(model, "labels_")
         write = write_labels if labelled else write_embedding
         writing.check_output(session, output, write, [0] if labelled else [[0.0]])
-        _check_same(model, graph)
+        store = _check_same(model, graph)
         changed = None if edges is None else read_graph(edges)
         removed = None if remove is None else read_graph(remove)
     with session.stage("solve"):
         model.partial_fit(changed, remove=removed, **how)
+        if store is not None:  # the run has the graph in memory: the store follows
+            from spectrograd.pipeline.graph_changes import EdgeChanges
+            from spectrograd.pipeline.store_changes import changed_store
+
+            changed_store(store, EdgeChanges(changed, removed, **how))
     with session.stage("report"):
         writing.write_result(output, write, model.labels_ if labelled else model.embedding_, model.names_)
         inside = Path(folder, MODEL)
@@ -86,15 +82,29 @@ def update(
     return 0
 
 
-def _check_same(model: Any, path: str) -> None:
-    """Whether the run knows every node of the graph it is said to be made of."""
+def _check_same(model: Any, path: str) -> Any:
+    """Whether the run was made of this graph; returns a store that has to follow the run's own copy."""
     from spectrograd.graph import GraphError
     from spectrograd.io import read_graph
+    from spectrograd.store import is_store, open_store
 
-    names = read_graph(path).node_names
+    stored = is_store(path)
+    graph = open_store(path) if stored else read_graph(path)
+    if not model.graph_.is_resident:
+        one = getattr(model.graph_, "layers", (model.graph_,))[0]
+        if not stored or one.store.path.resolve() != Path(path).resolve():
+            raise GraphError(f"{path}: the run was made of the store {one.store.path}")
+        return None
+    names = graph.node_names
     lost = names[model._knowledge.rows_by_name.rows(names) < 0]
     if len(lost):
         raise GraphError(f"{path}: node {str(lost[0])!r} is not in the run; it was made of another graph")
+    if stored and graph.n_edges != model.graph_.n_edges:
+        raise GraphError(
+            f"{path}: {graph.n_edges:,} edges, {model.graph_.n_edges:,} in the run; it was made of another "
+            "version: cluster it again"
+        )
+    return graph if stored else None
 
 
 def _summary(session: Session, model: Any, files: list[str]) -> dict[str, Any]:

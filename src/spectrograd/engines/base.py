@@ -10,7 +10,16 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import DTypeLike
 
-from spectrograd.engines.protocol import Array, Cost, KrylovBasis, Nearest, Statistics, Tall, Work
+from spectrograd.engines.protocol import (
+    Array,
+    Coefficients,
+    Cost,
+    KrylovBasis,
+    Nearest,
+    Statistics,
+    Tall,
+    Work,
+)
 from spectrograd.engines.random_rows import gaussian_rows
 from spectrograd.engines.tall_list import TallList
 from spectrograd.interruption import check
@@ -33,6 +42,7 @@ class BaseEngine(ABC):
     cost: Cost = Cost()
     thresholds: Thresholds = USUAL
     offers: ClassVar[frozenset[Offer]] = frozenset()
+    sums_in_pieces: ClassVar[bool] = False
 
     def summary(self) -> dict[str, Any]:
         """What ``--summary-json`` holds."""
@@ -101,12 +111,7 @@ class BaseEngine(ABC):
         return self.combine(product, np.eye(X.shape[1]), Z, -a[:, None] * self.gram(Z, X))
 
     def recurrence(
-        self,
-        operator: Operator,
-        X: Tall,
-        before: Tall,
-        coefficients: tuple[float, float, float],
-        out: Tall | None = None,
+        self, operator: Operator, X: Tall, before: Tall, coefficients: Coefficients, out: Tall | None = None
     ) -> Tall:
         """A product and two combinations; nothing is written into ``out``."""
         a, b, c = (value * np.eye(X.shape[1]) for value in coefficients)

@@ -17,7 +17,7 @@ from spectrograd.engines.cluster.placed_graph import PlacedGraph, placed_graph, 
 from spectrograd.engines.cluster.rows import RowsOnWorkers, block_of
 from spectrograd.engines.cluster.session import Session
 from spectrograd.engines.cluster.steps import DaskTall, Step
-from spectrograd.engines.protocol import Cost, Work
+from spectrograd.engines.protocol import Coefficients, Cost, Work
 from spectrograd.interruption import check
 from spectrograd.operators.protocol import Operator
 from spectrograd.operators.sparse import LowRank, SparseOperator
@@ -122,7 +122,7 @@ class DaskEngine(RowsOnWorkers):
         operator: Operator,
         X: DaskTall,
         before: DaskTall,
-        coefficients: tuple[float, float, float],
+        coefficients: Coefficients,
         out: DaskTall | None = None,
     ) -> DaskTall:
         """One sweep; nothing is written into ``out``."""

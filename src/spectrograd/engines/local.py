@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from spectrograd.engines.base import BaseEngine
-from spectrograd.engines.protocol import Work
+from spectrograd.engines.protocol import Coefficients, Work
 from spectrograd.engines.row_basis import RowBasis
 from spectrograd.interruption import check
 from spectrograd.kernels.thresholds import USUAL, Thresholds
@@ -34,6 +34,7 @@ class LocalEngine(BaseEngine):
     work: Work = field(default_factory=Work, compare=False, repr=False)
 
     name: ClassVar[str] = "local"
+    sums_in_pieces: ClassVar[bool] = True
     offers: ClassVar[frozenset[Offer]] = frozenset(("resident",))
 
     def __post_init__(self) -> None:
@@ -75,15 +76,22 @@ class LocalEngine(BaseEngine):
 
     def subtract_low_rank(self, product: Array, low_rank: LowRank, X: Array) -> Array:
         """Mutates the product, which is then the result."""
-        low_rank.astype(X.dtype).subtract_product(X, product)
+        low_rank.astype(X.dtype).subtract_product(X, product, small=self._projected(low_rank, X))
         return product
+
+    def _projected(self, low_rank: LowRank, X: Array) -> Array:
+        """``diag(a) Z' X``, summed in float64 whatever the type of X."""
+        if X.dtype != np.float32:
+            return low_rank.astype(X.dtype).projected(X)
+        factors = np.ascontiguousarray(low_rank.astype(X.dtype).factors)
+        return (low_rank.coefficients[:, None] * self.gram(factors, X)).astype(X.dtype)
 
     def recurrence(
         self,
         operator: Operator,
         X: Array,
         before: Array,
-        coefficients: tuple[float, float, float],
+        coefficients: Coefficients,
         out: Array | None = None,
     ) -> Array:
         """Fused into one pass where the operator is sparse."""
@@ -104,7 +112,7 @@ class LocalEngine(BaseEngine):
         operator: SparseOperator,
         X: Array,
         before: Array,
-        coefficients: tuple[float, float, float],
+        coefficients: Coefficients,
         out: Array | None,
     ) -> Array:
         from spectrograd.kernels.csr.recurrence import recurrence_rows
@@ -114,7 +122,7 @@ class LocalEngine(BaseEngine):
         low_rank, metric = operator.low_rank, operator.metric
         rank_one = None
         if low_rank is not None and operator.rank == 1:  # on the way, instead of another pass over out
-            rank_one = (low_rank.factors[:, 0], low_rank.projected(X))
+            rank_one = (low_rank.factors[:, 0], self._projected(low_rank, X))
         for b in operator.graph.blocks:
             run = (
                 recurrence_rows if len(b.indices) > self.thresholds.worth_threads else recurrence_rows.serial
@@ -122,7 +130,8 @@ class LocalEngine(BaseEngine):
             rows, weights = (b.start, b.indptr, b.indices), b.weights_in(X.dtype)
             run(rows, weights, operator.diagonal, metric, abc, rank_one, X, before, out)
         if low_rank is not None and rank_one is None:
-            low_rank.subtract_product(X, out, float(abc[0]), metric)
+            small = self._projected(low_rank, X)
+            low_rank.subtract_product(X, out, float(abc[0]), metric, small)
         return out
 
     def gram(self, X: Array, Y: Array, metric: Array | None = None, *, symmetric: bool = False) -> Array:
@@ -130,10 +139,10 @@ class LocalEngine(BaseEngine):
         if len(X) <= self.thresholds.small:
             left = X if metric is None else metric[:, None] * X
             return np.asarray(left.T.astype(np.float64) @ Y.astype(np.float64))
-        from spectrograd.kernels.dense.products import gram
+        from spectrograd.kernels.dense.products import as_weights, gram
 
         run = gram if len(X) > self.thresholds.tall else gram.serial
-        return np.asarray(run(X, Y, metric, symmetric or X is Y))
+        return np.asarray(run(X, Y, as_weights(metric), symmetric or X is Y))
 
     def combine(self, X: Array, C: Array, Y: Array | None = None, E: Array | None = None) -> Array:
         """By a kernel of our own: no library threads to fight with."""
@@ -161,10 +170,10 @@ class LocalEngine(BaseEngine):
             R = np.asarray(AX - b * X * values, dtype=Q.dtype)
             squares = (R.astype(np.float64) ** 2 / b).sum(axis=0)
         else:
-            from spectrograd.kernels.dense.products import residual
+            from spectrograd.kernels.dense.products import as_weights, residual
 
             run = residual if len(Q) > self.thresholds.tall else residual.serial
-            R, squares = run(Q, AQ, values, metric, keep)
+            R, squares = run(Q, AQ, values, as_weights(metric, Q.dtype), keep)
         return R, np.sqrt(squares)
 
     def scaled(self, X: Array, factors: Array) -> Array:

@@ -29,6 +29,7 @@ from spectrograd.operators.protocol import Offer, Operator
 from spectrograd.operators.sparse import LowRank, SparseOperator
 
 Array = NDArray[Any]
+Coefficients = tuple[float, float, float]  # a, b and c of a three-term recurrence
 Tall: TypeAlias = Any  # N x k numbers that only their engine looks into
 
 
@@ -140,6 +141,15 @@ class Engine(Protocol):
         """``resident`` where talls are arrays in this process's memory: some solvers cannot do without."""
         ...
 
+    @property
+    def sums_in_pieces(self) -> bool:
+        """Whether sweeps in float32 over several columns keep their digits on long rows, too.
+
+        Rows are then summed in pieces (``kernels.SUM_PIECE``) and columns in float64: a certificate may rest
+        on such a product.
+        """
+        ...
+
     def summary(self) -> dict[str, Any]:
         """Its name and what was asked of it, for ``--summary-json``."""
         ...
@@ -170,12 +180,7 @@ class Engine(Protocol):
         ...
 
     def recurrence(
-        self,
-        operator: Operator,
-        X: Tall,
-        before: Tall,
-        coefficients: tuple[float, float, float],
-        out: Tall | None = None,
+        self, operator: Operator, X: Tall, before: Tall, coefficients: Coefficients, out: Tall | None = None
     ) -> Tall:
         """``a B^-1 A X + b X + c before`` in one sweep, for a placed operator without ``scale``.
 

@@ -14,7 +14,7 @@ from spectrograd.engines.base import MEDIAN_ROWS, BaseEngine
 from spectrograd.engines.device_blocks import DeviceBlocks
 from spectrograd.engines.device_statistics import moments, nearest_centres, peaks, row_lengths
 from spectrograd.engines.device_tall import DeviceBasis, DeviceTall
-from spectrograd.engines.protocol import Nearest, Statistics, Work
+from spectrograd.engines.protocol import Coefficients, Nearest, Statistics, Work
 from spectrograd.extras import need
 from spectrograd.interruption import check
 from spectrograd.operators.protocol import Offer, Operator
@@ -89,7 +89,7 @@ class TorchEngine(BaseEngine):
         operator: Operator,
         X: DeviceTall,
         before: DeviceTall,
-        coefficients: tuple[float, float, float],
+        coefficients: Coefficients,
         out: DeviceTall | None = None,
     ) -> DeviceTall:
         """In the memory of ``out``: what is no product first, then the sweep is added to it."""
@@ -110,7 +110,7 @@ class TorchEngine(BaseEngine):
         operator: SparseOperator,
         X: DeviceTall,
         before: DeviceTall,
-        coefficients: tuple[float, float, float],
+        coefficients: Coefficients,
         out: DeviceTall | None,
     ) -> DeviceTall:
         """All of it times the metric, by which it is divided at the end: no tall but the result is made."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.graph.names import plain_texts
 from spectrograd.labels.eigengap import MOST
 from spectrograd.labels.nearest_cluster import nearest_cluster
+from spectrograd.memory import as_bytes
 from spectrograd.operators.laplacian import Kind
 from spectrograd.pipeline import Result, Settings, cluster, embed
 from spectrograd.pipeline.extension import extension_of
@@ -68,6 +69,7 @@ class Spectral(Updating, Living, Shown, BaseEstimator):
     checkpoint_every: float = CHECKPOINT_EVERY
     warm_start: bool = False
     verbose: int = 0
+    _run: ClassVar[Callable[..., Result]]  # how the pipeline is run: to an embedding, or to clusters
 
     def _settings(self, n_nodes: int) -> Settings:
         """The parameters as the pipeline takes them, checked against the size of the graph."""
@@ -84,11 +86,22 @@ class Spectral(Updating, Living, Shown, BaseEstimator):
             time_budget=self.time_budget,
             batch_size=self.batch_size,
             seed=_seed(self.random_state),
+            memory_limit=as_bytes(self.memory_limit),
             engine=make_engine(self.engine, n_jobs=self.n_jobs),
             checkpoint=self.checkpoint,
             checkpoint_every=self.checkpoint_every,
             hooks=_hooks(self.verbose),
         )
+
+    def _fit(self, graph: Graph | MultilayerGraph) -> None:
+        settings = self._settings(graph.n_nodes)
+        self._within_limit(graph, settings)
+        self.knn_recall_ = graph.recall
+        start = self._warm_start(graph.n_nodes, settings.n_components)
+        past = Past.of(self) if self.warm_start else None
+        self._forget_updates()
+        result = self._run(graph, settings, start=start)
+        self._keep(graph, result, settings, getattr(self, "drop_first", False), past)
 
     def _within_limit(self, graph: Graph | MultilayerGraph, settings: Settings) -> None:
         """Refuse a memory limit that the graph does not fit; stores were opened with it in mind."""
@@ -146,7 +159,7 @@ class Spectral(Updating, Living, Shown, BaseEstimator):
 
     def fit_transform(self, X: Any, y: None = None, **columns: str) -> Array:
         """Embed and return the vectors."""
-        return self.fit(X, **columns).embedding_  # type: ignore[no-any-return]
+        return self.fit(X, None, **columns).embedding_
 
     @property
     def _n_features_out(self) -> int:
@@ -165,15 +178,7 @@ class Embedder(Spectral):
 
     n_components: int = field(default=8, kw_only=False)
     drop_first: bool = True
-
-    def _fit(self, graph: Graph | MultilayerGraph) -> None:
-        settings = self._settings(graph.n_nodes)
-        self._within_limit(graph, settings)
-        self.knn_recall_ = graph.recall
-        start = self._warm_start(graph.n_nodes, settings.n_components)
-        past = Past.of(self) if self.warm_start else None
-        self._forget_updates()
-        self._keep(graph, embed(graph, settings, start=start), settings, self.drop_first, past)
+    _run = staticmethod(embed)
 
     def _n_columns(self, n_nodes: int) -> int:
         """Eigenvectors to compute."""
@@ -191,6 +196,7 @@ class Clusterer(ClusterMixin, LivingClusters, Spectral):
     gamma: float | None = 1.0
     assign_labels: str = "kmeans"
     n_init: int = 10
+    _run = staticmethod(cluster)
 
     def fit_predict(self, X: Any, y: None = None, **columns: str) -> Array:
         """Cluster and return the labels.
@@ -205,21 +211,12 @@ class Clusterer(ClusterMixin, LivingClusters, Spectral):
         array of shape (n_nodes,)
             ``labels_``, in the order of ``names_``; -1 for nodes set aside.
         """
-        return self.fit(X, **columns).labels_  # type: ignore[no-any-return]
+        return self.fit(X, None, **columns).labels_
 
     def _settings(self, n_nodes: int) -> Settings:
         chosen = super()._settings(n_nodes)  # which refuses what is no number
         given = None if isinstance(self.n_clusters, str) else int(self.n_clusters)
         return replace(chosen, n_clusters=given, assign_labels=self.assign_labels, n_init=self.n_init)
-
-    def _fit(self, graph: Graph | MultilayerGraph) -> None:
-        settings = self._settings(graph.n_nodes)
-        self._within_limit(graph, settings)
-        self.knn_recall_ = graph.recall
-        start = self._warm_start(graph.n_nodes, settings.n_components)
-        past = Past.of(self) if self.warm_start else None
-        self._forget_updates()
-        self._keep(graph, cluster(graph, settings, start=start), settings, False, past)
 
     def _n_columns(self, n_nodes: int) -> int | str:
         """Eigenvectors to compute: one per cluster unless told otherwise; "auto" is known later."""

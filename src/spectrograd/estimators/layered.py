@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from spectrograd.estimators.inputs import Affinity
+from spectrograd.estimators.inputs import Affinity, as_layers
 from spectrograd.pipeline.layer_influence import layer_influence
 from spectrograd.pipeline.layer_weights import LayerScores
 from spectrograd.pipeline.multilayer import Merged
@@ -28,6 +28,28 @@ class Layered(BaseEstimator):
     alpha: float | str = "auto"
     layer_weights: Sequence[float] | str | None = None
     aggregation_params: Mapping[str, Any] | None = None
+
+    def fit(self, X: Any, y: None = None, **columns: str) -> Self:
+        """Embed, or cluster, layers: a list or dict, a :class:`MultilayerGraph`, a table with a layer column.
+
+        Parameters
+        ----------
+        X : MultilayerGraph, list, dict, or edge table
+            Layers on the same nodes: graphs or affinity matrices (array or scipy sparse, n x n), by name in a
+            dict; arrays of points (n x features) with ``affinity="nearest_neighbors"``; or an edge table
+            (pandas, polars, pyarrow) with columns ``src``, ``dst`` and ``layer``.
+        y : None
+            Not used; scikit-learn's pipelines pass it.
+        **columns : str
+            Columns of an edge table that go by other names (``source=``, ``target=``, ``weight=``,
+            ``layer=``), as in ``from_frame``.
+
+        Returns
+        -------
+        self
+        """
+        self._fit(as_layers(self, X, columns))
+        return self
 
     def _settings(self, n_nodes: int) -> Settings:
         chosen: Settings = super()._settings(n_nodes)

@@ -137,6 +137,11 @@ class Living(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     def _rows_for(self, X: Any) -> Found:
         check_is_fitted(self)
         knowledge = self._knowledge
+        if not knowledge.graph.is_resident:
+            raise ValueError(
+                "the graph of this model is on disk, where new nodes are not looked up: add them with "
+                "partial_fit (spectrograd update), or fit the model in memory"
+            )
         if knowledge.extension is None:
             raise ValueError(
                 f"aggregation={self.aggregation!r} has no rows for new nodes: "

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from spectrograd.estimators.base import Clusterer, Embedder
-from spectrograd.estimators.inputs import as_layers
 from spectrograd.estimators.layered import Layered
 
 
@@ -49,28 +47,6 @@ class MultilayerSpectralEmbedding(Layered, Embedder):
     (400, 3)
     """
 
-    def fit(self, X: Any, y: None = None, **columns: str) -> MultilayerSpectralEmbedding:
-        """Embed layers: a :class:`MultilayerGraph`, a list or dict, or an edge table with layer column.
-
-        Parameters
-        ----------
-        X : MultilayerGraph, list, dict, or edge table
-            Layers on the same nodes: graphs or affinity matrices (array or scipy sparse, n x n), by name in a
-            dict; arrays of points (n x features) with ``affinity="nearest_neighbors"``; or an edge table
-            (pandas, polars, pyarrow) with columns ``src``, ``dst`` and ``layer``.
-        y : None
-            Not used; scikit-learn's pipelines pass it.
-        **columns : str
-            Columns of an edge table that go by other names (``source=``, ``target=``, ``weight=``,
-            ``layer=``), as in ``from_frame``.
-
-        Returns
-        -------
-        self
-        """
-        self._fit(as_layers(self, X, columns))
-        return self
-
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class MultilayerSpectralClustering(Layered, Clusterer):
@@ -86,25 +62,3 @@ class MultilayerSpectralClustering(Layered, Clusterer):
     >>> len(model.labels_), len(model.layer_embeddings_)
     (400, 3)
     """
-
-    def fit(self, X: Any, y: None = None, **columns: str) -> MultilayerSpectralClustering:
-        """Cluster layers: a :class:`MultilayerGraph`, a list or dict, or an edge table with layer column.
-
-        Parameters
-        ----------
-        X : MultilayerGraph, list, dict, or edge table
-            Layers on the same nodes: graphs or affinity matrices (array or scipy sparse, n x n), by name in a
-            dict; arrays of points (n x features) with ``affinity="nearest_neighbors"``; or an edge table
-            (pandas, polars, pyarrow) with columns ``src``, ``dst`` and ``layer``.
-        y : None
-            Not used; scikit-learn's pipelines pass it.
-        **columns : str
-            Columns of an edge table that go by other names (``source=``, ``target=``, ``weight=``,
-            ``layer=``), as in ``from_frame``.
-
-        Returns
-        -------
-        self
-        """
-        self._fit(as_layers(self, X, columns))
-        return self

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from spectrograd.graph import GraphError, Recall
 from spectrograd.store.plain_values import PlainReader, PlainWriter
+from spectrograd.store.stored import StoredGraph, StorePlace
 
 Array = NDArray[Any]
 # What may stand in a saved model -> where it lives, and which of its derived values are worth keeping.
@@ -57,6 +58,9 @@ class Writer(PlainWriter):
 
     def other(self, value: Any, where: str) -> Any:
         """Sparse matrices, and what is in the list above."""
+        if isinstance(value, StoredGraph):
+            path, fingerprint, layer, dtype = value.place
+            return {"store": [str(path), fingerprint, layer, str(dtype)]}
         if isinstance(value, Recall):
             return {"recall": value.summary()}
         if sp.issparse(value):
@@ -121,6 +125,9 @@ class Reader(PlainReader):
             *parts, shape = value["sparse"]
             data, indices, indptr = map(self.decode, parts)
             return sp.csr_array((data, indices, indptr), shape=tuple(shape))
+        if "store" in value:
+            path, fingerprint, layer, dtype = value["store"]
+            return StorePlace(Path(path), fingerprint, int(layer), np.dtype(dtype)).open()
         if "recall" in value:
             return Recall.from_summary(value["recall"])
         return np.fromiter(value["names"], dtype=object, count=len(value["names"]))

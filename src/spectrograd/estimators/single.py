@@ -2,13 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
+
+from sklearn.base import BaseEstimator
 
 from spectrograd.estimators.base import Clusterer, Embedder
 from spectrograd.estimators.inputs import as_graph
 
 
-class SpectralEmbedding(Embedder):
+class FitsOneGraph(BaseEstimator):
+    """What may be given to the estimators of one graph."""
+
+    def fit(self, X: Any, y: None = None, **columns: str) -> Self:
+        """Embed, or cluster, a graph, an affinity matrix, points, or an edge table.
+
+        Parameters
+        ----------
+        X : graph-like, or array of shape (n_points, n_features)
+            A :class:`Graph`; with ``affinity="precomputed"`` an affinity matrix (array or scipy sparse, n x
+            n); a networkx, igraph or PyG graph; an edge table (pandas, polars, pyarrow) with columns ``src``
+            and ``dst``; or points, whose neighbours make the graph.
+        y : None
+            Not used; scikit-learn's pipelines pass it.
+        **columns : str
+            Columns of an edge table that go by other names (``source=``, ``target=``, ``weight=``), as in
+            ``from_frame``.
+
+        Returns
+        -------
+        self
+        """
+        self._fit(as_graph(self, X, columns))
+        return self
+
+
+class SpectralEmbedding(FitsOneGraph, Embedder):
     """Embed the nodes of a graph (or points, through their neighbours) by eigenvectors of its Laplacian.
 
     Takes every parameter of scikit-learn's estimator of the same name, under the same name.
@@ -109,30 +137,8 @@ class SpectralEmbedding(Embedder):
     (300, 2)
     """
 
-    def fit(self, X: Any, y: None = None, **columns: str) -> SpectralEmbedding:
-        """Embed a graph, an affinity matrix, points, or an edge table.
 
-        Parameters
-        ----------
-        X : graph-like, or array of shape (n_points, n_features)
-            A :class:`Graph`; with ``affinity="precomputed"`` an affinity matrix (array or scipy sparse, n x
-            n); a networkx, igraph or PyG graph; an edge table (pandas, polars, pyarrow) with columns ``src``
-            and ``dst``; or points, whose neighbours make the graph.
-        y : None
-            Not used; scikit-learn's pipelines pass it.
-        **columns : str
-            Columns of an edge table that go by other names (``source=``, ``target=``, ``weight=``), as in
-            ``from_frame``.
-
-        Returns
-        -------
-        self
-        """
-        self._fit(as_graph(self, X, columns))
-        return self
-
-
-class SpectralClustering(Clusterer):
+class SpectralClustering(FitsOneGraph, Clusterer):
     """Cluster the nodes of a graph (or points, through their neighbours).
 
     Embeds into ``n_clusters`` eigenvectors (the trivial one included, as scikit-learn does), then
@@ -171,25 +177,3 @@ class SpectralClustering(Clusterer):
     >>> round(metrics.nmi(data.labels, labels), 1)
     1.0
     """
-
-    def fit(self, X: Any, y: None = None, **columns: str) -> SpectralClustering:
-        """Cluster a graph, an affinity matrix, points, or an edge table.
-
-        Parameters
-        ----------
-        X : graph-like, or array of shape (n_points, n_features)
-            A :class:`Graph`; with ``affinity="precomputed"`` an affinity matrix (array or scipy sparse, n x
-            n); a networkx, igraph or PyG graph; an edge table (pandas, polars, pyarrow) with columns ``src``
-            and ``dst``; or points, whose neighbours make the graph.
-        y : None
-            Not used; scikit-learn's pipelines pass it.
-        **columns : str
-            Columns of an edge table that go by other names (``source=``, ``target=``, ``weight=``), as in
-            ``from_frame``.
-
-        Returns
-        -------
-        self
-        """
-        self._fit(as_graph(self, X, columns))
-        return self

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,22 +22,41 @@ from spectrograd.graph import Graph, GraphError, MultilayerGraph
 from spectrograd.io import graph_of
 from spectrograd.labels.clustering import Clustering
 from spectrograd.labels.nearest_cluster import followed
+from spectrograd.operators.regularized import Regularization
 from spectrograd.pipeline.extension import NewRows
 from spectrograd.pipeline.graph_changes import EdgeChanges, changed_graph, changed_layers
 from spectrograd.pipeline.result import Result
 from spectrograd.pipeline.run import label
 from spectrograd.pipeline.settings import Settings
+from spectrograd.pipeline.store_changes import changed_store, last_rows
 from spectrograd.pipeline.update import KEPT, Updated, refit_reason, update
 
 Array = NDArray[Any]
 UPDATE_ATTRIBUTES = ("drift_", "update_action_", "refit_reason_", "refit_advised_")
 
 
-class Updating:
-    """Mixin of the four estimators: their answer to a graph that changes."""
+class Fitted(Protocol):
+    """What updating asks of the estimator that it is a part of."""
 
     _knowledge: Knowledge
+    _raw_vectors: Array
     certificate_: Certificate
+    regularization_: Regularization
+    n_clusters_: int
+
+    def fit(self, X: Any, y: None = None, **columns: str) -> Self:
+        """Fit from scratch."""
+        ...
+
+    def _settings(self, n_nodes: int) -> Settings: ...
+
+    def _keep(
+        self, graph: Graph | MultilayerGraph, result: Result, settings: Settings, drop_first: bool, past: Any
+    ) -> None: ...
+
+
+class Updating(Fitted):
+    """Mixin of the four estimators: their answer to a graph that changes."""
 
     def partial_fit(
         self,
@@ -74,14 +93,14 @@ class Updating:
             ``update_action_`` ("kept", "warm start" or "refit"), ``refit_advised_`` and ``refit_reason_``.
         """
         if not hasattr(self, "_knowledge"):
-            return self.fit(X)  # type: ignore[attr-defined, no-any-return]
+            return self.fit(X)
         graph, rows, makers = self._changed(X, remove, mode, new_nodes)
         settings = replace(
-            self._settings(graph.n_nodes),  # type: ignore[attr-defined]
-            n_components=self._raw_vectors.shape[1],  # type: ignore[attr-defined]
+            self._settings(graph.n_nodes),
+            n_components=self._raw_vectors.shape[1],
             checkpoint=None,  # a folder belongs to the graph of the fit
         )
-        done = update(graph, self._start(graph, rows), settings, self.regularization_)  # type: ignore[attr-defined]
+        done = update(graph, self._start(graph, rows), settings, self.regularization_)
         self._take(graph, done, settings, makers)
         return self
 
@@ -96,8 +115,11 @@ class Updating:
         changes = EdgeChanges(
             edges, None if remove is None else _removed(remove, known.graph), mode, new_nodes
         )
-        if isinstance(known.graph, MultilayerGraph):
-            graph: Graph | MultilayerGraph = changed_layers(known.graph, changes)
+        graph: Graph | MultilayerGraph
+        if not known.graph.is_resident:
+            graph = changed_store(known.graph, changes)
+        elif isinstance(known.graph, MultilayerGraph):
+            graph = changed_layers(known.graph, changes)
         else:
             graph = changed_graph(known.graph, changes)
         return graph, _new_rows(graph, known.graph.n_nodes), known.makers
@@ -129,10 +151,9 @@ class Updating:
 
     def _start(self, graph: Graph | MultilayerGraph, rows: NewRows | None) -> Array | None:
         """The old vectors, with rows for nodes that are new or were set aside; None where there are none."""
-        old: Array = self._raw_vectors  # type: ignore[attr-defined]
-        extension = self._knowledge.extension
+        old, extension = self._raw_vectors, self._knowledge.extension
         if extension is None:
-            return old if rows is None else None
+            return _with_averages(old, rows) if not graph.is_resident else old if rows is None else None
         unknown = np.flatnonzero(np.append(~extension.taking_part, np.ones(graph.n_nodes - len(old), bool)))
         if not len(unknown):
             return old
@@ -153,7 +174,7 @@ class Updating:
         if past.labels is not None:
             result = self._labelled(result, done.action, past, settings)
         self._makers = makers
-        self._keep(graph, result, settings, getattr(self, "drop_first", False), past)  # type: ignore[attr-defined]
+        self._keep(graph, result, settings, getattr(self, "drop_first", False), past)
         self._gap_at_fit, self.drift_, self.update_action_ = gap, done.drift, done.action
         self.refit_reason_ = refit_reason(result, gap, done.drift)
         self.refit_advised_ = bool(self.refit_reason_)
@@ -167,8 +188,7 @@ class Updating:
         before[: len(past.labels)] = past.labels
         aside = result.connectivity.aside
         moved = followed(result.vectors, before, result.softness, aside)
-        n_clusters = int(self.n_clusters_)  # type: ignore[attr-defined]
-        return result.labelled(Clustering(moved, n_clusters, "kmeans", None, 0.0))
+        return result.labelled(Clustering(moved, int(self.n_clusters_), "kmeans", None, 0.0))
 
     @property
     def update_sentence_(self) -> str:
@@ -196,10 +216,19 @@ def _removed(X: Any, graph: Graph | MultilayerGraph) -> Graph | MultilayerGraph:
     return edges
 
 
+def _with_averages(old: Array, rows: NewRows | None) -> Array:
+    """Vectors (n, k) with rows for new nodes: the means of their known neighbours, which is a start."""
+    if rows is None:
+        return old
+    edges = sum(rows.known[1:], start=rows.known[0])
+    degrees = np.asarray(edges.sum(axis=1)).reshape(-1, 1)
+    return np.vstack([old, edges @ old / np.where(degrees > 0, degrees, 1)]).astype(old.dtype)
+
+
 def _new_rows(graph: Graph | MultilayerGraph, n_old: int) -> NewRows | None:
     """Edges of the nodes that came last."""
     if graph.n_nodes == n_old:
         return None
     layers = graph.layers if isinstance(graph, MultilayerGraph) else (graph,)
-    rows = [sp.csr_array(layer.matrix[n_old:]) for layer in layers]
+    rows = [last_rows(layer, n_old) for layer in layers]
     return NewRows(tuple(part[:, :n_old] for part in rows), tuple(part[:, n_old:] for part in rows))

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from spectrograd.kernels import SMALL
+from spectrograd.kernels.thresholds import USUAL, Thresholds
 
 Array = NDArray[Any]
 
@@ -33,27 +33,25 @@ class Search(NamedTuple):
     order: Array
 
 
-def search(indptr: Array, indices: Array) -> Search:
+def search(indptr: Array, indices: Array, thresholds: Thresholds = USUAL) -> Search:
     """Search the whole of a symmetric matrix."""
-    if len(indptr) > SMALL + 1:
+    if len(indptr) > thresholds.small + 1:
         from spectrograd.kernels.csr.levels import search_all
 
         component, widths, last, order = search_all(indptr, indices)
         return Search(component, Levels(widths, int(last)), order)
     from scipy.sparse import csgraph  # heavy, and not needed to make a graph
 
-    first, as_it_is = (
-        levels(indptr, indices, 0),
-        np.arange(len(indptr) - 1),
-    )  # no order matters for a small graph
+    first = levels(indptr, indices, 0, thresholds)
+    as_it_is = np.arange(len(indptr) - 1)  # no order matters for a small graph
     if first.size == len(indptr) - 1:
         return Search(np.zeros(first.size, np.int32), first, as_it_is)
     return Search(csgraph.connected_components(_matrix(indptr, indices), directed=False)[1], first, as_it_is)
 
 
-def levels(indptr: Array, indices: Array, source: int) -> Levels:
+def levels(indptr: Array, indices: Array, source: int, thresholds: Thresholds = USUAL) -> Levels:
     """Search from one vertex of a symmetric matrix."""
-    if len(indptr) > SMALL + 1:
+    if len(indptr) > thresholds.small + 1:
         from spectrograd.kernels.csr.levels import level_widths
 
         widths, last = level_widths(indptr, indices, source)

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import numba
 
+from spectrograd.kernels.announcement import announce_compiling
+
 # Full fastmath would break isfinite; these three keep NaN and infinity meaningful.
 _FLAGS = {
     "cache": True,
@@ -37,6 +39,7 @@ def _prefer_safe_layer() -> None:
 
 
 _prefer_safe_layer()
+announce_compiling()
 
 
 def serial(function):

@@ -3,8 +3,8 @@
 import functools
 import os
 from collections import deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import pairwise
 from typing import Any
 
@@ -42,6 +42,22 @@ def share_rows(kernel: Callable[..., Any], n_rows: int, *given: Any) -> None:
     """Call ``kernel(first, last, *given)`` for shares of the rows; it must not matter how they are cut."""
     bounds = [n_rows * share // N_SHARES for share in range(N_SHARES + 1)]
     side_by_side(kernel, [(*share, *given) for share in pairwise(bounds)])
+
+
+def ahead(items: Iterator[Any]) -> Iterator[Any]:
+    """The same items, each made by another thread while its predecessor is in use, if there is another."""
+    if numba.get_num_threads() == 1:
+        yield from items
+        return
+    nothing = object()
+    coming = _pool().submit(next, items, nothing)
+    try:
+        while (item := coming.result()) is not nothing:
+            coming = _pool().submit(next, items, nothing)
+            yield item
+    finally:  # who stops early leaves no thread behind
+        if not coming.cancel():
+            wait([coming])
 
 
 @functools.cache

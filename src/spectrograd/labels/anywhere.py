@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.engines.protocol import Engine, Nearest, Tall
-from spectrograd.labels.clustering import Clustering, in_order
+from spectrograd.labels.cluster_numbers import in_order
+from spectrograd.labels.clustering import Clustering
 from spectrograd.labels.kmeans import DONE, POLISH, STILL, Search, sample_size
 
 Array = NDArray[Any]

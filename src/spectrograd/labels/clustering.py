@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from spectrograd.engines.threadpools import one_thread
+from spectrograd.labels.cluster_numbers import in_order
 from spectrograd.labels.kmeans import kmeans
 from spectrograd.labels.membership import membership
 from spectrograd.labels.pivots import cluster_qr
+from spectrograd.labels.sweeping import MANY, sweep_rows
+from spectrograd.labels.unit_rows import unit_rows as as_unit_rows
 
 Array = NDArray[Any]
-TINY = 1e-200  # squares of lengths that are not trusted
 SET_ASIDE = -1
 
 
@@ -61,7 +63,8 @@ def assign(
     n_init
         Most runs of k-means: one from ``cluster_qr``, then from the best centres with some added and as many
         taken away, until neither many nor few help. With 1, a single run from k-means++. Where there are many
-        rows this happens on a sample of them; a last run on all rows begins from the best centres.
+        rows this happens on a sample of them; a last run on all rows begins from the best centres. With more
+        than a million unit rows that run is on a sample too, and all rows are looked at once.
     unit_rows
         Scale rows to unit length first; zero rows stay zero.
     softness
@@ -81,33 +84,36 @@ def assign(
     started = time.perf_counter()
     everything = np.asarray(vectors)
     out = np.asarray(aside, dtype=np.int64)
-    part = np.delete(np.arange(len(everything)), out) if len(out) else slice(None)
-    rows = _checked_rows(everything[part], n_clusters)
-    if unit_rows:
-        rows = _unit_rows(rows, softness)
     rng = np.random.default_rng(random_state)
-    inertia = None
-    if method == "kmeans":
-        labels, inertia = _kmeans(rows, n_clusters, n_init, rng, centred=unit_rows)
-    elif method == "cluster_qr":
-        labels = _cluster_qr(rows, n_clusters)
-    elif method == "discretize":
-        labels = _discretize(rows, n_clusters, rng)
+    inertia: float | None
+    if method == "kmeans" and unit_rows and len(everything) > MANY:
+        rows = _checked_rows(everything, n_clusters)
+        all_labels, sure, inertia = sweep_rows(rows, out, n_clusters, n_init, rng, softness)
     else:
-        raise ValueError(f"unknown method {method!r}; choose one of kmeans, cluster_qr, discretize")
-    all_labels = np.full(len(everything), SET_ASIDE, dtype=np.int64)
-    all_labels[part] = labels
-    sure = np.full(len(everything), np.nan, dtype=np.float32)
-    sure[part] = membership(rows, labels, n_clusters)
+        part = np.delete(np.arange(len(everything)), out) if len(out) else slice(None)
+        rows = _checked_rows(everything[part], n_clusters)
+        if unit_rows:
+            rows = as_unit_rows(rows, softness)
+        labels, inertia = _labels(rows, n_clusters, method, n_init, rng, centred=unit_rows)
+        all_labels = np.full(len(everything), SET_ASIDE, dtype=np.int64)
+        all_labels[part] = labels
+        sure = np.full(len(everything), np.nan, dtype=np.float32)
+        sure[part] = membership(rows, labels, n_clusters)
     all_labels.flags.writeable = False
     return Clustering(all_labels, n_clusters, method, inertia, time.perf_counter() - started, sure)
 
 
-def in_order(labels: Array, n_clusters: int) -> Array:
-    """Clusters numbered as they first appear: a rounding error elsewhere must not permute them."""
-    first = np.full(n_clusters, len(labels))
-    first[labels[::-1]] = np.arange(len(labels))[::-1]  # the last to be written is the first row
-    return np.asarray(np.argsort(np.argsort(first))[labels])
+def _labels(
+    rows: Array, n_clusters: int, method: str, n_init: int, rng: np.random.Generator, *, centred: bool
+) -> tuple[Array, float | None]:
+    """The cluster of each row (n, k), and the sum of squares where the method has one."""
+    if method == "kmeans":
+        return _kmeans(rows, n_clusters, n_init, rng, centred)
+    if method == "cluster_qr":
+        return _cluster_qr(rows, n_clusters), None
+    if method == "discretize":
+        return _discretize(rows, n_clusters, rng), None
+    raise ValueError(f"unknown method {method!r}; choose one of kmeans, cluster_qr, discretize")
 
 
 def _checked_rows(vectors: ArrayLike, n_clusters: int) -> Array:
@@ -127,26 +133,6 @@ def _checked_rows(vectors: ArrayLike, n_clusters: int) -> Array:
                 f"{int(bad.sum())} rows of the embedding are not finite (first: row {int(np.argmax(bad))})"
             )
     return rows
-
-
-def _unit_rows(rows: Array, softness: float = 0.0) -> Array:
-    lengths = row_lengths(rows)
-    if softness:
-        lengths = np.hypot(lengths, float(np.median(lengths)) * softness**0.5)
-    lengths[lengths == 0] = 1
-    return np.asarray(rows / lengths[:, None], dtype=rows.dtype)
-
-
-def row_lengths(rows: Array) -> Array:
-    """Lengths of rows (n, k), whatever their order of magnitude."""
-    squares = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
-    lengths = np.sqrt(squares)
-    odd = np.flatnonzero(~((squares > TINY) & (squares < 1 / TINY)))
-    if len(odd):  # the squares have left the range of numbers, or are zero
-        largest = np.abs(rows[odd]).max(axis=1).astype(np.float64)
-        scaled = rows[odd] / np.where(largest == 0, 1, largest)[:, None]
-        lengths[odd] = largest * np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
-    return np.asarray(lengths)
 
 
 def _kmeans(
@@ -178,7 +164,7 @@ def _discretize(
         raise ValueError(
             f"discretize needs one column per cluster: {rows.shape[1]} columns, {n_clusters} clusters"
         )
-    rows = _unit_rows(rows.astype(np.float64))
+    rows = as_unit_rows(rows.astype(np.float64))
     best, best_fit = np.zeros(len(rows), dtype=np.int64), -np.inf
     for _ in range(n_starts):
         rotation, fit = _spread_rows(rows, rng), -np.inf

@@ -19,7 +19,7 @@ SAMPLE, SAMPLE_PER_CLUSTER = 4000, 200
 EXTRA = 8  # most centres that are taken in at once
 PATIENCE = 3  # runs that may be in vain
 CHEAP = 50_000  # multiplications of a Lloyd step for which all runs are made
-FEW = 16  # clusters that k-means++ may find; of more it misses one
+MOST_BY_SPREADING = 16  # clusters that k-means++ may find; of more it misses one
 BREATH = 3  # Lloyd steps with more centres than wanted
 POLISH = 10  # Lloyd steps on all rows after the sample has done the work
 # Squared steps of the centres, in units of the variance, that end a run on the sample, and the last one.
@@ -46,6 +46,19 @@ def kmeans(
     >>> bool(labels[0] == labels[1] != labels[2] == labels[3]), round(inertia, 3)
     (True, 0.025)
     """
+    found = best_look(points, n_clusters, n_init, rng, origin, thresholds)
+    return found.labels, found.inertia
+
+
+def best_look(
+    points: Array,
+    n_clusters: int,
+    n_init: int,
+    rng: np.random.Generator,
+    origin: Array | float = 0.0,
+    thresholds: Thresholds = USUAL,
+) -> Look:
+    """The last look of :func:`kmeans`, which knows its centres."""
     compiled = len(points) > thresholds.small
     points = points if compiled else points.astype(np.float64)
     size = sample_size(n_clusters)
@@ -54,8 +67,7 @@ def kmeans(
     variance = float(sample.var(axis=0, dtype=np.float64).mean())
     centres = Search(sample, STILL * variance, compiled, rng, origin).best(n_clusters, n_init).centres
     steps, tolerance = (POLISH, DONE * variance) if sampled else (MAX_STEPS, 0.0)
-    found = descend(points, centres, compiled=compiled, tolerance=tolerance, max_steps=steps)
-    return found.labels, found.inertia
+    return descend(points, centres, compiled=compiled, tolerance=tolerance, max_steps=steps)
 
 
 def sample_size(n_clusters: int) -> int:
@@ -87,7 +99,7 @@ class Search:
         for _ in range(n_init - 1):
             if in_vain == patience or best.inertia <= nothing:
                 break
-            if in_vain % 2 and n_clusters <= FEW:
+            if in_vain % 2 and n_clusters <= MOST_BY_SPREADING:
                 other = self._settled(spread_centres(self.points, n_clusters, self.rng))
             else:
                 other = self._breath(best, extra)

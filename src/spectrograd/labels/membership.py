@@ -45,19 +45,19 @@ def membership(rows: Array, labels: Array, n_clusters: int) -> Array:
     for start in range(0, len(rows), ROWS_AT_ONCE):
         part = slice(start, start + ROWS_AT_ONCE)
         with one_thread():  # a block's product must not depend on how many there are
-            squares = _squared_distances(rows[part].astype(np.float64), centres)
+            squares = squared_distances(rows[part].astype(np.float64), centres)
         squares[:, counts == 0] = np.inf  # an empty cluster is near to nobody
-        sure[part] = _confidence(squares, labels[part])
+        sure[part] = confidence(squares, labels[part])
     return sure
 
 
-def _squared_distances(rows: Array, centres: Array) -> Array:
+def squared_distances(rows: Array, centres: Array) -> Array:
     """Of all rows to all centres: (n, n_clusters). Rounding is 1e-16 of the rows' squares: nothing here."""
     lengths = np.einsum("ij,ij->i", rows, rows)[:, None] + np.einsum("ij,ij->i", centres, centres)
     return np.asarray(np.maximum(lengths - 2 * (rows @ centres.T), 0))
 
 
-def _confidence(squares: Array, labels: Array) -> Array:
+def confidence(squares: Array, labels: Array) -> Array:
     """Of some rows, by their squared distances to the centres (n, n_clusters), which are changed."""
     at = np.arange(len(squares))
     own = np.sqrt(squares[at, labels])

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.kernels import SMALL
-from spectrograd.labels.clustering import row_lengths
 from spectrograd.labels.lloyd import descend
+from spectrograd.labels.unit_rows import row_lengths
 
 Array = NDArray[Any]
 FEW_STEPS = 20  # of Lloyd's algorithm: clusters that need more have not only moved

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as sla
 from numpy.typing import NDArray
 
+from spectrograd.engines.protocol import Coefficients
 from spectrograd.graph import Graph
 from spectrograd.kernels import LANES
 from spectrograd.kernels.thresholds import USUAL, Thresholds
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from spectrograd.kernels.ldl.subtrees import Parts
 
 Array = NDArray[Any]
-Three = tuple[float, float, float]
 QUICK = 60  # operations per entry; measured: 15 on roads, 80 to 500 on planar k-NN graphs
 SAFE_PIVOT = 1e-10  # of the largest: a definite matrix that is not nearly singular needs no further check
 
@@ -84,7 +84,7 @@ class Factor(ABC):
         """Scratch that the steps with such panels may share."""
 
     @abstractmethod
-    def step(self, metric: Array, current: Array, previous: Array, work: Array, by: Three) -> None:
+    def step(self, metric: Array, current: Array, previous: Array, work: Array, by: Coefficients) -> None:
         """Mutates previous: ``a (L D L')^-1 metric current + b current + c previous``, ``by = (a, b, c)``."""
 
     def _safe(self) -> bool:
@@ -128,7 +128,7 @@ class SmallFactor(Factor):
         """None is needed."""
         return np.empty(0)
 
-    def step(self, metric: Array, current: Array, previous: Array, work: Array, by: Three) -> None:
+    def step(self, metric: Array, current: Array, previous: Array, work: Array, by: Coefficients) -> None:
         """One panel, which has all columns."""
         a, b, c = by
         previous *= c
@@ -180,7 +180,7 @@ class FrontFactor(Factor):
         """Panels with the places of the parts behind the columns."""
         return np.empty((len(panels), self.parts.n_places, LANES))
 
-    def step(self, metric: Array, current: Array, previous: Array, work: Array, by: Three) -> None:
+    def step(self, metric: Array, current: Array, previous: Array, work: Array, by: Coefficients) -> None:
         """All in one kernel."""
         from spectrograd.kernels.ldl.triangular import recur
 

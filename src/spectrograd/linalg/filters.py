@@ -5,9 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from spectrograd.engines.protocol import Engine, Tall
+import numpy as np
+from numpy.typing import NDArray
+
+from spectrograd.engines.protocol import Coefficients, Engine, Tall
 from spectrograd.operators.protocol import Operator
+
+Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -30,18 +36,50 @@ class Filter:
 
     def apply(self, engine: Engine, operator: Operator, U: Tall) -> Tall:
         """``p(B^-1 A) U`` up to a factor, one pass per degree, for an operator in ``walk_form()``."""
-        coefficients = damping(operator.lower, self.cut, self.upper)
-        previous = U
-        current = engine.recurrence(operator, U, U, next(coefficients))
-        spare: Tall | None = None
-        for _ in range(self.degree - 1):
-            fresh = engine.recurrence(operator, current, previous, next(coefficients), spare)
-            spare = None if previous is U else previous
-            previous, current = current, fresh
-        return current
+        work = Filtering(self, engine, operator, U)
+        for _ in range(self.degree):
+            work.sweep()
+        return work.current
 
 
-def damping(lower: float, cut: float, upper: float) -> Iterator[tuple[float, float, float]]:
+class Filtering:
+    """A filter at work: ``current`` (N x k) is what ``degree`` degrees of it have made of U.
+
+    One sweep for each degree; none for the first where the ``product`` ``B^-1 A U`` is known.
+    """
+
+    def __init__(
+        self, smooth: Filter, engine: Engine, operator: Operator, U: Tall, product: Tall | None = None
+    ) -> None:
+        self.engine, self.operator, self.current, self.degree = engine, operator, U, 0
+        self._given, self._previous, self._product = U, U, product
+        self._spare: Tall | None = None
+        self._coefficients = damping(operator.lower, smooth.cut, smooth.upper)
+
+    def sweep(self) -> None:
+        """Mutates: one degree more. Memory of two degrees before is used again."""
+        a, b, c = next(self._coefficients)
+        if self._product is not None:
+            same = np.eye(self.current.shape[1])
+            fresh = self.engine.combine(self._product, a * same, self.current, b * same)
+        else:
+            rest = (self.operator, self.current, self._previous, (a, b, c), self._spare)
+            fresh = self.engine.recurrence(*rest)
+        self._spare = None if self._previous is self._given else self._previous
+        self._previous, self.current, self._product = self.current, fresh, None
+        self.degree += 1
+
+    def rotate(self, F: Array) -> None:
+        """Mutates: columns become combinations F (k x k) of themselves, and so they will have been from now.
+
+        The recurrence does not mix columns, so this may happen at any time.
+        """
+        self.current = self.engine.combine(self.current, F)
+        self._previous = self.engine.combine(self._previous, F)
+        self._spare = self._given = None
+
+
+def damping(lower: float, cut: float, upper: float) -> Iterator[Coefficients]:
     """Without end, (a, b, c) of the terms ``a A X + b X + c before`` of a scaled Chebyshev recurrence.
 
     It damps [cut, upper]. The scale (Zhou et al. 2006, Algorithm 3.1) keeps the value at ``lower`` at 1,

@@ -75,11 +75,18 @@ class Basis:
         """Whether there is no room for another block."""
         return self.filled + self.front > self.limit + 1
 
-    def expand(self, rng: np.random.Generator) -> None:
-        """Multiply the front; what is new in the product is the next one."""
+    def expand(self, rng: np.random.Generator, beside: Tall | None = None) -> Tall | None:
+        """Multiply the front; what is new in the product is the next one.
+
+        The same sweep multiplies the columns ``beside``, where there are any: their product is returned.
+        """
         a, b = self.done, self.filled
-        width = b - a
-        self.vectors.append(self.engine.apply(self.operator, self.vectors.columns(a, b)))
+        width, front = b - a, self.vectors.columns(a, b)
+        if beside is None:
+            product = self.engine.apply(self.operator, front)
+        else:
+            product, beside = self.engine.apply(self.operator, front, beside)
+        self.vectors.append(product)
         first = 0 if self._far else max(0, a - width)
         self.T[:b, a:b], inner = self.vectors.orthogonalize(first, b)
         R, well = self._normalize(b, inner)
@@ -91,6 +98,7 @@ class Basis:
         self.done, self.filled, self._far, self.products = b, b + len(R), False, self.products + width
         if len(R) == 0:  # an invariant subspace: go on with a vector outside
             self._add_random(rng)
+        return beside
 
     def _normalize(self, start: int, inner: Array) -> tuple[Array, bool]:
         """Mutates vectors from ``start`` on: orthonormal, without those that vanished.

@@ -57,8 +57,11 @@ def orthonormalize(
     return Orthonormal(U, repaired)
 
 
-def inverse_factor(M: Array) -> tuple[Array, int]:
-    """``F`` with ``F' M F = I`` on the numerical range of M, and the number of lost directions."""
+def inverse_factor(M: Array, least: float = 1e-12) -> tuple[Array, int]:
+    """``F`` with ``F' M F = I`` on the numerical range of M, and the number of lost directions.
+
+    Lost are those whose squares are below ``least`` of the largest, all columns being of one length.
+    """
     if not np.isfinite(M).all():
         raise FloatingPointError("the vectors are too long for a Gram matrix")
     size = np.diag(M)
@@ -66,12 +69,12 @@ def inverse_factor(M: Array) -> tuple[Array, int]:
     scaled = M / np.outer(columns, columns)  # columns first: a badly scaled Gram fails needlessly
     try:
         R = la.cholesky(scaled)
-        if np.abs(np.diag(R)).min() > 1e-6:
+        if np.abs(np.diag(R)).min() > least**0.5:
             return la.solve_triangular(R, np.eye(len(M))) / columns[:, None], 0
     except la.LinAlgError:
         pass
     values, rotation = la.eigh(scaled)
-    kept = values > 1e-12 * values[-1]
+    kept = values > least * values[-1]
     return (rotation[:, kept] / np.sqrt(values[kept])) / columns[:, None], int((~kept).sum())
 
 

@@ -11,7 +11,7 @@ from numpy.polynomial import chebyshev
 from numpy.typing import DTypeLike, NDArray
 
 from spectrograd.operators.balanced import balanced
-from spectrograd.operators.protocol import Operator
+from spectrograd.operators.protocol import Operator, OperatorOfSeveral
 
 Array = NDArray[Any]
 Function = Callable[[Array], Array]
@@ -21,7 +21,7 @@ MAX_DEGREE = 512
 
 
 @dataclass(frozen=True, eq=False)
-class FunctionOperator(Operator):
+class FunctionOperator(OperatorOfSeveral):
     """``A = sum_s c_s f(L_s)``, applied by one Chebyshev series per layer (docs/adr/0010).
 
     It is known by its products only; one costs ``degree`` sweeps over every layer.
@@ -32,20 +32,9 @@ class FunctionOperator(Operator):
         The layers, and per layer the Chebyshev coefficients of ``c_s f`` on its spectral interval.
     """
 
-    operators: tuple[Operator, ...]
     series: tuple[Array, ...]
     lower: float
     upper: float
-
-    @property
-    def n_nodes(self) -> int:
-        """Nodes, shared by all layers."""
-        return self.operators[0].n_nodes
-
-    @property
-    def names(self) -> Array | None:
-        """Names of the nodes."""
-        return self.operators[0].names
 
     @property
     def passes_per_product(self) -> int:

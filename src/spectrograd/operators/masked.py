@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -51,11 +52,8 @@ def masked(
     low_rank = None
     if tau:
         low_rank = LowRank(kept[:, None].astype(np.float64), np.array([added / kept.sum()]))
-    if kind == "random_walk":
-        return _random_walk(graph, kept, degrees, low_rank)
-    if kind == "symmetric":
-        return _symmetric(graph, kept, degrees, low_rank)
-    return _unnormalized(graph, kept, degrees, low_rank)
+    forms = {"random_walk": _random_walk, "symmetric": _symmetric}
+    return replace(forms.get(kind, _unnormalized)(graph, kept, degrees, low_rank), aside=aside)
 
 
 def _random_walk(graph: Graph, kept: Array, degrees: Array, low_rank: LowRank | None) -> SparseOperator:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal
 
@@ -68,6 +69,16 @@ class Operator(ABC):
     def rank(self) -> int:
         """Rank of its low-rank part; 0 without one."""
         return 0
+
+    @property
+    def null_vector(self) -> Array | None:
+        """A vector (N) that the operator maps to zero, where one is known."""
+        return None
+
+    @property
+    def rows_aside(self) -> Array | None:
+        """Numbers of rows that take no part, all of whose eigenvectors lie at the upper end; None: none."""
+        return None
 
     @property
     def offers(self) -> frozenset[Offer]:
@@ -137,3 +148,20 @@ def check_offers(who: str, needs: frozenset[Offer], operator: Operator, offers: 
             f"{', '.join(sorted(offers))}: use 'auto', 'lanczos', 'chebyshev', 'power', 'gradient-descent' "
             "or 'forward-backward'"
         )
+
+
+@dataclass(frozen=True, eq=False)
+class OperatorOfSeveral(Operator):
+    """An operator made of others on the same nodes."""
+
+    operators: tuple[Operator, ...]
+
+    @property
+    def n_nodes(self) -> int:
+        """Nodes, shared by all."""
+        return self.operators[0].n_nodes
+
+    @property
+    def names(self) -> Array | None:
+        """Names of the nodes."""
+        return self.operators[0].names

@@ -12,9 +12,11 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.linalg.blas import dger, sger
 
 from spectrograd.graph import Graph
+from spectrograd.kernels import SUM_PIECE
 from spectrograd.operators.protocol import EDGES, PRODUCTS, Offer, Operator
 
 Array = NDArray[Any]
+NEARLY_NULL = 1e-9  # of the smallest diagonal entry: sums of degrees are no more exact than that
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,11 +40,16 @@ class LowRank:
         return np.asarray(self.coefficients[:, None] * (self.factors.T @ U), dtype=U.dtype)
 
     def subtract_product(
-        self, U: Array, out: Array, weight: float = 1.0, divisor: Array | None = None
+        self,
+        U: Array,
+        out: Array,
+        weight: float = 1.0,
+        divisor: Array | None = None,
+        small: Array | None = None,
     ) -> None:
-        """Mutates out: ``out -= weight diag(1 / divisor) Z diag(a) Z' U``."""
+        """Mutates out: ``out -= weight diag(1 / divisor) Z diag(a) Z' U``, with ``small = diag(a) Z' U``."""
         Z = self.factors if divisor is None else self.factors / divisor[:, None]
-        small = self.projected(U) * U.dtype.type(weight)
+        small = (self.projected(U) if small is None else small) * U.dtype.type(weight)
         if Z.shape[1] == 1 and out.flags.c_contiguous:  # in place: half the traffic of a temporary
             update = dger if out.dtype == np.float64 else sger
             update(-1.0, small[0], Z[:, 0], a=out.T, overwrite_a=True)
@@ -55,7 +62,8 @@ class SparseOperator(Operator):
     """Sparse row blocks, a diagonal, and a low-rank part.
 
     ``A = diag(diagonal) - diag(scale) W diag(scale) - Z diag(a) Z'`` and ``B = diag(metric)``.
-    ``scale``, ``metric`` and ``low_rank`` are None when they are trivial.
+    ``scale``, ``metric`` and ``low_rank`` are None when they are trivial. ``aside`` are the rows of whole
+    components that take no part (:mod:`~spectrograd.operators.masked`).
     """
 
     graph: Graph
@@ -65,6 +73,26 @@ class SparseOperator(Operator):
     low_rank: LowRank | None = None
     lower: float = 0.0
     upper: float = 2.0
+    aside: Array | None = None
+
+    @property
+    def rows_aside(self) -> Array | None:
+        """Those of the mask."""
+        return self.aside
+
+    @property
+    def null_vector(self) -> Array | None:
+        """``1 / scale`` on the rows that take part, where those are a Laplacian."""
+        part = np.ones(self.n_nodes)
+        if self.aside is not None:
+            part[self.aside] = 0
+        scale = 1.0 if self.scale is None else self._positive_scale
+        vector = part / scale
+        image = part * (self.diagonal * vector - scale * self.graph.degrees)
+        if self.low_rank is not None:
+            image -= self.low_rank.factors @ self.low_rank.projected(vector[:, None])[:, 0]
+        size = np.abs(self.diagonal * vector)[part > 0].min(initial=np.inf)
+        return vector if self.lower == 0 and np.abs(image).max() <= NEARLY_NULL * size else None
 
     @property
     def n_nodes(self) -> int:
@@ -224,18 +252,23 @@ class SparseOperator(Operator):
         assert self.scale is not None
         return np.where(self.scale > 0, self.scale, 1)
 
-    def rounding(self, dtype: DTypeLike) -> float:
+    def rounding(self, dtype: DTypeLike, *, pieced: bool = False) -> float:
         """By how much rounding may move an eigenvalue: the operator as it is applied, less the one meant.
 
         Sums along a row of n entries, the degree among them, are off by ``n eps`` times the sum of the
-        absolute values; a few more operations (factors, a Gram matrix, LAPACK) count as eight entries.
+        absolute values; a few more operations (factors, a Gram matrix, LAPACK) count as eight entries. Where
+        an engine sums in pieces (``pieced``), n is the length of a piece and their number, and sums along a
+        column are in float64.
         """
         eps = float(np.finfo(dtype).eps)
         longest = self.graph.longest_row
         per_mass = 1.0 if self.metric is None else 1 / self.metric
         size = 2 * float(np.abs(self.diagonal * per_mass).max()) + max(abs(self.lower), abs(self.upper))
+        if pieced and longest > SUM_PIECE:
+            longest = SUM_PIECE + -(-longest // SUM_PIECE)
         floor = (longest + 8) * eps * size
         if self.low_rank is None:
             return floor
         squares = (np.square(self.low_rank.factors).T * per_mass).sum(axis=1)
-        return floor + self.n_nodes * eps * float(np.abs(self.low_rank.coefficients) @ squares)
+        along = self.n_nodes * float(np.finfo(np.float64).eps) + 8 * eps if pieced else self.n_nodes * eps
+        return floor + along * float(np.abs(self.low_rank.coefficients) @ squares)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from spectrograd.operators.protocol import Operator
+from spectrograd.operators.protocol import Operator, OperatorOfSeveral
 from spectrograd.operators.sparse import LowRank
 
 Array = NDArray[Any]
@@ -44,7 +44,7 @@ class LowRankOperator(Operator):
 
 
 @dataclass(frozen=True, eq=False)
-class SumOperator(Operator):
+class SumOperator(OperatorOfSeveral):
     """``A = sum_s c_s A_s``, of parts without a metric: means of layers that are streamed or far away.
 
     Examples
@@ -57,11 +57,10 @@ class SumOperator(Operator):
     [[1.5, -1.0, -0.5], [-1.0, 2.0, -1.0], [-0.5, -1.0, 1.5]]
     """
 
-    parts: tuple[Operator, ...]
     weights: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        if any(part.metric is not None for part in self.parts):
+        if any(part.metric is not None for part in self.operators):
             raise ValueError(
                 "operators with different metrics cannot be added: bring them to standard_form()"
             )
@@ -70,50 +69,40 @@ class SumOperator(Operator):
     def lower(self) -> float:  # type: ignore[override]
         """The sum of the parts' bounds."""
         return sum(
-            min(c * part.lower, c * part.upper) for c, part in zip(self.weights, self.parts, strict=True)
+            min(c * part.lower, c * part.upper) for c, part in zip(self.weights, self.operators, strict=True)
         )
 
     @property
     def upper(self) -> float:  # type: ignore[override]
         """The sum of the parts' bounds."""
         return sum(
-            max(c * part.lower, c * part.upper) for c, part in zip(self.weights, self.parts, strict=True)
+            max(c * part.lower, c * part.upper) for c, part in zip(self.weights, self.operators, strict=True)
         )
-
-    @property
-    def n_nodes(self) -> int:
-        """Nodes, shared by all parts."""
-        return self.parts[0].n_nodes
-
-    @property
-    def names(self) -> Array | None:
-        """Names of the nodes."""
-        return self.parts[0].names
 
     @property
     def n_edges(self) -> int:
         """Edges of all parts."""
-        return sum(part.n_edges for part in self.parts)
+        return sum(part.n_edges for part in self.operators)
 
     @property
     def is_streamed(self) -> bool:
         """Whether a product reads a disk."""
-        return any(part.is_streamed for part in self.parts)
+        return any(part.is_streamed for part in self.operators)
 
     def product(self, engine: Any, X: Any) -> Any:
         """One product after the other."""
-        unit, first = np.eye(X.shape[1]), self.parts[0]
+        unit, first = np.eye(X.shape[1]), self.operators[0]
         total = engine.combine(first.product(engine, X), self.weights[0] * unit)
-        for c, part in zip(self.weights[1:], self.parts[1:], strict=True):
+        for c, part in zip(self.weights[1:], self.operators[1:], strict=True):
             total = engine.combine(total, unit, part.product(engine, X), c * unit)
         return total
 
     def rounding(self, dtype: DTypeLike) -> float:
         """That of the parts, and of adding them."""
-        eps, pairs = float(np.finfo(dtype).eps), list(zip(self.weights, self.parts, strict=True))
+        eps, pairs = float(np.finfo(dtype).eps), list(zip(self.weights, self.operators, strict=True))
         sizes = (abs(c) * max(abs(part.lower), abs(part.upper)) for c, part in pairs)
         return sum(abs(c) * part.rounding(dtype) for c, part in pairs) + len(pairs) * eps * sum(sizes)
 
     def placed(self, engine: Any) -> SumOperator:
         """The same with its parts placed."""
-        return replace(self, parts=tuple(engine.place(part) for part in self.parts))
+        return replace(self, operators=tuple(engine.place(part) for part in self.operators))

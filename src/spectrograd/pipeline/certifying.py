@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd.certificate import certify, unmeasured
+from spectrograd.certificate import Certificate, certify, unmeasured
 from spectrograd.certificate.evidence import LIKELY_MISS, MOST_PART, Complement, needed_cut
 from spectrograd.certificate.probe import look_outside
 from spectrograd.embedding import arrange
@@ -58,6 +58,9 @@ def _certified(
 ) -> Embedded:
     engine = settings.engine
     problem = Problem(operator, solution.Q.shape[1], engine)
+    known = _by_last_product(problem, solution, settings)
+    if known is not None:
+        return _with_certificate(problem, solution, choice, *known)
     placed = problem.placed
     ritz = rayleigh_ritz(engine, placed, solution.Q)
     measured = residuals(engine, placed, ritz) + operator.rounding(ritz.Q.dtype)
@@ -71,7 +74,28 @@ def _certified(
         certificate = certify(engine, operator, ritz, settings.tol, UNPROBED, measured)
     except FAILURES as error:  # good vectors are worth keeping, but nobody vouches for them
         certificate = unmeasured(ritz.values, f"the certificate failed ({type(error).__name__}: {error})")
-    embedding = arrange(engine.rows(ritz.Q), ritz.values, operator.names)
+    return _with_certificate(problem, solution, choice, ritz, certificate)
+
+
+def _by_last_product(
+    problem: Problem, solution: Solution, settings: SolverSettings
+) -> tuple[Ritz, Certificate] | None:
+    """Ritz pairs and certificate without a sweep, where the solver's last product and its probe will do."""
+    last, outside = solution.evidence.last, solution.evidence.outside
+    if last is None or outside is None:
+        return None
+    rest = (outside, last.residuals + last.rounding, last.rounding)
+    certificate = certify(problem.engine, problem.operator, last.ritz, settings.tol, *rest)
+    return (last.ritz, certificate) if certificate.converged else None
+
+
+def _with_certificate(
+    problem: Problem, solution: Solution, choice: Choice | None, ritz: Ritz, certificate: Certificate
+) -> Embedded:
+    """The solution as an embedding, in float64, with what is known of it."""
+    engine = problem.engine
+    rows = engine.rows(engine.cast(ritz.Q, np.float64))
+    embedding = arrange(rows, ritz.values, problem.operator.names)
     chosen = choice or Choice(solution.solver, "asked for")
     attempt = Attempt.of(chosen, solution, certificate.sentence)
     return Embedded(embedding, certificate, solution, chosen, solution.seconds, (attempt,))

@@ -32,6 +32,7 @@ DECISIVE = (
     "tol",
     "max_iter",
     "batch_size",
+    "memory_limit",
     "laplacian",
     "regularization",
     "disconnected",

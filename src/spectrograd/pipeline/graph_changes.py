@@ -59,7 +59,7 @@ def changed_graph(graph: Graph, changes: EdgeChanges) -> Graph:
     """
     if isinstance(changes.edges, MultilayerGraph) or isinstance(changes.removed, MultilayerGraph):
         raise GraphError("the changes have layers, the model's graph has none")
-    names = _all_names(graph, [changes.edges], changes.new_nodes)
+    names = all_names(graph, [changes.edges], changes.new_nodes)
     row_of = NodeRows(graph.node_names if names is None else names)
     matrix = _grown(graph.matrix, len(row_of.names))
     if changes.removed is not None:
@@ -71,8 +71,8 @@ def changed_graph(graph: Graph, changes: EdgeChanges) -> Graph:
 
 def changed_layers(graph: MultilayerGraph, changes: EdgeChanges) -> MultilayerGraph:
     """The same of several layers; a layer that the changes do not name stays as it is."""
-    edges, removed = (_by_layer(part, graph) for part in (changes.edges, changes.removed))
-    names = _all_names(graph, list(edges.values()), changes.new_nodes)
+    edges, removed = (by_layer(part, graph) for part in (changes.edges, changes.removed))
+    names = all_names(graph, list(edges.values()), changes.new_nodes)
     every = graph.node_names if names is None else names
     row_of, layers = NodeRows(every), []
     for name, layer in zip(graph.layer_names, graph.layers, strict=True):
@@ -86,7 +86,8 @@ def changed_layers(graph: MultilayerGraph, changes: EdgeChanges) -> MultilayerGr
     return MultilayerGraph(tuple(layers), graph.layer_names)
 
 
-def _by_layer(part: Graph | MultilayerGraph | None, graph: MultilayerGraph) -> dict[str, Graph]:
+def by_layer(part: Graph | MultilayerGraph | None, graph: MultilayerGraph) -> dict[str, Graph]:
+    """Changes by the name of their layer; the graph must have it."""
     if part is None:
         return {}
     if isinstance(part, Graph):
@@ -97,7 +98,7 @@ def _by_layer(part: Graph | MultilayerGraph | None, graph: MultilayerGraph) -> d
     return dict(zip(part.layer_names, part.layers, strict=True))
 
 
-def _all_names(graph: Graph | MultilayerGraph, parts: list[Any], policy: str) -> Array | None:
+def all_names(graph: Graph | MultilayerGraph, parts: list[Any], policy: str) -> Array | None:
     """Names of old and new nodes; None where there are no new ones."""
     known = NodeRows(graph.node_names)
     new: dict[Any, None] = {}

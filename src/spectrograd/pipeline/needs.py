@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
+from spectrograd.linalg.fill import estimated_fill, factor_bytes
 from spectrograd.memory import as_bytes
 from spectrograd.store import StoredGraph, is_store, open_store
 from spectrograd.store.reader import N_BUFFERS
@@ -18,6 +20,8 @@ STREAM_BLOCKS = 4
 # Of the certificate: Ritz vectors and their products in float64, each once more while they are rotated.
 CERTIFICATE_BLOCKS = 4
 PER_NODE = 40  # degrees, metric, components, labels
+HIERARCHY = 24  # bytes per entry of the coarser graphs and of what is prolonged between them, about
+ROUGH_COLUMNS = 64  # of ``sgd-paper``: rows, three moments, and copies of both
 
 
 def layers_of(graph: Graph | MultilayerGraph) -> tuple[Graph, ...]:
@@ -31,20 +35,61 @@ def resident_bytes(graph: Graph | MultilayerGraph, k: int) -> int:
     return BASE + edges + graph.n_nodes * (PER_NODE + 8 * BLOCKS * (k + GUARDS))
 
 
-def streamed_bytes(graph: Graph | MultilayerGraph, k: int) -> int:
-    """For K vectors of a graph that stays on disk: four blocks of float32, or four of float64 at the end."""
-    width = k + max(3, k // 5)
-    width += -width % 4 + RIDERS
-    blocks = max(4 * STREAM_BLOCKS * width, 8 * CERTIFICATE_BLOCKS * k)
+def streamed_bytes(graph: Graph | MultilayerGraph, k: int, solver: str = "auto") -> int:
+    """For K vectors of a graph that stays on disk: the solver's blocks of float32, or four of float64."""
+    blocks = max(4 * _columns(k, solver), 8 * CERTIFICATE_BLOCKS * k)
     layers = [layer for layer in layers_of(graph) if isinstance(layer, StoredGraph)]
     if len(layers) > 1:  # the subspaces of the layers are kept
         blocks += 8 * k * len(layers)
-    buffers = N_BUFFERS * max(block.n_bytes for layer in layers for block in layer.meta.blocks)
-    return BASE + buffers + graph.n_nodes * (PER_NODE + blocks)
+    return BASE + _buffers(graph) + graph.n_nodes * (PER_NODE + blocks)
+
+
+def _columns(k: int, solver: str) -> int:
+    """Columns of float32 that a solver holds at once."""
+    if solver == "lanczos":
+        return least_basis(k) + 2 * k
+    if solver == "sgd":  # rows, the same in the problem's coordinates, and the next epoch's
+        return 3 * (k + -k % 8)
+    if solver == "sgd-paper":
+        return ROUGH_COLUMNS
+    width = k + max(3, k // 5)
+    return STREAM_BLOCKS * (width + -width % 4 + RIDERS)
+
+
+def least_basis(k: int) -> int:
+    """Columns of the Krylov basis that goes on from K vectors."""
+    return max(2 * k + 20, k + 10 * min(k, 8))
+
+
+def _buffers(graph: Graph | MultilayerGraph) -> int:
+    layers = [layer for layer in layers_of(graph) if isinstance(layer, StoredGraph)]
+    largest = max((block.n_bytes for layer in layers for block in layer.meta.blocks), default=0)
+    changed = any(layer.meta.delta for layer in layers)  # merged blocks are arrays of their own
+    return (N_BUFFERS + 3 * changed) * largest
+
+
+def spare_bytes(graph: Graph, k: int, memory_limit: int | None) -> float:
+    """What a limit leaves to a factor or a hierarchy of a graph in memory."""
+    return math.inf if memory_limit is None else memory_limit - resident_bytes(graph, k)
+
+
+def solver_bytes(graph: Graph, solver: str) -> int:
+    """What a direct or a multilevel solver adds to :func:`resident_bytes`."""
+    if solver == "shift-invert":
+        return math.ceil(factor_bytes(estimated_fill(graph)))
+    return HIERARCHY * graph.n_entries if solver == "multilevel" else 0
+
+
+def largest_basis(graph: Graph, k: int, memory_limit: int | None) -> int | None:
+    """Columns of a Krylov basis that a limit leaves room for beside a stream; None without a limit."""
+    if memory_limit is None:
+        return None
+    room = memory_limit - BASE - _buffers(graph) - graph.n_nodes * (PER_NODE + 8 * k)
+    return max(0, room // (4 * graph.n_nodes))
 
 
 def open_within(
-    path: str | os.PathLike[str], k: int, memory_limit: int | str | None
+    path: str | os.PathLike[str], k: int, memory_limit: int | str | None, solver: str = "auto"
 ) -> Graph | MultilayerGraph:
     """A store, in memory where that fits the limit (or there is none), else on disk.
 
@@ -56,20 +101,16 @@ def open_within(
         Eigenvectors that will be computed.
     memory_limit : int, str or None
         Bytes, or a text such as ``"2GB"``. What a stream leaves of it keeps the first blocks in memory.
+    solver : str
+        Which solver will run: they need different amounts.
     """
     limit, graph = as_bytes(memory_limit), open_store(path)
     if limit is None or resident_bytes(graph, k) <= limit:
         return _loaded(graph)
-    spare = limit - streamed_bytes(graph, k)
+    spare = limit - streamed_bytes(graph, k, solver)
     if spare < 0:
         raise GraphError(f"{path}: {too_little(limit, limit - spare, k)}")
-    buffers = N_BUFFERS * max(
-        block.n_bytes
-        for layer in layers_of(graph)
-        if isinstance(layer, StoredGraph)
-        for block in layer.meta.blocks
-    )
-    return open_store(path, memory_limit=spare + buffers)
+    return open_store(path, memory_limit=spare + _buffers(graph))
 
 
 def check_limit(graph: Graph | MultilayerGraph, k: int, memory_limit: int | str | None) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from spectrograd.labels.clustering import row_lengths
+from spectrograd.labels.unit_rows import row_lengths
 
 Array = NDArray[Any]
 

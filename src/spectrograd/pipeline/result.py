@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from spectrograd.certificate import Certificate
 from spectrograd.embedding import Embedding
+from spectrograd.engines.protocol import Work
 from spectrograd.graph.pieces import Connectivity
 from spectrograd.labels.clustering import Clustering
 from spectrograd.labels.eigengap import Eigengap
@@ -52,6 +53,10 @@ class Result:
         How sure each label is, 0 to 1: how much nearer its centre is than the next.
     merged
         Of a multilayer graph: what is known of each layer.
+    sweeps, columns
+        How often the run, with its certificate, walked over all entries of the graph, however many columns it
+        multiplied on the way; and how many columns these were. Edges of mini-batches add up to sweeps.
+        ``passes`` of histories, tables and attempts are columns over K instead, without the certificate.
     """
 
     embedding: Embedding
@@ -72,6 +77,8 @@ class Result:
     labels: Array | None = None
     n_clusters: int | None = None
     membership: Array | None = None
+    sweeps: float = 0.0
+    columns: int = 0
 
     @property
     def vectors(self) -> Array:
@@ -96,7 +103,7 @@ class Result:
 
     @property
     def passes(self) -> float:
-        """How often the run read the whole graph; single edges of mini-batches add up to passes too."""
+        """Columns multiplied by the solver, over K; single edges of mini-batches add up to passes too."""
         last = self.history[-1]
         return last.passes + last.edges_seen / max(1, self.operator.n_edges)
 
@@ -118,6 +125,11 @@ class Result:
         if self.labels is None:
             raise ValueError("there are no labels to score: this is an embedding only")
         return score(classes, self.labels)
+
+    def counted(self, before: Work, now: Work) -> Result:
+        """The same with what an engine did meanwhile, and what mini-batches read."""
+        edges = self.history[-1].edges_seen / max(1, self.operator.n_edges)
+        return replace(self, sweeps=now.sweeps - before.sweeps + edges, columns=now.columns - before.columns)
 
     def stopped(self) -> Result:
         """The same, marked as interrupted."""

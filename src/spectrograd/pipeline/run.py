@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from numpy.typing import NDArray
@@ -50,7 +51,9 @@ def _embedded(graph: Graph | MultilayerGraph, settings: Settings, start: Array |
     settings = settings.started()
     kept = settings.checkpoint is not None
     with deferred(terminate=kept) as interruption, settings.engine.threads():
+        before = copy.copy(settings.engine.work)
         result = prepare(graph, settings).solve(settings, start)
+        result = result.counted(before, settings.engine.work)
         return result.stopped() if interruption.requested else result
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from spectrograd.certificate import exact
 from spectrograd.certificate.localization import judge
-from spectrograd.embedding import Embedding
+from spectrograd.embedding import Embedding, row_slices
 from spectrograd.engines.protocol import Tall
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
 from spectrograd.graph.node_order import near_order, reordered
@@ -84,8 +84,10 @@ class PreparedGraph:
         guess = None if start is None else start[self.kept]
         n_taking_part = self.part.n_nodes - len(self.masked)
         pieces[self.masked] = -1
-        line = _Line(self.part, n_columns(n_taking_part, settings), settings, pieces, guess, self.masked)
-        solved, operator, decision = line.embedded(wanted)
+        nodes = _TakingPart(
+            self.part, n_columns(n_taking_part, settings), settings, pieces, guess, self.masked
+        )
+        solved, operator, decision = nodes.embedded(wanted)
         gap = None
         if isinstance(settings.n_components, str):
             gap = widest_gap(solved.embedding.eigenvalues)
@@ -142,7 +144,7 @@ Found = tuple[Embedded, SparseOperator, Regularization]
 
 
 @dataclass(frozen=True, eq=False)
-class _Line:
+class _TakingPart:
     """The nodes that take part, on their way through the solver."""
 
     graph: Graph
@@ -275,11 +277,17 @@ def _narrowed(result: Embedded, operator: SparseOperator, k: int, settings: Sett
 
 
 def with_all_nodes(solved: Embedded, graph: Graph | MultilayerGraph, kept: Array, masked: Array) -> Embedding:
-    """The embedding with a row for every node, in the order of the input; masked rows are zero."""
+    """The embedding with a row for every node, in the order of the input; masked rows are zero.
+
+    Of a graph on disk it is in float32: it may be as large as memory, and its digits end there anyway.
+    """
     vectors = solved.embedding.vectors
-    if len(masked):
-        vectors = vectors.copy() if not vectors.flags.writeable else vectors
-        vectors[masked] = 0
     one = graph.layers[0] if isinstance(graph, MultilayerGraph) else graph
-    rows = on_all_rows(vectors, kept, graph.n_nodes)
+    if graph.is_resident:
+        rows = on_all_rows(vectors, kept, graph.n_nodes)
+    else:
+        rows = np.zeros((graph.n_nodes, vectors.shape[1]), np.float32)
+        for part in row_slices(vectors):
+            rows[kept[part]] = vectors[part]
+        rows[kept[masked]] = 0
     return Embedding(rows, solved.embedding.eigenvalues, result_names(one))

@@ -134,7 +134,7 @@ def _attempted(
     try:
         solution = _run(problem, solver, settings, time_budget, kept)
         if settings.solver == "auto":
-            solution = told(solution, choice)
+            solution = _with_reason(solution, choice)
         found = _judged(problem.operator, solution, settings, choice)
         if kept is not None:
             keep_result(kept, problem, found)
@@ -156,7 +156,8 @@ def _without_gap(operator: Operator, result: Embedded) -> bool:
 
 def choices_for(problem: Problem, settings: SolverSettings) -> tuple[Choice, ...]:
     """The plan of ``auto``, or the solver that was asked for."""
-    return plan(problem) if settings.solver == "auto" else (Choice(settings.solver, "asked for"),)
+    asked = (Choice(settings.solver, "asked for"),)
+    return plan(problem, settings.memory_limit) if settings.solver == "auto" else asked
 
 
 def _judged(operator: Operator, solution: Solution, settings: SolverSettings, choice: Choice) -> Embedded:
@@ -170,7 +171,7 @@ def _judged(operator: Operator, solution: Solution, settings: SolverSettings, ch
     return Embedded(embedding, certificate, solution, choice, solution.seconds, (attempt,))
 
 
-def told(solution: Solution, choice: Choice) -> Solution:
+def _with_reason(solution: Solution, choice: Choice) -> Solution:
     """The choice of ``auto`` and its reason as the first event of the history."""
     first, *rest = solution.history
     event = f"auto picked {choice.name}: {choice.reason}"

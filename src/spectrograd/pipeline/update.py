@@ -21,7 +21,8 @@ from spectrograd.engines.threadpools import one_thread
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.linalg.subspace import Ritz, inverse_factor, orthonormalize, rayleigh_ritz, residuals
 from spectrograd.operators import SparseOperator as Operator
-from spectrograd.operators.regularized import Regularization, regularized
+from spectrograd.operators.masked import masked
+from spectrograd.operators.regularized import Regularization
 from spectrograd.pipeline.certifying import certified
 from spectrograd.pipeline.embedded import Embedded
 from spectrograd.pipeline.plan import Choice
@@ -33,6 +34,8 @@ from spectrograd.solvers.loop import Solution
 from spectrograd.solvers.protocol import Progress
 
 Array = NDArray[Any]
+# Directions of which float32 knows a few digits, in squares: the products of others would be noise.
+DISTINCT = 1e-6
 STEPS = 8  # most Rayleigh-Ritz steps: what they cannot mend is work for a solver
 # What a solver asks of itself after a good start, which makes the gap look wider to it than it is: with a
 # third of the certificate's angle, as usual, it ends after one filter and the certificate fails.
@@ -104,8 +107,10 @@ def _solved(prepared: PreparedGraph, settings: Settings, start: Array) -> Result
 def corrected(prepared: PreparedGraph, start: Array, settings: Settings, decided: Regularization) -> Result:
     """The vectors moved by Rayleigh-Ritz steps, with their certificate."""
     began = time.perf_counter()
-    operator = regularized(prepared.part, settings.laplacian, decided.tau)
-    ritz, steps, error = _corrected(settings.engine, operator, start[prepared.kept])
+    operator = masked(prepared.part, settings.laplacian, decided.tau, prepared.masked)
+    guess = start[prepared.kept]
+    guess[prepared.masked] = 0
+    ritz, steps, error = _corrected(settings.engine, operator, guess)
     seconds = time.perf_counter() - began
     done = Progress(steps, 1.0 + steps, 0, float(ritz.values.sum()), error, 0.0, seconds)
     vectors = orthonormalize(settings.engine, ritz.Q.astype(np.float64), operator.metric).Q
@@ -156,7 +161,7 @@ def _step(engine: Engine, operator: Operator, ritz: Ritz, before: Ritz | None) -
     wide = [ritz.Q, change] if before is None else [ritz.Q, change, before.Q]
     products = [ritz.AQ, engine.apply(operator, change)] + ([] if before is None else [before.AQ])
     S, AS, k = engine.stack(*wide), engine.stack(*products), len(values)
-    whitened, _ = inverse_factor(engine.gram(S, S, operator.metric, symmetric=True))
+    whitened, _ = inverse_factor(engine.gram(S, S, operator.metric, symmetric=True), DISTINCT)
     H = whitened.T @ engine.gram(S, AS, symmetric=True) @ whitened
     found, rotation = la.eigh((H + H.T) / 2)
     lowest = whitened @ rotation[:, :k]
@@ -173,11 +178,13 @@ def _drift(start: Array | None, result: Result) -> float:
     """From what of the old subspace lies outside the new one: a cosine would round small angles away."""
     if start is None or start.shape[1] != result.vectors.shape[1]:
         return 1.0
-    metric, old = result.operator.metric, np.asarray(start[result.rows], dtype=np.float64)
+    kind = result.vectors.dtype  # of a graph on disk float32: its vectors are large
+    metric, old = result.operator.metric, np.asarray(start[result.rows], dtype=kind)
+    metric = None if metric is None else metric.astype(kind)
     basis = orthonormalize(LocalEngine(), np.ascontiguousarray(old), metric, np.random.default_rng(0))
     if basis.repaired:  # the old vectors are no basis any more
         return 1.0
-    rest = _outside(basis.Q, result.vectors[result.rows].astype(np.float64), metric)
+    rest = _outside(basis.Q, result.vectors[result.rows].astype(kind, copy=False), metric)
     weighed = rest if metric is None else rest * metric[:, None]
     return float(np.sqrt(np.clip(np.linalg.eigvalsh(rest.T @ weighed)[-1], 0, 1)))
 

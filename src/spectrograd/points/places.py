@@ -13,6 +13,8 @@ from spectrograd.graph.cleaning import check_structure
 
 Array = NDArray[Any]
 
+# Columns that vary most over so many rows tell nearly all points apart.
+TELLING_ROWS, TELLING_COLUMNS = 1000, 8
 BLOCK = 1 << 22  # numbers looked at together: what is made on the way stays small beside the points
 
 
@@ -36,9 +38,10 @@ def checked_points(points: ArrayLike, n_neighbors: int) -> Any:
     if sp.issparse(coordinates):
         check_structure(coordinates)
         return _finite_sparse(sp.csr_array(coordinates.astype(np.float64)))
-    fits = np.can_cast(coordinates.dtype, np.float32)
+    given_kind, fits = coordinates.dtype.kind, np.can_cast(coordinates.dtype, np.float32)
     coordinates = np.ascontiguousarray(coordinates, dtype=np.float32 if fits else np.float64)
-    _refuse_infinite(coordinates)
+    if given_kind == "f":
+        _refuse_infinite(coordinates)
     return coordinates
 
 
@@ -60,17 +63,27 @@ def _finite_sparse(points: sp.csr_array) -> sp.csr_array:
 
 def crowded_places(points: Array, k: int) -> list[Array]:
     """Row numbers of the points of every place that holds more than k of them."""
-    if np.all(np.diff(np.sort(points[:, 0]))):
-        return []  # the usual case, settled by one column
-    keys = np.concatenate([_hashes(block) for block in _blocks(points)])
-    _, place, count = np.unique(keys, return_inverse=True, return_counts=True)
-    if count.max() <= k:
-        return []
-    members = np.split(np.argsort(place, kind="stable"), np.cumsum(count)[:-1])
-    groups = (members[at] for at in np.flatnonzero(count > k))
+    with np.errstate(over="ignore", invalid="ignore"):  # of huge numbers any order will do
+        spread = points[:: max(1, len(points) // TELLING_ROWS)].std(axis=0)
+    telling = np.argsort(spread, kind="stable")[-TELLING_COLUMNS:]
+    suspects = _alike(points[:, telling], np.arange(len(points)), k)
+    groups = _alike(points, np.sort(np.concatenate(suspects)), k) if suspects else []
     # Different places of one hash are not to be expected in the life of this code, but they are checked.
     same = (group[(points[group] == points[group[0]]).all(axis=1)] for group in groups)
     return [group for group in same if len(group) > k]
+
+
+def _alike(points: Array, rows: Array, k: int) -> list[Array]:
+    """More than k of these rows with one hash, each such group in the order of the rows."""
+    at_once = max(1, BLOCK // points.shape[1])
+    keys = [_hashes(points[rows[start : start + at_once]]) for start in range(0, len(rows), at_once)]
+    _, place, count = np.unique(np.concatenate(keys), return_inverse=True, return_counts=True)
+    often = np.flatnonzero(count > k)
+    if not len(often):
+        return []
+    order = np.argsort(place, kind="stable")
+    begin = np.concatenate([[0], np.cumsum(count)])
+    return [rows[order[begin[at] : begin[at + 1]]] for at in often]
 
 
 def _hashes(rows: Array) -> Array:

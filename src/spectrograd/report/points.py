@@ -18,7 +18,7 @@ DOT = 0.05  # of the whole width: below, a cluster is drawn as one point
 
 
 @dataclass(frozen=True)
-class Shown:
+class DrawnAtMost:
     """How much of a run is drawn: what a browser turns smoothly, and what fits into a menu or a legend."""
 
     points: int = 200_000
@@ -27,7 +27,7 @@ class Shown:
     layers: int = 20
 
 
-USUALLY = Shown()
+USUALLY = DrawnAtMost()
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ def group(values: Array, most: int = USUALLY.groups) -> Groups:
     return Groups(place[codes], names, kinds[kept].tolist())
 
 
-def points_document(run: Run, shown: Shown = USUALLY) -> dict[str, Any]:
+def points_document(run: Run, most: DrawnAtMost = USUALLY) -> dict[str, Any]:
     """Names, coordinates, groups and scores of the nodes that are drawn.
 
     Returns
@@ -67,9 +67,9 @@ def points_document(run: Run, shown: Shown = USUALLY) -> dict[str, Any]:
     """
     whole = run.nodes
     view, what, collapsed = _view(whole)
-    rows = sample(len(whole), shown.points)
+    rows = sample(len(whole), most.points)
     nodes = whole.take(rows)
-    width = min(nodes.vectors.shape[1], shown.columns)
+    width = min(nodes.vectors.shape[1], most.columns)
     numbers = range(run.spectrum["first"], run.spectrum["first"] + width)
     vectors = [(f"eigenvector {number}", nodes.vectors[:, i]) for i, number in enumerate(numbers)]
     layout, drawing = _layout(nodes)
@@ -81,9 +81,9 @@ def points_document(run: Run, shown: Shown = USUALLY) -> dict[str, Any]:
     return {
         "names": [str(name) for name in nodes.names.tolist()],
         "columns": [{"name": name, "data": _floats(column)} for name, column in columns],
-        "groups": _groups(run, rows, shown.groups),
+        "groups": _groups(run, rows, most.groups),
         "edges": _encoded(np.asarray(run.edges, dtype="<i4")),
-        "scores": _scores(run, nodes, shown.layers),
+        "scores": _scores(run, nodes, most.layers),
         "axes": axes,
         "view": " ".join(filter(None, (what, drawing))),
         "note": _note(len(nodes), len(whole), width, whole.vectors.shape[1]),

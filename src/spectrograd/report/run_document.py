@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from spectrograd.graph import Recall
 from spectrograd.report.document import SCORE_TITLES, number
-from spectrograd.report.points import USUALLY, Shown, class_name, group, points_document
+from spectrograd.report.points import USUALLY, DrawnAtMost, class_name, group, points_document
 from spectrograd.report.run import Run
 from spectrograd.report.words import certificate_words, convergence_words, spectrum_words, suggested_clusters
 
@@ -21,7 +21,7 @@ SHOWN_LAYERS = 8
 SHOWN_UNCERTAIN = 25
 
 
-def run_document(run: Run, shown: Shown = USUALLY) -> dict[str, Any]:
+def run_document(run: Run, most: DrawnAtMost = USUALLY) -> dict[str, Any]:
     """What the page says.
 
     Returns
@@ -32,7 +32,7 @@ def run_document(run: Run, shown: Shown = USUALLY) -> dict[str, Any]:
         arrays as base64.
     """
     summary = run.summary
-    points = points_document(run, shown)
+    points = points_document(run, most)
     return {
         "title": f"spectrograd {summary['command']}",
         "lead": _lead(run),

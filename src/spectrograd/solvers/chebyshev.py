@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from spectrograd.certificate.evidence import Complement
-from spectrograd.certificate.riding_probe import Rider, look_further, new_rider
-from spectrograd.engines.protocol import Tall
 from spectrograd.linalg.filters import Filter
 from spectrograd.linalg.krylov import upper_edge
-from spectrograd.linalg.subspace import Ritz, orthonormalize
-from spectrograd.solvers.protocol import Problem
+from spectrograd.solvers.protocol import Problem, Solver
 from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start, guarded_width, ritz_pairs
 
 Precision = Literal["auto", "single", "double"]
@@ -27,10 +23,9 @@ WIDE, EDGE_STEPS = 16, 10
 
 @dataclass(eq=False)
 class ChebyshevState(RitzState):
-    """Filters end at ``highest``; a ``rider`` shares their sweeps where those are dear."""
+    """Filters end at ``highest``."""
 
     highest: float = 2.0
-    rider: Rider | None = None
 
 
 @dataclass(frozen=True)
@@ -68,14 +63,18 @@ class Chebyshev(RitzSolver[ChebyshevState]):
     name: ClassVar[str] = "chebyshev"
     rough_after = 2
 
+    def suited(self, problem: Problem) -> Solver[Any]:
+        """Where sweeps are dear, the form that takes few of them."""
+        from spectrograd.solvers.chebyshev_sweeps import in_few_sweeps
+
+        return in_few_sweeps(self) if problem.dear_sweeps else self
+
     def init(self, problem: Problem, rng: np.random.Generator) -> ChebyshevState:
         """A random block, or the warm start with random guard vectors."""
         dtype = np.float64 if self.precision == "double" else np.float32
         width = guarded_width(problem, self.guard)
         state = ChebyshevState(np.empty((0, 0)), rng, block=guarded_start(problem, width, rng, dtype))
         state.highest = problem.operator.upper
-        if problem.dear_sweeps:
-            state.rider = new_rider(problem.engine, problem.operator, rng, dtype)
         if width > WIDE:
             state.highest = upper_edge(problem.engine, problem.standard.operator, rng, EDGE_STEPS)
             state.passes += EDGE_STEPS / problem.n_components
@@ -101,33 +100,13 @@ class Chebyshev(RitzSolver[ChebyshevState]):
             block = problem.engine.cast(block, np.float64)
         if state.values[-1] > state.highest:  # the spectrum does not end there after all
             state.highest = operator.upper
-        smooth = self._next_filter(problem, state, (operator.lower, state.highest))
-        self._filter(problem, state, block, smooth)
+        smooth = self.next_filter(problem, state, (operator.lower, state.highest))
+        state.block = smooth.apply(problem.engine, operator, block)
         state = self.measured(problem, operator, state)
         return self.account(problem, state, (smooth.degree + 1) * block.shape[1])
 
-    def _filter(self, problem: Problem, state: ChebyshevState, block: Tall, smooth: Filter) -> None:
-        """Mutates the state: its block, filtered; a rider goes through the same sweeps."""
-        engine, walk = problem.engine, problem.walk.operator
-        if state.rider is None:
-            state.block = smooth.apply(engine, walk, block)
-            return
-        both = smooth.apply(engine, walk, engine.stack(block, state.rider.X))
-        width = block.shape[1]
-        state.block = engine.columns(both, slice(width))
-        state.rider = state.rider.after(smooth, engine.columns(both, slice(width, None)))
-
-    def outside(self, problem: Problem, state: ChebyshevState) -> Complement | None:
-        """What the rider has seen, and with a few sweeps more still sees."""
-        k, engine, walk = problem.n_components, problem.engine, problem.walk
-        if state.rider is None or len(state.values) <= k:
-            return None
-        Q = orthonormalize(engine, engine.columns(state.block, slice(k)), walk.operator.metric).Q
-        ritz, residual = Ritz(state.values[:k], Q, None), float(np.linalg.norm(state.residuals[:k]))
-        lowest, cut = float(state.values[k]), float(state.values[-1])
-        return look_further(engine, walk, state.rider, ritz, lowest, cut, residual)
-
-    def _next_filter(self, problem: Problem, state: RitzState, ends: tuple[float, float]) -> Filter:
+    def next_filter(self, problem: Problem, state: RitzState, ends: tuple[float, float]) -> Filter:
+        """The filter of a step between the ends of the spectrum, as long as what is still missing takes."""
         k = problem.n_components
         fresh = state.iteration == 0 and problem.start is None
         cut = self._cut(state, ends, fresh)

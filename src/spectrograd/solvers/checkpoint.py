@@ -27,13 +27,15 @@ PACKAGE = "spectrograd."
 class Moment:
     """Where a run stood: all that it takes to go on as if nothing had happened.
 
-    ``measured`` says that the last entry of the history is of this state, so that the run may be over.
+    ``measured`` says that the last entry of the history is of this state, so that the run may be over;
+    ``over`` is why it is, by what the solver said.
     """
 
     state: State
     history: tuple[Progress, ...]
     back_offs: int
     seconds: float
+    over: str | None = None
     measured: bool = True
 
 
@@ -95,11 +97,8 @@ class SolveCheckpoint:
             return None
         packed: PackedMoment = _Reader(problem, *found).decode(found[0])
         moment = packed.unpacked()
-        if any(isinstance(value, _Derived) for value in vars(moment.state).values()):
-            first = fresh()
-            for name, value in vars(moment.state).items():
-                if isinstance(value, _Derived):
-                    setattr(moment.state, name, getattr(first, name))
+        if _lacks(moment.state):
+            _complete(moment.state, fresh())
         return moment
 
     def cut_short(self) -> None:
@@ -135,6 +134,23 @@ class _Derived:
     """In the place of what a solver makes of the problem anew."""
 
 
+def _lacks(value: Any) -> bool:
+    """Whether a state, or one of those it is made of, lacks what is derived."""
+    if isinstance(value, State):
+        return any(_lacks(item) for item in vars(value).values())
+    return isinstance(value, _Derived) or (isinstance(value, list) and any(map(_lacks, value)))
+
+
+def _complete(state: State, first: State) -> None:
+    """Mutates: the state, which gets what it lacks from the first state of its run."""
+    for name, value in vars(state).items():
+        if isinstance(value, _Derived):
+            setattr(state, name, getattr(first, name))
+        elif isinstance(value, list) and _lacks(value):
+            for one, other in zip(value, getattr(first, name), strict=True):
+                _complete(one, other)
+
+
 def _encoded(problem: Problem, value: Any, sink: ArraySink) -> Any:
     return _Writer(problem, sink).encode(value, type(value).__name__)
 
@@ -165,6 +181,8 @@ class _Writer(PlainWriter):
         kind = type(value)
         if kind.__module__.startswith(PACKAGE) and (is_dataclass(value) or hasattr(value, "_fields")):
             return self._by_fields(value, where)
+        if hasattr(value, "numpy"):  # a small tensor
+            return {"tensor": self.sink.add(value.cpu().numpy())}
         if hasattr(value, "shape") and hasattr(value, "dtype"):
             return self._tall(value)
         return super().other(value, where)
@@ -216,6 +234,8 @@ class _Reader(PlainReader):
         problem = self.problem
         if "tall" in value:
             return problem.engine.put(self.arrays[value["tall"]])
+        if "tensor" in value:
+            return problem.engine.put(self.arrays[value["tensor"]]).tensor
         if "generator" in value:
             return self._generator(value)
         if "problem" in value:

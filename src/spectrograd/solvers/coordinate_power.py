@@ -101,11 +101,10 @@ class CoordinatePower(Solver[CoordinateState]):
 
     Examples
     --------
-    >>> from spectrograd import datasets
+    >>> from spectrograd import datasets, solvers
     >>> from spectrograd.operators.laplacian import laplacian
-    >>> from spectrograd.solvers import solve
     >>> graph = datasets.make_block_model(300, 3, random_state=0).graph
-    >>> solve(Problem(laplacian(graph), 3), CoordinatePower(), seed=0).stop_reason
+    >>> solvers.solve(Problem(laplacian(graph), 3), CoordinatePower(), seed=0).stop_reason
     'done'
     """
 

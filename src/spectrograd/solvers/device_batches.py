@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from spectrograd.engines.torch_engine import TorchEngine
 from spectrograd.operators.sparse import SparseOperator
+from spectrograd.solvers.edge_source import EdgeChunk
 from spectrograd.solvers.protocol import Problem, Solver
 
 Array = NDArray[Any]
@@ -41,64 +42,43 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class DeviceBatches:
-    """Every edge of an operator once, on a device: 8 bytes each, and 4 for a weight.
+    """What batches need of an operator but its edges, on a device.
 
     ``A = L(W) + diag(row_term) - Z diag(a) Z'``, the last two spread over the edges of each node by
-    ``shares``, one over their number. Vectors and factors have a row N of zeros; units are powers of two.
+    ``shares``, one over their number. Vectors and factors have a row N of zeros; A is in units of
+    ``weight_unit``, a power of two.
     """
 
     torch: Any
-    heads: Tensor
-    tails: Tensor
-    weights: Tensor | None
     row_term: Tensor
     metric: Tensor
     shares: Tensor
     factors: Tensor
     coefficients: Tensor
-    counts: Array
+    weight_unit: float
 
     @classmethod
-    def of(cls, engine: TorchEngine, operator: SparseOperator, unit: float = 1.0) -> DeviceBatches:
-        """Collect the edges; weights, row terms and coefficients are divided by ``unit``."""
-        W = operator.graph.matrix
-        rows = np.repeat(np.arange(operator.n_nodes, dtype=np.int32), np.diff(W.indptr))
-        upper = np.flatnonzero(rows < W.indices)
-        heads, tails = rows[upper], W.indices[upper]
-        weights = W.data[upper] / unit if operator.graph.is_weighted or unit != 1 else None
-        if operator.scale is not None:
-            scales = operator.scale[heads] * operator.scale[tails]
-            weights = scales if weights is None else weights * scales
-        counts = np.diff(W.indptr)
-        low_rank = operator.low_rank
+    def of(
+        cls, engine: TorchEngine, operator: SparseOperator, counts: Array, unit: float = 1.0
+    ) -> DeviceBatches:
+        """Of an operator whose nodes have so many edges each."""
+        low_rank, torch = operator.low_rank, engine.torch
         metric = np.ones(operator.n_nodes) if operator.metric is None else operator.metric
-        single = engine.torch.float32
+        coefficients = np.zeros(0) if low_rank is None else low_rank.coefficients / unit
 
         def padded(rows: Array) -> Tensor:
             zero = np.zeros((1, *rows.shape[1:]))
-            return engine.torch.tensor(np.concatenate([rows, zero]), dtype=single, device=engine.device)
+            return torch.tensor(np.concatenate([rows, zero]), dtype=torch.float32, device=engine.device)
 
         return cls(
-            engine.torch,
-            engine.torch.tensor(heads, device=engine.device),
-            engine.torch.tensor(tails, device=engine.device),
-            None if weights is None else engine.torch.tensor(weights, dtype=single, device=engine.device),
+            torch,
             padded(operator.row_term / unit),
             padded(metric),
             padded(1 / np.maximum(counts, 1)),
             padded(np.zeros((operator.n_nodes, 0)) if low_rank is None else low_rank.factors),
-            engine.torch.tensor(
-                np.zeros(0) if low_rank is None else low_rank.coefficients / unit,
-                dtype=engine.torch.float64,
-                device=engine.device,
-            ),
-            counts,
+            torch.tensor(coefficients, dtype=torch.float64, device=engine.device),
+            unit,
         )
-
-    @property
-    def n_edges(self) -> int:
-        """All edges."""
-        return len(self.heads)
 
     def padded(self, U: Tensor) -> Tensor:
         """A copy of N x K rows in float32, with the row of zeros."""
@@ -117,16 +97,15 @@ class DeviceBatches:
             Y.addmm_(self.factors[low : low + span].double().T, rows)
         return M, Y
 
-    def batch(self, positions: Tensor, U: Tensor, Y: Tensor) -> Batch:
-        """The part ``A_S`` (Eq. 15) of the edges at ``positions`` applied to the rows that it touches."""
-        torch, n_ends = self.torch, 2 * len(positions)
-        heads, tails = self.heads[positions].long(), self.tails[positions].long()
-        vertices, slots = self._slots(torch.cat([heads, tails]))
+    def batch(self, edges: EdgeChunk, U: Tensor, Y: Tensor) -> Batch:
+        """The part ``A_S`` (Eq. 15) of these edges applied to the rows that it touches."""
+        torch, n_ends = self.torch, 2 * len(edges.heads)
+        ends = torch.cat([edges.heads, edges.tails]).long()
+        (heads, tails), (vertices, slots) = ends.chunk(2), self._slots(ends)
         counts = torch.zeros(n_ends, dtype=U.dtype, device=U.device)
         counts.index_add_(0, slots, torch.ones_like(counts))
         pull = U[heads] - U[tails]
-        if self.weights is not None:
-            pull = pull * self.weights[positions, None]
+        pull *= 1 / self.weight_unit if edges.weights is None else (edges.weights / self.weight_unit)[:, None]
         gradient = torch.zeros((n_ends, U.shape[1]), dtype=U.dtype, device=U.device)
         gradient.index_add_(0, slots[: len(heads)], pull)
         gradient.index_add_(0, slots[len(heads) :], pull, alpha=-1)
@@ -157,10 +136,17 @@ class DeviceBatches:
         inverse = self.torch.cholesky_solve(unit, self.torch.where(good, factor, unit))
         return self.torch.where(good, inverse, 0.0), good
 
-    def moved(self, batch: Batch, steps: Tensor, U: Tensor, M: Tensor, Y: Tensor) -> None:
-        """Mutates: U, M and Y, by a step for each of the batch's rows; a node counts once."""
+    def moved(
+        self, batch: Batch, steps: Tensor, U: Tensor, M: Tensor, Y: Tensor, *, printed: bool = False
+    ) -> None:
+        """Mutates: U, M and Y, by a step for each of the batch's rows.
+
+        M counts a node once, or with ``printed`` once per edge of the batch, as Eq. 19 does.
+        """
         U[batch.vertices] = after = batch.rows + steps
         b, new, old = self.metric[batch.vertices, None], after.double(), batch.rows.double()
+        if printed:
+            b = b * batch.counts[:, None]
         M += (b * new).T @ new - (b * old).T @ old
         if len(Y):
             Y += self.factors[batch.vertices].double().T @ (new - old)

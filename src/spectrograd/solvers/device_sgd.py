@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -11,167 +10,172 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.engines.device_tall import DeviceTall
-from spectrograd.engines.random_rows import new_seed
-from spectrograd.operators.protocol import TENSORS
+from spectrograd.operators.protocol import TENSORS, check_offers
 from spectrograd.operators.sparse import SparseOperator
-from spectrograd.solvers.descent import effective_batch, pushes
+from spectrograd.solvers.descent import effective_batch, power_of_two, pushes
 from spectrograd.solvers.device_batches import Batch, DeviceBatches, torch_engine
-from spectrograd.solvers.protocol import DERIVED, Problem, SteppingSolver, StepState
+from spectrograd.solvers.device_edges import device_edges
+from spectrograd.solvers.edge_source import EdgeChunk, EdgeSource
+from spectrograd.solvers.hand_over import HandOverState, HandsOver
+from spectrograd.solvers.protocol import DERIVED, Problem
+from spectrograd.solvers.sgd import EDGES_PER_MEASUREMENT, WORST_CONDITION
 
 Array = NDArray[Any]
 Tensor = Any
-EDGES_AT_ONCE = 1 << 18  # between two refreshments of M, when the host looks at it
-WORST_CONDITION = 1e4  # of M; runs that go well stay below ten
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceDescent:
+    """What epochs read and never change: edges, rows of the operator, ``pushed`` (``b_i / q_i``, N + 1)."""
+
+    source: EdgeSource
+    rows: DeviceBatches
+    pushed: Tensor
+    total_mass: float
+    batch_size: int
 
 
 @dataclass(eq=False)
-class DeviceDescentState(StepState):
-    """U is in walk form; ``push`` holds ``1 / q_i`` with the row of zeros, ``seed`` is that of the epochs."""
+class DeviceDescentState(HandOverState):
+    """``U`` is in walk form, in float32 with a row N of zeros.
 
-    seed: int = 0
-    batches: list[DeviceBatches] = field(default_factory=list, metadata={DERIVED: True})
-    push: Tensor = field(default=None, metadata={DERIVED: True})
+    ``known`` are M and Y, kept from chunk to chunk for ``known_for`` edges now; None where U moved otherwise.
+    """
+
+    descent: DeviceDescent | None = field(default=None, metadata={DERIVED: True})
+    known: tuple[Tensor, Tensor] | None = None
+    known_for: int = 0
 
     def __deepcopy__(self, memo: dict[int, Any]) -> DeviceDescentState:
-        U, rng = DeviceTall(self.U.tensor.clone()), copy.deepcopy(self.rng, memo)
-        return DeviceDescentState(
-            U, rng, self.iteration, self.passes, self.edges_seen, list(self.events), self.done,
-            self.step_size, self.seed, self.batches, self.push,
-        )  # fmt: skip
+        twin = copy.copy(self)  # the edges are shared
+        twin.U, twin.events = copy.deepcopy(self.U, memo), list(self.events)
+        twin.known, twin.after = copy.deepcopy(self.known, memo), copy.deepcopy(self.after, memo)
+        twin.rng = copy.deepcopy(self.rng, memo)
+        return twin
 
 
 @dataclass(frozen=True)
-class DeviceSGD(SteppingSolver[DeviceDescentState]):
-    """Minimise ``J(U) = Tr(M^-1 U'AU)``, ``M = U'BU``, by mini-batches with an unbiased gradient.
+class DeviceSGD(HandsOver[DeviceDescentState]):
+    """:class:`~spectrograd.solvers.sgd.RepairedSGD` in tensors: the same steps, other random numbers.
 
-    For a batch ``S`` of edges (Eq. 15) the rows that it touches move along
-    ``g_i = (A_S U)_i M^-1 - b_i u_i (M^-1 U'A_S U M^-1) / q_i`` by ``s sqrt(Tr M / sum b)``, where q_i is the
-    chance that a batch touches row i. An epoch reads every edge once, in an order drawn on the device. The
-    noise of the last steps leaves an angle of about .1: labels are its use, not digits.
-
-    Parameters
-    ----------
-    epochs
-        Passes over the edges, over which the step falls from ``step_size`` to zero.
-    batch_size
-        Edges per step; never more than a 256th of all (a 64th of small graphs).
-    step_size
-        Length of the first steps relative to the root mean square of a row.
+    Edges that do not fit the device, or are on a disk, are sent there chunk by chunk. The host looks at M
+    once per chunk, and at nothing else before the end of an epoch.
     """
-
-    epochs: int = 5
-    batch_size: int = 4000
-    step_size: float = 1.0
-    max_iter: int = 100
 
     name: ClassVar[str] = "sgd"
     needs = TENSORS
 
+    def check(self, problem: Problem) -> None:
+        """A graph on disk will do, for its edges are kept in random order too."""
+        operator = problem.operator
+        if isinstance(operator, SparseOperator) and not operator.graph.is_resident:
+            check_offers(self.name, frozenset(("products", "tensors")), operator, problem.offers)
+        else:
+            super().check(problem)
+
     def init(self, problem: Problem, rng: np.random.Generator) -> DeviceDescentState:
         """Start from an orthonormal random basis, or the warm start, in walk form."""
-        if self.epochs < 1 or self.batch_size < 1 or not 0 < self.step_size < math.inf:
-            raise ValueError(
-                f"epochs={self.epochs}, batch_size={self.batch_size}, step_size={self.step_size}: "
-                "expected at least one of the first two and a positive step"
-            )
-        engine, operator = torch_engine(problem), problem.sparse.walk_form()
-        source = DeviceBatches.of(engine, _with_unit_mass(operator), _weight_unit(operator))
-        size = effective_batch(self.batch_size, source.n_edges)
-        push = np.append(pushes(source.counts, size / source.n_edges), 0)
-        U = problem.walk.enter(problem.first_guess(rng)).tensor.float()
-        U[source.torch.tensor(source.counts == 0, device=U.device)] = 0  # no batch would ever move them
-        state = DeviceDescentState(DeviceTall(U), rng, step_size=self.step_size, seed=new_seed(rng))
-        state.batches = [source]
-        state.push = engine.torch.tensor(push, dtype=U.dtype, device=U.device)
-        if size < self.batch_size:
-            state.events.append(f"batches of {size} edges: larger ones would touch too many nodes at once")
+        self.check_parameters()
+        engine, operator = torch_engine(problem), problem.sparse_walk
+        source = device_edges(engine, operator, rng)
+        counts, size = source.counts, effective_batch(self.batch_size, source.n_edges)
+        unit = power_of_two(float(operator.graph.degrees.sum()) / max(1, counts.sum()))  # about a weight
+        rows = DeviceBatches.of(engine, _with_unit_mass(operator), counts, unit)
+        push = rows.torch.tensor(np.append(pushes(counts, size / source.n_edges), 0), device=engine.device)
+        U = rows.padded(problem.walk.enter(problem.first_guess(rng)).tensor)
+        U[:-1][engine.torch.tensor(counts == 0, device=U.device)] = 0  # no batch would ever move them
+        state = DeviceDescentState(DeviceTall(U), rng, step_size=self.step_size)
+        pushed, total_mass = (rows.metric * push).float(), float(rows.metric.double().sum())
+        state.descent = DeviceDescent(source, rows, pushed, total_mass, size)
+        self.tell(state, counts, size)
         return state
 
-    def step(self, problem: Problem, state: DeviceDescentState) -> DeviceDescentState:
-        """One epoch; the host looks at M once per chunk of it."""
+    def epoch(self, problem: Problem, state: DeviceDescentState) -> None:
+        """Mutates: the state, by one step per batch of all edges."""
+        descent = _descent(state)
         with torch_engine(problem).one_thread():
-            return self._epoch(problem, state)
-
-    def _epoch(self, problem: Problem, state: DeviceDescentState) -> DeviceDescentState:
-        engine, (source,) = torch_engine(problem), state.batches
-        size = effective_batch(self.batch_size, source.n_edges)
-        draw = engine.torch.Generator(engine.device).manual_seed((state.seed + state.iteration) % 2**63)
-        order = engine.torch.randperm(source.n_edges, generator=draw, device=engine.device)
-        per_chunk = max(1, EDGES_AT_ONCE // size)
-        batches = order.split(size)
-        n_epochs = min(self.epochs, self.max_iter)
-        done, total = state.iteration * len(batches), n_epochs * len(batches)
-        for first in range(0, len(batches), per_chunk):
-            U, M, Y = self._refreshed(problem, state)
-            for number, positions in enumerate(batches[first : first + per_chunk], done + first):
-                batch = source.batch(positions, U, Y)
-                step = state.step_size * (1 - number / total)
-                source.moved(batch, _moves(source, batch, M, state.push, step), U, M, Y)
-            state.U = DeviceTall(U[:-1])
-        self._place_unlinked(problem, state)
-        state.iteration += 1
-        state.edges_seen += source.n_edges
-        state.done = state.iteration >= n_epochs
-        return state
-
-    def _refreshed(self, problem: Problem, state: DeviceDescentState) -> tuple[Tensor, Tensor, Tensor]:
-        """U of root mean square about one with its row of zeros; M and Y computed afresh."""
-        (source,) = state.batches
-        U = source.padded(state.U.tensor)
-        M = source.measured(U)[0].cpu().numpy()
-        if not np.isfinite(M).all():
+            for chunk, steps in self.chunks(state, descent.source, descent.batch_size):
+                self._run(problem, state, chunk, steps)
+        if not bool(descent.rows.torch.isfinite(state.U.tensor).all()):
             raise FloatingPointError("the step was too long")
-        if not np.linalg.cond(M) < WORST_CONDITION:
-            wide = torch_engine(problem).cast(DeviceTall(U[:-1]), np.float64)
-            Q, lost = problem.orthonormalize(problem.walk.leave(wide), state.rng)
-            U = source.padded(problem.walk.enter(Q).tensor)
-            M = source.measured(U)[0].cpu().numpy()
+        self._place_unlinked(problem, state)
+        state.known = None
+
+    def _run(self, problem: Problem, state: DeviceDescentState, chunk: EdgeChunk, steps: Array) -> None:
+        """Mutates: the state, by a chunk's batches; where M has no factor, rows stay until the next chunk."""
+        descent, size = _descent(state), _descent(state).batch_size
+        if state.known is None or not _is_sound(state.known[0].cpu().numpy()):
+            state.known, state.known_for = self._measured(problem, state), 0
+        (M, Y), U = state.known, state.U.tensor
+        for number, step in enumerate(steps):
+            batch = descent.rows.batch(chunk.part(slice(number * size, (number + 1) * size)), U, Y)
+            descent.rows.moved(batch, _moves(descent, batch, M, float(step)), U, M, Y)
+        state.known_for += len(chunk.heads)
+        if state.known_for >= EDGES_PER_MEASUREMENT * problem.n_nodes:
+            state.known = None
+
+    def _measured(self, problem: Problem, state: DeviceDescentState) -> tuple[Tensor, Tensor]:
+        """Mutates: U, to a root mean square of about one, orthonormal where it was near losing rank; M, Y."""
+        rows, total_mass = _descent(state).rows, _descent(state).total_mass
+        M, Y = rows.measured(state.U.tensor)
+        seen = M.cpu().numpy()
+        if not np.isfinite(seen).all():
+            raise FloatingPointError("the step was too long")
+        if not _is_sound(seen):
+            Q, lost = problem.orthonormalize(self._pencil_rows(problem, state), state.rng)
+            state.U = DeviceTall(rows.padded(problem.walk.enter(Q).tensor))
             state.events.append(f"epoch {state.iteration}: re-orthonormalised, {lost} directions replaced")
-        size = float(np.sqrt(np.trace(M) / (len(M) * float(source.metric.sum()))))
-        U /= power_of_two(size)
-        return U, *source.measured(U)
+            M, Y = rows.measured(state.U.tensor)
+            seen = M.cpu().numpy()
+        factor = 1 / power_of_two(float(np.sqrt(np.trace(seen) / (len(seen) * total_mass))))
+        state.U.tensor.mul_(factor)
+        return M * factor**2, Y * factor
 
     def _place_unlinked(self, problem: Problem, state: DeviceDescentState) -> None:
         """Mutates: rows of nodes without edges, by a Jacobi step on the low-rank part, all that they have."""
-        (source,) = state.batches
-        if source.counts.all() or not len(source.coefficients):
+        descent, U = _descent(state), state.U.tensor
+        rows, counts = descent.rows, descent.source.counts
+        if counts.all() or not len(rows.coefficients):
             return
-        U, diagonal = state.U.tensor, problem.walk.operator
-        chosen = source.torch.tensor(np.flatnonzero(source.counts == 0), device=U.device)
-        _, Y = source.measured(source.padded(U))
-        drawn = source.factors[chosen].double() @ (source.coefficients[:, None] * Y)
-        unit = _weight_unit(problem.sparse.walk_form())
-        own = diagonal.diagonal.tensor[chosen] / unit  # type: ignore[attr-defined]
-        U[chosen] = (drawn / source.torch.where(own > 0, own, 1.0)).to(U.dtype)
+        chosen = rows.torch.tensor(np.flatnonzero(counts == 0), device=U.device)
+        _, Y = rows.measured(U)
+        drawn = rows.factors[chosen].double() @ (rows.coefficients[:, None] * Y)
+        placed: Any = problem.walk.operator
+        own = placed.diagonal.tensor[chosen] / rows.weight_unit
+        U[chosen] = (drawn / rows.torch.where(own > 0, own, 1.0)).to(U.dtype)
 
-    def finish(self, problem: Problem, state: DeviceDescentState) -> DeviceTall:
-        """Back to the pencil, orthonormal in its metric."""
-        wide = torch_engine(problem).cast(state.U, np.float64)
-        Q: DeviceTall = problem.orthonormalize(problem.walk.leave(wide)).Q
+    def _pencil_rows(self, problem: Problem, state: DeviceDescentState) -> DeviceTall:
+        """The rows without that of zeros, in the problem's own coordinates and float64."""
+        rows: DeviceTall = problem.walk.leave(DeviceTall(state.U.tensor[:-1].double()))
+        return rows
+
+    def basis(self, problem: Problem, state: DeviceDescentState) -> DeviceTall:
+        """Of the rows as they are."""
+        Q: DeviceTall = problem.orthonormalize(self._pencil_rows(problem, state)).Q
         return Q
 
 
-def _moves(source: DeviceBatches, batch: Batch, M: Tensor, push: Tensor, step: float) -> Tensor:
+def _descent(state: DeviceDescentState) -> DeviceDescent:
+    assert state.descent is not None
+    return state.descent
+
+
+def _is_sound(M: Array) -> bool:
+    """Whether a Gram matrix is finite and far from losing rank."""
+    return bool(np.isfinite(M).all() and np.linalg.cond(M) < WORST_CONDITION)
+
+
+def _moves(descent: DeviceDescent, batch: Batch, M: Tensor, step: float) -> Tensor:
     """``- step sqrt(Tr M / sum b) g_i / |g_i|`` for the rows of a batch; none where M has no factor."""
-    torch, rows, vertices = source.torch, batch.rows, batch.vertices
-    inverse, good = source.inverse(M)
+    torch, rows = descent.rows.torch, batch.rows
+    inverse, good = descent.rows.inverse(M)
     size = torch.where(good, torch.trace(M), 0.0)  # directions forget it, float32 does not underflow with it
     P = size * (inverse @ batch.projected @ inverse)
-    back = ((source.metric * push)[vertices, None] * rows) @ ((P + P.T) / 2).to(rows.dtype)
+    back = (descent.pushed[batch.vertices, None] * rows) @ ((P + P.T) / 2).to(rows.dtype)
     g = batch.gradient @ (size * inverse).to(rows.dtype) - back
-    length = (step * (size / source.metric.sum()).sqrt()).to(rows.dtype)
+    length = (step * (size / descent.total_mass).sqrt()).to(rows.dtype)
     norms = g.square().sum(dim=1, keepdim=True).sqrt()
     return torch.where(norms > 0, -length / torch.where(norms > 0, norms, 1.0), 0.0) * g
-
-
-def power_of_two(x: float) -> float:
-    """The power of two below a positive number, one for others: dividing by it costs no digit."""
-    return float(2.0 ** np.floor(np.log2(x))) if 0 < x < np.inf else 1.0
-
-
-def _weight_unit(operator: SparseOperator) -> float:
-    """A power of two near the mean weight: float32 holds what is left."""
-    return power_of_two(float(operator.graph.degrees.sum()) / max(1, operator.graph.n_entries))
 
 
 def _with_unit_mass(operator: SparseOperator) -> SparseOperator:

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from spectrograd.graph.graph import Graph
 from spectrograd.kernels.batches.groups import upper_entries
+from spectrograd.operators.protocol import RESIDENT, Offer, check_offers
+from spectrograd.operators.sparse import SparseOperator
 
 Array = NDArray[Any]
 # Edges that stay together from epoch to epoch, where there are many: one cache line of int32.
@@ -49,6 +51,13 @@ class EdgeSource(Protocol):
 
     def chunks(self, epoch: int, size: int) -> Iterator[EdgeChunk]:
         """All edges of the graph in the random order of that epoch, ``size`` at a time (the last: fewer)."""
+
+
+def check_edges(solver: str, needs: frozenset[Offer], problem: Any) -> None:
+    """Refuse an operator without edges to read; a graph on disk will do: it has them in random order."""
+    operator = problem.operator
+    on_disk = isinstance(operator, SparseOperator) and not operator.graph.is_resident
+    check_offers(solver, RESIDENT if on_disk else needs, operator, problem.offers)
 
 
 def edge_source(graph: Graph, rng: np.random.Generator) -> EdgeSource:

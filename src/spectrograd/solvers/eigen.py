@@ -57,11 +57,10 @@ class Eigen(Solver[EigenState]):
 
     Examples
     --------
-    >>> from spectrograd import datasets
+    >>> from spectrograd import datasets, solvers
     >>> from spectrograd.operators.laplacian import laplacian
-    >>> from spectrograd.solvers import solve
     >>> graph = datasets.make_block_model(300, 3, random_state=0).graph
-    >>> solve(Problem(laplacian(graph), 3), Eigen(), seed=0).last.residual < 1e-10
+    >>> solvers.solve(Problem(laplacian(graph), 3), Eigen(), seed=0).last.residual < 1e-10
     True
     """
 

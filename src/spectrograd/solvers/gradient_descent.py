@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from spectrograd.engines.protocol import Tall
 from spectrograd.linalg.subspace import orthonormalize
-from spectrograd.solvers.protocol import Problem, SteppingSolver, StepState
+from spectrograd.solvers.full_steps import FullStepSolver
+from spectrograd.solvers.protocol import Problem, StepState
 
 Array = NDArray[Any]
 LONGEST_MOVE = 10.0  # relative to U; sensible steps stay below 2
@@ -36,7 +37,7 @@ def _small(M: Array, H: Array) -> tuple[Array, Array]:
 
 
 @dataclass(frozen=True)
-class GradientDescent(SteppingSolver[StepState]):
+class GradientDescent(FullStepSolver):
     """``U <- U - g B^-1 grad J(U)`` (Eq. 9; ``B = I`` is the paper).
 
     Parameters
@@ -45,17 +46,7 @@ class GradientDescent(SteppingSolver[StepState]):
         None takes the inverse of the width of the spectrum, which is safe for an orthonormal U.
     """
 
-    step_size: float | None = None
-    max_iter: int = 500
-
     name: ClassVar[str] = "gradient-descent"
-    report_every: ClassVar[int] = 10
-
-    def init(self, problem: Problem, rng: np.random.Generator) -> StepState:
-        """Start from a random orthonormal basis, in walk form as all that follows."""
-        width = problem.operator.upper - problem.operator.lower
-        guess = problem.walk.enter(problem.first_guess(rng))
-        return StepState(guess, rng, step_size=self.step_size or 1 / width)
 
     def step(self, problem: Problem, state: StepState) -> StepState:
         """One full gradient, in one sweep: ``B^-1 grad J = 2 (B^-1 A U - U C) M^-1``."""
@@ -87,7 +78,3 @@ class GradientDescent(SteppingSolver[StepState]):
         move = back.T @ squares @ back - forth.T @ M @ forth  # of length: the move is orthogonal to U
         longest = np.sqrt(np.abs(np.diag(move)).max() / np.diag(M).max())
         return engine.combine(U, np.eye(len(M)) + forth, product, -back), float(longest)
-
-    def finish(self, problem: Problem, state: StepState) -> Tall:
-        """Back to the pencil, orthonormal in its metric."""
-        return problem.orthonormalize(problem.walk.leave(state.U)).Q

@@ -17,7 +17,7 @@ from spectrograd.kernels import LANES, SMALL
 from spectrograd.linalg.filters import Filter
 from spectrograd.linalg.krylov import Basis, RitzValues
 from spectrograd.linalg.subspace import orthonormalize
-from spectrograd.solvers.protocol import Problem
+from spectrograd.solvers.protocol import Problem, Solver
 from spectrograd.solvers.ritz import RitzSolver, RitzState
 
 Array = NDArray[Any]
@@ -94,6 +94,12 @@ class Lanczos(RitzSolver[LanczosState]):
     name: ClassVar[str] = "lanczos"
     rough_after = 2
 
+    def suited(self, problem: Problem) -> Solver[Any]:
+        """Where sweeps are dear, the form that takes few of them."""
+        from spectrograd.solvers.lanczos_sweeps import in_few_sweeps
+
+        return in_few_sweeps(self) if problem.dear_sweeps else self
+
     def init(self, problem: Problem, rng: np.random.Generator) -> LanczosState:
         """A random block, led by the warm start if there is one."""
         n, k = problem.n_nodes, problem.n_components
@@ -111,9 +117,9 @@ class Lanczos(RitzSolver[LanczosState]):
 
     def _front(self, problem: Problem, rng: np.random.Generator, size: int, dtype: Any) -> Tall:
         """The first block, orthonormal."""
-        engine, start, parts = problem.engine, problem.finite_start, []
+        engine, start, parts = problem.engine, problem.placed_start(dtype), []
         if start is not None:
-            parts = [problem.standard.enter(engine.put(start.astype(dtype)))]
+            parts = [problem.standard.enter(start)]
         missing = size - sum(part.shape[1] for part in parts)
         if missing > 0:
             parts.append(engine.random(problem.n_nodes, missing, new_seed(rng), dtype))
@@ -129,7 +135,7 @@ class Lanczos(RitzSolver[LanczosState]):
             if single and self.precision == "auto" and state.residuals[:k].max() < SINGLE_FLOOR * width:
                 state.basis = self._doubled(problem, state.basis, state.rng)
             state.filling, state.products_before = True, state.basis.products
-        self._fill(state, state.basis, k)
+        self.fill(problem, state, state.basis)
         self._restart(problem, state, state.basis)
         state.filling = False
         self.account(problem, state, state.basis.products - state.products_before)
@@ -139,8 +145,9 @@ class Lanczos(RitzSolver[LanczosState]):
         """They share the basis, which grows by whole blocks."""
         return state.basis is None
 
-    def _fill(self, state: LanczosState, basis: Basis, k: int) -> None:
+    def fill(self, problem: Problem, state: LanczosState, basis: Basis) -> None:
         """Mutates the basis: full, or as large as the angle takes."""
+        k = problem.n_components
         while True:
             basis.expand(state.rng)
             state.pause -= 1

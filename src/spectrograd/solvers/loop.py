@@ -153,9 +153,9 @@ def solve(
 def _first_state(problem: Problem, solver: Solver[Any], rng: np.random.Generator) -> State:
     """The solver's first state; a warm start that had to be repaired is told."""
     state: State = solver.init(problem, rng)
-    start = problem.finite_start
-    if start is not None and not solver.direct:
-        repaired = problem.orthonormalize(problem.engine.put(start)).repaired
+    start = None if solver.direct else problem.placed_start()
+    if start is not None:
+        repaired = problem.orthonormalize(start).repaired
         if repaired:
             state.events.append(f"start: {repaired} dependent columns replaced by random ones")
     return state
@@ -193,16 +193,16 @@ class _Run:
                 state = self.solver.step(self.problem, state)
             except FloatingPointError:
                 blown_up = True
-            last = not blown_up and self.at_end(state) is not None
+            over = None if blown_up else self.at_end(state)
             out_of_time = time.perf_counter() >= self.rules.deadline
             out_of_time = out_of_time or (time_budget is not None and self.clock.of_this_run() >= time_budget)
             due = state.iteration % self.solver.report_every == 0
-            if not (blown_up or last or out_of_time or due):
+            if not (blown_up or over or out_of_time or due):
                 continue
-            kept = due or last
-            healthy = not blown_up and self.measure(state, kept=kept)
+            kept = due or over is not None
+            healthy = not blown_up and self.measure(state, over, kept=kept)
             if healthy:
-                reason = self.verdict(state) if kept or self.checkpoint is None else None
+                reason = self.verdict(state, over) if kept or self.checkpoint is None else None
                 self.save(at_once=out_of_time or reason is not None)
             else:
                 retry = self.retry()
@@ -225,7 +225,7 @@ class _Run:
         state = moment.state
         self.history, self.back_offs, self.clock.before = [*moment.history], moment.back_offs, moment.seconds
         self.good = copy.deepcopy(state)
-        return state, self.verdict(state) if moment.measured and state.iteration > 0 else None
+        return state, self.verdict(state, moment.over) if moment.measured and state.iteration > 0 else None
 
     def at_end(self, state: State) -> str | None:
         """Whether there is nothing more to do, and why."""
@@ -233,15 +233,14 @@ class _Run:
             return "done"
         return "max_iter" if state.iteration >= self.max_iter else None
 
-    def verdict(self, state: State) -> str | None:
+    def verdict(self, state: State, over: str | None) -> str | None:
         """Why the run is over, for a state that was just measured; None where it is not."""
-        over = self.at_end(state)
         if over is None and self.history[-1].residual <= self.rules.tol:
             return "converged"
         telling = self.watch is not None and state.iteration == self.solver.rough_after
         return GIVEN_UP if over is None and telling and self.watch(state) else over  # type: ignore[misc]
 
-    def measure(self, state: State, *, kept: bool = True) -> bool:
+    def measure(self, state: State, over: str | None = None, *, kept: bool = True) -> bool:
         """Record where the run stands; False when it diverges.
 
         Not ``kept`` for a checkpoint are measurements that an undisturbed run would not have made.
@@ -258,7 +257,7 @@ class _Run:
             self.good, self.resume = copy.deepcopy(state), None
             self.history.append(progress)
             if kept and self.checkpoint is not None:
-                self.unsaved = Moment(self.good, tuple(self.history), self.back_offs, seconds)
+                self.unsaved = Moment(self.good, tuple(self.history), self.back_offs, seconds, over)
             for hook in self.hooks:
                 hook(progress)
         return True

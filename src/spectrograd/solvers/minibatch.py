@@ -163,23 +163,6 @@ class BatchSource:
         ends = np.sort(np.concatenate([heads, tails]))
         return kernels.group_by_vertex(heads, tails, weights, ends, self.slot)  # type: ignore[no-any-return]
 
-    def pairs(self, heads: Array, rng: np.random.Generator) -> Batch:
-        """One neighbour per head, drawn with probability ``w_ij / d_i``, as steps of pair averaging.
-
-        With heads drawn uniformly the pair (i, j) has odds proportional to ``w (1/d_i + 1/d_j)``, so
-        its weight is ``1 / (1/d_i + 1/d_j)``; the row terms belong to the heads.
-        """
-        positions = kernels.neighbour_by_weight(heads, rng.random(len(heads)), self.indptr, self.weights)
-        tails = self.indices[positions]
-        degrees = self.operator.graph.degrees
-        pull = 1 / (1 / degrees[heads] + 1 / degrees[tails])
-        if self.operator.scale is not None:
-            pull = pull * self.operator.scale[heads] * self.operator.scale[tails]
-        groups = self._grouped(heads, tails, pull)
-        shares = np.zeros(len(groups[0]))
-        shares[self.slot[heads]] = 1.0  # heads are distinct; slot still says where each one went
-        return Batch(groups, shares, len(heads))
-
     def gradient(self, batch: Batch, U: Array, Y: Array, *, projected: bool = False) -> tuple[Array, Array]:
         """Tiles of ``A_S U`` (see :func:`rows_of`), with ``Y = Z'U``; and ``U' A_S U`` if ``projected``."""
         row_part = (batch.shares, self.operator.row_term)

@@ -10,15 +10,14 @@ import scipy.linalg as la
 from numpy.typing import ArrayLike, NDArray
 
 from spectrograd.embedding import arrange
-from spectrograd.operators.protocol import ALL
-from spectrograd.solvers.protocol import Problem, Solver, State
+from spectrograd.solvers.landmarks import LandmarkSolver
+from spectrograd.solvers.protocol import Problem, State
 from spectrograd.solvers.similarity import (
     Kernel,
     PointEmbedding,
     Similarity,
-    checked_points,
     draw_landmarks,
-    make_kernel,
+    sampled_points,
 )
 
 Array = NDArray[Any]
@@ -26,7 +25,7 @@ CHECKED_ROWS = 200
 
 
 @dataclass(frozen=True)
-class Nystrom(Solver[State]):
+class Nystrom(LandmarkSolver):
     """Solve on a few landmarks and extend the solution to all nodes.
 
     **Definition.** ``C = S[:, landmarks]`` are sampled columns of the similarity ``S = c I - A``
@@ -57,34 +56,18 @@ class Nystrom(Solver[State]):
 
     Examples
     --------
-    >>> from spectrograd import datasets
+    >>> from spectrograd import datasets, solvers
     >>> from spectrograd.operators.laplacian import laplacian
-    >>> from spectrograd.solvers import solve
     >>> graph = datasets.make_block_model(300, 3, random_state=0).graph
-    >>> solve(Problem(laplacian(graph), 3), Nystrom(n_landmarks=100, walk=20), seed=0).Q.shape
+    >>> solvers.solve(Problem(laplacian(graph), 3), Nystrom(n_landmarks=100, walk=20), seed=0).Q.shape
     (300, 3)
     """
 
-    n_landmarks: int = 200
-    walk: int = 1
-    max_iter: int = 1
-
     name: ClassVar[str] = "nystrom"
-    needs = ALL
-    direct: ClassVar[bool] = True
 
-    def init(self, problem: Problem, rng: np.random.Generator) -> State:
-        """Nothing to prepare."""
-        return State(np.zeros((problem.n_nodes, problem.n_components)), rng)
-
-    def step(self, problem: Problem, state: State) -> State:
-        """The first step is the last."""
-        vectors = nystrom_basis(problem, state, self.n_landmarks, self.walk)
-        state.U, repaired = problem.orthonormalize(problem.standard.leave(vectors), state.rng)
-        if repaired:
-            state.events.append(f"{repaired} directions beyond the rank of the sample are random")
-        state.iteration, state.done = 1, True
-        return state
+    def basis(self, problem: Problem, state: State) -> Array:
+        """Extended from the landmarks."""
+        return nystrom_basis(problem, state, self.n_landmarks, self.walk)
 
 
 def nystrom_basis(problem: Problem, state: State, n_landmarks: int, walk: int = 1) -> Array:
@@ -129,10 +112,8 @@ def nystrom_points(
     >>> nystrom_points(points, 3, random_state=0).embedding.vectors.shape
     (500, 3)
     """
-    coordinates = checked_points(points, n_components)
     rng = np.random.default_rng(random_state)
-    similarity = make_kernel(kernel, gamma, coordinates)
-    landmarks = draw_landmarks(len(coordinates), n_landmarks, n_components, rng)
+    coordinates, similarity, landmarks = sampled_points(points, n_components, kernel, gamma, n_landmarks, rng)
     columns = similarity(coordinates, coordinates[landmarks])
     root = _inverse_root(columns[landmarks])
     degrees = columns @ (root @ (root.T @ columns.sum(axis=0)))

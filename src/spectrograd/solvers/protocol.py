@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from spectrograd.certificate.evidence import Complement
 from spectrograd.certificate.probe import Evidence
@@ -36,20 +36,19 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 DERIVED = "derived"  # marks fields of states that `init` makes of the problem: no checkpoint holds them
-USUAL_MASS = 20.0  # mean degree of the block models on which absolute steps in a metric were set
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
     """Find the ``n_components`` smallest eigenvectors of an operator, on an engine.
 
-    ``start`` is an N x K guess for a warm start, or None.
+    ``start`` is an N x K guess for a warm start, an array or a tall of the engine, or None.
     """
 
     operator: Operator
     n_components: int
     engine: Engine = field(default_factory=LocalEngine)
-    start: Array | None = None
+    start: Tall | None = None
 
     def __post_init__(self) -> None:
         n_nodes, k = self.operator.n_nodes, self.n_components
@@ -65,12 +64,11 @@ class Problem:
         """Rows of every vector."""
         return self.operator.n_nodes
 
-    @property
-    def finite_start(self) -> Array | None:
-        """A copy of the start in float64 with zeros where it holds no number."""
-        if self.start is None:
-            return None
-        return np.where(np.isfinite(self.start), self.start, 0).astype(np.float64)
+    def placed_start(self, dtype: DTypeLike = np.float64) -> Tall | None:
+        """The start on the engine; of an array, which may come from anywhere, only what is finite."""
+        if isinstance(self.start, np.ndarray):
+            return self.engine.put(np.where(np.isfinite(self.start), self.start, 0).astype(dtype))
+        return None if self.start is None else self.engine.cast(self.start, dtype)
 
     @cached_property
     def batches(self) -> BatchSource:
@@ -83,14 +81,19 @@ class Problem:
     def single_batches(self) -> BatchSource:
         """The same in float32: half the traffic, for solvers that live with noise anyway."""
         from spectrograd.solvers.minibatch import BatchSource
+        from spectrograd.solvers.streamed_batches import StreamedBatches
 
-        return BatchSource.of(self.sparse.astype(np.float32))
+        source = StreamedBatches if self.sparse.is_streamed else BatchSource
+        return source.of(self.sparse.astype(np.float32))
 
     @property
     def row_unit(self) -> float:
-        """What an absolute step is multiplied by: vectors that are orthonormal in a metric shrink with it."""
+        """What steps of a set length per coordinate are multiplied by: in a metric rows are smaller.
+
+        Orthonormal vectors have entries of ``1 / sqrt(N)``, in a metric of ``1 / sqrt(sum b)``.
+        """
         metric = self.operator.metric
-        return 1.0 if metric is None else float(np.sqrt(USUAL_MASS / metric.mean()))
+        return 1.0 if metric is None else float(1 / np.sqrt(metric.mean()))
 
     @property
     def offers(self) -> frozenset[Offer]:
@@ -130,6 +133,11 @@ class Problem:
         """The pencil without a scale, as filters take it."""
         return Coordinates.walk(self.engine, self.operator)
 
+    @cached_property
+    def inverse_walk_metric(self) -> Tall:
+        """One over the metric of the walk form, a tall N x 1 (the metric must not be None)."""
+        return self.engine.put(1 / np.asarray(self.operator.walk_form().metric)[:, None])
+
     def apply(self, U: Tall) -> Tall:
         """``A @ U``: one pass."""
         return self.engine.apply(self.placed, U)
@@ -150,9 +158,9 @@ class Problem:
 
     def first_guess(self, rng: np.random.Generator) -> Tall:
         """The warm start if there is one, else random; orthonormal in the metric."""
-        start = self.finite_start
+        start = self.placed_start()
         if start is not None:
-            return self.orthonormalize(self.engine.put(start), rng).Q
+            return self.orthonormalize(start, rng).Q
         guess = self.engine.random(self.n_nodes, self.n_components, new_seed(rng), np.float64)
         return self.orthonormalize(guess, rng).Q
 

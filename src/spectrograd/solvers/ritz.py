@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -19,7 +20,6 @@ from spectrograd.linalg.subspace import (
     inverse_factor,
     orthogonality_error,
     orthonormalize,
-    rayleigh_ritz,
     residuals,
 )
 from spectrograd.operators.protocol import Operator
@@ -101,8 +101,11 @@ class RitzSolver(Solver[RitzT]):
 
     def measured(self, problem: Problem, operator: Operator, state: RitzT) -> RitzT:
         """The state after a Rayleigh-Ritz on its block, for the operator placed in walk form."""
-        ritz, state.residuals, lost = ritz_pairs(problem.engine, operator, state.block, state.rng)
-        state.values, state.block = ritz.values, ritz.Q
+        return self.told(problem, state, *ritz_pairs(problem.engine, operator, state.block, state.rng))
+
+    def told(self, problem: Problem, state: RitzT, ritz: Ritz, residuals: Array, lost: int) -> RitzT:
+        """The state with these Ritz pairs in walk form."""
+        state.values, state.block, state.residuals = ritz.values, ritz.Q, residuals
         state.U = problem.walk.leave(problem.engine.columns(ritz.Q, slice(problem.n_components)))
         if lost:
             state.n_lost += lost
@@ -131,10 +134,10 @@ def guarded_start(problem: Problem, width: int, rng: np.random.Generator, dtype:
     The random columns are Gaussian in the metric, and of about unit length.
     """
     engine, n = problem.engine, problem.n_nodes
-    start, given = problem.finite_start, 0
+    start, given = problem.placed_start(dtype), 0
     if start is not None:
         given = problem.n_components
-        start = problem.walk.enter(engine.put(start.astype(dtype)))
+        start = problem.walk.enter(start)
     if given == width:
         return start
     metric = problem.operator.walk_form().metric
@@ -147,24 +150,27 @@ def guarded_start(problem: Problem, width: int, rng: np.random.Generator, dtype:
 
 
 def ritz_pairs(
-    engine: Engine, operator: Operator, U: Tall, rng: np.random.Generator | None = None
+    engine: Engine,
+    operator: Operator,
+    U: Tall,
+    rng: np.random.Generator | None = None,
+    times: Callable[[Tall], Tall] | None = None,
 ) -> tuple[Ritz, Array, int]:
     """Ritz pairs of the span of U, their residuals, and how many lost directions were replaced.
 
-    One pass. A basis that is nearly orthonormal after one round of Cholesky QR is corrected by the
-    generalised Rayleigh-Ritz instead of a second round.
+    One pass, by ``times`` where the product is not the engine's alone. A basis that is nearly orthonormal
+    after one round of Cholesky QR is corrected by the generalised Rayleigh-Ritz instead of a second round.
     """
     factor, lost = inverse_factor(engine.gram(U, U, operator.metric))
     if lost:
         Q, lost = orthonormalize(engine, U, operator.metric, rng)
-        ritz = rayleigh_ritz(engine, operator, Q)
-        return ritz, residuals(engine, operator, ritz), lost
-    Q = engine.combine(U, factor)
-    AQ = engine.apply(operator, Q)
+    else:
+        Q = engine.combine(U, factor)
+    AQ = engine.apply(operator, Q) if times is None else times(Q)
     H = engine.gram(Q, AQ, None, symmetric=True)
     values, rotation = _generalized(H, engine.gram(Q, Q, operator.metric))
     ritz = Ritz(values, engine.combine(Q, rotation), engine.combine(AQ, rotation))
-    return ritz, residuals(engine, operator, ritz), 0
+    return ritz, residuals(engine, operator, ritz), lost
 
 
 def _generalized(H: Array, M: Array) -> tuple[Array, Array]:

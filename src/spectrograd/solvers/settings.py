@@ -28,6 +28,7 @@ class SolverSettings:
     batch_size: int | None = None
     seed: int | None = None
     engine: Engine = field(default_factory=LocalEngine)
+    memory_limit: int | None = None  # bytes of the whole process, which solvers that ``auto`` picks must fit
     hooks: Sequence[Hook] = ()
     watch: Watch | None = None
     deadline: float = math.inf  # a moment of time.perf_counter: the budget, once its clock runs

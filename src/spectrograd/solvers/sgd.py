@@ -3,45 +3,36 @@
 from __future__ import annotations
 
 import copy
-import math
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd.certificate.probe import Evidence
-from spectrograd.operators.protocol import ALL, RESIDENT, check_offers
-from spectrograd.operators.sparse import SparseOperator
-from spectrograd.solvers.chebyshev import Chebyshev
-from spectrograd.solvers.descent import Descent
-from spectrograd.solvers.edge_source import EdgeChunk, edge_source
-from spectrograd.solvers.lanczos import Lanczos
-from spectrograd.solvers.protocol import DERIVED, Problem, Progress, Solver, SteppingSolver, StepState
-from spectrograd.solvers.ritz import RitzSolver, RitzState
+from spectrograd.operators.protocol import ALL
+from spectrograd.solvers.descent import Descent, Groups
+from spectrograd.solvers.edge_source import check_edges, edge_source
+from spectrograd.solvers.hand_over import HandOverState, HandsOver
+from spectrograd.solvers.protocol import DERIVED, Problem, Solver
 
 Array = NDArray[Any]
-EDGES_AT_ONCE = 1 << 18  # a chunk's groups take 24 bytes per edge
 # M is measured afresh after so many edges per node: a fifth of a row is then measured per edge, however
 # large the graph, and rows, which double at each of ten visits, stay far from the largest float32.
 EDGES_PER_MEASUREMENT = 5
+AVERAGED = 2 / 3  # of a Jacobi step: all of it would keep what alternates between neighbours
 WORST_CONDITION = 1e4  # of M; runs that go well stay below ten
 
 
 @dataclass(eq=False)
-class DescentState(StepState):
+class DescentState(HandOverState):
     """``U`` holds rows of float32 in walk form, padded to whole lanes; the rest belongs to the epochs.
 
     ``known`` are M and Y, kept from batch to batch for ``known_for`` edges now; None where U moved otherwise.
-    After the hand-over ``after`` is the state of the method that goes on, and ``handed`` its problem.
     """
 
     descent: Descent | None = field(default=None, metadata={DERIVED: True})
     known: tuple[Array, Array] | None = None
     known_for: int = 0
-    handed: Problem | None = None
-    after: RitzState | None = None
-    events: list[str] = field(default_factory=list)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> DescentState:
         twin = copy.copy(self)  # the edges are shared
@@ -51,7 +42,7 @@ class DescentState(StepState):
 
 
 @dataclass(frozen=True)
-class RepairedSGD(SteppingSolver[DescentState]):
+class RepairedSGD(HandsOver[DescentState]):
     """Minimise ``J(U) = Tr(M^-1 U'AU)``, ``M = U'BU``, by mini-batches with an unbiased gradient.
 
     Definition: for a batch ``S`` of edges (Eq. 15) the rows that it touches move along
@@ -72,6 +63,9 @@ class RepairedSGD(SteppingSolver[DescentState]):
         q_i stays well below one.
     step_size
         Length of the first steps relative to the root mean square of a row; 2 is too long, 0.5 slower.
+    averaging
+        Bring every row two thirds of the way to the mean of its neighbours after the epochs: one pass
+        more, which takes out most of the noise that the last steps leave. Not before a hand-over.
     hand_over
         Go on with another method from the subspace found, until the angle or the tolerance asked for is met.
     finisher
@@ -80,13 +74,7 @@ class RepairedSGD(SteppingSolver[DescentState]):
         Bound on the sine of the subspace angle after the hand-over; 0 leaves stopping to the loop.
     """
 
-    epochs: float = 5.0
-    batch_size: int = 4000
-    step_size: float = 1.0
-    hand_over: bool = False
-    finisher: Literal["lanczos", "chebyshev"] = "lanczos"
-    angle: float = 0.0
-    max_iter: int = 100
+    averaging: bool = False
 
     name: ClassVar[str] = "sgd"
     needs = ALL
@@ -98,102 +86,70 @@ class RepairedSGD(SteppingSolver[DescentState]):
         from spectrograd.solvers.device_batches import with_settings_of  # torch's side of the house
         from spectrograd.solvers.device_sgd import DeviceSGD
 
-        # its epochs are whole, and the angle is for the method that goes on, which it has not
-        return with_settings_of(replace(self, epochs=math.ceil(self.epochs), angle=0.0), DeviceSGD)
-
-    @property
-    def judges_itself(self) -> bool:
-        """Only the method that goes on does."""
-        return self.hand_over and self.angle > 0
+        return with_settings_of(self, DeviceSGD)
 
     def check(self, problem: Problem) -> None:
         """A graph on disk will do, for its edges are kept in random order too."""
-        operator = problem.operator
-        if isinstance(operator, SparseOperator) and not operator.graph.is_resident:
-            check_offers(self.name, RESIDENT, operator, problem.offers)
-        else:
-            super().check(problem)
+        check_edges(self.name, self.needs, problem)
 
     def init(self, problem: Problem, rng: np.random.Generator) -> DescentState:
         """Start from an orthonormal random basis, or the warm start, in walk form."""
-        self._check()
+        self.check_parameters()
         operator = problem.sparse_walk
         descent = Descent.of(operator, edge_source(operator.graph, rng), self.batch_size)
         U = descent.padded(problem.walk.enter(problem.resident_guess(rng)))
         U[descent.source.counts == 0] = 0  # no batch would ever move them
         state = DescentState(U, rng, step_size=self.step_size, descent=descent)
-        if descent.batch_size < self.batch_size:
-            state.events.append(
-                f"batches of {descent.batch_size} edges: larger ones would touch too many nodes at once"
-            )
-        unseen = float(((1 - min(self.epochs, 1)) ** descent.source.counts).sum())
-        if self.epochs < 1 and unseen >= 1:
-            state.events.append(f"{self.epochs:g} passes over the edges miss about {unseen:.0f} nodes")
+        self.tell(state, descent.source.counts, descent.batch_size)
         return state
-
-    def _check(self) -> None:
-        if not 0 < self.epochs < np.inf:
-            raise ValueError(f"epochs={self.epochs}: expected a positive number of passes over the edges")
-        if self.batch_size < 1:
-            raise ValueError(f"batch_size={self.batch_size}: at least one edge is needed")
-        if not 0 < self.step_size < np.inf:
-            raise ValueError(f"step_size={self.step_size}: expected a positive number")
-        if self.finisher not in ("lanczos", "chebyshev"):
-            raise ValueError(f"finisher={self.finisher!r}: expected 'lanczos' or 'chebyshev'")
-
-    @property
-    def _n_epochs(self) -> int:
-        """Steps of the loop that are epochs, the last of which may be a part of one."""
-        return math.ceil(min(self.epochs, self.max_iter))
-
-    def _n_steps(self, descent: Descent) -> int:
-        """Batches of all epochs."""
-        return math.ceil(min(self.epochs, self.max_iter) * descent.n_batches)
 
     def step(self, problem: Problem, state: DescentState) -> DescentState:
-        """One epoch; after the last one a step of the method that goes on."""
-        if state.iteration >= self._n_epochs:
-            return self._finishing_step(problem, state)
-        self._epoch(problem, state)
-        state.iteration += 1
-        if state.iteration >= self.epochs and not self.hand_over:
-            state.done = True
+        """One epoch, the last of them averaged if asked for; then a step of the method that goes on."""
+        state = super().step(problem, state)
+        if self.averaging and not self.hand_over and state.iteration == self.n_epochs:
+            self._average(problem, state)
         return state
 
-    def _epoch(self, problem: Problem, state: DescentState) -> None:
+    def _average(self, problem: Problem, state: DescentState) -> None:
+        """Mutates: all rows, by a Jacobi step."""
+        assert state.descent is not None
+        rows, diagonal = self._pencil_rows(problem, state), problem.sparse.diagonal[:, None]
+        wanted = np.asarray(problem.apply(rows)) / np.where(diagonal > 0, diagonal, 1)
+        state.U = state.descent.padded(problem.walk.enter(rows - AVERAGED * wanted))
+        state.passes += 1
+
+    def epoch(self, problem: Problem, state: DescentState) -> None:
         """Mutates: the state, by one step per batch of all edges."""
         descent = state.descent
         assert descent is not None
-        size, total = descent.batch_size, self._n_steps(descent)
-        done = state.iteration * descent.n_batches
-        for chunk in descent.source.chunks(state.iteration, max(1, EDGES_AT_ONCE // size) * size):
-            n_batches = min(-(-len(chunk.heads) // size), total - done)
-            if n_batches <= 0:
+        total, done = self.n_steps(descent.n_batches), state.iteration * descent.n_batches
+        for groups in descent.groups(state.iteration, state.U.shape[1]):
+            if done >= total:
                 break
-            chunk = chunk.part(slice(n_batches * size))
-            steps = state.step_size * (1 - np.arange(done, done + n_batches) / total)
-            self._run(problem, state, chunk, steps)
-            done += n_batches
-            state.edges_seen += len(chunk.heads)
+            groups = groups.part(slice(total - done), descent.batch_size)
+            steps = state.step_size * (1 - np.arange(done, done + groups.n_batches) / total)
+            self._run(problem, state, groups, steps)
+            done += groups.n_batches
+            state.edges_seen += groups.n_edges
         if not np.isfinite(state.U).all():
             raise FloatingPointError("the step was too long")
         self._place_unlinked(problem, state)
         state.known = None
 
-    def _run(self, problem: Problem, state: DescentState, chunk: EdgeChunk, steps: Array) -> None:
-        """Mutates: the state, by a chunk's batches; goes on with a fresh M where it broke down."""
+    def _run(self, problem: Problem, state: DescentState, groups: Groups, steps: Array) -> None:
+        """Mutates: the state, by some batches; goes on with a fresh M where it broke down."""
         descent = state.descent
         assert descent is not None
-        while len(steps):
+        while groups.n_batches:
             fresh = state.known is None
             M, Y = state.known or self._measured(problem, state)
-            done = descent.run(chunk, steps, state.U, M, Y)
-            state.known_for += len(chunk.heads)
+            done = descent.run(groups, steps, state.U, M, Y)
+            state.known_for += groups.n_edges
             far = state.known_for >= EDGES_PER_MEASUREMENT * problem.n_nodes
-            state.known = None if far or done < len(steps) else (M, Y)
+            broken = done < groups.n_batches
+            state.known = None if far or broken else (M, Y)
             skipped = max(done, int(fresh))  # a batch that breaks a fresh M is left out
-            chunk = chunk.part(slice(skipped * descent.batch_size, None))
-            steps = steps[skipped:] if done < len(steps) else steps[:0]
+            groups, steps = groups.part(slice(skipped, None), descent.batch_size), steps[skipped:]
 
     def _measured(self, problem: Problem, state: DescentState) -> tuple[Array, Array]:
         """Mutates: U, to a root mean square of about one, orthonormal where it was near losing rank; M, Y."""
@@ -229,50 +185,10 @@ class RepairedSGD(SteppingSolver[DescentState]):
             drawn / np.where(operator.diagonal[unlinked] > 0, operator.diagonal[unlinked], 1)[:, None]
         )
 
-    def _finishing_step(self, problem: Problem, state: DescentState) -> DescentState:
-        solver = self._finisher()
-        if state.after is None:
-            state.handed = replace(problem, start=self.finish(problem, state))
-            state.after = solver.init(state.handed, state.rng)
-            state.events.append(f"handed over to {solver.name} after {self.epochs:g} passes over the edges")
-        assert state.handed is not None
-        before = state.after.passes
-        state.after = solver.step(state.handed, state.after)
-        state.passes += state.after.passes - (0 if state.iteration == self._n_epochs else before)
-        state.iteration += 1
-        state.done = solver.terminate(state.handed, state.after)
-        return state
-
-    def _finisher(self) -> RitzSolver[Any]:
-        return Lanczos(angle=self.angle) if self.finisher == "lanczos" else Chebyshev(angle=self.angle)
-
     def _pencil_rows(self, problem: Problem, state: DescentState) -> Array:
         """The rows without padding, in the problem's own coordinates and float64."""
         return np.asarray(problem.walk.leave(state.U[:, : problem.n_components].astype(np.float64)))
 
-    def finish(self, problem: Problem, state: DescentState) -> Array:
-        """An orthonormal basis, of the epochs or of the method that went on."""
-        if state.after is not None:
-            return np.asarray(self._finisher().finish(problem, state.after))
+    def basis(self, problem: Problem, state: DescentState) -> Array:
+        """Of the rows as they are."""
         return np.asarray(problem.orthonormalize(self._pencil_rows(problem, state)).Q)
-
-    def progress(self, problem: Problem, state: DescentState) -> Progress:
-        """Measured by a product during the epochs, known from the last step after them."""
-        if state.after is None:
-            return super().progress(problem, state)
-        known = self._finisher().progress(problem, state.after)
-        return replace(
-            known,
-            iteration=state.iteration,
-            passes=state.passes,
-            edges_seen=state.edges_seen,
-            events=(*state.events, *state.after.events),
-        )
-
-    def copies_hold(self, state: DescentState) -> bool:
-        """As those of the method that goes on."""
-        return state.after is None or self._finisher().copies_hold(state.after)
-
-    def evidence(self, problem: Problem, state: DescentState) -> Evidence:
-        """That of the method that went on."""
-        return Evidence() if state.after is None else self._finisher().evidence(problem, state.after)

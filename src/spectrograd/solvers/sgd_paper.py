@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import numpy as np
 import scipy.linalg as la
@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from spectrograd.kernels.dense.lanes import WIDTH
 from spectrograd.operators.protocol import ALL
-from spectrograd.solvers.minibatch import Deck, Draws, Sampling
-from spectrograd.solvers.protocol import Problem, Solver, SteppingSolver, StepState
+from spectrograd.solvers.edge_source import check_edges
+from spectrograd.solvers.minibatch import Deck, Draws
+from spectrograd.solvers.paper_method import PaperMethod
+from spectrograd.solvers.protocol import Problem, Solver, StepState
 
 Array = NDArray[Any]
 EDGES_AT_ONCE = 1_000_000  # so that a time budget is kept
-PAPER_NODES = 10_000
-OFTEN = 4  # times that a batch may meet a node: 0.8 in the paper
 
 
 @dataclass(eq=False)
@@ -31,7 +31,7 @@ class PaperState(StepState):
 
 
 @dataclass(frozen=True)
-class PaperSGD(SteppingSolver[PaperState]):
+class PaperSGD(PaperMethod[PaperState]):
     """Minimise ``J(U) = Tr(M^-1 U'AU)``, ``M = U'BU``, by mini-batches (Eqs. 8-19).
 
     At every step a batch ``S`` of edges gives ``A_S`` (Eq. 15) and the gradient
@@ -57,21 +57,7 @@ class PaperSGD(SteppingSolver[PaperState]):
         False cuts the edges into batches once and repeats those, what the paper warns of.
     """
 
-    step_size: float = 1e-3
-    batch_size: int = 4000
-    max_iter: int = 500
-    batch: Sampling = "edges"
-    optimizer: Literal["amsgrad", "sgd"] = "amsgrad"
-    beta1: float = 0.9
-    beta2: float = 0.999
-    gram_update: Literal["printed", "unique"] = "printed"
-    replacement: bool = True
-    redrawn: bool = True
-    refresh: int = 100
-
-    name: ClassVar[str] = "sgd-paper"
     needs = ALL
-    report_every: ClassVar[int] = 50
 
     def suited(self, problem: Problem) -> Solver[Any]:
         """On a device, the form in tensor operations."""
@@ -82,34 +68,27 @@ class PaperSGD(SteppingSolver[PaperState]):
 
         return with_settings_of(self, DevicePaperSGD)
 
+    def check(self, problem: Problem) -> None:
+        """A graph on disk will do, for its edges are kept in random order too."""
+        check_edges(self.name, self.needs, problem)
+
     def init(self, problem: Problem, rng: np.random.Generator) -> PaperState:
         """Start from an orthonormal random basis and compute ``M_0`` in full (Eq. 18)."""
+        self.check_parameters()
         U = problem.resident_guess(rng).astype(np.float32)
-        if self.optimizer not in ("amsgrad", "sgd"):
-            raise ValueError(f"optimizer={self.optimizer!r}: expected 'amsgrad' or 'sgd'")
-        if self.gram_update not in ("printed", "unique"):
-            raise ValueError(f"gram_update={self.gram_update!r}: expected 'printed' or 'unique'")
+        if problem.operator.is_streamed:
+            U[np.diff(problem.single_batches.indptr) == 0] = 0  # no batch would ever move them
         rows = len(U) if self.optimizer == "amsgrad" else 0
         columns = WIDTH if self._in_lanes(problem) else U.shape[1]
         moments = np.zeros((rows, 3 * columns), np.float32)
         state = PaperState(U, rng, moments=moments, step_size=self.step_size * problem.row_unit)
         state.draws = rng if self.replacement and self.redrawn else Deck(rng, redrawn=self.redrawn)
-        if len(U) > PAPER_NODES:
-            state.events.append(
-                f"the paper's settings are those of {PAPER_NODES:,} nodes, here are {len(U):,}: "
-                "'sgd' is the form for every size"
-            )
-        met = 2 * self.batch_size / len(U)
-        if self.gram_update == "printed" and met > OFTEN:
-            state.events.append(
-                f"Eq. 19 as printed counts a node once per edge, here about {met:.0f} times per batch: "
-                "gram_update='unique' counts it once"
-            )
+        state.events.extend(self.advice(len(U)))
         return self._refreshed(problem, state)
 
     def step(self, problem: Problem, state: PaperState) -> PaperState:
         """One mini-batch (Eq. 10), or all up to the next report where they fit one compiled call."""
-        if self.gram_update == "unique" and state.iteration % self.refresh == 0:
+        if self.refreshes(state.iteration):
             self._refreshed(problem, state)
         if self._in_lanes(problem):
             return self._iterations(problem, state)
@@ -141,14 +120,13 @@ class PaperSGD(SteppingSolver[PaperState]):
 
     def _in_lanes(self, problem: Problem) -> bool:
         """Whether the kernel that keeps a row in registers can be used: the paper's own settings."""
+        if problem.operator.is_streamed:
+            return False
         return self.batch == "edges" and self.optimizer == "amsgrad" and problem.n_components <= WIDTH
 
     def _iterations(self, problem: Problem, state: PaperState) -> PaperState:
         source = problem.single_batches
-        until = [self.max_iter] + [
-            (state.iteration // every + 1) * every for every in (self.report_every, self.refresh)
-        ]
-        count = max(1, min(min(until) - state.iteration, EDGES_AT_ONCE // self.batch_size))
+        count = min(self.undisturbed(state.iteration), max(1, EDGES_AT_ONCE // self.batch_size))
         # in ascending order edges are read once through the memory; their order in a batch means nothing
         short = np.int32 if source.n_entries < 2**31 else np.int64  # sorts faster
         drawn = state.draws.integers(0, source.n_entries, (count, self.batch_size), dtype=short)

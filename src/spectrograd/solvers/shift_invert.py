@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from spectrograd.certificate.evidence import Complement
 from spectrograd.certificate.inverse_probe import look_through
 from spectrograd.certificate.probe import Evidence
+from spectrograd.engines.protocol import Coefficients
 from spectrograd.kernels.thresholds import USUAL, Thresholds
-from spectrograd.linalg.factor import Factor, Three
+from spectrograd.linalg.factor import Factor
 from spectrograd.linalg.fill import estimated_fill, factor_bytes, most_factor_bytes
 from spectrograd.linalg.filters import Filter
 from spectrograd.linalg.subspace import Ritz
@@ -87,11 +88,11 @@ class Inverse:
         low_rank = operator.low_rank
         return cls(factor, metric, None if low_rank is None else Woodbury.of(low_rank, factor, metric))
 
-    def recur(self, X: Array, steps: Sequence[Three]) -> Array:
+    def recur(self, X: Array, steps: Sequence[Coefficients]) -> Array:
         """Steps ``X_i+1 = a T X_i + b X_i + c X_i-1`` from X and zero; the last one's result."""
         return self.factor.leave(self.recur_panels(self.factor.enter(X), steps), X.shape[1])
 
-    def recur_panels(self, current: Array, steps: Sequence[Three]) -> Array:
+    def recur_panels(self, current: Array, steps: Sequence[Coefficients]) -> Array:
         """The same for panels in the factor's order; mutates those given, if there are several steps."""
         previous, work = np.zeros(current.shape), self.factor.room(current)
         for a, b, c in steps:

@@ -117,7 +117,7 @@ class PointEmbedding(NamedTuple):
     residuals: Array
 
 
-def make_kernel(kernel: str | Kernel, gamma: float | None, points: Array) -> Kernel:
+def _make_kernel(kernel: str | Kernel, gamma: float | None, points: Array) -> Kernel:
     """``"rbf"``: ``exp(-gamma |x - y|^2)``; or any function of two arrays of points."""
     if callable(kernel):
         return kernel
@@ -133,7 +133,7 @@ def make_kernel(kernel: str | Kernel, gamma: float | None, points: Array) -> Ker
     return rbf
 
 
-def checked_points(points: ArrayLike, n_components: int) -> Array:
+def _checked_points(points: ArrayLike, n_components: int) -> Array:
     """Float64 coordinates, one row per point, or a clear error."""
     coordinates = np.asarray(points, dtype=np.float64)
     if coordinates.ndim != 2 or not np.isfinite(coordinates).all():
@@ -143,6 +143,20 @@ def checked_points(points: ArrayLike, n_components: int) -> Array:
     if not 1 <= n_components < len(coordinates):
         raise ValueError(f"n_components={n_components}: choose 1..{len(coordinates) - 1}")
     return coordinates
+
+
+def sampled_points(
+    points: ArrayLike,
+    n_components: int,
+    kernel: str | Kernel,
+    gamma: float | None,
+    n_landmarks: int,
+    rng: Any,
+) -> tuple[Array, Kernel, Array]:
+    """Coordinates (N x p), the kernel between any of them, and the row numbers of the landmarks."""
+    coordinates = _checked_points(points, n_components)
+    similarity = _make_kernel(kernel, gamma, coordinates)
+    return coordinates, similarity, draw_landmarks(len(coordinates), n_landmarks, n_components, rng)
 
 
 def row_blocks(n_points: int) -> list[slice]:

@@ -67,12 +67,11 @@ class StochasticForwardBackward(SteppingSolver[RiemannianState]):
 
     Examples
     --------
-    >>> from spectrograd import datasets
+    >>> from spectrograd import datasets, solvers
     >>> from spectrograd.operators.laplacian import laplacian
-    >>> from spectrograd.solvers import solve
     >>> graph = datasets.make_block_model(300, 3, random_state=0).graph
     >>> solver = StochasticForwardBackward(setting="columns", n_landmarks=50)
-    >>> solve(Problem(laplacian(graph), 3), solver, seed=0).last.iteration
+    >>> solvers.solve(Problem(laplacian(graph), 3), solver, seed=0).last.iteration
     600
     """
 

@@ -10,23 +10,22 @@ import scipy.linalg as la
 from numpy.typing import ArrayLike, NDArray
 
 from spectrograd.embedding import arrange
-from spectrograd.operators.protocol import ALL
-from spectrograd.solvers.protocol import Problem, Solver, State
+from spectrograd.solvers.landmarks import LandmarkSolver
+from spectrograd.solvers.protocol import Problem, State
 from spectrograd.solvers.similarity import (
     Kernel,
     PointEmbedding,
     Similarity,
-    checked_points,
     draw_landmarks,
-    make_kernel,
     row_blocks,
+    sampled_points,
 )
 
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class VariationalNystrom(Solver[State]):
+class VariationalNystrom(LandmarkSolver):
     """Minimise the true objective over ``X = C Y``, C sampled columns of the similarity.
 
     **Definition.** ``C = S[:, landmarks]``; solve ``C' S C y = lambda C'C y`` (Rayleigh-Ritz on the span
@@ -56,40 +55,24 @@ class VariationalNystrom(Solver[State]):
 
     Examples
     --------
-    >>> from spectrograd import datasets
+    >>> from spectrograd import datasets, solvers
     >>> from spectrograd.operators.laplacian import laplacian
-    >>> from spectrograd.solvers import solve
     >>> graph = datasets.make_block_model(300, 3, random_state=0).graph
-    >>> solve(Problem(laplacian(graph), 3), VariationalNystrom(n_landmarks=100), seed=0).Q.shape
+    >>> solvers.solve(Problem(laplacian(graph), 3), VariationalNystrom(n_landmarks=100), seed=0).Q.shape
     (300, 3)
     """
 
-    n_landmarks: int = 200
-    walk: int = 1
-    max_iter: int = 1
-
     name: ClassVar[str] = "variational-nystrom"
-    needs = ALL
-    direct: ClassVar[bool] = True
 
-    def init(self, problem: Problem, rng: np.random.Generator) -> State:
-        """Nothing to prepare."""
-        return State(np.zeros((problem.n_nodes, problem.n_components)), rng)
-
-    def step(self, problem: Problem, state: State) -> State:
-        """The first step is the last."""
+    def basis(self, problem: Problem, state: State) -> Array:
+        """Ritz vectors in the span of the columns."""
         landmarks = draw_landmarks(problem.n_nodes, self.n_landmarks, problem.n_components, state.rng)
         similarity = Similarity.of(problem, state)
-        basis = _range_basis(similarity.walk(problem.engine, landmarks, self.walk, state))
-        small = basis.T @ similarity.apply(problem.engine, basis)
+        span = _range_basis(similarity.walk(problem.engine, landmarks, self.walk, state))
+        small = span.T @ similarity.apply(problem.engine, span)
         state.passes += 1
         _, Y = la.eigh((small + small.T) / 2)
-        vectors = _widened(basis @ Y[:, ::-1][:, : problem.n_components], problem.n_components)
-        state.U, repaired = problem.orthonormalize(problem.standard.leave(vectors), state.rng)
-        if repaired:
-            state.events.append(f"{repaired} directions beyond the rank of the sample are random")
-        state.iteration, state.done = 1, True
-        return state
+        return _widened(span @ Y[:, ::-1][:, : problem.n_components], problem.n_components)
 
 
 def variational_nystrom_points(
@@ -118,10 +101,8 @@ def variational_nystrom_points(
     >>> variational_nystrom_points(points, 3, random_state=0).embedding.vectors.shape
     (500, 3)
     """
-    coordinates = checked_points(points, n_components)
     rng = np.random.default_rng(random_state)
-    similarity = make_kernel(kernel, gamma, coordinates)
-    landmarks = draw_landmarks(len(coordinates), n_landmarks, n_components, rng)
+    coordinates, similarity, landmarks = sampled_points(points, n_components, kernel, gamma, n_landmarks, rng)
     blocks = row_blocks(len(coordinates))
     degrees = np.concatenate([similarity(coordinates[b], coordinates).sum(axis=1) for b in blocks])
     scale = 1 / np.sqrt(degrees)

@@ -12,8 +12,9 @@ import json
 import os
 import secrets
 import shutil
+import threading
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ MANIFEST = "meta.json"
 LARGEST_MANIFEST = 256 << 20  # bytes: 300 per block of 16 MB describe more than 10 TB
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # of Linux' renameat2
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_held: dict[Path, int] = {}  # locks of this process, and the threads that hold them
 
 
 @contextmanager
@@ -80,13 +82,18 @@ def only_writer(target: Path) -> Iterator[None]:
 
     The system lets go of the lock when a process dies, however it dies.
     """
-    path = target.with_name(f".{target.name}.lock")
+    path, me = target.with_name(f".{target.name}.lock"), threading.get_ident()
+    if _held.get(target) == me:  # who updates a store may have to write it anew
+        yield
+        return
     handle = _locked(path, target)
+    _held[target] = me
     try:
         os.ftruncate(handle, 0)
         os.write(handle, f"{os.getpid()}\n".encode())
         yield
     finally:
+        del _held[target]
         with suppress(OSError):  # Windows does not remove open files
             path.unlink()
         os.close(handle)
@@ -111,7 +118,11 @@ def _locked(path: Path, target: Path) -> int:
 def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
     """Write ``meta.json``, with a checksum of everything else in it."""
     text = json.dumps({**content, "checksum": _checksum(content)}, indent=1, allow_nan=False)
-    (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
+    draft = folder / f"{MANIFEST}.tmp"
+    draft.write_text(text + "\n", encoding="utf-8")
+    sync_files(folder, [draft.name])
+    os.replace(draft, folder / MANIFEST)  # readers find the old one or the new one
+    sync_folder(folder)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -139,11 +150,15 @@ def _checksum(content: Mapping[str, Any]) -> int:
 
 def _sync_all(folder: Path) -> None:
     """Everything on the disk before the rename: else a power cut could leave a name without content."""
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            with open(path, "rb+") as handle:
-                os.fsync(handle.fileno())
+    sync_files(folder, sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()))
     sync_folder(folder)
+
+
+def sync_files(folder: Path, names: Iterable[str]) -> None:
+    """Wait until files are on the disk."""
+    for name in names:
+        with open(folder / name, "rb+") as handle:
+            os.fsync(handle.fileno())
 
 
 def sync_folder(folder: Path) -> None:

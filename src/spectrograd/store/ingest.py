@@ -53,7 +53,7 @@ def ingest(path: Path, source: EdgeSource, settings: IngestSettings) -> StoreMet
         meta = _write(draft, listed, nodes, place, settings)
         made = {"listed": spool.n_listed, "settings": _plain(settings)}
         meta = replace(meta, multilayer=source.multilayer, made=made)
-        meta = replace(meta, fingerprint=_fingerprint(meta))
+        meta = replace(meta, fingerprint=fingerprint(meta))
         for left in [*draft.glob("*.tmp"), *draft.glob(numbering.NUMBERED)]:
             left.unlink()
         save_meta(draft, meta)
@@ -230,8 +230,8 @@ def _write_layer(
         name=name,
         n_entries=sum(block.n_entries for block in blocks),
         weight_unit=unit,
-        weights=_range([low for low, _ in ranges], [high for _, high in ranges], 1.0),
-        degree_range=_range(linked, linked, 0.0),
+        weights=value_range(np.array(ranges), 1.0),
+        degree_range=value_range(linked, 0.0),
         n_isolated=n_nodes - len(linked),
         n_components=counted.n_components,
         largest_component=int(pieces.max()),
@@ -243,11 +243,12 @@ def _write_layer(
     )
 
 
-def _range(lows: Any, highs: Any, without: float) -> tuple[float, float]:
-    return (float(min(lows)), float(max(highs))) if len(lows) else (without, without)
+def value_range(values: Array, without: float) -> tuple[float, float]:
+    """The smallest and the largest value; where there are none, what to say instead."""
+    return (float(values.min()), float(values.max())) if values.size else (without, without)
 
 
-def _fingerprint(meta: StoreMeta) -> str:
+def fingerprint(meta: StoreMeta) -> str:
     """The same for the same numbers in the same order, whenever and from whatever they were made."""
     content = asdict(replace(meta, fingerprint="", made={}))
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -13,7 +13,8 @@ from typing import Any
 from spectrograd.graph import GraphError
 from spectrograd.store.folder import MANIFEST, read_manifest, write_manifest
 
-FORMAT, VERSION = "spectrograd store", 1
+FORMAT, VERSION = "spectrograd store", 2
+READABLE = (1, 2)  # the first had no changes
 MOST_NODES = 2**31 - 1  # columns are int32
 ALIGNMENT = 64  # bytes: a cache line
 _FILE_NAME = re.compile(r"[a-z]+(-[0-9]+)?\.(bin|parquet)")
@@ -65,11 +66,23 @@ class LayerMeta:
     components: Piece | None = None
     edges: tuple[EdgePiece, ...] = ()
     sample: EdgePiece | None = None
+    delta: tuple[BlockPiece, ...] = ()  # changes of the rows of some blocks
 
     @property
     def weighted(self) -> bool:
         """Whether any weight differs from one."""
-        return any(block.weighted for block in self.blocks)
+        return any(block.weighted for block in self.blocks) or self.weights != (1.0, 1.0)
+
+    @property
+    def n_changed(self) -> int:
+        """Entries that are not as the blocks have them."""
+        return sum(piece.n_entries for piece in self.delta)
+
+    @property
+    def pieces(self) -> list[Piece]:
+        """Everything that is read of this layer."""
+        some = [piece for piece in (self.components, self.sample) if piece is not None]
+        return [*self.blocks, *self.delta, *self.edges, self.degrees, *some]
 
 
 @dataclass(frozen=True)
@@ -84,6 +97,12 @@ class StoreMeta:
     names: Piece | None = None
     order: Piece | None = None
     made: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def pieces(self) -> list[Piece]:
+        """Everything that is read of the store."""
+        shared = [piece for piece in (self.names, self.order) if piece is not None]
+        return shared + [piece for layer in self.layers for piece in layer.pieces]
 
     @property
     def n_edges(self) -> int:
@@ -115,9 +134,9 @@ def load_meta(folder: Path) -> StoreMeta:
     if content.pop("format", None) != FORMAT:
         raise GraphError(f"{where}: this is no graph store")
     version, codec = content.pop("version", None), content.pop("codec", None)
-    if version != VERSION:
+    if version not in READABLE:
         raise GraphError(
-            f"{where}: format version {version}, this program reads version {VERSION}; "
+            f"{where}: format version {version}, this program reads versions 1 to {VERSION}; "
             "update spectrograd or convert the graph again"
         )
     if codec != "none":
@@ -137,6 +156,7 @@ def _layer(content: dict[str, Any]) -> LayerMeta:
     given = dict(content)
     for name, kind in piece_lists.items():
         given[name] = tuple(_piece(kind, piece) for piece in content[name])
+    given["delta"] = tuple(_piece(BlockPiece, piece) for piece in content.get("delta", ()))
     for name in ("weights", "degree_range"):
         low, high = content[name]
         given[name] = (float(low), float(high))
@@ -173,12 +193,8 @@ def _check(folder: Path, meta: StoreMeta) -> None:
         raise TypeError(f"{len(meta.layers)} layers")
     for layer in meta.layers:
         _check_layer(meta.n_nodes, layer)
-    expected = [piece for piece in (meta.names, meta.order) if piece is not None]
-    for layer in meta.layers:
-        expected += [*layer.blocks, *layer.edges, layer.degrees]
-        expected += [piece for piece in (layer.components, layer.sample) if piece is not None]
     sizes: dict[str, int] = {}
-    for piece in expected:
+    for piece in meta.pieces:
         sizes[piece.file] = max(sizes.get(piece.file, 0), piece.offset + piece.n_bytes)
     for name, size in sizes.items():
         path = folder / name
@@ -200,8 +216,15 @@ def _check_layer(n_nodes: int, layer: LayerMeta) -> None:
             raise TypeError(f"the block of row {block.start} has impossible sizes")
         row += block.n_rows
     total = sum(block.n_entries for block in layer.blocks)
-    if row != n_nodes or total != layer.n_entries or layer.degrees.n_bytes != 8 * n_nodes:
-        raise TypeError(f"layer {layer.name!r}: rows or entries are missing")
+    if row != n_nodes or layer.degrees.n_bytes != 8 * n_nodes:
+        raise TypeError(f"layer {layer.name!r}: rows are missing")
+    if type(layer.n_entries) is not int or abs(total - layer.n_entries) > layer.n_changed:
+        raise TypeError(f"layer {layer.name!r}: entries are missing")
+    ranges = {block.start: block.n_rows for block in layer.blocks}
+    for changes in layer.delta:
+        fits = ranges.pop(changes.start, None) == changes.n_rows and changes.weighted
+        if not fits or changes.n_bytes != block_sections(changes)[2]:
+            raise TypeError(f"the changes of row {changes.start} have impossible sizes")
     for piece in (*layer.edges, *([layer.sample] if layer.sample else [])):
         if piece.n_bytes != (12 if piece.weighted else 8) * piece.n_edges:
             raise TypeError(f"{piece.file} has impossible sizes")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,25 +14,17 @@ from numpy.typing import NDArray
 from spectrograd.extras import need
 from spectrograd.graph import GraphError, RowBlock
 from spectrograd.graph.names import as_names
+from spectrograd.store.changes import Rows
 from spectrograd.store.manifest import (
     INTEGERS,
     BlockPiece,
     LayerMeta,
     Piece,
     StoreMeta,
-    block_sections,
 )
 from spectrograd.store.reader import N_BUFFERS, Files, ReadAhead
 
 Array = NDArray[Any]
-
-
-class Edges(NamedTuple):
-    """Edges by row numbers, each once; ``weight`` is None where all are one."""
-
-    source: Array
-    target: Array
-    weight: Array | None
 
 
 class Store:
@@ -40,11 +32,7 @@ class Store:
 
     def __init__(self, path: Path, meta: StoreMeta) -> None:
         self.path, self.meta = path, meta
-        pieces = [piece for piece in (meta.names, meta.order) if piece is not None]
-        for layer in meta.layers:
-            pieces += [*layer.blocks, *layer.edges, layer.degrees]
-            pieces += [piece for piece in (layer.components, layer.sample) if piece is not None]
-        self.files = Files(path, sorted({piece.file for piece in pieces}))
+        self.files = Files(path, sorted({piece.file for piece in meta.pieces}))
         self.pool: list[Array] = []
         self.pinned: dict[BlockPiece, Array] = {}
         self.seen: set[Piece] = set()  # pieces whose numbers were found to be in range
@@ -138,31 +126,44 @@ class BlockStream:
     dtype: np.dtype[Any] = field(default_factory=lambda: np.dtype(np.float64))
 
     def __iter__(self) -> Iterator[RowBlock]:
-        for piece, raw in self.store.sweep(self.layer.blocks):
-            yield self._block(piece, raw)
+        for piece, rows in self.rows(self.layer.blocks):
+            yield self._block(piece, rows)
 
     def between(self, start: int, stop: int) -> Iterator[RowBlock]:
         """Rows start .. stop; nothing else is read."""
-        pieces = tuple(p for p in self.layer.blocks if p.start < stop and p.start + p.n_rows > start)
-        for piece, raw in self.store.sweep(pieces):
-            yield self._block(piece, raw).between(start, stop)
+        pieces = [p for p in self.layer.blocks if p.start < stop and p.start + p.n_rows > start]
+        for piece, rows in self.rows(pieces):
+            yield self._block(piece, rows).between(start, stop)
 
-    def _block(self, piece: BlockPiece, raw: Array) -> RowBlock:
-        columns, weights, _ = block_sections(piece)
-        indptr = raw[: 8 * (piece.n_rows + 1)].view(np.int64)
-        indices = raw[columns : columns + 4 * piece.n_entries].view(np.int32)
-        if piece not in self.store.seen and not _ascends(indptr, piece.n_entries):
+    def rows(self, blocks: Sequence[BlockPiece]) -> Iterator[tuple[BlockPiece, Rows]]:
+        """Some blocks as they are stored, with the changes of their rows."""
+        changes = {piece.start: piece for piece in self.layer.delta}
+        order: list[BlockPiece] = []
+        for block in blocks:
+            order += [block, changes[block.start]] if block.start in changes else [block]
+        sweep = self.store.sweep(tuple(order))
+        for piece, raw in sweep:
+            rows = self._checked(piece, raw)
+            if piece.start in changes:
+                rows = rows.with_changes(self._checked(*next(sweep)), self.layer.weight_unit)
+            yield piece, rows
+
+    def _checked(self, piece: BlockPiece, raw: Array) -> Rows:
+        rows = Rows.of_bytes(piece, raw)
+        if piece not in self.store.seen and not _ascends(rows.indptr, piece.n_entries):
             raise self.store.damaged(piece, "row pointers do not ascend")
-        self.store.check_rows(piece, indices)
+        self.store.check_rows(piece, rows.columns)
+        return rows
+
+    def _block(self, piece: BlockPiece, rows: Rows) -> RowBlock:
         if piece not in self.store.longest:
-            self.store.longest[piece] = int(np.diff(indptr).max(initial=0))
-        indptr.flags.writeable = indices.flags.writeable = False
+            self.store.longest[piece] = int(np.diff(rows.indptr).max(initial=0))
+        rows.indptr.flags.writeable = rows.columns.flags.writeable = False
         values = None
-        if piece.weighted:
-            stored = raw[weights : weights + 4 * piece.n_entries].view(np.float32)
-            values = np.multiply(stored, self.layer.weight_unit, dtype=self.dtype)
+        if rows.weights is not None:
+            values = np.multiply(rows.weights, self.layer.weight_unit, dtype=self.dtype)
             values.flags.writeable = self.dtype != np.float64  # as in memory: kernels know both as types
-        return RowBlock(piece.start, indptr, indices, values)
+        return RowBlock(piece.start, rows.indptr, rows.columns, values)
 
 
 def _ascends(indptr: Array, n_entries: int) -> bool:

@@ -19,9 +19,9 @@ FILE_BYTES = 4 << 30  # of one blocks or edges file: even a store of a terabyte 
 class PieceWriter:
     """Appends pieces to ``stem-000.bin``, ``stem-001.bin`` ... (or to ``stem.bin``), each at a cache line."""
 
-    def __init__(self, folder: Path, stem: str, *, numbered: bool = True) -> None:
+    def __init__(self, folder: Path, stem: str, *, numbered: bool = True, first: int = 0) -> None:
         self._folder, self._stem, self._numbered = folder, stem, numbered
-        self._number, self._offset = -1, FILE_BYTES
+        self._number, self._offset = first - 1, FILE_BYTES
         self._handle: BinaryIO | None = None
 
     def append(self, sections: Sequence[Array], *, pad: bool = False) -> Piece:

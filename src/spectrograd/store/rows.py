@@ -191,14 +191,18 @@ def _sort(buckets: Buckets, bucket: int, rule: str, halve: bool, unit: float) ->
     columns, values = columns[:n_left], values[:n_left]
     low, high = (float(values.min()), float(values.max())) if n_left else (1.0, 1.0)
     stored = (values / unit).astype(np.float32)
-    if low == high == 1:
-        degrees = np.diff(indptr).astype(np.float64)
-    else:
-        degrees = np.zeros(last - first)
-        filled = np.flatnonzero(np.diff(indptr))
-        if len(filled):  # of the weights as they are stored: the rows of the Laplacian then sum to zero
-            degrees[filled] = np.add.reduceat(stored, indptr[filled], dtype=np.float64) * unit
+    degrees = row_sums(indptr, None if low == high == 1 else stored, unit)
     return SortedRows(first, indptr, columns, stored, degrees, low == high == 1, (low, high))
+
+
+def row_sums(indptr: Array, stored: Array | None, unit: float) -> Array:
+    """Degrees, of the weights as they are stored: the rows of the Laplacian then sum to zero."""
+    if stored is None:
+        return np.diff(indptr).astype(np.float64)
+    degrees, filled = np.zeros(len(indptr) - 1), np.flatnonzero(np.diff(indptr))
+    if len(filled):
+        degrees[filled] = np.add.reduceat(stored, indptr[filled], dtype=np.float64) * unit
+    return degrees
 
 
 def write_blocks(writer: PieceWriter, rows: SortedRows, block_bytes: int) -> list[BlockPiece]:

@@ -16,9 +16,11 @@ from spectrograd.graph import Graph, GraphError, MultilayerGraph, RowBlock
 from spectrograd.graph.cleaning import CleanArrays
 from spectrograd.graph.traversal import Search
 from spectrograd.memory import as_bytes
+from spectrograd.store.changed_edges import ChangedEdges, Edges
+from spectrograd.store.changes import Rows
 from spectrograd.store.folder import MANIFEST
 from spectrograd.store.manifest import EdgePiece, LayerMeta, load_meta
-from spectrograd.store.opened import BlockStream, Edges, Store
+from spectrograd.store.opened import BlockStream, Store
 
 Array = NDArray[Any]
 
@@ -47,12 +49,35 @@ def open_store(
         A :class:`~spectrograd.Graph` whose blocks are streamed; it goes on with the same data when the store
         is replaced meanwhile. ``in_memory()`` loads it.
     """
-    store = Store(Path(path), load_meta(Path(path)))
+    store = _opened(Path(path))
     store.pin(as_bytes(memory_limit))
     graphs = tuple(StoredGraph(store, layer) for layer in range(len(store.meta.layers)))
     if not store.meta.multilayer:
         return graphs[0]
     return MultilayerGraph(graphs, tuple(layer.name for layer in store.meta.layers))
+
+
+def _opened(path: Path) -> Store:
+    """All files of one version: where a writer has put the next one there meanwhile, that one is opened."""
+    while True:
+        before = _version(path)
+        try:
+            store = Store(path, load_meta(path))
+        except (GraphError, FileNotFoundError):
+            if _version(path) == before:
+                raise
+            continue
+        if _version(path) == before:
+            return store
+
+
+def _version(path: Path) -> tuple[int, int] | None:
+    """Which manifest there is: each is a file of its own."""
+    try:
+        found = os.stat(path / MANIFEST)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 class StoredGraph(Graph):
@@ -170,14 +195,27 @@ class StoredGraph(Graph):
                 f"{self.store.path}: has no edges in random order; convert the graph again with --edges"
             )
         order = np.random.default_rng([seed, epoch]).permutation(len(self.meta.edges))
+        shares = self._shares(len(order), np.random.default_rng([seed, epoch, 1]))
         for piece, raw in self.store.sweep(tuple(self.meta.edges[at] for at in order)):
-            yield self._edges(piece, raw)
+            yield self._edges(piece, raw) if shares is None else next(shares).mixed(self._edges(piece, raw))
 
     @property
     def sample(self) -> Edges | None:
         """Random edges, about ten ends per node; None where the graph has hardly more."""
         piece = self.meta.sample
-        return None if piece is None else self._edges(piece, self.store.files.read(piece))
+        if piece is None:
+            return None
+        found, part = self._edges(piece, self.store.files.read(piece)), piece.n_edges / max(1, self.n_edges)
+        shares = self._shares(max(1, round(1 / part)), np.random.default_rng(0))
+        return found if shares is None else next(shares).mixed(found)
+
+    def _shares(self, n_parts: int, rng: np.random.Generator) -> Iterator[ChangedEdges] | None:
+        """The changed edges, dealt out at random to so many parts; None where there are none."""
+        if not self.meta.delta:
+            return None
+        pieces = [Rows.of_bytes(piece, self.store.files.read(piece)) for piece in self.meta.delta]
+        starts = [piece.start for piece in self.meta.delta]
+        return ChangedEdges.of_rows(starts, pieces, self.meta.weight_unit).dealt(n_parts, rng)
 
     def _edges(self, piece: EdgePiece, raw: Array) -> Edges:
         source, target = raw[: 8 * piece.n_edges].view(np.int32).reshape(2, -1)

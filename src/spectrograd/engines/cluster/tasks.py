@@ -214,10 +214,10 @@ def residual_squares(Q: Array, AQ: Array, values: Array, metric: Array | None) -
         k = len(values)
         rest = AQ[:, :k].astype(np.float64) - masses * Q[:, :k] * values
         return np.asarray((rest**2 / masses).sum(axis=0))
-    from spectrograd.kernels.dense.products import residual
+    from spectrograd.kernels.dense.products import as_weights, residual
 
     run = residual if len(Q) > TALL else residual.serial
-    return np.asarray(run(Q, AQ, values, mass, False)[1])
+    return np.asarray(run(Q, AQ, values, as_weights(mass, Q.dtype), False)[1])
 
 
 def random(start: int, stop: int, n_columns: int, seed: int, dtype: DTypeLike) -> Array:

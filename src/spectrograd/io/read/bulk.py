@@ -60,14 +60,14 @@ def read_columns(file: TextFile, layout: Layout) -> BulkColumns | None:
     return split_columns(file, layout)
 
 
-def arrow_columns(file: TextFile, layout: Layout) -> BulkColumns | None:
+def arrow_columns(file: TextFile, layout: Layout, size: int = BLOCK) -> BulkColumns | None:
     """The columns as pyarrow parses them, on all cores."""
     arrow, csv = need("pyarrow", "a table in bulk"), need("pyarrow.csv", "a table in bulk")
     for integers in (True, False) if layout.integers else (False,):
         try:
-            blocks = plain_blocks(file, layout.skip, layout.delimiter)
+            blocks = plain_blocks(file, layout.skip, layout.delimiter, size)
             stream = _BlockReader(_unpadded(blocks) if integers else blocks)
-            table = _parsed(arrow, csv, stream, layout, integers)
+            table = _parsed(csv, stream, layout, integers, size)
         except (Surprise, arrow.ArrowInvalid):
             continue
         if table.num_rows == 0:
@@ -79,14 +79,15 @@ def arrow_columns(file: TextFile, layout: Layout) -> BulkColumns | None:
     return None
 
 
-def _parsed(arrow: Any, csv: Any, stream: _BlockReader, layout: Layout, integers: bool) -> Any:
+def _parsed(csv: Any, stream: _BlockReader, layout: Layout, integers: bool, size: int) -> Any:
+    arrow = need("pyarrow", "a table in bulk")
     names = [role or f"unused{at}" for at, role in enumerate(layout.roles)]
     kinds = dict.fromkeys(ENDS, arrow.int64() if integers else arrow.string())
     kinds |= {"weight": arrow.float64(), "layer": arrow.string()}
     used = [role for role in layout.roles if role is not None]
     return csv.read_csv(
         arrow.PythonFile(stream, mode="r"),
-        read_options=csv.ReadOptions(column_names=names, block_size=BLOCK),
+        read_options=csv.ReadOptions(column_names=names, block_size=size),
         parse_options=csv.ParseOptions(delimiter=layout.delimiter or " "),
         convert_options=csv.ConvertOptions(
             column_types={role: kinds[role] for role in used}, include_columns=used, null_values=[]
@@ -171,13 +172,13 @@ class _Numbering:
         return np.fromiter(map(self.place_of.__getitem__, texts), dtype=np.int32, count=len(texts))
 
 
-def split_columns(file: TextFile, layout: Layout) -> BulkColumns | None:
+def split_columns(file: TextFile, layout: Layout, size: int = BLOCK) -> BulkColumns | None:
     """The columns by one ``str.split`` per block; needs nothing but numpy."""
     nodes, layers = _Numbering(), _Numbering()
     place = {role: at for at, role in enumerate(layout.roles) if role}
     parts: dict[str, list[Array]] = {role: [] for role in place}
     try:
-        for block in plain_blocks(file, layout.skip, layout.delimiter):
+        for block in plain_blocks(file, layout.skip, layout.delimiter, size):
             columns = _split(block, layout.delimiter or " ", len(layout.roles))
             for role, at in place.items():
                 texts = columns[at]

@@ -47,6 +47,7 @@ class FileSource:
     names: Array | None = None
     _codes: dict[tuple[int, str], int] = field(default_factory=dict)
     _doors: dict[str, TextEdges | ParquetEdges] = field(default_factory=dict)
+    _versions: dict[str, tuple[int, int]] = field(default_factory=dict)  # size and time of every file
 
     @property
     def multilayer(self) -> bool:
@@ -75,7 +76,7 @@ class FileSource:
             kind = ParquetEdges if data_suffix(path) == PARQUET_SUFFIX else TextEdges
             self._doors[path] = kind(path, self.columns)
         door = self._doors[path]
-        found = False
+        found, seen = False, self._versions.setdefault(path, _version(path))
         for source, target, weight, labels in door.texts() if texts else door.integers():
             found = True
             if labels is None:
@@ -85,8 +86,15 @@ class FileSource:
                 chosen = np.flatnonzero(labels[0] == at)
                 ends = _taken(source, chosen), _taken(target, chosen)
                 yield EdgeBatch(*ends, None if weight is None else weight[chosen], self._code(group, name))
+        if _version(path) != seen:
+            raise GraphError(f"{path}: changed while it was read; convert it again when it is whole")
         if not found:
             raise GraphError(f"{path}: empty, no edges in it")
+
+
+def _version(path: str) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_size, found.st_mtime_ns
 
 
 def _taken(column: Any, chosen: Array) -> Any:

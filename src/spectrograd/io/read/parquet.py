@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, BinaryIO
 
 from spectrograd.extras import need
@@ -33,3 +33,18 @@ def write_parquet(handle: BinaryIO, columns: Mapping[str, Array]) -> None:
     """Write columns to an open file."""
     arrow = need("pyarrow", "Parquet")
     need("pyarrow.parquet", "Parquet").write_table(arrow.table(dict(columns)), handle)
+
+
+def write_row_groups(handle: BinaryIO, groups: Iterable[Mapping[str, Array]]) -> None:
+    """Write the same columns in several parts to an open file."""
+    arrow, parquet = need("pyarrow", "Parquet"), need("pyarrow.parquet", "Parquet")
+    writer = None
+    for columns in groups:
+        part = arrow.table(dict(columns))
+        if writer is None:
+            repeated = [name for name, column in columns.items() if column.dtype.kind in "iU"]
+            # a dictionary of floats that hardly ever repeat only takes time and memory
+            writer = parquet.ParquetWriter(handle, part.schema, use_dictionary=repeated)
+        writer.write_table(part)
+    if writer is not None:
+        writer.close()

@@ -27,7 +27,7 @@ class Surprise(ValueError):
     """A bulk parser would have to guess."""
 
 
-def plain_blocks(file: TextFile, skip: int, delimiter: str | None) -> Iterator[bytes]:
+def plain_blocks(file: TextFile, skip: int, delimiter: str | None, size: int = BLOCK) -> Iterator[bytes]:
     """Yield whole lines, each ended by one newline, fields parted by ``delimiter`` (None: by one blank).
 
     Parameters
@@ -36,12 +36,14 @@ def plain_blocks(file: TextFile, skip: int, delimiter: str | None) -> Iterator[b
     skip : int
         Lines at the beginning that are left out.
     delimiter : str or None
+    size : int
+        Bytes that are read at once.
     """
     with file.open_bytes() as handle:
         for _ in itertools.repeat(None, skip):
             handle.readline()
         rest = b"" if skip else handle.read(len(_BOM)).removeprefix(_BOM)
-        while text := handle.read(BLOCK):
+        while text := handle.read(size):
             whole, newline, rest = (rest + text).rpartition(b"\n")
             if newline:
                 yield plain_block(whole + newline, delimiter)

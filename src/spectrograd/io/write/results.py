@@ -14,10 +14,12 @@ from numpy.typing import ArrayLike
 from spectrograd.graph import Array
 from spectrograd.graph.names import as_plain
 from spectrograd.io.read.compressed import compression_of, data_suffix
-from spectrograd.io.read.parquet import write_parquet
+from spectrograd.io.read.parquet import write_row_groups
 from spectrograd.io.write.output import as_field, warn_of_formulas, whole_file, write_text
 
 Writer = Callable[[BinaryIO, Array, Array], None]
+ROWS_AT_ONCE = 1 << 14  # as Python's own numbers they take some megabytes
+ROW_GROUP = 1 << 21  # numbers in a part of a Parquet file: fewer make a larger file
 
 
 def write_embedding(
@@ -127,39 +129,56 @@ def _write_table(
 
 
 def _write_word2vec(handle: BinaryIO, values: Array, nodes: Array) -> None:
-    words = nodes.astype(str).tolist()
-    broken = next((word for word in words if len(word.split()) != 1), None)
-    if broken is not None:
-        raise ValueError(
-            f"node name {broken!r} holds blanks, which word2vec text cannot; choose .csv or .npz"
-        )
-    rows = (f"{word} {' '.join(row)}\n" for word, row in zip(words, _texts(values), strict=True))
-    write_text(handle, iter([f"{values.shape[0]} {values.shape[1]}\n"]))
-    write_text(handle, rows)
+    def lines() -> Iterator[str]:
+        yield f"{values.shape[0]} {values.shape[1]}\n"
+        for rows in _blocks(len(values)):
+            words = nodes[rows].astype(str).tolist()
+            broken = next((word for word in words if len(word.split()) != 1), None)
+            if broken is not None:
+                raise ValueError(
+                    f"node name {broken!r} holds blanks, which word2vec text cannot; choose .csv or .npz"
+                )
+            yield from (f"{w} {' '.join(row)}\n" for w, row in zip(words, _texts(values[rows]), strict=True))
+
+    write_text(handle, lines())
 
 
 def _write_parquet(handle: BinaryIO, values: Array, nodes: Array) -> None:
-    columns = dict(zip(_column_names(values), [nodes, *np.atleast_2d(values.T)], strict=True))
-    write_parquet(handle, columns)
+    def columns(rows: slice) -> dict[str, Array]:
+        part = values[rows]
+        return dict(zip(_column_names(values), [nodes[rows], *np.atleast_2d(part.T)], strict=True))
+
+    n_columns = max(1, values.size // max(1, len(values)))
+    write_row_groups(handle, map(columns, _blocks(len(values), max(1, ROW_GROUP // n_columns))))
 
 
 def _column_names(values: Array) -> list[str]:
     return ["node", "label"] if values.ndim == 1 else ["node", *(f"e{i}" for i in range(values.shape[1]))]
 
 
+def _blocks(n_rows: int, size: int = ROWS_AT_ONCE) -> Iterator[slice]:
+    """All rows, so many at a time: what they are turned into is never all there at once."""
+    return (slice(start, start + size) for start in range(0, max(1, n_rows), size))
+
+
 def _table_lines(values: Array, nodes: Array, delimiter: str, raw: bool) -> Iterator[str]:
     yield delimiter.join(_column_names(values)) + "\n"
-    for node, row in zip(nodes.tolist(), _texts(values), strict=True):
-        fields = row if values.dtype.kind in "biuf" else [as_field(text, delimiter, raw) for text in row]
-        yield delimiter.join([as_field(str(node), delimiter, raw), *fields]) + "\n"
+    for rows in _blocks(len(values)):
+        names = nodes[rows].tolist()
+        if nodes.dtype.kind not in "iu":  # numbers need no quotes
+            names = [as_field(str(name), delimiter, raw) for name in names]
+        for name, row in zip(names, _texts(values[rows]), strict=True):
+            fields = row if values.dtype.kind in "biuf" else [as_field(text, delimiter, raw) for text in row]
+            yield f"{name}{delimiter}{delimiter.join(fields)}\n"
 
 
 def _texts(values: Array) -> Iterator[list[str]]:
     """Each row as texts from which its numbers can be read back exactly."""
     # Nine digits pin a float32; repr would print the seventeen of its float64 neighbour.
     text: Callable[[Any], str] = "{:.9g}".format if values.dtype == np.float32 else str
-    for row in values.reshape(len(values), -1):
-        yield list(map(text, row.tolist()))
+    if values.ndim == 1:
+        return ([text(value)] for value in values.tolist())
+    return (list(map(text, row)) for row in values.tolist())
 
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}

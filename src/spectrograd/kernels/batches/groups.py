@@ -35,7 +35,7 @@ def group_batches(heads, tails, values, batch_size):
     """Group each run of ``batch_size`` edges by its unique vertices, in the order in which they appear.
 
     Returns ``(vertices, counts, ptr, partners, weights)``, one row per batch: its ``counts`` first
-    vertices, where vertex v meets ``partners[ptr[v]:ptr[v+1]]`` through edges of these weights
+    vertices, where the v-th meets the ``partners[ptr[v]:ptr[v+1]]``-th through edges of these weights
     (``values`` of the edges; none at all where every edge weighs one).
     """
     n_edges = heads.shape[0]
@@ -51,7 +51,7 @@ def group_batches(heads, tails, values, batch_size):
         slots = np.empty(ends, np.int32)
         n = _number_vertices(heads, tails, edges, slots, vertices[b], ptr[b])
         counts[b] = n
-        _place_partners(heads, tails, values, edges, slots, ptr[b, : n + 1], partners[b], weights[b])
+        _place_partners(values, edges, slots, ptr[b, : n + 1], partners[b], weights[b])
     return vertices, counts, ptr, partners, weights
 
 
@@ -83,18 +83,15 @@ def _number_vertices(heads, tails, edges, slots, vertices, ptr):
 
 
 @inner
-def _place_partners(heads, tails, values, edges, slots, ptr, partners, weights):
+def _place_partners(values, edges, slots, ptr, partners, weights):
     """Mutates: ptr, from counts to the first place of each vertex; partners and weights."""
     total = 0
     for v in range(ptr.shape[0]):
         total += ptr[v]
         ptr[v] = total  # the end of a vertex; filling from the back brings it to the beginning
-    end = 2 * (edges[1] - edges[0])
-    for e in range(edges[1] - 1, edges[0] - 1, -1):
-        for side in range(1, -1, -1):
-            end -= 1
-            v = slots[end]
-            ptr[v] -= 1
-            partners[ptr[v]] = heads[e] if side == 1 else tails[e]
-            if values.shape[0] > 0:
-                weights[ptr[v]] = values[e]
+    for end in range(2 * (edges[1] - edges[0]) - 1, -1, -1):
+        v = slots[end]
+        ptr[v] -= 1
+        partners[ptr[v]] = slots[end ^ 1]  # the ends of an edge lie side by side
+        if values.shape[0] > 0:
+            weights[ptr[v]] = values[edges[0] + end // 2]

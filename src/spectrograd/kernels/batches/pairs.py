@@ -95,29 +95,6 @@ def induced_edges(nodes, indptr, indices, slot):
 
 
 @serial
-def neighbour_by_weight(vertices, uniforms, indptr, weights):
-    """Positions of one entry per vertex, drawn with probability ``w_ij / d_i``."""
-    positions = np.empty(vertices.shape[0], np.int64)
-    for e in range(vertices.shape[0]):
-        begin, end = indptr[vertices[e]], indptr[vertices[e] + 1]
-        if weights is None:
-            positions[e] = begin + np.int64(uniforms[e] * (end - begin))
-        else:
-            total = 0.0
-            for p in range(begin, end):
-                total += weights[p]
-            target = uniforms[e] * total
-            p = begin
-            while p < end - 1:
-                target -= weights[p]
-                if target < 0:
-                    break
-                p += 1
-            positions[e] = p
-    return positions
-
-
-@serial
 def group_by_vertex(heads, tails, values, ends, slot):
     """Group a batch by its unique vertices, in ascending order so that rows are read in order.
 

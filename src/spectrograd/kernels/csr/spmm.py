@@ -3,6 +3,7 @@
 import numba
 import numpy as np
 
+from spectrograd.kernels import SUM_PIECE
 from spectrograd.kernels.dense.lanes import WIDTH, nothing, put, put_first, take, take_first
 from spectrograd.kernels.jit import inner, parallel
 
@@ -66,7 +67,27 @@ def laplacian_column(block, weights, diagonal, scale, u, v, out):
 
 @inner
 def neighbour_lanes(span, indices, weights, V, k):
-    """``sum_j w_ij v_j`` over one row, the entries of ``span``, eight columns from ``k`` on."""
+    """``sum_j w_ij v_j`` over one row, the entries of ``span``, eight columns from ``k`` on.
+
+    In pieces: rounding errors then grow with the length of a piece and the number of pieces, not of entries.
+    """
+    total = nothing(V)
+    for first in range(span[0], span[1], SUM_PIECE):
+        total = total + _piece_lanes((first, min(span[1], first + SUM_PIECE)), indices, weights, V, k)
+    return total
+
+
+@inner
+def neighbour_rest(span, indices, weights, V, rest):
+    """The same for the last ``rest`` columns."""
+    total = nothing(V)
+    for first in range(span[0], span[1], SUM_PIECE):
+        total = total + _piece_rest((first, min(span[1], first + SUM_PIECE)), indices, weights, V, rest)
+    return total
+
+
+@inner
+def _piece_lanes(span, indices, weights, V, k):
     total = nothing(V)
     first = span[0]
     if weights is None:  # four sums at once: the next addition need not wait for the last
@@ -88,8 +109,7 @@ def neighbour_lanes(span, indices, weights, V, k):
 
 
 @inner
-def neighbour_rest(span, indices, weights, V, rest):
-    """The same for the last ``rest`` columns."""
+def _piece_rest(span, indices, weights, V, rest):
     total = nothing(V)
     k = V.shape[1] - rest
     for p in range(span[0], span[1]):

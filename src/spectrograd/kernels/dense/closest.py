@@ -46,10 +46,11 @@ def keep_closest(products, row_terms, column_terms, ids, rows, own, gaps, found)
 def candidate_gaps(first, last, points, unit, queries, candidates, gaps):
     """Mutates: ``gaps[i]``, squared distances of point ``queries[i]`` to its candidates, by differences.
 
-    In double precision whatever the points are in, and in this ``unit`` of length, so that no square leaves
-    the range of doubles; a candidate of -1 is infinitely far. Only the rows from ``first`` to ``last`` are
-    worked on.
+    In double precision whatever the points are in, and in this ``unit`` of length, a power of two, so that no
+    square leaves the range of doubles; a candidate of -1 is infinitely far. Only the rows from ``first`` to
+    ``last`` are worked on.
     """
+    scale = 1.0 / unit
     for i in range(first, last):
         for c in range(candidates.shape[1]):
             other = candidates[i, c]
@@ -58,6 +59,6 @@ def candidate_gaps(first, last, points, unit, queries, candidates, gaps):
                 continue
             total = 0.0
             for j in range(points.shape[1]):
-                step = (np.float64(points[queries[i], j]) - np.float64(points[other, j])) / unit
+                step = (np.float64(points[queries[i], j]) - np.float64(points[other, j])) * scale
                 total += step * step
             gaps[i, c] = total

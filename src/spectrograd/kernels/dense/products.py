@@ -1,5 +1,7 @@
 """Tall-and-skinny dense kernels: Gram matrices in float64, whatever the vectors are."""
 
+from typing import Any
+
 import numba
 import numpy as np
 
@@ -19,9 +21,20 @@ from spectrograd.kernels.jit import inner, parallel
 CHUNK = 512
 
 
+def as_weights(metric: Any, dtype: Any = np.float64) -> Any:
+    """A metric as the kernels here take it: one type for all, none at all is an empty one.
+
+    Otherwise each of them would be compiled for a metric that may be written, for one that may not, and for
+    none.
+    """
+    weights = np.empty(0, dtype) if metric is None else np.ascontiguousarray(metric, dtype=dtype).view()
+    weights.flags.writeable = False
+    return weights
+
+
 @parallel
 def gram(U, V, metric, symmetric):
-    """``U' diag(metric) V`` accumulated in float64; ``metric`` may be None.
+    """``U' diag(metric) V`` accumulated in float64; ``metric`` as :func:`as_weights` has it.
 
     Of a product that is ``symmetric`` only the upper half is formed, and mirrored.
     """
@@ -54,7 +67,7 @@ def _gram_block(U, V, metric, rows, left, right, out):
             row = wide(take(V, i, b))
         else:
             row = wide(take_first(V, i, b, width))
-        if metric is not None:
+        if metric.shape[0] > 0:
             row = row * metric[i]
         first = first + U[i, a] * row
         if height > 1:
@@ -123,7 +136,8 @@ def _add_products(U, C, rows, columns, sums):
 def residual(Q, AQ, values, metric, keep):
     """``A X - B X diag(values)`` for the first columns X of Q, and their squared norms in ``B^-1``.
 
-    ``metric`` may be None. Norms are summed in float64; without ``keep`` they are all there is.
+    ``metric`` as :func:`as_weights` has it. Norms are summed in float64; without ``keep`` they are all
+    there is.
     """
     n_rows, n_columns = Q.shape[0], values.shape[0]
     n_chunks = (n_rows + CHUNK - 1) // CHUNK
@@ -143,7 +157,7 @@ def _residual_block(Q, AQ, theta, metric, rows, columns, out, partial):
     start, width = columns
     squares, shift = nothing(partial), take_first(theta, 0, start, width)
     for i in range(rows[0], rows[1]):
-        b = 1.0 if metric is None else np.float64(metric[i])
+        b = np.float64(metric[i]) if metric.shape[0] > 0 else 1.0
         own, product = take_first(Q, i, start, width), take_first(AQ, i, start, width)
         r = wide(product) - b * shift * wide(own)
         squares = squares + r * r / b

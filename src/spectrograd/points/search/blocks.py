@@ -16,11 +16,16 @@ Array = NDArray[Any]
 ROWS, COLUMNS = 512, 4096
 # Candidates beyond the k that are wanted: neighbours whose order single precision may have changed.
 SPARE = 5
+# Powers of two whose inverses are doubles too, and the least unit that single precision has to spare.
+EXPONENTS, SMALLEST_UNIT = (-1022, 1022), 1e-30
 
 
 @dataclass(frozen=True, eq=False)
 class Cloud:
-    """Points (N x p), and how to bring them near the origin and to unit size for single precision."""
+    """Points (N x p), and how to bring them near the origin and to unit size for single precision.
+
+    The ``unit`` is a power of two: to multiply by ``1 / unit`` is exact, and quicker than to divide.
+    """
 
     points: Array
     centre: Array
@@ -31,11 +36,17 @@ class Cloud:
         """Centre and unit of some points."""
         lowest, highest = points.min(axis=0).astype(np.float64), points.max(axis=0).astype(np.float64)
         centre = lowest / 2 + highest / 2
-        return cls(points, centre, float((highest / 2 - lowest / 2).max()) or 1.0)
+        exponent = np.frexp((highest / 2 - lowest / 2).max())[1]  # 0 for points all in one place
+        return cls(points, centre, float(np.ldexp(1.0, np.clip(exponent, *EXPONENTS))))
 
     def single(self, rows: Any) -> Array:
         """These rows in single precision, centred and scaled."""
-        return np.asarray((self.points[rows] - self.centre) / self.unit, dtype=np.float32)
+        scale = 1 / self.unit
+        narrow = self.points.dtype == np.float32 and SMALLEST_UNIT < self.unit < 1 / SMALLEST_UNIT
+        number: Any = np.float32 if narrow else np.float64  # points already single need no detour
+        scaled = np.multiply(self.points[rows], number(scale), dtype=number)
+        scaled -= (self.centre * scale).astype(number)
+        return np.asarray(scaled, dtype=np.float32)
 
 
 def squares(rows: Array) -> Array:

@@ -1,0 +1,85 @@
+"""A memory limit is planned with before the work, said, and kept while it goes on."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from anonymous_memory import peak_of
+from spectrograd import Graph, SpectralClustering, datasets, open_store
+from spectrograd.cli import main
+from spectrograd.operators.laplacian import laplacian
+from spectrograd.pipeline.needs import resident_bytes, solver_bytes, streamed_bytes
+from spectrograd.pipeline.plan import plan
+from spectrograd.solvers.protocol import Problem
+from spectrograd.store.batches import GraphSource, IngestSettings
+from spectrograd.store.ingest import ingest
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """A store whose vectors and edges both weigh more than what is not known of an interpreter."""
+    path = tmp_path_factory.mktemp("large") / "graph.store"
+    data = datasets.make_block_model(150_000, 12, mean_degree=16, random_state=0)
+    ingest(path, GraphSource(data.graph), IngestSettings(edges=True, block_bytes=1 << 20))
+    return path
+
+
+def test_a_streamed_run_stays_within_its_limit(large, tmp_path):
+    disk, summary = open_store(large), tmp_path / "run.json"
+    limit = streamed_bytes(disk, 12)
+    assert limit < resident_bytes(disk, 12)
+    command = ("-m", "spectrograd", "cluster", large, "-k", 12, "--memory-limit", limit, "-q")
+    peak, _ = peak_of(*command, "-o", tmp_path / "labels.csv", "--summary-json", summary)
+    assert peak < 1.1 * limit
+    assert json.loads(summary.read_text())["io"]["passes_over_disk"] > 5
+
+
+def test_what_escalates_keeps_the_limit_too(large):
+    disk = open_store(large)
+    problem, least = Problem(laplacian(disk), 12), streamed_bytes(disk, 12)
+    assert [choice.name for choice in plan(problem)] == ["chebyshev", "lanczos"]
+    few = dict(plan(problem, least)[-1].params)["basis_size"]
+    more = dict(plan(problem, least + 4 * 15 * disk.n_nodes)[-1].params)["basis_size"]
+    assert 44 <= few == more - 15 < 4 * 24  # columns of a filter and of a basis take the same room
+    assert len(plan(problem, least - 4 * 40 * disk.n_nodes)) == 1  # no room for a basis worth its name
+
+
+def test_a_direct_solver_is_planned_where_its_factor_fits():
+    side = 90
+    nodes = np.arange(side * side).reshape(side, side)
+    heads = np.concatenate([nodes[:, :-1].ravel(), nodes[:-1].ravel()])
+    tails = np.concatenate([nodes[:, 1:].ravel(), nodes[1:].ravel()])
+    grid = Graph.from_edges(heads, tails)
+    problem, base = Problem(laplacian(grid), 4), resident_bytes(grid, 4)
+    factor = solver_bytes(grid, "shift-invert")
+    assert plan(problem, base + factor)[0].name == "shift-invert"
+    assert plan(problem, base + factor - 1)[0].name != "shift-invert"
+
+
+@pytest.mark.parametrize("command", ["cluster", "embed", "compare"])
+def test_too_small_a_limit_is_told_the_least_that_would_do(large, command, capsys, tmp_path):
+    given = [command, str(large), "-k", "12", "-o", str(tmp_path / "out.html")]
+    if command != "compare":
+        given[-1] = str(tmp_path / "out.csv")
+    assert main([*given, "--memory-limit", "100MB", "--dry-run"]) == 2
+    said = capsys.readouterr().err
+    least = said.split("at least ")[1].split(" ")[0]
+    assert main([*given, "--memory-limit", least, "--dry-run"]) == 0
+    assert "memory   about" in capsys.readouterr().out
+
+
+def test_info_tells_what_a_store_needs(large, capsys):
+    disk = open_store(large)
+    assert main(["info", str(large), "-k", "12"]) == 0
+    said = capsys.readouterr().out
+    assert f"memory   about {resident_bytes(disk, 12) / 1e6:,.0f} MB loaded" in said
+    assert f"--memory-limit {streamed_bytes(disk, 12) // 1_000_000 + 1}MB on" in said
+
+
+def test_estimators_pass_their_limit_on(tmp_path):
+    graph = datasets.make_block_model(700, 3, random_state=0).graph
+    model = SpectralClustering(3, memory_limit="2GB", random_state=0).fit(graph)
+    assert model._settings(700).memory_limit == 2_000_000_000

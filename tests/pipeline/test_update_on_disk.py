@@ -1,0 +1,85 @@
+"""Models of graphs on disk follow their store, and stores follow the runs that were made of them."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import spectrograd
+from spectrograd import Graph, GraphError, SpectralClustering, datasets, metrics, open_store, read_graph
+from spectrograd.cli import main
+from spectrograd.pipeline.needs import resident_bytes, streamed_bytes
+from spectrograd.store.batches import GraphSource, IngestSettings
+from spectrograd.store.ingest import ingest
+
+
+@pytest.fixture
+def grown(tmp_path):
+    """A store of a block model without its last nodes and some of its edges; those, and the truth."""
+    data = datasets.make_block_model(6_000, 4, mean_degree=20, random_state=0)
+    shuffled = np.random.default_rng(0).permutation(6_000)
+    entries = data.graph.matrix[shuffled][:, shuffled].tocoo()
+    rng = np.random.default_rng(1)
+    once = entries.row < entries.col
+    later = (entries.col >= 5_980) | (rng.random(len(entries.col)) < 0.005)
+    old, new = once & ~later, once & later
+    path = tmp_path / "graph.store"
+    graph = Graph.from_edges(entries.row[old], entries.col[old], n_nodes=5_980)
+    ingest(path, GraphSource(graph), IngestSettings(edges=True, block_bytes=1 << 16, order="bfs"))
+    change = np.column_stack([entries.row[new], entries.col[new]])
+    return path, change, data.labels[shuffled]
+
+
+def fitted(path):
+    disk = open_store(path)
+    limit = streamed_bytes(disk, 4)
+    assert limit < resident_bytes(disk, 4)
+    return SpectralClustering(4, memory_limit=f"{limit}", random_state=0).fit(path)
+
+
+def test_partial_fit_changes_the_store_and_follows_it(grown, tmp_path):
+    path, change, truth = grown
+    model = fitted(path)
+    assert not model.graph_.is_resident
+    with pytest.raises(ValueError, match="on disk, where new nodes are not looked up"):
+        model.predict(Graph.from_edges([0], [9_000]))
+    model.save(tmp_path / "model")
+    model = spectrograd.load(tmp_path / "model")
+    before = model.labels_.copy()
+    model.partial_fit(Graph.from_edges(*change.T))
+    assert model.update_action_ == "kept"
+    assert model.certificate_.converged
+    assert len(model.labels_) == 6_000
+    assert metrics.score(truth, model.labels_)["ari"] > 0.98
+    assert (model.labels_[:5_980] == before).mean() > 0.99  # clusters keep their numbers
+    disk = open_store(path)
+    assert disk.meta.delta
+    assert disk.n_edges == model.graph_.n_edges
+    assert model.graph_.sweeps <= 20  # five and a probe
+    with pytest.raises(GraphError, match=r"was replaced meanwhile"):
+        spectrograd.load(tmp_path / "model")
+
+
+def test_a_command_takes_changes_into_store_and_run(grown, tmp_path, monkeypatch, capsys):
+    path, change, truth = grown
+    monkeypatch.chdir(tmp_path)
+    np.savetxt("new.csv", change, fmt="%d", delimiter=",", header="src,dst", comments="")
+    assert main(["cluster", str(path), "-k", "4", "--run", "run", "-o", "labels.csv", "-q"]) == 0
+    command = ["update", str(path), "new.csv", "--run", "run", "-o", "labels.csv", "--summary-json", "s.json"]
+    assert main(command) == 0
+    assert json.loads((tmp_path / "s.json").read_text())["update"]["action"] == "kept"
+    labels = np.genfromtxt("labels.csv", delimiter=",", skip_header=1, dtype=int)
+    assert labels[:, 0].tolist() == list(range(6_000))
+    assert metrics.score(truth, labels[:, 1])["ari"] > 0.98
+    there = read_graph(path).matrix
+    assert np.asarray(there[change[:, 0], change[:, 1]]).all()
+    capsys.readouterr()
+    assert main(["update", str(path), "--remove", "new.csv", "--run", "run", "-o", "labels.csv"]) == 0
+    assert open_store(path).n_edges == read_graph(path).n_edges == there.nnz // 2 - len(change)
+    assert main(["cluster", str(path), "-k", "4", "--run", "other", "-o", "labels.csv", "-q"]) == 0
+    assert main(["update", str(path), "new.csv", "--run", "other", "-o", "labels.csv", "-q"]) == 0
+    capsys.readouterr()
+    assert main(["update", str(path), "new.csv", "--run", "run", "-o", "labels.csv"]) == 2
+    assert "another version" in capsys.readouterr().err

@@ -1,0 +1,128 @@
+"""Where sweeps are dear, solvers take few of them, and none only to measure."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from spectrograd import Graph, GraphWarning, datasets, open_store, write_graph
+from spectrograd.certificate.riding_probe import new_rider
+from spectrograd.engines import LocalEngine
+from spectrograd.linalg.filters import Filter, Filtering
+from spectrograd.operators.laplacian import laplacian
+from spectrograd.operators.masked import masked
+from spectrograd.pipeline import Settings, embed
+from spectrograd.solvers.chebyshev_sweeps import _Sizes
+
+ENGINE = LocalEngine()
+
+
+def planted(n_nodes=6_000):
+    """Six clusters with half of the edges inside, and degrees with a tail."""
+    made = datasets.make_block_model
+    return made(n_nodes, 6, mean_degree=40, mixing=0.5, degree_exponent=2.5, random_state=0).graph
+
+
+def with_trees():
+    """The same with a chain of three nodes on every thirtieth: eigenvectors that live there come first."""
+    graph = planted()
+    matrix, n = graph.matrix.tocoo(), graph.n_nodes
+    upper, roots = matrix.row < matrix.col, np.arange(0, n, 30)
+    chain = n + np.arange(3 * len(roots)).reshape(-1, 3)
+    ends = [(roots, chain[:, 0]), (chain[:, 0], chain[:, 1]), (chain[:, 1], chain[:, 2])]
+    source = np.concatenate([matrix.row[upper], *(a for a, _ in ends)])
+    target = np.concatenate([matrix.col[upper], *(b for _, b in ends)])
+    return Graph.from_edges(source, target, n_nodes=n + chain.size)
+
+
+def on_disk(path, graph):
+    write_graph(path / "graph.store", graph)
+    return open_store(path / "graph.store")
+
+
+@pytest.mark.parametrize(
+    ("solver", "params", "most"),
+    [("auto", {}, 14), ("lanczos", {}, 13), ("sgd", {"epochs": 3, "hand_over": True}, 13)],
+)
+def test_a_certified_solve_takes_few_sweeps(tmp_path, solver, params, most):
+    """All that were read from the disk are told, and those of the certificate are among them."""
+    graph = on_disk(tmp_path, planted())
+    result = embed(graph, Settings(n_components=6, solver=solver, params=params, seed=0))
+    assert result.certificate.converged
+    assert result.certificate.missed_probability <= 1e-3
+    assert graph.sweeps <= most
+    assert result.sweeps == pytest.approx(graph.sweeps)
+    assert result.columns >= 6 * (result.sweeps - 3)
+
+
+def test_localised_vectors_are_noticed_after_two_sweeps(tmp_path):
+    graph = on_disk(tmp_path, with_trees())
+    result = embed(graph, Settings(n_components=6, seed=0))
+    assert result.regularization.tau > 0
+    assert result.certificate.converged
+    assert graph.sweeps <= 21
+    assert "given up" in result.attempts[0].outcome
+
+
+def test_sweeps_are_counted_in_memory_too():
+    engine = LocalEngine()
+    settings = Settings(n_components=6, solver="chebyshev", seed=0, engine=engine)
+    result = embed(planted(), settings)
+    assert (result.sweeps, result.columns) == (engine.work.sweeps, engine.work.columns)
+    assert 0 < result.sweeps < result.columns
+
+
+def test_turning_columns_on_the_way_changes_neither_span_nor_estimate():
+    """Columns of very different length are made even; what is measured of them is undone."""
+    operator, rng = laplacian(planted(5_000)).walk_form(), np.random.default_rng(0)
+    X = rng.standard_normal((5_000, 9), dtype=np.float32)
+    plain, turned = (Filtering(Filter(6, 0.7, 1.3), ENGINE, operator, X) for _ in range(2))
+    sizes, straight = _Sizes(9), _Sizes(9)
+    for degree in range(6):
+        for work, seen in ((plain, straight), (turned, sizes)):
+            work.sweep()
+            seen.measure(ENGINE.gram(work.current, work.current, operator.metric))
+        if degree in (2, 4):
+            turned.rotate(sizes.evened())
+    assert sizes.error(6) == pytest.approx(straight.error(6), rel=1e-3)
+    Q, _ = np.linalg.qr(plain.current)
+    outside = turned.current - Q @ (Q.T @ turned.current)
+    assert np.linalg.norm(outside, axis=0).max() < 1e-3 * np.linalg.norm(turned.current, axis=0).min()
+
+
+@pytest.mark.parametrize("kind", ["random_walk", "symmetric", "unnormalized"])
+@pytest.mark.parametrize("tau", [0.0, 0.1])
+def test_the_null_vector_of_a_laplacian_is_known(kind, tau):
+    rng = np.random.default_rng(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GraphWarning)
+        graph = Graph.from_edges(rng.integers(0, 40, 200), rng.integers(0, 40, 200), n_nodes=45)
+    operator = masked(graph, kind, tau, np.flatnonzero(graph.degrees == 0))
+    for form in (operator, operator.walk_form(), operator.standard_form()):
+        vector = form.null_vector
+        assert vector is not None
+        assert np.abs(form @ vector[:, None]).max() < 1e-12 * np.abs(vector).max() * form.upper
+        assert np.all(vector[operator.rows_aside] == 0)
+    X = new_rider(ENGINE, operator.walk_form(), rng, np.float64).X
+    assert np.all(X[operator.rows_aside] == 0)
+
+
+def test_a_null_vector_is_not_invented():
+    operator = laplacian(planted(5_000))
+    assert replace(operator, diagonal=operator.diagonal + 0.01).null_vector is None
+
+
+def test_long_rows_keep_their_digits_in_single_precision():
+    """A hub with 60,000 neighbours, whose numbers have one sign: the worst case of a sum in float32."""
+    n = 60_000
+    hub = Graph.from_edges(np.zeros(n, np.int64), np.arange(1, n + 1))
+    operator = laplacian(hub, "unnormalized")
+    X = np.full((n + 1, 12), 0.1, np.float32)
+    X[0] = 0
+    exact = -np.float64(np.float32(0.1)) * n
+    found = ENGINE.apply(operator, X)[0].astype(np.float64)
+    assert np.abs(found / exact - 1).max() < 3e-6
+    assert operator.rounding(np.float32, pieced=True) < operator.rounding(np.float32) / 50
