@@ -19,6 +19,7 @@ from spectrograd.pipeline.result import Result, Stages, found
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.single import input_order, kept_tall, with_all_nodes
 from spectrograd.pipeline.solving import embed
+from spectrograd.solvers.loop import INTERRUPTED
 
 Array = NDArray[Any]
 
@@ -109,7 +110,10 @@ def _gap(graph: MultilayerGraph, settings: Settings, tau: float, masked: Array) 
         return None
     operators = layer_operators(graph, settings.laplacian, tau, masked)
     summed = mean.aggregate(Layers(operators, np.ones(graph.n_layers)))
-    gap = widest_gap(embed(summed, n_eigenvalues(graph.n_nodes), settings).embedding.eigenvalues)
+    found = embed(summed, n_eigenvalues(graph.n_nodes), settings)
+    if found.solution.stop_reason == INTERRUPTED:
+        raise KeyboardInterrupt  # rough eigenvalues count no clusters
+    gap = widest_gap(found.embedding.eigenvalues)
     gap.warn()
     return gap
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,7 +17,7 @@ from spectrograd.solvers.device_batches import Batch, DeviceBatches, torch_engin
 from spectrograd.solvers.device_edges import device_edges
 from spectrograd.solvers.edge_source import EdgeChunk, EdgeSource
 from spectrograd.solvers.hand_over import HandOverState, HandsOver
-from spectrograd.solvers.protocol import Problem
+from spectrograd.solvers.protocol import DERIVED, Problem
 from spectrograd.solvers.sgd import EDGES_PER_MEASUREMENT, WORST_CONDITION
 
 Array = NDArray[Any]
@@ -42,7 +42,7 @@ class DeviceDescentState(HandOverState):
     ``known`` are M and Y, kept from chunk to chunk for ``known_for`` edges now; None where U moved otherwise.
     """
 
-    descent: DeviceDescent | None = None
+    descent: DeviceDescent | None = field(default=None, metadata={DERIVED: True})
     known: tuple[Tensor, Tensor] | None = None
     known_for: int = 0
 
@@ -50,6 +50,7 @@ class DeviceDescentState(HandOverState):
         twin = copy.copy(self)  # the edges are shared
         twin.U, twin.events = copy.deepcopy(self.U, memo), list(self.events)
         twin.known, twin.after = copy.deepcopy(self.known, memo), copy.deepcopy(self.after, memo)
+        twin.rng = copy.deepcopy(self.rng, memo)
         return twin
 
 
