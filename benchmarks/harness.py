@@ -50,7 +50,7 @@ def machine() -> str:
     """One line that says where, with what and beside how many other jobs the figures were measured."""
     packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "scikit-learn", "numba"))
     day = datetime.now(UTC).date().isoformat()
-    where = f"{os.cpu_count()} cores ({_processor()}), load average {os.getloadavg()[2]:.0f}"
+    where = f"{os.cpu_count()} cores ({_processor()}), load average {os.getloadavg()[0]:.0f}"
     return f"{day}, {where}, Python {platform.python_version()}, {packages}"
 
 
