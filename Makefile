@@ -27,9 +27,9 @@ CASES ?= 10000
 fuzz: $(VENV)/.test
 	$(BIN)/python tests/fuzz.py $(CASES)
 
-# workers of a cluster that are killed at many moments, several times, with and without their scheduler
+# workers of a cluster, commands and conversions that are killed at many moments
 chaos: $(VENV)/.test
-	$(BIN)/python -m pytest -p no:cacheprovider -m chaos tests/engines
+	$(BIN)/python -m pytest -p no:cacheprovider -m chaos tests/engines tests/cli tests/store
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks --write

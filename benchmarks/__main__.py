@@ -35,6 +35,8 @@ SUITES = (
     "report_page",
     "update",
     "dask_engine",
+    "torch_engine",
+    "parametric",
 )
 
 

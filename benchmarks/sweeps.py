@@ -18,10 +18,11 @@ from spectrograd.pipeline import Settings, embed
 from spectrograd.points.neighbors import knn_graph
 
 # SPECTROGRAD_LARGEST=200000 is the size of the figures in ADR 39; the default takes a few minutes.
-SIZE = min(int(os.environ.get("SPECTROGRAD_LARGEST", 20_000)), 2_000_000)
+SIZE = min(int(os.environ.get("SPECTROGRAD_LARGEST", 10_000)), 2_000_000)
 CLUSTERS = 16
 SPEEDS = (None, 1000, 500, 200, 100)  # MB/s at which the reader delivers; None: as fast as it can
-MOST_SECONDS = 10.0
+MOST_SECONDS = 5.0  # for what polynomials are not made for
+PLANE = "k-NN in the plane"
 SOLVERS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("chebyshev", "chebyshev", {}),
     ("block Krylov", "lanczos", {}),
@@ -47,11 +48,12 @@ def run() -> str:
         for family, graph in families():
             path = Path(folder, "graph.store")
             write_graph(path, graph)
-            solved(path, "chebyshev", {}, None)  # compiles
+            solved(path, "chebyshev", {}, None, MOST_SECONDS)  # compiles
             rows += _of_family(family, path)
     head = ("graph", "solver", "sweeps", "MB read", "certified", *map(_speed, SPEEDS))
     size = (
-        f"{SIZE:,} nodes, K = {CLUSTERS}; seconds by the speed of the reader, the fastest certified **so**."
+        f"{SIZE:,} nodes, K = {CLUSTERS}; seconds by the speed of the reader, the fastest certified **so**; "
+        f"in the plane every solver has {MOST_SECONDS:g} seconds."
     )
     return f"{size}\n\n{table(head, rows)}"
 
@@ -65,13 +67,14 @@ def families() -> Iterator[tuple[str, Graph]]:
     hubs = {"mean_degree": 40, "mixing": 0.5, "degree_exponent": 2.1}
     yield "with hubs", made(SIZE, CLUSTERS, **hubs, random_state=1).graph
     points = np.random.default_rng(1).normal(size=(SIZE, 2))
-    yield "k-NN in the plane", knn_graph(points, 10, connect=True)
+    yield PLANE, knn_graph(points, 10, connect=True)
 
 
 def _of_family(family: str, path: Path) -> list[tuple[Any, ...]]:
     runs = []
     for _, name, params in SOLVERS:
-        first = solved(path, name, params, None)
+        budget = MOST_SECONDS if family == PLANE else None
+        first = solved(path, name, params, None, budget)
         slower = SPEEDS[1:] if first.certified else ()  # what is not certified wins no race
         runs.append([first, *(solved(path, name, params, speed) for speed in slower)])
     rows: list[tuple[Any, ...]] = []
@@ -91,11 +94,13 @@ def _cell(own: list[Run], runs: list[list[Run]], at: int) -> str:
     return f"**{text}**" if own[at].seconds == fastest else text
 
 
-def solved(path: Path, solver: str, params: dict[str, Any], speed: int | None) -> Run:
-    """One solve over a store whose reader is held at a speed (MB/s)."""
+def solved(
+    path: Path, solver: str, params: dict[str, Any], speed: int | None, budget: float | None = None
+) -> Run:
+    """One solve over a store whose reader is held at a speed (MB/s), in a ``budget`` of seconds."""
     graph: Any = open_store(path)
     graph.store.files.speed = None if speed is None else speed * 1e6
-    settings = Settings(n_components=CLUSTERS, solver=solver, params=params, seed=0, time_budget=MOST_SECONDS)
+    settings = Settings(n_components=CLUSTERS, solver=solver, params=params, seed=0, time_budget=budget)
     began = time.perf_counter()
     result = embed(graph, settings)
     seconds = time.perf_counter() - began

@@ -28,15 +28,19 @@ class Interruption:
         self.requested = self.pending = True
 
 
+class Interrupted(KeyboardInterrupt):
+    """Raised at a safe point, where everything is whole."""
+
+
 _current: Interruption | None = None
 
 
 @contextmanager
-def deferred() -> Iterator[Interruption]:
+def deferred(*, terminate: bool = False) -> Iterator[Interruption]:
     """Within, Ctrl-C waits for the next :func:`check`; a second one interrupts at once.
 
     Whoever opens this looks at ``requested`` afterwards. Only the main thread gets signals, and a handler
-    that somebody else has installed stays in charge.
+    that somebody else has installed stays in charge. ``terminate`` does the same for SIGTERM.
     """
     global _current
     if _current is not None and _in_main_thread():
@@ -47,6 +51,9 @@ def deferred() -> Iterator[Interruption]:
         return
     _current = interruption = Interruption()
     signal.signal(signal.SIGINT, interruption.handle)
+    terminate = terminate and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if terminate:
+        signal.signal(signal.SIGTERM, interruption.handle)
     try:
         yield interruption
     except SystemError as error:  # the second Ctrl-C hit a kernel
@@ -55,14 +62,16 @@ def deferred() -> Iterator[Interruption]:
         raise KeyboardInterrupt from error
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        if terminate:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
         _current = None
 
 
 def check() -> None:
-    """A safe point: raises KeyboardInterrupt, once, where Ctrl-C was pressed since."""
+    """A safe point: raises :class:`Interrupted`, once, where Ctrl-C was pressed since."""
     if _current is not None and _current.pending and _in_main_thread():
         _current.pending = False
-        raise KeyboardInterrupt
+        raise Interrupted
 
 
 def _in_main_thread() -> bool:

@@ -17,6 +17,7 @@ from spectrograd.engines import make_engine  # noqa: E402
 from spectrograd.engines.cluster.connect import EngineError  # noqa: E402
 from spectrograd.engines.dask_engine import DaskEngine  # noqa: E402
 from spectrograd.operators.laplacian import laplacian  # noqa: E402
+from spectrograd.pipeline import Settings, embed  # noqa: E402
 from spectrograd.solvers import Problem, Stopping, make_solver, solve  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -142,3 +143,22 @@ def test_without_a_scheduler_there_is_a_clear_error():
         with pytest.raises(EngineError, match="is gone: start it"):
             vectors(engine)
         client.close()
+
+
+@pytest.mark.parametrize("solver", ["lanczos", "chebyshev"])
+def test_a_client_that_is_lost_goes_on_from_its_checkpoint(client, tmp_path, solver):
+    """To the same bits, in another session on the same workers."""
+    graph = datasets.make_block_model(3000, 3, random_state=0).graph
+
+    def run(folder, hooks=()):
+        how = {"solver": solver, "tol": 1e-9, "seed": 0, "n_components": 3, "checkpoint_every": 0.0}
+        return embed(graph, Settings(engine=make_engine(client), checkpoint=folder, hooks=hooks, **how))
+
+    def lost(progress):
+        if progress.iteration == 2:
+            raise ConnectionError("the client is gone")
+
+    with pytest.raises(ConnectionError):
+        run(tmp_path / "run", [lost])
+    assert os.listdir(tmp_path / "run")
+    assert run(tmp_path / "run").vectors.tobytes() == run(None).vectors.tobytes()

@@ -195,6 +195,21 @@ def test_a_solver_for_every_engine(engine, graphs, name, where, kind):
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["sgd", "sgd-paper"])
+def test_both_sgds_run_where_rows_can_be_moved(engine, graphs, name):
+    """In memory and on devices (tests/solvers has their laws there); anywhere else they say so."""
+    operator = laplacian(graphs["whole"])
+    if isinstance(engine, RefusingEngine | NumpyEngine):
+        with pytest.raises(ValueError, match=f"solver '{name}' needs resident.*use 'auto', 'lanczos'"):
+            solve(Problem(operator, K, engine), make_solver(name), seed=0)
+        return
+    solution = solve(Problem(operator, K, engine), make_solver(name, batch_size=200), seed=0)
+    first, best = solution.history[0].objective, reference.smallest(operator, K)[0].sum()
+    assert solution.last.objective - best < 0.1 * (first - best)
+    metric = engine.place(operator).metric
+    np.testing.assert_allclose(engine.gram(solution.Q, solution.Q, metric), np.eye(K), atol=1e-8)
+
+
 @pytest.mark.parametrize("name", ["lanczos", "chebyshev"])
 def test_a_certified_embedding_gathers_once(graphs, name):
     engine = RefusingEngine()

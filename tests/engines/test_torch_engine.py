@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from refusing import cut
 
 from spectrograd import datasets
 from spectrograd.engines import LocalEngine, make_engine
-from spectrograd.engines.device_blocks import host_pieces
+from spectrograd.engines.device_blocks import DeviceBlocks, host_pieces
 from spectrograd.extras import MissingExtra
 from spectrograd.graph import Graph
 from spectrograd.linalg.subspace import orthonormalize
@@ -115,14 +116,17 @@ def sine(operator, P, Q):
     return np.sqrt(np.linalg.norm(engine.gram(rest, rest, operator.metric), 2))
 
 
-@pytest.mark.parametrize("name", ["lanczos", "chebyshev", "power", "gradient-descent", "forward-backward"])
+@pytest.mark.parametrize(
+    "name", ["lanczos", "chebyshev", "power", "gradient-descent", "forward-backward", "sgd"]
+)
 def test_subspaces_equal_those_of_local(model, name):
-    operator = laplacian(model.graph)
+    """The stochastic one by its hand-over."""
+    operator, params = laplacian(model.graph), {"hand_over": True} if name == "sgd" else {}
     found = []
     for engine in (LocalEngine(), make_engine("torch:cpu")):
         solution = solve(
             Problem(operator, K, engine),
-            make_solver(name, max_iter=5000),
+            make_solver(name, max_iter=5000, **params),
             stopping=Stopping(tol=1e-8),
             seed=0,
         )
@@ -176,15 +180,15 @@ class Peak(torch.utils._python_dispatch.TorchDispatchMode):
         self.now -= self.alive.pop(where, 0)
 
 
-def peak_of_a_solve(mean_degree, n_nodes, most_bytes):
+def peak_of_a_solve(mean_degree, n_nodes, most_bytes, solver=None):
     """Bytes on the device at once, pieces of the graph being copied there as to a card."""
     graph = datasets.make_block_model(n_nodes, K, mean_degree=mean_degree, random_state=0).graph
     engine = small_pieces(most_bytes, piece=10_000)
     engine.blocks.move = lambda array: torch.tensor(np.asarray(array))
     problem = Problem(laplacian(graph), K, engine)
     with Peak() as peak:
-        solution = solve(problem, make_solver("chebyshev"), stopping=Stopping(tol=1e-3), seed=0)
-    assert solution.stop_reason == "converged"
+        solution = solve(problem, solver or make_solver("chebyshev"), stopping=Stopping(tol=1e-3), seed=0)
+    assert solution.stop_reason == ("done" if solver else "converged")
     return peak.most
 
 
@@ -197,6 +201,38 @@ def test_memory_is_a_few_talls_and_the_pieces_in_flight():
     assert 1.5 * tall < many < in_flight + 8 * tall  # three blocks of float32 are the least it needs
     kept = peak_of_a_solve(80, n, most_bytes=np.inf)
     assert kept > many + 0.8 * (4 * 80 * n)  # a graph that fits stays there
+
+
+def test_memory_of_sgd_is_a_few_talls_and_the_edges_in_flight(monkeypatch):
+    """The edges are sent a chunk at a time: four times as many take no more memory."""
+    monkeypatch.setattr("spectrograd.solvers.hand_over.EDGES_AT_ONCE", 10_000)
+    n, in_flight = 10_000, 2 * 10_000 * (4 + 4)  # both ends of a chunk, and of the next
+    solver = make_solver("sgd", epochs=0.2, batch_size=300)
+    few, many = (peak_of_a_solve(degree, n, 0, solver) for degree in (20, 80))
+    assert abs(many - few) < in_flight
+    assert many < in_flight + 8 * (8 * n * K)
+    assert peak_of_a_solve(80, n, np.inf, solver) > many + 8 * 40 * n  # edges that fit stay there
+
+
+def test_what_is_sent_to_a_card_goes_through_pinned_memory():
+    """Copies then overlap with products; the CPU takes the array as it is."""
+    calls = []
+
+    class Sent:
+        def pin_memory(self):
+            calls.append("pinned")
+            return self
+
+        def to(self, device, *, non_blocking):
+            calls.append((device, non_blocking))
+            return self
+
+    card = SimpleNamespace(type="cuda")
+    blocks = DeviceBlocks(SimpleNamespace(from_numpy=lambda array: Sent()), card, 0)
+    blocks.move(np.arange(3))
+    assert calls == ["pinned", (card, True)]
+    array = np.arange(3)
+    assert make_engine("torch:cpu").blocks.move(array).data_ptr() == array.ctypes.data
 
 
 def test_peaks_are_counted():

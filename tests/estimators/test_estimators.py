@@ -290,6 +290,7 @@ def test_defaults_follow_the_public_contract(cls):
         "engine": "auto",
         "memory_limit": None,
         "checkpoint": None,
+        "checkpoint_every": 300.0,
         "warm_start": False,
         "verbose": 0,
     }
@@ -429,7 +430,7 @@ def test_k_is_below_the_number_of_nodes(blocks, layers, cls):
         ({"tol": "tiny"}, r"tol='tiny': expected a .*number.* or 'auto'"),
         ({"engine": "quantum"}, "engine='quantum' is not available in this release"),
         ({"memory_limit": "1MB"}, "memory_limit=1MB is too little for . vectors: at least 30.MB are needed"),
-        ({"checkpoint": "run.npz"}, "checkpoint='run.npz' is not available in this release"),
+        ({"checkpoint": "no/such/folder"}, "no such folder; create it first"),
         ({"regularization": -0.1}, "regularization=-0.1: expected 'auto', None or a number"),
         ({"disconnected": "drop"}, "disconnected='drop': expected one of components, regularize"),
         ({"max_iter": 0, "solver": "forward-backward"}, "max_iter=0"),

@@ -11,11 +11,13 @@ from spectrograd import (
     Graph,
     MultilayerGraph,
     MultilayerSpectralEmbedding,
+    SpectralClustering,
     SpectralEmbedding,
     datasets,
     from_pyg,
+    load,
 )
-from spectrograd.torch import embedding_tensor
+from spectrograd.torch import embedding_tensor, keep_on_device
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install spectrograd[torch]")
 FORMS = ["dense", "coo", "csr", "csc", "bsr", "bfloat16", "requires_grad"]
@@ -80,3 +82,60 @@ def test_an_embedding_as_a_tensor(matrix, engine):
     np.testing.assert_array_equal(tensor.numpy(), model.embedding_)
     with pytest.raises(ValueError, match="no such card"):
         embedding_tensor(model, "cuda:99")
+
+
+@pytest.mark.parametrize("form", ["dense", "csr"])
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_a_tensor_on_the_engines_device(matrix, form):
+    """What lies on the device goes where arrays go, and the same embedding comes back."""
+    model = SpectralEmbedding(2, affinity="precomputed", engine="torch:cpu", random_state=0)
+    expected = SpectralEmbedding(2, affinity="precomputed", random_state=0).fit(matrix).embedding_
+    np.testing.assert_allclose(model.fit(tensor_of(matrix, form)).embedding_, expected, atol=1e-3)
+
+
+def in_pieces(matrix):
+    """The same with a node that has no edge, which is set aside, and nodes in another order."""
+    larger = np.zeros((201, 201))
+    larger[1:, 1:] = matrix
+    order = np.random.default_rng(0).permutation(201)
+    return larger[order][:, order]
+
+
+KEPT = {
+    "embedding": lambda: SpectralEmbedding(2, affinity="precomputed"),
+    "all columns": lambda: SpectralEmbedding(3, drop_first=False, affinity="precomputed"),
+    "clusters": lambda: SpectralClustering("auto", affinity="precomputed"),
+    "layers": lambda: MultilayerSpectralEmbedding(2, affinity="precomputed"),
+    "followed": lambda: SpectralEmbedding(2, affinity="precomputed", warm_start=True),
+}
+
+
+@pytest.mark.filterwarnings("ignore::spectrograd.GraphWarning")
+@pytest.mark.parametrize("kind", KEPT)
+def test_an_embedding_that_stays_on_the_device(matrix, kind):
+    model = keep_on_device(KEPT[kind]().set_params(engine="torch:cpu", random_state=0))
+    given = in_pieces(matrix)
+    given = [given, given] if kind == "layers" else given
+    model.fit(given)
+    if kind == "followed":
+        model.fit(given)  # rotated onto the first
+        assert model._rotation is not None
+    tensor = embedding_tensor(model)
+    np.testing.assert_allclose(tensor.numpy(), model.embedding_, atol=1e-12)
+    assert tensor.dtype == torch.float64
+    assert tensor.untyped_storage().data_ptr() != model.embedding_.__array_interface__["data"][0]
+    np.testing.assert_array_equal(np.from_dlpack(tensor), tensor.numpy())
+    model.embedding_ = np.full_like(model.embedding_, np.nan)  # what the host has plays no part
+    assert bool(torch.isfinite(embedding_tensor(model)).all())
+
+
+def test_only_engines_of_torch_keep_tensors():
+    with pytest.raises(ValueError, match="engine='auto' has no device to keep tensors on"):
+        keep_on_device(SpectralEmbedding(2))
+
+
+def test_a_saved_model_leaves_its_tensor_behind(matrix, tmp_path):
+    model = keep_on_device(SpectralEmbedding(2, affinity="precomputed", engine="torch:cpu", random_state=0))
+    model.fit(matrix).save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    np.testing.assert_array_equal(embedding_tensor(again).numpy(), model.embedding_)

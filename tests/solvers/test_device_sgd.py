@@ -239,3 +239,9 @@ def test_edges_without_room_are_sent_chunk_by_chunk(blocks, monkeypatch):
     W = sp.triu(blocks.graph.matrix).tocoo()
     assert {tuple(pair) for pair in ends.tolist()} == set(zip(W.row.tolist(), W.col.tolist(), strict=True))
     assert len(ends) == blocks.graph.n_edges
+
+
+def test_averaging_is_not_offered_and_says_so(blocks):
+    problem = Problem(laplacian(blocks.graph), K, make_engine("torch:cpu"))
+    with pytest.raises(ValueError, match="solver 'sgd' on engine 'torch' has no parameter 'averaging'"):
+        solve(problem, make_solver("sgd", averaging=True), seed=0)

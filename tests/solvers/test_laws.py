@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -9,6 +12,7 @@ from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
 import reference
+from spectrograd.engines import make_engine
 from spectrograd.graph import Graph
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.solvers import REGISTRY, Problem, Stopping, make_solver, solve
@@ -21,11 +25,18 @@ EQUIVARIANT = ["gradient-descent", "forward-backward", "power"]
 PARAMS = {
     **{name: {"batch_size": 25} for name in STOCHASTIC},
     "sgd-paper": {"batch_size": 25, "gram_update": "unique"},  # the printed one depends on the basis
+    "sgd@torch:cpu": {"batch_size": 25, "epochs": 1},
+    "sgd-paper@torch:cpu": {"batch_size": 25, "gram_update": "unique"},
     "power": {"shift": "psd"},  # without a restart
     "coordinate-power": {"vector_tol": 1e-9},
 }
 # Sine of the angle between two results that the law makes equal: float32 inside, or slow to converge.
 LEVELS = {"sgd": 1e-3, "sgd-paper": 1e-3, "coordinate-power": 1e-3}
+# Solvers that are written once more for tensors obey the laws there as well.
+ON_DEVICE = [
+    pytest.param(f"{name}@torch:cpu", marks=pytest.mark.skipif(find_spec("torch") is None, reason="no torch"))
+    for name in ("sgd", "sgd-paper")
+]
 
 
 def excused(reasons):
@@ -56,14 +67,17 @@ LAW = settings(max_examples=7, deadline=None, derandomize=True)
 
 def run(name, operator, k, *, seed=0, start=None, **params):
     params = PARAMS.get(name, {}) | params
-    problem = Problem(operator, k, start=start)
+    name, _, where = name.partition("@")
+    engine = make_engine(where or "local")
+    problem = Problem(operator, k, engine, start)
     rules = Stopping(12 if name in STOCHASTIC + EQUIVARIANT else 50, tol=1e-9 * operator.upper)
-    return solve(problem, make_solver(name, **params), stopping=rules, seed=seed)
+    solution = solve(problem, make_solver(name, **params), stopping=rules, seed=seed)
+    return replace(solution, Q=engine.rows(solution.Q))
 
 
 def is_determined(name, operator, k):
     """Whether the law can be asked for: the solver is equivariant, or the eigenvectors are unique."""
-    if name in STOCHASTIC + EQUIVARIANT:
+    if name.partition("@")[0] in STOCHASTIC + EQUIVARIANT:
         return True
     values = reference.smallest(operator, k + 1)[0]
     return values[k] - values[k - 1] > 1e-2 * operator.upper
@@ -84,7 +98,7 @@ def test_the_constant_vector_costs_nothing(kind, graph):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", REGISTRY)
+@pytest.mark.parametrize("name", [*REGISTRY, *ON_DEVICE])
 @given(graph=graphs(), k=st.integers(1, 5), seed=st.integers(0, 99))
 @LAW
 def test_results_are_orthonormal_and_bounded_below(name, kind, graph, k, seed):
@@ -119,10 +133,10 @@ def test_permuting_the_nodes_permutes_the_projector(name, kind, graph, k, seed):
     first = run(name, operator, k, start=start)
     second = run(name, laplacian(permuted, kind), k, start=start[order])
     angle = reference.largest_sine(second.Q, first.Q[order], laplacian(permuted, kind).metric)
-    assert angle < LEVELS.get(name, 1e-5)
+    assert angle < LEVELS.get(name.partition("@")[0], 1e-5)
 
 
-@pytest.mark.parametrize("name", REGISTRY)
+@pytest.mark.parametrize("name", [*REGISTRY, *ON_DEVICE])
 @given(graph=graphs(), k=st.integers(1, 4), seed=st.integers(0, 99), power=st.integers(-3, 3))
 @LAW
 def test_scaling_the_weights_keeps_random_walk_embeddings(name, graph, k, seed, power):
@@ -133,7 +147,7 @@ def test_scaling_the_weights_keeps_random_walk_embeddings(name, graph, k, seed, 
     assume(is_determined(name, operator, k))
     first = run(name, operator, k, seed=seed)
     second = run(name, laplacian(scaled, "random_walk"), k, seed=seed)
-    level = LEVELS.get(name, 1e-5)
+    level = LEVELS.get(name.partition("@")[0], 1e-5)
     assert reference.largest_sine(second.Q * 2.0**power, first.Q, operator.metric) < level
     found = objective(second.Q, laplacian(scaled))
     assert found == pytest.approx(objective(first.Q, operator), rel=level, abs=1e-9)
@@ -149,7 +163,7 @@ def test_scaling_the_weights_scales_unnormalized_eigenvalues(name, graph, k, see
     assume(is_determined(name, operator, k))
     first = run(name, operator, k, seed=seed)
     second = run(name, laplacian(scaled, "unnormalized"), k, seed=seed)
-    level = LEVELS.get(name, 1e-5)
+    level = LEVELS.get(name.partition("@")[0], 1e-5)
     assert reference.largest_sine(second.Q, first.Q) < level
     found = objective(second.Q, laplacian(scaled, "unnormalized")) / factor
     assert found == pytest.approx(objective(first.Q, operator), rel=level, abs=1e-9 * operator.upper)
@@ -164,7 +178,8 @@ ELEMENTWISE = "adapts its steps entry by entry, which no rotation commutes with"
     excused(
         {"stochastic-fb": ELEMENTWISE, "eigen": "has no start"}
         | {"sgd": "magnifies rounding where a batch is a single edge; test_sgd.py has the law"}
-    ),
+    )
+    + ON_DEVICE[1:],
 )
 @given(graph=graphs(), k=st.integers(2, 4), seed=st.integers(0, 99))
 @LAW
@@ -174,7 +189,9 @@ def test_the_span_does_not_depend_on_the_basis_of_the_start(name, kind, graph, k
     assume(is_determined(name, operator, k))
     start = rng.standard_normal((graph.n_nodes, k))
     T = np.linalg.qr(rng.standard_normal((k, k)))[0] * rng.uniform(0.5, 2, k)
-    params = {"optimizer": "sgd", "step_size": 1e-2} if name == "sgd-paper" else {}
+    params = {"optimizer": "sgd", "step_size": 1e-2} if name.startswith("sgd-paper") else {}
     first = run(name, operator, k, start=start, **params)
     second = run(name, operator, k, start=start @ T, **params)
-    assert reference.largest_sine(second.Q, first.Q, operator.metric) < LEVELS.get(name, 1e-5)
+    assert reference.largest_sine(second.Q, first.Q, operator.metric) < LEVELS.get(
+        name.partition("@")[0], 1e-5
+    )

@@ -181,7 +181,8 @@ def edge_file(path, n_edges=300_000):
     np.savetxt(path, ends, fmt="%d", delimiter=",")
 
 
-def test_killed_at_any_moment_nothing_half_is_accepted(tmp_path):
+@pytest.mark.parametrize("moments", [5, pytest.param(200, marks=pytest.mark.chaos)])
+def test_killed_at_any_moment_nothing_half_is_accepted(tmp_path, moments):
     """The old store stays, or the new one is whole; nothing else is left for a reader to find."""
     edge_file(tmp_path / "edges.csv")
     target = tmp_path / "out" / "g.store"
@@ -193,7 +194,7 @@ def test_killed_at_any_moment_nothing_half_is_accepted(tmp_path):
     whole = time.perf_counter() - began
     old = load_meta(target).fingerprint
     command += ["--duplicates", "max"]  # another content
-    for share in np.random.default_rng(0).uniform(0.3, 1.0, 3):
+    for share in np.random.default_rng(0).uniform(0.3, 1.0, moments):
         process = subprocess.Popen(command, env=ENVIRONMENT)
         time.sleep(share * whole)
         process.kill()

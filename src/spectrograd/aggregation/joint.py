@@ -60,6 +60,7 @@ def run(
         on_progress=settings.hooks,
         seed=settings.seed,
         time_budget=settings.time_budget,
+        checkpoint=settings.next_checkpoint(),
     )
     merged, *own = np.split(solution.Q, len(layers.operators) + 1, axis=1)
     return solution, merged, tuple(own)

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from spectrograd.cli import completion
+from spectrograd.cli.checkpoint_options import checkpoint_options
 from spectrograd.cli.config import load as load_config
 from spectrograd.cli.config import save as save_config
 from spectrograd.cli.memory_option import memory_option
@@ -49,6 +50,8 @@ class SolveOptions:
     layer_weights: tuple[float, ...] | str
     raw: bool
     memory_limit: int | None
+    checkpoint: str | None
+    every: float
 
 
 raw_option = click.option(
@@ -150,6 +153,7 @@ _SOLVE_OPTIONS = (
     jobs_option,
     engine_option,
     memory_option,
+    *checkpoint_options,
     raw_option,
     *_MERGE_OPTIONS,
 )

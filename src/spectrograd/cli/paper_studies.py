@@ -122,15 +122,16 @@ def draw(found: dict[int, dict[str, list[Score]]], path: Path) -> None:
 
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     FigureCanvasAgg(figure)
-    for axes, key, title in zip(figure.subplots(1, 2), ("nmi", "seconds"), ("NMI", "seconds"), strict=True):
+    both = figure.subplots(1, 2)
+    for axes, key, title in zip(both, ("nmi", "seconds"), ("NMI", "seconds"), strict=True):
         for name in dict.fromkeys(name for row in found.values() for name in row):
             points = [(n, *spread(row[name], key)) for n, row in found.items() if name in row]
             x, mean, error = zip(*points, strict=True)
             axes.errorbar(x, mean, error, marker="o", capsize=2, label=name)
         axes.set(xscale="log", xlabel="nodes", title=title)
         axes.grid(alpha=0.25)
-    axes.set_yscale("log")
-    axes.legend(fontsize=7, frameon=False)
+    both[1].set_yscale("log")
+    both[0].legend(fontsize=7, frameon=False, loc="lower left")
     figure.savefig(path, dpi=130)
 
 

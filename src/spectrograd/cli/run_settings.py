@@ -39,6 +39,8 @@ def make_settings(session: Session, options: SolveOptions, k: int | str, **label
         memory_limit=options.memory_limit,
         seed=session.seed,
         engine=make_engine(options.engine, n_jobs=options.jobs),
+        checkpoint=options.checkpoint,
+        checkpoint_every=options.every,
         **labelling,
     )
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+
+from spectrograd.kernels import LANES
 
 Array = NDArray[Any]
 Tensor = Any
@@ -45,6 +48,15 @@ class DeviceBasis:
     def columns(self, start: int, stop: int) -> DeviceTall:
         """A copy, N x (stop - start)."""
         return DeviceTall(self.stored[start:stop].T.contiguous().clone())
+
+    def parts(self) -> Iterator[DeviceTall]:
+        """A few columns at a time."""
+        return (self.columns(a, min(a + LANES, self.filled)) for a in range(0, self.filled, LANES))
+
+    def restore(self, parts: Iterable[DeviceTall]) -> None:
+        """Mutates: the same columns again."""
+        for part in parts:
+            self.append(part)
 
     def orthogonalize(self, first: int, count: int) -> tuple[Array, Array]:
         """Mutates: rows from ``count`` on become orthogonal to those before."""

@@ -17,7 +17,7 @@ To write one, derive from :class:`~spectrograd.engines.base.BaseEngine`:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -107,6 +107,14 @@ class KrylovBasis(Protocol):
 
     def rotate(self, start: int, stop: int, Y: Array) -> None:
         """Mutates: columns start .. stop become their combinations Y; those behind close up."""
+        ...
+
+    def parts(self) -> Iterator[Tall]:
+        """All of it, a few columns at a time, for a checkpoint."""
+        ...
+
+    def restore(self, parts: Iterable[Tall]) -> None:
+        """Mutates: an empty basis, which becomes the one that had these :meth:`parts`."""
         ...
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from spectrograd.kernels import LANES
 from spectrograd.kernels.thresholds import USUAL, Thresholds
 
 Array = NDArray[Any]
@@ -28,6 +30,15 @@ class RowBasis:
     def columns(self, start: int, stop: int) -> Array:
         """A copy, N x (stop - start)."""
         return np.array(self.stored[start:stop].T, order="C")
+
+    def parts(self) -> Iterator[Array]:
+        """A few columns at a time."""
+        return (self.columns(a, min(a + LANES, self.filled)) for a in range(0, self.filled, LANES))
+
+    def restore(self, parts: Iterable[Array]) -> None:
+        """Mutates: the same columns again."""
+        for part in parts:
+            self.append(part)
 
     def orthogonalize(self, first: int, count: int) -> tuple[Array, Array]:
         """Mutates: rows from ``count`` on become orthogonal to those before."""

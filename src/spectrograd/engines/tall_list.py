@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,6 +58,14 @@ class TallList:
         chosen = self.engine.combine(self.columns(start, stop), Y)
         self._cut(start)
         self.talls += [chosen] if behind is None else [chosen, behind]
+
+    def parts(self) -> Iterator[Tall]:
+        """The talls as they are: sums depend on how columns are grouped."""
+        return iter(self.talls)
+
+    def restore(self, parts: Iterable[Tall]) -> None:
+        """Mutates: the same talls again."""
+        self.talls = list(parts)
 
     @property
     def _total(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -27,6 +28,7 @@ from spectrograd.operators.laplacian import Kind
 from spectrograd.pipeline import Result, Settings, cluster, embed
 from spectrograd.pipeline.extension import extension_of
 from spectrograd.pipeline.needs import check_limit
+from spectrograd.pipeline.settings import CHECKPOINT_EVERY
 from spectrograd.points.metrics import Metric
 
 Array = NDArray[Any]
@@ -63,14 +65,14 @@ class Spectral(Updating, Living, Shown, BaseEstimator):
     n_jobs: int | None = None
     engine: Any = "auto"
     memory_limit: str | None = None
-    checkpoint: str | None = None
+    checkpoint: str | os.PathLike[str] | None = None
+    checkpoint_every: float = CHECKPOINT_EVERY
     warm_start: bool = False
     verbose: int = 0
     _run: ClassVar[Callable[..., Result]]  # how the pipeline is run: to an embedding, or to clusters
 
     def _settings(self, n_nodes: int) -> Settings:
         """The parameters as the pipeline takes them, checked against the size of the graph."""
-        self._refuse_unbuilt()
         solver, params, tol = solver_and_tolerance(self)
         return Settings(
             n_components=self._n_columns(n_nodes),
@@ -86,7 +88,10 @@ class Spectral(Updating, Living, Shown, BaseEstimator):
             seed=_seed(self.random_state),
             memory_limit=as_bytes(self.memory_limit),
             engine=make_engine(self.engine, n_jobs=self.n_jobs),
+            checkpoint=self.checkpoint,
+            checkpoint_every=self.checkpoint_every,
             hooks=_hooks(self.verbose),
+            keep_tall=getattr(self, "_keeps_tall", False),
         )
 
     def _fit(self, graph: Graph | MultilayerGraph) -> None:
@@ -98,11 +103,6 @@ class Spectral(Updating, Living, Shown, BaseEstimator):
         self._forget_updates()
         result = self._run(graph, settings, start=start)
         self._keep(graph, result, settings, getattr(self, "drop_first", False), past)
-
-    def _refuse_unbuilt(self) -> None:
-        """Parameters of the contract whose machinery is not in this release say so only when used."""
-        if self.checkpoint is not None:
-            raise ValueError(f"checkpoint={self.checkpoint!r} is not available in this release")
 
     def _within_limit(self, graph: Graph | MultilayerGraph, settings: Settings) -> None:
         """Refuse a memory limit that the graph does not fit; stores were opened with it in mind."""
@@ -128,7 +128,7 @@ class Spectral(Updating, Living, Shown, BaseEstimator):
         past: Past | None = None,
     ) -> None:
         """The fitted names; an interrupted fit keeps its best so far and then stops whoever called it."""
-        self._raw_vectors = result.vectors
+        self._raw_vectors, self._tall = result.vectors, result.tall
         embedding = result.embedding.without_first() if drop_first else result.embedding
         self.eigenvalues_, names = embedding.eigenvalues, result.embedding.names
         self.names_ = np.arange(len(result.vectors)) if names is None else plain_texts(names)

@@ -5,7 +5,6 @@ No pickle: a model from a stranger can hold wrong numbers, but it cannot run any
 
 from __future__ import annotations
 
-import math
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -18,6 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from spectrograd.graph import GraphError, Recall
+from spectrograd.store.plain_values import PlainReader, PlainWriter
 from spectrograd.store.stored import StoredGraph, StorePlace
 
 Array = NDArray[Any]
@@ -49,38 +49,28 @@ LOST = {"PointRows": ("matrix",), "Answer": ("scores", "names")}  # fields that 
 
 
 @dataclass(eq=False)
-class Writer:
-    """Turns values into JSON; arrays become files of the folder, each once."""
+class Writer(PlainWriter):
+    """Arrays become files of the folder, each once."""
 
     folder: Path
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
     _seen: dict[int, tuple[str, Array]] = field(default_factory=dict)
 
-    def encode(self, value: Any, where: str) -> Any:
-        """The value as JSON; ``where`` names it, for files and errors."""
-        if isinstance(value, np.generic):
-            value = value.item()
-        if value is None or isinstance(value, bool | int | str):
-            return value
+    def other(self, value: Any, where: str) -> Any:
+        """Sparse matrices, and what is in the list above."""
         if isinstance(value, StoredGraph):
             path, fingerprint, layer, dtype = value.place
             return {"store": [str(path), fingerprint, layer, str(dtype)]}
         if isinstance(value, Recall):
             return {"recall": value.summary()}
-        if isinstance(value, float):
-            return value if math.isfinite(value) else {"float": str(value)}
-        if isinstance(value, np.ndarray):
-            return self._array(value, where)
         if sp.issparse(value):
             csr = sp.csr_array(value)
             parts = [self.encode(getattr(csr, name), f"{where}.{name}") for name in _CSR]
             return {"sparse": [*parts, list(csr.shape)]}
-        if isinstance(value, list | tuple):
-            return {"list": [self.encode(item, f"{where}.{i}") for i, item in enumerate(value)]}
-        if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
-            return {"dict": {name: self.encode(item, f"{where}.{name}") for name, item in value.items()}}
         if is_dataclass(value) and type(value).__name__ in KINDS:
             return self._dataclass(value, where)
+        if isinstance(value, tuple):  # with names
+            return self.encode(tuple(value), where)
         raise GraphError(f"{where} is of type {type(value).__name__}, which a saved model cannot hold")
 
     def _dataclass(self, value: Any, where: str) -> dict[str, Any]:
@@ -98,7 +88,8 @@ class Writer:
             "derived": {name: self.encode(item, f"{where}.{name}") for name, item in derived.items()},
         }
 
-    def _array(self, array: Array, where: str) -> dict[str, Any]:
+    def array(self, array: Array, where: str) -> dict[str, Any]:
+        """A file of its own, or names as they are."""
         if array.dtype == object:
             listed = array.tolist()
             if not all(isinstance(name, str | int) for name in listed):
@@ -116,24 +107,20 @@ class Writer:
 
 
 @dataclass(frozen=True, eq=False)
-class Reader:
+class Reader(PlainReader):
     """The way back; arrays are mapped, not read."""
 
     folder: Path
+    listed = tuple
 
-    def decode(self, value: Any) -> Any:
-        """The value behind its JSON."""
-        if not isinstance(value, dict):
-            return value
-        if "array" in value:
-            path = self.folder / Path(value["array"]).name
-            return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    def array(self, kept: Any) -> Array:
+        """Mapped."""
+        return np.asarray(np.load(self.folder / Path(kept).name, mmap_mode="r", allow_pickle=False))
+
+    def other(self, value: Mapping[str, Any]) -> Any:
+        """As :meth:`Writer.other` has it."""
         if "kind" in value:
             return self._dataclass(value)
-        if "list" in value:
-            return tuple(self.decode(item) for item in value["list"])
-        if "dict" in value:
-            return {name: self.decode(item) for name, item in value["dict"].items()}
         if "sparse" in value:
             *parts, shape = value["sparse"]
             data, indices, indptr = map(self.decode, parts)
@@ -143,9 +130,7 @@ class Reader:
             return StorePlace(Path(path), fingerprint, int(layer), np.dtype(dtype)).open()
         if "recall" in value:
             return Recall.from_summary(value["recall"])
-        if "names" in value:
-            return np.fromiter(value["names"], dtype=object, count=len(value["names"]))
-        return float(value["float"])
+        return np.fromiter(value["names"], dtype=object, count=len(value["names"]))
 
     def _dataclass(self, value: Mapping[str, Any]) -> Any:
         kind = value["kind"]

@@ -18,8 +18,9 @@ CLASSES = (
     "MultilayerSpectralEmbedding",
     "MultilayerSpectralClustering",
 )
-# Large or told by others: the progress of the solver, the matrix of the graph, the layers' own solutions.
-NOT_SAVED = frozenset({"history_", "affinity_matrix_", "_merged", "_makers"})
+# Large or told by others: the progress of the solver, the matrix of the graph, the layers' own solutions,
+# the embedding once more on a device.
+NOT_SAVED = frozenset({"history_", "affinity_matrix_", "_merged", "_makers", "_tall", "_keeps_tall"})
 
 
 def save_model(model: Any, path: str | os.PathLike[str]) -> None:

@@ -92,6 +92,11 @@ class SpectralEmbedding(FitsOneGraph, Embedder):
     memory_limit : str or None
         Such as ``"2GB"``. A store (``fit`` takes its path) that does not fit into it is streamed from the
         disk; too little is an error that says the least that would do.
+    checkpoint : path or None
+        A folder where the fit is kept on its way: the same fit, started again after whatever stopped it, goes
+        on from there to the same bits. A folder of another graph or other parameters is refused.
+    checkpoint_every : float
+        Seconds between two checkpoints, at least.
     warm_start : bool
         Start from the vectors of the last ``fit`` of a graph of the same size. Clusters then keep their
         numbers (``label_changes_`` tells which split, merged, appeared or died), and the embedding is

@@ -95,7 +95,11 @@ class Updating(Fitted):
         if not hasattr(self, "_knowledge"):
             return self.fit(X)
         graph, rows, makers = self._changed(X, remove, mode, new_nodes)
-        settings = replace(self._settings(graph.n_nodes), n_components=self._raw_vectors.shape[1])
+        settings = replace(
+            self._settings(graph.n_nodes),
+            n_components=self._raw_vectors.shape[1],
+            checkpoint=None,  # a folder belongs to the graph of the fit
+        )
         done = update(graph, self._start(graph, rows), settings, self.regularization_)
         self._take(graph, done, settings, makers)
         return self

@@ -44,9 +44,14 @@ def share_rows(kernel: Callable[..., Any], n_rows: int, *given: Any) -> None:
     side_by_side(kernel, [(*share, *given) for share in pairwise(bounds)])
 
 
+def several() -> bool:
+    """Whether numba may use more than one thread now."""
+    return bool(numba.get_num_threads() > 1)
+
+
 def ahead(items: Iterator[Any]) -> Iterator[Any]:
     """The same items, each made by another thread while its predecessor is in use, if there is another."""
-    if numba.get_num_threads() == 1:
+    if not several():
         yield from items
         return
     nothing = object()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from spectrograd.engines.protocol import Engine, Tall
 from spectrograd.engines.random_rows import new_seed
@@ -33,15 +34,36 @@ class Basis:
     """
 
     def __init__(self, engine: Engine, operator: Operator, front: Tall, limit: int) -> None:
-        self.engine, self.operator, self.limit = engine, operator, limit
-        self.done, self.filled, self.products = 0, int(front.shape[1]), 0
-        size = limit + 2 * self.filled + 1
-        self.n_nodes, self.dtype = int(front.shape[0]), front.dtype
-        self.vectors = engine.basis(self.n_nodes, size, front.dtype)
+        size = limit + 2 * int(front.shape[1]) + 1
+        self._begin(engine, operator, limit, np.zeros((size, size)), front.dtype)
+        self.filled = int(front.shape[1])
         self.vectors.append(front)
-        self.T = np.zeros((size, size))
-        self._tiny = 10 * float(np.finfo(front.dtype).eps) * (operator.upper - operator.lower)
+
+    def _begin(self, engine: Engine, operator: Operator, limit: int, T: Array, dtype: DTypeLike) -> None:
+        self.engine, self.operator, self.limit, self.T = engine, operator, limit, T
+        self.n_nodes, self.dtype = operator.n_nodes, np.dtype(dtype)
+        self.vectors = engine.basis(self.n_nodes, len(T), self.dtype)
+        self.done = self.filled = self.products = 0
+        self._tiny = 10 * float(np.finfo(self.dtype).eps) * (operator.upper - operator.lower)
         self._far = True  # the next product has parts along every vector, not only along the last ones
+
+    def numbers(self) -> dict[str, Any]:
+        """All but the vectors, as plain values: with those it can be :meth:`revived`."""
+        found = {name: getattr(self, name) for name in ("limit", "done", "filled", "products", "T")}
+        return found | {"far": self._far, "dtype": self.dtype.name}
+
+    @classmethod
+    def revived(
+        cls, engine: Engine, operator: Operator, numbers: Mapping[str, Any], parts: Iterable[Tall]
+    ) -> Basis:
+        """The basis that had these :meth:`numbers` and these parts of its vectors."""
+        basis = cls.__new__(cls)
+        basis._begin(engine, operator, numbers["limit"], numbers["T"], numbers["dtype"])
+        basis.done, basis.filled, basis.products, basis._far = (
+            numbers[name] for name in ("done", "filled", "products", "far")
+        )
+        basis.vectors.restore(parts)
+        return basis
 
     @property
     def front(self) -> int:

@@ -94,10 +94,11 @@ def _with_certificate(
 ) -> Embedded:
     """The solution as an embedding, in float64, with what is known of it."""
     engine = problem.engine
-    rows = engine.rows(engine.cast(ritz.Q, np.float64))
-    embedding = arrange(rows, ritz.values, problem.operator.names)
+    Q = engine.cast(ritz.Q, np.float64)
+    embedding = arrange(engine.rows(Q), ritz.values, problem.operator.names)
     chosen = choice or Choice(solution.solver, "asked for")
     attempt = Attempt.of(chosen, solution, certificate.sentence)
+    solution = replace(solution, Q=Q)  # the columns of the embedding but for their signs
     return Embedded(embedding, certificate, solution, chosen, solution.seconds, (attempt,))
 
 

@@ -17,8 +17,9 @@ from spectrograd.pipeline.embedded import Embedded
 from spectrograd.pipeline.multilayer import Merged, merge
 from spectrograd.pipeline.result import Result, Stages, found
 from spectrograd.pipeline.settings import Settings
-from spectrograd.pipeline.single import input_order, with_all_nodes
+from spectrograd.pipeline.single import input_order, kept_tall, with_all_nodes
 from spectrograd.pipeline.solving import embed
+from spectrograd.solvers.loop import INTERRUPTED
 
 Array = NDArray[Any]
 
@@ -54,6 +55,7 @@ class PreparedLayers:
             rows=kept,
             seconds=self.seconds | stages.seconds,
             merged=replace(self.merged, layers=layers),
+            tall=kept_tall(solved, settings, self.graph.n_nodes, kept, self.masked),
         )
 
     def _on_all_nodes(self, layer: Embedded) -> Embedded:
@@ -108,7 +110,10 @@ def _gap(graph: MultilayerGraph, settings: Settings, tau: float, masked: Array) 
         return None
     operators = layer_operators(graph, settings.laplacian, tau, masked)
     summed = mean.aggregate(Layers(operators, np.ones(graph.n_layers)))
-    gap = widest_gap(embed(summed, n_eigenvalues(graph.n_nodes), settings).embedding.eigenvalues)
+    found = embed(summed, n_eigenvalues(graph.n_nodes), settings)
+    if found.solution.stop_reason == INTERRUPTED:
+        raise KeyboardInterrupt  # rough eigenvalues count no clusters
+    gap = widest_gap(found.embedding.eigenvalues)
     gap.warn()
     return gap
 

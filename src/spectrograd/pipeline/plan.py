@@ -75,7 +75,7 @@ def by_products(problem: Problem, memory_limit: int | None = None) -> tuple[Choi
 def on_disk(problem: Problem, memory_limit: int | None) -> tuple[Choice, ...]:
     """The plan over a stream: filters, whose three blocks are the least memory that a certified solve takes.
 
-    Block Krylov was not seen to take fewer sweeps (docs/larger_than_memory.md), and holds a block for each.
+    Block Krylov takes now fewer, now more sweeps (docs/larger_than_memory.md), and holds a block for each.
     """
     width = guarded_width(problem, None)
     reason = (

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from spectrograd.certificate import Certificate
 from spectrograd.embedding import Embedding
-from spectrograd.engines.protocol import Work
+from spectrograd.engines.protocol import Tall, Work
 from spectrograd.graph.pieces import Connectivity
 from spectrograd.labels.clustering import Clustering
 from spectrograd.labels.eigengap import Eigengap
@@ -53,6 +53,8 @@ class Result:
         How sure each label is, 0 to 1: how much nearer its centre is than the next.
     merged
         Of a multilayer graph: what is known of each layer.
+    tall
+        The vectors where the engine has them, for whoever asked (``Settings.keep_tall``).
     sweeps, columns
         How often the run, with its certificate, walked over all entries of the graph, however many columns it
         multiplied on the way; and how many columns these were. Edges of mini-batches add up to sweeps.
@@ -77,6 +79,7 @@ class Result:
     labels: Array | None = None
     n_clusters: int | None = None
     membership: Array | None = None
+    tall: Tall | None = None
     sweeps: float = 0.0
     columns: int = 0
 

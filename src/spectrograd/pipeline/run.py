@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.interruption import deferred
 from spectrograd.labels import assign
+from spectrograd.pipeline.checkpoints import checkpointed
 from spectrograd.pipeline.layer_preparation import PreparedLayers, prepare_layers
 from spectrograd.pipeline.result import Result
 from spectrograd.pipeline.settings import Settings
@@ -42,8 +43,14 @@ def embed(graph: Graph | MultilayerGraph, settings: Settings, *, start: Array | 
     >>> result.vectors.shape, result.certificate.converged
     ((300, 3), True)
     """
+    with checkpointed(graph, settings, start) as settings:
+        return _embedded(graph, settings, start)
+
+
+def _embedded(graph: Graph | MultilayerGraph, settings: Settings, start: Array | None) -> Result:
     settings = settings.started()
-    with deferred() as interruption, settings.engine.threads():
+    kept = settings.checkpoint is not None
+    with deferred(terminate=kept) as interruption, settings.engine.threads():
         before = copy.copy(settings.engine.work)
         result = prepare(graph, settings).solve(settings, start)
         result = result.counted(before, settings.engine.work)
@@ -61,8 +68,9 @@ def cluster(graph: Graph | MultilayerGraph, settings: Settings, *, start: Array 
     >>> result.labels.shape, result.n_clusters
     ((300,), 3)
     """
-    with deferred() as interruption:
-        result = label(embed(graph, settings, start=start), settings)
+    kept = settings.checkpoint is not None
+    with deferred(terminate=kept) as interruption, checkpointed(graph, settings, start) as settings:
+        result = label(_embedded(graph, settings, start), settings)
         return result.stopped() if interruption.requested else result
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
@@ -10,6 +12,7 @@ from typing import Any
 from spectrograd.operators.laplacian import Kind
 from spectrograd.solvers.settings import SolverSettings
 
+CHECKPOINT_EVERY = 300.0  # seconds: less than anybody minds to lose, and rare enough to cost nothing
 MOST_STARTS = 10_000  # of k-means: more is a slip of the pen, and would never end
 
 
@@ -33,6 +36,11 @@ class Settings(SolverSettings):
         How several layers become one operator.
     assign_labels, n_init
         How rows become clusters.
+    keep_tall
+        Leave the embedding where the engine has it as well: ``Result.tall``.
+    checkpoint, checkpoint_every
+        A folder where the run is kept, so that the same call goes on where it was stopped, and how many
+        seconds lie between two checkpoints, at least.
     on_stage
         Called with the name of each stage when it begins: "layers", "merge", "solve", "assign".
     """
@@ -48,6 +56,9 @@ class Settings(SolverSettings):
     aggregation_params: Mapping[str, Any] = field(default_factory=dict)
     assign_labels: str = "kmeans"
     n_init: int = 10
+    keep_tall: bool = False
+    checkpoint: str | os.PathLike[str] | None = None
+    checkpoint_every: float = CHECKPOINT_EVERY
     on_stage: Callable[[str], None] = unwatched
 
     def __post_init__(self) -> None:
@@ -56,3 +67,6 @@ class Settings(SolverSettings):
         whole = isinstance(starts, Integral) and not isinstance(starts, bool)
         if not whole or not 1 <= starts <= MOST_STARTS:
             raise ValueError(f"n_init={starts!r}: expected a whole number from 1 to {MOST_STARTS:,}")
+        every: Any = self.checkpoint_every
+        if not (isinstance(every, int | float) and 0 <= every < math.inf):
+            raise ValueError(f"checkpoint_every={every!r}: expected seconds, a finite number from 0 on")

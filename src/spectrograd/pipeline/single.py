@@ -69,6 +69,7 @@ class PreparedGraph:
             eigengap=gap,
             rows=self.kept,
             seconds=stages.seconds,
+            tall=kept_tall(solved, settings, self.graph.n_nodes, self.kept, self.masked),
         )
 
     def _solved(
@@ -269,9 +270,9 @@ def _whole_components(operator: SparseOperator, groups: Array, settings: Setting
 
 def _narrowed(result: Embedded, operator: SparseOperator, k: int, settings: Settings) -> Embedded:
     """The first k columns with a certificate of their own."""
-    vectors, values = result.embedding.vectors, result.embedding.eigenvalues
-    known = replace(result.solution.evidence, beyond=float(values[k]))
-    solution = replace(result.solution, Q=settings.engine.put(vectors[:, :k]), evidence=known)
+    known = replace(result.solution.evidence, beyond=float(result.embedding.eigenvalues[k]))
+    first = settings.engine.columns(result.solution.Q, slice(k))
+    solution = replace(result.solution, Q=first, evidence=known)
     narrow = certified(operator, solution, settings, result.choice)
     return replace(narrow, seconds=result.seconds, attempts=result.attempts)
 
@@ -291,3 +292,17 @@ def with_all_nodes(solved: Embedded, graph: Graph | MultilayerGraph, kept: Array
             rows[kept[part]] = vectors[part]
         rows[kept[masked]] = 0
     return Embedding(rows, solved.embedding.eigenvalues, result_names(one))
+
+
+def kept_tall(solved: Embedded, settings: Settings, n_nodes: int, kept: Array, masked: Array) -> Tall | None:
+    """As :func:`with_all_nodes`, on the engine and without a look at the host; None unless asked for."""
+    if not settings.keep_tall:
+        return None
+    engine, Q = settings.engine, solved.solution.Q
+    Q = engine.put(Q) if isinstance(Q, np.ndarray) else Q  # of whole components, which nobody solved for
+    Q = engine.combine(Q, np.diag(np.where(engine.statistics(Q).peaks < 0, -1.0, 1.0)))
+    if len(masked):
+        taking_part = np.ones((len(kept), 1))
+        taking_part[masked] = 0
+        Q = engine.scaled(Q, engine.put(taking_part))
+    return engine.spread(Q, kept, n_nodes)

@@ -17,9 +17,11 @@ from spectrograd.embedding import Embedding
 from spectrograd.operators.balanced import balanced
 from spectrograd.operators.protocol import Operator
 from spectrograd.pipeline.certifying import FAILURES, certified
+from spectrograd.pipeline.checkpoints import keep_result, kept_result
 from spectrograd.pipeline.embedded import Attempt, Embedded, in_units
 from spectrograd.pipeline.plan import Choice, last_resort, plan
 from spectrograd.solvers import REGISTRY, make_solver
+from spectrograd.solvers.checkpoint import SolveCheckpoint
 from spectrograd.solvers.loop import (
     GIVEN_UP,
     INTERRUPTED,
@@ -31,6 +33,7 @@ from spectrograd.solvers.loop import (
 )
 from spectrograd.solvers.protocol import Problem, Progress, Solver
 from spectrograd.solvers.settings import SolverSettings
+from spectrograd.store.checkpoint_folder import CheckpointError
 
 Array = NDArray[Any]
 
@@ -124,11 +127,20 @@ def _attempted(
     """One solver's result with its certificate; or how it failed, which is an error if it was asked for."""
     began = time.perf_counter()
     solver = _configured(choice, settings)  # wrong parameters are no failure of a solver
+    kept = settings.next_checkpoint()
+    found = kept_result(kept, problem)
+    if found is not None:
+        return found
     try:
-        solution = _run(problem, solver, settings, time_budget)
+        solution = _run(problem, solver, settings, time_budget, kept)
         if settings.solver == "auto":
             solution = _with_reason(solution, choice)
-        return _judged(problem.operator, solution, settings, choice)
+        found = _judged(problem.operator, solution, settings, choice)
+        if kept is not None:
+            keep_result(kept, problem, found)
+        return found
+    except CheckpointError:
+        raise
     except FAILURES as error:
         if settings.solver != "auto":
             raise
@@ -167,7 +179,11 @@ def _with_reason(solution: Solution, choice: Choice) -> Solution:
 
 
 def _run(
-    problem: Problem, solver: Solver[Any], settings: SolverSettings, time_budget: float | None
+    problem: Problem,
+    solver: Solver[Any],
+    settings: SolverSettings,
+    time_budget: float | None,
+    kept: SolveCheckpoint | None,
 ) -> Solution:
     width = problem.operator.upper - problem.operator.lower
     return solve(
@@ -180,6 +196,7 @@ def _run(
         seed=settings.seed,
         time_budget=time_budget,
         watch=settings.watch,
+        checkpoint=kept,
     )
 
 

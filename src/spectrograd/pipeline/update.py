@@ -21,8 +21,7 @@ from spectrograd.engines.threadpools import one_thread
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.linalg.subspace import Ritz, inverse_factor, orthonormalize, rayleigh_ritz, residuals
 from spectrograd.operators import SparseOperator as Operator
-from spectrograd.operators.masked import masked
-from spectrograd.operators.regularized import Regularization
+from spectrograd.operators.regularized import Regularization, regularized
 from spectrograd.pipeline.certifying import certified
 from spectrograd.pipeline.embedded import Embedded
 from spectrograd.pipeline.plan import Choice
@@ -86,10 +85,13 @@ def update(
     with settings.engine.threads(), one_thread():  # BLAS has nothing but small matrices to do
         prepared = prepare_graph(graph, settings)
         if prepared.connectivity.groups is None and start[prepared.kept].any(axis=1).mean() > MOST:
-            result = corrected(prepared, start, settings, decided)
-            if result.certificate.converged:
-                return Updated(result, KEPT, _drift(start, result))
-            result = _solved(prepared, replace(settings, regularization=decided.tau or None), result.vectors)
+            guess = start
+            if graph.is_resident:  # over a disk a probe of its own would cost more than a filter it rides on
+                result = corrected(prepared, start, settings, decided)
+                if result.certificate.converged:
+                    return Updated(result, KEPT, _drift(start, result))
+                guess = result.vectors
+            result = _solved(prepared, replace(settings, regularization=decided.tau or None), guess)
             return Updated(result, WARM, _drift(start, result))
         result = prepared.solve(settings.started())
     return Updated(result, ANEW, _drift(start, result))
@@ -107,10 +109,8 @@ def _solved(prepared: PreparedGraph, settings: Settings, start: Array) -> Result
 def corrected(prepared: PreparedGraph, start: Array, settings: Settings, decided: Regularization) -> Result:
     """The vectors moved by Rayleigh-Ritz steps, with their certificate."""
     began = time.perf_counter()
-    operator = masked(prepared.part, settings.laplacian, decided.tau, prepared.masked)
-    guess = start[prepared.kept]
-    guess[prepared.masked] = 0
-    ritz, steps, error = _corrected(settings.engine, operator, guess)
+    operator = regularized(prepared.part, settings.laplacian, decided.tau)
+    ritz, steps, error = _corrected(settings.engine, operator, start[prepared.kept])
     seconds = time.perf_counter() - began
     done = Progress(steps, 1.0 + steps, 0, float(ritz.values.sum()), error, 0.0, seconds)
     vectors = orthonormalize(settings.engine, ritz.Q.astype(np.float64), operator.metric).Q

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from spectrograd.operators.protocol import ALL
-from spectrograd.solvers.protocol import Problem, Solver, State
+from spectrograd.solvers.protocol import DERIVED, Problem, Solver, State
 from spectrograd.solvers.similarity import Shift, Similarity
 
 Array = NDArray[Any]
@@ -58,7 +58,7 @@ class Columns:
 class CoordinateState(State):
     """``U`` in standard form, ``Z`` its product with the sparse part of S; ``active`` is being updated."""
 
-    columns: Columns | None = None
+    columns: Columns | None = field(default=None, metadata={DERIVED: True})
     Z: Array = field(default_factory=lambda: np.zeros((0, 0)))
     values: Array = field(default_factory=lambda: np.zeros(0))
     residuals: Array = field(default_factory=lambda: np.zeros(0))

@@ -13,7 +13,7 @@ from spectrograd.engines.protocol import Engine
 from spectrograd.kernels import LANES
 from spectrograd.kernels.batches.groups import group_batches
 from spectrograd.kernels.batches.rows import METRIC, PUSH, ROW_TERM, SHARE, descend
-from spectrograd.kernels.threads import ahead
+from spectrograd.kernels.threads import ahead, several
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.solvers.edge_source import EdgeChunk, EdgeSource
 
@@ -141,8 +141,8 @@ class Descent:
         return int(step(groups.arrays, self.nodes, self.low_rank, steps, self.total_mass, U, M, Y))
 
     def _shared(self, n_columns: int) -> bool:
-        """Whether the rows of a batch are worth sharing among threads."""
-        return self.batch_size * n_columns**2 >= WORTH_THREADS
+        """Whether the rows of a batch are worth sharing among threads, where there are several."""
+        return self.batch_size * n_columns**2 >= WORTH_THREADS and several()
 
 
 def effective_batch(batch_size: int, n_edges: int) -> int:

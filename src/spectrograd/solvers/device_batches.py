@@ -25,43 +25,50 @@ SolverT = TypeVar("SolverT", bound=Solver[Any])
 class Batch(NamedTuple):
     """What a batch does to the nodes it touches; 2b slots, K columns.
 
-    ``vertices`` are the nodes of the slots, ``counts`` how many of the batch's edges each has, ``rows`` their
-    rows of U, ``gradient`` those of ``A_S U``.
+    ``vertices`` are the nodes of the slots, ``counts`` how many of the batch's edges each has, ``metric`` and
+    ``push`` their masses and 1 / q_i, ``factors`` their rows of Z, ``rows`` of U, ``gradient`` of ``A_S U``.
+    Numbers of nodes are columns (2b x 1).
     """
 
     vertices: Tensor
     counts: Tensor
+    metric: Tensor
+    push: Tensor
+    factors: Tensor
     rows: Tensor
     gradient: Tensor
 
     @property
     def projected(self) -> Tensor:
-        """``U' A_S U`` (K x K) in float64."""
-        return self.rows.double().T @ self.gradient.double()
+        """``U' A_S U`` (K x K), a sum over a batch, in float64."""
+        return (self.rows.T @ self.gradient).double()
 
 
 @dataclass(frozen=True, eq=False)
 class DeviceBatches:
     """What batches need of an operator but its edges, on a device.
 
-    ``A = L(W) + diag(row_term) - Z diag(a) Z'``, the last two spread over the edges of each node by
-    ``shares``, one over their number. Vectors and factors have a row N of zeros; A is in units of
-    ``weight_unit``, a power of two.
+    ``A = L(W) + diag(row_term) - Z diag(a) Z'``, the last two spread over the edges of each node. ``nodes``
+    has what is known of each: its share of the row term and of Z per edge, its mass and 1 / q_i. It has a row
+    N of zeros as the factors have; A is in units of ``weight_unit``, a power of two.
     """
 
     torch: Any
-    row_term: Tensor
-    metric: Tensor
-    shares: Tensor
+    nodes: Tensor
     factors: Tensor
     coefficients: Tensor
     weight_unit: float
 
     @classmethod
     def of(
-        cls, engine: TorchEngine, operator: SparseOperator, counts: Array, unit: float = 1.0
+        cls,
+        engine: TorchEngine,
+        operator: SparseOperator,
+        counts: Array,
+        unit: float = 1.0,
+        push: Array | float = 1.0,
     ) -> DeviceBatches:
-        """Of an operator whose nodes have so many edges each."""
+        """Of an operator whose nodes have so many edges each, and 1 / q_i where rows are pushed by it."""
         low_rank, torch = operator.low_rank, engine.torch
         metric = np.ones(operator.n_nodes) if operator.metric is None else operator.metric
         coefficients = np.zeros(0) if low_rank is None else low_rank.coefficients / unit
@@ -70,15 +77,20 @@ class DeviceBatches:
             zero = np.zeros((1, *rows.shape[1:]))
             return torch.tensor(np.concatenate([rows, zero]), dtype=torch.float32, device=engine.device)
 
+        share = 1 / np.maximum(counts, 1)
+        nodes = np.broadcast_arrays(share * operator.row_term / unit, share, metric, push)
         return cls(
             torch,
-            padded(operator.row_term / unit),
-            padded(metric),
-            padded(1 / np.maximum(counts, 1)),
+            padded(np.stack(nodes, axis=1)),
             padded(np.zeros((operator.n_nodes, 0)) if low_rank is None else low_rank.factors),
             torch.tensor(coefficients, dtype=torch.float64, device=engine.device),
             unit,
         )
+
+    @property
+    def metric(self) -> Tensor:
+        """Masses, (N + 1) x 1."""
+        return self.nodes[:, 2:3]
 
     def padded(self, U: Tensor) -> Tensor:
         """A copy of N x K rows in float32, with the row of zeros."""
@@ -93,7 +105,7 @@ class DeviceBatches:
         Y = self.torch.zeros((self.factors.shape[1], k), dtype=wide, device=U.device)
         for low in range(0, len(U), span):
             rows = U[low : low + span].double()
-            M.addmm_((self.metric[low : low + span, None] * rows).T, rows)
+            M.addmm_((self.metric[low : low + span] * rows).T, rows)
             Y.addmm_(self.factors[low : low + span].double().T, rows)
         return M, Y
 
@@ -102,19 +114,19 @@ class DeviceBatches:
         torch, n_ends = self.torch, 2 * len(edges.heads)
         ends = torch.cat([edges.heads, edges.tails]).long()
         (heads, tails), (vertices, slots) = ends.chunk(2), self._slots(ends)
-        counts = torch.zeros(n_ends, dtype=U.dtype, device=U.device)
-        counts.index_add_(0, slots, torch.ones_like(counts))
-        pull = U[heads] - U[tails]
+        counts = U.new_zeros(n_ends).index_add_(0, slots, U.new_ones(n_ends))[:, None]
+        pull = U.index_select(0, heads) - U.index_select(0, tails)
         pull *= 1 / self.weight_unit if edges.weights is None else (edges.weights / self.weight_unit)[:, None]
-        gradient = torch.zeros((n_ends, U.shape[1]), dtype=U.dtype, device=U.device)
+        gradient = U.new_zeros((n_ends, U.shape[1]))
         gradient.index_add_(0, slots[: len(heads)], pull)
         gradient.index_add_(0, slots[len(heads) :], pull, alpha=-1)
-        rows, share = U[vertices], counts * self.shares[vertices]
-        gradient.addcmul_((share * self.row_term[vertices])[:, None], rows)
+        rows, factors, known = (table.index_select(0, vertices) for table in (U, self.factors, self.nodes))
+        own, share, metric, push = known.split(1, dim=1)
+        gradient.addcmul_(counts * own, rows)
         if len(self.coefficients):
             C = (self.coefficients[:, None] * Y).to(U.dtype)
-            gradient -= share[:, None] * (self.factors[vertices] @ C)
-        return Batch(vertices, counts, rows, gradient)
+            gradient.addcmul_(counts * share, factors @ C, value=-1)
+        return Batch(vertices, counts, metric, push, factors, rows, gradient)
 
     def _slots(self, ends: Tensor) -> tuple[Tensor, Tensor]:
         """The distinct ends, filled up with row N, and where among them each end is."""
@@ -123,7 +135,7 @@ class DeviceBatches:
         group[1:] = (ordered[1:] != ordered[:-1]).cumsum(0)
         slots = self.torch.empty_like(ends)
         slots[order] = group
-        vertices = self.torch.full_like(ends, len(self.metric) - 1)
+        vertices = self.torch.full_like(ends, len(self.nodes) - 1)
         vertices[group] = ordered
         return vertices, slots
 
@@ -143,13 +155,14 @@ class DeviceBatches:
 
         M counts a node once, or with ``printed`` once per edge of the batch, as Eq. 19 does.
         """
-        U[batch.vertices] = after = batch.rows + steps
-        b, new, old = self.metric[batch.vertices, None], after.double(), batch.rows.double()
-        if printed:
-            b = b * batch.counts[:, None]
-        M += (b * new).T @ new - (b * old).T @ old
+        after = batch.rows + steps
+        U.index_copy_(0, batch.vertices, after)
+        both, k = self.torch.cat([batch.rows, after], dim=1).double(), len(M)
+        G = both.T @ ((batch.metric * batch.counts if printed else batch.metric) * both)
+        M += G[k:, k:] - G[:k, :k]
         if len(Y):
-            Y += self.factors[batch.vertices].double().T @ (new - old)
+            change = batch.factors.double().T @ both
+            Y += change[:, k:] - change[:, :k]
 
 
 def torch_engine(problem: Problem) -> TorchEngine:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,20 +17,20 @@ from spectrograd.solvers.device_batches import Batch, DeviceBatches, torch_engin
 from spectrograd.solvers.device_edges import device_edges
 from spectrograd.solvers.edge_source import EdgeChunk, EdgeSource
 from spectrograd.solvers.hand_over import HandOverState, HandsOver
-from spectrograd.solvers.protocol import Problem
+from spectrograd.solvers.protocol import DERIVED, Problem
 from spectrograd.solvers.sgd import EDGES_PER_MEASUREMENT, WORST_CONDITION
 
 Array = NDArray[Any]
 Tensor = Any
+SMALLEST = float(np.finfo(np.float32).tiny)  # a shorter gradient is none
 
 
 @dataclass(frozen=True, eq=False)
 class DeviceDescent:
-    """What epochs read and never change: edges, rows of the operator, ``pushed`` (``b_i / q_i``, N + 1)."""
+    """What epochs read and never change: edges, and what batches need of the operator."""
 
     source: EdgeSource
     rows: DeviceBatches
-    pushed: Tensor
     total_mass: float
     batch_size: int
 
@@ -42,7 +42,7 @@ class DeviceDescentState(HandOverState):
     ``known`` are M and Y, kept from chunk to chunk for ``known_for`` edges now; None where U moved otherwise.
     """
 
-    descent: DeviceDescent | None = None
+    descent: DeviceDescent | None = field(default=None, metadata={DERIVED: True})
     known: tuple[Tensor, Tensor] | None = None
     known_for: int = 0
 
@@ -50,6 +50,7 @@ class DeviceDescentState(HandOverState):
         twin = copy.copy(self)  # the edges are shared
         twin.U, twin.events = copy.deepcopy(self.U, memo), list(self.events)
         twin.known, twin.after = copy.deepcopy(self.known, memo), copy.deepcopy(self.after, memo)
+        twin.rng = copy.deepcopy(self.rng, memo)
         return twin
 
 
@@ -79,13 +80,12 @@ class DeviceSGD(HandsOver[DeviceDescentState]):
         source = device_edges(engine, operator, rng)
         counts, size = source.counts, effective_batch(self.batch_size, source.n_edges)
         unit = power_of_two(float(operator.graph.degrees.sum()) / max(1, counts.sum()))  # about a weight
-        rows = DeviceBatches.of(engine, _with_unit_mass(operator), counts, unit)
-        push = rows.torch.tensor(np.append(pushes(counts, size / source.n_edges), 0), device=engine.device)
+        push = pushes(counts, size / source.n_edges)
+        rows = DeviceBatches.of(engine, _with_unit_mass(operator), counts, unit, push)
         U = rows.padded(problem.walk.enter(problem.first_guess(rng)).tensor)
         U[:-1][engine.torch.tensor(counts == 0, device=U.device)] = 0  # no batch would ever move them
         state = DeviceDescentState(DeviceTall(U), rng, step_size=self.step_size)
-        pushed, total_mass = (rows.metric * push).float(), float(rows.metric.double().sum())
-        state.descent = DeviceDescent(source, rows, pushed, total_mass, size)
+        state.descent = DeviceDescent(source, rows, float(rows.metric.double().sum()), size)
         self.tell(state, counts, size)
         return state
 
@@ -170,11 +170,10 @@ def _moves(descent: DeviceDescent, batch: Batch, M: Tensor, step: float) -> Tens
     inverse, good = descent.rows.inverse(M)
     size = torch.where(good, torch.trace(M), 0.0)  # directions forget it, float32 does not underflow with it
     P = size * (inverse @ batch.projected @ inverse)
-    back = (descent.pushed[batch.vertices, None] * rows) @ ((P + P.T) / 2).to(rows.dtype)
+    back = (batch.metric * batch.push * rows) @ ((P + P.T) / 2).to(rows.dtype)
     g = batch.gradient @ (size * inverse).to(rows.dtype) - back
     length = (step * (size / descent.total_mass).sqrt()).to(rows.dtype)
-    norms = g.square().sum(dim=1, keepdim=True).sqrt()
-    return torch.where(norms > 0, -length / torch.where(norms > 0, norms, 1.0), 0.0) * g
+    return torch.nn.functional.normalize(g, eps=SMALLEST) * -length
 
 
 def _with_unit_mass(operator: SparseOperator) -> SparseOperator:

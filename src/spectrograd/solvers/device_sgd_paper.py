@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from spectrograd.operators.protocol import TENSORS
 from spectrograd.solvers.device_batches import Batch, DeviceBatches, torch_engine
 from spectrograd.solvers.device_edges import DeviceEdges, fits
 from spectrograd.solvers.paper_method import PaperMethod
-from spectrograd.solvers.protocol import Problem, StepState
+from spectrograd.solvers.protocol import DERIVED, Problem, StepState
 
 Tensor = Any
 
@@ -29,13 +29,14 @@ class DevicePaperState(StepState):
     known: tuple[Tensor, Tensor] | None = None
     moments: Tensor | None = None
     seed: int = 0
-    edges: DeviceEdges | None = None
-    rows: DeviceBatches | None = None
+    edges: DeviceEdges | None = field(default=None, metadata={DERIVED: True})
+    rows: DeviceBatches | None = field(default=None, metadata={DERIVED: True})
 
     def __deepcopy__(self, memo: dict[int, Any]) -> DevicePaperState:
         twin = copy.copy(self)  # what is only read is shared
         twin.U, twin.events = copy.deepcopy(self.U, memo), list(self.events)
         twin.known, twin.moments = copy.deepcopy(self.known, memo), copy.deepcopy(self.moments, memo)
+        twin.rng = copy.deepcopy(self.rng, memo)
         return twin
 
 
@@ -121,16 +122,17 @@ class DevicePaperSGD(PaperMethod[DevicePaperState]):
         """
         torch, u = rows.torch, batch.rows
         P = inverse @ batch.projected @ inverse
-        back = (rows.metric[batch.vertices, None] * u) @ (P + P.T).to(u.dtype)
+        back = (batch.metric * u) @ (P + P.T).to(u.dtype)
         g = 2 * batch.gradient @ inverse.to(u.dtype) - back
         if moments is None:
             return g
-        before = moments[batch.vertices]
+        before = moments.index_select(0, batch.vertices)
         m, v, most = before.chunk(3, dim=1)
         m = self.beta1 * m + (1 - self.beta1) * g
         v = self.beta2 * v + (1 - self.beta2) * g.square()
         most = torch.maximum(most, v)
-        moments[batch.vertices] = torch.where(good, torch.cat([m, v, most], dim=1), before)
+        now = torch.where(good, torch.cat([m, v, most], dim=1), before)
+        moments.index_copy_(0, batch.vertices, now)
         return torch.where(good, m / (most.sqrt() + 1e-12), 0.0)
 
     def _repair(self, problem: Problem, state: DevicePaperState) -> None:
@@ -152,5 +154,5 @@ class DevicePaperSGD(PaperMethod[DevicePaperState]):
     def back_off(self, problem: Problem, state: DevicePaperState) -> DevicePaperState | None:
         """Halve the step and forget the moments, which remember the explosion."""
         if state.moments is not None:
-            state.moments.zero_()
+            state.moments.tensor.zero_()
         return super().back_off(problem, state)

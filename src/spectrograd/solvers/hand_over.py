@@ -16,7 +16,7 @@ from spectrograd.certificate.probe import Evidence
 from spectrograd.engines.protocol import Tall
 from spectrograd.solvers.chebyshev import Chebyshev
 from spectrograd.solvers.edge_source import EdgeChunk, EdgeSource
-from spectrograd.solvers.lanczos import Lanczos
+from spectrograd.solvers.lanczos import Lanczos, LanczosState
 from spectrograd.solvers.protocol import Problem, Progress, SteppingSolver, StepState
 from spectrograd.solvers.ritz import RitzSolver, RitzState
 
@@ -155,6 +155,10 @@ class HandsOver(SteppingSolver[HandOverT]):
             edges_seen=state.edges_seen,
             events=(*state.events, *state.after.events),
         )
+
+    def copies_hold(self, state: HandOverT) -> bool:
+        """As those of the method that goes on."""
+        return not isinstance(state.after, LanczosState) or state.after.basis is None
 
     def evidence(self, problem: Problem, state: HandOverT) -> Evidence:
         """That of the method that went on."""

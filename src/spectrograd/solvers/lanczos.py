@@ -32,13 +32,15 @@ class LanczosState(RitzState):
     """``basis`` belongs to the run: copies of a state share it, only ``U`` and the values are theirs.
 
     They tell of the basis as it was after so many ``products``. ``pause`` counts the steps to the next look
-    at the Ritz values.
+    at the Ritz values. A cycle that is ``filling`` began with so many ``products_before``.
     """
 
     basis: Basis | None = None
     ritz: RitzValues | None = None
     products: int = 0
     pause: int = 0
+    filling: bool = False
+    products_before: int = 0
 
     def look(self, basis: Basis, k: int, angle: float) -> None:
         """Measure, and guess when the angle will be met: a step gains what Chebyshev's polynomials gain."""
@@ -128,14 +130,20 @@ class Lanczos(RitzSolver[LanczosState]):
         k, width = problem.n_components, problem.operator.upper - problem.operator.lower
         if state.basis is None:
             return self._exact(problem, state)
-        single = state.basis.dtype == np.float32
-        if single and self.precision == "auto" and state.residuals[:k].max() < SINGLE_FLOOR * width:
-            state.basis = self._doubled(problem, state.basis, state.rng)
-        before = state.basis.products
+        if not state.filling:  # else this cycle was left at a product, and goes on
+            single = state.basis.dtype == np.float32
+            if single and self.precision == "auto" and state.residuals[:k].max() < SINGLE_FLOOR * width:
+                state.basis = self._doubled(problem, state.basis, state.rng)
+            state.filling, state.products_before = True, state.basis.products
         self.fill(problem, state, state.basis)
         self._restart(problem, state, state.basis)
-        self.account(problem, state, state.basis.products - before)
+        state.filling = False
+        self.account(problem, state, state.basis.products - state.products_before)
         return state
+
+    def copies_hold(self, state: LanczosState) -> bool:
+        """They share the basis, which grows by whole blocks."""
+        return state.basis is None
 
     def fill(self, problem: Problem, state: LanczosState, basis: Basis) -> None:
         """Mutates the basis: full, or as large as the angle takes."""

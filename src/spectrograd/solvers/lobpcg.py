@@ -15,7 +15,7 @@ from spectrograd.engines import Engine, LocalEngine
 from spectrograd.extras import need
 from spectrograd.operators.protocol import ALL, RESIDENT, Operator, check_offers
 from spectrograd.operators.sparse import SparseOperator
-from spectrograd.solvers.protocol import Problem
+from spectrograd.solvers.protocol import DERIVED, Problem
 from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start, guarded_width, ritz_pairs
 
 Array = NDArray[Any]
@@ -34,7 +34,7 @@ class LobpcgState(RitzState):
     AQ: Array = field(default_factory=lambda: np.empty((0, 0)))
     H: Array = field(default_factory=lambda: np.empty((0, 0)))
     R: Array = field(default_factory=lambda: np.empty((0, 0)))
-    precondition: Preconditioner | None = None
+    precondition: Preconditioner | None = field(default=None, metadata={DERIVED: True})
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,9 @@ from numpy.typing import NDArray
 from spectrograd.certificate.probe import Evidence
 from spectrograd.engines.protocol import Tall
 from spectrograd.engines.threadpools import one_thread
-from spectrograd.interruption import check
+from spectrograd.interruption import Interrupted, check
 from spectrograd.kernels import SMALL
+from spectrograd.solvers.checkpoint import Moment, SolveCheckpoint
 from spectrograd.solvers.protocol import Problem, Progress, Solver, State
 
 Array = NDArray[Any]
@@ -78,13 +80,16 @@ def after(earlier: Solution, later: Solution) -> Solution:
 
 
 class _Clock:
-    """Seconds spent solving; measuring and hooks do not count."""
+    """Seconds spent solving; measuring, hooks and checkpoints do not count. Earlier runs have ``before``."""
 
     def __init__(self) -> None:
         self._started = time.perf_counter()
-        self._excluded = 0.0
+        self._excluded = self.before = 0.0
 
     def seconds(self) -> float:
+        return self.before + self.of_this_run()
+
+    def of_this_run(self) -> float:
         return time.perf_counter() - self._started - self._excluded
 
     @contextmanager
@@ -105,12 +110,14 @@ def solve(
     seed: int | None = None,
     time_budget: float | None = None,
     watch: Watch | None = None,
+    checkpoint: SolveCheckpoint | None = None,
 ) -> Solution:
     """Run a solver until it is done, good enough, out of time or interrupted.
 
     Time out and Ctrl-C return the best state so far; a diverging run goes back to its last good
     state with a smaller step. The result is always finite. ``watch`` sees the state when rough vectors
-    are telling (``rough_after``) and may give the run up by returning True.
+    are telling (``rough_after``) and may give the run up by returning True. A run with a ``checkpoint`` goes
+    on where an earlier one stood, to the same bits.
     """
     rules = stopping or Stopping()
     if rules.max_iter is not None:
@@ -118,22 +125,25 @@ def solve(
     solver = solver.suited(problem)
     solver.check(problem)
     clock = _Clock()
-    run = _Run(problem, solver, rules, on_progress, clock, watch)
+    run = _Run(problem, solver, rules, on_progress, clock, watch, checkpoint)
     rng = np.random.default_rng(seed)
     # overflow is a step too long, which is handled below: no warning needed
     quiet = np.errstate(over="ignore", invalid="ignore")
     large_and_direct = solver.direct and problem.n_nodes > SMALL  # LAPACK knows what to do with threads
     with problem.engine.threads(), one_thread(not large_and_direct), quiet:
         try:
-            reason = run.until_stopped(_first_state(problem, solver, rng), time_budget)
-        except KeyboardInterrupt:
+            reason = run.until_stopped(rng, time_budget)
+        except KeyboardInterrupt as stop:
             if run.good is None:
                 raise
+            run.save_interrupted(isinstance(stop, Interrupted))
             reason = INTERRUPTED
         assert run.good is not None
         last = run.good
         Q = solver.finish(problem, last)
         hurried = reason in (GIVEN_UP, INTERRUPTED, OUT_OF_TIME)
+        if checkpoint is not None and reason in (INTERRUPTED, OUT_OF_TIME):
+            checkpoint.cut_short()
         known = solver.evidence(problem, last)
         if not hurried:
             known = replace(known, outside=solver.outside(problem, last))
@@ -162,49 +172,79 @@ class _Run:
         hooks: Sequence[Hook],
         clock: _Clock,
         watch: Watch | None = None,
+        checkpoint: SolveCheckpoint | None = None,
     ) -> None:
-        self.watch = watch
+        self.watch, self.checkpoint = watch, checkpoint
         self.problem, self.solver, self.rules, self.hooks, self.clock = problem, solver, rules, hooks, clock
         self.max_iter = solver.max_iter
         self.history: list[Progress] = []
         self.good: State | None = None
         self.resume: State | None = None  # where to go on from after backing off
         self.back_offs = 0
+        self.live: State | None = None  # the one that steps change
+        self.unsaved: Moment | None = None
 
-    def until_stopped(self, state: State, time_budget: float | None) -> str:
-        if not self.solver.direct:
-            self.measure(state)
-        while True:
-            blown_up = False
+    def until_stopped(self, rng: np.random.Generator, time_budget: float | None) -> str:
+        state, reason = self.begin(rng)
+        while reason is None:
+            check()
+            self.live, blown_up = state, False
             try:
                 state = self.solver.step(self.problem, state)
             except FloatingPointError:
                 blown_up = True
-            finished = not blown_up and self.solver.terminate(self.problem, state)
-            last = finished or state.iteration >= self.max_iter
-            check()
+            over = None if blown_up else self.at_end(state)
             out_of_time = time.perf_counter() >= self.rules.deadline
-            out_of_time = out_of_time or (time_budget is not None and self.clock.seconds() >= time_budget)
+            out_of_time = out_of_time or (time_budget is not None and self.clock.of_this_run() >= time_budget)
             due = state.iteration % self.solver.report_every == 0
-            if not (blown_up or last or out_of_time or due):
+            if not (blown_up or over or out_of_time or due):
                 continue
-            healthy = not blown_up and self.measure(state)
-            if not healthy:
+            kept = due or over is not None
+            healthy = not blown_up and self.measure(state, over, kept=kept)
+            if healthy:
+                reason = self.verdict(state, over) if kept or self.checkpoint is None else None
+                self.save(at_once=out_of_time or reason is not None)
+            else:
                 retry = self.retry()
                 if retry is None:
                     return "diverged"
                 state = retry
-            elif last:
-                return "done" if finished else "max_iter"
-            elif self.history[-1].residual <= self.rules.tol:
-                return "converged"
-            elif self.watch is not None and state.iteration == self.solver.rough_after and self.watch(state):
-                return GIVEN_UP
-            if out_of_time:
+            if out_of_time and reason is None:
                 return OUT_OF_TIME
+        return reason
 
-    def measure(self, state: State) -> bool:
-        """Record where the run stands; False when it diverges."""
+    def begin(self, rng: np.random.Generator) -> tuple[State, str | None]:
+        """The first state, or where an earlier run stood, and then perhaps that it was over."""
+        fresh = partial(_first_state, self.problem, self.solver, rng)
+        moment = None if self.checkpoint is None else self.checkpoint.moment(self.problem, fresh)
+        if moment is None:
+            state = fresh()
+            if not self.solver.direct:
+                self.measure(state)
+            return state, None
+        state = moment.state
+        self.history, self.back_offs, self.clock.before = [*moment.history], moment.back_offs, moment.seconds
+        self.good = copy.deepcopy(state)
+        return state, self.verdict(state, moment.over) if moment.measured and state.iteration > 0 else None
+
+    def at_end(self, state: State) -> str | None:
+        """Whether there is nothing more to do, and why."""
+        if self.solver.terminate(self.problem, state):
+            return "done"
+        return "max_iter" if state.iteration >= self.max_iter else None
+
+    def verdict(self, state: State, over: str | None) -> str | None:
+        """Why the run is over, for a state that was just measured; None where it is not."""
+        if over is None and self.history[-1].residual <= self.rules.tol:
+            return "converged"
+        telling = self.watch is not None and state.iteration == self.solver.rough_after
+        return GIVEN_UP if over is None and telling and self.watch(state) else over  # type: ignore[misc]
+
+    def measure(self, state: State, over: str | None = None, *, kept: bool = True) -> bool:
+        """Record where the run stands; False when it diverges.
+
+        Not ``kept`` for a checkpoint are measurements that an undisturbed run would not have made.
+        """
         seconds = self.clock.seconds()  # before the pause: this measurement does not count either
         with self.clock.paused():
             try:
@@ -216,9 +256,28 @@ class _Run:
                 return False
             self.good, self.resume = copy.deepcopy(state), None
             self.history.append(progress)
+            if kept and self.checkpoint is not None:
+                self.unsaved = Moment(self.good, tuple(self.history), self.back_offs, seconds, over)
             for hook in self.hooks:
                 hook(progress)
         return True
+
+    def save(self, *, at_once: bool) -> None:
+        """Write the last measurement that is kept for it, when a checkpoint is due or ``at_once``."""
+        if self.checkpoint is None or self.unsaved is None or not (at_once or self.checkpoint.due):
+            return
+        moment, self.unsaved = self.unsaved, None
+        with self.clock.paused():
+            self.checkpoint.save(self.problem, moment)
+
+    def save_interrupted(self, safely: bool) -> None:
+        """After Ctrl-C: the last measurement; where its state has moved on since, that one if it is whole."""
+        if self.live is None or self.solver.copies_hold(self.live):
+            self.save(at_once=True)
+        elif safely and not self.problem.engine.cost.dear:  # whose verbs are safe points too
+            seconds = self.clock.seconds()
+            self.unsaved = Moment(self.live, tuple(self.history), self.back_offs, seconds, measured=False)
+            self.save(at_once=True)
 
     def grows(self, objective: float) -> bool:
         """Whether the objective climbed back by half of all that had been gained."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -23,15 +23,17 @@ ENTRIES_PER_BLOCK = 16
 NO_MOMENTS = (np.zeros((0, 0)), np.zeros(2))
 
 
+@dataclass(eq=False)
 class Deck:
     """Numbers below n without replacement, in the place of a random generator: shuffled anew when used up.
 
     ``redrawn=False`` repeats the first order instead, without what does not fill a batch: fixed batches.
     """
 
-    def __init__(self, rng: np.random.Generator, *, redrawn: bool = True) -> None:
-        self.rng, self.left, self.redrawn = rng, np.empty(0, np.int64), redrawn
-        self.first: Array | None = None
+    rng: np.random.Generator
+    redrawn: bool = True
+    left: Array = field(default_factory=lambda: np.empty(0, np.int64))
+    first: Array | None = None
 
     def integers(self, low: int, n: int, size: Any, dtype: Any = np.int64) -> Array:
         """``size`` numbers from 0 to n - 1; ``low`` is 0, as everywhere here."""

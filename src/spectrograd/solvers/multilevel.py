@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,7 +15,7 @@ from spectrograd.operators.protocol import ALL
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.solvers.chebyshev import Chebyshev
 from spectrograd.solvers.lobpcg import LobpcgState, advance, begin
-from spectrograd.solvers.protocol import Problem
+from spectrograd.solvers.protocol import DERIVED, Problem
 from spectrograd.solvers.ritz import RitzSolver, guarded_width, ritz_pairs
 
 Array = NDArray[Any]
@@ -25,7 +25,7 @@ Array = NDArray[Any]
 class MultilevelState(LobpcgState):
     """Adds the hierarchy's cycle, which is the preconditioner."""
 
-    cycle: Cycle | None = None
+    cycle: Cycle | None = field(default=None, metadata={DERIVED: True})
 
 
 @dataclass(frozen=True)
@@ -117,10 +117,10 @@ class Multilevel(RitzSolver[MultilevelState]):
     def step(self, problem: Problem, state: MultilevelState) -> MultilevelState:
         """One preconditioned LOBPCG step on the finest level."""
         assert state.cycle is not None
-        before = state.cycle.columns
+        state.cycle.columns = 0.0  # of this step
         operator = problem.sparse.walk_form().astype(np.float64)
         columns = advance(problem, operator, state)
-        self.account(problem, state, columns + state.cycle.columns - before)
+        self.account(problem, state, columns + state.cycle.columns)
         return state
 
 

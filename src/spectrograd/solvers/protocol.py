@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from spectrograd.solvers.minibatch import BatchSource
 
 Array = NDArray[Any]
+DERIVED = "derived"  # marks fields of states that `init` makes of the problem: no checkpoint holds them
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +186,8 @@ class State:
     ``U`` spans the current subspace (it need not be orthonormal). ``passes`` counts applications of
     the whole operator, ``edges_seen`` single edges read by stochastic methods. ``events`` collects
     what the user should know: repairs, backed-off steps. Flat: talls, arrays, numbers and random numbers,
-    so that a checkpoint can be written of any of them.
+    so that a checkpoint can be written of any of them; what is derived from the problem is marked
+    ``field(metadata={DERIVED: True})``.
     """
 
     U: Tall
@@ -267,6 +269,13 @@ class Solver(ABC, Generic[StateT]):
     def outside(self, problem: Problem, state: StateT) -> Complement | None:
         """What lies beyond the result, where the solver can find out cheaper than the certificate's probe."""
         return None
+
+    def copies_hold(self, state: StateT) -> bool:
+        """Whether a copy of a state stays what it is when steps go on.
+
+        Else a step that was left at a product must be able to go on from the state as it is then.
+        """
+        return True
 
     def back_off(self, problem: Problem, state: StateT) -> StateT | None:
         """Called with the last good state when the run diverges: retry more carefully, or None."""

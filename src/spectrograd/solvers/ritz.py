@@ -34,7 +34,7 @@ class RitzState(State):
 
     ``U`` holds the first K Ritz vectors in the problem's own metric, ``block`` all of them in the
     coordinates the solver works in. Steps replace arrays and never write into them, so a copy of the
-    state may share them (and the random numbers, which just go on).
+    state may share them.
     """
 
     block: Tall = field(default_factory=lambda: np.empty((0, 0)))
@@ -44,7 +44,7 @@ class RitzState(State):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> RitzState:
         twin = copy.copy(self)
-        twin.events = list(self.events)
+        twin.events, twin.rng = list(self.events), copy.deepcopy(self.rng, memo)
         return twin
 
     def angle_bound(self, k: int) -> float:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from spectrograd.engines import Engine, LocalEngine
+from spectrograd.solvers.checkpoint import RunCheckpoints, SolveCheckpoint
 from spectrograd.solvers.loop import Hook, Watch
 from spectrograd.solvers.protocol import Solver
 
@@ -34,6 +35,7 @@ class SolverSettings:
     wrap: Callable[[Solver[Any]], Solver[Any]] | None = (
         None  # what runs instead of the solver: itself, observed
     )
+    checkpoints: RunCheckpoints | None = None  # where the states of the run's solves are kept
 
     def __post_init__(self) -> None:
         if self.tol != "auto" and not (isinstance(self.tol, int | float) and self.tol >= 0):
@@ -50,6 +52,10 @@ class SolverSettings:
         if self.time_budget is None or math.isfinite(self.deadline):
             return self
         return replace(self, deadline=time.perf_counter() + self.time_budget)
+
+    def next_checkpoint(self) -> SolveCheckpoint | None:
+        """Where the solve that begins now keeps its states."""
+        return None if self.checkpoints is None else self.checkpoints.next_solve()
 
     @property
     def tolerance(self) -> float:

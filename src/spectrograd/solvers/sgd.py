@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +13,7 @@ from spectrograd.operators.protocol import ALL
 from spectrograd.solvers.descent import Descent, Groups
 from spectrograd.solvers.edge_source import check_edges, edge_source
 from spectrograd.solvers.hand_over import HandOverState, HandsOver
-from spectrograd.solvers.protocol import Problem, Solver
+from spectrograd.solvers.protocol import DERIVED, Problem, Solver
 
 Array = NDArray[Any]
 # M is measured afresh after so many edges per node: a fifth of a row is then measured per edge, however
@@ -30,14 +30,14 @@ class DescentState(HandOverState):
     ``known`` are M and Y, kept from batch to batch for ``known_for`` edges now; None where U moved otherwise.
     """
 
-    descent: Descent | None = None
+    descent: Descent | None = field(default=None, metadata={DERIVED: True})
     known: tuple[Array, Array] | None = None
     known_for: int = 0
 
     def __deepcopy__(self, memo: dict[int, Any]) -> DescentState:
         twin = copy.copy(self)  # the edges are shared
         twin.U, twin.events, twin.after = self.U.copy(), list(self.events), copy.deepcopy(self.after, memo)
-        twin.known = copy.deepcopy(self.known, memo)
+        twin.known, twin.rng = copy.deepcopy(self.known, memo), copy.deepcopy(self.rng, memo)
         return twin
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,7 +22,7 @@ from spectrograd.linalg.filters import Filter
 from spectrograd.linalg.subspace import Ritz
 from spectrograd.operators.protocol import ALL
 from spectrograd.operators.sparse import LowRank, SparseOperator
-from spectrograd.solvers.protocol import Problem
+from spectrograd.solvers.protocol import DERIVED, Problem
 from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start
 
 Array = NDArray[Any]
@@ -108,7 +108,7 @@ class Inverse:
 class FactoredState(RitzState):
     """A state that keeps the factorisation."""
 
-    inverse: Inverse | None = None
+    inverse: Inverse | None = field(default=None, metadata={DERIVED: True})
     pole: float = 0.0
     most: int = 1  # solves per step
 

@@ -122,7 +122,7 @@ def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
     draft.write_text(text + "\n", encoding="utf-8")
     sync_files(folder, [draft.name])
     os.replace(draft, folder / MANIFEST)  # readers find the old one or the new one
-    _sync_folder(folder)
+    sync_folder(folder)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def _checksum(content: Mapping[str, Any]) -> int:
 def _sync_all(folder: Path) -> None:
     """Everything on the disk before the rename: else a power cut could leave a name without content."""
     sync_files(folder, sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()))
-    _sync_folder(folder)
+    sync_folder(folder)
 
 
 def sync_files(folder: Path, names: Iterable[str]) -> None:
@@ -161,7 +161,8 @@ def sync_files(folder: Path, names: Iterable[str]) -> None:
             os.fsync(handle.fileno())
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """The names in a folder on the disk: else a power cut could take a new one back."""
     if os.name == "nt":
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -182,7 +183,7 @@ def _take_place(draft: Path, target: Path) -> None:
         os.rename(target, aside)
         os.rename(draft, target)
         shutil.rmtree(aside, ignore_errors=True)
-    _sync_folder(target.parent)
+    sync_folder(target.parent)
 
 
 def _exchange(one: Path, other: Path) -> bool:

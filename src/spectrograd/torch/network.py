@@ -71,7 +71,7 @@ def trained(features: Tensor, graph: Graph, n_outputs: int, how: Training) -> tu
         history.append(float(total) / per_epoch)
         if not np.isfinite(history[-1]):
             raise FloatingPointError("the network left the range of numbers: choose a smaller learning_rate")
-    return network.eval(), history
+    return network, history
 
 
 def is_small(n_features: int, how: Training) -> bool:
@@ -90,20 +90,16 @@ def outputs(network: Any, features: Tensor) -> Tensor:
 
 def _network(torch: Any, features: Tensor, n_outputs: int, hidden: tuple[int, ...]) -> Any:
     """Features less their mean and over their spread, hidden layers, and outputs that may be anything."""
-    center = features.mean(dim=0)
-    spread = features.std(dim=0)
-    spread = torch.where(spread > 0, spread, 1.0)
-    first = torch.nn.Linear(features.shape[1], features.shape[1])
-    with torch.no_grad():  # a fixed layer: (x - mean) / std
-        first.weight.copy_(torch.diag(1 / spread))
-        first.bias.copy_(-center / spread)
-    first.requires_grad_(False)
+    spread = features.var(dim=0)
+    first = torch.nn.BatchNorm1d(features.shape[1], eps=0.0, affine=False)
+    first.running_mean.copy_(features.mean(dim=0))  # fixed: it is not in training
+    first.running_var.copy_(torch.where(spread > 0, spread, 1.0))
     layers: list[Any] = [first]
     width = features.shape[1]
     for size in hidden:
         layers += [torch.nn.Linear(width, size), torch.nn.SiLU()]
         width = size
-    return torch.nn.Sequential(*layers, torch.nn.Linear(width, n_outputs)).to(features.device)
+    return torch.nn.Sequential(*layers, torch.nn.Linear(width, n_outputs)).eval().to(features.device)
 
 
 def _edges(torch: Any, graph: Graph, device: Any) -> tuple[Tensor, Tensor, Tensor]:

@@ -257,12 +257,16 @@ def _push(known, v):
 @inner
 def _low_rank_change(own, span, Z, known, steps, out):
     """Mutates: ``out``, by the change of ``Z'U`` from the steps, which hold b_i times the rows' own."""
+    change = np.zeros((Z.shape[1], steps.shape[1]), steps.dtype)
+    for v in range(span[0], span[1]):
+        i, mass = np.uint32(own[v]), known[v, METRIC]
+        for k in range(0, steps.shape[1], WIDTH):
+            step = take(steps, v, k) * (steps.dtype.type(1) / mass)
+            for f in range(Z.shape[1]):
+                put(change, f, k, take(change, f, k) + Z[i, f] * step)
     for f in range(Z.shape[1]):
         for k in range(0, steps.shape[1], WIDTH):
-            change = nothing(steps)
-            for v in range(span[0], span[1]):
-                change = change + (Z[np.uint32(own[v]), f] / known[v, METRIC]) * take(steps, v, k)
-            _add_lanes(out, f, k, change)
+            _add_lanes(out, f, k, take(change, f, k))
 
 
 @inner

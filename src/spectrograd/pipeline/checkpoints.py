@@ -1,0 +1,124 @@
+"""Which run a folder of checkpoints belongs to: the graph, and every parameter that the result depends on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectrograd.engines.cluster.connect import package_version
+from spectrograd.graph import Graph, MultilayerGraph
+from spectrograd.pipeline.embedded import Embedded
+from spectrograd.pipeline.settings import Settings
+from spectrograd.solvers.checkpoint import RunCheckpoints, SolveCheckpoint
+from spectrograd.solvers.loop import GIVEN_UP, INTERRUPTED, OUT_OF_TIME
+from spectrograd.solvers.protocol import Problem
+from spectrograd.store.checkpoint_folder import open_checkpoints
+from spectrograd.store.stored import StoredGraph
+
+Array = NDArray[Any]
+# Threads, the time budget and what comes after the embedding play no part in it.
+DECISIVE = (
+    "solver",
+    "params",
+    "n_components",
+    "tol",
+    "max_iter",
+    "batch_size",
+    "memory_limit",
+    "laplacian",
+    "regularization",
+    "disconnected",
+    "aggregation",
+    "alpha",
+    "layer_weights",
+    "aggregation_params",
+)
+DRAWN = "drawn seed"
+
+
+@contextmanager
+def checkpointed(
+    graph: Graph | MultilayerGraph, settings: Settings, start: Array | None
+) -> Iterator[Settings]:
+    """Settings that know where the states of the run are kept; those given where nobody asked for it.
+
+    Without a seed one is drawn, and a run that goes on takes that of the run before.
+    """
+    if settings.checkpoint is None:
+        yield settings
+        return
+
+    def identity(before: Mapping[str, Any]) -> Mapping[str, Any]:
+        drawn = before.get(DRAWN) if settings.seed is None else None
+        if settings.seed is None and drawn is None:
+            drawn = secrets.randbits(31)
+        return run_identity(graph, settings, start) | {DRAWN: drawn}
+
+    with open_checkpoints(settings.checkpoint, identity) as folder:
+        kept = RunCheckpoints(folder, settings.checkpoint_every)
+        seed = folder.identity[DRAWN] if settings.seed is None else settings.seed
+        yield replace(settings, seed=seed, checkpoints=kept)
+
+
+def keep_result(kept: SolveCheckpoint, problem: Problem, found: Embedded) -> None:
+    """Keep what a solve has found for a run that is repeated; what was cut short is to go on instead."""
+    if found.solution.stop_reason not in (INTERRUPTED, GIVEN_UP, OUT_OF_TIME):
+        kept.finish(problem, replace(found, embedding=replace(found.embedding, names=None)))
+
+
+def kept_result(kept: SolveCheckpoint | None, problem: Problem) -> Embedded | None:
+    """What :func:`keep_result` has kept."""
+    found: Embedded | None = None if kept is None else kept.result(problem)
+    if found is None:
+        return None
+    return replace(found, embedding=replace(found.embedding, names=problem.operator.names))
+
+
+def run_identity(graph: Graph | MultilayerGraph, settings: Settings, start: Array | None) -> dict[str, Any]:
+    """What a run is made of, by name, as JSON has it; the first that differs is told."""
+    engine = settings.engine.summary()
+    found = {
+        "spectrograd": package_version(),
+        "graph": fingerprint(graph),
+        "seed": settings.seed,
+        **{name: getattr(settings, name) for name in DECISIVE},
+        "engine": {name: engine[name] for name in ("name", "device", "blocks") if name in engine},
+        "start": None if start is None else _digest(start),
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(found, default=_as_plain))
+    return plain
+
+
+def fingerprint(graph: Graph | MultilayerGraph) -> str:
+    """The same for the same nodes, edges and weights, read from the same kind of place."""
+    if isinstance(graph, MultilayerGraph):
+        return " ".join(fingerprint(layer) for layer in graph.layers)
+    if isinstance(graph, StoredGraph):
+        return f"{graph.store.meta.fingerprint}-{graph.layer}"
+    arrays: list[Array] = []
+    for block in graph.blocks:
+        arrays += [block.indptr, block.indices, *(() if block.weights is None else (block.weights,))]
+    return _digest(*arrays)
+
+
+def _digest(*arrays: Array) -> str:
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.dtype.str}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def _as_plain(value: Any) -> Any:
+    """What JSON does not know: numbers of numpy, arrays, and settings that are objects of their own."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    return dict(value) if isinstance(value, Mapping) else repr(value)

@@ -1,0 +1,265 @@
+"""States of a solve in a file and back, whatever the solver and wherever its rows live."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectrograd.linalg.krylov import Basis
+from spectrograd.solvers.protocol import DERIVED, Problem, Progress, State
+from spectrograd.solvers.similarity import Similarity
+from spectrograd.store.checkpoint_folder import CheckpointFolder
+from spectrograd.store.plain_values import PlainReader, PlainWriter
+from spectrograd.store.value_file import ArraySink
+
+Array = NDArray[Any]
+PACKAGE = "spectrograd."
+
+
+@dataclass(frozen=True, eq=False)
+class Moment:
+    """Where a run stood: all that it takes to go on as if nothing had happened.
+
+    ``measured`` says that the last entry of the history is of this state, so that the run may be over;
+    ``over`` is why it is, by what the solver said.
+    """
+
+    state: State
+    history: tuple[Progress, ...]
+    back_offs: int
+    seconds: float
+    over: str | None = None
+    measured: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class PackedMoment:
+    """The same with the history as a table: a row per measurement, and events where they are others."""
+
+    moment: Moment
+    numbers: Array
+    events: tuple[tuple[int, tuple[str, ...]], ...]
+
+    @classmethod
+    def of(cls, moment: Moment) -> PackedMoment:
+        """Pack a moment."""
+        history = moment.history
+        rows = [[getattr(progress, name) for name in _NUMBERS] for progress in history]
+        before = [(), *(progress.events for progress in history)]
+        changed = tuple((at, p.events) for at, p in enumerate(history) if p.events != before[at])
+        numbers = np.array(rows, dtype=np.float64).reshape(-1, len(_NUMBERS))
+        return cls(replace(moment, history=()), numbers, changed)
+
+    def unpacked(self) -> Moment:
+        """The moment again."""
+        history, changes = [], dict(self.events)
+        events: tuple[str, ...] = ()
+        for at, row in enumerate(self.numbers.tolist()):
+            events = changes.get(at, events)
+            values = {n: int(v) if n in _WHOLE else v for n, v in zip(_NUMBERS, row, strict=True)}
+            history.append(Progress(**values, events=events))
+        return replace(self.moment, history=tuple(history))
+
+
+_WHOLE = ("iteration", "edges_seen")
+_NUMBERS = tuple(f.name for f in fields(Progress) if f.name != "events")
+
+
+@dataclass(eq=False)
+class SolveCheckpoint:
+    """The checkpoints of one solve, the ``number``-th of its run."""
+
+    run: RunCheckpoints
+    number: int
+    saved_at: float = field(default_factory=time.monotonic)
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time for the next one."""
+        return time.monotonic() - self.saved_at >= self.run.every
+
+    def save(self, problem: Problem, moment: Moment) -> None:
+        """Write a moment, as the newest."""
+        self.run.folder.save_state(self.number, partial(_encoded, problem, PackedMoment.of(moment)))
+        self.saved_at = time.monotonic()
+
+    def moment(self, problem: Problem, fresh: Callable[[], State]) -> Moment | None:
+        """The newest moment; ``fresh`` makes a first state, which has what is derived from the problem."""
+        found = self.run.folder.state(self.number)
+        if found is None:
+            return None
+        packed: PackedMoment = _Reader(problem, *found).decode(found[0])
+        moment = packed.unpacked()
+        if _lacks(moment.state):
+            _complete(moment.state, fresh())
+        return moment
+
+    def cut_short(self) -> None:
+        """The solve did not come to its end: what its run does now, it would not have done undisturbed."""
+        self.run.is_open = False
+
+    def finish(self, problem: Problem, result: Any) -> None:
+        """Keep what the solve has found."""
+        self.run.folder.save_result(self.number, partial(_encoded, problem, result))
+
+    def result(self, problem: Problem) -> Any:
+        """What an earlier run has found here; None where it did not come so far."""
+        found = self.run.folder.result(self.number)
+        return None if found is None else _Reader(problem, *found).decode(found[0])
+
+
+@dataclass(eq=False)
+class RunCheckpoints:
+    """The checkpoints of a run, one ``every`` so many seconds; its solves are numbered as they begin."""
+
+    folder: CheckpointFolder
+    every: float
+    n_begun: int = 0
+    is_open: bool = True
+
+    def next_solve(self) -> SolveCheckpoint | None:
+        """Those of the solve that begins now; None where the one before was cut short."""
+        self.n_begun += 1
+        return SolveCheckpoint(self, self.n_begun - 1) if self.is_open else None
+
+
+class _Derived:
+    """In the place of what a solver makes of the problem anew."""
+
+
+def _lacks(value: Any) -> bool:
+    """Whether a state, or one of those it is made of, lacks what is derived."""
+    if isinstance(value, State):
+        return any(_lacks(item) for item in vars(value).values())
+    return isinstance(value, _Derived) or (isinstance(value, list) and any(map(_lacks, value)))
+
+
+def _complete(state: State, first: State) -> None:
+    """Mutates: the state, which gets what it lacks from the first state of its run."""
+    for name, value in vars(state).items():
+        if isinstance(value, _Derived):
+            setattr(state, name, getattr(first, name))
+        elif isinstance(value, list) and _lacks(value):
+            for one, other in zip(value, getattr(first, name), strict=True):
+                _complete(one, other)
+
+
+def _encoded(problem: Problem, value: Any, sink: ArraySink) -> Any:
+    return _Writer(problem, sink).encode(value, type(value).__name__)
+
+
+@dataclass(eq=False)
+class _Writer(PlainWriter):
+    """Dataclasses and named tuples of this package field by field, talls by their rows."""
+
+    problem: Problem
+    sink: ArraySink
+    _generators: dict[int, int] = field(default_factory=dict)
+
+    def array(self, array: Array, where: str) -> dict[str, Any]:
+        """Its number in the file."""
+        return {"array": self.sink.add(array)}
+
+    def other(self, value: Any, where: str) -> Any:
+        """See :class:`_Reader`."""
+        if isinstance(value, np.random.Generator):
+            return self._generator(value)
+        if isinstance(value, Problem):
+            return {"problem": self.encode(value.start, where)}
+        if isinstance(value, Similarity):
+            return {"similarity": value.shift}
+        if isinstance(value, Basis):
+            parts = [self._tall(part) for part in value.vectors.parts()]  # one after the other: each is large
+            return {"basis": self.encode(value.numbers(), where), "parts": parts}
+        kind = type(value)
+        if kind.__module__.startswith(PACKAGE) and (is_dataclass(value) or hasattr(value, "_fields")):
+            return self._by_fields(value, where)
+        if hasattr(value, "numpy"):  # a small tensor
+            return {"tensor": self.sink.add(value.cpu().numpy())}
+        if hasattr(value, "shape") and hasattr(value, "dtype"):
+            return self._tall(value)
+        return super().other(value, where)
+
+    def _by_fields(self, value: Any, where: str) -> dict[str, Any]:
+        kind, derived = type(value), set()
+        names = getattr(value, "_fields", ())
+        if is_dataclass(value):
+            names = [f.name for f in fields(value)]
+            derived = {f.name for f in fields(value) if DERIVED in f.metadata}
+        known = {n: self._field(getattr(value, n), n in derived, f"{where}.{n}") for n in names}
+        return {"kind": f"{kind.__module__}:{kind.__qualname__}", "fields": known}
+
+    def _field(self, value: Any, derived: bool, where: str) -> Any:
+        return {"derived": True} if derived and value is not None else self.encode(value, where)
+
+    def _tall(self, tall: Any) -> dict[str, Any]:
+        return {"tall": self.sink.add(self.problem.engine.rows(tall), passing=True)}
+
+    def _generator(self, generator: np.random.Generator) -> dict[str, Any]:
+        """Its state, once: several parts of a state may draw from one generator."""
+        number = self._generators.setdefault(id(generator), len(self._generators))
+        return {"generator": number, "state": _plain(generator.bit_generator.state)}
+
+
+def _plain(state: Any) -> Any:
+    """The state of a generator, which is made of numbers and texts, without numpy's types."""
+    if isinstance(state, Mapping):
+        return {name: _plain(item) for name, item in state.items()}
+    return state if isinstance(state, str) else int(state)
+
+
+@dataclass(eq=False)
+class _Reader(PlainReader):
+    """The way back: what belongs to a problem is made for this one."""
+
+    problem: Problem
+    tree: Any
+    arrays: list[Array]
+    _generators: dict[int, np.random.Generator] = field(default_factory=dict)
+
+    def array(self, kept: Any) -> Array:
+        """By its number."""
+        array: Array = self.arrays[kept]
+        return array
+
+    def other(self, value: Mapping[str, Any]) -> Any:
+        """Talls on the engine, generators as they were, our own values by their fields."""
+        problem = self.problem
+        if "tall" in value:
+            return problem.engine.put(self.arrays[value["tall"]])
+        if "tensor" in value:
+            return problem.engine.put(self.arrays[value["tensor"]]).tensor
+        if "generator" in value:
+            return self._generator(value)
+        if "problem" in value:
+            return replace(problem, start=self.decode(value["problem"]))
+        if "similarity" in value:
+            return Similarity(problem.standard.operator, value["similarity"])
+        if "basis" in value:
+            parts = (self.decode(part) for part in value["parts"])
+            return Basis.revived(
+                problem.engine, problem.standard.operator, self.decode(value["basis"]), parts
+            )
+        if "derived" in value:
+            return _Derived()
+        module, _, name = value["kind"].partition(":")
+        if not module.startswith(PACKAGE):
+            raise TypeError(f"{module} is no module of this package")
+        kind = getattr(import_module(module), name)
+        if not (is_dataclass(kind) or hasattr(kind, "_fields")):
+            raise TypeError(f"{name} is no value of this package")
+        return kind(**{each: self.decode(item) for each, item in value["fields"].items()})
+
+    def _generator(self, value: Mapping[str, Any]) -> np.random.Generator:
+        known = self._generators.get(value["generator"])
+        if known is None:
+            known = self._generators[value["generator"]] = np.random.default_rng()
+            known.bit_generator.state = value["state"]
+        return known
