@@ -46,14 +46,16 @@ def deferred(*, terminate: bool = False) -> Iterator[Interruption]:
     if _current is not None and _in_main_thread():
         yield _current
         return
-    if not _in_main_thread() or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    # A run in the background of a shell ignores Ctrl-C, but can be asked to terminate.
+    defaults: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    wanted = (signal.SIGINT, signal.SIGTERM) if terminate else (signal.SIGINT,)
+    ours = [name for name in wanted if _in_main_thread() and signal.getsignal(name) is defaults[name]]
+    if not ours:
         yield Interruption()
         return
     _current = interruption = Interruption()
-    signal.signal(signal.SIGINT, interruption.handle)
-    terminate = terminate and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    if terminate:
-        signal.signal(signal.SIGTERM, interruption.handle)
+    for name in ours:
+        signal.signal(name, interruption.handle)
     try:
         yield interruption
     except SystemError as error:  # the second Ctrl-C hit a kernel
@@ -61,9 +63,8 @@ def deferred(*, terminate: bool = False) -> Iterator[Interruption]:
             raise
         raise KeyboardInterrupt from error
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        if terminate:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for name in ours:
+            signal.signal(name, defaults[name])
         _current = None
 
 

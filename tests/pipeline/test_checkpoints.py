@@ -181,6 +181,18 @@ def test_signals_save_and_give_what_there_is(tmp_path, monkeypatch, name, at):
     assert_same(embed(GRAPH, settings(tmp_path / "run", **how)), embed(GRAPH, settings(**how)))
 
 
+def test_a_run_in_the_background_is_saved_too(tmp_path, monkeypatch):
+    """A shell lets it ignore Ctrl-C, but not SIGTERM."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with monkeypatch.context() as patch:
+            terminated_at(12, patch)
+            assert cluster(GRAPH, settings(tmp_path / "run", solver="lanczos", **EXACT)).interrupted
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_a_run_that_was_cut_short_leaves_no_later_solve(tmp_path, monkeypatch):
     """Rough layers would be merged, and what comes of them is none of the undisturbed run's."""
     how = {"n_components": 3, "every": 1e6}

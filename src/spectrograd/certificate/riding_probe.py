@@ -187,5 +187,9 @@ def look_further(
 
 def norm(engine: Engine, X: Tall, metric: Tall | None) -> float:
     """The largest singular value in the metric."""
-    M = engine.gram(X, X, metric)
+    return longest(engine.gram(X, X, metric))
+
+
+def longest(M: Array) -> float:
+    """The largest singular value of columns with this Gram matrix."""
     return math.sqrt(max(float(np.linalg.eigvalsh((M + M.T) / 2)[-1]), 0.0))

@@ -45,27 +45,35 @@ class Filter:
 class Filtering:
     """A filter at work: ``current`` (N x k) is what ``degree`` degrees of it have made of U.
 
-    One sweep for each degree; none for the first where the ``product`` ``B^-1 A U`` is known.
+    One sweep for each degree; none for the first where the ``product`` ``B^-1 A U`` is known. The memory of
+    an U that is ``owned`` is used again.
     """
 
     def __init__(
-        self, smooth: Filter, engine: Engine, operator: Operator, U: Tall, product: Tall | None = None
+        self,
+        smooth: Filter,
+        engine: Engine,
+        operator: Operator,
+        U: Tall,
+        product: Tall | None = None,
+        *,
+        owned: bool = False,
     ) -> None:
         self.engine, self.operator, self.current, self.degree = engine, operator, U, 0
-        self._given, self._previous, self._product = U, U, product
-        self._spare: Tall | None = None
+        self._given, self._previous, self._product = None if owned else U, U, product
         self._coefficients = damping(operator.lower, smooth.cut, smooth.upper)
 
     def sweep(self) -> None:
-        """Mutates: one degree more. Memory of two degrees before is used again."""
+        """Mutates: one degree more. The memory of the degree before is used again."""
         a, b, c = next(self._coefficients)
         if self._product is not None:
             same = np.eye(self.current.shape[1])
             fresh = self.engine.combine(self._product, a * same, self.current, b * same)
         else:
-            rest = (self.operator, self.current, self._previous, (a, b, c), self._spare)
+            free = self._previous is not self._given and self._previous is not self.current
+            out = self._previous if free else None
+            rest = (self.operator, self.current, self._previous, (a, b, c), out)
             fresh = self.engine.recurrence(*rest)
-        self._spare = None if self._previous is self._given else self._previous
         self._previous, self.current, self._product = self.current, fresh, None
         self.degree += 1
 
@@ -74,9 +82,9 @@ class Filtering:
 
         The recurrence does not mix columns, so this may happen at any time.
         """
+        self._given = None
         self.current = self.engine.combine(self.current, F)
         self._previous = self.engine.combine(self._previous, F)
-        self._spare = self._given = None
 
 
 def damping(lower: float, cut: float, upper: float) -> Iterator[Coefficients]:

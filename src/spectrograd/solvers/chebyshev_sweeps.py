@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 from spectrograd.certificate.evidence import Complement
 from spectrograd.certificate.localization import TINY_SHARE
 from spectrograd.certificate.probe import Evidence, MeasuredRitz
-from spectrograd.certificate.riding_probe import Rider, look_further, new_rider, norm
+from spectrograd.certificate.riding_probe import Rider, longest, look_further, new_rider
 from spectrograd.engines.protocol import Tall
 from spectrograd.linalg.filters import Filter, Filtering
-from spectrograd.linalg.subspace import Ritz, orthonormalize
+from spectrograd.linalg.subspace import Ritz, inverse_factor, orthonormalize
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.solvers.chebyshev import SINGLE_FLOOR, Chebyshev, ChebyshevState
 from spectrograd.solvers.protocol import Problem, Solver
-from spectrograd.solvers.ritz import guarded_start, guarded_width, ritz_pairs
+from spectrograd.solvers.ritz import generalized_ritz, guarded_start, guarded_width
 
 Array = NDArray[Any]
 # The residual that an angle asks for is dearer than the angle itself: errors lie in the bulk of the spectrum,
@@ -127,49 +127,72 @@ class FewSweepsChebyshev(Chebyshev):
         assert rider is not None
         fresh = state.iteration == 0 and problem.start is None
         most, sizes = self.degree if fresh else smooth.degree, _Sizes(width)
-        work = Filtering(smooth, engine, walk, self._both(problem, state), state.product)
-        state.product, lengths, localized = None, [], False
+        work = Filtering(smooth, engine, walk, self._both(problem, state), state.product, owned=True)
+        # From here on three blocks are all there is: the columns are in one of them.
+        state.product, state.block, state.rider = None, None, None
+        lengths, localized, M = [], False, engine.gram(work.current, work.current, walk.metric)
         while work.degree < most:
-            beside = engine.columns(work.current, slice(width, None))
-            lengths.append(norm(engine, beside, walk.metric))
+            lengths.append(longest(M[width:, width:]))
             work.sweep()
-            own = engine.columns(work.current, slice(width))
-            sizes.measure(engine.gram(own, own, walk.metric))
+            M = engine.gram(work.current, work.current, walk.metric)
+            sizes.measure(M[:width, :width])
             if fresh and sizes.error(problem.n_components) * RESIDUAL_OVER_ANGLE <= (self.angle or 1e-3):
                 break
-            localized = fresh and work.degree % BETWEEN_LOOKS == 0 and self._localized(problem, own)
+            localized = (
+                fresh and work.degree % BETWEEN_LOOKS == 0 and self._localized(problem, work.current, width)
+            )
             if localized:
                 break
             if sizes.uneven:
-                work.rotate(la.block_diag(sizes.evened(), np.eye(beside.shape[1])))
-        done = replace(smooth, degree=work.degree)
-        state.rider = rider.after(done, engine.columns(work.current, slice(width, None)), tuple(lengths))
-        state.block = engine.columns(work.current, slice(width))
-        return work.degree, localized
+                turn = la.block_diag(sizes.evened(), np.eye(len(M) - width))
+                work.rotate(turn)
+                M = turn.T @ M @ turn
+        done, found = replace(smooth, degree=work.degree), work.current
+        del work
+        state.rider = rider.after(done, engine.columns(found, slice(width, None)), tuple(lengths))
+        state.block = engine.columns(found, slice(width))
+        return done.degree, localized
 
-    def _localized(self, problem: Problem, X: Tall) -> bool:
-        """Whether most of the columns live on tiny parts of the graph already."""
+    def _localized(self, problem: Problem, X: Tall, width: int) -> bool:
+        """Whether most of the first ``width`` columns live on tiny parts of the graph already."""
         seen = problem.engine.statistics(X, problem.walk.operator.metric)
         shares = X.shape[1] * seen.second**2 / (seen.fourth * seen.mass)
-        return float(np.median(shares)) < TINY_SHARE
+        return float(np.median(shares[:width])) < TINY_SHARE
 
     def _ritz(self, problem: Problem, state: SweepingState) -> None:
         """Mutates: Ritz pairs of the block, and the product with them and the rider; one sweep."""
         engine, walk, rider = problem.engine, problem.walk.operator, state.rider
         assert rider is not None
-        products = []
+        block, state.block = state.block, None
+        both, lost = self._orthonormal(problem, state, block)
+        del block
+        product = engine.recurrence(walk, both, both, (1.0, 0.0, 0.0))
+        width = both.shape[1] - rider.X.shape[1]
+        H, M = (engine.gram(both, of, walk.metric)[:width, :width] for of in (product, both))
+        values, rotation = generalized_ritz(H, M)
+        turn = la.block_diag(rotation, np.eye(rider.X.shape[1]))
+        both = engine.combine(both, turn)
+        state.product = engine.combine(product, turn)
+        del product
+        ends = np.concatenate([values, np.zeros(rider.X.shape[1])])
+        rest = engine.combine(state.product, np.eye(len(ends)), both, -np.diag(ends))
+        squares = np.diag(engine.gram(rest, rest, walk.metric))[:width]
+        del rest
+        ritz = Ritz(values, engine.columns(both, slice(width)), None)
+        self.told(problem, state, ritz, np.sqrt(np.maximum(squares, 0)), lost)
 
-        def times(Q: Tall) -> Tall:
-            product, beside = engine.apply(walk, Q, rider.X)
-            products.append(beside)
-            return product
+    def _orthonormal(self, problem: Problem, state: SweepingState, block: Tall) -> tuple[Tall, int]:
+        """The block, nearly orthonormal after one round, beside the rider; and how many directions were lost.
 
-        ritz, residuals, lost = ritz_pairs(engine, walk, state.block, state.rng, times)
-        product = engine.stack(ritz.AQ, products[0])
-        if walk.metric is not None:
-            product = engine.scaled(product, problem.inverse_walk_metric)
-        state.product = product
-        self.told(problem, state, ritz, residuals, lost)
+        What one round leaves the generalised Rayleigh-Ritz corrects.
+        """
+        engine, metric, rider = problem.engine, problem.walk.operator.metric, state.rider
+        assert rider is not None
+        factor, lost = inverse_factor(engine.gram(block, block, metric))
+        Q = engine.combine(block, factor) if not lost else block
+        if lost:
+            Q, lost = orthonormalize(engine, block, metric, state.rng)
+        return engine.stack(Q, rider.X), lost
 
     def evidence(self, problem: Problem, state: SweepingState) -> Evidence:  # type: ignore[override]
         """The last product too, where the engine keeps enough digits of it."""
@@ -185,7 +208,7 @@ class FewSweepsChebyshev(Chebyshev):
     def outside(self, problem: Problem, state: SweepingState) -> Complement | None:  # type: ignore[override]
         """What the rider has seen, and with a few sweeps more still sees."""
         k, engine, walk, rider = problem.n_components, problem.engine, problem.walk.operator, state.rider
-        if rider is None or len(state.values) <= k or state.iteration == 0:
+        if rider is None or state.block is None or len(state.values) <= k or state.iteration == 0:
             return None
         Q = orthonormalize(engine, engine.columns(state.block, slice(k)), walk.metric).Q
         ritz, residual = Ritz(state.values[:k], Q, None), float(np.linalg.norm(state.residuals[:k]))

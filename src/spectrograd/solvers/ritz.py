@@ -168,12 +168,13 @@ def ritz_pairs(
         Q = engine.combine(U, factor)
     AQ = engine.apply(operator, Q) if times is None else times(Q)
     H = engine.gram(Q, AQ, None, symmetric=True)
-    values, rotation = _generalized(H, engine.gram(Q, Q, operator.metric))
+    values, rotation = generalized_ritz(H, engine.gram(Q, Q, operator.metric))
     ritz = Ritz(values, engine.combine(Q, rotation), engine.combine(AQ, rotation))
     return ritz, residuals(engine, operator, ritz), lost
 
 
-def _generalized(H: Array, M: Array) -> tuple[Array, Array]:
+def generalized_ritz(H: Array, M: Array) -> tuple[Array, Array]:
+    """Values and rotation of a small pencil with M near the identity, in ascending order."""
     try:
         values, rotation = la.eigh((H + H.T) / 2, (M + M.T) / 2)
     except la.LinAlgError:  # M is far from I: only after a loss of digits that a repair follows
