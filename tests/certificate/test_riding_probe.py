@@ -7,11 +7,12 @@ import pytest
 from refusing import RefusingEngine, cut
 
 from spectrograd.certificate.evidence import LIKELY_MISS
-from spectrograd.certificate.riding_probe import COLUMNS, Ridden, Rider, look_at, new_rider
+from spectrograd.certificate.riding_probe import COLUMNS, Ridden, Rider, look_at, look_further, new_rider
 from spectrograd.datasets import make_block_model
 from spectrograd.engines import LocalEngine
 from spectrograd.graph import Graph
 from spectrograd.linalg.filters import Filter
+from spectrograd.linalg.subspace import Ritz
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.settings import Settings
@@ -150,3 +151,13 @@ def test_a_skipped_eigenvector_is_seen():
     rider = swept(operator, rider, (Filter(12, 0.5, 2.0),))
     assert look_at(ENGINE, operator, rider, exact, 0.5).odds_below(0.45) < LIKELY_MISS
     assert look_at(ENGINE, operator, rider, exact[:, :3].copy(), 0.5).odds_below(0.45) > 0.05
+
+
+def test_a_cut_at_the_end_of_the_spectrum_is_moved_inside():
+    """Where a block is the whole space, its last Ritz value is the upper bound."""
+    values = np.concatenate([[0.0, 0.1], np.linspace(1.0, 2.0, 200)])
+    operator, rng = diagonal_operator(values), np.random.default_rng(0)
+    found = Ritz(values[:2], np.eye(202)[:, :2].copy(), None)
+    rider = new_rider(ENGINE, operator, rng, np.float64)
+    seen = look_further(ENGINE, operator, rider, found, 1.0, operator.upper, 1e-6)
+    assert seen.odds_below(0.2) < LIKELY_MISS

@@ -37,6 +37,7 @@ Array = NDArray[Any]
 COLUMNS = 8
 # Sweeps that it may ask for after the solver has stopped: no more than a probe of its own takes.
 MOST_MORE = 24
+NARROWEST = 0.05  # of the width of the spectrum: what a filter must have to damp
 ROUNDING = 2  # units of a sweep's last digit, of the length of what went into it
 
 
@@ -173,9 +174,10 @@ def look_further(
     """
     tau = needed_cut(float(ritz.values[-1]), lowest, residual)
     seen = look_at(engine, operator, rider, ritz.Q, lowest)
-    if tau >= cut:
+    if tau >= min(cut, operator.upper):
         return seen
-    rider = rider.beginning(cut, operator.upper)
+    inside = operator.upper - NARROWEST * (operator.upper - operator.lower)
+    rider = rider.beginning(min(cut, inside), operator.upper)
     for _ in range(MOST_MORE):
         if seen.odds_below(tau) <= ENOUGH or seen.best_odds(tau) > ENOUGH:
             break
