@@ -148,20 +148,28 @@ class Ridden(Complement):
 
 
 def look_at(engine: Engine, operator: Operator, rider: Rider, Q: Tall, lowest: float) -> Ridden:
-    """What a rider tells of the complement of Q (N x K, orthonormal in the operator's metric); no sweep.
+    """What a rider tells of the complement of Q (N x K, orthonormal in the operator's metric); no sweep."""
+    return _seen(engine, operator, rider, _with_null(engine, operator, rider, Q), lowest)
 
-    A null vector that was taken out takes the place of the first column of Q, its approximation: the argument
-    counts eigenvalues, and any K vectors will do for it.
+
+def _with_null(engine: Engine, operator: Operator, rider: Rider, Q: Tall) -> Tall:
+    """A null vector that was taken out takes the place of the first column of Q, its approximation.
+
+    The argument counts eigenvalues, and any K vectors will do for it.
     """
+    if rider.null is None:
+        return Q
+    null = engine.cast(rider.null, Q.dtype)
+    both = engine.stack(null, engine.columns(Q, slice(1, None))) if Q.shape[1] > 1 else null
+    return orthonormalize(engine, both, operator.metric).Q
+
+
+def _seen(engine: Engine, operator: Operator, rider: Rider, Q: Tall, lowest: float) -> Ridden:
     metric, s = operator.metric, int(rider.X.shape[1])
-    if rider.null is not None:
-        rest = engine.columns(Q, slice(1, None))
-        both = (engine.cast(rider.null, Q.dtype),) + ((rest,) if rest.shape[1] else ())
-        Q = orthonormalize(engine, engine.stack(*both), metric).Q
     outside = engine.combine(rider.X, np.eye(s), Q, -engine.gram(Q, rider.X, metric))
     eps = float(np.finfo(rider.X.dtype).eps)
-    seen = (rider.filters, operator.lower, s, rider.lengths, eps)
-    return Ridden(lowest, len(rider.lengths) * s, None, norm(engine, outside, metric), *seen)
+    told = (rider.filters, operator.lower, s, rider.lengths, eps)
+    return Ridden(lowest, len(rider.lengths) * s, None, norm(engine, outside, metric), *told)
 
 
 def look_further(
@@ -173,7 +181,8 @@ def look_further(
     eigenvalue and ``cut`` where filters begin. Where rounding hides what is looked for, no sweep helps.
     """
     tau = needed_cut(float(ritz.values[-1]), lowest, residual)
-    seen = look_at(engine, operator, rider, ritz.Q, lowest)
+    Q = _with_null(engine, operator, rider, ritz.Q)
+    seen = _seen(engine, operator, rider, Q, lowest)
     if tau >= min(cut, operator.upper):
         return seen
     inside = operator.upper - NARROWEST * (operator.upper - operator.lower)
@@ -183,7 +192,7 @@ def look_further(
             break
         product = engine.recurrence(operator, rider.X, rider.X, (1.0, 0.0, 0.0))
         rider = rider.advanced(engine, operator, product)
-        seen = look_at(engine, operator, rider, ritz.Q, lowest)
+        seen = _seen(engine, operator, rider, Q, lowest)
     return seen
 
 

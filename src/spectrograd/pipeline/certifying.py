@@ -61,8 +61,11 @@ def _certified(
     known = _by_last_product(problem, solution, settings)
     if known is not None:
         return _with_certificate(problem, solution, choice, *known)
-    placed = problem.placed
-    ritz = rayleigh_ritz(engine, placed, solution.Q)
+    placed, Q = problem.placed, solution.Q
+    if Q.dtype != np.float64:  # the solver has counted on its last product
+        Q = problem.orthonormalize(engine.cast(Q, np.float64)).Q
+    ritz = rayleigh_ritz(engine, placed, Q)
+    del Q
     measured = residuals(engine, placed, ritz) + operator.rounding(ritz.Q.dtype)
     if not (np.isfinite(ritz.values).all() and np.isfinite(measured).all()):
         raise FloatingPointError("the vectors left the range of numbers")
@@ -92,9 +95,9 @@ def _by_last_product(
 def _with_certificate(
     problem: Problem, solution: Solution, choice: Choice | None, ritz: Ritz, certificate: Certificate
 ) -> Embedded:
-    """The solution as an embedding, in float64, with what is known of it."""
+    """The solution as an embedding, with what is known of it; in float64 unless the graph is on disk."""
     engine = problem.engine
-    Q = engine.cast(ritz.Q, np.float64)
+    Q = ritz.Q if problem.operator.is_streamed else engine.cast(ritz.Q, np.float64)
     embedding = arrange(engine.rows(Q), ritz.values, problem.operator.names)
     chosen = choice or Choice(solution.solver, "asked for")
     attempt = Attempt.of(chosen, solution, certificate.sentence)

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.certificate import Certificate
+from spectrograd.certificate.probe import Evidence
 from spectrograd.embedding import Embedding, arrange
 from spectrograd.engines import Engine
 from spectrograd.operators.balanced import Balanced
@@ -65,6 +67,12 @@ class Embedded:
         """The same with what came before it: its history, and attempts."""
         joined = after(earlier, self.solution)
         return replace(self, solution=joined, attempts=(*attempts, *self.attempts))
+
+    def without_vectors(self) -> Embedded:
+        """What is told of it, without the numbers: another solve takes their place."""
+        nothing = np.empty((0, 0))
+        solution = replace(self.solution, Q=nothing, evidence=Evidence())
+        return replace(self, embedding=replace(self.embedding, vectors=nothing), solution=solution)
 
     def interrupted(self) -> Embedded:
         """The same as the best that Ctrl-C left time for."""

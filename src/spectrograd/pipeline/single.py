@@ -200,7 +200,9 @@ class _TakingPart:
         decision = watch.decision or self.judged(operator, self.n_pieces, result.embedding.vectors)
         if decision.tau == 0 or result.solution.stop_reason == INTERRUPTED:
             return result, operator, decision
-        return self.anew(decision, result, choices)
+        before = result.without_vectors()
+        del result, operator, problem, watch, settings  # large, and the next solve needs none of it
+        return self.anew(decision, before, choices)
 
     def anew(self, decision: Regularization, before: Embedded, choices: Sequence[Choice]) -> Found:
         """Solve the regularised problem after all; localised vectors are no start for it."""
@@ -211,7 +213,9 @@ class _TakingPart:
         more = self.judged(operator, 1, result.embedding.vectors, tau=MORE_TAU)
         if more.tau <= decision.tau or result.solution.stop_reason == INTERRUPTED:
             return result, operator, decision
-        return self.anew(more, result, choices)
+        before = result.without_vectors()
+        del result, operator
+        return self.anew(more, before, choices)
 
     def settings_after(self, earlier: Solution) -> Settings:
         budget = self.settings.time_budget

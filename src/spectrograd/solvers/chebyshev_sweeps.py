@@ -10,6 +10,7 @@ same variance ends, until Ritz values say otherwise.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -45,6 +46,11 @@ class SweepingState(ChebyshevState):
 
     rider: Rider | None = None
     product: Tall | None = None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> SweepingState:
+        twin = copy.copy(self)  # talls are replaced, never changed
+        twin.events, twin.rng = list(self.events), copy.deepcopy(self.rng, memo)
+        return twin
 
 
 @dataclass(frozen=True)
@@ -194,6 +200,10 @@ class FewSweepsChebyshev(Chebyshev):
             Q, lost = orthonormalize(engine, block, metric, state.rng)
         return engine.stack(Q, rider.X), lost
 
+    def finish(self, problem: Problem, state: SweepingState) -> Tall:  # type: ignore[override]
+        """In the precision of the run: where the certificate wants more, it casts."""
+        return problem.orthonormalize(state.U).Q
+
     def evidence(self, problem: Problem, state: SweepingState) -> Evidence:  # type: ignore[override]
         """The last product too, where the engine keeps enough digits of it."""
         known, k, operator = super().evidence(problem, state), problem.n_components, problem.operator
@@ -210,7 +220,9 @@ class FewSweepsChebyshev(Chebyshev):
         k, engine, walk, rider = problem.n_components, problem.engine, problem.walk.operator, state.rider
         if rider is None or state.block is None or len(state.values) <= k or state.iteration == 0:
             return None
-        Q = orthonormalize(engine, engine.columns(state.block, slice(k)), walk.metric).Q
+        state.product = None  # the last sweep is over
+        Q = engine.columns(state.block, slice(k))
+        Q = Q if rider.null is not None else orthonormalize(engine, Q, walk.metric).Q  # else done with it
         ritz, residual = Ritz(state.values[:k], Q, None), float(np.linalg.norm(state.residuals[:k]))
         top, cut = float(state.values[k - 1]), float(state.values[-1])
         lowest = float(state.values[k] - state.residuals[k])  # guard vectors are rough

@@ -139,7 +139,7 @@ def solve(
             run.save_interrupted(isinstance(stop, Interrupted))
             reason = INTERRUPTED
         assert run.good is not None
-        last = run.good
+        last, run.live = run.good, None
         Q = solver.finish(problem, last)
         hurried = reason in (GIVEN_UP, INTERRUPTED, OUT_OF_TIME)
         if checkpoint is not None and reason in (INTERRUPTED, OUT_OF_TIME):
