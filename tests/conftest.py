@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
 import reference
+
+# Processes of xdist are told that their lines have 80 columns: commands would draw narrow tables.
+os.environ.pop("COLUMNS", None)
 
 
 @pytest.fixture(scope="module")

@@ -218,7 +218,9 @@ def test_a_certified_embedding_gathers_once(graphs, name):
     assert result.certificate.converged
     assert engine.gathers == 1
     local = embed(laplacian(graphs["whole"]), K, Settings(solver=name, seed=0))
-    np.testing.assert_allclose(result.embedding.eigenvalues, local.embedding.eigenvalues, atol=1e-6)
+    # a stream is swept no more often than the angle asks for: each value is as good as its residual
+    apart = np.abs(result.embedding.eigenvalues - local.embedding.eigenvalues).max()
+    assert apart <= result.certificate.max_residual + local.certificate.max_residual
     np.testing.assert_allclose(result.embedding.vectors, local.embedding.vectors, atol=1e-3)
 
 

@@ -99,7 +99,7 @@ def test_solvers_that_need_the_graph_in_memory_say_so(tmp_path, graphs):
     from spectrograd import SpectralEmbedding
 
     disk = stored(tmp_path / "g", graphs[True])
-    for solver in ("shift-invert", "multilevel", "sgd-paper"):
+    for solver in ("shift-invert", "multilevel"):
         with pytest.raises(ValueError, match=f"solver '{solver}' needs .*offers only products"):
             SpectralEmbedding(3, affinity="precomputed", solver=solver).fit(disk)
 

@@ -151,7 +151,8 @@ class Session:
         from rich.console import Console
 
         stream = sys.stderr if stderr else sys.stdout
-        width = int(os.environ.get("COLUMNS") or TABLE_WIDTH)
+        told = os.environ.get("COLUMNS", "")
+        width = int(told) if told.isdecimal() and int(told) else TABLE_WIDTH
         return Console(stderr=stderr, highlight=False, width=None if stream.isatty() else width)
 
     @contextmanager
