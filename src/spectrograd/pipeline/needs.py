@@ -85,7 +85,9 @@ def largest_basis(graph: Graph, k: int, memory_limit: int | None) -> int | None:
     """Columns of a Krylov basis that a limit leaves room for beside a stream; None without a limit."""
     if memory_limit is None:
         return None
-    room = memory_limit - BASE - _buffers(graph) - graph.n_nodes * (PER_NODE + 8 * k)
+    width = k + max(3, k // 5)
+    beside = 2 * (width + -width % 4 + RIDERS) + 6 * k  # a block and its product, and what was found before
+    room = memory_limit - BASE - _buffers(graph) - graph.n_nodes * (PER_NODE + 4 * beside)
     return max(0, room // (4 * graph.n_nodes))
 
 
