@@ -15,9 +15,9 @@ BASE = 300_000_000  # interpreter, libraries, compiled kernels
 RIDERS = 8  # columns of the probe that rides along
 # Copies of an N x K block of float64 that solvers in memory hold at once, and the guard columns they add.
 BLOCKS, GUARDS = 6, 8
-# Of a filter over a stream, in float32: the last good state and two blocks that follow one another; in the
-# end the vectors found beside what the probe makes of them (counted at the peak of a run, K=16).
-STREAM_BLOCKS, FOUND = 3, 5
+# Of a filter over a stream, in float32: the last good state (block, product, probe), block and product once
+# more, and a third while both are rotated; and the K vectors of that state.
+STREAM_BLOCKS = 6
 # Of the certificate: Ritz vectors and their products in float64, each once more while they are rotated.
 CERTIFICATE_BLOCKS = 4
 PER_NODE = 40  # degrees, metric, components, labels
@@ -54,7 +54,7 @@ def _columns(k: int, solver: str) -> int:
     if solver == "sgd-paper":
         return ROUGH_COLUMNS
     width = k + max(3, k // 5)
-    return STREAM_BLOCKS * (width + -width % 4 + RIDERS) + FOUND * k
+    return STREAM_BLOCKS * (width + -width % 4 + RIDERS) + k
 
 
 def least_basis(k: int) -> int:
