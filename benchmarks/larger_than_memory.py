@@ -20,6 +20,7 @@ from typing import Any
 import numba
 import numpy as np
 
+from benchmarks.blocks import fill_pages, store
 from benchmarks.harness import machine, table
 from benchmarks.store import anonymous_memory
 
@@ -50,6 +51,10 @@ def main() -> None:
             log[name] = stage()
             log_file.write_text(json.dumps(log, indent=1))
     print(report(log))
+    if wanted.write:
+        call = f"python -m benchmarks.larger_than_memory FOLDER {' '.join(sys.argv[2:])}"
+        store(f"larger_than_memory-{wanted.write}", f"{report(log)} `{call}`.")
+        fill_pages()
 
 
 def _arguments() -> argparse.Namespace:
@@ -62,6 +67,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--memory-limit", default="1GB")
     parser.add_argument("--solver", default="auto")
     parser.add_argument("--in-memory", action="store_true", help="also the same solve, without a limit")
+    parser.add_argument("--write", metavar="BLOCK", help="store the table for the documentation")
     parser.add_argument("--name", default="cluster", help="of this run in the log")
     return parser.parse_args()
 
