@@ -24,7 +24,7 @@ Array = NDArray[Any]
 PARTS, FEWEST_PARTS, ENOUGH_EDGES = 256, 64, 256
 # Products of a batch (edges times columns squared) from which its rows are worth sharing among threads, who
 # wait for each other three times per batch. Below it the other threads group the edges to come.
-WORTH_THREADS = 1 << 19
+WORTH_THREADS = 1 << 21
 EDGES_AT_ONCE = 1 << 18  # what is grouped at once takes 24 bytes per edge
 
 NO_WEIGHTS = np.empty(0, np.float32)
