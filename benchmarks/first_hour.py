@@ -71,8 +71,8 @@ def run() -> str:
     sections = points_section(), files_section(), machine_section()
     return (
         "## The first hour\n\nSeconds on the wall, of all threads in brackets: other jobs on a machine "
-        "change them less. Before: version 0.1.0, published 2026-11-17, on a "
-        "machine without other jobs.\n\n"
+        "change them less. Before: figures published for version 0.1.0, "
+        "from another run.\n\n"
     ) + "\n\n".join(sections)
 
 
