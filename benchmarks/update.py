@@ -105,7 +105,7 @@ def _mnist() -> list[str]:
     from benchmarks.first_hour import DATA, _mnist
 
     cloud = _mnist(Path(DATA) / "mnist")
-    points, truth = np.asarray(cloud.points), np.asarray(cloud.labels)
+    points, truth = np.asarray(cloud.points), np.asarray(cloud.classes)
     joint_time, joint = _timed(SpectralClustering(10, random_state=0).fit, points)
     model = SpectralClustering(10, random_state=0).fit(points[:60_000])
     seconds, labels = _timed(model.predict, points[60_000:])
