@@ -11,7 +11,13 @@ from spectrograd.kernels.thresholds import USUAL, Thresholds
 from spectrograd.linalg.fill import estimated_fill, factor_bytes, most_factor_bytes
 from spectrograd.operators.protocol import ALL
 from spectrograd.operators.sparse import SparseOperator
-from spectrograd.pipeline.needs import largest_basis, least_basis, solver_bytes, spare_bytes
+from spectrograd.pipeline.needs import (
+    STREAM_BLOCKS,
+    largest_basis,
+    least_basis,
+    solver_bytes,
+    spare_bytes,
+)
 from spectrograd.solvers.protocol import Problem
 from spectrograd.solvers.ritz import guarded_width
 
@@ -73,14 +79,14 @@ def by_products(problem: Problem, memory_limit: int | None = None) -> tuple[Choi
 
 
 def on_disk(problem: Problem, memory_limit: int | None) -> tuple[Choice, ...]:
-    """The plan over a stream: filters, whose three blocks are the least memory that a certified solve takes.
+    """The plan over a stream: filters, which take the least memory of what a certified solve takes.
 
     Block Krylov takes now fewer, now more sweeps (docs/larger_than_memory.md), and holds a block for each.
     """
     width = guarded_width(problem, None)
     reason = (
-        f"the graph is on disk: few sweeps of {width} columns and {COLUMNS} of the probe, with three blocks "
-        "of them in memory"
+        f"the graph is on disk: few sweeps of {width} columns and {COLUMNS} of the probe, and "
+        f"{STREAM_BLOCKS} blocks of these in memory at most"
     )
     return (Choice("chebyshev", reason), *_last_within(problem, memory_limit))
 

@@ -134,7 +134,7 @@ class FewSweepsChebyshev(Chebyshev):
         fresh = state.iteration == 0 and problem.start is None
         most, sizes = self.degree if fresh else smooth.degree, _Sizes(width)
         work = Filtering(smooth, engine, walk, self._both(problem, state), state.product, owned=True)
-        # From here on three blocks are all there is: the columns are in one of them.
+        # Its columns are in the filter's own block from here on; the last good state has its own.
         state.product, state.block, state.rider = None, None, None
         lengths, localized, M = [], False, engine.gram(work.current, work.current, walk.metric)
         while work.degree < most:
