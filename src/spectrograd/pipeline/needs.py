@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 import os
 
+from spectrograd.certificate.riding_probe import COLUMNS
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
 from spectrograd.linalg.fill import estimated_fill, factor_bytes
 from spectrograd.memory import as_bytes
+from spectrograd.solvers.ritz import usual_width
 from spectrograd.store import StoredGraph, is_store, open_store
 from spectrograd.store.reader import N_BUFFERS
 
 BASE = 300_000_000  # interpreter, libraries, compiled kernels
-RIDERS = 8  # columns of the probe that rides along
 # Copies of an N x K block of float64 that solvers in memory hold at once, and the guard columns they add.
 BLOCKS, GUARDS = 6, 8
 # Of a filter over a stream, in float32: the last good state (block, product, probe), block and product once
@@ -53,8 +54,7 @@ def _columns(k: int, solver: str) -> int:
         return 3 * (k + -k % 8)
     if solver == "sgd-paper":
         return ROUGH_COLUMNS
-    width = k + max(3, k // 5)
-    return STREAM_BLOCKS * (width + -width % 4 + RIDERS) + k
+    return STREAM_BLOCKS * (usual_width(k) + COLUMNS) + k
 
 
 def least_basis(k: int) -> int:
@@ -85,8 +85,7 @@ def largest_basis(graph: Graph, k: int, memory_limit: int | None) -> int | None:
     """Columns of a Krylov basis that a limit leaves room for beside a stream; None without a limit."""
     if memory_limit is None:
         return None
-    width = k + max(3, k // 5)
-    beside = 2 * (width + -width % 4 + RIDERS) + 6 * k  # a block and its product, and what was found before
+    beside = 2 * (usual_width(k) + COLUMNS) + 6 * k  # a block and its product, and what was found before
     room = memory_limit - BASE - _buffers(graph) - graph.n_nodes * (PER_NODE + 4 * beside)
     return max(0, room // (4 * graph.n_nodes))
 

@@ -120,12 +120,15 @@ class RitzSolver(Solver[RitzT]):
 
 
 def guarded_width(problem: Problem, guard: int | None) -> int:
-    """Columns to iterate on: K and at least three guard vectors, to a multiple of 4 unless told otherwise."""
+    """Columns to iterate on: K and some guard vectors, as many as usual unless told otherwise."""
     k = problem.n_components
-    if guard is None:
-        guard = max(3, k // 5)
-        guard += -(k + guard) % 4
-    return min(k + guard, problem.n_nodes)
+    return min(usual_width(k) if guard is None else k + guard, problem.n_nodes)
+
+
+def usual_width(k: int) -> int:
+    """K and at least three guard vectors, to a multiple of 4."""
+    width = k + max(3, k // 5)
+    return width + -width % 4
 
 
 def guarded_start(problem: Problem, width: int, rng: np.random.Generator, dtype: Any) -> Tall:
