@@ -29,7 +29,7 @@ from spectrograd.pipeline.result import Result
 from spectrograd.pipeline.run import label
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.store_changes import changed_store, last_rows
-from spectrograd.pipeline.update import KEPT, Updated, refit_reason, update
+from spectrograd.pipeline.update import FAR, Updated, refit_reason, update
 
 Array = NDArray[Any]
 UPDATE_ATTRIBUTES = ("drift_", "update_action_", "refit_reason_", "refit_advised_")
@@ -100,7 +100,8 @@ class Updating(Fitted):
             n_components=self._raw_vectors.shape[1],
             checkpoint=None,  # a folder belongs to the graph of the fit
         )
-        done = update(graph, self._start(graph, rows), settings, self.regularization_)
+        start, gap = self._start(graph, rows), self.certificate_.gap
+        done = update(graph, start, settings, self.regularization_, gap)
         self._take(graph, done, settings, makers)
         return self
 
@@ -172,17 +173,17 @@ class Updating(Fitted):
         gap = getattr(self, "_gap_at_fit", None) or self.certificate_.gap
         result = done.result
         if past.labels is not None:
-            result = self._labelled(result, done.action, past, settings)
+            result = self._labelled(result, done.drift, past, settings)
         self._makers = makers
         self._keep(graph, result, settings, getattr(self, "drop_first", False), past)
         self._gap_at_fit, self.drift_, self.update_action_ = gap, done.drift, done.action
         self.refit_reason_ = refit_reason(result, gap, done.drift)
         self.refit_advised_ = bool(self.refit_reason_)
 
-    def _labelled(self, result: Result, action: str, past: Past, settings: Settings) -> Result:
+    def _labelled(self, result: Result, drift: float, past: Past, settings: Settings) -> Result:
         """Clusters that moved a little are followed; others are found anew."""
         assert past.labels is not None
-        if action != KEPT or settings.assign_labels != "kmeans":
+        if drift > FAR or settings.assign_labels != "kmeans":
             return label(result, settings)
         before = np.full(len(result.vectors), -1)
         before[: len(past.labels)] = past.labels

@@ -36,9 +36,6 @@ Array = NDArray[Any]
 # Directions of which float32 knows a few digits, in squares: the products of others would be noise.
 DISTINCT = 1e-6
 STEPS = 8  # most Rayleigh-Ritz steps: what they cannot mend is work for a solver
-# What a solver asks of itself after a good start, which makes the gap look wider to it than it is: with a
-# third of the certificate's angle, as usual, it ends after one filter and the certificate fails.
-STRICT = GOOD_ANGLE / 30
 MOST = 0.9  # of the rows must be known: a piece that has just joined is no small change
 KEPT, WARM, ANEW = "kept", "warm start", "refit"
 SHRUNK = 0.5  # of the gap at the last fit: a cluster more or less may be in the making
@@ -64,7 +61,11 @@ class Updated:
 
 
 def update(
-    graph: Graph | MultilayerGraph, start: Array | None, settings: Settings, decided: Regularization
+    graph: Graph | MultilayerGraph,
+    start: Array | None,
+    settings: Settings,
+    decided: Regularization,
+    gap: float = np.inf,
 ) -> Updated:
     """Embed a graph that has changed since its vectors were found.
 
@@ -78,6 +79,9 @@ def update(
         Those of the fit, with as many components as ``start``.
     decided
         The regularisation of the fit, which a correction keeps.
+    gap
+        After the last eigenvalue, as it was before the change: where it is too small for a correction, none
+        is tried.
     """
     if start is None or isinstance(graph, MultilayerGraph):
         result = embed(graph, settings, start=start)
@@ -85,32 +89,27 @@ def update(
     with settings.engine.threads(), one_thread():  # BLAS has nothing but small matrices to do
         prepared = prepare_graph(graph, settings)
         if prepared.connectivity.groups is None and start[prepared.kept].any(axis=1).mean() > MOST:
-            guess = start
             if graph.is_resident:  # over a disk a probe of its own would cost more than a filter it rides on
-                result = corrected(prepared, start, settings, decided)
-                if result.certificate.converged:
+                result = corrected(prepared, start, settings, decided, gap)
+                if result is not None and result.certificate.converged:
                     return Updated(result, KEPT, _drift(start, result))
-                guess = result.vectors
-            result = _solved(prepared, replace(settings, regularization=decided.tau or None), guess)
+            settings = replace(settings.started(), regularization=decided.tau or None)
+            result = prepared.solve(settings, start)
             return Updated(result, WARM, _drift(start, result))
         result = prepared.solve(settings.started())
     return Updated(result, ANEW, _drift(start, result))
 
 
-def _solved(prepared: PreparedGraph, settings: Settings, start: Array) -> Result:
-    """From vectors that are nearly good: by a solver that makes use of them, else by whichever is best."""
-    settings = settings.started()
-    if settings.solver != "auto" or settings.tol != "auto":
-        return prepared.solve(settings, start)
-    result = prepared.solve(replace(settings, solver="chebyshev", params={"angle": STRICT}), start)
-    return result if result.certificate.converged else prepared.solve(settings)
-
-
-def corrected(prepared: PreparedGraph, start: Array, settings: Settings, decided: Regularization) -> Result:
-    """The vectors moved by Rayleigh-Ritz steps, with their certificate."""
+def corrected(
+    prepared: PreparedGraph, start: Array, settings: Settings, decided: Regularization, gap: float
+) -> Result | None:
+    """The vectors moved by Rayleigh-Ritz steps, with their certificate; None where few steps will not do."""
     began = time.perf_counter()
     operator = regularized(prepared.part, settings.laplacian, decided.tau)
-    ritz, steps, error = _corrected(settings.engine, operator, start[prepared.kept])
+    moved = _corrected(settings.engine, operator, start[prepared.kept], gap)
+    if moved is None:
+        return None
+    ritz, steps, error = moved
     seconds = time.perf_counter() - began
     done = Progress(steps, 1.0 + steps, 0, float(ritz.values.sum()), error, 0.0, seconds)
     vectors = orthonormalize(settings.engine, ritz.Q.astype(np.float64), operator.metric).Q
@@ -129,24 +128,48 @@ def corrected(prepared: PreparedGraph, start: Array, settings: Settings, decided
     )
 
 
-def _corrected(engine: Engine, operator: Operator, start: Array) -> tuple[Ritz, int, float]:
+def _corrected(
+    engine: Engine, operator: Operator, start: Array, gap: float
+) -> tuple[Ritz, int, float] | None:
     """Ritz vectors (N x k) after as many steps as it takes, their number, and the residual that is left.
 
-    In float32, which holds what a correction can reach; the certificate measures in float64.
+    In float32, which holds what a correction can reach; the certificate measures in float64. None where steps
+    shrink the residual too slowly, by the gap or as seen: where that is small, a solver's filters do better.
     """
     vectors = np.ascontiguousarray(start, dtype=np.float32)
     ritz = rayleigh_ritz(engine, operator, orthonormalize(engine, vectors, operator.metric).Q)
     before: Ritz | None = None
-    step, error = 0, np.inf
-    while step < STEPS:
-        step += 1
+    error = _residual(engine, operator, ritz)
+    if _steps(error, gap, operator.upper - ritz.values[-1]) > 2 * STEPS:
+        return None
+    for step in range(1, STEPS + 1):
         last, (ritz, beyond) = ritz, _step(engine, operator, ritz, before)
-        before = last
-        error = float(np.linalg.norm(residuals(engine, operator, ritz)))
-        # ``beyond`` is an upper bound on what lies there, so half of it is all that is counted on
-        if error <= GOOD_ANGLE / 3 * MOST_PART * (beyond - ritz.values[-1]):
-            break
-    return ritz, step, float(error)
+        before, larger = last, error
+        error = _residual(engine, operator, ritz)
+        wanted = _wanted(beyond - ritz.values[-1])  # ``beyond`` is an upper bound on what lies there
+        if error <= wanted:
+            return ritz, step, error
+        if error * (error / larger) ** (STEPS - step) > wanted:
+            return None
+    return None
+
+
+def _wanted(gap: float) -> float:
+    """The residual at which steps may end; half of the gap is all that is counted on."""
+    return GOOD_ANGLE / 3 * MOST_PART * gap
+
+
+def _steps(error: float, gap: float, width: float) -> float:
+    """About how many steps a residual takes, at most: as conjugate gradients would, up to ``width`` away."""
+    if not gap < width:
+        return 1.0
+    root = np.sqrt(max(gap, 0.0) / width)
+    shrinks = np.log((1 + root) / (1 - root))
+    return float(np.log(2 * error / _wanted(gap)) / shrinks) if gap > 0 else np.inf
+
+
+def _residual(engine: Engine, operator: Operator, ritz: Ritz) -> float:
+    return float(np.linalg.norm(residuals(engine, operator, ritz)))
 
 
 def _step(engine: Engine, operator: Operator, ritz: Ritz, before: Ritz | None) -> tuple[Ritz, float]:
