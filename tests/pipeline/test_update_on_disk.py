@@ -50,7 +50,7 @@ def test_partial_fit_changes_the_store_and_follows_it(grown, tmp_path):
     model = spectrograd.load(tmp_path / "model")
     before = model.labels_.copy()
     model.partial_fit(Graph.from_edges(*change.T))
-    assert model.update_action_ == "warm start"
+    assert model.update_action_ == "kept"
     assert model.certificate_.converged
     assert len(model.labels_) == 6_000
     assert metrics.score(truth, model.labels_)["ari"] > 0.98
@@ -58,9 +58,24 @@ def test_partial_fit_changes_the_store_and_follows_it(grown, tmp_path):
     disk = open_store(path)
     assert disk.meta.delta
     assert disk.n_edges == model.graph_.n_edges
-    assert model.graph_.sweeps <= sweeps_of_fit
+    assert model.graph_.sweeps <= sweeps_of_fit / 2  # no probe: the evidence of the fit is carried over
     with pytest.raises(GraphError, match=r"was replaced meanwhile"):
         spectrograd.load(tmp_path / "model")
+
+
+def test_updates_rest_on_the_probe_of_the_fit_as_long_as_it_reaches(grown):
+    path, _, truth = grown
+    model, rng, actions = fitted(path), np.random.default_rng(0), []
+    for _ in range(4):
+        sure, ends = model.certificate_.sure, rng.integers(5_980, size=(2, 100))
+        model.partial_fit(Graph.from_edges(*np.unique(np.sort(ends[:, ends[0] != ends[1]], axis=0), axis=1)))
+        actions.append(model.update_action_)
+        assert model.certificate_.converged
+        assert model.update_action_ == "warm start" or model.certificate_.sure < sure
+        exact = SpectralClustering(4, random_state=0).fit(read_graph(path))
+        assert model.certificate_.sure < exact.certificate_.eigenvalues[-1] + exact.certificate_.gap
+        assert metrics.score(truth[:5_980], model.labels_)["ari"] > 0.98
+    assert actions[0] == "kept"
 
 
 def test_a_command_takes_changes_into_store_and_run(grown, tmp_path, monkeypatch, capsys):

@@ -54,6 +54,11 @@ def _columns(k: int, solver: str) -> int:
         return 3 * (k + -k % 8)
     if solver == "sgd-paper":
         return ROUGH_COLUMNS
+    return streamed_columns(k)
+
+
+def streamed_columns(k: int) -> int:
+    """Columns of float32 for filters over a stream, and the K vectors themselves."""
     return STREAM_BLOCKS * (usual_width(k) + COLUMNS) + k
 
 

@@ -12,17 +12,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy.linalg as la
 from numpy.typing import NDArray
 
-from spectrograd.certificate.evidence import GOOD_ANGLE, MOST_PART
-from spectrograd.engines import Engine, LocalEngine
+from spectrograd.certificate.carried import Carried
+from spectrograd.certificate.probe import Evidence, MeasuredRitz
+from spectrograd.engines import LocalEngine
 from spectrograd.engines.threadpools import one_thread
 from spectrograd.graph import Graph, MultilayerGraph
-from spectrograd.linalg.subspace import Ritz, inverse_factor, orthonormalize, rayleigh_ritz, residuals
-from spectrograd.operators import SparseOperator as Operator
-from spectrograd.operators.regularized import Regularization, regularized
+from spectrograd.linalg.subspace import orthonormalize, residuals
+from spectrograd.operators.balanced import balanced
+from spectrograd.operators.masked import masked
+from spectrograd.operators.regularized import Regularization
 from spectrograd.pipeline.certifying import certified
+from spectrograd.pipeline.correction import Steps
 from spectrograd.pipeline.embedded import Embedded
 from spectrograd.pipeline.plan import Choice
 from spectrograd.pipeline.result import Result, found
@@ -33,9 +35,6 @@ from spectrograd.solvers.loop import Solution
 from spectrograd.solvers.protocol import Progress
 
 Array = NDArray[Any]
-# Directions of which float32 knows a few digits, in squares: the products of others would be noise.
-DISTINCT = 1e-6
-STEPS = 8  # most Rayleigh-Ritz steps: what they cannot mend is work for a solver
 MOST = 0.9  # of the rows must be known: a piece that has just joined is no small change
 KEPT, WARM, ANEW = "kept", "warm start", "refit"
 SHRUNK = 0.5  # of the gap at the last fit: a cluster more or less may be in the making
@@ -60,12 +59,27 @@ class Updated:
     drift: float
 
 
+@dataclass(frozen=True, eq=False)
+class Before:
+    """What is known from before the change.
+
+    Attributes
+    ----------
+    regularization
+        That of the fit, which a correction keeps.
+    gap
+        After the last eigenvalue: where it is too small for a correction, none is tried.
+    outside
+        What is still known of the rest of the spectrum, the change considered; None: nothing.
+    """
+
+    regularization: Regularization
+    gap: float = np.inf
+    outside: Carried | None = None
+
+
 def update(
-    graph: Graph | MultilayerGraph,
-    start: Array | None,
-    settings: Settings,
-    decided: Regularization,
-    gap: float = np.inf,
+    graph: Graph | MultilayerGraph, start: Array | None, settings: Settings, before: Before
 ) -> Updated:
     """Embed a graph that has changed since its vectors were found.
 
@@ -77,11 +91,6 @@ def update(
         The vectors before it, with rows for new nodes.
     settings
         Those of the fit, with as many components as ``start``.
-    decided
-        The regularisation of the fit, which a correction keeps.
-    gap
-        After the last eigenvalue, as it was before the change: where it is too small for a correction, none
-        is tried.
     """
     if start is None or isinstance(graph, MultilayerGraph):
         result = embed(graph, settings, start=start)
@@ -89,31 +98,43 @@ def update(
     with settings.engine.threads(), one_thread():  # BLAS has nothing but small matrices to do
         prepared = prepare_graph(graph, settings)
         if prepared.connectivity.groups is None and start[prepared.kept].any(axis=1).mean() > MOST:
-            if graph.is_resident:  # over a disk a probe of its own would cost more than a filter it rides on
-                result = corrected(prepared, start, settings, decided, gap)
-                if result is not None and result.certificate.converged:
-                    return Updated(result, KEPT, _drift(start, result))
-            settings = replace(settings.started(), regularization=decided.tau or None)
+            moved = corrected(prepared, start, settings, before)
+            if moved is not None and moved.certificate.converged:
+                return Updated(moved, KEPT, _drift(start, moved))
+            settings = replace(settings.started(), regularization=before.regularization.tau or None)
             result = prepared.solve(settings, start)
             return Updated(result, WARM, _drift(start, result))
         result = prepared.solve(settings.started())
     return Updated(result, ANEW, _drift(start, result))
 
 
-def corrected(
-    prepared: PreparedGraph, start: Array, settings: Settings, decided: Regularization, gap: float
-) -> Result | None:
-    """The vectors moved by Rayleigh-Ritz steps, with their certificate; None where few steps will not do."""
+def corrected(prepared: PreparedGraph, start: Array, settings: Settings, before: Before) -> Result | None:
+    """The vectors moved by Rayleigh-Ritz steps, with their certificate; None where few steps will not do.
+
+    Over a disk only with evidence from before: a probe of its own would cost more than a filter it rides on.
+    """
     began = time.perf_counter()
-    operator = regularized(prepared.part, settings.laplacian, decided.tau)
-    moved = _corrected(settings.engine, operator, start[prepared.kept], gap)
-    if moved is None:
+    decided = before.regularization
+    outside = None if len(prepared.connectivity.aside) else before.outside
+    operator = masked(prepared.part, settings.laplacian, decided.tau, prepared.masked)
+    if operator.is_streamed and not (settings.engine.sums_in_pieces and outside):
         return None
-    ritz, steps, error = moved
+    if operator.is_streamed and balanced(operator) is not None:  # evidence is in the units of the operator
+        return None
+    steps = Steps(settings.engine, operator, before.gap, outside)
+    ritz = steps.taken(start[prepared.kept])
+    if ritz is None:
+        return None
     seconds = time.perf_counter() - began
-    done = Progress(steps, 1.0 + steps, 0, float(ritz.values.sum()), error, 0.0, seconds)
-    vectors = orthonormalize(settings.engine, ritz.Q.astype(np.float64), operator.metric).Q
-    solution = Solution(vectors, "update", (done,), "done", seconds, settings.seed)
+    done = Progress(steps.n_done, 1.0 + steps.n_done, 0, float(ritz.values.sum()), steps.error, 0.0, seconds)
+    known = Evidence(outside=outside)
+    if operator.is_streamed:
+        rounding = steps.grown * steps.floor
+        last = MeasuredRitz(ritz, residuals(settings.engine, operator, ritz), rounding)
+        known, vectors = replace(known, last=last), ritz.Q
+    else:
+        vectors = orthonormalize(settings.engine, ritz.Q.astype(np.float64), operator.metric).Q
+    solution = Solution(vectors, "update", (done,), "done", seconds, settings.seed, evidence=known)
     choice = Choice("update", "the last embedding, corrected for the edges that changed")
     solved: Embedded = certified(operator, solution, settings, choice)
     return found(
@@ -126,69 +147,6 @@ def corrected(
         rows=prepared.kept,
         seconds={"solve": time.perf_counter() - began},
     )
-
-
-def _corrected(
-    engine: Engine, operator: Operator, start: Array, gap: float
-) -> tuple[Ritz, int, float] | None:
-    """Ritz vectors (N x k) after as many steps as it takes, their number, and the residual that is left.
-
-    In float32, which holds what a correction can reach; the certificate measures in float64. None where steps
-    shrink the residual too slowly, by the gap or as seen: where that is small, a solver's filters do better.
-    """
-    vectors = np.ascontiguousarray(start, dtype=np.float32)
-    ritz = rayleigh_ritz(engine, operator, orthonormalize(engine, vectors, operator.metric).Q)
-    before: Ritz | None = None
-    error = _residual(engine, operator, ritz)
-    if _steps(error, gap, operator.upper - ritz.values[-1]) > 2 * STEPS:
-        return None
-    for step in range(1, STEPS + 1):
-        last, (ritz, beyond) = ritz, _step(engine, operator, ritz, before)
-        before, larger = last, error
-        error = _residual(engine, operator, ritz)
-        wanted = _wanted(beyond - ritz.values[-1])  # ``beyond`` is an upper bound on what lies there
-        if error <= wanted:
-            return ritz, step, error
-        if error * (error / larger) ** (STEPS - step) > wanted:
-            return None
-    return None
-
-
-def _wanted(gap: float) -> float:
-    """The residual at which steps may end; half of the gap is all that is counted on."""
-    return GOOD_ANGLE / 3 * MOST_PART * gap
-
-
-def _steps(error: float, gap: float, width: float) -> float:
-    """About how many steps a residual takes, at most: as conjugate gradients would, up to ``width`` away."""
-    if not gap < width:
-        return 1.0
-    root = np.sqrt(max(gap, 0.0) / width)
-    shrinks = np.log((1 + root) / (1 - root))
-    return float(np.log(2 * error / _wanted(gap)) / shrinks) if gap > 0 else np.inf
-
-
-def _residual(engine: Engine, operator: Operator, ritz: Ritz) -> float:
-    return float(np.linalg.norm(residuals(engine, operator, ritz)))
-
-
-def _step(engine: Engine, operator: Operator, ritz: Ritz, before: Ritz | None) -> tuple[Ritz, float]:
-    """Rayleigh-Ritz on the vectors, ``B^-1`` times their residuals, and the vectors before.
-
-    Only the residuals are multiplied: what the others become is known. Returns the k lowest Ritz pairs and
-    the next value.
-    """
-    metric = 1.0 if operator.metric is None else operator.metric[:, None].astype(ritz.AQ.dtype)
-    values = ritz.values.astype(ritz.AQ.dtype)
-    change = ritz.AQ / metric - ritz.Q * values
-    wide = [ritz.Q, change] if before is None else [ritz.Q, change, before.Q]
-    products = [ritz.AQ, engine.apply(operator, change)] + ([] if before is None else [before.AQ])
-    S, AS, k = engine.stack(*wide), engine.stack(*products), len(values)
-    whitened, _ = inverse_factor(engine.gram(S, S, operator.metric, symmetric=True), DISTINCT)
-    H = whitened.T @ engine.gram(S, AS, symmetric=True) @ whitened
-    found, rotation = la.eigh((H + H.T) / 2)
-    lowest = whitened @ rotation[:, :k]
-    return Ritz(found[:k], engine.combine(S, lowest), engine.combine(AS, lowest)), float(found[k])
 
 
 def _outside(vectors: Array, basis: Array, metric: Array | None) -> Array:
