@@ -1,8 +1,8 @@
 """An embedding after its graph has changed: a small correction where that is enough, a solve where it is not.
 
-The old vectors fail the new equations only where edges changed, so their residual *is* the change. A
-Rayleigh-Ritz step on the old vectors and that residual moves them to first order; the certificate then judges
-the result as it would any other, and decides whether it is kept.
+The old vectors fail the new equations only where edges changed, so their residual *is* the change, and tells
+how little a correction needs (:mod:`spectrograd.pipeline.correction`); the certificate then judges the result
+as it would any other, and decides whether it is kept.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.certificate.carried import Carried
-from spectrograd.certificate.probe import Evidence, MeasuredRitz
-from spectrograd.engines import LocalEngine
+from spectrograd.certificate.probe import Evidence
+from spectrograd.engines import Engine, LocalEngine
 from spectrograd.engines.threadpools import one_thread
 from spectrograd.graph import Graph, MultilayerGraph
-from spectrograd.linalg.subspace import orthonormalize, residuals
+from spectrograd.linalg.subspace import orthonormalize
+from spectrograd.operators import SparseOperator
 from spectrograd.operators.balanced import balanced
 from spectrograd.operators.masked import masked
 from spectrograd.operators.regularized import Regularization
 from spectrograd.pipeline.certifying import certified
-from spectrograd.pipeline.correction import Steps
+from spectrograd.pipeline.correction import Moved, Steps, filtered
 from spectrograd.pipeline.embedded import Embedded
 from spectrograd.pipeline.plan import Choice
 from spectrograd.pipeline.result import Result, found
@@ -74,7 +75,7 @@ class Before:
     """
 
     regularization: Regularization
-    gap: float = np.inf
+    gap: float
     outside: Carried | None = None
 
 
@@ -109,32 +110,18 @@ def update(
 
 
 def corrected(prepared: PreparedGraph, start: Array, settings: Settings, before: Before) -> Result | None:
-    """The vectors moved by Rayleigh-Ritz steps, with their certificate; None where few steps will not do.
-
-    Over a disk only with evidence from before: a probe of its own would cost more than a filter it rides on.
-    """
+    """The vectors moved a little, with their certificate; None where that will not do."""
     began = time.perf_counter()
     decided = before.regularization
-    outside = None if len(prepared.connectivity.aside) else before.outside
     operator = masked(prepared.part, settings.laplacian, decided.tau, prepared.masked)
-    if operator.is_streamed and not (settings.engine.sums_in_pieces and outside):
-        return None
-    if operator.is_streamed and balanced(operator) is not None:  # evidence is in the units of the operator
-        return None
-    steps = Steps(settings.engine, operator, before.gap, outside)
-    ritz = steps.taken(start[prepared.kept])
-    if ritz is None:
+    outside = None if len(prepared.connectivity.aside) else before.outside
+    moved = _moved(settings.engine, operator, start[prepared.kept], replace(before, outside=outside))
+    if moved is None:
         return None
     seconds = time.perf_counter() - began
-    done = Progress(steps.n_done, 1.0 + steps.n_done, 0, float(ritz.values.sum()), steps.error, 0.0, seconds)
-    known = Evidence(outside=outside)
-    if operator.is_streamed:
-        rounding = steps.grown * steps.floor
-        last = MeasuredRitz(ritz, residuals(settings.engine, operator, ritz), rounding)
-        known, vectors = replace(known, last=last), ritz.Q
-    else:
-        vectors = orthonormalize(settings.engine, ritz.Q.astype(np.float64), operator.metric).Q
-    solution = Solution(vectors, "update", (done,), "done", seconds, settings.seed, evidence=known)
+    done = Progress(1, moved.passes, 0, float(moved.values.sum()), moved.error, 0.0, seconds)
+    known = Evidence(outside=outside, last=moved.last)
+    solution = Solution(moved.vectors, "update", (done,), "done", seconds, settings.seed, evidence=known)
     choice = Choice("update", "the last embedding, corrected for the edges that changed")
     solved: Embedded = certified(operator, solution, settings, choice)
     return found(
@@ -147,6 +134,18 @@ def corrected(prepared: PreparedGraph, start: Array, settings: Settings, before:
         rows=prepared.kept,
         seconds={"solve": time.perf_counter() - began},
     )
+
+
+def _moved(engine: Engine, operator: SparseOperator, start: Array, before: Before) -> Moved | None:
+    """Over a disk only with evidence from before: a probe would cost more than a filter it rides on.
+
+    That is in units of the operator, which therefore must not be balanced first.
+    """
+    if not operator.is_streamed:
+        return filtered(engine, operator, start, before.gap)
+    if before.outside is None or not engine.sums_in_pieces or balanced(operator) is not None:
+        return None
+    return Steps(engine, operator, before.gap, before.outside).taken(start)
 
 
 def _outside(vectors: Array, basis: Array, metric: Array | None) -> Array:
