@@ -44,8 +44,8 @@ def test_partial_fit_changes_the_store_and_follows_it(grown, tmp_path):
     model = fitted(path)
     sweeps_of_fit = model.graph_.sweeps
     assert not model.graph_.is_resident
-    with pytest.raises(ValueError, match="on disk, where new nodes are not looked up"):
-        model.predict(Graph.from_edges([0], [9_000]))
+    friends = np.flatnonzero(model.labels_ == model.labels_[0])[:5]
+    assert model.predict(Graph.from_edges(friends, [9_000] * 5)) == model.labels_[0]
     model.save(tmp_path / "model")
     model = spectrograd.load(tmp_path / "model")
     before = model.labels_.copy()
@@ -61,6 +61,22 @@ def test_partial_fit_changes_the_store_and_follows_it(grown, tmp_path):
     assert model.graph_.sweeps <= sweeps_of_fit / 2  # no probe: the evidence of the fit is carried over
     with pytest.raises(GraphError, match=r"was replaced meanwhile"):
         spectrograd.load(tmp_path / "model")
+
+
+def test_new_nodes_of_a_graph_on_disk_are_placed_as_in_memory(grown):
+    path, change, truth = grown
+    model, memory = fitted(path), SpectralClustering(4, random_state=0).fit(read_graph(path))
+    assert not model.graph_.is_resident
+    newcomers = change[(change[:, 1] >= 5_980) & (change[:, 0] < 5_980)]
+    asked = Graph.from_edges(*newcomers.T)
+    labels, names = model.predict(asked), model.new_names_
+    assert metrics.score(truth[names], labels)["ari"] > 0.95
+    scores = model.outlier_score_
+    memory.predict(asked)
+    assert memory.new_names_.tolist() == names.tolist()
+    np.testing.assert_allclose(scores, memory.outlier_score_, atol=0.1)
+    entries = read_graph(path).matrix[:10]
+    np.testing.assert_allclose(model.transform(entries), model.embedding_[:10], atol=1e-3)
 
 
 def test_updates_rest_on_the_probe_of_the_fit_as_long_as_it_reaches(grown):

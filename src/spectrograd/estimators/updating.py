@@ -174,8 +174,10 @@ class Updating(Fitted):
     def _start(self, graph: Graph | MultilayerGraph, rows: NewRows | None) -> Array | None:
         """The old vectors, with rows for nodes that are new or were set aside; None where there are none."""
         old, extension = self._raw_vectors, self._knowledge.extension
+        if not graph.is_resident:
+            return _with_averages(old, rows)
         if extension is None:
-            return _with_averages(old, rows) if not graph.is_resident else old if rows is None else None
+            return old if rows is None else None
         unknown = np.flatnonzero(np.append(~extension.taking_part, np.ones(graph.n_nodes - len(old), bool)))
         if not len(unknown):
             return old

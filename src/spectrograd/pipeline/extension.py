@@ -24,6 +24,7 @@ from spectrograd.operators.function import FunctionOperator
 from spectrograd.pipeline.multilayer import Merged
 from spectrograd.pipeline.result import Result
 from spectrograd.pipeline.settings import Settings
+from spectrograd.pipeline.single import input_order
 
 Array = NDArray[Any]
 MOST_SWEEPS = 10  # how far from known nodes a chain of new ones is followed
@@ -274,10 +275,11 @@ def _sums(matrix: sp.csr_array) -> Array:
 def extension_of(graph: Graph | MultilayerGraph, result: Result, settings: Settings) -> Extension | None:
     """What a result knows of rows that are not in its graph; None where its operator has no rows.
 
-    Functions of layers (``power-mean``, ``geometric``) are known by their products only, and graphs on disk
+    Functions of layers (``power-mean``, ``geometric``) are known by their products only, and layers on disk
     block by block.
     """
-    if isinstance(result.operator, FunctionOperator) or result.operator.is_streamed:
+    several = isinstance(graph, MultilayerGraph)
+    if isinstance(result.operator, FunctionOperator) or (several and result.operator.is_streamed):
         return None
     part, kind = np.zeros(graph.n_nodes, bool), settings.laplacian
     part[result.rows] = True
@@ -293,7 +295,9 @@ def extension_of(graph: Graph | MultilayerGraph, result: Result, settings: Setti
 
 
 def _rule(graph: Graph, part: Array, kind: Kind, tau: float) -> LayerRule:
-    degrees = np.where(part, graph.degrees, 0.0)
+    degrees = np.empty(graph.n_nodes)
+    degrees[input_order(graph)] = graph.degrees
+    degrees = np.where(part, degrees, 0.0)
     added = tau * float(degrees[part].mean())
     return LayerRule(kind, degrees, int(part.sum()), added)
 
