@@ -36,11 +36,11 @@ def new_points() -> str:
     every = np.concatenate([model.labels_, labels, counts.argmax(axis=1)])
     renamed, _ = align_labels(joint.labels_[:N_FITTED], model.labels_, every)
     agreed = [(part == joint.labels_[N_FITTED:]).mean() for part in np.split(renamed[N_FITTED:], 2)]
+    one = f"{1000 * one_seconds:.1f}"
     header = ("10,000 new points", "s", "of a fit of all", "labels as in that fit", "one point, ms")
     rows = [
         ["`fit` of all 70,000", f"{fit_seconds:.2f}", "1", "1", ""],
-        ["`predict`", f"{seconds:.2f}", f"1/{fit_seconds / seconds:.1f}", f"{agreed[0]:.4f}"]
-        + [f"{1000 * one_seconds:.1f}"],
+        ["`predict`", f"{seconds:.2f}", f"1/{fit_seconds / seconds:.1f}", f"{agreed[0]:.4f}", one],
         ["vote of ten neighbours", "", "", f"{agreed[1]:.4f}", ""],
     ]
     return (
@@ -55,8 +55,8 @@ def stores() -> str:
         "nodes",
         "mean degree",
         "new edges",
-        "sweeps of a fit",
-        "of the update",
+        "sweeps: fit",
+        "update",
         "action",
         "NMI",
         "bound",
