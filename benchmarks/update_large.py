@@ -85,7 +85,8 @@ def _updated(data: Any, share: float) -> list[str]:
         path = Path(folder) / "graph.store"
         graph = Graph.from_edges(entries.row[old], entries.col[old], n_nodes=data.graph.n_nodes)
         ingest(path, GraphSource(graph), IngestSettings(block_bytes=1 << 16))
-        limit = f"{streamed_bytes(open_store(path), 8)}"
+        # steps between the vectors of eight clusters take twelve blocks
+        limit = f"{streamed_bytes(open_store(path), 8) + 4 * 12 * 8 * graph.n_nodes}"
         model = SpectralClustering(8, memory_limit=limit, random_state=0).fit(path)
         sweeps = model.graph_.sweeps
         model.partial_fit(Graph.from_edges(entries.row[new], entries.col[new]))

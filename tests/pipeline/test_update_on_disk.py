@@ -32,9 +32,9 @@ def grown(tmp_path):
     return path, change, data.labels[shuffled]
 
 
-def fitted(path):
+def fitted(path, room_for_steps=12 * 4 * 4):
     disk = open_store(path)
-    limit = streamed_bytes(disk, 4)
+    limit = streamed_bytes(disk, 4) + room_for_steps * disk.n_nodes
     assert limit < resident_bytes(disk, 4)
     return SpectralClustering(4, memory_limit=f"{limit}", random_state=0).fit(path)
 

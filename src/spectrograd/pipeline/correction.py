@@ -22,7 +22,6 @@ from spectrograd.linalg.filters import Filter
 from spectrograd.linalg.subspace import Ritz, inverse_factor, orthonormalize, rayleigh_ritz, residuals
 from spectrograd.operators import SparseOperator
 from spectrograd.operators.protocol import Operator
-from spectrograd.pipeline.needs import streamed_columns
 from spectrograd.solvers.protocol import Problem
 
 Array = NDArray[Any]
@@ -30,6 +29,8 @@ Array = NDArray[Any]
 DISTINCT = 1e-6
 MOST_DEGREE, MOST_SWEEPS = 16, 5  # what takes more is work for a solver
 SPREAD = 1e4  # by how much a filter may let the first vector outgrow the last in float32
+# Blocks of a step: vectors, changes, their products, and all side by side; and so with the vectors before.
+LEAST_BLOCKS, CONJUGATE_BLOCKS = 8, 12
 NARROWEST = 0.05  # of the width of the spectrum: what a filter must have to damp
 MARGIN = 0.95  # of what evidence from before allows, since the last eigenvalue still moves
 
@@ -85,7 +86,8 @@ def _size(engine: Engine, operator: Operator, ritz: Ritz) -> float:
 class Steps:
     """Rayleigh-Ritz steps, one sweep each, until evidence from before the change is enough.
 
-    ``gap`` is the one before the change. Combinations may enlarge the rounding errors of the products they
+    ``gap`` is the one before the change, ``n_blocks`` how many blocks of k columns memory has room for; with
+    twelve, steps are conjugate. Combinations may enlarge the rounding errors of the products they
     are made of; ``grown`` says by how much.
     """
 
@@ -93,6 +95,7 @@ class Steps:
     operator: SparseOperator
     gap: float
     outside: Carried
+    n_blocks: int
     grown: float = 1.0
     _before: Ritz | None = field(default=None, repr=False)
 
@@ -154,6 +157,5 @@ class Steps:
         found, rotation = la.eigh((H + H.T) / 2)
         lowest = whitened @ rotation[:, :k]
         self.grown *= max(1.0, float((np.sqrt(np.diag(M))[:, None] * np.abs(lowest)).sum(axis=0).max()))
-        # the vectors before only where there is as much room as filters over a stream take
-        self._before = ritz if 12 * k <= streamed_columns(k) else None
+        self._before = ritz if self.n_blocks >= CONJUGATE_BLOCKS else None
         return Ritz(found[:k], engine.combine(S, lowest), engine.combine(AS, lowest))

@@ -54,12 +54,13 @@ def _columns(k: int, solver: str) -> int:
         return 3 * (k + -k % 8)
     if solver == "sgd-paper":
         return ROUGH_COLUMNS
-    return streamed_columns(k)
-
-
-def streamed_columns(k: int) -> int:
-    """Columns of float32 for filters over a stream, and the K vectors themselves."""
     return STREAM_BLOCKS * (usual_width(k) + COLUMNS) + k
+
+
+def room_for_columns(graph: Graph, n_columns: int, memory_limit: int | None) -> bool:
+    """Whether so many columns of float32 fit beside a graph on disk."""
+    needed = BASE + _buffers(graph) + graph.n_nodes * (PER_NODE + 4 * n_columns)
+    return memory_limit is None or needed <= memory_limit
 
 
 def room_for_doubles(graph: Graph, k: int, memory_limit: int | None) -> bool:

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.certificate.carried import Carried
+from spectrograd.certificate.evidence import GOOD_ANGLE
 from spectrograd.certificate.probe import Evidence
-from spectrograd.engines import Engine, LocalEngine
+from spectrograd.engines import LocalEngine
 from spectrograd.engines.threadpools import one_thread
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.linalg.subspace import orthonormalize
@@ -25,8 +26,9 @@ from spectrograd.operators.balanced import balanced
 from spectrograd.operators.masked import masked
 from spectrograd.operators.regularized import Regularization
 from spectrograd.pipeline.certifying import certified
-from spectrograd.pipeline.correction import Moved, Steps, filtered
+from spectrograd.pipeline.correction import CONJUGATE_BLOCKS, LEAST_BLOCKS, Moved, Steps, filtered
 from spectrograd.pipeline.embedded import Embedded
+from spectrograd.pipeline.needs import room_for_columns
 from spectrograd.pipeline.plan import Choice
 from spectrograd.pipeline.result import Result, found
 from spectrograd.pipeline.run import embed
@@ -38,6 +40,9 @@ from spectrograd.solvers.protocol import Progress
 Array = NDArray[Any]
 MOST = 0.9  # of the rows must be known: a piece that has just joined is no small change
 KEPT, WARM, ANEW = "kept", "warm start", "refit"
+# What filters over a disk ask of themselves after a good start, which makes the gap look wider to them than it
+# is: with a third of the certificate's angle, as usual, they end too early and the certificate fails.
+STRICT = GOOD_ANGLE / 30
 SHRUNK = 0.5  # of the gap at the last fit: a cluster more or less may be in the making
 FAR = 0.5  # sine of the angle to the last fit beyond which its decisions are out of date
 
@@ -103,10 +108,19 @@ def update(
             if moved is not None and moved.certificate.converged:
                 return Updated(moved, KEPT, _drift(start, moved))
             settings = replace(settings.started(), regularization=before.regularization.tau or None)
-            result = prepared.solve(settings, start)
+            result = _solved(prepared, settings, start)
             return Updated(result, WARM, _drift(start, result))
         result = prepared.solve(settings.started())
     return Updated(result, ANEW, _drift(start, result))
+
+
+def _solved(prepared: PreparedGraph, settings: Settings, start: Array) -> Result:
+    """From the vectors before, by the solver of the plan; over a disk by filters that go on until it is sure."""
+    strict = not prepared.graph.is_resident and settings.solver == settings.tol == "auto"
+    if not strict:
+        return prepared.solve(settings, start)
+    result = prepared.solve(replace(settings, solver="chebyshev", params={"angle": STRICT}), start)
+    return result if result.certificate.converged else prepared.solve(settings)
 
 
 def corrected(prepared: PreparedGraph, start: Array, settings: Settings, before: Before) -> Result | None:
@@ -115,7 +129,7 @@ def corrected(prepared: PreparedGraph, start: Array, settings: Settings, before:
     decided = before.regularization
     operator = masked(prepared.part, settings.laplacian, decided.tau, prepared.masked)
     outside = None if len(prepared.connectivity.aside) else before.outside
-    moved = _moved(settings.engine, operator, start[prepared.kept], replace(before, outside=outside))
+    moved = _moved(settings, operator, start[prepared.kept], replace(before, outside=outside))
     if moved is None:
         return None
     seconds = time.perf_counter() - began
@@ -136,16 +150,27 @@ def corrected(prepared: PreparedGraph, start: Array, settings: Settings, before:
     )
 
 
-def _moved(engine: Engine, operator: SparseOperator, start: Array, before: Before) -> Moved | None:
+def _moved(settings: Settings, operator: SparseOperator, start: Array, before: Before) -> Moved | None:
     """Over a disk only with evidence from before: a probe would cost more than a filter it rides on.
 
     That is in units of the operator, which therefore must not be balanced first.
     """
+    engine, k = settings.engine, start.shape[1]
     if not operator.is_streamed:
         return filtered(engine, operator, start, before.gap)
     if before.outside is None or not engine.sums_in_pieces or balanced(operator) is not None:
         return None
-    return Steps(engine, operator, before.gap, before.outside).taken(start)
+    sizes = (n for n in (CONJUGATE_BLOCKS, LEAST_BLOCKS) if _fits(operator, n * k, settings))
+    n_blocks = next(sizes, None)
+    return (
+        None
+        if n_blocks is None
+        else Steps(engine, operator, before.gap, before.outside, n_blocks).taken(start)
+    )
+
+
+def _fits(operator: SparseOperator, n_columns: int, settings: Settings) -> bool:
+    return room_for_columns(operator.graph, n_columns, settings.memory_limit)
 
 
 def _outside(vectors: Array, basis: Array, metric: Array | None) -> Array:
