@@ -16,6 +16,7 @@ from spectrograd import Graph, SpectralClustering, datasets, metrics
 
 REAL = ("coauthor_cs", "lastfm_asia")
 UPDATES = 100
+REPEATS = 5
 
 
 def run() -> dict[str, str]:
@@ -122,9 +123,12 @@ def _edges() -> str:
         new = once[later]
         edges = pd.DataFrame({"src": entries.row[new], "dst": entries.col[new], "weight": entries.data[new]})
         SpectralClustering(k, random_state=1).fit(before).partial_fit(edges)  # compiles
-        model = SpectralClustering(k, random_state=0).fit(before)
-        seconds, _ = timed(model.partial_fit, edges)
-        fit_seconds, again = timed(SpectralClustering(k, random_state=0).fit, graph)
+        seconds = fit_seconds = np.inf
+        for _ in range(REPEATS):  # the shortest: noise only adds
+            model = SpectralClustering(k, random_state=0).fit(before)
+            seconds = min(seconds, timed(model.partial_fit, edges)[0])
+            spent, again = timed(SpectralClustering(k, random_state=0).fit, graph)
+            fit_seconds = min(fit_seconds, spent)
         scores = [metrics.score(truth, found.labels_)["nmi"] for found in (again, model)]
         rows.append(
             [

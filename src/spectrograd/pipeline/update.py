@@ -40,8 +40,8 @@ from spectrograd.solvers.protocol import Progress
 Array = NDArray[Any]
 MOST = 0.9  # of the rows must be known: a piece that has just joined is no small change
 KEPT, WARM, ANEW = "kept", "warm start", "refit"
-# What filters over a disk ask of themselves after a good start, which makes the gap look wider to them than it
-# is: with a third of the certificate's angle, as usual, they end too early and the certificate fails.
+# What filters over a disk ask of themselves after a good start, which makes the gap look wider to them than
+# it is: with a third of the certificate's angle, as usual, they end too early and the certificate fails.
 STRICT = GOOD_ANGLE / 30
 SHRUNK = 0.5  # of the gap at the last fit: a cluster more or less may be in the making
 FAR = 0.5  # sine of the angle to the last fit beyond which its decisions are out of date
@@ -115,7 +115,7 @@ def update(
 
 
 def _solved(prepared: PreparedGraph, settings: Settings, start: Array) -> Result:
-    """From the vectors before, by the solver of the plan; over a disk by filters that go on until it is sure."""
+    """From the vectors before, by the solver of the plan; over a disk by filters that are strict."""
     strict = not prepared.graph.is_resident and settings.solver == settings.tol == "auto"
     if not strict:
         return prepared.solve(settings, start)
