@@ -22,6 +22,13 @@ def best_of(function: Callable[[], Any], repeats: int = 7) -> float:
     return min(times)
 
 
+def timed(function: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
+    """Seconds of one call, and what it returned."""
+    began = time.perf_counter()
+    value = function(*arguments)
+    return time.perf_counter() - began, value
+
+
 def seconds_per_pass(graph: Any, n_columns: int = 8) -> float:
     """One product of the Laplacian with so many columns, float32: the unit of pass equivalents."""
     import numpy as np

@@ -21,7 +21,7 @@ from benchmarks.first_hour import Cloud, K, clouds
 from benchmarks.harness import table
 from spectrograd.points.recall import measured_recall
 from spectrograd.points.search import Wanted, blocks, find_neighbours
-from spectrograd.points.search.projection import projected
+from spectrograd.points.search.projection import main_directions, projected
 
 THREADS = 2
 ROWS_TO_TELL = 500
@@ -117,13 +117,13 @@ def _by_faiss(points: Any, build: Callable[[Any], Any]) -> tuple[Any, Any]:
 
     faiss.omp_set_num_threads(THREADS)
     cloud = blocks.Cloud.around(points)
-    near = projected(cloud, np.random.default_rng(0))
+    near = projected(cloud, main_directions(cloud, np.random.default_rng(0)))
     index = build(near)
     faiss.omp_set_num_threads(THREADS)
     n_kept = K + blocks.SPARE if near.shape[1] == points.shape[1] else 3 * K
     found = index.search(near, n_kept + 1)[1].astype(np.int32)
     rows = np.arange(len(points), dtype=np.int32)
-    return blocks.ranked(cloud, rows, np.where(found == rows[:, None], -1, found), K)
+    return blocks.ranked(cloud, points, np.where(found == rows[:, None], -1, found), K)
 
 
 def _all_pairs(points: Any, settings: tuple[int, ...]) -> tuple[Any, Any]:
@@ -136,7 +136,8 @@ def _all_pairs(points: Any, settings: tuple[int, ...]) -> tuple[Any, Any]:
     queries = single[:ROWS_OF_ALL_PAIRS]
     found = index.search(queries, K + 1)[1].astype(np.int32)
     rows = np.arange(len(queries), dtype=np.int32)
-    return blocks.ranked(blocks.Cloud.around(points), rows, np.where(found == rows[:, None], -1, found), K)
+    others = np.where(found == rows[:, None], -1, found)
+    return blocks.ranked(blocks.Cloud.around(points), points[: len(rows)], others, K)
 
 
 SEARCHES = {

@@ -427,10 +427,17 @@ def keep_closest(products, row_terms, column_terms, ids, rows, own, gaps, found)
     return gaps, found
 
 
-def candidate_gaps(points, unit, queries, candidates):
+def row_products(rows, table):
+    """Products of rows with a table, one number after the other."""
+    products = np.zeros((len(rows), table.shape[1]))
+    for j, line in enumerate(table):
+        products += rows[:, j : j + 1].astype(float) * line
+    return products
+
+
+def candidate_gaps(points, unit, asked, candidates):
     """Squared distances to candidates in a unit of length, infinite where there is none."""
-    points = points.astype(float)
-    gaps = (((points[candidates] - points[queries][:, None]) / unit) ** 2).sum(axis=2)
+    gaps = (((points[candidates].astype(float) - asked[:, None]) / unit) ** 2).sum(axis=2)
     return np.where(candidates < 0, np.inf, gaps)
 
 

@@ -10,7 +10,8 @@ import scipy.sparse as sp
 
 from spectrograd import Graph, MultilayerGraph, datasets
 from spectrograd.pipeline import Settings, embed
-from spectrograd.pipeline.extension import NewRows, extension_of
+from spectrograd.pipeline.extending import extension_of
+from spectrograd.pipeline.extension import NewRows
 
 KINDS = ("random_walk", "symmetric", "unnormalized")
 

@@ -32,9 +32,9 @@ def grown(tmp_path):
     return path, change, data.labels[shuffled]
 
 
-def fitted(path):
+def fitted(path, room_for_steps=12 * 4 * 4):
     disk = open_store(path)
-    limit = streamed_bytes(disk, 4)
+    limit = streamed_bytes(disk, 4) + room_for_steps * disk.n_nodes
     assert limit < resident_bytes(disk, 4)
     return SpectralClustering(4, memory_limit=f"{limit}", random_state=0).fit(path)
 
@@ -44,13 +44,13 @@ def test_partial_fit_changes_the_store_and_follows_it(grown, tmp_path):
     model = fitted(path)
     sweeps_of_fit = model.graph_.sweeps
     assert not model.graph_.is_resident
-    with pytest.raises(ValueError, match="on disk, where new nodes are not looked up"):
-        model.predict(Graph.from_edges([0], [9_000]))
+    friends = np.flatnonzero(model.labels_ == model.labels_[0])[:5]
+    assert model.predict(Graph.from_edges(friends, [9_000] * 5)) == model.labels_[0]
     model.save(tmp_path / "model")
     model = spectrograd.load(tmp_path / "model")
     before = model.labels_.copy()
     model.partial_fit(Graph.from_edges(*change.T))
-    assert model.update_action_ == "warm start"
+    assert model.update_action_ == "kept"
     assert model.certificate_.converged
     assert len(model.labels_) == 6_000
     assert metrics.score(truth, model.labels_)["ari"] > 0.98
@@ -58,9 +58,40 @@ def test_partial_fit_changes_the_store_and_follows_it(grown, tmp_path):
     disk = open_store(path)
     assert disk.meta.delta
     assert disk.n_edges == model.graph_.n_edges
-    assert model.graph_.sweeps <= sweeps_of_fit
+    assert model.graph_.sweeps <= sweeps_of_fit / 2  # no probe: the evidence of the fit is carried over
     with pytest.raises(GraphError, match=r"was replaced meanwhile"):
         spectrograd.load(tmp_path / "model")
+
+
+def test_new_nodes_of_a_graph_on_disk_are_placed_as_in_memory(grown):
+    path, change, truth = grown
+    model, memory = fitted(path), SpectralClustering(4, random_state=0).fit(read_graph(path))
+    assert not model.graph_.is_resident
+    newcomers = change[(change[:, 1] >= 5_980) & (change[:, 0] < 5_980)]
+    asked = Graph.from_edges(*newcomers.T)
+    labels, names = model.predict(asked), model.new_names_
+    assert metrics.score(truth[names], labels)["ari"] > 0.95
+    scores = model.outlier_score_
+    memory.predict(asked)
+    assert memory.new_names_.tolist() == names.tolist()
+    np.testing.assert_allclose(scores, memory.outlier_score_, atol=0.1)
+    entries = read_graph(path).matrix[:10]
+    np.testing.assert_allclose(model.transform(entries), model.embedding_[:10], atol=1e-3)
+
+
+def test_updates_rest_on_the_probe_of_the_fit_as_long_as_it_reaches(grown):
+    path, _, truth = grown
+    model, rng, actions = fitted(path), np.random.default_rng(0), []
+    for _ in range(4):
+        sure, ends = model.certificate_.sure, rng.integers(5_980, size=(2, 100))
+        model.partial_fit(Graph.from_edges(*np.unique(np.sort(ends[:, ends[0] != ends[1]], axis=0), axis=1)))
+        actions.append(model.update_action_)
+        assert model.certificate_.converged
+        assert model.update_action_ == "warm start" or model.certificate_.sure < sure
+        exact = SpectralClustering(4, random_state=0).fit(read_graph(path))
+        assert model.certificate_.sure < exact.certificate_.eigenvalues[-1] + exact.certificate_.gap
+        assert metrics.score(truth[:5_980], model.labels_)["ari"] > 0.98
+    assert actions[0] == "kept"
 
 
 def test_a_command_takes_changes_into_store_and_run(grown, tmp_path, monkeypatch, capsys):

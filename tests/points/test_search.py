@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 import textwrap
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -17,11 +18,12 @@ from spectrograd import SpectralClustering, knn_graph, read_graph
 from spectrograd.graph import Recall
 from spectrograd.io import write_graph
 from spectrograd.kernels.dense.closest import candidate_gaps, keep_closest
-from spectrograd.points.neighbors import nearest
+from spectrograd.points.neighbors import nearest, neighbour_graph
 from spectrograd.points.recall import measured_recall
 from spectrograd.points.search import Wanted, worth_lists
 from spectrograd.points.search.blocks import Cloud, nearest_of_rows
-from spectrograd.points.search.lists import Lists, search_lists
+from spectrograd.points.search.list_search import search_lists
+from spectrograd.points.search.lists import Lists
 
 
 def mixture(n_points, n_features, seed=0):
@@ -57,12 +59,12 @@ def test_keep_closest(n_columns):
 def test_candidate_gaps(dtype):
     rng = np.random.default_rng(0)
     points = rng.standard_normal((20, 7)).astype(dtype)
-    asking = np.array([3, 9, 11], dtype=np.int32)
+    asked = rng.standard_normal((3, 7)).astype(dtype)
     candidates = rng.integers(-1, 20, (3, 8)).astype(np.int32)
     candidates[0, 0] = -1
     gaps = np.full((3, 8), 5.0)
-    candidate_gaps(0, 2, points, 2.0, asking, candidates, gaps)
-    expected = reference.candidate_gaps(points, 2.0, asking, candidates)
+    candidate_gaps(0, 2, points, 2.0, asked, candidates, gaps)
+    expected = reference.candidate_gaps(points, 2.0, asked, candidates)
     np.testing.assert_allclose(gaps[:2], expected[:2], rtol=1e-12)
     assert (gaps[2] == 5).all()
 
@@ -70,7 +72,7 @@ def test_candidate_gaps(dtype):
 @pytest.mark.parametrize("n_features", [3, 100])  # as they are, and projected
 def test_found_neighbours_are_true_ones_at_exact_distances(n_features):
     points = mixture(3000, n_features) + 1e4
-    indices, distances, recall = search_lists(points, 6, 0.95)
+    indices, distances, recall, _ = search_lists(points, 6, 0.95)
     true, _ = true_neighbours(points - 1e4, 6)
     gaps = np.linalg.norm(points[indices] - points[:, None], axis=2)
     np.testing.assert_allclose(distances, gaps, rtol=1e-9)
@@ -100,7 +102,7 @@ def test_a_recall_that_lists_cannot_give_is_had_exactly():
 def test_lists_too_short_for_k_neighbours_are_made_up_for():
     # most lists are a few points far from all others, the rest of their neighbours are nowhere near
     points = np.concatenate([mixture(3000, 4), 1e3 * np.random.default_rng(1).standard_normal((40, 4))])
-    indices, distances, _ = search_lists(points, 30, 0.9)
+    indices, distances, _, _ = search_lists(points, 30, 0.9)
     assert (indices >= 0).all()
     assert np.isfinite(distances).all()
     assert all(len(set(row)) == 30 for row in indices.tolist())
@@ -110,7 +112,7 @@ def test_units_and_origins_do_not_matter():
     points = mixture(2000, 12)
     plain = search_lists(points, 4, 0.9)
     for moved, unit in ((points * 2.0**600, 2.0**600), (points * 2.0**-600, 2.0**-600)):
-        indices, distances, _ = search_lists(moved, 4, 0.9)
+        indices, distances, _, _ = search_lists(moved, 4, 0.9)
         np.testing.assert_array_equal(indices, plain[0])
         np.testing.assert_allclose(distances, plain[1] * unit)
 
@@ -123,7 +125,8 @@ def test_visits_needed_are_those_that_meet_the_known_neighbours():
     known, _ = nearest_of_rows(Cloud.around(points), asking, 5)
     assert lists.needed(points, asking, known, 1.0) >= lists.needed(points, asking, known, 0.9) >= 1
     for share in (0.8, 0.95):
-        found = lists.visit(points, lists.needed(points, asking, known, share), 30)[asking]
+        n_visits = lists.needed(points, asking, known, share)
+        found = lists.visit(points[asking], asking.astype(np.int32), n_visits, 30)
         met = np.mean([np.isin(own, others).mean() for own, others in zip(known, found, strict=True)])
         assert share - 0.02 <= met <= share + 0.1
 
@@ -202,11 +205,11 @@ def test_the_recall_stays_with_the_graph_and_the_model(tmp_path):
 def test_the_estimator_hands_metric_and_recall_on(monkeypatch):
     seen = {}
 
-    def spy(points, n_neighbors, **given):
-        seen.update(given)
-        return knn_graph(points, n_neighbors, **given)
+    def spy(points, wanted, **given):
+        seen.update(asdict(wanted))
+        return neighbour_graph(points, wanted, **given)
 
-    monkeypatch.setattr("spectrograd.estimators.inputs.knn_graph", spy)
+    monkeypatch.setattr("spectrograd.estimators.inputs.neighbour_graph", spy)
     SpectralClustering(2, metric="cosine", recall=0.9, n_jobs=1, random_state=0).fit(mixture(80, 3))
     assert (seen["metric"], seen["recall"], seen["n_jobs"]) == ("cosine", 0.9, 1)
 

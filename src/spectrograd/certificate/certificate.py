@@ -16,6 +16,7 @@ from spectrograd.operators.protocol import Operator
 from spectrograd.operators.sparse import SparseOperator
 
 Array = NDArray[Any]
+HALVINGS = 8  # of the gap, to see how far the evidence reaches: to half a per cent
 PROBE_NOISE = 1e-5  # of the width: a gap that is no less than this below zero may be none, seen in float32
 
 
@@ -46,6 +47,8 @@ class Certificate:
         By how much rounding may move an eigenvalue of the operator; residuals and angle include it.
     objection
         Why the numbers themselves are not to be believed; empty where nothing speaks against them.
+    sure
+        As far as the odds of a miss stay small: below it lie the eigenvalues found and no others.
     """
 
     residuals: Array
@@ -60,6 +63,7 @@ class Certificate:
     known: str = ""
     rounding: float = 0.0
     objection: str = ""
+    sure: float = -np.inf
 
     @property
     def max_residual(self) -> float:
@@ -95,6 +99,7 @@ class Certificate:
             eigenvalues=unit * self.eigenvalues,
             gap=unit * self.gap,
             rounding=unit * self.rounding,
+            sure=unit * self.sure,
         )
 
     def summary(self) -> dict[str, Any]:
@@ -153,9 +158,9 @@ def certify(
     objection = _objection(operator, ritz.values, gap, floor)
     believed = distance > 0 and odds <= LIKELY_MISS and orthogonality < 1e-3 and not objection
     rest = (outside.columns, asked, bool(good and believed))
-    return Certificate(
-        measured, ritz.values, orthogonality, gap, angle, odds, *rest, rounding=floor, objection=objection
-    )
+    sure = _reach(top, outside) - floor if believed else -np.inf
+    told: dict[str, Any] = {"rounding": floor, "objection": objection, "sure": sure}
+    return Certificate(measured, ritz.values, orthogonality, gap, angle, odds, *rest, **told)
 
 
 def _objection(operator: Operator, values: Array, gap: float, floor: float) -> str:
@@ -181,6 +186,15 @@ def _loses_weights(graph: Graph) -> bool:
     weights = (b.weights for b in graph.blocks if b.weights is not None)
     lightest = min((float(own.min(initial=np.inf)) for own in weights), default=1.0)
     return bool(lightest < np.finfo(np.float64).eps * graph.degrees.max())
+
+
+def _reach(top: float, outside: Complement) -> float:
+    """How far up the odds of a miss stay small, by halving the interval."""
+    low, high = top, outside.lowest
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if outside.odds_below(middle) <= LIKELY_MISS else (low, middle)
+    return low
 
 
 def _supported_cut(top: float, outside: Complement, error: float) -> tuple[float, float]:

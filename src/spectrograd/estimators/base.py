@@ -26,7 +26,7 @@ from spectrograd.labels.nearest_cluster import nearest_cluster
 from spectrograd.memory import as_bytes
 from spectrograd.operators.laplacian import Kind
 from spectrograd.pipeline import Result, Settings, cluster, embed
-from spectrograd.pipeline.extension import extension_of
+from spectrograd.pipeline.extending import extension_of
 from spectrograd.pipeline.needs import check_limit
 from spectrograd.pipeline.settings import CHECKPOINT_EVERY
 from spectrograd.points.metrics import Metric

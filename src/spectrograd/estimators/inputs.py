@@ -27,7 +27,8 @@ from spectrograd.io.foreign.frames import column_names, from_frame, holds_texts,
 from spectrograd.io.read.columns import layer_offer
 from spectrograd.labels.eigengap import MOST
 from spectrograd.pipeline.needs import is_stored, open_within
-from spectrograd.points.neighbors import knn_graph
+from spectrograd.points.neighbors import neighbour_graph
+from spectrograd.points.search import Wanted
 from spectrograd.store import open_store
 
 Affinity = str | Callable[..., Any]
@@ -184,15 +185,9 @@ def _neighbors(model: Any, X: Any) -> tuple[Graph, RowMaker]:
     wanted = max(X.shape[0] // 10, 1) if model.n_neighbors is None else model.n_neighbors
     model.n_neighbors_ = min(wanted, X.shape[0] - 1)
     if model.affinity == "nearest_neighbors":
-        graph = knn_graph(
-            X,
-            model.n_neighbors_,
-            metric=model.metric,
-            recall=model.recall,
-            connect=True,
-            n_jobs=model.n_jobs,
-        )
-        return graph, PointRows(X, graph.matrix, model.n_neighbors_, model.metric)
+        wanted = Wanted(model.n_neighbors_, model.metric, recall=model.recall, n_jobs=model.n_jobs)
+        graph, known = neighbour_graph(X, wanted, connect=True)
+        return graph, PointRows(known)
     from sklearn.neighbors import NearestNeighbors
 
     search = NearestNeighbors(n_neighbors=model.n_neighbors_, metric="precomputed", n_jobs=model.n_jobs)

@@ -20,6 +20,8 @@ from spectrograd.graph.names import NodeRows
 from spectrograd.labels.nearest_cluster import NearestCluster
 from spectrograd.pipeline.extension import Extension
 from spectrograd.pipeline.outliers import Remoteness, disagreement
+from spectrograd.pipeline.store_changes import sampled_rows
+from spectrograd.store import StoredGraph
 
 Array = NDArray[Any]
 UNKNOWN = -1  # the label of a node that no cluster can be found for
@@ -67,6 +69,10 @@ class Knowledge:
         part = self.extension.taking_part
         if self.makers is not None and len(self.makers) == 1 and isinstance(self.makers[0], PointRows):
             return Remoteness.of(self.makers[0].known.remoteness[part])
+        if isinstance(self.graph, StoredGraph):
+            rows = sampled_rows(self.graph)
+            linked = np.asarray(rows.sum(axis=1)).ravel() > 0
+            return Remoteness.of(self._disagreement([rows])[linked])
         layers = self.graph.layers if isinstance(self.graph, MultilayerGraph) else (self.graph,)
         return Remoteness.of(self._disagreement([layer.matrix for layer in layers])[part])
 
@@ -137,9 +143,9 @@ class Living(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     def _rows_for(self, X: Any) -> Found:
         check_is_fitted(self)
         knowledge = self._knowledge
-        if not knowledge.graph.is_resident:
+        if not knowledge.graph.is_resident and isinstance(knowledge.graph, MultilayerGraph):
             raise ValueError(
-                "the graph of this model is on disk, where new nodes are not looked up: add them with "
+                "the layers of this model are on disk, where new nodes are not looked up: add them with "
                 "partial_fit (spectrograd update), or fit the model in memory"
             )
         if knowledge.extension is None:

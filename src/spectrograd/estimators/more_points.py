@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,12 +28,11 @@ def more_points(model: Any, maker: RowMaker, graph: Graph, new: Any) -> Grown:
     """
     if not isinstance(maker, PointRows | KernelRows):
         raise ValueError("partial_fit takes points, or edges; a matrix of another size has to be fitted anew")
-    rows = maker(model, new).weights
-    points = (sp.vstack if sp.issparse(maker.points) else np.vstack)([maker.points, new])
     if isinstance(maker, KernelRows):
-        return Grown(
-            Graph.from_matrix(without_diagonal(kernel_matrix(model, points))), rows, KernelRows(points)
-        )
+        points = (sp.vstack if sp.issparse(maker.points) else np.vstack)([maker.points, new])
+        grown = Graph.from_matrix(without_diagonal(kernel_matrix(model, points)))
+        return Grown(grown, maker(model, new).weights, KernelRows(points))
+    asked = maker.known.ask(new)
+    rows = asked.weights
     matrix = sp.csr_array(sp.block_array([[graph.matrix, rows.T], [rows, None]], format="csr"))
-    grown = Graph._from_clean_csr(matrix, None)
-    return Grown(grown, rows, replace(maker, points=points, matrix=grown.matrix))
+    return Grown(Graph._from_clean_csr(matrix, None), rows, PointRows(maker.known.with_more(new, asked)))

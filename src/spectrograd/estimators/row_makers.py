@@ -11,9 +11,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from spectrograd.engines import LocalEngine
+from spectrograd.engines.threadpools import one_thread
 from spectrograd.graph.cleaning import check_weights
-from spectrograd.points.metrics import Metric
-from spectrograd.points.new_points import KnownPoints, known_points
+from spectrograd.points.new_points import KnownPoints
 
 Array = NDArray[Any]
 HALF = (
@@ -36,19 +37,13 @@ class Rows(NamedTuple):
 class PointRows:
     """``affinity="nearest_neighbors"``."""
 
-    points: Any
-    matrix: sp.csr_array | None  # not in a saved model, which has what is known already
-    n_neighbors: int
-    metric: Metric = "euclidean"
-
-    @cached_property
-    def known(self) -> KnownPoints:
-        """What a search needs, made when first asked for."""
-        return known_points(self.points, self.matrix, self.n_neighbors, self.metric)
+    known: KnownPoints
 
     def __call__(self, model: Any, X: Any) -> Rows:
         """Neighbours among the training points, weighted as in the graph."""
-        return Rows(*self.known.rows(X))
+        with LocalEngine(model.n_jobs).threads(), one_thread():  # our threads share the rows
+            asked = self.known.ask(X)
+        return Rows(asked.weights, asked.same, asked.remoteness)
 
 
 @dataclass(frozen=True, eq=False)

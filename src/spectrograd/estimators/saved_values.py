@@ -35,8 +35,10 @@ KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "Extension": ("pipeline.extension", ()),
     "LayerRule": ("pipeline.extension", ()),
     "Remoteness": ("pipeline.outliers", ()),
+    "Lists": ("points.search.lists", ()),
+    "ListIndex": ("points.search.list_search", ()),
     "KnownPoints": ("points.new_points", ()),
-    "PointRows": ("estimators.row_makers", ("known",)),
+    "PointRows": ("estimators.row_makers", ()),
     "KernelRows": ("estimators.row_makers", ("keys",)),
     "MatrixRows": ("estimators.row_makers", ()),
     "DistanceRows": ("estimators.row_makers", ()),
@@ -45,7 +47,7 @@ KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "Attempt": ("pipeline.embedded", ()),
     "Progress": ("solvers.protocol", ()),
 }
-LOST = {"PointRows": ("matrix",), "Answer": ("scores", "names")}  # fields that a saved value does without
+LOST = {"Answer": ("scores", "names")}  # fields that a saved value does without
 
 
 @dataclass(eq=False)
@@ -114,8 +116,8 @@ class Reader(PlainReader):
     listed = tuple
 
     def array(self, kept: Any) -> Array:
-        """Mapped."""
-        return np.asarray(np.load(self.folder / Path(kept).name, mmap_mode="r", allow_pickle=False))
+        """Mapped; nothing is ever written back, but kernels are compiled for arrays that could be."""
+        return np.asarray(np.load(self.folder / Path(kept).name, mmap_mode="c", allow_pickle=False))
 
     def other(self, value: Mapping[str, Any]) -> Any:
         """As :meth:`Writer.other` has it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,26 +13,42 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from spectrograd.certificate import Certificate
+from spectrograd.certificate.carried import Carried
 from spectrograd.estimators.continuity import Past
 from spectrograd.estimators.inputs import graph_of_table
 from spectrograd.estimators.living import Knowledge
 from spectrograd.estimators.more_points import more_points
 from spectrograd.estimators.row_makers import RowMaker
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
+from spectrograd.graph.pieces import Connectivity
 from spectrograd.io import graph_of
 from spectrograd.labels.clustering import Clustering
 from spectrograd.labels.nearest_cluster import followed
+from spectrograd.operators.laplacian import Kind
 from spectrograd.operators.regularized import Regularization
+from spectrograd.pipeline.carrying import carried
 from spectrograd.pipeline.extension import NewRows
 from spectrograd.pipeline.graph_changes import EdgeChanges, changed_graph, changed_layers
 from spectrograd.pipeline.result import Result
 from spectrograd.pipeline.run import label
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.store_changes import changed_store, last_rows
-from spectrograd.pipeline.update import KEPT, Updated, refit_reason, update
+from spectrograd.pipeline.update import FAR, Before, Updated, refit_reason, update
 
 Array = NDArray[Any]
 UPDATE_ATTRIBUTES = ("drift_", "update_action_", "refit_reason_", "refit_advised_")
+
+
+class Changed(NamedTuple):
+    """The graph after a change, the rows of new nodes, and makers that know new points.
+
+    ``outside`` is what the last certificate still says of the rest of the spectrum.
+    """
+
+    graph: Graph | MultilayerGraph
+    rows: NewRows | None
+    makers: Sequence[RowMaker] | None
+    outside: Carried | None = None
 
 
 class Fitted(Protocol):
@@ -42,6 +58,8 @@ class Fitted(Protocol):
     _raw_vectors: Array
     certificate_: Certificate
     regularization_: Regularization
+    connectivity_: Connectivity
+    laplacian: Kind
     n_clusters_: int
 
     def fit(self, X: Any, y: None = None, **columns: str) -> Self:
@@ -94,20 +112,19 @@ class Updating(Fitted):
         """
         if not hasattr(self, "_knowledge"):
             return self.fit(X)
-        graph, rows, makers = self._changed(X, remove, mode, new_nodes)
+        graph, rows, makers, outside = self._changed(X, remove, mode, new_nodes)
         settings = replace(
             self._settings(graph.n_nodes),
             n_components=self._raw_vectors.shape[1],
             checkpoint=None,  # a folder belongs to the graph of the fit
         )
-        done = update(graph, self._start(graph, rows), settings, self.regularization_)
+        before = Before(self.regularization_, self.certificate_.gap, outside)
+        done = update(graph, self._start(graph, rows), settings, before)
         self._take(graph, done, settings, makers)
         return self
 
-    def _changed(
-        self, X: Any, remove: Any, mode: Any, new_nodes: Any
-    ) -> tuple[Graph | MultilayerGraph, NewRows | None, Sequence[RowMaker] | None]:
-        """The graph after the change, the rows of new nodes, and makers that know new points."""
+    def _changed(self, X: Any, remove: Any, mode: Any, new_nodes: Any) -> Changed:
+        """Take edges or points into the graph."""
         known = self._knowledge
         edges = None if X is None else _edges(X, known.graph)
         if X is not None and edges is None:
@@ -122,9 +139,14 @@ class Updating(Fitted):
             graph = changed_layers(known.graph, changes)
         else:
             graph = changed_graph(known.graph, changes)
-        return graph, _new_rows(graph, known.graph.n_nodes), known.makers
+        rows = _new_rows(graph, known.graph.n_nodes)
+        if graph.is_resident or len(self.connectivity_.aside):  # in memory a probe is cheap
+            return Changed(graph, rows, known.makers)
+        problem = self.laplacian, self.regularization_.tau
+        outside = carried(self.certificate_, known.graph, graph, changes, problem)
+        return Changed(graph, rows, known.makers, outside)
 
-    def _with_points(self, X: Any) -> tuple[Graph | MultilayerGraph, NewRows, Sequence[RowMaker]]:
+    def _with_points(self, X: Any) -> Changed:
         """Further points, joined to the old ones."""
         known, several = self._knowledge, isinstance(self._knowledge.graph, MultilayerGraph)
         if known.makers is None or (several and not isinstance(X, list | tuple)):
@@ -147,13 +169,15 @@ class Updating(Fitted):
             if isinstance(known.graph, MultilayerGraph)
             else graphs[0]
         )
-        return graph, rows, tuple(part.maker for part in grown)
+        return Changed(graph, rows, tuple(part.maker for part in grown))
 
     def _start(self, graph: Graph | MultilayerGraph, rows: NewRows | None) -> Array | None:
         """The old vectors, with rows for nodes that are new or were set aside; None where there are none."""
         old, extension = self._raw_vectors, self._knowledge.extension
+        if not graph.is_resident:
+            return _with_averages(old, rows)
         if extension is None:
-            return _with_averages(old, rows) if not graph.is_resident else old if rows is None else None
+            return old if rows is None else None
         unknown = np.flatnonzero(np.append(~extension.taking_part, np.ones(graph.n_nodes - len(old), bool)))
         if not len(unknown):
             return old
@@ -172,17 +196,18 @@ class Updating(Fitted):
         gap = getattr(self, "_gap_at_fit", None) or self.certificate_.gap
         result = done.result
         if past.labels is not None:
-            result = self._labelled(result, done.action, past, settings)
+            result = self._labelled(result, done.drift, past, settings)
         self._makers = makers
         self._keep(graph, result, settings, getattr(self, "drop_first", False), past)
         self._gap_at_fit, self.drift_, self.update_action_ = gap, done.drift, done.action
         self.refit_reason_ = refit_reason(result, gap, done.drift)
         self.refit_advised_ = bool(self.refit_reason_)
 
-    def _labelled(self, result: Result, action: str, past: Past, settings: Settings) -> Result:
+    def _labelled(self, result: Result, drift: float, past: Past, settings: Settings) -> Result:
         """Clusters that moved a little are followed; others are found anew."""
         assert past.labels is not None
-        if action != KEPT or settings.assign_labels != "kmeans":
+        streamed = result.operator.is_streamed  # where so many rows are labelled by a sample of them
+        if drift > FAR or streamed or settings.assign_labels != "kmeans":
             return label(result, settings)
         before = np.full(len(result.vectors), -1)
         before[: len(past.labels)] = past.labels

@@ -57,6 +57,12 @@ def _columns(k: int, solver: str) -> int:
     return STREAM_BLOCKS * (usual_width(k) + COLUMNS) + k
 
 
+def room_for_columns(graph: Graph, n_columns: int, memory_limit: int | None) -> bool:
+    """Whether so many columns of float32 fit beside a graph on disk."""
+    needed = BASE + _buffers(graph) + graph.n_nodes * (PER_NODE + 4 * n_columns)
+    return memory_limit is None or needed <= memory_limit
+
+
 def room_for_doubles(graph: Graph, k: int, memory_limit: int | None) -> bool:
     """Whether the certificate of a graph on disk may have its blocks in float64."""
     doubles = graph.n_nodes * (PER_NODE + 8 * CERTIFICATE_BLOCKS * k)

@@ -17,6 +17,7 @@ from spectrograd.store.nodes import NewNames
 from spectrograd.store.update import NoSuchEdge, update_store
 
 Array = NDArray[Any]
+STRETCHES, STRETCH = 32, 1024  # of rows: quantiles to half a per cent, and few blocks to read
 
 
 def changed_store(graph: Graph | MultilayerGraph, changes: EdgeChanges) -> StoredGraph | MultilayerGraph:
@@ -80,10 +81,15 @@ def _keys(part: Graph | None, row_of: NodeRows) -> tuple[Array, Array]:
 
 
 def last_rows(graph: Graph, start: int) -> sp.csr_array:
-    """The rows from ``start`` on, (n, n_nodes), in the order of the input; only their blocks are read."""
+    """The rows from ``start`` on, (n, n_nodes), in the order of the input."""
     if not isinstance(graph, StoredGraph):
         return sp.csr_array(graph.matrix[start:])
-    blocks = graph.rows_between(start, graph.n_nodes)
+    return rows_between(graph, start, graph.n_nodes)
+
+
+def rows_between(graph: StoredGraph, start: int, end: int) -> sp.csr_array:
+    """Rows of a store as columns of the input's order, (n, n_nodes); only their blocks are read."""
+    blocks = graph.rows_between(start, end)
     columns = np.concatenate([block.indices for block in blocks])
     weights = np.concatenate(
         [
@@ -96,3 +102,10 @@ def last_rows(graph: Graph, start: int) -> sp.csr_array:
         columns = graph.input_order[columns]
     pointers = np.concatenate([[0], np.cumsum(counts)])
     return sp.csr_array((weights, columns, pointers), shape=(len(counts), graph.n_nodes))
+
+
+def sampled_rows(graph: StoredGraph) -> sp.csr_array:
+    """Stretches of rows from all over a store, as :func:`rows_between` has them: a sample of its nodes."""
+    starts = np.linspace(0, graph.n_nodes, STRETCHES, endpoint=False).astype(int)
+    ends = np.minimum(np.append(starts[1:], graph.n_nodes), starts + STRETCH)
+    return sp.csr_array(sp.vstack([rows_between(graph, *pair) for pair in zip(starts, ends, strict=True)]))

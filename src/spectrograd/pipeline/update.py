@@ -1,8 +1,8 @@
 """An embedding after its graph has changed: a small correction where that is enough, a solve where it is not.
 
-The old vectors fail the new equations only where edges changed, so their residual *is* the change. A
-Rayleigh-Ritz step on the old vectors and that residual moves them to first order; the certificate then judges
-the result as it would any other, and decides whether it is kept.
+The old vectors fail the new equations only where edges changed, so their residual *is* the change, and tells
+how little a correction needs (:mod:`spectrograd.pipeline.correction`); the certificate then judges the result
+as it would any other, and decides whether it is kept.
 """
 
 from __future__ import annotations
@@ -12,18 +12,23 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy.linalg as la
 from numpy.typing import NDArray
 
-from spectrograd.certificate.evidence import GOOD_ANGLE, MOST_PART
-from spectrograd.engines import Engine, LocalEngine
+from spectrograd.certificate.carried import Carried
+from spectrograd.certificate.evidence import GOOD_ANGLE
+from spectrograd.certificate.probe import Evidence
+from spectrograd.engines import LocalEngine
 from spectrograd.engines.threadpools import one_thread
 from spectrograd.graph import Graph, MultilayerGraph
-from spectrograd.linalg.subspace import Ritz, inverse_factor, orthonormalize, rayleigh_ritz, residuals
-from spectrograd.operators import SparseOperator as Operator
-from spectrograd.operators.regularized import Regularization, regularized
+from spectrograd.linalg.subspace import orthonormalize
+from spectrograd.operators import SparseOperator
+from spectrograd.operators.balanced import balanced
+from spectrograd.operators.masked import masked
+from spectrograd.operators.regularized import Regularization
 from spectrograd.pipeline.certifying import certified
+from spectrograd.pipeline.correction import CONJUGATE_BLOCKS, LEAST_BLOCKS, Moved, Steps, filtered
 from spectrograd.pipeline.embedded import Embedded
+from spectrograd.pipeline.needs import room_for_columns
 from spectrograd.pipeline.plan import Choice
 from spectrograd.pipeline.result import Result, found
 from spectrograd.pipeline.run import embed
@@ -33,14 +38,11 @@ from spectrograd.solvers.loop import Solution
 from spectrograd.solvers.protocol import Progress
 
 Array = NDArray[Any]
-# Directions of which float32 knows a few digits, in squares: the products of others would be noise.
-DISTINCT = 1e-6
-STEPS = 8  # most Rayleigh-Ritz steps: what they cannot mend is work for a solver
-# What a solver asks of itself after a good start, which makes the gap look wider to it than it is: with a
-# third of the certificate's angle, as usual, it ends after one filter and the certificate fails.
-STRICT = GOOD_ANGLE / 30
 MOST = 0.9  # of the rows must be known: a piece that has just joined is no small change
 KEPT, WARM, ANEW = "kept", "warm start", "refit"
+# What filters over a disk ask of themselves after a good start, which makes the gap look wider to them than
+# it is: with a third of the certificate's angle, as usual, they end too early and the certificate fails.
+STRICT = GOOD_ANGLE / 30
 SHRUNK = 0.5  # of the gap at the last fit: a cluster more or less may be in the making
 FAR = 0.5  # sine of the angle to the last fit beyond which its decisions are out of date
 
@@ -63,8 +65,27 @@ class Updated:
     drift: float
 
 
+@dataclass(frozen=True, eq=False)
+class Before:
+    """What is known from before the change.
+
+    Attributes
+    ----------
+    regularization
+        That of the fit, which a correction keeps.
+    gap
+        After the last eigenvalue: where it is too small for a correction, none is tried.
+    outside
+        What is still known of the rest of the spectrum, the change considered; None: nothing.
+    """
+
+    regularization: Regularization
+    gap: float
+    outside: Carried | None = None
+
+
 def update(
-    graph: Graph | MultilayerGraph, start: Array | None, settings: Settings, decided: Regularization
+    graph: Graph | MultilayerGraph, start: Array | None, settings: Settings, before: Before
 ) -> Updated:
     """Embed a graph that has changed since its vectors were found.
 
@@ -76,8 +97,6 @@ def update(
         The vectors before it, with rows for new nodes.
     settings
         Those of the fit, with as many components as ``start``.
-    decided
-        The regularisation of the fit, which a correction keeps.
     """
     if start is None or isinstance(graph, MultilayerGraph):
         result = embed(graph, settings, start=start)
@@ -85,36 +104,38 @@ def update(
     with settings.engine.threads(), one_thread():  # BLAS has nothing but small matrices to do
         prepared = prepare_graph(graph, settings)
         if prepared.connectivity.groups is None and start[prepared.kept].any(axis=1).mean() > MOST:
-            guess = start
-            if graph.is_resident:  # over a disk a probe of its own would cost more than a filter it rides on
-                result = corrected(prepared, start, settings, decided)
-                if result.certificate.converged:
-                    return Updated(result, KEPT, _drift(start, result))
-                guess = result.vectors
-            result = _solved(prepared, replace(settings, regularization=decided.tau or None), guess)
+            moved = corrected(prepared, start, settings, before)
+            if moved is not None and moved.certificate.converged:
+                return Updated(moved, KEPT, _drift(start, moved))
+            settings = replace(settings.started(), regularization=before.regularization.tau or None)
+            result = _solved(prepared, settings, start)
             return Updated(result, WARM, _drift(start, result))
         result = prepared.solve(settings.started())
     return Updated(result, ANEW, _drift(start, result))
 
 
 def _solved(prepared: PreparedGraph, settings: Settings, start: Array) -> Result:
-    """From vectors that are nearly good: by a solver that makes use of them, else by whichever is best."""
-    settings = settings.started()
-    if settings.solver != "auto" or settings.tol != "auto":
+    """From the vectors before, by the solver of the plan; over a disk by filters that are strict."""
+    strict = not prepared.graph.is_resident and settings.solver == settings.tol == "auto"
+    if not strict:
         return prepared.solve(settings, start)
     result = prepared.solve(replace(settings, solver="chebyshev", params={"angle": STRICT}), start)
     return result if result.certificate.converged else prepared.solve(settings)
 
 
-def corrected(prepared: PreparedGraph, start: Array, settings: Settings, decided: Regularization) -> Result:
-    """The vectors moved by Rayleigh-Ritz steps, with their certificate."""
+def corrected(prepared: PreparedGraph, start: Array, settings: Settings, before: Before) -> Result | None:
+    """The vectors moved a little, with their certificate; None where that will not do."""
     began = time.perf_counter()
-    operator = regularized(prepared.part, settings.laplacian, decided.tau)
-    ritz, steps, error = _corrected(settings.engine, operator, start[prepared.kept])
+    decided = before.regularization
+    operator = masked(prepared.part, settings.laplacian, decided.tau, prepared.masked)
+    outside = None if len(prepared.connectivity.aside) else before.outside
+    moved = _moved(settings, operator, start[prepared.kept], replace(before, outside=outside))
+    if moved is None:
+        return None
     seconds = time.perf_counter() - began
-    done = Progress(steps, 1.0 + steps, 0, float(ritz.values.sum()), error, 0.0, seconds)
-    vectors = orthonormalize(settings.engine, ritz.Q.astype(np.float64), operator.metric).Q
-    solution = Solution(vectors, "update", (done,), "done", seconds, settings.seed)
+    done = Progress(1, moved.passes, 0, float(moved.values.sum()), moved.error, 0.0, seconds)
+    known = Evidence(outside=outside, last=moved.last)
+    solution = Solution(moved.vectors, "update", (done,), "done", seconds, settings.seed, evidence=known)
     choice = Choice("update", "the last embedding, corrected for the edges that changed")
     solved: Embedded = certified(operator, solution, settings, choice)
     return found(
@@ -129,43 +150,27 @@ def corrected(prepared: PreparedGraph, start: Array, settings: Settings, decided
     )
 
 
-def _corrected(engine: Engine, operator: Operator, start: Array) -> tuple[Ritz, int, float]:
-    """Ritz vectors (N x k) after as many steps as it takes, their number, and the residual that is left.
+def _moved(settings: Settings, operator: SparseOperator, start: Array, before: Before) -> Moved | None:
+    """Over a disk only with evidence from before: a probe would cost more than a filter it rides on.
 
-    In float32, which holds what a correction can reach; the certificate measures in float64.
+    That is in units of the operator, which therefore must not be balanced first.
     """
-    vectors = np.ascontiguousarray(start, dtype=np.float32)
-    ritz = rayleigh_ritz(engine, operator, orthonormalize(engine, vectors, operator.metric).Q)
-    before: Ritz | None = None
-    step, error = 0, np.inf
-    while step < STEPS:
-        step += 1
-        last, (ritz, beyond) = ritz, _step(engine, operator, ritz, before)
-        before = last
-        error = float(np.linalg.norm(residuals(engine, operator, ritz)))
-        # ``beyond`` is an upper bound on what lies there, so half of it is all that is counted on
-        if error <= GOOD_ANGLE / 3 * MOST_PART * (beyond - ritz.values[-1]):
-            break
-    return ritz, step, float(error)
+    engine, k = settings.engine, start.shape[1]
+    if not operator.is_streamed:
+        return filtered(engine, operator, start, before.gap)
+    if before.outside is None or not engine.sums_in_pieces or balanced(operator) is not None:
+        return None
+    sizes = (n for n in (CONJUGATE_BLOCKS, LEAST_BLOCKS) if _fits(operator, n * k, settings))
+    n_blocks = next(sizes, None)
+    return (
+        None
+        if n_blocks is None
+        else Steps(engine, operator, before.gap, before.outside, n_blocks).taken(start)
+    )
 
 
-def _step(engine: Engine, operator: Operator, ritz: Ritz, before: Ritz | None) -> tuple[Ritz, float]:
-    """Rayleigh-Ritz on the vectors, ``B^-1`` times their residuals, and the vectors before.
-
-    Only the residuals are multiplied: what the others become is known. Returns the k lowest Ritz pairs and
-    the next value.
-    """
-    metric = 1.0 if operator.metric is None else operator.metric[:, None].astype(ritz.AQ.dtype)
-    values = ritz.values.astype(ritz.AQ.dtype)
-    change = ritz.AQ / metric - ritz.Q * values
-    wide = [ritz.Q, change] if before is None else [ritz.Q, change, before.Q]
-    products = [ritz.AQ, engine.apply(operator, change)] + ([] if before is None else [before.AQ])
-    S, AS, k = engine.stack(*wide), engine.stack(*products), len(values)
-    whitened, _ = inverse_factor(engine.gram(S, S, operator.metric, symmetric=True), DISTINCT)
-    H = whitened.T @ engine.gram(S, AS, symmetric=True) @ whitened
-    found, rotation = la.eigh((H + H.T) / 2)
-    lowest = whitened @ rotation[:, :k]
-    return Ritz(found[:k], engine.combine(S, lowest), engine.combine(AS, lowest)), float(found[k])
+def _fits(operator: SparseOperator, n_columns: int, settings: Settings) -> bool:
+    return room_for_columns(operator.graph, n_columns, settings.memory_limit)
 
 
 def _outside(vectors: Array, basis: Array, metric: Array | None) -> Array:

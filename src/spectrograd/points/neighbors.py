@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from spectrograd.graph import Graph
 from spectrograd.points.links import join_components
 from spectrograd.points.metrics import Metric, check_metric, in_metric
+from spectrograd.points.new_points import KnownPoints, remoteness
 from spectrograd.points.places import checked_points, crowded_places
 from spectrograd.points.search import Neighbours, Search, Wanted, find_neighbours
 from spectrograd.points.weights import Weights, edge_weights
@@ -74,21 +75,31 @@ def knn_graph(
            [0., 1., 0., 1.],
            [0., 0., 1., 0.]])
     """
-    _check_choices(weights, search, recall)
-    check_metric(metric)
-    given = checked_points(points, n_neighbors)
-    coordinates, searched, as_asked = in_metric(given, metric)
-    wanted = Wanted(n_neighbors, searched, search, recall, n_jobs)
-    found = nearest(coordinates, wanted)
+    return neighbour_graph(points, Wanted(n_neighbors, metric, search, recall, n_jobs), weights, connect)[0]
+
+
+def neighbour_graph(
+    points: ArrayLike, wanted: Wanted, weights: Weights = "self-tuned", connect: bool = False
+) -> tuple[Graph, KnownPoints]:
+    """As :func:`knn_graph`, and what the search has found out, for questions about other points."""
+    _check_choices(weights, wanted.search, wanted.recall)
+    check_metric(wanted.metric)
+    given = checked_points(points, wanted.k)
+    coordinates, searched, as_asked = in_metric(given, wanted.metric)
+    found = nearest(coordinates, replace(wanted, metric=searched))
     distances = as_asked(found.distances)
-    weigh = partial(edge_weights, scale=distances[:, -1], weights=weights)
+    scale = distances[:, -1]
+    weigh = partial(edge_weights, scale=scale, weights=weights)
     values = weigh(np.arange(len(distances))[:, None], found.indices, distances)
     matrix = _either_way(found.indices, values)
     if connect:
         matrix = join_components(
             matrix, coordinates, lambda rows, cols, gaps: weigh(rows, cols, as_asked(gaps)), searched
         )
-    return replace(Graph._from_clean_csr(matrix, None), recall=found.recall)
+    known = KnownPoints(
+        given, scale, remoteness(scale, scale[found.indices]), wanted.k, wanted.metric, found.index
+    )
+    return replace(Graph._from_clean_csr(matrix, None), recall=found.recall), known
 
 
 def _check_choices(weights: str, search: str, recall: float) -> None:
@@ -132,7 +143,8 @@ def nearest(points: Any, wanted: Wanted) -> Neighbours:
     if len(rows) > k:
         few = find_neighbours(points[rows], wanted)
         found.indices[rows], found.distances[rows] = rows[few.indices], few.distances
-        found = replace(found, recall=few.recall)
+        index = None if few.index is None else few.index.of_rows(rows)
+        found = replace(found, recall=few.recall, index=index)
     rng = np.random.default_rng(0)  # fixed: the same points always give the same graph
     for group in groups:
         steps = 1 + rng.choice(len(group) - 1, size=k, replace=False)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,16 +13,35 @@ from numpy.typing import NDArray
 
 from spectrograd.points.metrics import EUCLIDEAN, Metric, in_metric
 from spectrograd.points.search import TREE_MAX_FEATURES
-from spectrograd.points.search.brute import search_metric
 from spectrograd.points.weights import edge_weights
+
+if TYPE_CHECKING:
+    from spectrograd.points.search.list_search import ListIndex
 
 Array = NDArray[Any]
 AT_ONCE = 4_000_000  # coordinates whose differences are held at a time
+SPARE = 5  # neighbours beyond those wanted, of which rounding may have made the last ones
+
+
+class Asked(NamedTuple):
+    """What is known of new points.
+
+    ``weights`` to known points (n_new x n_points); the known point in the ``same`` place or -1; ``scale``:
+    the distance to the last neighbour; ``remoteness``: that over the mean of the neighbours' own.
+    """
+
+    weights: sp.csr_array
+    same: Array
+    scale: Array
+    remoteness: Array
 
 
 @dataclass(frozen=True, eq=False)
 class KnownPoints:
     """The points of a k-nearest-neighbour graph, ready for questions about others.
+
+    Each new point is searched for by itself, to the last bit, in the way the graph was made: by the lists of
+    that search, or exactly.
 
     Attributes
     ----------
@@ -33,6 +53,8 @@ class KnownPoints:
         That distance over the mean of its neighbours' own.
     n_neighbors, metric
         Neighbours each point chooses, and by which distance.
+    index
+        The lists, where the search was by lists.
     """
 
     points: Any
@@ -40,78 +62,89 @@ class KnownPoints:
     remoteness: Array
     n_neighbors: int
     metric: Metric = "euclidean"
+    index: ListIndex | None = None
 
-    @cached_property
-    def _searched(self) -> Any:
-        """The points as they are searched: of cosine distances, at unit length."""
-        return in_metric(_as_floats(self.points), self.metric)[0]
-
-    @cached_property
-    def _centre(self) -> Array | float:
-        """Far from the origin the expanded squares of a brute search lose all their digits."""
-        plain = sp.issparse(self._searched) or self._has_tree or self.metric not in (*EUCLIDEAN, "cosine")
-        return 0.0 if plain else np.asarray(self._searched.mean(axis=0))
-
-    @property
-    def _has_tree(self) -> bool:
-        euclidean = self.metric in (*EUCLIDEAN, "cosine") and not sp.issparse(self._searched)
-        return euclidean and self._searched.shape[1] <= TREE_MAX_FEATURES
-
-    @cached_property
-    def _search(self) -> Any:
-        from sklearn.neighbors import NearestNeighbors
-
-        metric = in_metric(self._searched, self.metric)[1]
-        way = "kd_tree" if self._has_tree else "brute"
-        search = NearestNeighbors(n_neighbors=self.n_neighbors, algorithm=way, metric=metric)
-        return search.fit(self._moved(self._searched))
-
-    def _moved(self, points: Any) -> Any:
-        return points if sp.issparse(points) else points - self._centre
-
-    def rows(self, new: Any) -> tuple[sp.csr_array, Array, Array]:
-        """Weights to known points (n_new x n_points), the known point in the same place or -1, remoteness."""
-        asked, metric, as_asked = in_metric(_as_floats(new), self.metric)
-        gaps, near = self._search.kneighbors(self._moved(asked))
-        if metric == "euclidean":  # of differences: exact zeros for twins, which the expanded square misses
-            every = np.repeat(np.arange(len(near)), near.shape[1])
-            gaps = as_asked(_distances(asked, self._searched, every, near.ravel())).reshape(near.shape)
-        order = np.lexsort((near, gaps), axis=1)  # twins in the order of the training points
-        near, gaps = (np.take_along_axis(part, order, axis=1) for part in (near, gaps))
+    def ask(self, new: Any) -> Asked:
+        """Neighbours of new points (n x p), weighted as in the graph."""
+        with np.errstate(over="ignore"):
+            near, gaps, same = self._nearest(new)
+        if not np.isfinite(gaps).all():
+            row = int(np.argmax(~np.isfinite(gaps).all(axis=1)))
+            raise ValueError(
+                f"row {row} lies too far from the training points to tell a distance; leave it out"
+            )
         scale = np.concatenate([self.scale, gaps[:, -1]])
         own = len(self.scale) + np.arange(len(near))[:, None]
         weights = edge_weights(own, near, gaps, scale=scale, weights="self-tuned")
         pointers = np.arange(len(near) + 1) * near.shape[1]
         shape = (len(near), len(self.scale))
         matrix = sp.csr_array((weights.ravel(), near.ravel(), pointers), shape=shape)
-        same = np.where(gaps[:, 0] == 0, near[:, 0], -1)
-        return matrix, same, _ratio(gaps[:, -1], self.scale[near].mean(axis=1))
+        return Asked(matrix, same, gaps[:, -1], remoteness(gaps[:, -1], self.scale[near]))
 
+    def with_more(self, new: Any, asked: Asked) -> KnownPoints:
+        """The same with these points, after they were asked for; what the old ones have chosen stays."""
+        index = self.index
+        return replace(
+            self,
+            points=(sp.vstack if sp.issparse(self.points) else np.vstack)([self.points, new]),
+            scale=np.concatenate([self.scale, asked.scale]),
+            remoteness=np.concatenate([self.remoteness, asked.remoteness]),
+            index=None if index is None else index.with_more(self._in_metric(new)[0], len(self.scale)),
+        )
 
-def known_points(
-    points: Any, matrix: sp.csr_array, n_neighbors: int, metric: Metric = "euclidean"
-) -> KnownPoints:
-    """The points behind a k-nearest-neighbour graph.
+    def _in_metric(self, points: Any) -> tuple[Any, Metric, Callable[[Array], Array]]:
+        """Points as a search sees them, of cosine distances at unit length; see :func:`in_metric`."""
+        if sp.issparse(points):
+            floats: Any = sp.csr_array(points, dtype=np.float64)
+        else:
+            single = self.index is not None and points.dtype == np.float32
+            floats = np.ascontiguousarray(points, dtype=np.float32 if single else np.float64)
+        return in_metric(floats, self.metric)
 
-    A point's own choices are the nearest of its neighbours in the graph, since whoever chose it without being
-    chosen is farther: so their distances are found along the edges, without another search.
-    """
-    searched, plain, as_asked = in_metric(_as_floats(points), metric)
-    if plain == "euclidean":
-        rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-        gaps = as_asked(_distances(searched, searched, rows, matrix.indices))
-        chosen = np.lexsort((gaps, rows))[matrix.indptr[:-1, None] + np.arange(n_neighbors)]
-        near, scale = matrix.indices[chosen], gaps[chosen[:, -1]]
-    else:
-        near, gaps = search_metric(searched, n_neighbors, None, plain)
-        scale = gaps[:, -1]
-    return KnownPoints(points, scale, _ratio(scale, scale[near].mean(axis=1)), n_neighbors, metric)
+    @property
+    def _plain_metric(self) -> Metric:
+        return "euclidean" if self.metric in (*EUCLIDEAN, "cosine") else self.metric
 
+    @cached_property
+    def _searched(self) -> Any:
+        return self._in_metric(self.points)[0]
 
-def _as_floats(points: Any) -> Any:
-    if sp.issparse(points):
-        return sp.csr_array(points, dtype=np.float64)
-    return np.asarray(points, dtype=np.float64) + 0.0  # -0.0 and 0.0 are one place
+    def _nearest(self, new: Any) -> tuple[Array, Array, Array]:
+        """Row numbers and distances of the nearest known points (n x k); the one in the same place or -1."""
+        asked, metric, as_asked = self._in_metric(new)
+        if self.index is not None:
+            near, gaps, same = self.index.nearest(self._searched, asked, self.n_neighbors)
+            return near, as_asked(gaps), same
+        gaps, near = self._search.kneighbors(self._moved(asked))
+        if metric == "euclidean":  # of differences: exact zeros for twins, which the expanded square misses
+            every = np.repeat(np.arange(len(near)), near.shape[1])
+            gaps = as_asked(_distances(asked, self._searched, every, near.ravel())).reshape(near.shape)
+        order = np.lexsort((near, gaps), axis=1)[:, : self.n_neighbors]  # twins in the order of the points
+        near, gaps = (np.take_along_axis(part, order, axis=1) for part in (near, gaps))
+        return near, gaps, np.where(gaps[:, 0] == 0, near[:, 0], -1)
+
+    @cached_property
+    def _centre(self) -> Array | float:
+        """Far from the origin the expanded squares of a brute search lose all their digits."""
+        plain = sp.issparse(self._searched) or self._has_tree or self._plain_metric != "euclidean"
+        return 0.0 if plain else np.asarray(self._searched.mean(axis=0))
+
+    @property
+    def _has_tree(self) -> bool:
+        euclidean = self._plain_metric == "euclidean" and not sp.issparse(self._searched)
+        return euclidean and self._searched.shape[1] <= TREE_MAX_FEATURES
+
+    @cached_property
+    def _search(self) -> Any:
+        from sklearn.neighbors import NearestNeighbors
+
+        way = "kd_tree" if self._has_tree else "brute"
+        count = min(self.n_neighbors + SPARE, len(self.scale))
+        search = NearestNeighbors(n_neighbors=count, algorithm=way, metric=self._plain_metric)
+        return search.fit(self._moved(self._searched))
+
+    def _moved(self, points: Any) -> Any:
+        return points if sp.issparse(points) else points - self._centre
 
 
 def _distances(one: Any, other: Any, rows: Array, cols: Array) -> Array:
@@ -130,7 +163,8 @@ def _distances(one: Any, other: Any, rows: Array, cols: Array) -> Array:
     return found
 
 
-def _ratio(own: Array, others: Array) -> Array:
-    """``own / others``; among twins one for another twin, infinite for a stranger."""
-    safe = np.where(others > 0, others, 1.0)
-    return np.asarray(np.where(others > 0, own / safe, np.where(own > 0, np.inf, 1.0)))
+def remoteness(own: Array, others: Array) -> Array:
+    """Scales (n) over the mean of the neighbours' own (n x k); beside twins 1 for a twin, else infinite."""
+    mean = others.mean(axis=1)
+    safe = np.where(mean > 0, mean, 1.0)
+    return np.asarray(np.where(mean > 0, own / safe, np.where(own > 0, np.inf, 1.0)))

@@ -76,7 +76,7 @@ def crowded_places(points: Array, k: int) -> list[Array]:
 def _alike(points: Array, rows: Array, k: int) -> list[Array]:
     """More than k of these rows with one hash, each such group in the order of the rows."""
     at_once = max(1, BLOCK // points.shape[1])
-    keys = [_hashes(points[rows[start : start + at_once]]) for start in range(0, len(rows), at_once)]
+    keys = [place_hashes(points[rows[start : start + at_once]]) for start in range(0, len(rows), at_once)]
     _, place, count = np.unique(np.concatenate(keys), return_inverse=True, return_counts=True)
     often = np.flatnonzero(count > k)
     if not len(often):
@@ -86,7 +86,7 @@ def _alike(points: Array, rows: Array, k: int) -> list[Array]:
     return [rows[order[begin[at] : begin[at + 1]]] for at in often]
 
 
-def _hashes(rows: Array) -> Array:
+def place_hashes(rows: Array) -> Array:
     """A 64-bit hash of each row: the same place gives the same hash, in any position."""
     bits = (rows + 0.0).view(
         np.uint32 if rows.dtype == np.float32 else np.uint64

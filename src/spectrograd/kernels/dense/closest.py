@@ -12,11 +12,11 @@ def keep_closest(products, row_terms, column_terms, ids, rows, own, gaps, found)
     """Mutates: ``gaps`` and ``found``, each row's smallest squared distances so far, sorted, and to whom.
 
     The distance of query i and column j is ``row_terms[i] + column_terms[j] - 2 products[i, j]``; the query
-    is row ``rows[i]`` of ``gaps`` and ``found`` (n x m), the column is point ``ids[j]``. Point ``own[i]`` is
-    the query itself and is passed over.
+    is row ``rows[i]`` of ``gaps`` and ``found`` (n x m), the column is point ``ids[j]``, beyond which there
+    may be columns of padding. Point ``own[i]`` is the query itself and is passed over.
     """
     n_kept = gaps.shape[1]
-    n_columns = products.shape[1]
+    n_columns = ids.shape[0]
     for i in range(products.shape[0]):
         row = rows[i]
         bound = gaps[row, n_kept - 1] - row_terms[i]
@@ -43,12 +43,12 @@ def keep_closest(products, row_terms, column_terms, ids, rows, own, gaps, found)
 
 
 @serial
-def candidate_gaps(first, last, points, unit, queries, candidates, gaps):
-    """Mutates: ``gaps[i]``, squared distances of point ``queries[i]`` to its candidates, by differences.
+def candidate_gaps(first, last, points, unit, asked, candidates, gaps):
+    """Mutates: ``gaps[i]``, squared distances of ``asked[i]`` to its candidates among the points.
 
-    In double precision whatever the points are in, and in this ``unit`` of length, a power of two, so that no
-    square leaves the range of doubles; a candidate of -1 is infinitely far. Only the rows from ``first`` to
-    ``last`` are worked on.
+    By differences, in double precision whatever the points are in, and in this ``unit`` of length, a power
+    of two, so that no square leaves the range of doubles; a candidate of -1 is infinitely far. Only the rows
+    from ``first`` to ``last`` are worked on.
     """
     scale = 1.0 / unit
     for i in range(first, last):
@@ -59,6 +59,6 @@ def candidate_gaps(first, last, points, unit, queries, candidates, gaps):
                 continue
             total = 0.0
             for j in range(points.shape[1]):
-                step = (np.float64(points[queries[i], j]) - np.float64(points[other, j])) * scale
+                step = (np.float64(asked[i, j]) - np.float64(points[other, j])) * scale
                 total += step * step
             gaps[i, c] = total

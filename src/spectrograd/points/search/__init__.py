@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 from spectrograd.graph import Recall
 from spectrograd.points.recall import EXACT
+
+if TYPE_CHECKING:
+    from spectrograd.points.search.list_search import ListIndex
 
 Array = NDArray[Any]
 Search = Literal["auto", "exact", "approximate"]
@@ -24,11 +27,15 @@ TREE_MAX_FEATURES = 15
 
 @dataclass(frozen=True, eq=False)
 class Neighbours:
-    """The nearest others of each point, nearest first: ``indices``, ``distances`` (N x k), and the recall."""
+    """The nearest others of each point, nearest first: ``indices``, ``distances`` (N x k), and the recall.
+
+    ``index`` answers for other points, where the search was by lists.
+    """
 
     indices: Array
     distances: Array
     recall: Recall = EXACT
+    index: ListIndex | None = None
 
 
 @dataclass(frozen=True)
@@ -66,7 +73,7 @@ def worth_lists(n_points: int, n_features: int, wanted: Wanted) -> bool:
 def _by_lists(points: Array, wanted: Wanted) -> Neighbours | None:
     from spectrograd.engines import LocalEngine
     from spectrograd.engines.threadpools import one_thread
-    from spectrograd.points.search.lists import search_lists
+    from spectrograd.points.search.list_search import search_lists
 
     # Our threads take a block of products each: BLAS with threads of its own would only fight with them.
     with LocalEngine(wanted.n_jobs).threads(), one_thread():

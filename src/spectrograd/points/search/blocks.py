@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from spectrograd.kernels.threads import share_rows, side_by_side
 
 Array = NDArray[Any]
+Multiply = Callable[[Array, Array], Array]
 
 # Rows and columns of a block of products: 8 MB in single precision, which a cache still holds in part.
 ROWS, COLUMNS = 512, 4096
@@ -54,7 +56,24 @@ def squares(rows: Array) -> Array:
     return np.asarray(np.einsum("ij,ij->i", rows, rows))
 
 
-def closest(queries: Array, base: Array, n_kept: int) -> Array:
+def by_blas(rows: Array, others: Array) -> Array:
+    """``rows @ others.T``, quickest; the last digits of a row depend on how many rows there are."""
+    return np.asarray(rows @ others.T)
+
+
+def row_by_row(rows: Array, others: Array) -> Array:
+    """``rows @ others.T``, each row to the last bit as if it were alone; padded by columns of zeros."""
+    from spectrograd.kernels.dense.row_products import STRIP, row_products
+
+    n_columns = -(-len(others) // STRIP) * STRIP
+    table = np.zeros((others.shape[1], n_columns), dtype=np.float32)
+    table[:, : len(others)] = others.T
+    products = np.empty((len(rows), n_columns), dtype=np.float32)
+    row_products(np.ascontiguousarray(rows), table, products)
+    return products
+
+
+def closest(queries: Array, base: Array, n_kept: int, multiply: Multiply = by_blas) -> Array:
     """Row numbers of the ``n_kept`` rows of ``base`` nearest to each query, nearest first (int32)."""
     from spectrograd.kernels.dense.closest import keep_closest
 
@@ -68,7 +87,7 @@ def closest(queries: Array, base: Array, n_kept: int) -> Array:
         for at in range(0, len(base), COLUMNS):
             there = slice(at, at + COLUMNS)
             keep_closest(
-                block @ base[there].T,
+                multiply(block, base[there]),
                 query_terms[rows],
                 base_terms[there],
                 ids[there],
@@ -110,18 +129,18 @@ def nearest_of_rows(cloud: Cloud, asking: Array, k: int) -> tuple[Array, Array]:
     share = max(COLUMNS, -(-n_points // 8))
     shares = [(start, min(n_points, start + share)) for start in range(0, n_points, share)]
     candidates = np.concatenate(side_by_side(work, shares), axis=1)
-    return ranked(cloud, asking, candidates, k)
+    return ranked(cloud, cloud.points[asking], candidates, k)
 
 
-def ranked(cloud: Cloud, asking: Array, candidates: Array, k: int) -> tuple[Array, Array]:
-    """The k nearest of each row's candidates by exact distances: indices and distances, nearest first.
+def ranked(cloud: Cloud, asked: Array, candidates: Array, k: int) -> tuple[Array, Array]:
+    """The k candidates nearest to each asked row by exact distances: indices and distances, nearest first.
 
     Where there are fewer than k, the indices end with -1 and the distances with infinity.
     """
     from spectrograd.kernels.dense.closest import candidate_gaps
 
     gaps = np.empty(candidates.shape)
-    share_rows(candidate_gaps, len(candidates), cloud.points, cloud.unit, asking, candidates, gaps)
+    share_rows(candidate_gaps, len(candidates), cloud.points, cloud.unit, asked, candidates, gaps)
     order = np.argsort(gaps, axis=1, kind="stable")[:, :k]
     distances = cloud.unit * np.sqrt(np.take_along_axis(gaps, order, axis=1))
     return np.take_along_axis(candidates, order, axis=1), distances

@@ -1,48 +1,30 @@
-"""Nearly all nearest neighbours of many points: lists around centres, of which each point visits the nearest.
+"""Points in lists around centres, of which each query visits the nearest.
 
-Points fall into about sqrt(N) lists, the cells of a rough k-means. A point is compared with those of the few
-lists whose centres are nearest to it, all points of a list at once in one product of matrices. How many lists
-it takes is not guessed: for a sample of points the true neighbours are known, and so are their lists. What
-was found is ranked by exact distances, and what was missed is measured on a second sample.
+Points fall into about sqrt(N) lists, the cells of a rough k-means. A query is compared with the points of the
+few lists whose centres are nearest to it, all points of a list at once in one product of matrices.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd.graph import Recall
-from spectrograd.kernels.threads import side_by_side
-from spectrograd.points.recall import measured_recall
-from spectrograd.points.search.blocks import (
-    SPARE,
-    Cloud,
-    closest,
-    nearest_of_rows,
-    nothing_yet,
-    ranked,
-    squares,
-)
-from spectrograd.points.search.projection import projected
+from spectrograd.kernels.threads import N_SHARES, side_by_side
+from spectrograd.points.search.blocks import Multiply, by_blas, closest, nothing_yet, row_by_row, squares
 
 Array = NDArray[Any]
 
-# Rows with known neighbours: some say how many lists to visit, others how well that went (to about half a
-# per cent). Apart, or the second figure would flatter.
-ROWS_TO_TUNE, ROWS_TO_TELL = 200, 400
 # Lists per sqrt(N): with more, finding the nearest ones costs what shorter lists save (MNIST, mixtures).
 LISTS_PER_ROOT = 1.5
 # Enough for centres that serve: points per list they are made from, and steps of k-means.
 TRAINED_ON, STEPS = 32, 6
-# Candidates kept per neighbour wanted where distances are those of projected points.
-CANDIDATES_PROJECTED = 3
 # Queries that visit lists together: more make larger products, fewer make more turns for threads to take.
-TOGETHER = 8192
-# A search that falls short visits more lists and keeps more candidates; after so many it has become exact.
-ROUNDS = 5
+FEWEST, TOGETHER = 1024, 8192
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,11 +44,25 @@ class Lists:
     def of(cls, points: Array, rng: np.random.Generator) -> Lists:
         """Lists of points (N x p, single precision)."""
         n_lists = max(1, int(LISTS_PER_ROOT * np.sqrt(len(points))))
-        centres = _trained_centres(points, n_lists, rng)
+        return cls.around(_trained_centres(points, n_lists, rng), points)
+
+    @classmethod
+    def around(cls, centres: Array, points: Array) -> Lists:
+        """Each point in the list of its nearest centre."""
         member_of = closest(points, centres, 1)[:, 0]
         order = np.argsort(member_of, kind="stable").astype(np.int32)
-        begin = np.searchsorted(member_of[order], np.arange(n_lists + 1))
+        begin = np.searchsorted(member_of[order], np.arange(len(centres) + 1))
         return cls(centres, order, begin, points[order] - centres[member_of[order]])
+
+    def with_more(self, points: Array, first: int) -> tuple[Lists, Array]:
+        """The same with further points, numbered from ``first`` on; and where all of them were before."""
+        added = closest(points, self.centres, 1, row_by_row)[:, 0]
+        there = np.repeat(np.arange(len(self.centres)), np.diff(self.begin))
+        place = np.argsort(np.concatenate([there, added]), kind="stable")
+        order = np.concatenate([self.order, first + np.arange(len(points), dtype=np.int32)])[place]
+        offsets = np.concatenate([self.offsets, points - self.centres[added]])[place]
+        begin = self.begin + np.concatenate([[0], np.cumsum(np.bincount(added, minlength=len(self.centres)))])
+        return Lists(self.centres, order, begin, offsets), place
 
     @property
     def membership(self) -> Array:
@@ -82,66 +78,52 @@ class Lists:
         turns = np.sort(np.take_along_axis(visit, self.membership[neighbours], axis=1), axis=None)
         return int(turns[min(len(turns) - 1, int(np.ceil(share * len(turns))))]) + 1
 
-    def visit(self, points: Array, n_visits: int, n_kept: int) -> Array:
-        """Row numbers of the ``n_kept`` nearest others of each point in its nearest lists; -1 where fewer."""
-        to_visit = closest(points, self.centres, n_visits)
-        gaps, found = nothing_yet(len(points), n_kept)
-        lengths = squares(self.offsets)
-        jobs = [(points, to_visit, start, lengths, gaps, found) for start in range(0, len(points), TOGETHER)]
-        side_by_side(self._visit_together, jobs)
-        return found
+    def visit(
+        self, queries: Array, own: Array, n_visits: int, n_kept: int, multiply: Multiply = by_blas
+    ) -> Array:
+        """Row numbers of the ``n_kept`` nearest points to each query in its nearest lists; -1 where fewer.
 
-    def _visit_together(
-        self, points: Array, to_visit: Array, start: int, lengths: Array, gaps: Array, found: Array
-    ) -> None:
-        """Mutates: ``gaps`` and ``found`` of some queries, neighbours in space; no two jobs share a query."""
+        ``own`` (n, int32) is the point that a query is itself, and is passed over, or -1.
+        """
         from spectrograd.kernels.dense.closest import keep_closest
 
-        asking = self.order[start : start + TOGETHER]
+        to_visit = closest(queries, self.centres, n_visits, multiply)
+        gaps, found = nothing_yet(len(queries), n_kept)
+        in_space = np.argsort(to_visit[:, 0], kind="stable").astype(np.int32)
+        at_once = int(np.clip(len(queries) // N_SHARES, FEWEST, TOGETHER))
+
+        def work(start: int) -> None:
+            """Some queries, neighbours in space; no two threads share a query."""
+            asking = in_space[start : start + at_once]
+            for at, rows in self._visitors(to_visit, asking):
+                there = slice(self.begin[at], self.begin[at + 1])
+                moved = queries[rows] - self.centres[at]
+                keep_closest(
+                    multiply(moved, self.offsets[there]),
+                    squares(moved),
+                    self._lengths[there],
+                    self.order[there],
+                    rows,
+                    own[rows],
+                    gaps,
+                    found,
+                )
+
+        side_by_side(work, [(start,) for start in range(0, len(queries), at_once)])
+        return found
+
+    @cached_property
+    def _lengths(self) -> Array:
+        return squares(self.offsets)
+
+    def _visitors(self, to_visit: Array, asking: Array) -> Iterator[tuple[int, Array]]:
+        """The lists that these queries visit, in order, each with its visitors."""
         visits = to_visit[asking].ravel()
         by_list = np.argsort(visits, kind="stable")
         turn = np.searchsorted(visits[by_list], np.arange(len(self.centres) + 1))
         visitors = asking[by_list // to_visit.shape[1]]
         for at in np.flatnonzero(np.diff(turn)):
-            there = slice(self.begin[at], self.begin[at + 1])
-            rows = visitors[turn[at] : turn[at + 1]]
-            queries = points[rows] - self.centres[at]
-            products = queries @ self.offsets[there].T
-            keep_closest(
-                products, squares(queries), lengths[there], self.order[there], rows, rows, gaps, found
-            )
-
-
-def search_lists(points: Array, k: int, recall: float) -> tuple[Array, Array, Recall] | None:
-    """Nearly all of the k others closest to each point: indices, exact distances (N x k), measured recall.
-
-    None where ``recall`` cannot be had for less than an exact search costs. The same on every call and for
-    any number of threads.
-    """
-    rng = np.random.default_rng(0)  # fixed: the same points always give the same graph
-    cloud = Cloud.around(points)
-    sample = rng.choice(len(points), min(len(points), ROWS_TO_TUNE + ROWS_TO_TELL), replace=False)
-    known, true = nearest_of_rows(cloud, sample, k)
-    tune, tell = slice(ROWS_TO_TUNE), slice(ROWS_TO_TUNE, None)
-    near = projected(cloud, rng)
-    whole = near.shape[1] == points.shape[1]
-    n_kept = k + SPARE if whole else CANDIDATES_PROJECTED * k
-    lists = Lists.of(near, rng)
-    missed = (1 - recall) * (3 / 4 if whole else 1 / 2)  # the rest is for what projection and chance may lose
-    for _ in range(ROUNDS):
-        n_visits = lists.needed(near, sample[tune], known[tune], 1 - missed)
-        if 2 * n_visits > len(lists.centres):
-            return None
-        candidates = lists.visit(near, n_visits, min(n_kept, len(points) - 1))
-        indices, distances = ranked(cloud, np.arange(len(points), dtype=np.int32), candidates, k)
-        short = np.flatnonzero(indices[:, -1] < 0)
-        if len(short):  # too few in all lists visited: look at all points
-            indices[short], distances[short] = nearest_of_rows(cloud, short, k)
-        found = measured_recall(distances[sample[tell]], true[tell])
-        if found >= recall:
-            return indices, distances, found
-        missed, n_kept = missed / 2, 2 * n_kept
-    return None
+            yield int(at), visitors[turn[at] : turn[at + 1]]
 
 
 def _trained_centres(points: Array, n_lists: int, rng: np.random.Generator) -> Array:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.kernels.threads import side_by_side
-from spectrograd.points.search.blocks import COLUMNS, Cloud
+from spectrograd.points.search.blocks import Cloud, row_by_row
 
 Array = NDArray[Any]
 
@@ -16,23 +16,28 @@ Array = NDArray[Any]
 # costs more products than the candidates it saves.
 MOST_COLUMNS = 64
 ROWS_TO_FIT = 8192  # the directions need no more
+TOGETHER = 1024  # rows per turn of a thread
 
 
-def projected(cloud: Cloud, rng: np.random.Generator) -> Array:
-    """The points (N x p) in at most 64 columns, single precision: as they are, or their first components."""
+def main_directions(cloud: Cloud, rng: np.random.Generator) -> Array | None:
+    """At most 64 directions as rows (64 x p), by what a sample varies in; None for so few columns anyway."""
     n_points, n_columns = cloud.points.shape
-    starts = range(0, n_points, COLUMNS)
     if n_columns <= MOST_COLUMNS:
-        directions = None
-    else:
-        sample = cloud.single(rng.choice(n_points, min(n_points, ROWS_TO_FIT), replace=False))
-        sample -= sample.mean(axis=0)
-        directions = np.linalg.eigh(sample.T @ sample)[1][:, : -MOST_COLUMNS - 1 : -1]
-    near = np.empty((n_points, min(n_columns, MOST_COLUMNS)), dtype=np.float32)
+        return None
+    sample = cloud.single(rng.choice(n_points, min(n_points, ROWS_TO_FIT), replace=False))
+    sample -= sample.mean(axis=0)
+    return np.ascontiguousarray(np.linalg.eigh(sample.T @ sample)[1][:, : -MOST_COLUMNS - 1 : -1].T)
+
+
+def projected(cloud: Cloud, directions: Array | None) -> Array:
+    """The points (N x p) on these directions, or as they are, in single precision; each row by itself."""
+    width = cloud.points.shape[1] if directions is None else len(directions)
+    near = np.empty((len(cloud.points), width), dtype=np.float32)
 
     def work(start: int) -> None:
-        rows = slice(start, start + COLUMNS)
-        near[rows] = cloud.single(rows) if directions is None else cloud.single(rows) @ directions
+        rows = slice(start, start + TOGETHER)
+        plain = cloud.single(rows)
+        near[rows] = plain if directions is None else row_by_row(plain, directions)[:, :width]
 
-    side_by_side(work, [(start,) for start in starts])
+    side_by_side(work, [(start,) for start in range(0, len(near), TOGETHER)])
     return near
