@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
@@ -128,6 +128,12 @@ class BaseEngine(ABC):
         return np.asarray(np.sqrt(np.sum(squares, axis=0)))
 
     # derived: algebra
+
+    def grams(
+        self, pairs: Sequence[tuple[Tall, Tall]], metric: Tall | None = None, *, symmetric: bool = False
+    ) -> list[Array]:
+        """One after the other."""
+        return [self.gram(X, Y, metric, symmetric=symmetric) for X, Y in pairs]
 
     def scaled(self, X: Tall, factors: Tall) -> Tall:
         """``diag(factors) X``."""

@@ -17,7 +17,7 @@ To write one, derive from :class:`~spectrograd.engines.base.BaseEngine`:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -199,6 +199,12 @@ class Engine(Protocol):
 
     def gram(self, X: Tall, Y: Tall, metric: Tall | None = None, *, symmetric: bool = False) -> Array:
         """Mandatory. ``X' diag(metric) Y`` in float64; one known to be ``symmetric`` may cost half."""
+        ...
+
+    def grams(
+        self, pairs: Sequence[tuple[Tall, Tall]], metric: Tall | None = None, *, symmetric: bool = False
+    ) -> list[Array]:
+        """Several Gram matrices in one metric, which take one round where rounds are dear."""
         ...
 
     def combine(self, X: Tall, C: Array, Y: Tall | None = None, E: Array | None = None) -> Tall:

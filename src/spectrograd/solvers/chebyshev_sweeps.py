@@ -86,9 +86,9 @@ class FewSweepsChebyshev(Chebyshev):
         both = self._both(problem, state)
         state.product = engine.recurrence(walk, both, both, (1.0, 0.0, 0.0))
         own = engine.columns(state.product, slice(width))
-        squares = np.diag(engine.gram(state.block, state.block, walk.metric))
-        means = np.diag(engine.gram(state.block, own, walk.metric)) / squares
-        second = np.diag(engine.gram(own, own, walk.metric)) / squares
+        pairs = ((state.block, state.block), (state.block, own), (own, own))
+        squares, first, second = (np.diag(M) for M in engine.grams(pairs, walk.metric))
+        means, second = first / squares, second / squares
         deviation = float(np.sqrt(np.maximum(second - means**2, 0)).mean())
         state.values, state.residuals = np.full(width, means.mean()), np.full(width, deviation)
         state.highest = min(walk.upper, float(means.mean()) + 2 * deviation)
@@ -174,7 +174,8 @@ class FewSweepsChebyshev(Chebyshev):
         del block
         product = engine.recurrence(walk, both, both, (1.0, 0.0, 0.0))
         width = both.shape[1] - rider.X.shape[1]
-        H, M = (engine.gram(both, of, walk.metric)[:width, :width] for of in (product, both))
+        grams = engine.grams(((both, product), (both, both)), walk.metric)
+        H, M = (found[:width, :width] for found in grams)
         values, rotation = generalized_ritz(H, M)
         turn = la.block_diag(rotation, np.eye(rider.X.shape[1]))
         both = engine.combine(both, turn)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
 from collections.abc import Sequence
@@ -96,8 +97,9 @@ class Session:
         """Submit steps and whatever they need that is not there; what nobody holds is released."""
         made = list(missing(steps))
         try:
+            self._send([step for step in made if step.on_host])
             for step in made:
-                step.future = self._sent(step) if step.on_host else self._submitted(step)
+                step.future = step.future if step.on_host else self._submitted(step)
         except Exception as error:  # Dask has words of its own for a client that lost its scheduler
             if self.client.status in ("closing", "closed"):
                 raise self._gone() from error
@@ -117,17 +119,26 @@ class Session:
             pure=False,
         )
 
-    def _sent(self, step: Step) -> Any:
-        key = self._key(step)
-        data = {key: step.function()}
+    def _send(self, steps: Sequence[Step]) -> None:
+        """Mutates: what the client keeps goes to its owners, all of it at once."""
         for last in (False, True):
             try:
-                return self.client.scatter(data, workers=[self.owners[step.block]])[key]
-            except (OSError, ValueError, KeyError, TimeoutError):  # the owner is gone
+                left = [step for step in steps if step.future is None]
+                if left:
+                    self.client.sync(self._scattered, left)
+                return
+            except (OSError, ValueError, KeyError, TimeoutError):  # an owner is gone
                 if last:
                     raise
                 self.map_owners()
-        raise AssertionError
+
+    async def _scattered(self, steps: Sequence[Step]) -> None:
+        async def send(step: Step) -> None:
+            key = self._key(step)
+            data = {key: step.function()}
+            step.future = (await self.client.scatter(data, workers=[self.owners[step.block]]))[key]
+
+        await asyncio.gather(*(send(step) for step in steps))
 
     def _key(self, step: Step) -> str:
         self._count += 1
