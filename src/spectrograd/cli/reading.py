@@ -27,18 +27,22 @@ HASHED_AT_ONCE = 1 << 20  # bytes
 
 
 def read_layers(
-    session: Session, files: GraphFiles, k: int | str = MOST, limit: tuple[int | None, str] = (None, "auto")
+    session: Session,
+    files: GraphFiles,
+    k: int | str = MOST,
+    limit: tuple[int | None, str, str] = (None, "auto", "auto"),
 ) -> tuple[Graph | MultilayerGraph, Input]:
     """Read the graph and remember which bytes it came from; a store that does not fit the limit stays put.
 
-    ``limit`` is the memory limit in bytes, and the solver that has to keep it.
+    ``limit`` is the memory limit in bytes, and the solver and the engine that have to keep it: of a store
+    that is read by the workers of a cluster nothing is loaded here.
     """
-    paths, (memory_limit, solver) = files.paths, limit
+    paths, (memory_limit, *how) = files.paths, limit
     with session.stage("read"), session.progress(f"reading {' '.join(paths)}"):
         keep_stdin(paths)
         n_vectors = MOST if isinstance(k, str) else k
         if len(paths) == 1 and is_store(paths[0]) and not any(files.columns.values()):
-            graph = open_within(paths[0], n_vectors, memory_limit, solver)
+            graph = open_within(paths[0], n_vectors, memory_limit, *how)
         else:
             graph = read_graph(*paths, **files.columns)
             check_limit(graph, n_vectors, memory_limit)

@@ -43,6 +43,7 @@ class BaseEngine(ABC):
     thresholds: Thresholds = USUAL
     offers: ClassVar[frozenset[Offer]] = frozenset()
     sums_in_pieces: ClassVar[bool] = False
+    leaves_rows: ClassVar[bool] = False
 
     def summary(self) -> dict[str, Any]:
         """What ``--summary-json`` holds."""

@@ -150,6 +150,11 @@ class Engine(Protocol):
         """
         ...
 
+    @property
+    def leaves_rows(self) -> bool:
+        """Whether results stay where they are until somebody asks: with others, who can write them too."""
+        ...
+
     def summary(self) -> dict[str, Any]:
         """Its name and what was asked of it, for ``--summary-json``."""
         ...

@@ -22,13 +22,14 @@ from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.linalg.subspace import Ritz, inverse_factor, orthonormalize, rayleigh_ritz, residuals
 from spectrograd.operators import SparseOperator as Operator
 from spectrograd.operators.regularized import Regularization, regularized
+from spectrograd.pipeline.all_nodes import with_all_nodes
 from spectrograd.pipeline.certifying import certified
 from spectrograd.pipeline.embedded import Embedded
 from spectrograd.pipeline.plan import Choice
 from spectrograd.pipeline.result import Result, found
 from spectrograd.pipeline.run import embed
 from spectrograd.pipeline.settings import Settings
-from spectrograd.pipeline.single import PreparedGraph, prepare_graph, with_all_nodes
+from spectrograd.pipeline.single import PreparedGraph, prepare_graph
 from spectrograd.solvers.loop import Solution
 from spectrograd.solvers.protocol import Progress
 

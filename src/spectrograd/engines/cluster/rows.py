@@ -67,11 +67,22 @@ class RowsOnWorkers(BaseEngine):
 
     def fold(self, function: Callable[..., Any], *talls: DaskTall) -> list[Any]:
         """What the function makes of slices of the blocks, in the order of the rows."""
-        steps = [
-            Step("fold", tasks.folded, (function, int(start), *(tall.steps[i] for tall in talls)), i)
-            for i, start in enumerate(talls[0].bounds[:-1])
-        ]
-        return list(chain.from_iterable(self.session.results(steps)))
+        return list(chain.from_iterable(self._of_blocks("fold", tasks.folded, function, talls)))
+
+    def each_block(self, name: str, function: Callable[..., Any], *talls: DaskTall) -> list[Any]:
+        """``function(start, *blocks)`` of whole blocks, run where they are; what it returns comes here.
+
+        It may run again for the same block when a worker is lost. The tasks have the ``name``.
+        """
+        return self._of_blocks(name, tasks.whole, function, talls)
+
+    def _of_blocks(self, name: str, task: Any, function: Any, talls: Sequence[DaskTall]) -> list[Any]:
+        return self.session.results(
+            [
+                Step(name, task, (function, int(start), *(tall.steps[i] for tall in talls)), i)
+                for i, start in enumerate(talls[0].bounds[:-1])
+            ]
+        )
 
     def random(self, n_rows: int, n_columns: int, seed: int, dtype: DTypeLike) -> DaskTall:
         """Made where the rows are."""

@@ -52,12 +52,13 @@ def opened(place: StorePlace) -> StoredGraph:
         return place.open()
     except (OSError, GraphError) as error:
         raise GraphError(
-            f"worker {_address()}: {error}; workers open a store by themselves, so it must be at the same "
+            f"worker {address()}: {error}; workers open a store by themselves, so it must be at the same "
             "path on all of them"
         ) from None
 
 
-def _address() -> str:
+def address() -> str:
+    """Of the worker that this runs on."""
     from distributed import get_worker
 
     try:
@@ -286,3 +287,9 @@ def folded(function: Callable[..., Any], start: int, *blocks: Array) -> list[Any
     """``function`` of slices of the blocks, in order."""
     firsts = range(0, max(1, len(blocks[0])), FOLDED)
     return [function(start + first, *(b[first : first + FOLDED] for b in blocks)) for first in firsts]
+
+
+@with_threads
+def whole(function: Callable[..., Any], start: int, *blocks: Array) -> Any:
+    """``function(start, *blocks)``, whatever that is."""
+    return function(start, *blocks)
