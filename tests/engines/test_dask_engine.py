@@ -32,7 +32,9 @@ graphs = contract.graphs
 @pytest.fixture(scope="module")
 def client():
     with (
-        distributed.LocalCluster(2, threads_per_worker=1, processes=True, dashboard_address=None) as workers,
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as workers,
         distributed.Client(workers, set_as_default=False) as client,
     ):
         yield client
@@ -298,6 +300,12 @@ def test_engines_that_are_not_there(name, error, said, monkeypatch):
         monkeypatch.setattr(distributed, "get_client", lambda: (_ for _ in ()).throw(ValueError("none")))
     with pytest.raises(error, match=said):
         DaskEngine(name, timeout=0.5)
+
+
+def test_a_local_cluster_has_as_many_workers_as_were_asked_for():
+    engine = DaskEngine("dask:3")
+    assert engine.session.n_blocks == len(engine.client.nthreads()) == 3
+    connect._clients.pop("3").cluster.close()
 
 
 def test_solvers_that_need_edges_at_hand_are_refused(engine, graphs):
