@@ -160,6 +160,8 @@ def test_bytes_that_move_are_those_of_the_model(client, graph, share):
     assert expected == pytest.approx((2 - 1) * 4000 * 12 * 4 * share, rel=0.02)
     assert measured == pytest.approx(expected, rel=0.2, abs=3000)  # Gram matrices and headers
     summary = engine.summary()
+    assert summary["rounds"] == 3  # what has to travel, and two Gram matrices
+    assert summary["tasks"] <= 12 + 8 * 6  # with halos; else one for each block and sweep
     assert summary["bytes_moved"] >= 6 * measured
     assert summary["workers"] == 2
 

@@ -221,13 +221,15 @@ class DaskEngine(RowsOnWorkers):
         return self._bytes
 
     def summary(self) -> dict[str, Any]:
-        """With the workers, what moved between them, and how often tasks had to be made again."""
+        """With the workers, what moved between them, how many tasks there were, and what was made again."""
         moved = self.bytes_moved()
         return super().summary() | {
             "workers": len(set(self.session.owners)),
             "blocks": self.session.n_blocks,
             "bytes_moved": moved,
             "bytes_per_sweep": moved / max(1, self.work.sweeps),
+            "tasks": self.session.tasks,
+            "rounds": self.session.rounds,
             "recoveries": self.session.losses,
         }
 

@@ -34,7 +34,8 @@ class Session:
     talls: WeakSet[DaskTall] = field(default_factory=WeakSet)
     placed: WeakSet[Step] = field(default_factory=WeakSet)  # row blocks of graphs
     losses: int = 0
-    _count: int = 0
+    rounds: int = 0  # times that the client waited for results
+    tasks: int = 0
     _looked: float = -1e9
 
     def __post_init__(self) -> None:
@@ -141,11 +142,12 @@ class Session:
         await asyncio.gather(*(send(step) for step in steps))
 
     def _key(self, step: Step) -> str:
-        self._count += 1
-        return f"{step.name}-{self.run}-{step.block}-{self._count}"
+        self.tasks += 1
+        return f"{step.name}-{self.run}-{step.block}-{self.tasks}"
 
     def results(self, steps: Sequence[Step]) -> list[Any]:
         """What the steps give, on the host; made again where workers were lost meanwhile."""
+        self.rounds += 1
         for _ in range(MOST_LOSSES):
             try:
                 self.start(*steps)
