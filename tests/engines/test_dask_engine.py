@@ -207,7 +207,9 @@ def stored(tmp_path_factory):
     return open_store(path)
 
 
-def test_workers_read_their_rows_from_a_store(client, stored):
+@pytest.mark.parametrize("kind", ["path", "url"])
+def test_workers_read_their_rows_from_a_store(client, stored, kind):
+    stored = stored if kind == "path" else open_store(f"file://{stored.store.path}")
     before, rows = stored.bytes_read, np.random.default_rng(0).standard_normal((6010, 3))
     engine = make_engine(client)
     operator = laplacian(stored, allow_isolated=True)

@@ -6,7 +6,6 @@ import hashlib
 import io
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, cast
 
 import click
@@ -21,6 +20,7 @@ from spectrograd.labels.eigengap import MOST
 from spectrograd.pipeline.needs import check_limit, open_within
 from spectrograd.store import is_store
 from spectrograd.store.manifest import load_meta
+from spectrograd.store.urls import store_path
 
 STDIN = "-"
 HASHED_AT_ONCE = 1 << 20  # bytes
@@ -62,7 +62,7 @@ def hashed(paths: Sequence[str]) -> Input:
     digest = hashlib.sha256()
     for path in paths:
         if is_store(path):
-            digest.update(load_meta(Path(path)).fingerprint.encode())
+            digest.update(load_meta(store_path(path)).fingerprint.encode())
             continue
         if path == STDIN:
             digest.update(cast(io.BytesIO, sys.stdin.buffer).getbuffer())
