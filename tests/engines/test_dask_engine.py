@@ -10,7 +10,7 @@ distributed = pytest.importorskip("distributed")
 import test_engines as contract  # noqa: E402
 
 from spectrograd import MultilayerGraph, datasets, metrics, write_graph  # noqa: E402
-from spectrograd.engines import make_engine  # noqa: E402
+from spectrograd.engines import dask_engine, make_engine  # noqa: E402
 from spectrograd.engines.cluster import connect, cutting  # noqa: E402
 from spectrograd.engines.cluster.connect import EngineError  # noqa: E402
 from spectrograd.engines.cluster.owners import reassigned  # noqa: E402
@@ -133,6 +133,27 @@ def test_any_number_of_blocks_gives_the_same_product(client, n_blocks):
     rows = np.random.default_rng(0).standard_normal((500, 3))
     product = engine.rows(engine.apply(engine.place(laplacian(graph)), engine.put(rows)))
     np.testing.assert_allclose(product, laplacian(graph).to_dense() @ rows, atol=1e-12)
+
+
+def test_a_sweep_of_one_task_has_the_bits_of_one_of_many(client, monkeypatch):
+    graph, found = datasets.make_block_model(5000, 3, random_state=0).graph, []
+    for most in (dask_engine.AT_ONCE, 0):
+        monkeypatch.setattr(dask_engine, "AT_ONCE", most)
+        engine = make_engine(client)
+        placed, X = engine.place(laplacian(graph).walk_form()), engine.random(5000, 4, 0, np.float32)
+        moved = engine.recurrence(placed, X, X, (1.0, 0.5, 0.25))
+        found.append((engine.rows(engine.apply(placed, moved)), engine.session.tasks))
+    np.testing.assert_array_equal(found[0][0], found[1][0])
+    assert found[0][1] <= found[1][1] - 8  # two sweeps, two blocks: neighbours and sum
+
+
+def test_what_nobody_can_change_is_put_once(engine):
+    vector = np.arange(10.0)
+    assert engine.put(vector[:, None]) is not engine.put(vector[:, None])
+    vector.flags.writeable = False
+    first = engine.put(vector[:, None])
+    assert engine.put(vector[:, None]) is first
+    assert engine.put(vector[:5, None]) is not first
 
 
 # --- what travels -----------------------------------------------------------------------------------------
