@@ -306,10 +306,7 @@ class _Sizes:
         return np.asarray(self.V / self.roots)
 
     def error(self, k: int) -> float:
-        """About the sine of the angles of K directions, added up: their share of the noise.
-
-        The other singular values are that of the rest of the spectrum, noise of one size in all directions.
-        """
+        """About the sine of the angles of K directions, added up: their share of the noise, all the others."""
         squares = la.svdvals(self.factor) ** 2
         if len(squares) == k:
             return 0.0
