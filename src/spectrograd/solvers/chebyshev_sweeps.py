@@ -306,7 +306,7 @@ class _Sizes:
         return np.asarray(self.V / self.roots)
 
     def error(self, k: int) -> float:
-        """About the sine of the angles of K directions, added up: their share of the noise, all the others."""
+        """About the sine of the angles of K directions, added up: their share of the noise, the rest."""
         squares = la.svdvals(self.factor) ** 2
         if len(squares) == k:
             return 0.0
