@@ -16,6 +16,7 @@ _EXTRA_OF = {
     "textblob": "reviews",
     "duckdb": "store",
     "distributed": "dask",
+    "fsspec": "dask",
     "torch": "torch",
 }
 

@@ -10,7 +10,7 @@ distributed = pytest.importorskip("distributed")
 import test_engines as contract  # noqa: E402
 
 from spectrograd import MultilayerGraph, datasets, metrics, write_graph  # noqa: E402
-from spectrograd.engines import make_engine  # noqa: E402
+from spectrograd.engines import dask_engine, make_engine  # noqa: E402
 from spectrograd.engines.cluster import connect, cutting  # noqa: E402
 from spectrograd.engines.cluster.connect import EngineError  # noqa: E402
 from spectrograd.engines.cluster.owners import reassigned  # noqa: E402
@@ -32,7 +32,9 @@ graphs = contract.graphs
 @pytest.fixture(scope="module")
 def client():
     with (
-        distributed.LocalCluster(2, threads_per_worker=1, processes=True, dashboard_address=None) as workers,
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as workers,
         distributed.Client(workers, set_as_default=False) as client,
     ):
         yield client
@@ -133,6 +135,27 @@ def test_any_number_of_blocks_gives_the_same_product(client, n_blocks):
     np.testing.assert_allclose(product, laplacian(graph).to_dense() @ rows, atol=1e-12)
 
 
+def test_a_sweep_of_one_task_has_the_bits_of_one_of_many(client, monkeypatch):
+    graph, found = datasets.make_block_model(5000, 3, random_state=0).graph, []
+    for most in (dask_engine.AT_ONCE, 0):
+        monkeypatch.setattr(dask_engine, "AT_ONCE", most)
+        engine = make_engine(client)
+        placed, X = engine.place(laplacian(graph).walk_form()), engine.random(5000, 4, 0, np.float32)
+        moved = engine.recurrence(placed, X, X, (1.0, 0.5, 0.25))
+        found.append((engine.rows(engine.apply(placed, moved)), engine.session.tasks))
+    np.testing.assert_array_equal(found[0][0], found[1][0])
+    assert found[0][1] <= found[1][1] - 8  # two sweeps, two blocks: neighbours and sum
+
+
+def test_what_nobody_can_change_is_put_once(engine):
+    vector = np.arange(10.0)
+    assert engine.put(vector[:, None]) is not engine.put(vector[:, None])
+    vector.flags.writeable = False
+    first = engine.put(vector[:, None])
+    assert engine.put(vector[:, None]) is first
+    assert engine.put(vector[:5, None]) is not first
+
+
 # --- what travels -----------------------------------------------------------------------------------------
 
 
@@ -158,6 +181,8 @@ def test_bytes_that_move_are_those_of_the_model(client, graph, share):
     assert expected == pytest.approx((2 - 1) * 4000 * 12 * 4 * share, rel=0.02)
     assert measured == pytest.approx(expected, rel=0.2, abs=3000)  # Gram matrices and headers
     summary = engine.summary()
+    assert summary["rounds"] == 3  # what has to travel, and two Gram matrices
+    assert summary["tasks"] <= 12 + 8 * 6  # with halos; else one for each block and sweep
     assert summary["bytes_moved"] >= 6 * measured
     assert summary["workers"] == 2
 
@@ -174,14 +199,15 @@ def test_only_touched_rows_travel_from_a_cut_of_a_graph():
     graph = ring(100)
     placed = placed_graph(graph, cutting.balanced_bounds(graph, 4), at_once)
     assert placed.n_sent.tolist() == [[25, 1, 0, 1], [1, 25, 1, 0], [0, 1, 25, 1], [1, 0, 1, 25]]
-    assert len(placed.rows[0].function().parts) == 3
+    assert len(at_once(placed.rows[:1])[0].parts) == 3
     assert at_once([placed.touched[0, 3]])[0].tolist() == [24]
 
 
 def test_streams_are_cut_like_graphs_in_memory(graphs):
     bounds = cutting.even_bounds(contract.N, 3)
     for at in range(3):
-        one, other = (cutting.cut(graphs[name], bounds, at) for name in ("whole", "stream"))
+        rows = (graphs[name].rows_between(bounds[at], bounds[at + 1]) for name in ("whole", "stream"))
+        one, other = (cutting.cut(blocks, bounds, at) for blocks in rows)
         for j, part in one.parts.items():
             np.testing.assert_array_equal(part.indices, other.parts[j].indices)
             np.testing.assert_array_equal(part.weights, other.parts[j].weights)
@@ -202,7 +228,9 @@ def stored(tmp_path_factory):
     return open_store(path)
 
 
-def test_workers_read_their_rows_from_a_store(client, stored):
+@pytest.mark.parametrize("kind", ["path", "url"])
+def test_workers_read_their_rows_from_a_store(client, stored, kind):
+    stored = stored if kind == "path" else open_store(f"file://{stored.store.path}")
     before, rows = stored.bytes_read, np.random.default_rng(0).standard_normal((6010, 3))
     engine = make_engine(client)
     operator = laplacian(stored, allow_isolated=True)
@@ -297,6 +325,12 @@ def test_engines_that_are_not_there(name, error, said, monkeypatch):
         monkeypatch.setattr(distributed, "get_client", lambda: (_ for _ in ()).throw(ValueError("none")))
     with pytest.raises(error, match=said):
         DaskEngine(name, timeout=0.5)
+
+
+def test_a_local_cluster_has_as_many_workers_as_were_asked_for():
+    engine = DaskEngine("dask:3")
+    assert engine.session.n_blocks == len(engine.client.nthreads()) == 3
+    connect._clients.pop("3").cluster.close()
 
 
 def test_solvers_that_need_edges_at_hand_are_refused(engine, graphs):

@@ -25,7 +25,9 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 @pytest.fixture(scope="module")
 def workers():
-    with distributed.LocalCluster(2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster:
         yield cluster
 
 
@@ -128,8 +130,13 @@ def test_a_worker_that_is_slow_changes_nothing(client):
 @pytest.mark.parametrize("n_workers", [1, 4])
 def test_other_numbers_of_workers_give_the_same_subspace(n_workers):
     how = {"threads_per_worker": 1, "processes": True, "dashboard_address": None}
-    with distributed.LocalCluster(n_workers, **how) as cluster, distributed.Client(cluster) as client:
-        found = vectors(DaskEngine(client))
+    with (
+        distributed.LocalCluster(n_workers=n_workers, **how) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        engine = DaskEngine(client)
+        assert len(set(engine.session.owners)) == n_workers
+        found = vectors(engine)
     expected = vectors(make_engine("local"))
     cosines = np.linalg.svd(np.linalg.qr(found)[0].T @ np.linalg.qr(expected)[0], compute_uv=False)
     assert cosines.min() > 1 - 1e-9
@@ -137,7 +144,9 @@ def test_other_numbers_of_workers_give_the_same_subspace(n_workers):
 
 @pytest.mark.chaos
 def test_without_a_scheduler_there_is_a_clear_error():
-    with distributed.LocalCluster(1, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster:
         client = distributed.Client(cluster, timeout=3)
         engine = Disturbed(client, {4: cluster.close}, patience=2.0)
         with pytest.raises(EngineError, match="is gone: start it"):

@@ -33,7 +33,11 @@ Examples:
     show_default=True,
     help="Clusters; auto is as many as the eigengap tells, at most 20.",
 )
-@click.option("-o", "--output", help=".csv .tsv .npy .npz .parquet, or - (default) for CSV on stdout.")
+@click.option(
+    "-o",
+    "--output",
+    help=".csv .tsv .npy .npz .parquet, a folder of parts (name.parquet/), or - for CSV (default).",
+)
 @click.option(
     "-l", "--labels", "truth", help="Known classes (node,label): the clusters are scored against them."
 )
@@ -72,13 +76,15 @@ def cluster(
     from spectrograd.cli import plan, reading, run_settings, running, writing
     from spectrograd.cli.summary import summarize
     from spectrograd.io import write_labels
+    from spectrograd.io.write.parts import is_folder_of_parts
+    from spectrograd.pipeline.result_parts import write_label_parts
     from spectrograd.report.gather import gather_run
 
     settings = run_settings.make_settings(session, options, k, **how)
     write = partial(write_labels, raw=options.raw)
     writing.check_output(session, output, write, [0])
     check_targets(session, page, folder)
-    graph, source = reading.read_layers(session, graphs, k, (options.memory_limit, options.solver))
+    graph, source = reading.read_layers(session, graphs, k, options.limit)
     reading.check_size(k, 0, graph)
     classes, class_names = reading.read_truth(session, truth, graph)
     if session.dry_run:
@@ -88,7 +94,10 @@ def cluster(
     told = partial(summarize, session, source, graph, result, scores)
     known = None if truth is None else (truth, classes)
     with session.stage("report"):
-        writing.write_result(output, write, result.labels, graph.input_names)
+        if is_folder_of_parts(output):
+            write_label_parts(str(output), graph, result)
+        else:
+            writing.write_result(output, write, result.labels, graph.input_names)
         model = partial(saved_model, graph, result, settings)
         run = partial(gather_run, graph, result, truth=known, class_names=class_names)
         tell_run(page, folder, lambda: run(summary=told()), model)

@@ -79,7 +79,7 @@ def compare(
         parse_spec(name)  # a wrong name is found before a large file is read
     make_aggregation(how["aggregation"])
     session.check_target(output, "-o")
-    graph, source = reading.read_layers(session, graphs, k, (how["memory_limit"], "auto"))
+    graph, source = reading.read_layers(session, graphs, k, (how["memory_limit"], "auto", how["engine"]))
     reading.check_size(k, 0, graph)
     classes, _ = reading.read_truth(session, truth, graph)
     if session.dry_run:

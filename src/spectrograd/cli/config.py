@@ -81,7 +81,7 @@ def _read(path: str) -> dict[str, Any]:
 def _beside(context: click.Context) -> Path | None:
     values = {_key(option): context.params.get(str(option.name)) for option in _recorded(context)}
     for folder in (values.get("run"), values.get("output")):
-        if folder is not None and Path(folder).is_dir():
+        if folder is not None and Path(folder).is_dir() and Path(folder).suffix != ".parquet":
             return Path(folder, "run.toml")
     for file in (values.get("output"), values.get("report"), values.get("summary-json")):
         if file not in (None, "-"):

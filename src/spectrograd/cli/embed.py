@@ -28,7 +28,11 @@ Examples:
 @click.command(epilog=EXAMPLES, short_help="Embed the nodes of a graph.")
 @graph_files
 @components_option("Columns of the embedding.")
-@click.option("-o", "--output", help=".csv .tsv .npy .npz .parquet .w2v, or - (default) for CSV on stdout.")
+@click.option(
+    "-o",
+    "--output",
+    help=".csv .tsv .npy .npz .parquet .w2v, a folder of parts (name.parquet/), or - for CSV.",
+)
 @run_output_options
 @solve_options
 @dry_run_option
@@ -52,23 +56,28 @@ def embed(
     from spectrograd.cli import plan, reading, run_settings, running, writing
     from spectrograd.cli.summary import summarize
     from spectrograd.io import write_embedding
+    from spectrograd.io.write.parts import is_folder_of_parts
+    from spectrograd.pipeline.result_parts import write_embedding_parts
     from spectrograd.report.gather import gather_run
 
     settings = run_settings.make_settings(session, options, k + 1)
     write = partial(write_embedding, raw=options.raw)
     writing.check_output(session, output, write, [[0.0]])
     check_targets(session, page, folder)
-    graph, source = reading.read_layers(session, graphs, k + 1, (options.memory_limit, options.solver))
+    graph, source = reading.read_layers(session, graphs, k + 1, options.limit)
     reading.check_size(k, 1, graph)
     if session.dry_run:
         return plan.tell_plan(graph, k + 1, options, output=output, report=page, run=folder)
     result = running.run(session, graph, settings, pipeline.embed)
     told = partial(summarize, session, source, graph, result, None)
     with session.stage("report"):
-        vectors = result.embedding.without_first().vectors
-        writing.write_result(output, write, vectors, graph.input_names)
+        embedding = result.embedding.without_first()
+        if is_folder_of_parts(output):
+            write_embedding_parts(str(output), graph, embedding)
+        else:
+            writing.write_result(output, write, embedding.vectors, graph.input_names)
         model = partial(saved_model, graph, result, settings, drop_first=True)
         tell_run(page, folder, lambda: gather_run(graph, result, told(), drop_first=True), model)
     session.save_summary(told())
-    what = f"{vectors.shape[1]} coordinates of {vectors.shape[0]:,} nodes"
+    what = f"{embedding.n_components} coordinates of {graph.n_nodes:,} nodes"
     return running.verdict(session, result, settings, what, output, page, folder)

@@ -53,6 +53,11 @@ class SolveOptions:
     checkpoint: str | None
     every: float
 
+    @property
+    def limit(self) -> tuple[int | None, str, str]:
+        """What decides whether a store is loaded: memory, solver, engine."""
+        return self.memory_limit, self.solver, self.engine
+
 
 raw_option = click.option(
     "--raw",

@@ -6,7 +6,6 @@ import hashlib
 import io
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, cast
 
 import click
@@ -21,24 +20,29 @@ from spectrograd.labels.eigengap import MOST
 from spectrograd.pipeline.needs import check_limit, open_within
 from spectrograd.store import is_store
 from spectrograd.store.manifest import load_meta
+from spectrograd.store.urls import store_path
 
 STDIN = "-"
 HASHED_AT_ONCE = 1 << 20  # bytes
 
 
 def read_layers(
-    session: Session, files: GraphFiles, k: int | str = MOST, limit: tuple[int | None, str] = (None, "auto")
+    session: Session,
+    files: GraphFiles,
+    k: int | str = MOST,
+    limit: tuple[int | None, str, str] = (None, "auto", "auto"),
 ) -> tuple[Graph | MultilayerGraph, Input]:
     """Read the graph and remember which bytes it came from; a store that does not fit the limit stays put.
 
-    ``limit`` is the memory limit in bytes, and the solver that has to keep it.
+    ``limit`` is the memory limit in bytes, and the solver and the engine that have to keep it: of a store
+    that is read by the workers of a cluster nothing is loaded here.
     """
-    paths, (memory_limit, solver) = files.paths, limit
+    paths, (memory_limit, *how) = files.paths, limit
     with session.stage("read"), session.progress(f"reading {' '.join(paths)}"):
         keep_stdin(paths)
         n_vectors = MOST if isinstance(k, str) else k
         if len(paths) == 1 and is_store(paths[0]) and not any(files.columns.values()):
-            graph = open_within(paths[0], n_vectors, memory_limit, solver)
+            graph = open_within(paths[0], n_vectors, memory_limit, *how)
         else:
             graph = read_graph(*paths, **files.columns)
             check_limit(graph, n_vectors, memory_limit)
@@ -58,7 +62,7 @@ def hashed(paths: Sequence[str]) -> Input:
     digest = hashlib.sha256()
     for path in paths:
         if is_store(path):
-            digest.update(load_meta(Path(path)).fingerprint.encode())
+            digest.update(load_meta(store_path(path)).fingerprint.encode())
             continue
         if path == STDIN:
             digest.update(cast(io.BytesIO, sys.stdin.buffer).getbuffer())

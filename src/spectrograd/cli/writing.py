@@ -14,6 +14,7 @@ import numpy as np
 
 from spectrograd.cli.session import Session
 from spectrograd.io.write.output import naming
+from spectrograd.io.write.parts import check_parts, is_folder_of_parts
 
 STDOUT = "-"
 
@@ -21,6 +22,12 @@ STDOUT = "-"
 def check_output(session: Session, output: str | None, write: Callable[..., None], sample: Any) -> None:
     """Find out before the work whether the result can be written: format, folder, optional packages."""
     if output in (None, STDOUT):
+        return
+    if is_folder_of_parts(output):
+        try:
+            check_parts(str(output))
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="'-o'") from None
         return
     session.check_target(output, "-o")
     with tempfile.TemporaryDirectory() as folder:

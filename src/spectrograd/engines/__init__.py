@@ -8,7 +8,7 @@ from spectrograd.engines.local import LocalEngine
 from spectrograd.engines.numpy_engine import NumpyEngine
 from spectrograd.engines.protocol import Engine
 
-__all__ = ["Engine", "LocalEngine", "NumpyEngine", "make_engine"]
+__all__ = ["Engine", "LocalEngine", "NumpyEngine", "make_engine", "on_cluster"]
 
 
 def make_engine(name: Any = "auto", *, n_jobs: int | None = None) -> Engine:
@@ -20,7 +20,7 @@ def make_engine(name: Any = "auto", *, n_jobs: int | None = None) -> Engine:
         return LocalEngine(n_jobs)
     if name == "numpy":  # slow and plain, to compare with
         return NumpyEngine()
-    if not isinstance(name, str) or name.partition(":")[0] == "dask":
+    if on_cluster(name):
         from spectrograd.engines.dask_engine import DaskEngine
 
         return DaskEngine(name)
@@ -32,3 +32,8 @@ def make_engine(name: Any = "auto", *, n_jobs: int | None = None) -> Engine:
         f"engine={name!r} is not available in this release: use 'auto', 'local', 'torch', 'torch:cuda', "
         "'dask', 'dask:4' (processes on this machine) or 'dask:tcp://host:port'"
     )
+
+
+def on_cluster(name: Any) -> bool:
+    """Whether :func:`make_engine` takes this for workers of a cluster: they open stores for themselves."""
+    return not isinstance(name, str) or name.partition(":")[0] == "dask"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
@@ -43,6 +43,7 @@ class BaseEngine(ABC):
     thresholds: Thresholds = USUAL
     offers: ClassVar[frozenset[Offer]] = frozenset()
     sums_in_pieces: ClassVar[bool] = False
+    leaves_rows: ClassVar[bool] = False
 
     def summary(self) -> dict[str, Any]:
         """What ``--summary-json`` holds."""
@@ -128,6 +129,12 @@ class BaseEngine(ABC):
         return np.asarray(np.sqrt(np.sum(squares, axis=0)))
 
     # derived: algebra
+
+    def grams(
+        self, pairs: Sequence[tuple[Tall, Tall]], metric: Tall | None = None, *, symmetric: bool = False
+    ) -> list[Array]:
+        """One after the other."""
+        return [self.gram(X, Y, metric, symmetric=symmetric) for X, Y in pairs]
 
     def turned(self, X: Tall, C: Array, Y: Tall | None = None, E: Array | None = None) -> Tall:
         """A new tall: nothing can be written into the old one."""

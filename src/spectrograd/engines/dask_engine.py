@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain, islice
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -24,7 +26,9 @@ from spectrograd.operators.sparse import LowRank, SparseOperator
 from spectrograd.store.stored import StoredGraph
 
 Array = NDArray[Any]
-FAN_IN = 16  # of a tree of sums: two levels serve 256 workers
+FAN_IN = 16  # of a tree of sums: two levels, the last of them the client's, serve 256 workers
+# Bytes that come to a block in a sweep, up to which all of it is one task: they take as long as a task more.
+AT_ONCE = 4 << 20
 GROUPS = 3  # tasks per row block for what comes from others: while one waits for rows another computes
 SETTLE = 32  # sweeps after which talls become data of the client: no more are replayed for a lost worker
 OWNERS_HOLD = 1.0  # seconds before somebody asks again who is there: it takes milliseconds
@@ -40,6 +44,7 @@ class DaskEngine(RowsOnWorkers):
     """
 
     name = "dask"
+    leaves_rows = True
     cost = Cost(per_round=0.02, per_byte=1e-9)  # of a few tasks, and of loopback or 10 GbE
 
     def __init__(
@@ -53,7 +58,7 @@ class DaskEngine(RowsOnWorkers):
         self.work = Work()
         self.client = client_of(engine, timeout)
         self.session = Session(self.client, patience=patience)
-        self.bounds, self._settle_after = {}, settle_after
+        self.bounds, self.frozen, self._settle_after = {}, WeakValueDictionary(), settle_after
         self._placed: deque[tuple[Any, PlacedGraph]] = deque(maxlen=KEPT_GRAPHS)
         self._unsettled, self._bytes, self._since = 0, 0, {}  # type: ignore[var-annotated]
 
@@ -153,7 +158,7 @@ class DaskEngine(RowsOnWorkers):
         self, product: DaskTall, low_rank: LowRank, X: DaskTall, weight: float, metric: DaskTall | None
     ) -> DaskTall:
         Z = self._same(low_rank.factors, X.dtype)
-        inner = self._gram_step(Z, X, None, False)
+        inner = _tree("gram", self._gram_steps(Z, X, None, False), 1)[0]
         values = (weight * low_rank.coefficients, inner)
         return self.blockwise("low-rank", tasks.subtract_low_rank, (product, Z, *values, metric), product)
 
@@ -169,19 +174,34 @@ class DaskEngine(RowsOnWorkers):
         """Squares by the kernel of ``local``, summed in a fixed order."""
         metric = self._same(operator.metric, Q.dtype)
         squares = self.steps("residual", tasks.residual_squares, (Q, AQ, values, metric))
-        return np.asarray(np.sqrt(self.session.results([_total("residual", squares)])[0]))
+        return np.asarray(np.sqrt(self._totals("residual", [squares])[0]))
 
     # algebra
 
     def gram(
         self, X: DaskTall, Y: DaskTall, metric: DaskTall | None = None, *, symmetric: bool = False
     ) -> Array:
-        """Shares of the blocks, added up by a tree in a fixed order: the same bits whoever is lost."""
-        found: Array = self.session.results([self._gram_step(X, Y, metric, symmetric)])[0]
-        return np.array(found)
+        """Shares of the blocks, added up in a fixed order: the same bits whoever is lost."""
+        return self.grams([(X, Y)], metric, symmetric=symmetric)[0]
 
-    def _gram_step(self, X: DaskTall, Y: DaskTall, metric: DaskTall | None, symmetric: bool) -> Step:
-        return _total("gram", self.steps("gram", tasks.gram, (X, Y, metric, symmetric or X is Y)))
+    def grams(
+        self,
+        pairs: Sequence[tuple[DaskTall, DaskTall]],
+        metric: DaskTall | None = None,
+        *,
+        symmetric: bool = False,
+    ) -> list[Array]:
+        """All in one round to the workers."""
+        return self._totals("gram", [self._gram_steps(X, Y, metric, symmetric) for X, Y in pairs])
+
+    def _gram_steps(self, X: DaskTall, Y: DaskTall, metric: DaskTall | None, symmetric: bool) -> list[Step]:
+        return self.steps("gram", tasks.gram, (X, Y, metric, symmetric or X is Y))
+
+    def _totals(self, name: str, shares: Sequence[Sequence[Step]]) -> list[Array]:
+        """Sums over the blocks, of several things at once; the last few terms are added up by the client."""
+        few = [_tree(name, steps, FAN_IN) for steps in shares]
+        found = iter(self.session.results([step for steps in few for step in steps]))
+        return [tasks.added(*islice(found, len(steps))) for steps in few]
 
     def combine(self, X: DaskTall, C: Array, Y: DaskTall | None = None, E: Array | None = None) -> DaskTall:
         """Block by block."""
@@ -201,13 +221,15 @@ class DaskEngine(RowsOnWorkers):
         return self._bytes
 
     def summary(self) -> dict[str, Any]:
-        """With the workers, what moved between them, and how often tasks had to be made again."""
+        """With the workers, what moved between them, how many tasks there were, and what was made again."""
         moved = self.bytes_moved()
         return super().summary() | {
             "workers": len(set(self.session.owners)),
             "blocks": self.session.n_blocks,
             "bytes_moved": moved,
             "bytes_per_sweep": moved / max(1, self.work.sweeps),
+            "tasks": self.session.tasks,
+            "rounds": self.session.rounds,
             "recoveries": self.session.losses,
         }
 
@@ -231,15 +253,24 @@ def _placed(operator: SparseOperator) -> PlacedGraph:
 
 
 def _joined(graph: PlacedGraph, own: Step, V: DaskTall, factors: tuple[float, Any, Any]) -> Step:
-    """A block's own share with that of its neighbours: several tasks, so that computing hides transfers."""
+    """A block's own share with that of its neighbours: several tasks, so that computing hides transfers.
+
+    Where hardly anything travels, one task.
+    """
     i, n_blocks = own.block, len(graph.rows)
     others = [j % n_blocks for j in range(i + 1, i + n_blocks) if graph.n_sent[i, j % n_blocks]]
-    shares = []
-    for group in np.array_split(others, min(GROUPS, len(others))) if others else ():
-        pieces = [_travelling(graph, i, int(j), V) for j in group]
-        given = (graph.rows[i], tuple(int(j) for j in group), *factors, *pieces)
-        shares.append(Step("neighbours", tasks.neighbour_rows, given, i))
-    return Step("sum", tasks.added, (own, *shares), i) if shares else own
+    if not others:
+        return own
+    groups = [tuple(map(int, group)) for group in np.array_split(others, min(GROUPS, len(others)))]
+    pieces = [[_travelling(graph, i, j, V) for j in group] for group in groups]
+    if graph.n_sent[i, others].sum() * V.shape[1] * V.dtype.itemsize <= AT_ONCE:
+        given = (own.function, len(own.arguments), groups, factors[0], *own.arguments, *factors[1:])
+        return Step(own.name, tasks.at_once, (*given, *chain.from_iterable(pieces)), i)
+    shares = [
+        Step("neighbours", tasks.neighbour_rows, (graph.rows[i], group, *factors, *rows), i)
+        for group, rows in zip(groups, pieces, strict=True)
+    ]
+    return Step("sum", tasks.added, (own, *shares), i)
 
 
 def _travelling(graph: PlacedGraph, i: int, j: int, V: DaskTall) -> Step:
@@ -248,10 +279,10 @@ def _travelling(graph: PlacedGraph, i: int, j: int, V: DaskTall) -> Step:
     return V.steps[j] if touched is None else Step("halo", tasks.take, (V.steps[j], touched), j)
 
 
-def _total(name: str, steps: Sequence[Step]) -> Step:
-    """A tree of sums in a fixed order."""
+def _tree(name: str, steps: Sequence[Step], most: int) -> list[Step]:
+    """Sums in a fixed order, until no more than so many are left."""
     level = list(steps)
-    while len(level) > 1:
+    while len(level) > most:
         groups = [level[first : first + FAN_IN] for first in range(0, len(level), FAN_IN)]
         level = [Step(f"{name}-sum", tasks.added, tuple(group), group[0].block) for group in groups]
-    return level[0]
+    return level

@@ -17,7 +17,7 @@ To write one, derive from :class:`~spectrograd.engines.base.BaseEngine`:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -150,6 +150,11 @@ class Engine(Protocol):
         """
         ...
 
+    @property
+    def leaves_rows(self) -> bool:
+        """Whether results stay where they are until somebody asks: with others, who can write them too."""
+        ...
+
     def summary(self) -> dict[str, Any]:
         """Its name and what was asked of it, for ``--summary-json``."""
         ...
@@ -199,6 +204,12 @@ class Engine(Protocol):
 
     def gram(self, X: Tall, Y: Tall, metric: Tall | None = None, *, symmetric: bool = False) -> Array:
         """Mandatory. ``X' diag(metric) Y`` in float64; one known to be ``symmetric`` may cost half."""
+        ...
+
+    def grams(
+        self, pairs: Sequence[tuple[Tall, Tall]], metric: Tall | None = None, *, symmetric: bool = False
+    ) -> list[Array]:
+        """Several Gram matrices in one metric, which take one round where rounds are dear."""
         ...
 
     def combine(self, X: Tall, C: Array, Y: Tall | None = None, E: Array | None = None) -> Tall:

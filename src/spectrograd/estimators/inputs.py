@@ -120,9 +120,8 @@ def _from_store(model: Any, X: Any) -> Graph | MultilayerGraph | None:
         return None
     n_nodes = open_store(X).n_nodes
     k = model._n_columns(n_nodes)
-    return open_within(
-        X, MOST if isinstance(k, str) else k, model.memory_limit, getattr(model, "solver", "auto")
-    )
+    how = getattr(model, "solver", "auto"), getattr(model, "engine", "auto")
+    return open_within(X, MOST if isinstance(k, str) else k, model.memory_limit, *how)
 
 
 def graph_of_table(X: Any, columns: Mapping[str, str]) -> Graph | MultilayerGraph | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,27 +39,49 @@ def sweep_rows(
     """
     taking_part = np.ones(len(vectors), bool)
     taking_part[aside] = False
-    chosen = _sample(taking_part, max(FITTED, sample_size(n_clusters)), rng)
-    few = vectors[chosen]
-    length = float(np.median(row_lengths(few))) * softness**0.5
-    with one_thread():
-        fitted = best_look(soft_unit(few, length), n_clusters, n_init, rng)
-    centres = fitted.means(soft_unit(few, length))
-    labels = np.full(len(vectors), -1, np.int64)
-    sure = np.full(len(vectors), np.nan, np.float32)
-    inertia = 0.0
-    size = max(1, AT_ONCE // max(vectors.shape[1], n_clusters))
-    for start in range(0, len(vectors), size):
-        part = start + np.flatnonzero(taking_part[start : start + size])
-        if len(part):
-            rows = soft_unit(vectors[part], length)
-            seen = look(rows, centres, compiled=True)
-            labels[part] = seen.labels
-            inertia += float(seen.gaps.sum())
-            with one_thread():
-                squares = squared_distances(rows.astype(np.float64), centres)
-            sure[part] = confidence(squares, seen.labels) if n_clusters > 1 else 1.0
-    return Swept(in_order(labels, n_clusters), sure, inertia)
+    chosen = sample_rows(taking_part, n_clusters, rng)
+    found = Fitted.to(vectors[chosen], n_clusters, n_init, rng, softness).swept(vectors, taking_part)
+    return found._replace(labels=in_order(found.labels, n_clusters))
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """``centres`` (c x K) of rows that were divided by the root of their squared lengths and ``length``'s."""
+
+    centres: Array
+    length: float
+
+    @classmethod
+    def to(
+        cls, few: Array, n_clusters: int, n_init: int, rng: np.random.Generator, softness: float
+    ) -> Fitted:
+        """The centres of a sample of the rows (m x K)."""
+        length = float(np.median(row_lengths(few))) * softness**0.5
+        rows = soft_unit(few, length)
+        with one_thread():
+            return cls(best_look(rows, n_clusters, n_init, rng).means(rows), length)
+
+    def swept(self, vectors: Array, taking_part: Array) -> Swept:
+        """Every row (n x K) that takes part to its nearest centre; clusters are numbered as the centres."""
+        labels, sure = np.full(len(vectors), -1, np.int64), np.full(len(vectors), np.nan, np.float32)
+        inertia, n_clusters = 0.0, len(self.centres)
+        size = max(1, AT_ONCE // max(vectors.shape[1], n_clusters))
+        for start in range(0, len(vectors), size):
+            part = start + np.flatnonzero(taking_part[start : start + size])
+            if len(part):
+                rows = soft_unit(vectors[part], self.length)
+                seen = look(rows, self.centres, compiled=True)
+                labels[part] = seen.labels
+                inertia += float(seen.gaps.sum())
+                with one_thread():
+                    squares = squared_distances(rows.astype(np.float64), self.centres)
+                sure[part] = confidence(squares, seen.labels) if n_clusters > 1 else 1.0
+        return Swept(labels, sure, inertia)
+
+
+def sample_rows(taking_part: Array, n_clusters: int, rng: np.random.Generator) -> Array:
+    """Numbers of the rows that centres are fitted on."""
+    return _sample(taking_part, max(FITTED, sample_size(n_clusters)), rng)
 
 
 def _sample(taking_part: Array, size: int, rng: np.random.Generator) -> Array:

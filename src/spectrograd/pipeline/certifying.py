@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from spectrograd.certificate import Certificate, certify, unmeasured
 from spectrograd.certificate.evidence import LIKELY_MISS, MOST_PART, Complement, needed_cut
 from spectrograd.certificate.probe import look_outside
-from spectrograd.embedding import arrange
 from spectrograd.engines.threadpools import one_thread
 from spectrograd.linalg.inertia import count_below
 from spectrograd.linalg.subspace import Ritz, rayleigh_ritz, residuals
@@ -20,6 +19,7 @@ from spectrograd.operators.balanced import balanced
 from spectrograd.operators.protocol import Operator
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.embedded import Attempt, Embedded
+from spectrograd.pipeline.left_embedding import embedding_of
 from spectrograd.pipeline.needs import room_for_doubles
 from spectrograd.pipeline.plan import Choice
 from spectrograd.solvers.loop import (
@@ -112,7 +112,7 @@ def _with_certificate(
     """The solution as an embedding, with what is known of it; in float64 unless the graph is on disk."""
     engine = problem.engine
     Q = ritz.Q if problem.operator.is_streamed else engine.cast(ritz.Q, np.float64)
-    embedding = arrange(engine.rows(Q), ritz.values, problem.operator.names)
+    embedding = embedding_of(engine, problem.operator, Q, ritz.values)
     chosen = choice or Choice(solution.solver, "asked for")
     attempt = Attempt.of(chosen, solution, certificate.sentence)
     solution = replace(solution, Q=Q)  # the columns of the embedding but for their signs

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spectrograd.embedding import Embedding
 from spectrograd.engines.cluster.connect import package_version
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.pipeline.embedded import Embedded
@@ -71,7 +72,8 @@ def checkpointed(
 def keep_result(kept: SolveCheckpoint, problem: Problem, found: Embedded) -> None:
     """Keep what a solve has found for a run that is repeated; what was cut short is to go on instead."""
     if found.solution.stop_reason not in (INTERRUPTED, GIVEN_UP, OUT_OF_TIME):
-        kept.finish(problem, replace(found, embedding=replace(found.embedding, names=None)))
+        embedding = Embedding(found.embedding.vectors, found.embedding.eigenvalues)
+        kept.finish(problem, replace(found, embedding=embedding))
 
 
 def kept_result(kept: SolveCheckpoint | None, problem: Problem) -> Embedded | None:

@@ -72,7 +72,8 @@ class Embedded:
         """What is told of it, without the numbers: another solve takes their place."""
         nothing = np.empty((0, 0))
         solution = replace(self.solution, Q=nothing, evidence=Evidence())
-        return replace(self, embedding=replace(self.embedding, vectors=nothing), solution=solution)
+        told = self.embedding
+        return replace(self, embedding=Embedding(nothing, told.eigenvalues, told.names), solution=solution)
 
     def interrupted(self) -> Embedded:
         """The same as the best that Ctrl-C left time for."""

@@ -9,15 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.aggregation import Layers, layer_operators, mean
+from spectrograd.embedding import Embedding
 from spectrograd.graph import MultilayerGraph
 from spectrograd.graph.pieces import Connectivity, connect, report_aside, sublayers
 from spectrograd.labels.eigengap import Eigengap, n_eigenvalues, widest_gap
 from spectrograd.operators.regularized import TAU, Regularization, checked
+from spectrograd.pipeline.all_nodes import kept_tall, with_all_nodes
 from spectrograd.pipeline.embedded import Embedded
 from spectrograd.pipeline.multilayer import Merged, merge
 from spectrograd.pipeline.result import Result, Stages, found
 from spectrograd.pipeline.settings import Settings
-from spectrograd.pipeline.single import input_order, kept_tall, with_all_nodes
+from spectrograd.pipeline.single import input_order
 from spectrograd.pipeline.solving import embed
 from spectrograd.solvers.loop import INTERRUPTED
 
@@ -60,7 +62,8 @@ class PreparedLayers:
 
     def _on_all_nodes(self, layer: Embedded) -> Embedded:
         vectors = with_all_nodes(layer, self.graph, self.kept, self.masked).vectors
-        return replace(layer, embedding=replace(layer.embedding, vectors=vectors))
+        told = layer.embedding
+        return replace(layer, embedding=Embedding(vectors, told.eigenvalues, told.names))
 
 
 def prepare_layers(graph: MultilayerGraph, settings: Settings) -> PreparedLayers:

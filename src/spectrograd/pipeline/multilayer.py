@@ -20,6 +20,7 @@ from spectrograd.aggregation import (
     make_aggregation,
     without_absent,
 )
+from spectrograd.embedding import Embedding
 from spectrograd.graph import Graph, GraphError, GraphWarning, MultilayerGraph
 from spectrograd.operators.laplacian import Kind
 from spectrograd.operators.protocol import Operator
@@ -166,8 +167,8 @@ def _embed_layer(operator: SparseOperator, n_components: int, settings: Settings
     if linked > n_components:
         return result
     kept = max(0, linked - 1)  # the rest of the subspace is made of absent nodes
-    embedding = result.embedding
-    narrow = replace(embedding, vectors=embedding.vectors[:, :kept], eigenvalues=embedding.eigenvalues[:kept])
+    told = result.embedding
+    narrow = Embedding(told.vectors[:, :kept], told.eigenvalues[:kept], told.names)
     return replace(result, embedding=narrow)
 
 

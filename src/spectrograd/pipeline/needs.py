@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+from typing import Any
 
 from spectrograd.certificate.riding_probe import COLUMNS
+from spectrograd.engines import on_cluster
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
 from spectrograd.linalg.fill import estimated_fill, factor_bytes
 from spectrograd.memory import as_bytes
@@ -103,9 +105,13 @@ def largest_basis(graph: Graph, k: int, memory_limit: int | None) -> int | None:
 
 
 def open_within(
-    path: str | os.PathLike[str], k: int, memory_limit: int | str | None, solver: str = "auto"
+    path: str | os.PathLike[str],
+    k: int,
+    memory_limit: int | str | None,
+    solver: str = "auto",
+    engine: Any = "auto",
 ) -> Graph | MultilayerGraph:
-    """A store, in memory where that fits the limit (or there is none), else on disk.
+    """A store, in memory where that fits the limit (or there is none), else on disk; for a cluster, on disk.
 
     Parameters
     ----------
@@ -117,8 +123,12 @@ def open_within(
         Bytes, or a text such as ``"2GB"``. What a stream leaves of it keeps the first blocks in memory.
     solver : str
         Which solver will run: they need different amounts.
+    engine : str or Client
+        Where it will run: workers of a cluster open the store for themselves.
     """
     limit, graph = as_bytes(memory_limit), open_store(path)
+    if on_cluster(engine):
+        return graph
     if limit is None or resident_bytes(graph, k) <= limit:
         return _loaded(graph)
     spare = limit - streamed_bytes(graph, k, solver)

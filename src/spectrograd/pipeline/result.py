@@ -55,6 +55,8 @@ class Result:
         Of a multilayer graph: what is known of each layer.
     tall
         The vectors where the engine has them, for whoever asked (``Settings.keep_tall``).
+    label_tall
+        The labels (N x 1) in the order of the graph's rows, where these were left with an engine.
     sweeps, columns
         How often the run, with its certificate, walked over all entries of the graph, however many columns it
         multiplied on the way; and how many columns these were. Edges of mini-batches add up to sweeps.
@@ -80,6 +82,7 @@ class Result:
     n_clusters: int | None = None
     membership: Array | None = None
     tall: Tall | None = None
+    label_tall: Tall | None = None
     sweeps: float = 0.0
     columns: int = 0
 

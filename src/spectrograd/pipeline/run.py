@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 from numpy.typing import NDArray
@@ -10,8 +11,11 @@ from numpy.typing import NDArray
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.interruption import deferred
 from spectrograd.labels import assign
+from spectrograd.labels.left_rows import assign_left
+from spectrograd.labels.sweeping import MANY
 from spectrograd.pipeline.checkpoints import checkpointed
 from spectrograd.pipeline.layer_preparation import PreparedLayers, prepare_layers
+from spectrograd.pipeline.left_embedding import LeftEmbedding
 from spectrograd.pipeline.result import Result
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.single import PreparedGraph, prepare_graph
@@ -82,10 +86,23 @@ def prepare(graph: Graph | MultilayerGraph, settings: Settings) -> Prepared:
         return prepare_graph(graph, settings)
 
 
-def label(result: Result, settings: Settings) -> Result:
-    """The result with clusters."""
+def label(result: Result, settings: Settings, *, many: int = MANY) -> Result:
+    """The result with clusters. Of more than ``many`` rows that are left with workers only a sample comes."""
     settings.on_stage("assign")
     n_clusters = settings.n_clusters or result.embedding.n_components
+    left = result.embedding
+    if isinstance(left, LeftEmbedding) and settings.assign_labels == "kmeans" and left.tall.shape[0] > many:
+        clustering, label_tall = assign_left(
+            left.engine,
+            left.tall,
+            left.order,
+            n_clusters,
+            n_init=settings.n_init,
+            softness=result.softness,
+            aside=result.connectivity.aside,
+            random_state=settings.seed,
+        )
+        return replace(result.labelled(clustering), label_tall=label_tall)
     with settings.engine.threads():
         clustering = assign(
             result.vectors,

@@ -12,15 +12,14 @@ from numpy.typing import NDArray
 
 from spectrograd.certificate import exact
 from spectrograd.certificate.localization import judge
-from spectrograd.embedding import Embedding, row_slices
+from spectrograd.embedding import Embedding
 from spectrograd.engines.protocol import Tall
-from spectrograd.graph import Graph, GraphError, MultilayerGraph
+from spectrograd.graph import Graph, GraphError
 from spectrograd.graph.node_order import near_order, reordered
 from spectrograd.graph.pieces import (
     Connectivity,
     connect,
     indicators,
-    on_all_rows,
     report_aside,
     subgraph,
 )
@@ -28,8 +27,10 @@ from spectrograd.labels.eigengap import Eigengap, n_eigenvalues, widest_gap
 from spectrograd.operators.masked import masked
 from spectrograd.operators.regularized import MORE_TAU, TAU, Regularization, checked
 from spectrograd.operators.sparse import SparseOperator
+from spectrograd.pipeline.all_nodes import kept_tall, with_all_nodes
 from spectrograd.pipeline.certifying import certified
 from spectrograd.pipeline.embedded import Attempt, Embedded
+from spectrograd.pipeline.left_embedding import LeftEmbedding
 from spectrograd.pipeline.plan import Choice
 from spectrograd.pipeline.result import Result, Stages, found
 from spectrograd.pipeline.settings import Settings
@@ -125,13 +126,6 @@ def input_order(graph: Graph) -> Array:
     return np.arange(graph.n_nodes, dtype=np.int32) if order is None else np.asarray(order)
 
 
-def result_names(graph: Graph) -> Array | None:
-    """The names of the rows of the result; None where they are the row numbers."""
-    if graph.names is None or getattr(graph, "ids_are_rows", False):
-        return None
-    return graph.input_names
-
-
 def n_columns(n: int, settings: Settings) -> int:
     """Eigenvectors to compute, or an error where n nodes have not as many."""
     k = settings.n_components
@@ -184,6 +178,15 @@ class _TakingPart:
             share = 1 - float(metric[self.masked].sum() / metric.sum())
         return judge(operator, vectors, n_trivial, volume=share, **how)
 
+    def judged_by(
+        self, operator: SparseOperator, n_trivial: int, found: Embedded, **how: Any
+    ) -> Regularization:
+        """What the vectors found tell, wherever they are."""
+        if isinstance(found.embedding, LeftEmbedding):
+            how |= {"engine": found.embedding.engine}
+            return self.judged(operator, n_trivial, found.embedding.tall, **how)
+        return self.judged(operator, n_trivial, found.embedding.vectors, **how)
+
     def with_tau(self, decision: Regularization) -> Found:
         operator = self.operator(decision.tau)
         start = self.start if decision.tau > 0 else self.first_guess(operator)
@@ -197,7 +200,7 @@ class _TakingPart:
         watch = _Watch(partial(self.judged, operator, self.n_pieces, rough=True, engine=self.settings.engine))
         settings = replace(self.settings, watch=watch)
         result = embed(operator, self.k, settings, start=problem.start, choices=choices)
-        decision = watch.decision or self.judged(operator, self.n_pieces, result.embedding.vectors)
+        decision = watch.decision or self.judged_by(operator, self.n_pieces, result)
         if decision.tau == 0 or result.solution.stop_reason == INTERRUPTED:
             return result, operator, decision
         before = result.without_vectors()
@@ -210,7 +213,7 @@ class _TakingPart:
         left = self.settings_after(before.solution)
         result = embed(operator, self.k, left, start=self.start, choices=choices)
         result = result.after(before.solution, before.attempts)
-        more = self.judged(operator, 1, result.embedding.vectors, tau=MORE_TAU)
+        more = self.judged_by(operator, 1, result, tau=MORE_TAU)
         if more.tau <= decision.tau or result.solution.stop_reason == INTERRUPTED:
             return result, operator, decision
         before = result.without_vectors()
@@ -279,34 +282,3 @@ def _narrowed(result: Embedded, operator: SparseOperator, k: int, settings: Sett
     solution = replace(result.solution, Q=first, evidence=known)
     narrow = certified(operator, solution, settings, result.choice)
     return replace(narrow, seconds=result.seconds, attempts=result.attempts)
-
-
-def with_all_nodes(solved: Embedded, graph: Graph | MultilayerGraph, kept: Array, masked: Array) -> Embedding:
-    """The embedding with a row for every node, in the order of the input; masked rows are zero.
-
-    Of a graph on disk it is in float32: it may be as large as memory, and its digits end there anyway.
-    """
-    vectors = solved.embedding.vectors
-    one = graph.layers[0] if isinstance(graph, MultilayerGraph) else graph
-    if graph.is_resident:
-        rows = on_all_rows(vectors, kept, graph.n_nodes)
-    else:
-        rows = np.zeros((graph.n_nodes, vectors.shape[1]), np.float32)
-        for part in row_slices(vectors):
-            rows[kept[part]] = vectors[part]
-        rows[kept[masked]] = 0
-    return Embedding(rows, solved.embedding.eigenvalues, result_names(one))
-
-
-def kept_tall(solved: Embedded, settings: Settings, n_nodes: int, kept: Array, masked: Array) -> Tall | None:
-    """As :func:`with_all_nodes`, on the engine and without a look at the host; None unless asked for."""
-    if not settings.keep_tall:
-        return None
-    engine, Q = settings.engine, solved.solution.Q
-    Q = engine.put(Q) if isinstance(Q, np.ndarray) else Q  # of whole components, which nobody solved for
-    Q = engine.combine(Q, np.diag(np.where(engine.statistics(Q).peaks < 0, -1.0, 1.0)))
-    if len(masked):
-        taking_part = np.ones((len(kept), 1))
-        taking_part[masked] = 0
-        Q = engine.scaled(Q, engine.put(taking_part))
-    return engine.spread(Q, kept, n_nodes)

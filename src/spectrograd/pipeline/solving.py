@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from spectrograd.certificate import unmeasured
 from spectrograd.certificate.evidence import GOOD_ANGLE
-from spectrograd.embedding import Embedding
 from spectrograd.operators.balanced import balanced
 from spectrograd.operators.protocol import Operator
 from spectrograd.pipeline.certifying import FAILURES, certified
 from spectrograd.pipeline.checkpoints import keep_result, kept_result
 from spectrograd.pipeline.embedded import Attempt, Embedded, in_units
+from spectrograd.pipeline.left_embedding import embedding_of
 from spectrograd.pipeline.plan import Choice, last_resort, plan
 from spectrograd.solvers import REGISTRY, make_solver
 from spectrograd.solvers.checkpoint import SolveCheckpoint
@@ -166,7 +166,7 @@ def _judged(operator: Operator, solution: Solution, settings: SolverSettings, ch
         return certified(operator, solution, settings, choice)
     k = solution.Q.shape[1]
     certificate = unmeasured(np.full(k, np.nan), "given up for another problem")
-    embedding = Embedding(settings.engine.rows(solution.Q), certificate.eigenvalues, operator.names)
+    embedding = embedding_of(settings.engine, operator, solution.Q, certificate.eigenvalues)
     attempt = Attempt.of(choice, solution, certificate.sentence)
     return Embedded(embedding, certificate, solution, choice, solution.seconds, (attempt,))
 

@@ -15,6 +15,7 @@ from spectrograd.store import StoredGraph, open_store
 from spectrograd.store.changes import Changes
 from spectrograd.store.nodes import NewNames
 from spectrograd.store.update import NoSuchEdge, update_store
+from spectrograd.store.urls import RemotePath
 
 Array = NDArray[Any]
 STRETCHES, STRETCH = 32, 1024  # of rows: quantiles to half a per cent, and few blocks to read
@@ -46,6 +47,10 @@ def changed_store(graph: Graph | MultilayerGraph, changes: EdgeChanges) -> Store
         for layer in {*edges, *removed}
     }
     new = None if names is None else NewNames(len(names) - n_old, as_names(names[n_old:].tolist()))
+    if isinstance(one.store.path, RemotePath):
+        raise GraphError(
+            f"{one.store.path}: a store behind a URL is only read; change it where it is a folder"
+        )
     try:
         update_store(one.store.path, one.store.meta.fingerprint, per_layer, new)
     except NoSuchEdge as error:

@@ -25,6 +25,7 @@ from spectrograd.operators import SparseOperator
 from spectrograd.operators.balanced import balanced
 from spectrograd.operators.masked import masked
 from spectrograd.operators.regularized import Regularization
+from spectrograd.pipeline.all_nodes import with_all_nodes
 from spectrograd.pipeline.certifying import certified
 from spectrograd.pipeline.correction import CONJUGATE_BLOCKS, LEAST_BLOCKS, Moved, Steps, filtered
 from spectrograd.pipeline.embedded import Embedded
@@ -33,7 +34,7 @@ from spectrograd.pipeline.plan import Choice
 from spectrograd.pipeline.result import Result, found
 from spectrograd.pipeline.run import embed
 from spectrograd.pipeline.settings import Settings
-from spectrograd.pipeline.single import PreparedGraph, prepare_graph, with_all_nodes
+from spectrograd.pipeline.single import PreparedGraph, prepare_graph
 from spectrograd.solvers.loop import Solution
 from spectrograd.solvers.protocol import Progress
 

@@ -98,7 +98,7 @@ class FewSweepsChebyshev(Chebyshev):
         engine, walk, block = problem.engine, problem.walk.operator, state.block
         product = state.product = engine.recurrence(walk, block, block, (1.0, 0.0, 0.0))
         pairs = ((block, block), (block, product), (product, product))
-        squares, means, second = (np.diag(engine.gram(*pair, walk.metric))[: state.width] for pair in pairs)
+        squares, means, second = (np.diag(M)[: state.width] for M in engine.grams(pairs, walk.metric))
         means, second = means / squares, second / squares
         deviation = float(np.sqrt(np.maximum(second - means**2, 0)).mean())
         state.highest = min(walk.upper, float(means.mean()) + 2 * deviation)
@@ -183,7 +183,7 @@ class FewSweepsChebyshev(Chebyshev):
         state.block = None
         product = engine.recurrence(walk, block, block, (1.0, 0.0, 0.0))
         own = slice(state.width)
-        H, M = (engine.gram(block, of, walk.metric)[own, own] for of in (product, block))
+        H, M = (of[own, own] for of in engine.grams(((block, product), (block, block)), walk.metric))
         values, rotation = generalized_ritz(H, M)
         turn = la.block_diag(rotation, np.eye(block.shape[1] - state.width))
         state.block, state.product = engine.turned(block, turn), engine.turned(product, turn)

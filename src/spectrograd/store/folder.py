@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from spectrograd.graph import GraphError
+from spectrograd.store.urls import StorePath
 
 try:
     import fcntl
@@ -125,7 +126,7 @@ def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
     sync_folder(folder)
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
+def read_manifest(folder: StorePath) -> dict[str, Any]:
     """Read ``meta.json`` back, or say what is wrong with it."""
     path = folder / MANIFEST
     try:

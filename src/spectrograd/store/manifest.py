@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -12,6 +11,7 @@ from typing import Any
 
 from spectrograd.graph import GraphError
 from spectrograd.store.folder import MANIFEST, read_manifest, write_manifest
+from spectrograd.store.urls import StorePath
 
 FORMAT, VERSION = "spectrograd store", 2
 READABLE = (1, 2)  # the first had no changes
@@ -127,7 +127,7 @@ def save_meta(folder: Path, meta: StoreMeta) -> None:
     write_manifest(folder, {"format": FORMAT, "version": VERSION, "codec": "none", **asdict(meta)})
 
 
-def load_meta(folder: Path) -> StoreMeta:
+def load_meta(folder: StorePath) -> StoreMeta:
     """Read the manifest and check that it describes what lies in the folder."""
     content = read_manifest(folder)
     where = folder / MANIFEST
@@ -183,7 +183,7 @@ def _piece(kind: type[Any], content: dict[str, Any]) -> Any:
     return piece
 
 
-def _check(folder: Path, meta: StoreMeta) -> None:
+def _check(folder: StorePath, meta: StoreMeta) -> None:
     """Sizes that fit together and files that are long enough."""
     if type(meta.n_nodes) is not int or not 0 < meta.n_nodes <= MOST_NODES:
         raise TypeError(f"n_nodes is {meta.n_nodes!r}")
@@ -199,7 +199,7 @@ def _check(folder: Path, meta: StoreMeta) -> None:
     for name, size in sizes.items():
         path = folder / name
         try:
-            found = os.stat(path, follow_symlinks=False).st_size if not path.is_symlink() else -1
+            found = -1 if path.is_symlink() else path.stat().st_size
         except OSError as error:
             raise GraphError(f"{path}: {error.strerror}; convert the graph again") from None
         if found < size:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,8 @@ from spectrograd.store.manifest import (
     Piece,
     StoreMeta,
 )
-from spectrograd.store.reader import N_BUFFERS, Files, ReadAhead
+from spectrograd.store.reader import N_BUFFERS, ReadAhead, files_of
+from spectrograd.store.urls import StorePath
 
 Array = NDArray[Any]
 
@@ -30,9 +30,9 @@ Array = NDArray[Any]
 class Store:
     """An open store: its files, its nodes, and the blocks that stay in memory."""
 
-    def __init__(self, path: Path, meta: StoreMeta) -> None:
+    def __init__(self, path: StorePath, meta: StoreMeta) -> None:
         self.path, self.meta = path, meta
-        self.files = Files(path, sorted({piece.file for piece in meta.pieces}))
+        self.files = files_of(path, sorted({piece.file for piece in meta.pieces}))
         self.pool: list[Array] = []
         self.pinned: dict[BlockPiece, Array] = {}
         self.seen: set[Piece] = set()  # pieces whose numbers were found to be in range

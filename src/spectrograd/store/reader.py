@@ -10,7 +10,6 @@ import time
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from spectrograd.graph import GraphError
 from spectrograd.store.manifest import ALIGNMENT, Piece
+from spectrograd.store.urls import RemotePath, StorePath
 
 Array = NDArray[Any]
 # Held by the consumer: the piece at work, and by the loop variable the one before; one is ready, one is read.
@@ -35,15 +35,18 @@ class Counters:
 class Files:
     """The files of a store, all opened at once: who replaces the folder cannot change what is read here."""
 
-    def __init__(self, folder: Path, names: Sequence[str]) -> None:
+    def __init__(self, folder: StorePath, names: Sequence[str]) -> None:
         self.folder = folder
         self.counters = Counters()
         self.speed: float | None = None  # bytes per second at most, to find out how slow a disk may be
-        self._handles = {name: os.open(folder / name, os.O_RDONLY) for name in names}
-        if hasattr(os, "posix_fadvise"):
-            for handle in self._handles.values():
-                os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_SEQUENTIAL)
+        self._handles = {name: self._opened(folder / name) for name in names}
         self._seeking = threading.Lock()
+
+    def _opened(self, path: Any) -> Any:
+        handle = os.open(path, os.O_RDONLY)
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_SEQUENTIAL)
+        return handle
 
     def __del__(self) -> None:
         for handle in getattr(self, "_handles", {}).values():
@@ -67,7 +70,7 @@ class Files:
             time.sleep(max(0.0, piece.n_bytes / self.speed - (time.perf_counter() - began)))
         return view
 
-    def _read_at(self, handle: int, view: Array, offset: int) -> int:
+    def _read_at(self, handle: Any, view: Array, offset: int) -> int:
         if hasattr(os, "preadv"):
             return os.preadv(handle, [view.data], offset)
         with self._seeking, open(handle, "rb", buffering=0, closefd=False) as raw:
@@ -78,6 +81,27 @@ class Files:
         start = getattr(piece, "start", None)
         block = "" if start is None else f", block of row {start:,}"
         return f"{self.folder / piece.file}{block} (byte {piece.offset:,})"
+
+
+class RemoteFiles(Files):
+    """The files of a store behind a URL: each piece is one request."""
+
+    def _opened(self, path: Any) -> Any:
+        return path.opened
+
+    def __del__(self) -> None:
+        """Nothing is held open."""
+
+    def _read_at(self, handle: Any, view: Array, offset: int) -> int:
+        system, name = handle
+        found = system.cat_file(name, start=offset, end=offset + len(view))
+        view[: len(found)] = np.frombuffer(found, np.uint8)
+        return len(found)
+
+
+def files_of(folder: StorePath, names: Sequence[str]) -> Files:
+    """The files of a store, opened."""
+    return RemoteFiles(folder, names) if isinstance(folder, RemotePath) else Files(folder, names)
 
 
 def buffer_of(n_bytes: int) -> Array:

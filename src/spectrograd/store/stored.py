@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from functools import cached_property
-from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -21,23 +20,24 @@ from spectrograd.store.changes import Rows
 from spectrograd.store.folder import MANIFEST
 from spectrograd.store.manifest import EdgePiece, LayerMeta, load_meta
 from spectrograd.store.opened import BlockStream, Store
+from spectrograd.store.urls import RemotePath, StorePath, store_path
 
 Array = NDArray[Any]
 
 
 def is_store(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is a folder with a manifest in it."""
-    return Path(path, MANIFEST).is_file()
+    """Whether a path or a URL is a folder with a manifest in it."""
+    return (store_path(path) / MANIFEST).is_file()
 
 
 def open_store(
-    path: str | os.PathLike[str], *, memory_limit: int | str | None = None
+    path: str | os.PathLike[str] | RemotePath, *, memory_limit: int | str | None = None
 ) -> StoredGraph | MultilayerGraph:
     """Open a graph on disk; nothing but its description is read yet.
 
     Parameters
     ----------
-    path : path-like
+    path : path-like or URL
         A folder made by ``spectrograd convert`` or :func:`spectrograd.write_graph`.
     memory_limit : int or str, optional
         Bytes (or ``"2GB"``) that reading may hold: its buffers, and with the rest as many of the first blocks
@@ -49,7 +49,7 @@ def open_store(
         A :class:`~spectrograd.Graph` whose blocks are streamed; it goes on with the same data when the store
         is replaced meanwhile. ``in_memory()`` loads it.
     """
-    store = _opened(Path(path))
+    store = _opened(store_path(path))
     store.pin(as_bytes(memory_limit))
     graphs = tuple(StoredGraph(store, layer) for layer in range(len(store.meta.layers)))
     if not store.meta.multilayer:
@@ -57,7 +57,7 @@ def open_store(
     return MultilayerGraph(graphs, tuple(layer.name for layer in store.meta.layers))
 
 
-def _opened(path: Path) -> Store:
+def _opened(path: StorePath) -> Store:
     """All files of one version: where a writer has put the next one there meanwhile, that one is opened."""
     while True:
         before = _version(path)
@@ -71,8 +71,10 @@ def _opened(path: Path) -> Store:
             return store
 
 
-def _version(path: Path) -> tuple[int, int] | None:
-    """Which manifest there is: each is a file of its own."""
+def _version(path: StorePath) -> tuple[int, int] | None:
+    """Which manifest there is: each is a file of its own. Behind a URL nobody can tell."""
+    if isinstance(path, RemotePath):
+        return None
     try:
         found = os.stat(path / MANIFEST)
     except OSError:
@@ -284,7 +286,7 @@ class StoredGraph(Graph):
 class StorePlace(NamedTuple):
     """A graph on disk by name: what is sent to another process instead of its numbers."""
 
-    path: Path
+    path: StorePath
     fingerprint: str
     layer: int
     dtype: np.dtype[Any]

@@ -50,7 +50,9 @@ def _local(n_workers: int) -> Any:
     from distributed import Client, LocalCluster
 
     each = max(1, (os.cpu_count() or 1) // n_workers)
-    workers = LocalCluster(n_workers, threads_per_worker=each, processes=True, dashboard_address=None)
+    workers = LocalCluster(
+        n_workers=n_workers, threads_per_worker=each, processes=True, dashboard_address=None
+    )
     atexit.register(workers.close)
     return Client(workers, set_as_default=False)
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from spectrograd.graph import Graph, RowBlock
@@ -60,10 +61,12 @@ def block_bytes(graph: Graph, bounds: Array) -> int:
     return int((8 if graph.is_weighted else 4) * most_entries) + 8 * (len(bounds) - 1) * rows
 
 
-def cut(graph: Graph, bounds: Array, at: int) -> RowParts:
-    """Row block ``at`` of a graph, with the rows of others that it touches where these are few."""
-    blocks, parts, touched = graph.rows_between(int(bounds[at]), int(bounds[at + 1])), {}, {}
-    seen = np.zeros(graph.n_nodes, bool)
+def cut(blocks: Sequence[RowBlock], bounds: Array, at: int) -> RowParts:
+    """Row block ``at`` of a graph, with the rows of others that it touches where these are few.
+
+    ``blocks`` are its rows, ``bounds[at]`` to ``bounds[at + 1]``; nothing of them is changed or kept.
+    """
+    seen, parts, touched = np.zeros(int(bounds[-1]), bool), {}, {}
     for block in blocks:
         seen[block.indices] = True
     for j, (start, stop) in enumerate(pairwise(bounds.tolist())):
@@ -71,23 +74,23 @@ def cut(graph: Graph, bounds: Array, at: int) -> RowParts:
         if j != at and 0 < len(here) < HALO * (stop - start):
             touched[j] = here
         if len(here):
-            parts[j] = _columns_of(blocks, start, stop, touched.get(j))
+            parts[j] = _columns_of(blocks, int(bounds[-1]), slice(start, stop), touched.get(j))
     return RowParts(parts, touched)
 
 
-def _columns_of(blocks: Sequence[RowBlock], start: int, stop: int, few: Array | None) -> RowBlock:
+def _columns_of(blocks: Sequence[RowBlock], n_columns: int, chosen: slice, few: Array | None) -> RowBlock:
     """The entries of some columns, numbered from their first one on, or within the ``few``."""
-    counts, indices, weights = [], [], []
     weighted = any(block.weights is not None for block in blocks)
+    found = []
     for block in blocks:
-        inside = (block.indices >= start) & (block.indices < stop)
-        before = np.concatenate([[0], np.cumsum(inside)])
-        counts.append(np.diff(before[block.indptr]))
-        indices.append(block.indices[inside] - start)
-        if weighted:
-            weights.append(np.ones(len(indices[-1])) if block.weights is None else block.weights[inside])
-    indptr = np.concatenate([[0], np.cumsum(np.concatenate(counts))]).astype(np.int64)
-    columns = np.concatenate(indices)
+        weights = block.weights
+        if weights is None:  # scipy wants some: a byte each where all are one
+            weights = np.ones(len(block.indices), np.float64 if weighted else np.int8)
+        rows = sp.csr_array((weights, block.indices, block.indptr), shape=(block.n_rows, n_columns))
+        found.append(rows[:, chosen])
+    counts = np.concatenate([np.diff(rows.indptr) for rows in found])
+    indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+    columns = np.concatenate([rows.indices for rows in found])
     columns = columns if few is None else np.searchsorted(few, columns)
-    given = np.concatenate(weights) if weights else None
+    given = np.concatenate([rows.data for rows in found]) if weighted else None
     return RowBlock(0, indptr, columns.astype(np.int32, copy=False), given)

@@ -15,7 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 from spectrograd.engines.cluster import tasks
 from spectrograd.engines.cluster.cutting import cut
 from spectrograd.engines.cluster.steps import Step, release
-from spectrograd.graph import Graph
+from spectrograd.graph import Graph, RowBlock
 from spectrograd.store.stored import StoredGraph
 
 Array = NDArray[Any]
@@ -85,7 +85,12 @@ def streamed_graph(graph: StoredGraph, bounds: Array) -> PlacedGraph:
 
 
 def _row_step(graph: Graph, bounds: Array, i: int) -> Step:
-    """From a store the worker reads for itself; the client makes a block of another graph when it is sent."""
+    """From a store the worker reads for itself; the client sends rows of another graph; workers cut them."""
     if isinstance(graph, StoredGraph):
         return Step("rows", tasks.cut_from_store, (graph.place, bounds, i), i)
-    return Step("rows", partial(cut, graph, bounds, i), (), i, on_host=True)
+    whole = Step("send", partial(_rows_of, graph, bounds, i), (), i, on_host=True)
+    return Step("rows", cut, (whole, bounds, i), i)
+
+
+def _rows_of(graph: Graph, bounds: Array, i: int) -> list[RowBlock]:
+    return graph.rows_between(int(bounds[i]), int(bounds[i + 1]))

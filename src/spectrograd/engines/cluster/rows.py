@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -14,6 +15,7 @@ from spectrograd.engines.cluster import tasks
 from spectrograd.engines.cluster.cutting import even_bounds
 from spectrograd.engines.cluster.session import Session
 from spectrograd.engines.cluster.steps import DaskTall, Step, kept
+from spectrograd.engines.protocol import Statistics
 
 Array = NDArray[Any]
 
@@ -23,13 +25,21 @@ class RowsOnWorkers(BaseEngine):
 
     session: Session
     bounds: dict[int, Array]
+    frozen: WeakValueDictionary[Any, DaskTall]  # what was put, by where it is in memory
 
     def put(self, rows: Array) -> DaskTall:
-        """Kept by the client, sent to the owners when they need it."""
+        """Kept by the client, sent to the owners when they need it; what nobody can change, once."""
+        where = rows.__array_interface__["data"][0], rows.shape, rows.strides, rows.dtype
+        known = None if rows.flags.writeable else self.frozen.get(where)
+        if known is not None:
+            return known
         bounds = self.bounds_of(len(rows))
         blocks = (np.ascontiguousarray(rows[bounds[i] : bounds[i + 1]]) for i in range(len(bounds) - 1))
         steps = [kept("put", block, i) for i, block in enumerate(blocks)]
-        return self.tall(steps, bounds, rows.shape[1], rows.dtype, start=False)
+        tall = self.tall(steps, bounds, rows.shape[1], rows.dtype, start=False)
+        if not rows.flags.writeable:
+            tall.source, self.frozen[where] = rows, tall  # as long as it is alive nothing else is there
+        return tall
 
     def rows(self, X: DaskTall, indices: Array | None = None) -> Array:
         """Only what is asked for travels."""
@@ -57,11 +67,22 @@ class RowsOnWorkers(BaseEngine):
 
     def fold(self, function: Callable[..., Any], *talls: DaskTall) -> list[Any]:
         """What the function makes of slices of the blocks, in the order of the rows."""
-        steps = [
-            Step("fold", tasks.folded, (function, int(start), *(tall.steps[i] for tall in talls)), i)
-            for i, start in enumerate(talls[0].bounds[:-1])
-        ]
-        return list(chain.from_iterable(self.session.results(steps)))
+        return list(chain.from_iterable(self._of_blocks("fold", tasks.folded, function, talls)))
+
+    def each_block(self, name: str, function: Callable[..., Any], *talls: DaskTall) -> list[Any]:
+        """``function(start, *blocks)`` of whole blocks, run where they are; what it returns comes here.
+
+        It may run again for the same block when a worker is lost. The tasks have the ``name``.
+        """
+        return self._of_blocks(name, tasks.whole, function, talls)
+
+    def _of_blocks(self, name: str, task: Any, function: Any, talls: Sequence[DaskTall]) -> list[Any]:
+        return self.session.results(
+            [
+                Step(name, task, (function, int(start), *(tall.steps[i] for tall in talls)), i)
+                for i, start in enumerate(talls[0].bounds[:-1])
+            ]
+        )
 
     def random(self, n_rows: int, n_columns: int, seed: int, dtype: DTypeLike) -> DaskTall:
         """Made where the rows are."""
@@ -98,6 +119,14 @@ class RowsOnWorkers(BaseEngine):
         if len(talls) == 1:
             return talls[0]
         return self.blockwise("stack", tasks.stack, talls, talls[0], sum(t.shape[1] for t in talls))
+
+    def statistics(self, X: DaskTall, metric: DaskTall | None = None) -> Statistics:
+        """By the blocks, each in units of its own peaks: one round."""
+        steps = [
+            Step("statistics", tasks.statistics, (int(start), X.steps[i], block_of(metric, i)), i)
+            for i, start in enumerate(X.bounds[:-1])
+        ]
+        return joined_statistics(self.session.results(steps))
 
     # blocks
 
@@ -139,3 +168,20 @@ class RowsOnWorkers(BaseEngine):
 def block_of(argument: Any, block: int) -> Any:
     """The step of one block where the argument is a tall, else the argument itself."""
     return argument.steps[block] if isinstance(argument, DaskTall) else argument
+
+
+def joined_statistics(parts: Sequence[Statistics]) -> Statistics:
+    """Of all rows, from those of blocks of rows."""
+    column = np.arange(len(parts[0].peaks))
+    peaks, rows = np.array([part.peaks for part in parts]), np.array([part.peak_rows for part in parts])
+    highest = np.argmax(np.abs(peaks), axis=0)  # of several the first
+    units = np.maximum(np.abs(peaks[highest, column]), 1e-300)  # columns of zeros
+    ratio = np.abs(peaks) / units
+    return Statistics(
+        all(part.finite for part in parts),
+        peaks[highest, column],
+        rows[highest, column],
+        (ratio**2 * [part.second for part in parts]).sum(axis=0),
+        (ratio**4 * [part.fourth for part in parts]).sum(axis=0),
+        sum(part.mass for part in parts),
+    )

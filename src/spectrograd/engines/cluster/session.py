@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
 from collections.abc import Sequence
@@ -33,7 +34,8 @@ class Session:
     talls: WeakSet[DaskTall] = field(default_factory=WeakSet)
     placed: WeakSet[Step] = field(default_factory=WeakSet)  # row blocks of graphs
     losses: int = 0
-    _count: int = 0
+    rounds: int = 0  # times that the client waited for results
+    tasks: int = 0
     _looked: float = -1e9
 
     def __post_init__(self) -> None:
@@ -96,8 +98,9 @@ class Session:
         """Submit steps and whatever they need that is not there; what nobody holds is released."""
         made = list(missing(steps))
         try:
+            self._send([step for step in made if step.on_host])
             for step in made:
-                step.future = self._sent(step) if step.on_host else self._submitted(step)
+                step.future = step.future if step.on_host else self._submitted(step)
         except Exception as error:  # Dask has words of its own for a client that lost its scheduler
             if self.client.status in ("closing", "closed"):
                 raise self._gone() from error
@@ -117,24 +120,34 @@ class Session:
             pure=False,
         )
 
-    def _sent(self, step: Step) -> Any:
-        key = self._key(step)
-        data = {key: step.function()}
+    def _send(self, steps: Sequence[Step]) -> None:
+        """Mutates: what the client keeps goes to its owners, all of it at once."""
         for last in (False, True):
             try:
-                return self.client.scatter(data, workers=[self.owners[step.block]])[key]
-            except (OSError, ValueError, KeyError, TimeoutError):  # the owner is gone
+                left = [step for step in steps if step.future is None]
+                if left:
+                    self.client.sync(self._scattered, left)
+                return
+            except (OSError, ValueError, KeyError, TimeoutError):  # an owner is gone
                 if last:
                     raise
                 self.map_owners()
-        raise AssertionError
+
+    async def _scattered(self, steps: Sequence[Step]) -> None:
+        async def send(step: Step) -> None:
+            key = self._key(step)
+            data = {key: step.function()}
+            step.future = (await self.client.scatter(data, workers=[self.owners[step.block]]))[key]
+
+        await asyncio.gather(*(send(step) for step in steps))
 
     def _key(self, step: Step) -> str:
-        self._count += 1
-        return f"{step.name}-{self.run}-{step.block}-{self._count}"
+        self.tasks += 1
+        return f"{step.name}-{self.run}-{step.block}-{self.tasks}"
 
     def results(self, steps: Sequence[Step]) -> list[Any]:
         """What the steps give, on the host; made again where workers were lost meanwhile."""
+        self.rounds += 1
         for _ in range(MOST_LOSSES):
             try:
                 self.start(*steps)

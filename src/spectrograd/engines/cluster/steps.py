@@ -69,6 +69,7 @@ class DaskTall:
         self.steps, self.bounds = tuple(steps), bounds
         self.shape, self.dtype = (int(bounds[-1]), int(n_columns)), np.dtype(dtype)
         self.casts: dict[np.dtype[Any], DaskTall] = {}  # itself in other types, made once
+        self.source: Array | None = None  # what was put there, where nobody can change it
         for step in self.steps:
             step.held = True
         weakref.finalize(self, release, self.steps)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from spectrograd.engines.cluster.cutting import RowParts, cut
 from spectrograd.engines.local import LocalEngine
+from spectrograd.engines.protocol import Statistics
 from spectrograd.engines.random_rows import gaussian_rows
 from spectrograd.graph import GraphError, RowBlock
 from spectrograd.kernels import SMALL, TALL, WORTH_THREADS
@@ -40,7 +42,8 @@ def with_threads(task: Callable[..., Any]) -> Callable[..., Any]:
 
 def cut_from_store(place: StorePlace, bounds: Array, at: int) -> RowParts:
     """Row block ``at`` of a graph on disk, read where this runs."""
-    return cut(opened(place), bounds, at)
+    rows = opened(place).rows_between(int(bounds[at]), int(bounds[at + 1]))
+    return cut(rows, bounds, at)
 
 
 def opened(place: StorePlace) -> StoredGraph:
@@ -49,12 +52,13 @@ def opened(place: StorePlace) -> StoredGraph:
         return place.open()
     except (OSError, GraphError) as error:
         raise GraphError(
-            f"worker {_address()}: {error}; workers open a store by themselves, so it must be at the same "
+            f"worker {address()}: {error}; workers open a store by themselves, so it must be at the same "
             "path on all of them"
         ) from None
 
 
-def _address() -> str:
+def address() -> str:
+    """Of the worker that this runs on."""
     from distributed import get_worker
 
     try:
@@ -150,6 +154,21 @@ def neighbour_rows(
     return out
 
 
+def at_once(
+    own: Callable[..., Array], n_own: int, groups: Sequence[tuple[int, ...]], weight: float, *given: Any
+) -> Array:
+    """``own`` of its arguments and the shares of groups of neighbours, summed: what else are many tasks.
+
+    After the arguments of ``own`` come ``scale``, ``metric`` and the rows of the neighbours.
+    """
+    here, (scale, metric, *pieces) = given[:n_own], given[n_own:]
+    left = iter(pieces)
+    shares = [
+        neighbour_rows(here[0], group, weight, scale, metric, *islice(left, len(group))) for group in groups
+    ]
+    return added(own(*here), *shares)
+
+
 def _subtract(
     part: RowBlock | None, diagonal: Array | None, factors: Array | None, U: Array, V: Array, out: Array
 ) -> None:
@@ -186,6 +205,13 @@ def added(first: Array, *more: Array) -> Array:
 def gram(X: Array, Y: Array, metric: Array | None, symmetric: bool) -> Array:
     """The share of some rows in ``X' diag(metric) Y``."""
     return LocalEngine().gram(X, Y, _column(metric), symmetric=symmetric)
+
+
+@with_threads
+def statistics(start: int, X: Array, metric: Array | None) -> Statistics:
+    """Of some rows, the first of which is number ``start``."""
+    found = LocalEngine().statistics(X, _column(metric))
+    return found._replace(peak_rows=found.peak_rows + start)
 
 
 @with_threads
@@ -261,3 +287,9 @@ def folded(function: Callable[..., Any], start: int, *blocks: Array) -> list[Any
     """``function`` of slices of the blocks, in order."""
     firsts = range(0, max(1, len(blocks[0])), FOLDED)
     return [function(start + first, *(b[first : first + FOLDED] for b in blocks)) for first in firsts]
+
+
+@with_threads
+def whole(function: Callable[..., Any], start: int, *blocks: Array) -> Any:
+    """``function(start, *blocks)``, whatever that is."""
+    return function(start, *blocks)

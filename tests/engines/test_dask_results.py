@@ -1,0 +1,140 @@
+"""Results that stay with the workers: vectors come when somebody asks, workers write files."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+distributed = pytest.importorskip("distributed")
+parquet = pytest.importorskip("pyarrow.parquet")
+
+from test_dask_engine import client  # noqa: E402, F401
+
+from spectrograd import datasets  # noqa: E402
+from spectrograd.cli import main  # noqa: E402
+from spectrograd.engines import make_engine  # noqa: E402
+from spectrograd.engines.cluster import connect  # noqa: E402
+from spectrograd.engines.dask_engine import DaskEngine  # noqa: E402
+from spectrograd.graph import Graph, GraphError  # noqa: E402
+from spectrograd.io.write.parts import write_parts  # noqa: E402
+from spectrograd.labels.left_rows import assign_left  # noqa: E402
+from spectrograd.labels.sweeping import sweep_rows  # noqa: E402
+from spectrograd.pipeline import Settings, embed  # noqa: E402
+from spectrograd.pipeline.left_embedding import LeftEmbedding  # noqa: E402
+from spectrograd.pipeline.result_parts import write_embedding_parts, write_label_parts  # noqa: E402
+from spectrograd.pipeline.run import label  # noqa: E402
+from spectrograd.store.batches import GraphSource, IngestSettings  # noqa: E402
+from spectrograd.store.ingest import ingest  # noqa: E402
+from spectrograd.store.stored import open_store  # noqa: E402
+
+N = 3003  # three of them without edges
+HOW = {"n_components": 3, "n_clusters": 3, "seed": 0, "solver": "chebyshev"}
+pytestmark = pytest.mark.filterwarnings("ignore:.*were set aside")
+
+
+class Counting(DaskEngine):
+    """Notes how many rows come to the client at once, and of how many columns."""
+
+    def __init__(self, name):
+        super().__init__(name)
+        self.gathered = []
+
+    def rows(self, X, indices=None):
+        self.gathered.append((X.shape[0] if indices is None else len(indices), X.shape[1]))
+        return super().rows(X, indices)
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """A graph of several blocks on disk with names, its rows in an order of their own."""
+    data = datasets.make_block_model(N - 3, 3, random_state=0)
+    entries = data.graph.matrix.tocoo()
+    graph = Graph.from_edges(entries.row, entries.col, n_nodes=N)
+    graph = Graph(graph.blocks, N, np.array([f"n{i}" for i in range(N)]))
+    path = tmp_path_factory.mktemp("stores") / "graph.store"
+    ingest(path, GraphSource(graph), IngestSettings(block_bytes=30_000, order="bfs"))
+    found = open_store(path)
+    assert found.input_order is not None
+    return found
+
+
+def read(folder):
+    """The columns of all parts, by node."""
+    table = parquet.read_table(folder)
+    return {row.pop("node"): tuple(row.values()) for row in table.to_pylist()}
+
+
+def test_no_tall_of_several_columns_comes_to_the_client(client, stored, tmp_path):  # noqa: F811
+    engine = Counting(client)
+    settings = Settings(**HOW, engine=engine)
+    result = embed(stored, settings)
+    assert isinstance(result.embedding, LeftEmbedding)
+    result = label(result, settings, many=100)
+    result_labels = write_label_parts(tmp_path / "labels.parquet", stored, result)
+    vectors = write_embedding_parts(tmp_path / "vectors.parquet", stored, result.embedding.without_first())
+    assert not [(n, k) for n, k in engine.gathered if n >= N and k > 1]
+    assert [path.name for path in vectors] == [path.name for path in result_labels]
+    assert len(vectors) == 2
+    names = [f"n{i}" for i in range(N)]
+    labels, rows = read(tmp_path / "labels.parquet"), read(tmp_path / "vectors.parquet")
+    assert [labels[name][0] for name in names] == result.labels.tolist()
+    rows = np.array([rows[name] for name in names], np.float32)
+    np.testing.assert_array_equal(rows, result.vectors[:, 1:])  # gathered now
+    assert (result.vectors[-3:] == 0).all()
+    assert (result.labels[-3:] == -1).all()
+
+
+def test_left_rows_are_labelled_as_those_that_were_gathered(client, stored):  # noqa: F811
+    engine = make_engine(client)
+    left = embed(stored, Settings(**HOW, engine=engine)).embedding
+    aside, how = np.array([5, N - 1]), {"n_init": 10, "softness": 1.0}
+    found, tall = assign_left(engine, left.tall, left.order, 3, aside=aside, random_state=0, **how)
+    expected = sweep_rows(left.vectors, aside, 3, 10, np.random.default_rng(0), 1.0)
+    np.testing.assert_array_equal(found.labels, expected.labels)
+    np.testing.assert_array_equal(found.membership, expected.membership)
+    assert found.inertia == pytest.approx(expected.inertia, rel=1e-9)
+    np.testing.assert_array_equal(engine.rows(tall)[:, 0], found.labels[left.order])
+    with pytest.raises(ValueError, match="n_clusters is 9999; with 3003 rows"):
+        assign_left(engine, left.tall, None, 9999, aside=aside, random_state=0, **how)
+
+
+def test_the_same_result_as_on_local(client, stored):  # noqa: F811
+    far, near = (embed(stored, Settings(**HOW, engine=make_engine(name))) for name in (client, "local"))
+    Q, P = (np.linalg.qr(found.vectors.astype(float))[0] for found in (far, near))
+    assert np.linalg.norm(Q - P @ (P.T @ Q), 2) < 1e-3
+    assert far.vectors.dtype == near.vectors.dtype == np.float32
+    assert far.regularization.reason == near.regularization.reason
+
+
+@pytest.mark.parametrize("engine", ["local", "dask"])
+def test_commands_write_folders_of_parts(client, stored, tmp_path, engine):  # noqa: F811
+    where = "local" if engine == "local" else f"dask:{client.scheduler.address}"
+    out, store = tmp_path / "out.parquet", str(stored.store.path)
+    for command, k in (("embed", "2"), ("cluster", "3")):  # the second one takes the place of the first
+        assert main([command, store, "-k", k, "-o", f"{out}/", "--engine", where, "-q", "--seed", "0"]) == 0
+        assert len(list(out.iterdir())) == (1 if engine == "local" else 2)
+        assert len(read(out)) == N
+    assert len(set(read(out).values())) == 4  # three clusters, and -1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.parquet", "out.run.toml"]
+    if engine == "dask":
+        connect._clients.pop(where.partition(":")[2]).close()
+
+
+def test_folders_that_are_no_place_for_parts(client, tmp_path, capsys):  # noqa: F811
+    for name, said in (("x.csv/", "is written as Parquet"), ("no/x.parquet/", "does not exist")):
+        with pytest.raises(ValueError, match=said):
+            write_parts(f"{tmp_path}/{name}", [0, 1], None)
+    (tmp_path / "x.parquet").mkdir()
+    (tmp_path / "x.parquet" / "notes.txt").touch()
+    with pytest.raises(ValueError, match="no folder of parts"):
+        write_parts(tmp_path / "x.parquet", [0, 1], None)
+    assert main(["cluster", "none.csv", "-o", f"{tmp_path}/x.parquet/"]) == 2
+    assert "no folder of parts" in capsys.readouterr().err
+
+
+def test_workers_that_do_not_share_the_folder_are_named(client, tmp_path, monkeypatch):  # noqa: F811
+    engine = make_engine(client)
+    labels = engine.put(np.arange(4)[:, None])
+    monkeypatch.setattr("pathlib.Path.mkdir", lambda path: None)  # a folder that nobody else has
+    with pytest.raises(GraphError, match=r"worker tcp://.* does not exist.*all of them share"):
+        write_parts(tmp_path / "x.parquet", labels, None, engine=engine)
