@@ -12,13 +12,12 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 
 import numpy as np
 
 from spectrograd.graph import Array, GraphError, GraphWarning
 from spectrograd.graph.names import as_objects, number_ids
-from spectrograd.io.read.bulk import ENDS, WORTH_ARROW, Coded, Layout, read_columns
+from spectrograd.io.read.bulk import WORTH_COMPILING, read_columns
 from spectrograd.io.read.columns import (
     NO_WEIGHT,
     PEEK,
@@ -29,6 +28,7 @@ from spectrograd.io.read.columns import (
     role_of,
 )
 from spectrograd.io.read.formulas import unescaped
+from spectrograd.io.read.layouts import ENDS, Coded, Layout
 from spectrograd.io.read.text import (
     INTEGER,
     Row,
@@ -127,8 +127,8 @@ def _is_whole_field(chosen: Chosen, word: str) -> bool:
 
 
 def _read_numbers(file: TextFile, layout: Layout) -> EdgeTable | None:
-    """Parse integer ids and float weights by numpy where the file is small or pyarrow is missing."""
-    if not layout.integers or (file.size >= WORTH_ARROW and find_spec("pyarrow")):
+    """Parse integer ids and float weights of a small file by numpy."""
+    if not layout.integers or file.size >= WORTH_COMPILING:
         return None
     # Unused columns are parsed too, to a letter each: otherwise ragged lines would not be seen.
     kinds = [
