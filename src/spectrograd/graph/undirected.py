@@ -78,7 +78,7 @@ def _by_scipy(
 def _n_answered(listed: sp.csr_array) -> int:
     """How many entries have one on the other side, whatever their weights: a sum drops those of 0."""
     pattern = sp.csr_array((np.ones(listed.nnz, np.int8), listed.indices, listed.indptr), shape=listed.shape)
-    return 2 * listed.nnz - int((pattern + pattern.T.tocsr()).nnz)
+    return int(2 * listed.nnz - (pattern + pattern.T.tocsr()).nnz)
 
 
 def _same(one: sp.csr_array, other: sp.csr_array) -> bool:
