@@ -142,7 +142,7 @@ def test_directions_are_merged_as_by_dense_matrices(both_ways, weighted):
         weight = np.concatenate([weight, weight])
     weights = weight if weighted else None
     starts, sizes = np.empty(61, np.int64), np.empty(60, np.int64)
-    keys, values = np.empty(2 * len(source), np.uint32), np.empty(2 * len(source))
+    keys, values = np.empty(2 * len(source), np.uint32), np.ones(2 * len(source))
     ends = source.astype(np.int32), target.astype(np.int32)
     loops = scatter_directions(*ends, weights, starts, keys, values)
     shares = [(0, 17), (17, 17), (17, 60)]

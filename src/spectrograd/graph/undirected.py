@@ -97,7 +97,7 @@ def _compiled(
     from spectrograd.kernels.threads import N_SHARES, side_by_side
 
     starts, sizes = np.empty(n_nodes + 1, np.int64), np.empty(n_nodes, np.int64)
-    keys, values = np.empty(2 * len(rows), np.uint32), np.empty(2 * len(rows))
+    keys, values = np.empty(2 * len(rows), np.uint32), np.ones(2 * len(rows))
     ends = (end.astype(np.int32, copy=False) for end in (rows, cols))
     loops = scatter_directions(*ends, weights, starts, keys, values)
     bounds = [n_nodes * share // N_SHARES for share in range(N_SHARES + 1)]

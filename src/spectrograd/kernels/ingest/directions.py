@@ -10,8 +10,9 @@ from spectrograd.kernels.jit import serial
 def scatter_directions(source, target, weights, starts, keys, values):
     """Mutates: starts of the rows (n + 1, int64), and entries of both directions: keys (uint32) and values.
 
-    A key is twice the column, and one more where the edge is listed the other way. Loops are left out: how
-    many, and the first. Inside a row entries stand as they are listed. Weights may be None: all are one.
+    A key is twice the column, and one more where the edge is listed the other way. Inside a row entries stand
+    as they are listed. Without weights (None) values stay what they were. Loops are left out: returns
+    how many, and the first.
     """
     starts[:] = 0
     n_loops, first_loop, n_rows = 0, -1, len(starts) - 1
@@ -32,7 +33,8 @@ def scatter_directions(source, target, weights, starts, keys, values):
         p, q = starts[i], starts[j]
         starts[i], starts[j] = p + 1, q + 1
         keys[p], keys[q] = 2 * j, 2 * i + 1
-        values[p] = values[q] = 1.0 if weights is None else weights[e]
+        if weights is not None:
+            values[p] = values[q] = weights[e]
     for r in range(n_rows, 0, -1):
         starts[r] = starts[r - 1]
     starts[0] = 0
