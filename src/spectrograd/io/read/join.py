@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from spectrograd.graph import Array, Graph, GraphError, GraphWarning, MultilayerGraph
-from spectrograd.graph.names import number_distinct, number_ids, number_nodes
+from spectrograd.graph.names import number_ids, number_nodes
 from spectrograd.io.read.tables import EdgeTable, as_integers
 
 
@@ -80,8 +80,7 @@ def _unite_nodes(tables: Sequence[EdgeTable], typed: bool) -> tuple[Array, list[
     """Names of all nodes in the tables, and each table's ends as row numbers."""
     first = tables[0]
     if len(tables) == 1 and first.ids is not None and first.nodes is None and not typed:
-        names, row_of = number_distinct(first.ids.tolist())
-        return names, [(row_of[first.source], row_of[first.target])]
+        return first.ids, [(first.source, first.target)]
     columns = [column for table in tables for column in _id_columns(table)]
     if typed or all(column.dtype.kind in "iu" for column in columns):
         names, codes = number_nodes(columns)

@@ -14,7 +14,7 @@ import numpy as np
 
 from spectrograd.io.read.text import TextFile
 
-BLOCK = 1 << 22  # bytes at once: enough to hide the calls, and several for each core
+BLOCK = 1 << 20  # bytes at once: enough to hide the calls, and little beside what is kept of them
 _BOM = b"\xef\xbb\xbf"
 _COMMENT = re.compile(rb"^[ \t]*[#%][^\n]*\n", re.MULTILINE)
 _COMMENT_SIGNS = tuple(before + mark for before in (b"\n", b" ", b"\t") for mark in (b"#", b"%"))

@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 
 from spectrograd.graph import Array, GraphError, GraphWarning
-from spectrograd.graph.names import as_objects, number_ids
+from spectrograd.graph.names import number_distinct, number_ids
 from spectrograd.io.read.bulk import WORTH_COMPILING, read_columns
 from spectrograd.io.read.columns import (
     NO_WEIGHT,
@@ -54,8 +54,8 @@ _HEADER_HINT = (
 class EdgeTable:
     """The columns of an edge list; ``nodes`` names those that may have no edge.
 
-    Where there are ``ids``, all distinct, ``source`` and ``target`` are places among them. Where rows are
-    ``directed``, what is lost by dropping directions is told.
+    Where there are ``ids``, distinct and sorted, ``source`` and ``target`` are places among them. Where rows
+    are ``directed``, what is lost by dropping directions is told.
     """
 
     name: str
@@ -185,9 +185,10 @@ def _read_bulk(file: TextFile, layout: Layout) -> EdgeTable | None:
     if numbers is not None:
         return EdgeTable(file.name, numbers[source], numbers[target], weight, layer)
     if len(set(texts)) < len(texts):  # without the blanks around them some are the same
-        names, (places,) = number_ids([texts])
-        return EdgeTable(file.name, places[source], places[target], weight, layer, ids=names)
-    return EdgeTable(file.name, source, target, weight, layer, ids=as_objects(texts))
+        names, (rows,) = number_ids([texts])
+    else:
+        names, rows = number_distinct(texts)
+    return EdgeTable(file.name, rows[source], rows[target], weight, layer, ids=names)
 
 
 def _distinct_texts(cells: Sequence[str], layout: Layout) -> list[str] | None:
