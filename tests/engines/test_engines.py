@@ -287,3 +287,10 @@ def test_localised_vectors_are_told_on_every_engine(engine, graphs):
     np.testing.assert_allclose(participation(operator, X, engine), expected)
     assert judge(operator, X, engine=engine).tau > 0
     assert getattr(engine, "gathers", 0) == 0
+
+
+def test_blocks_of_few_numbers_wait_for_no_compiler(monkeypatch):
+    for kernel in ("combine", "residual"):
+        monkeypatch.setattr(f"spectrograd.kernels.dense.products.{kernel}", None)
+    X = np.random.default_rng(0).standard_normal((20_000, 8)).astype(np.float32)
+    assert LocalEngine().combine(X, np.eye(8, 3)).tobytes() == X[:, :3].tobytes()
