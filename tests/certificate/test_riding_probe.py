@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from refusing import RefusingEngine, cut
 
 from spectrograd.certificate.evidence import LIKELY_MISS
-from spectrograd.certificate.riding_probe import COLUMNS, Ridden, Rider, look_at, look_further, new_rider
+from spectrograd.certificate.riding_probe import (
+    COLUMNS,
+    Ridden,
+    Rider,
+    look_at,
+    look_further,
+    look_within,
+    new_rider,
+)
 from spectrograd.datasets import make_block_model
 from spectrograd.engines import LocalEngine
 from spectrograd.graph import Graph
@@ -102,6 +112,32 @@ def test_nothing_missed_is_told_with_odds_that_fall_with_the_degree(dtype):
     assert seen[0] > 0.9
     assert seen[2] < LIKELY_MISS / 100
     assert seen == sorted(seen, reverse=True)
+
+
+def test_evidence_reaches_as_far_as_the_filters_prove_and_no_eigenvalue_beyond_is_passed():
+    """Where nothing was missed, half of what a rough guess allows is little; where something was, nothing."""
+    values = np.concatenate([[0.0, 0.2, 0.3], np.linspace(1.0, 2.0, 2000)])
+    strong = (Filter(12, 1.0, 2.0),)
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        seen = replace(ridden(values, [0, 1, 2], strong, rng), lowest=0.4)
+        tau = seen.farthest(0.3)
+        assert 0.6 < tau < 1.0
+        assert seen.odds_below(tau) <= LIKELY_MISS
+        missed = replace(ridden(values, [0, 1], strong, rng), lowest=0.2)
+        assert missed.farthest(0.2) < 0.3
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_block_tells_by_its_gram_matrix_what_its_rows_tell(dtype):
+    values = np.concatenate([[0.0, 0.2, 0.3], np.linspace(1.0, 2.0, 500)])
+    operator, rng = diagonal_operator(values), np.random.default_rng(3)
+    rider = swept(operator, new_rider(ENGINE, operator, rng, dtype), (Filter(5, 1.0, 2.0),))
+    block = np.hstack([np.eye(503, 5, dtype=dtype), rider.X])
+    rows = look_at(ENGINE, operator, rider, block[:, :3], 1.0)
+    told = look_within(operator, rider, ENGINE.gram(block, block), 3, 1.0, float(np.finfo(dtype).eps))
+    assert told.rho == pytest.approx(rows.rho, rel=1e-4)
+    assert told.odds_below(0.5) == pytest.approx(rows.odds_below(0.5), rel=1e-2)
 
 
 def test_beyond_a_cut_nothing_is_known():

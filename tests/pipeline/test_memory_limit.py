@@ -42,7 +42,7 @@ def test_what_escalates_keeps_the_limit_too(large):
     problem, least = Problem(laplacian(disk), 12), streamed_bytes(disk, 12)
     assert [choice.name for choice in plan(problem)] == ["chebyshev", "lanczos"]
     assert len(plan(problem, least)) == 1  # no room for a basis worth its name
-    roomy, columns = least + 4 * 20 * disk.n_nodes, 4 * disk.n_nodes
+    roomy, columns = least + 4 * 120 * disk.n_nodes, 4 * disk.n_nodes
     few, more = (
         dict(plan(problem, limit)[-1].params)["basis_size"] for limit in (roomy, roomy + 15 * columns)
     )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd.certificate.evidence import GOOD_ANGLE, LIKELY_MISS, MOST_PART, Complement, needed_cut
+from spectrograd.certificate.evidence import GOOD_ANGLE, LIKELY_MISS, Complement, needed_cut
 from spectrograd.engines import Engine
 from spectrograd.graph import Graph
 from spectrograd.linalg.subspace import Ritz, orthogonality_error
@@ -184,8 +184,8 @@ def _loses_weights(graph: Graph) -> bool:
 
 
 def _supported_cut(top: float, outside: Complement, error: float) -> tuple[float, float]:
-    """``tau`` and the odds of a miss below it: half way to what lies outside, or as far as needed."""
-    tau = top + MOST_PART * max(outside.lowest - top, 0.0)
+    """``tau`` and the odds of a miss below it: as far as the evidence reaches, or as needed."""
+    tau = outside.farthest(top)
     odds = outside.odds_below(tau)
     if odds <= LIKELY_MISS:
         return tau, odds

@@ -28,6 +28,10 @@ class Complement:
         """Bound on the chance that an eigenvector with eigenvalue below ``tau`` was missed."""
         return 0.0 if tau < (self.lowest if self.sure is None else self.sure) else 1.0
 
+    def farthest(self, top: float) -> float:
+        """How far above the last value found, ``top``, the evidence may be taken to reach: half way."""
+        return top + MOST_PART * max(self.lowest - top, 0.0)
+
 
 def needed_cut(top: float, lowest: float, residual: float) -> float:
     """``tau`` between the last value found and the lowest outside: so far must the evidence reach.

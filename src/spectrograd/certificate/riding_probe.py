@@ -16,6 +16,7 @@ while ``|w'B X|^2 / |w|^2`` is chi-square with s degrees of freedom: the odds th
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -119,10 +120,28 @@ class Ridden(Complement):
 
     def odds_below(self, tau: float) -> float:
         """See the module's text."""
-        if tau >= self.lowest or any(tau >= smooth.cut for smooth in self.filters):
+        if tau >= self._end:
             return 1.0
         gain = sum(smooth.log_gain(tau, self.lower) for smooth in self.filters)  # log p(tau), at most 0
         return self._odds(math.log(max(self.rho, 1e-300)) - gain, self.log_noise(tau))
+
+    @property
+    def _end(self) -> float:
+        """Where the first of the filters begins to damp: of what lies above they tell nothing."""
+        return min((smooth.cut for smooth in self.filters), default=-math.inf)
+
+    def farthest(self, top: float) -> float:
+        """The largest tau whose odds are good, between the last value found and the end of the filters.
+
+        Odds grow with tau. So if something was missed below the one that is chosen, the odds of the least
+        tau above it were good as well, and they are those of a fixed number: choosing costs nothing.
+        """
+        usual, count = super().farthest(top), 64
+        if not self._end > top:
+            return usual
+        cuts = np.linspace(top, self._end, count + 2)[1:-1]
+        n_good = bisect_right(range(count), ENOUGH, key=lambda at: self.odds_below(float(cuts[at])))
+        return max(usual, float(cuts[n_good - 1])) if n_good else usual
 
     def best_odds(self, tau: float) -> float:
         """What the odds would be if nothing but rounding were left of the columns."""
@@ -159,8 +178,9 @@ def _with_null(engine: Engine, operator: Operator, rider: Rider, Q: Tall) -> Tal
     """
     if rider.null is None:
         return Q
-    null = engine.cast(rider.null, Q.dtype)
-    both = engine.stack(null, engine.columns(Q, slice(1, None))) if Q.shape[1] > 1 else null
+    k = Q.shape[1]
+    rest = np.diag(np.arange(k) > 0).astype(float)
+    both = engine.combine(Q, rest, engine.cast(rider.null, Q.dtype), np.eye(1, k))
     return orthonormalize(engine, both, operator.metric).Q
 
 
@@ -170,6 +190,15 @@ def _seen(engine: Engine, operator: Operator, rider: Rider, Q: Tall, lowest: flo
     eps = float(np.finfo(rider.X.dtype).eps)
     told = (rider.filters, operator.lower, s, rider.lengths, eps)
     return Ridden(lowest, len(rider.lengths) * s, None, norm(engine, outside, metric), *told)
+
+
+def look_within(operator: Operator, rider: Rider, M: Array, k: int, lowest: float, eps: float) -> Ridden:
+    """As :func:`look_at`, by the Gram matrix M of a block: K orthonormal columns first, the rider's last."""
+    s = COLUMNS
+    across, own = M[:k, -s:], M[:k, :k]
+    rho = longest(M[-s:, -s:] - across.T @ np.linalg.solve(own, across))
+    told = (rider.filters, operator.lower, s, rider.lengths, eps)
+    return Ridden(lowest, len(rider.lengths) * s, None, rho, *told)
 
 
 def look_further(

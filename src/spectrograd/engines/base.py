@@ -129,6 +129,10 @@ class BaseEngine(ABC):
 
     # derived: algebra
 
+    def turned(self, X: Tall, C: Array, Y: Tall | None = None, E: Array | None = None) -> Tall:
+        """A new tall: nothing can be written into the old one."""
+        return self.combine(X, C, Y, E)
+
     def scaled(self, X: Tall, factors: Tall) -> Tall:
         """``diag(factors) X``."""
         return self.map(_multiplied, X, factors)

@@ -20,6 +20,8 @@ from spectrograd.operators.protocol import Offer, Operator
 from spectrograd.operators.sparse import LowRank, SparseOperator
 
 Array = NDArray[Any]
+AT_ONCE = 1 << 17  # rows that are turned in their place: enough work for all threads, and soon written back
+SUMMED = 1 << 20  # rows whose partial sums, a small matrix for every few of them, are held at once
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,7 @@ class LocalEngine(BaseEngine):
 
         abc = tuple(X.dtype.type(value) for value in coefficients)
         out = np.empty_like(X) if out is None else out
-        low_rank, metric = operator.low_rank, operator.metric
+        low_rank, metric = operator.low_rank and operator.low_rank.astype(X.dtype), operator.metric
         rank_one = None
         if low_rank is not None and operator.rank == 1:  # on the way, instead of another pass over out
             rank_one = (low_rank.factors[:, 0], self._projected(low_rank, X))
@@ -142,7 +144,11 @@ class LocalEngine(BaseEngine):
         from spectrograd.kernels.dense.products import as_weights, gram
 
         run = gram if len(X) > self.thresholds.tall else gram.serial
-        return np.asarray(run(X, Y, as_weights(metric), symmetric or X is Y))
+        weights, total = as_weights(metric), np.zeros((X.shape[1], Y.shape[1]))
+        for first in range(0, len(X), SUMMED):
+            rows = slice(first, first + SUMMED)
+            total += run(X[rows], Y[rows], weights[rows], symmetric or X is Y)
+        return total
 
     def _is_small(self, X: Array) -> bool:
         """Whether numpy is as fast as compiled code where a block is read once."""
@@ -157,6 +163,13 @@ class LocalEngine(BaseEngine):
 
         small = None if E is None else np.ascontiguousarray(E, dtype=X.dtype)
         return np.asarray(combine(np.ascontiguousarray(X), C, Y, small))
+
+    def turned(self, X: Array, C: Array, Y: Array | None = None, E: Array | None = None) -> Array:
+        """Mutates X, some rows at a time: no second tall is needed."""
+        for first in range(0, len(X), AT_ONCE):
+            rows = slice(first, first + AT_ONCE)
+            X[rows] = self.combine(X[rows], C, None if Y is None else Y[rows], E)
+        return X
 
     def residual(self, operator: Operator, Q: Array, AQ: Array, values: Array) -> Array:
         """In one pass over both."""

@@ -205,6 +205,10 @@ class Engine(Protocol):
         """Mandatory. ``X C + Y E`` for small C and E, in the type of X; without Y just ``X C``."""
         ...
 
+    def turned(self, X: Tall, C: Array, Y: Tall | None = None, E: Array | None = None) -> Tall:
+        """As :meth:`combine` for a square C, but in the place of X, which is gone."""
+        ...
+
     def scaled(self, X: Tall, factors: Tall) -> Tall:
         """``diag(factors) X``, in the type of X."""
         ...

@@ -191,7 +191,7 @@ def _by_size(found: Array) -> tuple[Array, Array]:
     if len(sizes) == 1:
         return found, sizes
     order = np.argsort(-sizes, kind="stable")
-    rank = np.empty_like(order)
+    rank = np.empty(len(order), found.dtype)
     rank[order] = np.arange(len(order))
     return rank[found], sizes[order]
 

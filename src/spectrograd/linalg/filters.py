@@ -46,7 +46,7 @@ class Filtering:
     """A filter at work: ``current`` (N x k) is what ``degree`` degrees of it have made of U.
 
     One sweep for each degree; none for the first where the ``product`` ``B^-1 A U`` is known. The memory of
-    an U that is ``owned`` is used again.
+    an U that is ``owned``, and then of the product too, is used again: two talls are all it takes.
     """
 
     def __init__(
@@ -68,7 +68,8 @@ class Filtering:
         a, b, c = next(self._coefficients)
         if self._product is not None:
             same = np.eye(self.current.shape[1])
-            fresh = self.engine.combine(self._product, a * same, self.current, b * same)
+            merge = self.engine.combine if self._given is not None else self.engine.turned
+            fresh = merge(self._product, a * same, self.current, b * same)
         else:
             free = self._previous is not self._given and self._previous is not self.current
             out = self._previous if free else None
@@ -82,9 +83,9 @@ class Filtering:
 
         The recurrence does not mix columns, so this may happen at any time.
         """
+        turn = self.engine.turned if self._given is None else self.engine.combine
         self._given = None
-        self.current = self.engine.combine(self.current, F)
-        self._previous = self.engine.combine(self._previous, F)
+        self.current, self._previous = turn(self.current, F), turn(self._previous, F)
 
 
 def damping(lower: float, cut: float, upper: float) -> Iterator[Coefficients]:

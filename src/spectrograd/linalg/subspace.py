@@ -83,7 +83,7 @@ def rayleigh_ritz(engine: Engine, operator: Operator, Q: Tall) -> Ritz:
     AQ = engine.apply(operator, Q)
     H = engine.gram(Q, AQ, None, symmetric=True)
     values, rotation = la.eigh((H + H.T) / 2)
-    return Ritz(values, engine.combine(Q, rotation), engine.combine(AQ, rotation))
+    return Ritz(values, engine.combine(Q, rotation), engine.turned(AQ, rotation))
 
 
 def residuals(engine: Engine, operator: Operator, ritz: Ritz) -> Array:
@@ -91,9 +91,9 @@ def residuals(engine: Engine, operator: Operator, ritz: Ritz) -> Array:
     return engine.residual(operator, ritz.Q, ritz.AQ, ritz.values)
 
 
-def orthogonality_error(engine: Engine, operator: Operator, Q: Tall) -> float:
-    """Largest entry of ``|Q' B Q - I|``."""
-    M = engine.gram(Q, Q, operator.metric)
+def orthogonality_error(engine: Engine, operator: Operator, Q: Tall, n_columns: int | None = None) -> float:
+    """Largest entry of ``|Q' B Q - I|``, for all or the first columns."""
+    M = engine.gram(Q, Q, operator.metric)[:n_columns, :n_columns]
     if not np.isfinite(M).all():
         raise FloatingPointError("the vectors are not finite, or too long for a Gram matrix")
     return float(np.abs(M - np.eye(len(M))).max())

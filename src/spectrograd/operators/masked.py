@@ -51,7 +51,7 @@ def masked(
     degrees = np.where(kept, graph.degrees + added, np.where(graph.degrees > 0, graph.degrees, 1.0))
     low_rank = None
     if tau:
-        low_rank = LowRank(kept[:, None].astype(np.float64), np.array([added / kept.sum()]))
+        low_rank = LowRank(kept[:, None].astype(np.float32), np.array([added / kept.sum()]))
     forms = {"random_walk": _random_walk, "symmetric": _symmetric}
     return replace(forms.get(kind, _unnormalized)(graph, kept, degrees, low_rank), aside=aside)
 

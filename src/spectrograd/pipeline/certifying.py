@@ -18,7 +18,9 @@ from spectrograd.linalg.inertia import count_below
 from spectrograd.linalg.subspace import Ritz, rayleigh_ritz, residuals
 from spectrograd.operators.balanced import balanced
 from spectrograd.operators.protocol import Operator
+from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.embedded import Attempt, Embedded
+from spectrograd.pipeline.needs import room_for_doubles
 from spectrograd.pipeline.plan import Choice
 from spectrograd.solvers.loop import (
     INTERRUPTED,
@@ -62,22 +64,34 @@ def _certified(
     if known is not None:
         return _with_certificate(problem, solution, choice, *known)
     placed, Q = problem.placed, solution.Q
-    if Q.dtype != np.float64:  # the solver has counted on its last product
+    if Q.dtype != np.float64 and not _single_will_do(problem, settings):
         Q = problem.orthonormalize(engine.cast(Q, np.float64)).Q
     ritz = rayleigh_ritz(engine, placed, Q)
     del Q
-    measured = residuals(engine, placed, ritz) + operator.rounding(ritz.Q.dtype)
+    rounding = operator.rounding(ritz.Q.dtype)
+    if ritz.Q.dtype != np.float64:
+        rounding = problem.sparse.rounding(ritz.Q.dtype, pieced=True)
+    measured = residuals(engine, placed, ritz) + rounding
     if not (np.isfinite(ritz.values).all() and np.isfinite(measured).all()):
         raise FloatingPointError("the vectors left the range of numbers")
     try:
         outside = _evidence(problem, ritz, solution, float(np.linalg.norm(measured)), settings.seed)
-        certificate = certify(engine, operator, ritz, settings.tol, outside, measured)
+        certificate = certify(engine, operator, ritz, settings.tol, outside, measured, rounding)
     except KeyboardInterrupt:
         solution = replace(solution, stop_reason=INTERRUPTED)
-        certificate = certify(engine, operator, ritz, settings.tol, UNPROBED, measured)
+        certificate = certify(engine, operator, ritz, settings.tol, UNPROBED, measured, rounding)
     except FAILURES as error:  # good vectors are worth keeping, but nobody vouches for them
         certificate = unmeasured(ritz.values, f"the certificate failed ({type(error).__name__}: {error})")
     return _with_certificate(problem, solution, choice, ritz, certificate)
+
+
+def _single_will_do(problem: Problem, settings: SolverSettings) -> bool:
+    """Whether there is no room for float64, and float32 is exact enough: for an angle, not for a residual."""
+    operator = problem.operator
+    if not (isinstance(operator, SparseOperator) and operator.is_streamed and isinstance(settings.tol, str)):
+        return False
+    room = room_for_doubles(operator.graph, problem.n_components, settings.memory_limit)
+    return problem.engine.sums_in_pieces and not room
 
 
 def _by_last_product(

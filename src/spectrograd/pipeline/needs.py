@@ -13,15 +13,15 @@ from spectrograd.solvers.ritz import usual_width
 from spectrograd.store import StoredGraph, is_store, open_store
 from spectrograd.store.reader import N_BUFFERS
 
-BASE = 300_000_000  # interpreter, libraries, compiled kernels
+BASE = 220_000_000  # interpreter, libraries, compiled kernels
 # Copies of an N x K block of float64 that solvers in memory hold at once, and the guard columns they add.
 BLOCKS, GUARDS = 6, 8
-# Of a filter over a stream, in float32: the last good state (block, product, probe), block and product once
-# more, and a third while both are rotated; and the K vectors of that state.
-STREAM_BLOCKS = 6
-# Of the certificate: Ritz vectors and their products in float64, each once more while they are rotated.
+# Of a filter over a stream, in float32: a block and the one before or its product, which are turned in their
+# place; and the K vectors of the last good state.
+STREAM_BLOCKS = 2
+# Of the certificate: Ritz vectors, their products, and each once more while they are rotated.
 CERTIFICATE_BLOCKS = 4
-PER_NODE = 40  # degrees, metric, components, labels
+PER_NODE = 52  # degrees, diagonal, metric and regularisation in two types, components, labels, order
 HIERARCHY = 24  # bytes per entry of the coarser graphs and of what is prolonged between them, about
 ROUGH_COLUMNS = 64  # of ``sgd-paper``: rows, three moments, and copies of both
 
@@ -38,8 +38,8 @@ def resident_bytes(graph: Graph | MultilayerGraph, k: int) -> int:
 
 
 def streamed_bytes(graph: Graph | MultilayerGraph, k: int, solver: str = "auto") -> int:
-    """For K vectors of a graph that stays on disk: the solver's blocks of float32, or four of float64."""
-    blocks = max(4 * _columns(k, solver), 8 * CERTIFICATE_BLOCKS * k)
+    """For K vectors of a graph that stays on disk: blocks of the solver or the certificate, in float32."""
+    blocks = 4 * max(_columns(k, solver), CERTIFICATE_BLOCKS * k)
     layers = [layer for layer in layers_of(graph) if isinstance(layer, StoredGraph)]
     if len(layers) > 1:  # the subspaces of the layers are kept
         blocks += 8 * k * len(layers)
@@ -55,6 +55,12 @@ def _columns(k: int, solver: str) -> int:
     if solver == "sgd-paper":
         return ROUGH_COLUMNS
     return STREAM_BLOCKS * (usual_width(k) + COLUMNS) + k
+
+
+def room_for_doubles(graph: Graph, k: int, memory_limit: int | None) -> bool:
+    """Whether the certificate of a graph on disk may have its blocks in float64."""
+    doubles = graph.n_nodes * (PER_NODE + 8 * CERTIFICATE_BLOCKS * k)
+    return memory_limit is None or BASE + _buffers(graph) + doubles <= memory_limit
 
 
 def least_basis(k: int) -> int:

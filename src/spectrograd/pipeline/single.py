@@ -35,7 +35,7 @@ from spectrograd.pipeline.result import Result, Stages, found
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solving import choices_for, embed
 from spectrograd.solvers.loop import INTERRUPTED, Solution
-from spectrograd.solvers.protocol import Problem, Progress, State
+from spectrograd.solvers.protocol import Problem, Progress
 
 Array = NDArray[Any]
 
@@ -122,7 +122,7 @@ def _on_all_rows(graph: Graph, connectivity: Connectivity) -> PreparedGraph:
 def input_order(graph: Graph) -> Array:
     """Which row of the result each row of a graph is."""
     order = getattr(graph, "input_order", None)
-    return np.arange(graph.n_nodes) if order is None else np.asarray(order)
+    return np.arange(graph.n_nodes, dtype=np.int32) if order is None else np.asarray(order)
 
 
 def result_names(graph: Graph) -> Array | None:
@@ -241,8 +241,8 @@ class _Watch:
     judged: Callable[[Tall], Regularization]
     decision: Regularization | None = None
 
-    def __call__(self, state: State) -> bool:
-        found = self.judged(state.U)
+    def __call__(self, vectors: Tall) -> bool:
+        found = self.judged(vectors)
         if found.tau > 0:
             self.decision = found
         return found.tau > 0

@@ -61,6 +61,7 @@ class Chebyshev(RitzSolver[ChebyshevState]):
     max_iter: int = 100
 
     name: ClassVar[str] = "chebyshev"
+    shortest: ClassVar[int] = 4  # degree of a filter: less is not worth its Rayleigh-Ritz
     rough_after = 2
 
     def suited(self, problem: Problem) -> Solver[Any]:
@@ -113,7 +114,8 @@ class Chebyshev(RitzSolver[ChebyshevState]):
         gain = 1e3
         if self.angle > 0 and not fresh:  # no more than what is still missing, and a bit
             gain = float(np.clip(3 * state.angle_bound(k) / self.angle, 10, 1e3))
-        return Filter(filter_degree(state, k, cut, ends, self.degree, gain), cut, ends[1])
+        degree = filter_degree(state, k, cut, ends, self.degree, gain)
+        return Filter(max(degree, min(self.shortest, self.degree)), cut, ends[1])
 
     def _cut(self, state: RitzState, ends: tuple[float, float], fresh: bool) -> float:
         """The largest Ritz value; for random vectors, where the bulk of the spectrum may end.
@@ -148,4 +150,4 @@ def filter_degree(
     wanted = math.log(2 * gain) / max(growth[1], 1e-9)
     spread = growth[0] - growth[1]
     allowed = math.log(1e4) / spread if spread > 0 else wanted
-    return int(np.clip(math.ceil(min(wanted, allowed)), min(4, limit), limit))
+    return int(np.clip(math.ceil(min(wanted, allowed)), 1, limit))

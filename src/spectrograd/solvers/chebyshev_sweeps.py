@@ -12,23 +12,24 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
-from spectrograd.certificate.evidence import Complement
+from spectrograd.certificate.evidence import ENOUGH, Complement
 from spectrograd.certificate.localization import TINY_SHARE
 from spectrograd.certificate.probe import Evidence, MeasuredRitz
-from spectrograd.certificate.riding_probe import Rider, longest, look_further, new_rider
+from spectrograd.certificate.riding_probe import Rider, longest, look_further, look_within, new_rider
 from spectrograd.engines.protocol import Tall
 from spectrograd.linalg.filters import Filter, Filtering
-from spectrograd.linalg.subspace import Ritz, inverse_factor, orthonormalize
+from spectrograd.linalg.subspace import Ritz, inverse_factor, orthogonality_error, orthonormalize
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.solvers.chebyshev import SINGLE_FLOOR, Chebyshev, ChebyshevState
 from spectrograd.solvers.protocol import Problem, Solver
-from spectrograd.solvers.ritz import generalized_ritz, guarded_start, guarded_width
+from spectrograd.solvers.ritz import RitzState, generalized_ritz, guarded_start, guarded_width
 
 Array = NDArray[Any]
 # The residual that an angle asks for is dearer than the angle itself: errors lie in the bulk of the spectrum,
@@ -37,20 +38,28 @@ RESIDUAL_OVER_ANGLE = 2.0
 # Largest over smallest singular value from which columns are turned to the singular vectors, each of unit
 # length: rounding errors of the largest then stay with it.
 UNEVEN = 100.0
+ORTHONORMAL = 1e-5  # what float32 leaves of a basis that was rotated, and nobody minds
+OVER_ASKED = 3  # the angle of a certificate over the one that solvers are asked for
+ROUGH = 0.05  # residuals above this are those of no vector in particular
+NO_VECTORS = np.empty((0, 0))
 BETWEEN_LOOKS = 2  # degrees after which a first filter looks whether its vectors are localised
 
 
 @dataclass(eq=False)
 class SweepingState(ChebyshevState):
-    """``product`` is ``B^-1 A`` of the block and the rider's columns, side by side (N x (w + s))."""
+    """``block`` has the rider's columns after its own (N x (w + s)), and ``product`` is ``B^-1 A`` of it.
+
+    Both are written over by the next step. ``rider`` tells how its columns came about and has none itself.
+    What a run keeps meanwhile has the first K columns only, and neither product nor rider.
+    """
 
     rider: Rider | None = None
     product: Tall | None = None
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> SweepingState:
-        twin = copy.copy(self)  # talls are replaced, never changed
-        twin.events, twin.rng = list(self.events), copy.deepcopy(self.rng, memo)
-        return twin
+    @property
+    def width(self) -> int:
+        """Columns of the solver's own."""
+        return len(self.values)
 
 
 @dataclass(frozen=True)
@@ -58,6 +67,7 @@ class FewSweepsChebyshev(Chebyshev):
     """See the module's text; parameters are those of :class:`Chebyshev`."""
 
     rough_after = 1
+    shortest = 2
 
     def suited(self, problem: Problem) -> Solver[Any]:
         """Itself."""
@@ -65,77 +75,69 @@ class FewSweepsChebyshev(Chebyshev):
 
     def init(self, problem: Problem, rng: np.random.Generator) -> SweepingState:
         """A random block, or the warm start with random guard vectors; one sweep."""
-        dtype = np.float64 if self.precision == "double" else np.float32
-        block = guarded_start(problem, guarded_width(problem, self.guard), rng, dtype)
+        engine, dtype = problem.engine, np.float64 if self.precision == "double" else np.float32
+        width = guarded_width(problem, self.guard)
+        block = guarded_start(problem, width, rng, dtype)
         if problem.operator.rows_aside is not None:  # else they would have to be filtered out
             part = np.ones((problem.n_nodes, 1))
             part[problem.operator.rows_aside] = 0
-            block = problem.engine.scaled(block, problem.engine.put(part))
-        state = SweepingState(np.empty((0, 0)), rng, block=block, highest=problem.operator.upper)
-        state.rider = new_rider(problem.engine, problem.operator.walk_form(), rng, dtype)
+            block = engine.scaled(block, engine.put(part))
+        rider = new_rider(engine, problem.operator.walk_form(), rng, dtype)
+        block = engine.stack(block, rider.X)
+        state = SweepingState(NO_VECTORS, rng, block=block, highest=problem.operator.upper)
+        state.values, state.rider = np.zeros(width), replace(rider, X=None)
         if problem.start is None:
             self._first_product(problem, state)
         else:
             self._ritz(problem, state)
-        state.passes += block.shape[1] / problem.n_components
+        state.passes += width / problem.n_components
         return state
 
     def _first_product(self, problem: Problem, state: SweepingState) -> None:
         """Mutates: mean and deviation of the spectrum, from the product that begins the first filter."""
-        engine, walk, width = problem.engine, problem.walk.operator, state.block.shape[1]
-        both = self._both(problem, state)
-        state.product = engine.recurrence(walk, both, both, (1.0, 0.0, 0.0))
-        own = engine.columns(state.product, slice(width))
-        squares = np.diag(engine.gram(state.block, state.block, walk.metric))
-        means = np.diag(engine.gram(state.block, own, walk.metric)) / squares
-        second = np.diag(engine.gram(own, own, walk.metric)) / squares
+        engine, walk, block = problem.engine, problem.walk.operator, state.block
+        product = state.product = engine.recurrence(walk, block, block, (1.0, 0.0, 0.0))
+        pairs = ((block, block), (block, product), (product, product))
+        squares, means, second = (np.diag(engine.gram(*pair, walk.metric))[: state.width] for pair in pairs)
+        means, second = means / squares, second / squares
         deviation = float(np.sqrt(np.maximum(second - means**2, 0)).mean())
-        state.values, state.residuals = np.full(width, means.mean()), np.full(width, deviation)
         state.highest = min(walk.upper, float(means.mean()) + 2 * deviation)
-        state.U = problem.walk.leave(engine.columns(state.block, slice(problem.n_components)))
-
-    def _both(self, problem: Problem, state: SweepingState) -> Tall:
-        assert state.rider is not None
-        return problem.engine.stack(state.block, state.rider.X)
+        state.values, state.residuals = (np.full(state.width, of) for of in (means.mean(), deviation))
 
     def step(self, problem: Problem, state: SweepingState) -> SweepingState:  # type: ignore[override]
         """One filter and one Rayleigh-Ritz, whose product is the first of the next filter."""
-        operator, k, width = problem.walk.operator, problem.n_components, state.block.shape[1]
+        operator, k = problem.walk.operator, problem.n_components
         limit = SINGLE_FLOOR * (operator.upper - operator.lower)
         if self.precision == "auto" and state.block.dtype == np.float32 and state.residuals[:k].max() < limit:
-            self._double(problem, state)
+            state.block = problem.engine.cast(state.block, np.float64)
+            state.product = problem.engine.cast(state.product, np.float64)
         if state.values[-1] > state.highest:  # the spectrum does not end there after all
             state.highest = operator.upper
         smooth = self.next_filter(problem, state, (operator.lower, state.highest))
         degree, localized = self._filter(problem, state, smooth)
-        if localized:
-            self._show(problem, state)
+        if localized:  # not measured: whoever watches decides whether to go on
+            state.block, _ = self._orthonormal(problem, state)
         else:
             self._ritz(problem, state)
-        return self.account(problem, state, degree * width)  # type: ignore[return-value]
+        return self.account(problem, state, degree * state.width)  # type: ignore[return-value]
 
-    def _show(self, problem: Problem, state: SweepingState) -> None:
-        """Mutates: K filtered columns, not measured: whoever watches decides whether to go on."""
-        Q = orthonormalize(problem.engine, state.block, problem.walk.operator.metric, state.rng).Q
-        state.block, state.product = Q, None
-        state.U = problem.walk.leave(problem.engine.columns(Q, slice(problem.n_components)))
-
-    def _double(self, problem: Problem, state: SweepingState) -> None:
-        """Mutates: block and rider go on in double precision."""
-        cast, rider = problem.engine.cast, state.rider
-        assert rider is not None
-        state.block, state.product = cast(state.block, np.float64), cast(state.product, np.float64)
-        state.rider = replace(rider, X=cast(rider.X, np.float64), before=None)
+    def _cut(self, state: RitzState, ends: tuple[float, float], fresh: bool) -> float:
+        """Where the first filter had it, while guard vectors are as rough as that has left them."""
+        usual = super()._cut(state, ends, fresh)
+        assert isinstance(state, SweepingState)
+        if fresh or state.iteration > 1 or state.rider is None or not state.rider.filters:
+            return usual
+        before, k_th = state.rider.filters[-1].cut, state.values[state.residuals < ROUGH].max(initial=-np.inf)
+        return before if k_th < before < usual else usual
 
     def _filter(self, problem: Problem, state: SweepingState, smooth: Filter) -> tuple[int, bool]:
-        """Mutates: block and rider, filtered; how many degrees, and whether localised vectors ended it."""
-        engine, walk, rider, width = problem.engine, problem.walk.operator, state.rider, state.block.shape[1]
+        """Mutates: the block, filtered; how many degrees, and whether localised vectors ended it."""
+        engine, walk, rider, width = problem.engine, problem.walk.operator, state.rider, state.width
         assert rider is not None
         fresh = state.iteration == 0 and problem.start is None
         most, sizes = self.degree if fresh else smooth.degree, _Sizes(width)
-        work = Filtering(smooth, engine, walk, self._both(problem, state), state.product, owned=True)
-        # Its columns are in the filter's own block from here on; the last good state has its own.
-        state.product, state.block, state.rider = None, None, None
+        work = Filtering(smooth, engine, walk, state.block, state.product, owned=True)
+        state.product, state.block, state.U = None, None, NO_VECTORS
         lengths, localized, M = [], False, engine.gram(work.current, work.current, walk.metric)
         while work.degree < most:
             lengths.append(longest(M[width:, width:]))
@@ -153,10 +155,8 @@ class FewSweepsChebyshev(Chebyshev):
                 turn = la.block_diag(sizes.evened(), np.eye(len(M) - width))
                 work.rotate(turn)
                 M = turn.T @ M @ turn
-        done, found = replace(smooth, degree=work.degree), work.current
-        del work
-        state.rider = rider.after(done, engine.columns(found, slice(width, None)), tuple(lengths))
-        state.block = engine.columns(found, slice(width))
+        state.block, done = work.current, replace(smooth, degree=work.degree)
+        state.rider = rider.after(done, None, tuple(lengths))
         return done.degree, localized
 
     def _localized(self, problem: Problem, X: Tall, width: int) -> bool:
@@ -166,68 +166,116 @@ class FewSweepsChebyshev(Chebyshev):
         return float(np.median(shares[:width])) < TINY_SHARE
 
     def _ritz(self, problem: Problem, state: SweepingState) -> None:
-        """Mutates: Ritz pairs of the block, and the product with them and the rider; one sweep."""
-        engine, walk, rider = problem.engine, problem.walk.operator, state.rider
-        assert rider is not None
-        block, state.block = state.block, None
-        both, lost = self._orthonormal(problem, state, block)
-        del block
-        product = engine.recurrence(walk, both, both, (1.0, 0.0, 0.0))
-        width = both.shape[1] - rider.X.shape[1]
-        H, M = (engine.gram(both, of, walk.metric)[:width, :width] for of in (product, both))
+        """Mutates: Ritz pairs of the block, and its product; one sweep, and two talls at any time."""
+        engine, walk = problem.engine, problem.walk.operator
+        block, lost = self._orthonormal(problem, state)
+        state.block = None
+        product = engine.recurrence(walk, block, block, (1.0, 0.0, 0.0))
+        own = slice(state.width)
+        H, M = (engine.gram(block, of, walk.metric)[own, own] for of in (product, block))
         values, rotation = generalized_ritz(H, M)
-        turn = la.block_diag(rotation, np.eye(rider.X.shape[1]))
-        both = engine.combine(both, turn)
-        state.product = engine.combine(product, turn)
-        del product
-        ends = np.concatenate([values, np.zeros(rider.X.shape[1])])
-        rest = engine.combine(state.product, np.eye(len(ends)), both, -np.diag(ends))
-        squares = np.diag(engine.gram(rest, rest, walk.metric))[:width]
-        del rest
-        ritz = Ritz(values, engine.columns(both, slice(width)), None)
-        self.told(problem, state, ritz, np.sqrt(np.maximum(squares, 0)), lost)
+        turn = la.block_diag(rotation, np.eye(block.shape[1] - state.width))
+        state.block, state.product = engine.turned(block, turn), engine.turned(product, turn)
+        metric = () if walk.metric is None else (walk.metric,)
+        squares = engine.fold(partial(_squares, values), state.block, state.product, *metric)
+        state.values, state.residuals = values, np.sqrt(np.sum(squares, axis=0))
+        if lost:
+            state.n_lost += lost
+            state.events.append(f"iteration {state.iteration}: {lost} lost directions replaced")
 
-    def _orthonormal(self, problem: Problem, state: SweepingState, block: Tall) -> tuple[Tall, int]:
-        """The block, nearly orthonormal after one round, beside the rider; and how many directions were lost.
+    def _orthonormal(self, problem: Problem, state: SweepingState) -> tuple[Tall, int]:
+        """The block, its own columns nearly orthonormal after one round, and how many directions were lost.
 
         What one round leaves the generalised Rayleigh-Ritz corrects.
         """
-        engine, metric, rider = problem.engine, problem.walk.operator.metric, state.rider
-        assert rider is not None
-        factor, lost = inverse_factor(engine.gram(block, block, metric))
-        Q = engine.combine(block, factor) if not lost else block
-        if lost:
-            Q, lost = orthonormalize(engine, block, metric, state.rng)
-        return engine.stack(Q, rider.X), lost
+        engine, metric, block, width = problem.engine, problem.walk.operator.metric, state.block, state.width
+        factor, lost = inverse_factor(engine.gram(block, block, metric)[:width, :width])
+        if not lost:
+            return engine.turned(block, la.block_diag(factor, np.eye(block.shape[1] - width))), 0
+        own, riding = (engine.columns(block, of) for of in (slice(width), slice(width, None)))
+        Q, lost = orthonormalize(engine, own, metric, state.rng)
+        return engine.stack(Q, riding), lost
+
+    def terminate(self, problem: Problem, state: SweepingState) -> bool:  # type: ignore[override]
+        """Whether the angle is met, by the guard vectors or by what the rider has seen."""
+        k, rider = problem.n_components, state.rider
+        if super().terminate(problem, state) or self.angle == 0 or state.iteration == 0:
+            return super().terminate(problem, state)
+        if rider is None or state.width <= k or not rider.filters:
+            return False
+        engine, walk, rounding = problem.engine, problem.walk.operator, self._rounding(problem, state) or 0.0
+        M, eps = engine.gram(state.block, state.block, walk.metric), float(np.finfo(state.block.dtype).eps)
+        seen = look_within(walk, rider, M, k, float(state.values[k]), eps)
+        top, error = float(state.values[k - 1]), float(np.linalg.norm(state.residuals[:k] + rounding))
+        tau = seen.farthest(top)
+        return seen.odds_below(tau) <= ENOUGH and error <= OVER_ASKED * self.angle * (tau - top - rounding)
+
+    def _rounding(self, problem: Problem, state: SweepingState) -> float | None:
+        """By how much that of a product may move an eigenvalue; None where too much to count on it."""
+        if not (problem.engine.sums_in_pieces and isinstance(problem.operator, SparseOperator)):
+            return None
+        return problem.operator.rounding(state.block.dtype, pieced=True)
+
+    def vectors(self, problem: Problem, state: SweepingState) -> Tall:  # type: ignore[override]
+        """The first K columns, made when they are first asked for."""
+        if state.U.shape[1] == 0:
+            state.U = problem.walk.leave(problem.engine.columns(state.block, slice(problem.n_components)))
+        return state.U
+
+    def kept(self, problem: Problem, state: SweepingState) -> SweepingState:  # type: ignore[override]
+        """The first K columns, with their values."""
+        twin = copy.copy(state)
+        twin.block = problem.engine.columns(state.block, slice(problem.n_components))
+        twin.product, twin.rider, twin.U, twin.events = None, None, NO_VECTORS, list(state.events)
+        return twin
+
+    def writes_over(self, state: SweepingState) -> bool:  # type: ignore[override]
+        """Always."""
+        return True
+
+    def orthogonality(self, problem: Problem, state: SweepingState) -> float:  # type: ignore[override]
+        """Of the columns where they are."""
+        return orthogonality_error(problem.engine, problem.walk.operator, state.block, problem.n_components)
 
     def finish(self, problem: Problem, state: SweepingState) -> Tall:  # type: ignore[override]
         """In the precision of the run: where the certificate wants more, it casts."""
-        return problem.orthonormalize(state.U).Q
+        U = self.vectors(problem, state)
+        orthonormal = orthogonality_error(problem.engine, problem.placed, U) < ORTHONORMAL
+        return U if orthonormal else problem.orthonormalize(U).Q
 
     def evidence(self, problem: Problem, state: SweepingState) -> Evidence:  # type: ignore[override]
         """The last product too, where the engine keeps enough digits of it."""
-        known, k, operator = super().evidence(problem, state), problem.n_components, problem.operator
-        if not (problem.engine.sums_in_pieces and isinstance(operator, SparseOperator)):
+        measured = state.product is not None and state.iteration > 0
+        state.product = None  # the last sweep is over
+        known, k, rounding = super().evidence(problem, state), problem.n_components, None
+        if measured:
+            rounding = self._rounding(problem, state)
+        if rounding is None:
             return known
-        if state.product is None or state.iteration == 0 or len(state.values) < k:
-            return known
-        ritz = Ritz(state.values[:k], state.U, None)
-        rounding = operator.rounding(state.U.dtype, pieced=True)
+        ritz = Ritz(state.values[:k], self.vectors(problem, state), None)
         return replace(known, last=MeasuredRitz(ritz, state.residuals[:k], rounding))
 
     def outside(self, problem: Problem, state: SweepingState) -> Complement | None:  # type: ignore[override]
         """What the rider has seen, and with a few sweeps more still sees."""
         k, engine, walk, rider = problem.n_components, problem.engine, problem.walk.operator, state.rider
-        if rider is None or state.block is None or len(state.values) <= k or state.iteration == 0:
+        if rider is None or state.width <= k or state.iteration == 0:
             return None
-        state.product = None  # the last sweep is over
-        Q = engine.columns(state.block, slice(k))
+        self.vectors(problem, state)  # all that is asked for after this
+        Q, X = (engine.columns(state.block, of) for of in (slice(k), slice(state.width, None)))
+        rider, state.block = replace(rider, X=X), None
         Q = Q if rider.null is not None else orthonormalize(engine, Q, walk.metric).Q  # else done with it
         ritz, residual = Ritz(state.values[:k], Q, None), float(np.linalg.norm(state.residuals[:k]))
         top, cut = float(state.values[k - 1]), float(state.values[-1])
         lowest = float(state.values[k] - state.residuals[k])  # guard vectors are rough
         lowest = lowest if lowest > top else float(state.values[k])
         return look_further(engine, walk, rider, ritz, lowest, cut, residual)
+
+
+def _squares(values: Array, _: int, X: Array, product: Array, metric: Array | None = None) -> Array:
+    """Squared norms of ``B^-1 A x - theta x`` in B, for the first columns x of a block of rows."""
+    rest = product[:, : len(values)].astype(np.float64) - values * X[:, : len(values)]
+    mass = np.ones((len(rest), 1)) if metric is None else metric.reshape(-1, 1)
+    return np.asarray((mass * rest**2).sum(axis=0))
 
 
 class _Sizes:

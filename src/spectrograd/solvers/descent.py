@@ -106,13 +106,14 @@ class Descent:
     def padded(self, U: Array) -> Array:
         """Rows of float32, of root mean square about one, padded to whole lanes: (N, 8 ceil(K/8))."""
         rows = np.zeros((len(U), -(-U.shape[1] // LANES) * LANES), np.float32)
-        rows[:, : U.shape[1]] = U / power_of_two(float(np.sqrt(np.mean(U**2))))
+        rows[:, : U.shape[1]] = U
+        rows *= np.float32(1 / power_of_two(float(np.sqrt(np.vdot(U, U) / U.size))))
         return rows
 
     def measured(self, engine: Engine, U: Array, n_columns: int) -> tuple[Array, Array]:
         """``M = U'BU`` (K x K) and ``Y = Z'U`` (r x K) in float64, from all rows."""
-        rows = U if U.shape[1] == n_columns else np.ascontiguousarray(U[:, :n_columns])
-        return engine.gram(rows, rows, self.metric), engine.gram(self.low_rank[0], rows, None)
+        M, Y = engine.gram(U, U, self.metric), engine.gram(self.low_rank[0], U, None)
+        return M[:n_columns, :n_columns].copy(), Y[:, :n_columns].copy()
 
     def shrunk(self, U: Array, M: Array) -> float:
         """Mutates: U, so that its root mean square is about one again; the exact factor (a power of two)."""

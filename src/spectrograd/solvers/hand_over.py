@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from spectrograd.certificate.evidence import Complement
 from spectrograd.certificate.probe import Evidence
 from spectrograd.engines.protocol import Tall
 from spectrograd.solvers.chebyshev import Chebyshev
+from spectrograd.solvers.chebyshev_sweeps import SweepingState
 from spectrograd.solvers.edge_source import EdgeChunk, EdgeSource
 from spectrograd.solvers.lanczos import Lanczos, LanczosState
 from spectrograd.solvers.protocol import Problem, Progress, SteppingSolver, StepState
@@ -155,6 +157,20 @@ class HandsOver(SteppingSolver[HandOverT]):
             edges_seen=state.edges_seen,
             events=(*state.events, *state.after.events),
         )
+
+    def kept(self, problem: Problem, state: HandOverT) -> HandOverT:
+        """Of the method that went on, what it keeps itself."""
+        after, state.after = state.after, None
+        twin = copy.deepcopy(state)
+        state.after = after
+        if after is not None:
+            assert state.handed is not None
+            twin.after = self._finisher(problem).kept(state.handed, after)
+        return twin
+
+    def writes_over(self, state: HandOverT) -> bool:
+        """As the steps of the method that goes on."""
+        return isinstance(state.after, SweepingState)
 
     def copies_hold(self, state: HandOverT) -> bool:
         """As those of the method that goes on."""

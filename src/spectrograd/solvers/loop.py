@@ -24,7 +24,7 @@ from spectrograd.solvers.protocol import Problem, Progress, Solver, State
 
 Array = NDArray[Any]
 Hook = Callable[[Progress], None]
-Watch = Callable[[State], bool]
+Watch = Callable[[Tall], bool]
 GIVEN_UP, INTERRUPTED, OUT_OF_TIME = "given up", "interrupted", "time_budget"
 MAX_BACK_OFFS = 30
 
@@ -115,7 +115,7 @@ def solve(
     """Run a solver until it is done, good enough, out of time or interrupted.
 
     Time out and Ctrl-C return the best state so far; a diverging run goes back to its last good
-    state with a smaller step. The result is always finite. ``watch`` sees the state when rough vectors
+    state with a smaller step. The result is always finite. ``watch`` sees rough vectors when they
     are telling (``rough_after``) and may give the run up by returning True. A run with a ``checkpoint`` goes
     on where an earlier one stood, to the same bits.
     """
@@ -140,13 +140,13 @@ def solve(
             reason = INTERRUPTED
         assert run.good is not None
         last, run.live = run.good, None
-        Q = solver.finish(problem, last)
         hurried = reason in (GIVEN_UP, INTERRUPTED, OUT_OF_TIME)
         if checkpoint is not None and reason in (INTERRUPTED, OUT_OF_TIME):
             checkpoint.cut_short()
         known = solver.evidence(problem, last)
         if not hurried:
             known = replace(known, outside=solver.outside(problem, last))
+        Q = solver.finish(problem, last)
     return Solution(Q, solver.name, tuple(run.history), reason, clock.seconds(), seed, known)
 
 
@@ -188,6 +188,7 @@ class _Run:
         state, reason = self.begin(rng)
         while reason is None:
             check()
+            self.keep(state)
             self.live, blown_up = state, False
             try:
                 state = self.solver.step(self.problem, state)
@@ -224,7 +225,7 @@ class _Run:
             return state, None
         state = moment.state
         self.history, self.back_offs, self.clock.before = [*moment.history], moment.back_offs, moment.seconds
-        self.good = copy.deepcopy(state)
+        self.good = state
         return state, self.verdict(state, moment.over) if moment.measured and state.iteration > 0 else None
 
     def at_end(self, state: State) -> str | None:
@@ -238,7 +239,10 @@ class _Run:
         if over is None and self.history[-1].residual <= self.rules.tol:
             return "converged"
         telling = self.watch is not None and state.iteration == self.solver.rough_after
-        return GIVEN_UP if over is None and telling and self.watch(state) else over  # type: ignore[misc]
+        return GIVEN_UP if over is None and telling and self.looks_bad(state) else over
+
+    def looks_bad(self, state: State) -> bool:
+        return self.watch is not None and self.watch(self.solver.vectors(self.problem, state))
 
     def measure(self, state: State, over: str | None = None, *, kept: bool = True) -> bool:
         """Record where the run stands; False when it diverges.
@@ -254,7 +258,7 @@ class _Run:
             progress = replace(measured, seconds=seconds)
             if not math.isfinite(progress.objective) or self.grows(progress.objective):
                 return False
-            self.good, self.resume = copy.deepcopy(state), None
+            self.good, self.resume = state, None
             self.history.append(progress)
             if kept and self.checkpoint is not None:
                 self.unsaved = Moment(self.good, tuple(self.history), self.back_offs, seconds, over)
@@ -262,9 +266,20 @@ class _Run:
                 hook(progress)
         return True
 
+    def keep(self, state: State) -> None:
+        """Before a step: what was measured last must outlive it."""
+        if self.good is not state:
+            return
+        self.good = self.solver.kept(self.problem, state)
+        if self.unsaved is not None:
+            lost = self.solver.writes_over(state)
+            self.unsaved = None if lost else replace(self.unsaved, state=self.good)
+
     def save(self, *, at_once: bool) -> None:
         """Write the last measurement that is kept for it, when a checkpoint is due or ``at_once``."""
-        if self.checkpoint is None or self.unsaved is None or not (at_once or self.checkpoint.due):
+        if self.checkpoint is None or self.unsaved is None:
+            return
+        if not (at_once or self.checkpoint.due or self.solver.writes_over(self.unsaved.state)):
             return
         moment, self.unsaved = self.unsaved, None
         with self.clock.paused():

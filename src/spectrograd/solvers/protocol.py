@@ -7,6 +7,7 @@ last state into a basis that is orthonormal in the problem's metric. Solvers nev
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -269,6 +270,21 @@ class Solver(ABC, Generic[StateT]):
     def outside(self, problem: Problem, state: StateT) -> Complement | None:
         """What lies beyond the result, where the solver can find out cheaper than the certificate's probe."""
         return None
+
+    def vectors(self, problem: Problem, state: StateT) -> Tall:
+        """The subspace as it is, in the problem's own metric; not always orthonormal."""
+        return state.U
+
+    def kept(self, problem: Problem, state: StateT) -> StateT:
+        """What a run keeps of a measured state while the next step is at work: a copy.
+
+        Where the step writes over its state it may be less: what :meth:`finish` needs.
+        """
+        return copy.deepcopy(state)
+
+    def writes_over(self, state: StateT) -> bool:
+        """Whether the next step uses the memory of the state again: no checkpoint can be written later."""
+        return False
 
     def copies_hold(self, state: StateT) -> bool:
         """Whether a copy of a state stays what it is when steps go on.

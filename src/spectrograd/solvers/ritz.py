@@ -86,9 +86,13 @@ class RitzSolver(Solver[RitzT]):
             edges_seen=state.edges_seen,
             objective=float(state.values[:k].sum()),
             residual=float(state.residuals[:k].max()),
-            orthogonality_error=orthogonality_error(problem.engine, problem.placed, state.U),
+            orthogonality_error=self.orthogonality(problem, state),
             events=tuple(state.events),
         )
+
+    def orthogonality(self, problem: Problem, state: RitzT) -> float:
+        """How far the vectors are from orthonormal."""
+        return orthogonality_error(problem.engine, problem.placed, state.U)
 
     def evidence(self, problem: Problem, state: RitzT) -> Evidence:
         """The first value beyond the result, and the guard vectors but the last, which is rough."""

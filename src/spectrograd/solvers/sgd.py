@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from spectrograd.engines.random_rows import new_seed
 from spectrograd.operators.protocol import ALL
 from spectrograd.solvers.descent import Descent, Groups
 from spectrograd.solvers.edge_source import check_edges, edge_source
@@ -97,7 +98,11 @@ class RepairedSGD(HandsOver[DescentState]):
         self.check_parameters()
         operator = problem.sparse_walk
         descent = Descent.of(operator, edge_source(operator.graph, rng), self.batch_size)
-        U = descent.padded(problem.walk.enter(problem.resident_guess(rng)))
+        if problem.start is None and operator.is_streamed:  # no room for a basis in float64
+            size = (problem.n_nodes, problem.n_components)
+            U = descent.padded(np.asarray(problem.engine.random(*size, new_seed(rng), np.float32)))
+        else:
+            U = descent.padded(problem.walk.enter(problem.resident_guess(rng)))
         U[descent.source.counts == 0] = 0  # no batch would ever move them
         state = DescentState(U, rng, step_size=self.step_size, descent=descent)
         self.tell(state, descent.source.counts, descent.batch_size)
@@ -131,7 +136,7 @@ class RepairedSGD(HandsOver[DescentState]):
             self._run(problem, state, groups, steps)
             done += groups.n_batches
             state.edges_seen += groups.n_edges
-        if not np.isfinite(state.U).all():
+        if not np.isfinite(problem.engine.gram(state.U, state.U)).all():
             raise FloatingPointError("the step was too long")
         self._place_unlinked(problem, state)
         state.known = None
@@ -179,15 +184,20 @@ class RepairedSGD(HandsOver[DescentState]):
         unlinked = np.flatnonzero(descent.source.counts == 0)
         if not len(unlinked) or operator.low_rank is None:
             return
-        U, Z = state.U, operator.low_rank.factors[unlinked]
-        drawn = Z @ operator.low_rank.projected(U.astype(np.float64))
+        U, low_rank = state.U, operator.low_rank
+        factors = np.ascontiguousarray(low_rank.factors, dtype=U.dtype)
+        drawn = low_rank.factors[unlinked] @ (
+            low_rank.coefficients[:, None] * problem.engine.gram(factors, U)
+        )
         U[unlinked] = (
             drawn / np.where(operator.diagonal[unlinked] > 0, operator.diagonal[unlinked], 1)[:, None]
         )
 
     def _pencil_rows(self, problem: Problem, state: DescentState) -> Array:
-        """The rows without padding, in the problem's own coordinates and float64."""
-        return np.asarray(problem.walk.leave(state.U[:, : problem.n_components].astype(np.float64)))
+        """The rows without padding, in the problem's own coordinates; in float64 unless memory is dear."""
+        dtype = np.float32 if problem.operator.is_streamed else np.float64
+        rows = np.ascontiguousarray(state.U[:, : problem.n_components], dtype=dtype)
+        return np.asarray(problem.walk.leave(rows.copy() if rows is state.U else rows))
 
     def basis(self, problem: Problem, state: DescentState) -> Array:
         """Of the rows as they are."""

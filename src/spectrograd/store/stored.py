@@ -171,9 +171,9 @@ class StoredGraph(Graph):
         degrees.flags.writeable = False
         return degrees
 
-    @cached_property
+    @property
     def components(self) -> Array:
-        """The component of every node (int32), numbered as their first nodes come."""
+        """The component of every node (int32), numbered as their first nodes come; read when asked for."""
         if self.meta.components is None:
             return np.zeros(self.n_nodes, np.int32)
         return self.store.files.read(self.meta.components).view(np.int32)
