@@ -17,7 +17,8 @@ from spectrograd.operators.laplacian import laplacian
 from spectrograd.operators.masked import masked
 from spectrograd.pipeline import Settings, embed
 from spectrograd.solvers import Problem, solve
-from spectrograd.solvers.chebyshev_sweeps import FewSweepsChebyshev, _Sizes
+from spectrograd.solvers.chebyshev_sweeps import FewSweepsChebyshev
+from spectrograd.solvers.filtered_sizes import Sizes
 from spectrograd.solvers.ritz import usual_width
 from spectrograd.store.batches import GraphSource, IngestSettings
 from spectrograd.store.ingest import ingest
@@ -117,7 +118,7 @@ def test_turning_columns_on_the_way_changes_neither_span_nor_estimate():
     operator, rng = laplacian(planted(5_000)).walk_form(), np.random.default_rng(0)
     X = rng.standard_normal((5_000, 9), dtype=np.float32)
     plain, turned = (Filtering(Filter(6, 0.7, 1.3), ENGINE, operator, X) for _ in range(2))
-    sizes, straight = _Sizes(9), _Sizes(9)
+    sizes, straight = Sizes(9), Sizes(9)
     for degree in range(6):
         for work, seen in ((plain, straight), (turned, sizes)):
             work.sweep()

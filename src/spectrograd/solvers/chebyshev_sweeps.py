@@ -28,6 +28,7 @@ from spectrograd.linalg.filters import Filter, Filtering
 from spectrograd.linalg.subspace import Ritz, inverse_factor, orthogonality_error, orthonormalize
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.solvers.chebyshev import SINGLE_FLOOR, Chebyshev, ChebyshevState
+from spectrograd.solvers.filtered_sizes import Sizes
 from spectrograd.solvers.protocol import Problem, Solver
 from spectrograd.solvers.ritz import RitzState, generalized_ritz, guarded_start, guarded_width
 
@@ -35,10 +36,9 @@ Array = NDArray[Any]
 # The residual that an angle asks for is dearer than the angle itself: errors lie in the bulk of the spectrum,
 # some three gaps away; but the gap to the first guard vector is a gap and a half.
 RESIDUAL_OVER_ANGLE = 2.0
-# Largest over smallest singular value from which columns are turned to the singular vectors, each of unit
-# length: rounding errors of the largest then stay with it.
-UNEVEN = 100.0
 ORTHONORMAL = 1e-5  # what float32 leaves of a basis that was rotated, and nobody minds
+# A gap that takes a filter more is narrow: a Krylov basis gets farther in as many sweeps, where it has room.
+MOST_SWEEPS = 60
 OVER_ASKED = 3  # the angle of a certificate over the one that solvers are asked for
 ROUGH = 0.05  # residuals above this are those of no vector in particular
 NO_VECTORS = np.empty((0, 0))
@@ -119,7 +119,18 @@ class FewSweepsChebyshev(Chebyshev):
             state.block, _ = self._orthonormal(problem, state)
         else:
             self._ritz(problem, state)
-        return self.account(problem, state, degree * state.width)  # type: ignore[return-value]
+        state = self.account(problem, state, degree * state.width)  # type: ignore[assignment]
+        self._give_in(state)
+        return state
+
+    def _give_in(self, state: SweepingState) -> None:
+        """Mutates: the state is done after so many sweeps, unless a number of iterations was asked for."""
+        if state.rider is None or self.max_iter != Chebyshev.max_iter:
+            return
+        n_sweeps = len(state.rider.lengths) + state.iteration
+        if n_sweeps >= MOST_SWEEPS and not state.done:
+            state.done = True
+            state.events.append(f"{n_sweeps} sweeps and no gap in sight: max_iter asks for more")
 
     def _cut(self, state: RitzState, ends: tuple[float, float], fresh: bool) -> float:
         """Where the first filter had it, while guard vectors are as rough as that has left them."""
@@ -135,7 +146,7 @@ class FewSweepsChebyshev(Chebyshev):
         engine, walk, rider, width = problem.engine, problem.walk.operator, state.rider, state.width
         assert rider is not None
         fresh = state.iteration == 0 and problem.start is None
-        most, sizes = self.degree if fresh else smooth.degree, _Sizes(width)
+        most, sizes = self.degree if fresh else smooth.degree, Sizes(width)
         work = Filtering(smooth, engine, walk, state.block, state.product, owned=True)
         state.product, state.block, state.U = None, None, NO_VECTORS
         lengths, localized, M = [], False, engine.gram(work.current, work.current, walk.metric)
@@ -276,45 +287,6 @@ def _squares(values: Array, _: int, X: Array, product: Array, metric: Array | No
     rest = product[:, : len(values)].astype(np.float64) - values * X[:, : len(values)]
     mass = np.ones((len(rest), 1)) if metric is None else metric.reshape(-1, 1)
     return np.asarray((mass * rest**2).sum(axis=0))
-
-
-class _Sizes:
-    """Singular values of a random block (``width`` columns) on its way through a filter.
-
-    ``factor`` makes of the block as it is now, orthonormal or nearly so, the one without the turns taken.
-    """
-
-    def __init__(self, width: int) -> None:
-        self.undo, self.factor = np.eye(width), np.eye(width)
-
-    def measure(self, M: Array) -> None:
-        """Mutates: look at the Gram matrix of the block as it is."""
-        squares, V = la.eigh((M + M.T) / 2)
-        if not squares[-1] > 0:
-            raise FloatingPointError("the filter lost all vectors")
-        self.roots, self.V = np.sqrt(np.maximum(squares, 1e-14 * squares[-1])), V
-        self.factor = (self.roots[:, None] * V.T) @ self.undo
-
-    @property
-    def uneven(self) -> bool:
-        """Whether rounding errors of the largest direction are about to cover the others."""
-        return bool(self.roots[-1] > UNEVEN * self.roots[0])
-
-    def evened(self) -> Array:
-        """Mutates: the turn that makes the block orthonormal is to be undone in what is measured."""
-        self.undo = self.factor
-        return np.asarray(self.V / self.roots)
-
-    def error(self, k: int) -> float:
-        """About the sine of the angles of K directions, added up: their share of the noise.
-
-        The other singular values are that of the rest of the spectrum, noise of one size in all directions.
-        """
-        squares = la.svdvals(self.factor) ** 2
-        if len(squares) == k:
-            return 0.0
-        noise = squares[k:].mean()
-        return float(np.sqrt((noise / np.maximum(squares[:k] - noise, 1e-300)).sum()))
 
 
 def in_few_sweeps(solver: Chebyshev) -> FewSweepsChebyshev:
