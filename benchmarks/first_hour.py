@@ -92,10 +92,10 @@ def files_section() -> str:
         write_files(Path(name))
         found = read_whole(Path(name))
     rows = [
-        (file, how, BEFORE[file], _seconds(wall, busy), f"{memory:.1f}")
-        for file, how, wall, busy, memory in found
+        (file, how, BEFORE[file], f"{first:.1f}", _seconds(wall, busy), f"{memory:.1f}")
+        for file, how, first, wall, busy, memory in found
     ]
-    head = ("file", "how", "before", "`read_graph`", "memory / arrays")
+    head = ("file", "how", "before", "first in a process", "`read_graph`", "memory / arrays")
     return "### From files\n\n2.5 million edges, 200,000 nodes.\n\n" + table(head, rows)
 
 

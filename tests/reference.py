@@ -390,6 +390,24 @@ def scanned(text, delimiter, roles):
     return edges
 
 
+def numbered_words(words):
+    """The distinct words in the order they are first met, and each word's place among them."""
+    known = list(dict.fromkeys(words))
+    return known, [known.index(word) for word in words]
+
+
+def both_directions(source, target, weights, n):
+    """W + W' without loops; their number and the first; pairs listed, both ways, and unlike their reverse."""
+    loops = np.flatnonzero(source == target)
+    matrix, seen = np.zeros((n, n)), np.zeros((n, n), bool)
+    for e, (i, j) in enumerate(zip(source, target, strict=True)):
+        if i != j:
+            matrix[i, j] += 1 if weights is None else weights[e]
+            seen[i, j] = True
+    facts = seen.sum(), (seen & seen.T).sum(), (matrix != matrix.T).sum()
+    return matrix + matrix.T, (len(loops), loops[0] if len(loops) else -1), facts
+
+
 def descend(heads, tails, values, rows, low_rank, batch_size, steps, total_mass, U, M, Y):
     """U, M and Y after one repaired step per batch of edges, by dense matrices."""
     row_term, metric, push, shares = (np.asarray(x, np.float64) for x in rows)

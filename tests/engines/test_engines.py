@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from refusing import RefusingEngine, RefusingTall, cut
+from threadpoolctl import threadpool_limits
 
 import reference
 from spectrograd import datasets, metrics
@@ -290,3 +291,20 @@ def test_localised_vectors_are_told_on_every_engine(engine, graphs):
     np.testing.assert_allclose(participation(operator, X, engine), expected)
     assert judge(operator, X, engine=engine).tau > 0
     assert getattr(engine, "gathers", 0) == 0
+
+
+def test_blocks_of_few_numbers_wait_for_no_compiler(monkeypatch):
+    for kernel in ("combine", "residual"):
+        monkeypatch.setattr(f"spectrograd.kernels.dense.products.{kernel}", None)
+    X = np.random.default_rng(0).standard_normal((20_000, 8)).astype(np.float32)
+    assert LocalEngine().combine(X, np.eye(8, 3)).tobytes() == X[:, :3].tobytes()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_combinations_have_the_same_bits_for_any_number_of_threads(dtype):
+    rng = np.random.default_rng(0)
+    X, C = rng.standard_normal((20_000, 24)).astype(dtype), rng.standard_normal((24, 10))
+    with threadpool_limits(1):
+        alone = LocalEngine().combine(X, C)
+    with threadpool_limits(4):
+        assert LocalEngine().combine(X, C).tobytes() == alone.tobytes()

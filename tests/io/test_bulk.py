@@ -9,10 +9,11 @@ import pytest
 from spectrograd import read_graph
 from spectrograd.graph import Graph, GraphError
 from spectrograd.io.read import tables
-from spectrograd.io.read.bulk import arrow_columns, split_columns
+from spectrograd.io.read.bulk import split_columns
 from spectrograd.io.read.mtx import read_mtx
+from spectrograd.io.read.scanned import scan_columns
 
-READERS = {"arrow": arrow_columns, "split": split_columns, "careful": lambda file, layout: None}
+READERS = {"scan": scan_columns, "split": split_columns, "careful": lambda file, layout: None}
 # Name: text, and whether the bulk parsers take it without the careful scan.
 PLAIN = {
     "texts": "src,dst,weight\nann,bob,2\nbob,cid,.5\n",
@@ -31,11 +32,16 @@ PLAIN = {
     "formulas": "src,dst\n'=x,b\nb,''=x\nc,b\n",
     "layers": "src,dst,layer\na,b,one\nb,c, one\na,c,two\n",
     "unused": "src,dst,weight,when\na,b,1,now\nb,c,2,\n",
+    "blanks inside": "src;dst;weight\nNew  York;Bern;1\n Bern ;New\tYork; 2 \n",
+    "hard weights": "src,dst,weight\na,b,1e-300\nb,c,12345678901234567890123\nc,a,1_0\na,d, 4.2e40 \n",
 }
 CAREFUL = {
-    "quotes": 'src,dst\n"a,1",b\nb,"c"\nd,b\n',  # pyarrow takes these
+    "quotes": 'src,dst\n"a,1",b\nb,"c"\nd,b\n',  # the compiled scan takes these
+    "all quoted": '"src","dst","weight"\n"1","2","0.5"\n"2","30","1.5e3"\n',
     "quoted words": '"a b" c\nc d\nd e\n',
     "doubled quotes": 'src,dst\n"a ""x""",b\nb,c\n',
+    "lone return": "src,dst\na,b\rc,d\ne,f\n",
+    "form feed": "src,dst\na\x0c,b\nb,c\n",
     "odd blank": "a\u3000b\nc d\nd a\n",
 }
 BROKEN = {
@@ -77,7 +83,7 @@ def described(graph):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", [*PLAIN, *CAREFUL])
-@pytest.mark.parametrize("reader", ["arrow", "split"])
+@pytest.mark.parametrize("reader", ["scan", "split"])
 def test_the_same_graph_as_by_the_careful_scan(read_by, reader, name):
     text = (PLAIN | CAREFUL)[name]
     expected = described(read_by("careful", text))
@@ -85,7 +91,7 @@ def test_the_same_graph_as_by_the_careful_scan(read_by, reader, name):
 
 
 @pytest.mark.parametrize("name", BROKEN)
-@pytest.mark.parametrize("reader", ["arrow", "split"])
+@pytest.mark.parametrize("reader", ["scan", "split"])
 def test_the_same_error_as_by_the_careful_scan(read_by, reader, name):
     with pytest.raises(GraphError) as careful:
         read_by("careful", BROKEN[name])
@@ -94,7 +100,7 @@ def test_the_same_error_as_by_the_careful_scan(read_by, reader, name):
     assert str(bulk.value) == str(careful.value)
 
 
-@pytest.mark.parametrize("reader", ["arrow", "split"])
+@pytest.mark.parametrize("reader", ["scan", "split"])
 def test_several_blocks_are_one_table(read_by, reader):
     pairs = np.random.default_rng(0).integers(0, 40, (300, 2)).tolist()
     lines = [f"n{a},n{b},1\n" for a, b in pairs if a < b]
@@ -107,14 +113,21 @@ def test_several_blocks_are_one_table(read_by, reader):
         assert described(read_by(reader, text, alone=True, size=50)) == expected
 
 
+@pytest.mark.parametrize("name", ["quotes", "all quoted"])
+def test_the_compiled_scan_reads_whole_fields_in_quotes(read_by, name):
+    expected = described(read_by("careful", CAREFUL[name]))
+    assert described(read_by("scan", CAREFUL[name], alone=True)) == expected
+
+
 @pytest.mark.parametrize("packed", ["", ".gz"])
-def test_large_files_take_pyarrow(tmp_path, monkeypatch, packed):
-    text = "src,dst\n" + "".join(f"node{i:07d},node{i + 1:07d}\n" for i in range(200_000))
+def test_large_files_are_scanned_by_compiled_code(tmp_path, monkeypatch, packed):
+    text = "src,dst\n" + "".join(f"node{i:07d},node{i + 1:07d}\n" for i in range(2000))
     path = tmp_path / f"edges.csv{packed}"
     path.write_bytes(gzip.compress(text.encode(), 0) if packed else text.encode())
     monkeypatch.setattr(tables, "_read_slowly", None)
     monkeypatch.setattr("spectrograd.io.read.bulk.split_columns", None)
-    assert read_graph(path).n_nodes == 200_001
+    monkeypatch.setattr("spectrograd.io.read.bulk.WORTH_COMPILING", 10_000)
+    assert read_graph(path).n_nodes == 2001
 
 
 MTX_LINES = [f"{i + 1} {i + 2} {i / 7:.6f}" for i in range(199_999)]

@@ -12,7 +12,7 @@ import pytest
 
 from spectrograd import MultilayerSpectralClustering, SpectralClustering, datasets
 from spectrograd.kernels import threads
-from spectrograd.kernels.threads import side_by_side
+from spectrograd.kernels.threads import in_order, side_by_side
 from spectrograd.pipeline import certifying
 from spectrograd.pipeline import run as pipeline_run
 from spectrograd.solvers import loop
@@ -62,6 +62,31 @@ def _in_child(queue):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_items_are_worked_on_ahead_but_only_a_few_and_in_order(two_threads):
+    taken = []
+
+    def items():
+        for item in range(20):
+            taken.append(item)
+            yield item
+
+    def slow_if_even(item):
+        time.sleep(0.002 * (item % 2 == 0))
+        return item
+
+    for done, result in enumerate(in_order(slow_if_even, items())):
+        assert result == done
+        assert len(taken) <= done + 3
+    assert done == 19
+
+
+def test_an_error_of_an_item_is_raised_where_its_result_would_be(two_threads):
+    results = in_order(lambda item: 1 / (2 - item), iter(range(9)))
+    assert (next(results), next(results)) == (0.5, 1.0)
+    with pytest.raises(ZeroDivisionError):
+        next(results)
+
+
 def test_a_forked_child_has_threads_of_its_own(two_threads):
     side_by_side(time.sleep, [(0.01,)] * 4)  # the parent's are awake
     assert threads._pool.cache_info().currsize == 1

@@ -150,10 +150,14 @@ class LocalEngine(BaseEngine):
             total += run(X[rows], Y[rows], weights[rows], symmetric or X is Y)
         return total
 
+    def _is_small(self, X: Array) -> bool:
+        """Whether numpy is as fast as compiled code where a block is read once."""
+        return len(X) <= self.thresholds.small or X.size <= self.thresholds.block
+
     def combine(self, X: Array, C: Array, Y: Array | None = None, E: Array | None = None) -> Array:
         """By a kernel of our own: no library threads to fight with."""
         C = np.ascontiguousarray(C, dtype=X.dtype)
-        if len(X) <= self.thresholds.small:
+        if self._is_small(X):
             return np.asarray(X @ C if Y is None or E is None else X @ C + Y @ E.astype(X.dtype))
         from spectrograd.kernels.dense.products import combine
 
@@ -177,7 +181,7 @@ class LocalEngine(BaseEngine):
         """``A X - B X diag(values)`` for the first columns X of Q, where kept, and its columns' norms."""
         metric = operator.metric
         metric = None if metric is None else metric.astype(Q.dtype, copy=False)
-        if len(Q) <= self.thresholds.small:
+        if self._is_small(Q):
             b = np.ones((1, 1)) if metric is None else metric[:, None]
             X, AX = Q[:, : len(values)], AQ[:, : len(values)]
             R = np.asarray(AX - b * X * values, dtype=Q.dtype)

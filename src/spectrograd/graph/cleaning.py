@@ -195,49 +195,6 @@ def symmetrized(csr: sp.csr_array) -> sp.csr_array:
     return sp.csr_array((csr + transposed) * csr.dtype.type(0.5))
 
 
-def undirected(
-    rows: Array, cols: Array, data: Array, n_nodes: int, *, directed: bool = False
-) -> sp.csr_array:
-    """Symmetric CSR of an edge list, whether it lists each edge once or in both directions.
-
-    ``directed`` edges become ``W + W'`` with a warning, unless each has its reverse of the same weight.
-    """
-    loops = rows == cols
-    if loops.any():
-        warnings.warn(
-            f"{int(loops.sum())} self loops dropped (first at edge {int(np.argmax(loops))})",
-            GraphWarning,
-            stacklevel=3,
-        )
-        rows, cols, data = rows[~loops], cols[~loops], data[~loops]
-    listed = sp.coo_array((data, (rows, cols)), shape=(n_nodes, n_nodes)).tocsr()
-    transposed = listed.T.tocsr()
-    both_ways = listed.nnz > 0 and _same(listed, transposed)
-    if listed.nnz < len(rows):
-        warnings.warn(f"{len(rows) - listed.nnz} repeated edges were summed", GraphWarning, stacklevel=3)
-    csr = listed if both_ways else sp.csr_array(listed + transposed)
-    answered = 2 * listed.nnz - csr.nnz  # entries whose reverse is listed too
-    if not both_ways and directed and listed.nnz:
-        warnings.warn(
-            f"directed edges were made undirected as W + W': {listed.nnz - answered} "
-            f"of {listed.nnz} edges had no reverse, {answered // 2} pairs were summed",
-            GraphWarning,
-            stacklevel=3,
-        )
-    elif not both_ways and answered:
-        warnings.warn(f"{answered} edges listed in both directions were summed", GraphWarning, stacklevel=3)
-    csr.eliminate_zeros()
-    return csr
-
-
-def _same(one: sp.csr_array, other: sp.csr_array) -> bool:
-    """Whether two canonical matrices are equal; stored zeros do not count."""
-    if not one.data.all():
-        return bool((one != other).nnz == 0)
-    pairs = ((one.indptr, other.indptr), (one.indices, other.indices), (one.data, other.data))
-    return all(np.array_equal(own, its) for own, its in pairs)  # mostly the first pair tells
-
-
 def check_weights(data: Array, rows: Array, cols: Array, names: Array | None = None) -> None:
     """Refuse the first weight that is not finite or negative, by the names of its ends."""
     for bad, what in ((~np.isfinite(data), "not finite"), (data < 0, "negative")):

@@ -19,7 +19,6 @@ from spectrograd.graph.cleaning import (
     compact,
     row_numbers,
     symmetrized,
-    undirected,
     without_duplicates,
     without_loops,
 )
@@ -29,6 +28,7 @@ from spectrograd.graph.names import as_names, number_nodes
 from spectrograd.graph.notebook import facts_table
 from spectrograd.graph.recall import Recall
 from spectrograd.graph.traversal import Search, search
+from spectrograd.graph.undirected import undirected
 
 Array = NDArray[Any]
 SHOWN_NAMES = 5
@@ -152,11 +152,12 @@ class Graph:
         size = len(as_names(names)) if n_nodes is None else n_nodes
         if size == 0:
             raise GraphError("the graph is empty: no nodes, no edges")
-        data = np.ones(len(rows)) if weight is None else np.asarray(weight, dtype=np.float64).ravel()
-        if len(data) != len(rows):
-            raise GraphError(f"edge list: {len(rows)} edges but {len(data)} weights")
-        check_weights(data, rows, cols, None if names is None else as_names(names))
-        return cls._from_clean_csr(undirected(rows, cols, data, size, directed=directed), names)
+        data = None if weight is None else np.asarray(weight, dtype=np.float64).ravel()
+        if data is not None:
+            if len(data) != len(rows):
+                raise GraphError(f"edge list: {len(rows)} edges but {len(data)} weights")
+            check_weights(data, rows, cols, None if names is None else as_names(names))
+        return cls._from_arrays(undirected(rows, cols, data, size, directed=directed), names)
 
     @classmethod
     def _from_clean_csr(cls, csr: sp.csr_array, names: ArrayLike | None) -> Graph:

@@ -4,7 +4,7 @@ import functools
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import pairwise
 from typing import Any
 
@@ -63,6 +63,20 @@ def ahead(items: Iterator[Any]) -> Iterator[Any]:
     finally:  # who stops early leaves no thread behind
         if not coming.cancel():
             wait([coming])
+
+
+def in_order(work: Callable[[Any], Any], items: Iterator[Any]) -> Iterator[Any]:
+    """Results of a function that lets go of Python's lock, in order; a few items are under way at a time."""
+    coming: deque[Future[Any]] = deque()
+    try:
+        for item in items:
+            coming.append(_pool().submit(work, item))
+            if len(coming) > numba.get_num_threads():
+                yield coming.popleft().result()
+        while coming:
+            yield coming.popleft().result()
+    finally:  # who stops early leaves no thread behind
+        wait([left for left in coming if not left.cancel()])
 
 
 @functools.cache

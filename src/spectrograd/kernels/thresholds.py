@@ -17,6 +17,9 @@ class Thresholds:
         Entries of a pass; fewer take less time than waking the threads may cost.
     tall
         Rows from which small dense products are worth threads.
+    block
+        Numbers of a block up to which numpy combines its columns as fast as compiled code does: a first fit
+        of 20,000 nodes and few clusters then has three kernels fewer to wait for.
     reordered_from, near
         Nodes below which all vectors fit into a core's own cache; rows of eight float32 that do.
     all_vectors
@@ -35,6 +38,7 @@ class Thresholds:
     small: int = 4096
     worth_threads: int = 50_000
     tall: int = 20_000
+    block: int = 1 << 19
     reordered_from: int = 30_000
     near: int = 8192
     all_vectors: int = 600

@@ -78,6 +78,9 @@ def _layers_of(table: EdgeTable) -> Iterator[tuple[str | None, Array | slice]]:
 
 def _unite_nodes(tables: Sequence[EdgeTable], typed: bool) -> tuple[Array, list[tuple[Array, Array]]]:
     """Names of all nodes in the tables, and each table's ends as row numbers."""
+    first = tables[0]
+    if len(tables) == 1 and first.ids is not None and first.nodes is None and not typed:
+        return first.ids, [(first.source, first.target)]
     columns = [column for table in tables for column in _id_columns(table)]
     if typed or all(column.dtype.kind in "iu" for column in columns):
         names, codes = number_nodes(columns)

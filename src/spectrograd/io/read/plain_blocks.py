@@ -14,7 +14,7 @@ import numpy as np
 
 from spectrograd.io.read.text import TextFile
 
-BLOCK = 1 << 22  # bytes at once: enough to hide the calls, and several for each core
+BLOCK = 1 << 20  # bytes at once: enough to hide the calls, and little beside what is kept of them
 _BOM = b"\xef\xbb\xbf"
 _COMMENT = re.compile(rb"^[ \t]*[#%][^\n]*\n", re.MULTILINE)
 _COMMENT_SIGNS = tuple(before + mark for before in (b"\n", b" ", b"\t") for mark in (b"#", b"%"))
@@ -39,16 +39,25 @@ def plain_blocks(file: TextFile, skip: int, delimiter: str | None, size: int = B
     size : int
         Bytes that are read at once.
     """
+    for block in whole_lines(file, skip, size):
+        yield plain_block(block, delimiter)
+
+
+def whole_lines(file: TextFile, skip: int, size: int = BLOCK) -> Iterator[bytes]:
+    """Yield the bytes behind the first ``skip`` lines, cut behind line ends; the last line gets one."""
     with file.open_bytes() as handle:
         for _ in itertools.repeat(None, skip):
             handle.readline()
         rest = b"" if skip else handle.read(len(_BOM)).removeprefix(_BOM)
         while text := handle.read(size):
-            whole, newline, rest = (rest + text).rpartition(b"\n")
-            if newline:
-                yield plain_block(whole + newline, delimiter)
+            cut = text.rfind(b"\n") + 1
+            if cut:
+                yield b"".join((rest, memoryview(text)[:cut]))
+                rest = text[cut:]
+            else:
+                rest += text
         if rest.strip():
-            yield plain_block(rest + b"\n", delimiter)
+            yield rest + b"\n"
 
 
 def plain_block(block: bytes, delimiter: str | None) -> bytes:

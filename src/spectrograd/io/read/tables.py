@@ -12,13 +12,12 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 
 import numpy as np
 
 from spectrograd.graph import Array, GraphError, GraphWarning
-from spectrograd.graph.names import as_objects, number_ids
-from spectrograd.io.read.bulk import ENDS, WORTH_ARROW, Coded, Layout, read_columns
+from spectrograd.graph.names import number_distinct, number_ids
+from spectrograd.io.read.bulk import WORTH_COMPILING, read_columns
 from spectrograd.io.read.columns import (
     NO_WEIGHT,
     PEEK,
@@ -29,6 +28,7 @@ from spectrograd.io.read.columns import (
     role_of,
 )
 from spectrograd.io.read.formulas import unescaped
+from spectrograd.io.read.layouts import ENDS, Coded, Layout
 from spectrograd.io.read.text import (
     INTEGER,
     Row,
@@ -54,8 +54,8 @@ _HEADER_HINT = (
 class EdgeTable:
     """The columns of an edge list; ``nodes`` names those that may have no edge.
 
-    Where there are ``ids``, all distinct, ``source`` and ``target`` are places among them. Where rows are
-    ``directed``, what is lost by dropping directions is told.
+    Where there are ``ids``, distinct and sorted, ``source`` and ``target`` are places among them. Where rows
+    are ``directed``, what is lost by dropping directions is told.
     """
 
     name: str
@@ -127,8 +127,8 @@ def _is_whole_field(chosen: Chosen, word: str) -> bool:
 
 
 def _read_numbers(file: TextFile, layout: Layout) -> EdgeTable | None:
-    """Parse integer ids and float weights by numpy where the file is small or pyarrow is missing."""
-    if not layout.integers or (file.size >= WORTH_ARROW and find_spec("pyarrow")):
+    """Parse integer ids and float weights of a small file by numpy."""
+    if not layout.integers or file.size >= WORTH_COMPILING:
         return None
     # Unused columns are parsed too, to a letter each: otherwise ragged lines would not be seen.
     kinds = [
@@ -185,9 +185,10 @@ def _read_bulk(file: TextFile, layout: Layout) -> EdgeTable | None:
     if numbers is not None:
         return EdgeTable(file.name, numbers[source], numbers[target], weight, layer)
     if len(set(texts)) < len(texts):  # without the blanks around them some are the same
-        names, (places,) = number_ids([texts])
-        return EdgeTable(file.name, places[source], places[target], weight, layer, ids=names)
-    return EdgeTable(file.name, source, target, weight, layer, ids=as_objects(texts))
+        names, (rows,) = number_ids([texts])
+    else:
+        names, rows = number_distinct(texts)
+    return EdgeTable(file.name, rows[source], rows[target], weight, layer, ids=names)
 
 
 def _distinct_texts(cells: Sequence[str], layout: Layout) -> list[str] | None:

@@ -14,17 +14,16 @@ from numpy.typing import NDArray
 
 from spectrograd.extras import need
 from spectrograd.graph import GraphError
-from spectrograd.io.read.bulk import Layout
-from spectrograd.io.read.columns import COLUMN_NAMES
-from spectrograd.io.read.compressed import open_bytes
+from spectrograd.io.read.layouts import Layout
 from spectrograd.io.read.parquet_stream import arrow_labels
+from spectrograd.io.read.plain_blocks import whole_lines
+from spectrograd.io.read.scanned import BadWeight, Scanner
 from spectrograd.io.read.tables import read_layout
-from spectrograd.io.read.text import TextFile, is_number, split_line
+from spectrograd.io.read.text import TextFile, split_line
 from spectrograd.store.batches import NotIntegers
 
 Array = NDArray[Any]
 CHUNK = 32 << 20  # bytes of text at once
-ROLES = tuple(COLUMN_NAMES)  # src, dst, weight, layer: as kernels.ingest.scan counts them
 BLANKS, OUTER_BLANKS = re.compile(rb"[ \t]+"), re.compile(rb"(?m)^[ \t]+|[ \t]+(?=\r?$)")
 COMMENT_LINE = re.compile(rb"(?m)^[ \t]*[#%][^\n]*\n")
 
@@ -45,41 +44,31 @@ class TextEdges:
         """Batches of integer ids."""
         from spectrograd.kernels.ingest import scan
 
-        layout = self.layout
-        roles, mark, line = layout.roles, layout.delimiter, layout.skip
-        kinds = np.array([ROLES.index(role) if role else scan.IGNORED for role in roles], np.int64)
-        for text in _line_chunks(self.path, layout.skip):
-            data = np.frombuffer(text, np.uint8)
-            capacity = text.count(b"\n")
-            ends = np.empty((2, capacity), np.int64)
-            weights = np.empty(capacity if "weight" in roles else 0)
-            layers = np.empty((3, capacity if "layer" in roles else 0), np.int64)
-            given = (data, ord(mark) if mark else 0, kinds, ends, weights, layers)
-            n_edges, n_lines, at, problem = scan.scan_edges(*given)
-            if problem == scan.NOT_INTEGER:
+        layout, scanner = self.layout, Scanner(self.layout, integers=True)
+        line = layout.skip
+        for text in whole_lines(TextFile(self.path), layout.skip, CHUNK):
+            block, n_lines, at, problem = scanner.look(text)
+            if problem in (scan.NOT_INTEGER, scan.SURPRISE):
                 raise NotIntegers
             if problem != scan.GOOD:
-                raise self._error(text, at, line + n_lines + 1, roles, problem == scan.WRONG_WIDTH)
+                raise self._wrong_width(text, at, line + n_lines + 1)
+            try:
+                scanner.read_weights(text, block.weights)
+            except BadWeight as error:
+                number = line + text.count(b"\n", 0, error.args[0]) + 1
+                raise GraphError(f"{self.path}, line {number}: {error}") from None
             line += n_lines
-            labels = _labels(text, layers[:, :n_edges]) if "layer" in roles else None
-            weight = weights[:n_edges] if "weight" in roles else None
-            if n_edges:
-                yield ends[0, :n_edges], ends[1, :n_edges], weight, labels
+            labels = _labels(text, block.words[0]) if "layer" in layout.roles else None
+            if block.ends.shape[1]:
+                yield *block.ends, block.weights if "weight" in layout.roles else None, labels
 
-    def _error(self, text: bytes, at: int, line: int, roles: Sequence[str | None], width: bool) -> Exception:
-        """What is wrong with a line, in words; a weight only Python can read is left to the other door."""
+    def _wrong_width(self, text: bytes, at: int, line: int) -> GraphError:
+        """What is wrong with a line, in words."""
         words = text[at : text.index(b"\n", at)].decode("utf-8", "replace")
-        fields = split_line(words, self.layout.delimiter)
-        if width or len(fields) != len(roles):
-            if len(fields) == len(roles):
-                return GraphError(f"{self.path}, line {line}: a column is empty")
-            return GraphError(f"{self.path}, line {line}: {len(roles)} columns expected, found {len(fields)}")
-        value = fields[roles.index("weight")]
-        if not is_number(value):
-            return GraphError(f"{self.path}, line {line}: {value!r} is not a number (weight)")
-        if not np.isfinite(float(value)) or float(value) < 0:
-            return GraphError(f"{self.path}, line {line}: weight {value} must be finite and not negative")
-        return NotIntegers()
+        found, expected = len(split_line(words, self.layout.delimiter)), len(self.layout.roles)
+        if found == expected:
+            return GraphError(f"{self.path}, line {line}: a column is empty")
+        return GraphError(f"{self.path}, line {line}: {expected} columns expected, found {found}")
 
     def texts(self) -> Iterator[tuple[Any, Any, Array | None, Any]]:
         """Batches of ids as texts, by pyarrow."""
@@ -89,7 +78,7 @@ class TextEdges:
         )
         skip, mark, roles = self.layout.skip, self.layout.delimiter, self.layout.roles
         names = [f"{number}" for number in range(len(roles))]
-        chunks = _Joined(_plain_lines(_line_chunks(self.path, skip), tabs=not mark))
+        chunks = _Joined(_plain_lines(whole_lines(TextFile(self.path), skip, CHUNK), tabs=not mark))
         try:
             with csv.open_csv(
                 chunks,
@@ -129,26 +118,6 @@ def _labels(text: bytes, layers: Array) -> tuple[Array, list[str]]:
     _, first, codes = np.unique(layers[0], return_index=True, return_inverse=True)
     spans = layers[1:, first].T.tolist()
     return codes, [text[begin : begin + size].decode("utf-8", "replace") for begin, size in spans]
-
-
-def _line_chunks(path: str, skip: int) -> Iterator[bytes]:
-    """The file in pieces of whole lines, without its first ones; the last line gets the end it may lack."""
-    rest, left = b"", skip
-    with open_bytes(path) as handle:
-        first = True
-        while piece := handle.read(CHUNK):
-            if first:
-                piece, first = piece.removeprefix(b"\xef\xbb\xbf"), False
-            text = rest + piece
-            cut = text.rfind(b"\n") + 1
-            rest, text = text[cut:], text[:cut]
-            while left and text:
-                end = text.find(b"\n") + 1
-                text, left = text[end:], left - 1
-            if text:
-                yield text
-    if rest.strip() and not left:
-        yield rest + b"\n"
 
 
 def _plain_lines(chunks: Iterator[bytes], *, tabs: bool) -> Iterator[bytes]:

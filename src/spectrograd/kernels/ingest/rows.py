@@ -131,7 +131,7 @@ def sort_entries(keys, weights, first_row, indptr, columns, values, rule, factor
     n_left, begin = 0, indptr[0]
     for r in range(n_rows):
         end = indptr[r + 1]
-        _sort_row(columns[begin:end], values[begin:end], other_columns, other_values)
+        sort_row(columns[begin:end], values[begin:end], other_columns, other_values)
         n_left = _merge_row(columns, values, begin, end, n_left, rule, factor)
         begin = end
         indptr[r + 1] = n_left
@@ -160,7 +160,7 @@ def _merge_row(columns, values, begin, end, out, rule, factor):
 
 
 @inner
-def _sort_row(columns, values, other_columns, other_values):
+def sort_row(columns, values, other_columns, other_values):
     """Mutates: a row, by ascending columns, equal ones as they were (merge sort); the others are scratch."""
     n = len(columns)
     for low in range(0, n, RUN):
