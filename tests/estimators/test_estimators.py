@@ -429,7 +429,7 @@ def test_k_is_below_the_number_of_nodes(blocks, layers, cls):
         ({"tol": -1.0}, r"tol=-1.0: expected a .*number.* or 'auto'"),
         ({"tol": "tiny"}, r"tol='tiny': expected a .*number.* or 'auto'"),
         ({"engine": "quantum"}, "engine='quantum' is not available in this release"),
-        ({"memory_limit": "1MB"}, "memory_limit=1MB is too little for . vectors: at least 30.MB are needed"),
+        ({"memory_limit": "1MB"}, "memory_limit=1MB is too little for . vectors: at least 22.MB are needed"),
         ({"checkpoint": "no/such/folder"}, "no such folder; create it first"),
         ({"regularization": -0.1}, "regularization=-0.1: expected 'auto', None or a number"),
         ({"disconnected": "drop"}, "disconnected='drop': expected one of components, regularize"),
