@@ -17,7 +17,7 @@ from spectrograd.operators.laplacian import laplacian
 from spectrograd.operators.masked import masked
 from spectrograd.pipeline import Settings, embed
 from spectrograd.solvers import Problem, solve
-from spectrograd.solvers.chebyshev_sweeps import FewSweepsChebyshev
+from spectrograd.solvers.chebyshev_sweeps import MOST_SWEEPS, FewSweepsChebyshev
 from spectrograd.solvers.filtered_sizes import Sizes
 from spectrograd.solvers.ritz import usual_width
 from spectrograd.store.batches import GraphSource, IngestSettings
@@ -90,6 +90,19 @@ def test_a_filter_over_a_stream_has_two_talls_and_what_it_would_return(tmp_path,
     columns = 2 * (usual_width(k) + COLUMNS) + k
     buffers = N_BUFFERS * max(block.n_bytes for block in graph.meta.blocks)
     assert most < 4 * graph.n_nodes * (columns + 8) + buffers  # a few single vectors; a third tall has 20
+
+
+def test_a_filter_gives_in_where_there_is_no_gap(tmp_path):
+    """Sweeps are dear; whoever wants more of them, or digits, says so."""
+    graph = on_disk(
+        tmp_path, datasets.make_block_model(6_000, 5, mean_degree=20, mixing=0.8, random_state=1).graph
+    )
+    problem = Problem(laplacian(graph), 5, ENGINE)
+    given_in = solve(problem, FewSweepsChebyshev(angle=0.01), seed=0)
+    assert graph.sweeps < MOST_SWEEPS + FewSweepsChebyshev.degree
+    assert "max_iter asks for more" in given_in.last.events[-1]
+    for more in (FewSweepsChebyshev(angle=0.01, max_iter=12), FewSweepsChebyshev(max_iter=12)):
+        assert not any("asks for more" in event for event in solve(problem, more, seed=0).last.events)
 
 
 def test_an_interrupted_filter_returns_what_was_kept(tmp_path):

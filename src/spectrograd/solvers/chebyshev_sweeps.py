@@ -124,8 +124,8 @@ class FewSweepsChebyshev(Chebyshev):
         return state
 
     def _give_in(self, state: SweepingState) -> None:
-        """Mutates: the state is done after so many sweeps, unless a number of iterations was asked for."""
-        if state.rider is None or self.max_iter != Chebyshev.max_iter:
+        """Mutates: the state is done after so many sweeps, unless iterations or digits were asked for."""
+        if state.rider is None or self.max_iter != Chebyshev.max_iter or self.angle == 0:
             return
         n_sweeps = len(state.rider.lengths) + state.iteration
         if n_sweeps >= MOST_SWEEPS and not state.done:
