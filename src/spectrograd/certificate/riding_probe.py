@@ -28,7 +28,7 @@ from scipy.special import gammainc
 from spectrograd.certificate.evidence import ENOUGH, Complement, needed_cut
 from spectrograd.engines.protocol import Engine, Tall
 from spectrograd.engines.random_rows import new_seed
-from spectrograd.linalg.filters import Filter, damping
+from spectrograd.linalg.filters import NARROWEST, Filter, damping
 from spectrograd.linalg.subspace import Ritz, orthonormalize
 from spectrograd.operators.protocol import Operator
 
@@ -38,7 +38,6 @@ Array = NDArray[Any]
 COLUMNS = 8
 # Sweeps that it may ask for after the solver has stopped: no more than a probe of its own takes.
 MOST_MORE = 24
-NARROWEST = 0.05  # of the width of the spectrum: what a filter must have to damp
 ROUNDING = 2  # units of a sweep's last digit, of the length of what went into it
 
 
@@ -187,9 +186,12 @@ def _with_null(engine: Engine, operator: Operator, rider: Rider, Q: Tall) -> Tal
 def _seen(engine: Engine, operator: Operator, rider: Rider, Q: Tall, lowest: float) -> Ridden:
     metric, s = operator.metric, int(rider.X.shape[1])
     outside = engine.combine(rider.X, np.eye(s), Q, -engine.gram(Q, rider.X, metric))
-    eps = float(np.finfo(rider.X.dtype).eps)
-    told = (rider.filters, operator.lower, s, rider.lengths, eps)
-    return Ridden(lowest, len(rider.lengths) * s, None, norm(engine, outside, metric), *told)
+    return _told(operator, rider, norm(engine, outside, metric), lowest, float(np.finfo(rider.X.dtype).eps))
+
+
+def _told(operator: Operator, rider: Rider, rho: float, lowest: float, eps: float) -> Ridden:
+    cost = len(rider.lengths) * COLUMNS
+    return Ridden(lowest, cost, None, rho, rider.filters, operator.lower, COLUMNS, rider.lengths, eps)
 
 
 def look_within(operator: Operator, rider: Rider, M: Array, k: int, lowest: float, eps: float) -> Ridden:
@@ -197,8 +199,7 @@ def look_within(operator: Operator, rider: Rider, M: Array, k: int, lowest: floa
     s = COLUMNS
     across, own = M[:k, -s:], M[:k, :k]
     rho = longest(M[-s:, -s:] - across.T @ np.linalg.solve(own, across))
-    told = (rider.filters, operator.lower, s, rider.lengths, eps)
-    return Ridden(lowest, len(rider.lengths) * s, None, rho, *told)
+    return _told(operator, rider, rho, lowest, eps)
 
 
 def look_further(

@@ -14,6 +14,7 @@ from spectrograd.engines.protocol import Coefficients, Engine, Tall
 from spectrograd.operators.protocol import Operator
 
 Array = NDArray[Any]
+NARROWEST = 0.05  # of the width of the spectrum: what a filter must have to damp
 
 
 @dataclass(frozen=True)

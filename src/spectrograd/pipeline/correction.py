@@ -18,7 +18,7 @@ from spectrograd.certificate.evidence import GOOD_ANGLE, MOST_PART
 from spectrograd.certificate.probe import MeasuredRitz
 from spectrograd.engines import Engine
 from spectrograd.engines.protocol import Tall
-from spectrograd.linalg.filters import Filter
+from spectrograd.linalg.filters import NARROWEST, Filter
 from spectrograd.linalg.subspace import Ritz, inverse_factor, orthonormalize, rayleigh_ritz, residuals
 from spectrograd.operators import SparseOperator
 from spectrograd.operators.protocol import Operator
@@ -31,7 +31,6 @@ MOST_DEGREE, MOST_SWEEPS = 16, 5  # what takes more is work for a solver
 SPREAD = 1e4  # by how much a filter may let the first vector outgrow the last in float32
 # Blocks of a step: vectors, changes, their products, and all side by side; and so with the vectors before.
 LEAST_BLOCKS, CONJUGATE_BLOCKS = 8, 12
-NARROWEST = 0.05  # of the width of the spectrum: what a filter must have to damp
 MARGIN = 0.95  # of what evidence from before allows, since the last eigenvalue still moves
 
 

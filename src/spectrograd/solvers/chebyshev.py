@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
-from spectrograd.linalg.filters import Filter
+from spectrograd.linalg.filters import NARROWEST, Filter
 from spectrograd.linalg.krylov import upper_edge
 from spectrograd.solvers.protocol import Problem, Solver
 from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start, guarded_width, ritz_pairs
@@ -28,8 +28,50 @@ class ChebyshevState(RitzState):
     highest: float = 2.0
 
 
+ChebyshevT = TypeVar("ChebyshevT", bound=ChebyshevState)
+
+
 @dataclass(frozen=True)
-class Chebyshev(RitzSolver[ChebyshevState]):
+class FilteringSolver(RitzSolver[ChebyshevT]):
+    """What the forms of ``chebyshev`` share: its parameters, and the choice of a filter."""
+
+    degree: int = 40
+    guard: int | None = None
+    precision: Precision = "auto"
+    angle: float = 0.0
+    max_iter: int = 100
+
+    name: ClassVar[str] = "chebyshev"
+    shortest: ClassVar[int] = 4  # degree of a filter: less is not worth its Rayleigh-Ritz
+
+    def next_filter(self, problem: Problem, state: ChebyshevT, ends: tuple[float, float]) -> Filter:
+        """The filter of a step between the ends of the spectrum, as long as what is still missing takes."""
+        k = problem.n_components
+        fresh = state.iteration == 0 and problem.start is None
+        cut = self._cut(state, ends, fresh)
+        gain = 1e3
+        if self.angle > 0 and not fresh:  # no more than what is still missing, and a bit
+            gain = float(np.clip(3 * state.angle_bound(k) / self.angle, 10, 1e3))
+        degree = filter_degree(state, k, cut, ends, self.degree, gain)
+        return Filter(max(degree, min(self.shortest, self.degree)), cut, ends[1])
+
+    def _cut(self, state: ChebyshevT, ends: tuple[float, float], fresh: bool) -> float:
+        """The largest Ritz value; for random vectors, where the bulk of the spectrum may end.
+
+        Their Rayleigh quotient is the mean of the spectrum and their residual its standard deviation
+        s; a semicircle ends 2 s below its mean.
+        """
+        lower, upper = ends
+        width = upper - lower
+        low, high = float(state.values[0]), float(state.values[-1])
+        if fresh:
+            high = max(lower + 0.1 * width, float((state.values - 2 * state.residuals).mean()))
+            return min(high, upper - NARROWEST * width)
+        return min(max(high, low + 1e-9 * width), upper - NARROWEST * width)
+
+
+@dataclass(frozen=True)
+class Chebyshev(FilteringSolver[ChebyshevState]):
     """Filtered subspace iteration (Zhou, Saad, Tiago and Chelikowsky 2006).
 
     Definition: ``U <- Ritz(T_m(S) U)`` where T_m is the Chebyshev polynomial of degree m and S maps
@@ -54,14 +96,6 @@ class Chebyshev(RitzSolver[ChebyshevState]):
         Stop when the bound on the sine of the subspace angle is met; 0 leaves stopping to the loop.
     """
 
-    degree: int = 40
-    guard: int | None = None
-    precision: Precision = "auto"
-    angle: float = 0.0
-    max_iter: int = 100
-
-    name: ClassVar[str] = "chebyshev"
-    shortest: ClassVar[int] = 4  # degree of a filter: less is not worth its Rayleigh-Ritz
     rough_after = 2
 
     def suited(self, problem: Problem) -> Solver[Any]:
@@ -105,31 +139,6 @@ class Chebyshev(RitzSolver[ChebyshevState]):
         state.block = smooth.apply(problem.engine, operator, block)
         state = self.measured(problem, operator, state)
         return self.account(problem, state, (smooth.degree + 1) * block.shape[1])
-
-    def next_filter(self, problem: Problem, state: RitzState, ends: tuple[float, float]) -> Filter:
-        """The filter of a step between the ends of the spectrum, as long as what is still missing takes."""
-        k = problem.n_components
-        fresh = state.iteration == 0 and problem.start is None
-        cut = self._cut(state, ends, fresh)
-        gain = 1e3
-        if self.angle > 0 and not fresh:  # no more than what is still missing, and a bit
-            gain = float(np.clip(3 * state.angle_bound(k) / self.angle, 10, 1e3))
-        degree = filter_degree(state, k, cut, ends, self.degree, gain)
-        return Filter(max(degree, min(self.shortest, self.degree)), cut, ends[1])
-
-    def _cut(self, state: RitzState, ends: tuple[float, float], fresh: bool) -> float:
-        """The largest Ritz value; for random vectors, where the bulk of the spectrum may end.
-
-        Their Rayleigh quotient is the mean of the spectrum and their residual its standard deviation
-        s; a semicircle ends 2 s below its mean.
-        """
-        lower, upper = ends
-        width = upper - lower
-        low, high = float(state.values[0]), float(state.values[-1])
-        if fresh:
-            high = max(lower + 0.1 * width, float((state.values - 2 * state.residuals).mean()))
-            return min(high, upper - 0.05 * width)
-        return min(max(high, low + 1e-9 * width), upper - 0.05 * width)
 
 
 def filter_degree(

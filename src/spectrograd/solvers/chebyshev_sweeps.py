@@ -27,10 +27,10 @@ from spectrograd.engines.protocol import Tall
 from spectrograd.linalg.filters import Filter, Filtering
 from spectrograd.linalg.subspace import Ritz, inverse_factor, orthogonality_error, orthonormalize
 from spectrograd.operators.sparse import SparseOperator
-from spectrograd.solvers.chebyshev import SINGLE_FLOOR, Chebyshev, ChebyshevState
+from spectrograd.solvers.chebyshev import SINGLE_FLOOR, Chebyshev, ChebyshevState, FilteringSolver
 from spectrograd.solvers.filtered_sizes import Sizes
-from spectrograd.solvers.protocol import Problem, Solver
-from spectrograd.solvers.ritz import RitzState, generalized_ritz, guarded_start, guarded_width
+from spectrograd.solvers.protocol import Problem
+from spectrograd.solvers.ritz import generalized_ritz, guarded_start, guarded_width
 
 Array = NDArray[Any]
 # The residual that an angle asks for is dearer than the angle itself: errors lie in the bulk of the spectrum,
@@ -63,15 +63,11 @@ class SweepingState(ChebyshevState):
 
 
 @dataclass(frozen=True)
-class FewSweepsChebyshev(Chebyshev):
+class FewSweepsChebyshev(FilteringSolver[SweepingState]):
     """See the module's text; parameters are those of :class:`Chebyshev`."""
 
     rough_after = 1
     shortest = 2
-
-    def suited(self, problem: Problem) -> Solver[Any]:
-        """Itself."""
-        return self
 
     def init(self, problem: Problem, rng: np.random.Generator) -> SweepingState:
         """A random block, or the warm start with random guard vectors; one sweep."""
@@ -104,7 +100,7 @@ class FewSweepsChebyshev(Chebyshev):
         state.highest = min(walk.upper, float(means.mean()) + 2 * deviation)
         state.values, state.residuals = (np.full(state.width, of) for of in (means.mean(), deviation))
 
-    def step(self, problem: Problem, state: SweepingState) -> SweepingState:  # type: ignore[override]
+    def step(self, problem: Problem, state: SweepingState) -> SweepingState:
         """One filter and one Rayleigh-Ritz, whose product is the first of the next filter."""
         operator, k = problem.walk.operator, problem.n_components
         limit = SINGLE_FLOOR * (operator.upper - operator.lower)
@@ -119,23 +115,22 @@ class FewSweepsChebyshev(Chebyshev):
             state.block, _ = self._orthonormal(problem, state)
         else:
             self._ritz(problem, state)
-        state = self.account(problem, state, degree * state.width)  # type: ignore[assignment]
+        state = self.account(problem, state, degree * state.width)
         self._give_in(state)
         return state
 
     def _give_in(self, state: SweepingState) -> None:
         """Mutates: the state is done after so many sweeps, unless iterations or digits were asked for."""
-        if state.rider is None or self.max_iter != Chebyshev.max_iter or self.angle == 0:
+        if state.rider is None or self.max_iter != type(self).max_iter or self.angle == 0:
             return
         n_sweeps = len(state.rider.lengths) + state.iteration
         if n_sweeps >= MOST_SWEEPS and not state.done:
             state.done = True
             state.events.append(f"{n_sweeps} sweeps and no gap in sight: max_iter asks for more")
 
-    def _cut(self, state: RitzState, ends: tuple[float, float], fresh: bool) -> float:
+    def _cut(self, state: SweepingState, ends: tuple[float, float], fresh: bool) -> float:
         """Where the first filter had it, while guard vectors are as rough as that has left them."""
         usual = super()._cut(state, ends, fresh)
-        assert isinstance(state, SweepingState)
         if fresh or state.iteration > 1 or state.rider is None or not state.rider.filters:
             return usual
         before, k_th = state.rider.filters[-1].cut, state.values[state.residuals < ROUGH].max(initial=-np.inf)
@@ -207,7 +202,7 @@ class FewSweepsChebyshev(Chebyshev):
         Q, lost = orthonormalize(engine, own, metric, state.rng)
         return engine.stack(Q, riding), lost
 
-    def terminate(self, problem: Problem, state: SweepingState) -> bool:  # type: ignore[override]
+    def terminate(self, problem: Problem, state: SweepingState) -> bool:
         """Whether the angle is met, by the guard vectors or by what the rider has seen."""
         k, rider = problem.n_components, state.rider
         if super().terminate(problem, state) or self.angle == 0 or state.iteration == 0:
@@ -227,34 +222,34 @@ class FewSweepsChebyshev(Chebyshev):
             return None
         return problem.operator.rounding(state.block.dtype, pieced=True)
 
-    def vectors(self, problem: Problem, state: SweepingState) -> Tall:  # type: ignore[override]
+    def vectors(self, problem: Problem, state: SweepingState) -> Tall:
         """The first K columns, made when they are first asked for."""
         if state.U.shape[1] == 0:
             state.U = problem.walk.leave(problem.engine.columns(state.block, slice(problem.n_components)))
         return state.U
 
-    def kept(self, problem: Problem, state: SweepingState) -> SweepingState:  # type: ignore[override]
+    def kept(self, problem: Problem, state: SweepingState) -> SweepingState:
         """The first K columns, with their values."""
         twin = copy.copy(state)
         twin.block = problem.engine.columns(state.block, slice(problem.n_components))
         twin.product, twin.rider, twin.U, twin.events = None, None, NO_VECTORS, list(state.events)
         return twin
 
-    def writes_over(self, state: SweepingState) -> bool:  # type: ignore[override]
+    def writes_over(self, state: SweepingState) -> bool:
         """Always."""
         return True
 
-    def orthogonality(self, problem: Problem, state: SweepingState) -> float:  # type: ignore[override]
+    def orthogonality(self, problem: Problem, state: SweepingState) -> float:
         """Of the columns where they are."""
         return orthogonality_error(problem.engine, problem.walk.operator, state.block, problem.n_components)
 
-    def finish(self, problem: Problem, state: SweepingState) -> Tall:  # type: ignore[override]
+    def finish(self, problem: Problem, state: SweepingState) -> Tall:
         """In the precision of the run: where the certificate wants more, it casts."""
         U = self.vectors(problem, state)
         orthonormal = orthogonality_error(problem.engine, problem.placed, U) < ORTHONORMAL
         return U if orthonormal else problem.orthonormalize(U).Q
 
-    def evidence(self, problem: Problem, state: SweepingState) -> Evidence:  # type: ignore[override]
+    def evidence(self, problem: Problem, state: SweepingState) -> Evidence:
         """The last product too, where the engine keeps enough digits of it."""
         measured = state.product is not None and state.iteration > 0
         state.product = None  # the last sweep is over
@@ -266,7 +261,7 @@ class FewSweepsChebyshev(Chebyshev):
         ritz = Ritz(state.values[:k], self.vectors(problem, state), None)
         return replace(known, last=MeasuredRitz(ritz, state.residuals[:k], rounding))
 
-    def outside(self, problem: Problem, state: SweepingState) -> Complement | None:  # type: ignore[override]
+    def outside(self, problem: Problem, state: SweepingState) -> Complement | None:
         """What the rider has seen, and with a few sweeps more still sees."""
         k, engine, walk, rider = problem.n_components, problem.engine, problem.walk.operator, state.rider
         if rider is None or state.width <= k or state.iteration == 0:
