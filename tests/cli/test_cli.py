@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +24,7 @@ ENVIRONMENT = os.environ | {
 }
 COMMAND = [sys.executable, "-m", "spectrograd"]
 STAGES = {"read", "layers", "merge", "solve", "assign", "report", "total", "jit"}
+COMPILING_NOTE = f"note: {COMPILING.format('.*')}\n"
 ROW = {"method", "seconds", "iterations", "passes", "purity", "nmi", "ri", "ari", "converged", "error"}
 
 
@@ -38,7 +40,7 @@ def run(*args, cwd, stdin=""):
         timeout=120,
         check=False,
     )
-    done.stderr = done.stderr.replace(f"note: {COMPILING}\n", "", 1)
+    done.stderr = re.sub(COMPILING_NOTE, "", done.stderr)
     return done
 
 

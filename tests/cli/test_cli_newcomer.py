@@ -111,7 +111,7 @@ def test_a_second_process_compiles_nothing(tmp_path):
 
 @pytest.mark.parametrize("quiet", [False, True])
 def test_compiling_is_announced_before_it_starts(capsys, monkeypatch, quiet):
-    """By any command, and through the logger, which users of the library see; once, for our kernels only."""
+    """By any command, and through the logger, which users of the library see; once per kind of our kernels."""
 
     def kernel_of(module):
         def kernel(x):
@@ -120,14 +120,29 @@ def test_compiling_is_announced_before_it_starts(capsys, monkeypatch, quiet):
         kernel.__module__ = module
         return numba.njit(kernel)
 
-    ours, others = kernel_of("spectrograd.made_up"), kernel_of("theirs")
+    ours, others = kernel_of("spectrograd.kernels.ldl.made_up"), kernel_of("theirs")
+    reading = kernel_of("spectrograd.kernels.ingest.made_up")
     importlib.import_module("spectrograd.kernels.jit")  # from here on it listens
-    monkeypatch.setattr(FirstCompilation, "told", False)
+    monkeypatch.setattr(FirstCompilation, "told", set())
     with _one_line_notes(quiet):
         others(1)
         assert capsys.readouterr().err == ""
         ours(1)
         announced = capsys.readouterr().err
         ours(1.0)
-    assert announced == ("" if quiet else f"note: {COMPILING}\n")
-    assert capsys.readouterr().err == ""
+        assert capsys.readouterr().err == ""
+        reading(1)
+        another = capsys.readouterr().err
+    assert announced == ("" if quiet else f"note: {COMPILING.format('the sparse factorisation')}\n")
+    assert another == ("" if quiet else f"note: {COMPILING.format('the reading of edge lists')}\n")
+
+
+def test_nothing_is_said_to_be_compiled_before_an_error(here, capsys, monkeypatch):
+    """A missing package, a wrong option: nothing is compiled, so nothing is announced."""
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    importlib.import_module("spectrograd.kernels.jit")
+    monkeypatch.setattr(FirstCompilation, "told", set())
+    assert main(["cluster", "graph.csv", "-k", "4", "--engine", "dask:2"]) == 2
+    shown = capsys.readouterr().err
+    assert "compiling" not in shown
+    assert "--engine dask:2 needs the package 'distributed'" in shown

@@ -49,6 +49,8 @@ class Certificate:
         Why the numbers themselves are not to be believed; empty where nothing speaks against them.
     sure
         As far as the odds of a miss stay small: below it lie the eigenvalues found and no others.
+    uncertified_layers
+        Names of the layers behind a merge whose own embeddings fell short, whatever the merge is worth.
     """
 
     residuals: Array
@@ -64,6 +66,7 @@ class Certificate:
     rounding: float = 0.0
     objection: str = ""
     sure: float = -np.inf
+    uncertified_layers: tuple[str, ...] = ()
 
     @property
     def max_residual(self) -> float:
@@ -78,6 +81,10 @@ class Certificate:
     @property
     def sentence(self) -> str:
         """The verdict in plain words."""
+        if self.uncertified_layers:
+            names = ", ".join(self.uncertified_layers)
+            merge = replace(self, uncertified_layers=())
+            return f"NOT converged in layers {names}; the merge: {merge.sentence}"
         if self.known:
             return f"{'exact' if self.converged else 'not measured'}: {self.known}"
         word = "converged" if self.converged else "NOT converged"

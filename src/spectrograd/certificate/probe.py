@@ -30,6 +30,7 @@ so the operator restricted to the complement of both would have an eigenvalue be
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -188,12 +189,14 @@ def look_outside(
     beyond: float | None = None,
     guards: Guards | None = None,
     residual: float = 0.0,
+    deadline: float = math.inf,
 ) -> Complement:
     """Follow a random vector in the complement of the Ritz vectors until the odds are good enough.
 
     ``beyond`` is the solver's guess of the next eigenvalue, ``guards`` are further Ritz vectors, of which
     those that are accurate enough are taken out too, and ``residual`` that of the Ritz vectors. In single
-    precision: noise of 1e-7 is not what hides an eigenvector from a random vector.
+    precision: noise of 1e-7 is not what hides an eigenvector from a random vector. After ``deadline``, a
+    moment of ``time.perf_counter``, no further step is taken, and the odds are those of the steps so far.
     """
     top = float(ritz.values[-1])
     guards = _accurate(engine, guards, top, residual)
@@ -204,6 +207,8 @@ def look_outside(
     while True:
         for _ in range(min(pause, most - walk.n_steps)):
             walk.step()
+            if time.perf_counter() >= deadline:
+                return walk.seen(guess)
         seen = walk.seen(guess)
         tau = needed_cut(top, seen.lowest, residual)
         if seen.lowest <= top or walk.n_steps >= most or walk.ended or seen.odds_below(tau) <= ENOUGH:

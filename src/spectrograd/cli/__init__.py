@@ -35,6 +35,7 @@ from spectrograd.cli.report import report
 from spectrograd.cli.update import update
 from spectrograd.cli.voice import say
 from spectrograd.extras import MissingExtra
+from spectrograd.notices import by_options
 
 __all__ = ["main", "program"]
 
@@ -69,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     debug, quiet = "--debug" in args, "-q" in args or "--quiet" in args
     try:
-        with _one_line_warnings(debug, quiet), _one_line_notes(quiet):
+        with by_options(), _one_line_warnings(debug, quiet), _one_line_notes(quiet):
             code = program.main(args, prog_name="spectrograd", standalone_mode=False, obj=args)
         return int(code or 0)
     except (Exception, click.Abort) as error:
@@ -116,7 +117,9 @@ def _one_line_warnings(debug: bool, quiet: bool) -> Iterator[None]:
     """Show warnings meant for the user as ``warning: ...``; others only with ``--debug``."""
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-        if not quiet and (debug or issubclass(category, UserWarning)):
+        # a command that falls short of its accuracy says so in its own error
+        meant = issubclass(category, UserWarning) and category.__name__ != "ConvergenceWarning"
+        if not quiet and (debug or meant):
             say("warning", str(message))
 
     with warnings.catch_warnings():

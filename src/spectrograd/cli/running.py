@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -19,8 +20,6 @@ from spectrograd.pipeline.multilayer import Merged
 from spectrograd.solvers import make_solver
 
 SHOWN_SIZES = 8  # clusters whose sizes fit in a line
-# Solvers that run their iterations and stop: without --tol nobody asked them for an accuracy.
-WITHOUT_GOAL = frozenset({"sgd", "sgd-paper", "stochastic-fb"})
 
 
 def run(
@@ -32,19 +31,33 @@ def run(
     """Run the pipeline's ``embed`` or ``cluster``: progress on the terminal, its story under ``-v``."""
     compiles = graph.n_nodes > SMALL or settings.solver not in ("auto", "eigen")
     with session.compile_clock(compiles), session.progress("embedding", _meter(settings)) as hook:
-        result = line(graph, replace(settings, hooks=(hook,), on_stage=session.begin))
+        try:
+            result = line(graph, replace(settings, hooks=(hook,), on_stage=session.begin))
+        except KeyboardInterrupt:
+            if how_to_go_on(session, settings):
+                session.note(f"interrupted; {how_to_go_on(session, settings)}")
+            raise
     session.spend(result.seconds)
     session.engine = settings.engine.summary()
     if result.merged is not None:
         _tell_layers(session, result.merged, settings)
     session.detail(f"components: {result.connectivity.sentence}")
     session.detail(f"regularization: {result.regularization.reason}")
+    if result.regularization.tau:
+        session.note(f"{result.regularization.sentence}; why: {result.regularization.reason}")
     for attempt in result.attempts:
         session.detail(f"solver {attempt.solver}: {attempt.reason}; {attempt.outcome}")
     session.detail(f"certificate: {result.certificate.sentence}")
     if session.seconds["jit"]:
         session.detail(f"compiling or loading kernels took {session.seconds['jit']:.1f} s")
     return result
+
+
+def how_to_go_on(session: Session, settings: Settings) -> str:
+    """Where the checkpoint of a run that was stopped is, and the command that goes on; empty without one."""
+    if settings.checkpoint is None or not any(Path(settings.checkpoint).glob("*.ckpt")):
+        return ""
+    return f"a checkpoint was saved in {settings.checkpoint}, go on with: {session.command_line}"
 
 
 def _meter(settings: Settings) -> Meter:
@@ -64,18 +77,15 @@ def _tell_layers(session: Session, merged: Merged, settings: Settings) -> None:
 
 
 def _fell_short(certificate: Certificate, settings: Settings) -> bool:
-    without_goal = settings.solver in WITHOUT_GOAL and settings.tol == "auto"
-    return not certificate.converged and not without_goal
+    return not certificate.converged and settings.has_goal
 
 
 def verdict(session: Session, result: Result, settings: Settings, what: str, *targets: str | None) -> int:
     """Exit code of a finished run, with a line on stderr: ``what`` came out, or what went wrong."""
     sentence, iterations = result.certificate.sentence, result.history[-1].iteration
     if result.interrupted:
-        say(
-            "error",
-            f"interrupted after {iterations} iterations; the best result so far was kept ({sentence})",
-        )
+        kept = f"interrupted after {iterations} iterations; the best result so far was kept ({sentence})"
+        say("error", "; ".join(filter(None, (kept, how_to_go_on(session, settings)))))
         return INTERRUPTED
     if _fell_short(result.certificate, settings):
         say(
@@ -89,7 +99,9 @@ def verdict(session: Session, result: Result, settings: Settings, what: str, *ta
             f"{settings.solver} ran its {iterations} iterations; without --tol it has no goal to miss"
         )
     proof = "certified" if result.converged else "not certified"
-    session.done(f"{what}, {proof}", *targets)
+    tau = result.regularization.tau
+    of = f" (of the regularised graph, tau = {tau:g})" if tau else ""
+    session.done(f"{what}, {proof}{of}", *targets)
     return GOOD
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spectrograd.cli.meter import Meter
-from spectrograd.cli.voice import say
+from spectrograd.cli.voice import bar_on, print_line, say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,12 +63,12 @@ class Session:
         if not self.quiet:
             files = ", ".join(str(target) for target in targets if target not in (None, "-"))
             saved = f", saved {files}" if files else ""
-            click.echo(f"{what}{saved} in {self.timing()['total']:.1f} s", err=True)
+            print_line(f"{what}{saved} in {self.timing()['total']:.1f} s")
 
     def detail(self, text: str) -> None:
         """Say something only with ``-v``."""
         if self.verbose and not self.quiet:
-            click.echo(text, err=True)
+            print_line(text)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -137,7 +137,9 @@ class Session:
             BarColumn(bar_width=10),
             TextColumn("{task.fields[rate]}", markup=False),
         )
-        bar = stack.enter_context(Progress(*columns, console=self.console(stderr=True), transient=True))
+        console = self.console(stderr=True)
+        bar = stack.enter_context(Progress(*columns, console=console, transient=True))
+        stack.enter_context(bar_on(console))
         task = bar.add_task(label, total=None, rate="")
 
         def show(text: str, share: float | None = None, rate: str = "") -> None:

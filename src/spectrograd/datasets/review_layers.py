@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from spectrograd.datasets.synthetic import LayeredData
 from spectrograd.graph import GraphError, GraphWarning, MultilayerGraph
+from spectrograd.notices import warn
 from spectrograd.points.neighbors import knn_graph
 
 Array = NDArray[Any]
@@ -39,7 +39,7 @@ class ReadingReport:
         if len(self.broken) < SHOWN:
             self.broken.append(where)
 
-    def warn(self, stacklevel: int) -> None:
+    def warn(self) -> None:
         """One warning for each kind of loss the user should know of."""
         losses = []
         if self.n_broken:
@@ -49,7 +49,7 @@ class ReadingReport:
         if self.n_without_reviews:
             losses.append(f"{self.n_without_reviews} businesses without reviews left out")
         for loss in losses:
-            warnings.warn(loss, GraphWarning, stacklevel=stacklevel + 1)
+            warn(loss, GraphWarning)
 
 
 @dataclass(frozen=True, eq=False)

@@ -75,7 +75,7 @@ def load_reviews(
         else:
             sums.add_polarity(at, value)
     names, features, ratings = sums.table(min_reviews)
-    report.warn(stacklevel=2)
+    report.warn()
     graph = review_layers(names, features, n_neighbors)
     return ReviewData(graph, rating_classes(ratings, classes), tuple(features.values()), ratings, report)
 

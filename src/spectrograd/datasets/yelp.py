@@ -89,7 +89,7 @@ def load_yelp(
             sums.add_polarity(row, value)
     names, features, means = sums.table(min_reviews)
     report.n_without_reviews = len(stars) - len(names)
-    report.warn(stacklevel=2)
+    report.warn()
     given = np.array([np.nan if stars[name] is None else stars[name] for name in names], dtype=float)
     ratings = np.where(np.isnan(given), means, given)
     graph = review_layers(names, features, n_neighbors)

@@ -7,6 +7,7 @@ from typing import Any
 from spectrograd.engines.local import LocalEngine
 from spectrograd.engines.numpy_engine import NumpyEngine
 from spectrograd.engines.protocol import Engine
+from spectrograd.notices import parameter
 
 __all__ = ["Engine", "LocalEngine", "NumpyEngine", "make_engine", "on_cluster"]
 
@@ -29,8 +30,8 @@ def make_engine(name: Any = "auto", *, n_jobs: int | None = None) -> Engine:
 
         return TorchEngine(name.partition(":")[2] or None, n_jobs=n_jobs)
     raise ValueError(
-        f"engine={name!r} is not available in this release: use 'auto', 'local', 'torch', 'torch:cuda', "
-        "'dask', 'dask:4' (processes on this machine) or 'dask:tcp://host:port'"
+        f"{parameter('engine', name)} is not available in this release: use 'auto', 'local', 'torch', "
+        "'torch:cuda', 'dask', 'dask:4' (processes on this machine) or 'dask:tcp://host:port'"
     )
 
 

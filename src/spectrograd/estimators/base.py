@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 
 from spectrograd.engines import make_engine
 from spectrograd.estimators.continuity import Past
+from spectrograd.estimators.convergence import warn_unless_converged
 from spectrograd.estimators.display import Shown
 from spectrograd.estimators.eigen_solver import solver_and_tolerance
 from spectrograd.estimators.inputs import Affinity, is_pairwise
@@ -103,6 +104,7 @@ class Spectral(Updating, Living, Shown, BaseEstimator):
         self._forget_updates()
         result = self._run(graph, settings, start=start)
         self._keep(graph, result, settings, getattr(self, "drop_first", False), past)
+        warn_unless_converged(result, settings)
 
     def _within_limit(self, graph: Graph | MultilayerGraph, settings: Settings) -> None:
         """Refuse a memory limit that the graph does not fit; stores were opened with it in mind."""

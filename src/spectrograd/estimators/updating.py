@@ -15,6 +15,7 @@ from sklearn.utils.validation import validate_data
 from spectrograd.certificate import Certificate
 from spectrograd.certificate.carried import Carried
 from spectrograd.estimators.continuity import Past
+from spectrograd.estimators.convergence import warn_unless_converged
 from spectrograd.estimators.inputs import graph_of_table
 from spectrograd.estimators.living import Knowledge
 from spectrograd.estimators.more_points import more_points
@@ -61,6 +62,7 @@ class Fitted(Protocol):
     connectivity_: Connectivity
     laplacian: Kind
     n_clusters_: int
+    labels_: Array
 
     def fit(self, X: Any, y: None = None, **columns: str) -> Self:
         """Fit from scratch."""
@@ -112,6 +114,11 @@ class Updating(Fitted):
         """
         if not hasattr(self, "_knowledge"):
             return self.fit(X)
+        self._follow(X, remove, mode, new_nodes)
+        return self
+
+    def _follow(self, X: Any, remove: Any, mode: str, new_nodes: str) -> Result:
+        """Take changes into a fitted model; the result behind what it keeps, with the labels it gave."""
         graph, rows, makers, outside = self._changed(X, remove, mode, new_nodes)
         settings = replace(
             self._settings(graph.n_nodes),
@@ -119,9 +126,9 @@ class Updating(Fitted):
             checkpoint=None,  # a folder belongs to the graph of the fit
         )
         before = Before(self.regularization_, self.certificate_.gap, outside)
+        settings = settings.started(labels=hasattr(self, "labels_"))
         done = update(graph, self._start(graph, rows), settings, before)
-        self._take(graph, done, settings, makers)
-        return self
+        return self._take(graph, done, settings, makers)
 
     def _changed(self, X: Any, remove: Any, mode: Any, new_nodes: Any) -> Changed:
         """Take edges or points into the graph."""
@@ -190,7 +197,7 @@ class Updating(Fitted):
         start[unknown] = extension.extend(asked).vectors
         return start
 
-    def _take(self, graph: Graph | MultilayerGraph, done: Updated, settings: Settings, makers: Any) -> None:
+    def _take(self, graph: Graph | MultilayerGraph, done: Updated, settings: Settings, makers: Any) -> Result:
         past = Past.of(self, grown=True)
         assert past is not None
         gap = getattr(self, "_gap_at_fit", None) or self.certificate_.gap
@@ -202,6 +209,8 @@ class Updating(Fitted):
         self._gap_at_fit, self.drift_, self.update_action_ = gap, done.drift, done.action
         self.refit_reason_ = refit_reason(result, gap, done.drift)
         self.refit_advised_ = bool(self.refit_reason_)
+        warn_unless_converged(result, settings)
+        return result if past.labels is None else replace(result, labels=self.labels_)
 
     def _labelled(self, result: Result, drift: float, past: Past, settings: Settings) -> Result:
         """Clusters that moved a little are followed; others are found anew."""

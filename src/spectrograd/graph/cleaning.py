@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from spectrograd.graph.tensors import from_tensor
 from spectrograd.kernels import SMALL, WORTH_THREADS
+from spectrograd.notices import warn
 
 Array = NDArray[Any]
 _CHECKED_FORMATS = ("csr", "csc", "bsr", "coo")
@@ -164,7 +164,7 @@ def without_duplicates(csr: sp.csr_array) -> sp.csr_array:
     before = csr.nnz
     csr.sum_duplicates()
     if csr.nnz < before:
-        warnings.warn(f"{before - csr.nnz} duplicate entries were summed", GraphWarning, stacklevel=3)
+        warn(f"{before - csr.nnz} duplicate entries were summed", GraphWarning)
     csr.eliminate_zeros()
     return csr
 
@@ -173,9 +173,7 @@ def without_loops(csr: sp.csr_array) -> sp.csr_array:
     """The matrix without its diagonal, in place."""
     loops = np.flatnonzero(csr.diagonal())
     if len(loops):
-        warnings.warn(
-            f"{len(loops)} self loops dropped (first at node {loops[0]})", GraphWarning, stacklevel=3
-        )
+        warn(f"{len(loops)} self loops dropped (first at node {loops[0]})", GraphWarning)
         csr.setdiag(0)
         csr.eliminate_zeros()
     return csr
@@ -187,10 +185,9 @@ def symmetrized(csr: sp.csr_array) -> sp.csr_array:
     difference = abs(csr - transposed)
     if difference.max() > ROUNDING * csr.data.max():
         row = int(np.argmax(difference.max(axis=1).toarray()))
-        warnings.warn(
+        warn(
             f"the adjacency matrix is not symmetric (first seen in row {row}); using (W + W') / 2",
             GraphWarning,
-            stacklevel=3,
         )
     return sp.csr_array((csr + transposed) * csr.dtype.type(0.5))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -12,6 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from spectrograd.graph import Graph, GraphError, GraphWarning, MultilayerGraph
+from spectrograd.notices import parameter, warn
 
 Array = NDArray[Any]
 Policy = Literal["components", "regularize", "largest", "error"]
@@ -20,6 +20,7 @@ Policy = Literal["components", "regularize", "largest", "error"]
 SPECK = 0.05
 MOST = 20  # components beyond which their number is taken for the number of clusters, where none is given
 SHOWN = 5
+MANY_EXCLUDED = 0.02  # share of the nodes set aside above which the warning says how to keep them
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +115,8 @@ def connect(
     ([3, 2], [0, 0, 0, 1, 1])
     """
     if policy not in get_args(Policy):
-        raise ValueError(f"disconnected={policy!r}: expected one of {', '.join(get_args(Policy))}")
+        known = ", ".join(get_args(Policy))
+        raise ValueError(f"{parameter('disconnected', policy)}: expected one of {known}")
     if graph.n_edges == 0:
         raise GraphError("the graph is empty: it has nodes but no edge")
     labels, sizes = _by_size(graph.components)
@@ -136,15 +138,19 @@ def connect(
 
 
 def report_aside(connectivity: Connectivity, names: Array) -> None:
-    """Warn by name of the nodes set aside."""
-    aside = connectivity.aside
+    """Warn by name of the nodes set aside; where they are many, with their share and how to keep them."""
+    aside, n_nodes = connectivity.aside, len(connectivity.labels)
     if not len(aside):
         return
-    warnings.warn(
-        f"{len(aside)} of {len(connectivity.labels)} nodes are not connected to the rest and were set aside "
-        f"(cluster -1): {_some(names[aside])}; disconnected='regularize' labels them too",
+    share = len(aside) / n_nodes
+    many = f" ({share:.1%})" if share > MANY_EXCLUDED else ""
+    keep = f"{parameter('disconnected', 'regularize')} labels them too"
+    if many:
+        keep = f"to keep them, {parameter('disconnected', 'regularize')} ties all pieces together"
+    warn(
+        f"{len(aside)} of {n_nodes} nodes{many} are not connected to the rest and were set aside "
+        f"(cluster -1): {_some(names[aside])}; {keep}",
         GraphWarning,
-        stacklevel=3,
     )
 
 
@@ -211,7 +217,8 @@ def _in_pieces(graph: Graph | MultilayerGraph, labels: Array, sizes: Array) -> s
     outside = graph.node_names[labels > 0]
     return (
         f"the graph has {len(sizes)} components; {len(outside)} nodes are outside the largest "
-        f"({_some(outside)}): join or remove them, or choose another policy than disconnected='error'"
+        f"({_some(outside)}): join or remove them, or choose another policy than "
+        f"{parameter('disconnected', 'error')}"
     )
 
 

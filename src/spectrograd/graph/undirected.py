@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from spectrograd.graph.cleaning import CleanArrays, GraphWarning, compact
 from spectrograd.kernels import SMALL
+from spectrograd.notices import warn
 
 Array = NDArray[Any]
 WORTH_COMPILING = 1 << 20  # edges; scipy takes a quarter of a second for so many
@@ -56,7 +56,7 @@ def undirected(
 
 
 def _warn(message: str) -> None:
-    warnings.warn(message, GraphWarning, stacklevel=4)  # whoever called Graph.from_edges
+    warn(message, GraphWarning)
 
 
 def _by_scipy(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -48,6 +49,7 @@ def assign(
     softness: float = 0.0,
     aside: ArrayLike = (),
     random_state: int | np.random.Generator | None = None,
+    deadline: float = math.inf,
 ) -> Clustering:
     """Cluster the rows of an embedding.
 
@@ -74,6 +76,8 @@ def assign(
         Row numbers that take no part; their label is -1.
     random_state
         Seed; the same seed gives the same labels.
+    deadline
+        A moment of ``time.perf_counter`` after which k-means begins no other run.
 
     Examples
     --------
@@ -88,13 +92,13 @@ def assign(
     inertia: float | None
     if method == "kmeans" and unit_rows and len(everything) > MANY:
         rows = _checked_rows(everything, n_clusters)
-        all_labels, sure, inertia = sweep_rows(rows, out, n_clusters, n_init, rng, softness)
+        all_labels, sure, inertia = sweep_rows(rows, out, n_clusters, n_init, rng, softness, deadline)
     else:
         part = np.delete(np.arange(len(everything)), out) if len(out) else slice(None)
         rows = _checked_rows(everything[part], n_clusters)
         if unit_rows:
             rows = as_unit_rows(rows, softness)
-        labels, inertia = _labels(rows, n_clusters, method, n_init, rng, centred=unit_rows)
+        labels, inertia = _labels(rows, n_clusters, method, n_init, rng, centred=unit_rows, deadline=deadline)
         all_labels = np.full(len(everything), SET_ASIDE, dtype=np.int64)
         all_labels[part] = labels
         sure = np.full(len(everything), np.nan, dtype=np.float32)
@@ -104,11 +108,18 @@ def assign(
 
 
 def _labels(
-    rows: Array, n_clusters: int, method: str, n_init: int, rng: np.random.Generator, *, centred: bool
+    rows: Array,
+    n_clusters: int,
+    method: str,
+    n_init: int,
+    rng: np.random.Generator,
+    *,
+    centred: bool,
+    deadline: float,
 ) -> tuple[Array, float | None]:
     """The cluster of each row (n, k), and the sum of squares where the method has one."""
     if method == "kmeans":
-        return _kmeans(rows, n_clusters, n_init, rng, centred)
+        return _kmeans(rows, n_clusters, n_init, rng, centred, deadline)
     if method == "cluster_qr":
         return _cluster_qr(rows, n_clusters), None
     if method == "discretize":
@@ -136,14 +147,15 @@ def _checked_rows(vectors: ArrayLike, n_clusters: int) -> Array:
 
 
 def _kmeans(
-    rows: Array, n_clusters: int, n_init: int, rng: np.random.Generator, centred: bool
+    rows: Array, n_clusters: int, n_init: int, rng: np.random.Generator, centred: bool, deadline: float
 ) -> tuple[Array, float]:
     if n_init < 1:
         raise ValueError(f"n_init is {n_init}; k-means needs at least one start")
     # Far from zero the expanded squares would lose digits.
     origin = 0.0 if centred else rows.mean(axis=0, dtype=np.float64).astype(rows.dtype)
     with one_thread():
-        labels, inertia = kmeans(rows if centred else rows - origin, n_clusters, n_init, rng, origin)
+        near_zero = rows if centred else rows - origin
+        labels, inertia = kmeans(near_zero, n_clusters, n_init, rng, origin, deadline=deadline)
     return in_order(labels, n_clusters), inertia
 
 

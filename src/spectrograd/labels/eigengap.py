@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from spectrograd.graph import GraphWarning
+from spectrograd.notices import warn
 
 Array = NDArray[Any]
 MOST = 20  # clusters looked for
@@ -59,11 +59,10 @@ class Eigengap:
         if self.ambiguous:
             taken, *others = self.candidates
             nearly = ", ".join(map(str, others[:SHOWN])) + (", ..." if len(others) > SHOWN else "")
-            warnings.warn(
+            warn(
                 f"{taken} clusters were taken, but the eigenvalues speak nearly as well for {nearly}; look "
                 "at the eigengap, and choose the number by what is known of the data",
                 GraphWarning,
-                stacklevel=2,
             )
 
     def summary(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,10 +36,12 @@ def kmeans(
     rng: np.random.Generator,
     origin: Array | float = 0.0,
     thresholds: Thresholds = USUAL,
+    deadline: float = math.inf,
 ) -> tuple[Array, float]:
     """Labels and inertia: centres from a sample of the rows, then all rows from these centres.
 
     ``n_init`` is the most runs. The rows should be near zero; ``origin`` was subtracted to bring them there.
+    After ``deadline``, a moment of ``time.perf_counter``, no other run is begun.
 
     Examples
     --------
@@ -46,7 +49,7 @@ def kmeans(
     >>> bool(labels[0] == labels[1] != labels[2] == labels[3]), round(inertia, 3)
     (True, 0.025)
     """
-    found = best_look(points, n_clusters, n_init, rng, origin, thresholds)
+    found = best_look(points, n_clusters, n_init, rng, origin, thresholds, deadline)
     return found.labels, found.inertia
 
 
@@ -57,17 +60,22 @@ def best_look(
     rng: np.random.Generator,
     origin: Array | float = 0.0,
     thresholds: Thresholds = USUAL,
+    deadline: float = math.inf,
 ) -> Look:
     """The last look of :func:`kmeans`, which knows its centres."""
+    searched_by = (time.perf_counter() + deadline) / 2  # half of what is left for runs over all rows
     compiled = len(points) > thresholds.small
     points = points if compiled else points.astype(np.float64)
     size = sample_size(n_clusters)
     sampled = compiled and len(points) > size
     sample = points[rng.choice(len(points), size, replace=False)] if sampled else points
     variance = float(sample.var(axis=0, dtype=np.float64).mean())
-    centres = Search(sample, STILL * variance, compiled, rng, origin).best(n_clusters, n_init).centres
+    search = Search(sample, STILL * variance, compiled, rng, origin, searched_by)
+    centres = search.best(n_clusters, n_init).centres
     steps, tolerance = (POLISH, DONE * variance) if sampled else (MAX_STEPS, 0.0)
-    return descend(points, centres, compiled=compiled, tolerance=tolerance, max_steps=steps)
+    return descend(
+        points, centres, compiled=compiled, tolerance=tolerance, max_steps=steps, deadline=deadline
+    )
 
 
 def sample_size(n_clusters: int) -> int:
@@ -77,13 +85,14 @@ def sample_size(n_clusters: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """A search for centres: centres that move by no more than ``still`` are done."""
+    """A search for centres: centres that move by no more than ``still`` are done, and all by ``deadline``."""
 
     points: Array
     still: float
     compiled: bool
     rng: np.random.Generator
     origin: Array | float = 0.0
+    deadline: float = math.inf
 
     def best(self, n_clusters: int, n_init: int) -> Look:
         """Breathe until neither many nor few other centres help."""
@@ -97,7 +106,7 @@ class Search:
         patience = n_init if self.points.size * n_clusters <= CHEAP else PATIENCE
         in_vain = 0 if n_clusters > 1 and extra > 0 else patience
         for _ in range(n_init - 1):
-            if in_vain == patience or best.inertia <= nothing:
+            if in_vain == patience or best.inertia <= nothing or time.perf_counter() >= self.deadline:
                 break
             if in_vain % 2 and n_clusters <= MOST_BY_SPREADING:
                 other = self._settled(spread_centres(self.points, n_clusters, self.rng))
@@ -111,7 +120,12 @@ class Search:
 
     def _settled(self, centres: Array, max_steps: int = MAX_STEPS) -> Look:
         return descend(
-            self.points, centres, compiled=self.compiled, tolerance=self.still, max_steps=max_steps
+            self.points,
+            centres,
+            compiled=self.compiled,
+            tolerance=self.still,
+            max_steps=max_steps,
+            deadline=self.deadline,
         )
 
     def _breath(self, best: Look, extra: int) -> Look:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from functools import partial
 from typing import Any
@@ -26,6 +27,7 @@ def assign_left(
     softness: float,
     aside: Array,
     random_state: int | np.random.Generator | None,
+    deadline: float = math.inf,
 ) -> tuple[Clustering, Tall]:
     """k-means of rows of unit length, as :func:`~spectrograd.labels.assign` does it with very many rows.
 
@@ -43,7 +45,7 @@ def assign_left(
     row_of = np.empty_like(places)
     row_of[places] = np.arange(n)
     few = engine.rows(X, row_of[sample_rows(taking_part > 0, n_clusters, rng)])
-    fitted = Fitted.to(few, n_clusters, n_init, rng, softness)
+    fitted = Fitted.to(few, n_clusters, n_init, rng, softness, deadline)
     where = engine.put(np.column_stack([places, taking_part[places]]))
     seen = engine.map(partial(_seen, fitted), X, where)
     sums = engine.fold(partial(_first_places, n_clusters, n), seen, where)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -59,11 +61,18 @@ class Look:
 
 
 def descend(
-    points: Array, centres: Array, *, compiled: bool, tolerance: float = 0.0, max_steps: int = MAX_STEPS
+    points: Array,
+    centres: Array,
+    *,
+    compiled: bool,
+    tolerance: float = 0.0,
+    max_steps: int = MAX_STEPS,
+    deadline: float = math.inf,
 ) -> Look:
     """The last look of Lloyd's algorithm, as soon as a step moves the centres by no more than ``tolerance``.
 
     The rows should be near the origin or the expanded squares lose digits. ``tolerance`` is a sum of squares.
+    ``deadline`` is a moment of ``time.perf_counter``; the first look is taken whatever the time.
 
     Examples
     --------
@@ -75,7 +84,7 @@ def descend(
     for _ in range(max_steps):
         found = look(points, centres, compiled=compiled)
         means = found.means(points)
-        if ((means - centres) ** 2).sum() <= tolerance:
+        if ((means - centres) ** 2).sum() <= tolerance or time.perf_counter() >= deadline:
             return found
         centres = means
     return look(points, centres, compiled=compiled)

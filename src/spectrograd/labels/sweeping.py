@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -31,7 +32,13 @@ class Swept(NamedTuple):
 
 
 def sweep_rows(
-    vectors: Array, aside: Array, n_clusters: int, n_init: int, rng: np.random.Generator, softness: float
+    vectors: Array,
+    aside: Array,
+    n_clusters: int,
+    n_init: int,
+    rng: np.random.Generator,
+    softness: float,
+    deadline: float = math.inf,
 ) -> Swept:
     """k-means on rows of (softly) unit length; parameters are those of :func:`~spectrograd.labels.assign`.
 
@@ -40,7 +47,8 @@ def sweep_rows(
     taking_part = np.ones(len(vectors), bool)
     taking_part[aside] = False
     chosen = sample_rows(taking_part, n_clusters, rng)
-    found = Fitted.to(vectors[chosen], n_clusters, n_init, rng, softness).swept(vectors, taking_part)
+    fitted = Fitted.to(vectors[chosen], n_clusters, n_init, rng, softness, deadline)
+    found = fitted.swept(vectors, taking_part)
     return found._replace(labels=in_order(found.labels, n_clusters))
 
 
@@ -53,13 +61,19 @@ class Fitted:
 
     @classmethod
     def to(
-        cls, few: Array, n_clusters: int, n_init: int, rng: np.random.Generator, softness: float
+        cls,
+        few: Array,
+        n_clusters: int,
+        n_init: int,
+        rng: np.random.Generator,
+        softness: float,
+        deadline: float = math.inf,
     ) -> Fitted:
         """The centres of a sample of the rows (m x K)."""
         length = float(np.median(row_lengths(few))) * softness**0.5
         rows = soft_unit(few, length)
         with one_thread():
-            return cls(best_look(rows, n_clusters, n_init, rng).means(rows), length)
+            return cls(best_look(rows, n_clusters, n_init, rng, deadline=deadline).means(rows), length)
 
     def swept(self, vectors: Array, taking_part: Array) -> Swept:
         """Every row (n x K) that takes part to its nearest centre; clusters are numbered as the centres."""

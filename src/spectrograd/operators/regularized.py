@@ -36,9 +36,24 @@ class Regularization:
     reason: str
     localized: float | None = None
 
+    @property
+    def sentence(self) -> str:
+        """What it means for the result; empty where nothing was added."""
+        if not self.tau:
+            return ""
+        return (
+            f"regularised with tau = {self.tau:g} ({self.tau:g} mean degrees, spread over all pairs of "
+            "nodes): the eigenvectors are those of the regularised graph"
+        )
+
     def summary(self) -> dict[str, Any]:
         """What ``--summary-json`` holds."""
-        return {"tau": self.tau, "localized": self.localized, "reason": self.reason}
+        return {
+            "tau": self.tau,
+            "localized": self.localized,
+            "reason": self.reason,
+            "sentence": self.sentence,
+        }
 
 
 def checked(value: Any) -> float | str | None:

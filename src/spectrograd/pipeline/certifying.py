@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -75,8 +76,9 @@ def _certified(
     if not (np.isfinite(ritz.values).all() and np.isfinite(measured).all()):
         raise FloatingPointError("the vectors left the range of numbers")
     try:
-        outside = _evidence(problem, ritz, solution, float(np.linalg.norm(measured)), settings.seed)
+        outside = _evidence(problem, ritz, solution, float(np.linalg.norm(measured)), settings)
         certificate = certify(engine, operator, ritz, settings.tol, outside, measured, rounding)
+        certificate = _or_out_of_time(certificate, solution, settings)
     except KeyboardInterrupt:
         solution = replace(solution, stop_reason=INTERRUPTED)
         certificate = certify(engine, operator, ritz, settings.tol, UNPROBED, measured, rounding)
@@ -119,7 +121,17 @@ def _with_certificate(
     return Embedded(embedding, certificate, solution, chosen, solution.seconds, (attempt,))
 
 
-def _evidence(problem: Problem, ritz: Ritz, solution: Solution, error: float, seed: int | None) -> Complement:
+def _or_out_of_time(certificate: Certificate, solution: Solution, settings: SolverSettings) -> Certificate:
+    """The certificate; where the time was over before it could be met, that is why it is not."""
+    late = solution.stop_reason == OUT_OF_TIME or time.perf_counter() >= settings.certified_by
+    if certificate.converged or certificate.objection or not late:
+        return certificate
+    return replace(certificate, objection="not certified, out of time")
+
+
+def _evidence(
+    problem: Problem, ritz: Ritz, solution: Solution, error: float, settings: SolverSettings
+) -> Complement:
     """What lies beyond the subspace: the solver knows it, a count tells, or a probe finds out."""
     known = solution.evidence
     top, beyond, outside = float(ritz.values[-1]), known.beyond, known.outside
@@ -127,13 +139,15 @@ def _evidence(problem: Problem, ritz: Ritz, solution: Solution, error: float, se
         return Complement(beyond)
     if outside is not None and outside.odds_below(needed_cut(top, outside.lowest, error)) <= LIKELY_MISS:
         return outside
-    if solution.stop_reason in (INTERRUPTED, OUT_OF_TIME):
+    late = time.perf_counter() >= settings.certified_by
+    if late or solution.stop_reason in (INTERRUPTED, OUT_OF_TIME):
         return UNPROBED
     if beyond is not None and beyond > top and known.countable:
         sure = top + (MOST_PART + 0.01) * (beyond - top)
         count = count_below(problem.sparse, sure, problem.engine.thresholds)
         if count is not None:
             return Complement(beyond if count == problem.n_components else top, sure=sure)
+    seed, until = settings.seed, settings.certified_by
     rng = np.random.default_rng(None if seed is None else (seed, 1))  # not what the solver started from
-    look = partial(look_outside, problem.engine, problem.operator, ritz, rng, residual=error)
+    look = partial(look_outside, problem.engine, problem.operator, ritz, rng, residual=error, deadline=until)
     return look(beyond=beyond, guards=known.guards)

@@ -47,8 +47,14 @@ class PreparedLayers:
         with stages("solve"):
             solved = self.merged.embed(self.n_components, settings, start=guess)
         layers = tuple(self._on_all_nodes(layer) for layer in self.merged.layers)
+        short = [
+            str(name)
+            for name, layer in zip(self.merged.layer_names, layers, strict=False)
+            if not layer.certificate.converged
+        ]
+        told = replace(solved.certificate, uncertified_layers=tuple(short))
         return found(
-            solved,
+            replace(solved, certificate=told),
             with_all_nodes(solved, self.graph, kept, self.masked),
             self.merged.operator,
             connectivity=self.connectivity,

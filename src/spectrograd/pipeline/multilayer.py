@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import time
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,6 +20,7 @@ from spectrograd.aggregation import (
 )
 from spectrograd.embedding import Embedding
 from spectrograd.graph import Graph, GraphError, GraphWarning, MultilayerGraph
+from spectrograd.notices import warn
 from spectrograd.operators.laplacian import Kind
 from spectrograd.operators.protocol import Operator
 from spectrograd.operators.sparse import SparseOperator
@@ -128,7 +127,7 @@ def _budget_share(settings: Settings, n_stages: int) -> Settings:
     """A time budget is shared by the layers and the merge."""
     if settings.time_budget is None:
         return settings
-    return replace(settings, time_budget=settings.time_budget / n_stages, deadline=math.inf)
+    return settings.without_clock(settings.time_budget / n_stages)
 
 
 def _pieces(layer: Graph) -> int:
@@ -150,11 +149,10 @@ def _loosened(settings: Settings) -> Settings:
 def _tell_of_pieces(names: Sequence[str], pieces: Sequence[int], n_components: int) -> None:
     many = [f"{name!r} ({count})" for name, count in zip(names, pieces, strict=True) if count > n_components]
     if many:
-        warnings.warn(
+        warn(
             f"layers in more than {n_components} connected pieces: {', '.join(many)}; their own embeddings "
             "are one choice of many, and are not certified",
             GraphWarning,
-            stacklevel=3,
         )
 
 
@@ -210,7 +208,7 @@ def _without_empty(weights: Array, graph: MultilayerGraph) -> Array:
     names = ", ".join(repr(name) for name, bare in zip(graph.layer_names, empty, strict=True) if bare)
     if not (weights[~empty] > 0).any():
         raise GraphError(f"no layer with a positive weight has an edge (without edges: {names})")
-    warnings.warn(f"layers without any edge are left out: {names}", GraphWarning, stacklevel=3)
+    warn(f"layers without any edge are left out: {names}", GraphWarning)
     return checked_weights(np.where(empty, 0.0, weights), len(weights))
 
 

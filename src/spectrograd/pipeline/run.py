@@ -47,12 +47,11 @@ def embed(graph: Graph | MultilayerGraph, settings: Settings, *, start: Array | 
     >>> result.vectors.shape, result.certificate.converged
     ((300, 3), True)
     """
-    with checkpointed(graph, settings, start) as settings:
+    with checkpointed(graph, settings.started(), start) as settings:
         return _embedded(graph, settings, start)
 
 
 def _embedded(graph: Graph | MultilayerGraph, settings: Settings, start: Array | None) -> Result:
-    settings = settings.started()
     kept = settings.checkpoint is not None
     with deferred(terminate=kept) as interruption, settings.engine.threads():
         before = copy.copy(settings.engine.work)
@@ -73,6 +72,7 @@ def cluster(graph: Graph | MultilayerGraph, settings: Settings, *, start: Array 
     ((300,), 3)
     """
     kept = settings.checkpoint is not None
+    settings = settings.started(labels=True)
     with deferred(terminate=kept) as interruption, checkpointed(graph, settings, start) as settings:
         result = label(_embedded(graph, settings, start), settings)
         return result.stopped() if interruption.requested else result
@@ -101,6 +101,7 @@ def label(result: Result, settings: Settings, *, many: int = MANY) -> Result:
             softness=result.softness,
             aside=result.connectivity.aside,
             random_state=settings.seed,
+            deadline=settings.labelled_by,
         )
         return replace(result.labelled(clustering), label_tall=label_tall)
     with settings.engine.threads():
@@ -113,5 +114,6 @@ def label(result: Result, settings: Settings, *, many: int = MANY) -> Result:
             softness=result.softness,
             aside=result.connectivity.aside,
             random_state=settings.seed,
+            deadline=settings.labelled_by,
         )
     return result.labelled(clustering)

@@ -13,6 +13,8 @@ from spectrograd.operators.laplacian import Kind
 from spectrograd.solvers.settings import SolverSettings
 
 CHECKPOINT_EVERY = 300.0  # seconds: less than anybody minds to lose, and rare enough to cost nothing
+# Solvers that run their iterations and stop: without a tolerance nobody asked them for an accuracy.
+WITHOUT_GOAL = frozenset({"sgd", "sgd-paper", "stochastic-fb"})
 MOST_STARTS = 10_000  # of k-means: more is a slip of the pen, and would never end
 
 
@@ -70,3 +72,8 @@ class Settings(SolverSettings):
         every: Any = self.checkpoint_every
         if not (isinstance(every, int | float) and 0 <= every < math.inf):
             raise ValueError(f"checkpoint_every={every!r}: expected seconds, a finite number from 0 on")
+
+    @property
+    def has_goal(self) -> bool:
+        """Whether an accuracy was asked for, which a result can miss."""
+        return self.solver not in WITHOUT_GOAL or self.tol != "auto"

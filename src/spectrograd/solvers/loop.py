@@ -226,6 +226,8 @@ class _Run:
         state = moment.state
         self.history, self.back_offs, self.clock.before = [*moment.history], moment.back_offs, moment.seconds
         self.good = state
+        for hook in self.hooks:  # where it goes on from
+            hook(self.history[-1])
         return state, self.verdict(state, moment.over) if moment.measured and state.iteration > 0 else None
 
     def at_end(self, state: State) -> str | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from spectrograd.graph import GraphError, GraphWarning
+from spectrograd.notices import warn
 from spectrograd.store.folder import only_writer
 from spectrograd.store.value_file import (
     ArraySink,
@@ -84,7 +84,7 @@ class CheckpointFolder:
             except DamagedFileError as error:
                 if not (left or more):
                     raise CheckpointError(_beginning_anew(f"{error}, and there is no other one")) from None
-                warnings.warn(f"{error}; going on from the one before", GraphWarning, stacklevel=4)
+                warn(f"{error}; going on from the one before", GraphWarning)
         return None
 
     def _write(self, name: str, encode: Callable[[ArraySink], Any]) -> None:

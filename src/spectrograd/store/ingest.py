@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import warnings
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from spectrograd.extras import need
 from spectrograd.graph import GraphError, GraphWarning
+from spectrograd.notices import warn
 from spectrograd.store import numbering
 from spectrograd.store.batches import EdgeSource, IngestSettings, NotIntegers, in_background
 from spectrograd.store.folder import new_folder
@@ -257,9 +257,9 @@ def fingerprint(meta: StoreMeta) -> str:
 def _warn(path: Path, listed: list[SpooledLayer], meta: StoreMeta, settings: IngestSettings) -> None:
     loops = sum(layer.n_loops for layer in listed)
     if loops:
-        warnings.warn(f"{path}: {loops} self loops dropped", GraphWarning, stacklevel=3)
+        warn(f"{path}: {loops} self loops dropped", GraphWarning)
     distinct = sum(layer.n_edges // (2 if layer.both_ways else 1) for layer in listed)
     if distinct > meta.n_edges:
         rule = {"sum": "summed", "max": "merged by their maximum", "first": "dropped but the first"}
         repeated = f"{distinct - meta.n_edges} repeated edges were {rule[settings.duplicates]}"
-        warnings.warn(f"{path}: {repeated}", GraphWarning, stacklevel=3)
+        warn(f"{path}: {repeated}", GraphWarning)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from spectrograd.extras import need
+from spectrograd.notices import parameter
 
 TIMEOUT = 10  # seconds for a scheduler to answer
 
@@ -19,7 +20,7 @@ class EngineError(ConnectionError):
 
 def client_of(engine: Any, timeout: float = TIMEOUT) -> Any:
     """The client behind ``"dask"``, ``"dask:4"``, ``"dask:tcp://host:port"``, or the one that is given."""
-    distributed = need("distributed", "engine='dask'")
+    distributed = need("distributed", parameter("engine", engine if isinstance(engine, str) else "dask"))
     if not isinstance(engine, str):
         if isinstance(engine, distributed.Client):
             return engine
@@ -30,11 +31,13 @@ def client_of(engine: Any, timeout: float = TIMEOUT) -> Any:
             return distributed.get_client()
         except ValueError:
             raise EngineError(
-                "engine='dask' needs a client: make a dask.distributed.Client first, or say "
+                f"{parameter('engine', 'dask')} needs a client: make a dask.distributed.Client first, or say "
                 "'dask:4' (a local cluster) or 'dask:tcp://host:port'"
             ) from None
     if not (where.isdecimal() and int(where) > 0) and "://" not in where:
-        raise ValueError(f"engine={engine!r}: expected 'dask', 'dask:4' or 'dask:tcp://host:port'")
+        raise ValueError(
+            f"{parameter('engine', engine)}: expected 'dask', 'dask:4' or 'dask:tcp://host:port'"
+        )
     known = _clients.get(where)
     if known is None or known.status != "running":
         _clients[where] = known = _local(int(where)) if where.isdecimal() else _remote(where, timeout)

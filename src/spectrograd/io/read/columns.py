@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from spectrograd.graph import GraphError, GraphWarning
+from spectrograd.notices import warn
 
 COLUMN_NAMES = {
     "src": ("src", "source", "from", "node1", "u"),
@@ -123,11 +123,10 @@ def _assign_third(
     left = [at for at in range(behind, len(names)) if roles[at] is None]
     if len(left) == 1 and str(names[left[0]]).lower() not in _LIKE_LAYERS and is_numeric(left[0]):
         roles[left[0]] = "weight"
-        warnings.warn(
+        warn(
             f"{where}: the column {str(names[left[0]])!r} is taken for the weight, being the only one of "
             "numbers beside the ends; --weight none (weight='none') leaves it out",
             GraphWarning,
-            stacklevel=5,
         )
 
 
@@ -136,11 +135,10 @@ def _tell_unused(where: str, names: Sequence[Any], roles: Sequence[str | None]) 
     if not unused:
         return
     what = f"the column {_listed(unused)} is" if len(unused) == 1 else f"the columns {_listed(unused)} are"
-    warnings.warn(
+    warn(
         f"{where}: {what} not used; --weight, --layer (weight=, layer=) say what a column holds"
         + ("" if "layer" in roles else layer_offer(unused)),
         GraphWarning,
-        stacklevel=5,
     )
 
 

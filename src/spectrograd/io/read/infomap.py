@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
-
 from spectrograd.graph import GraphError, GraphWarning
 from spectrograd.io.read.layered import LayeredEdges
 from spectrograd.io.read.tables import EdgeTable
 from spectrograd.io.read.text import TextFile, data_lines, split_line
+from spectrograd.notices import warn
 
 INFOMAP_SUFFIX = ".net"
 SECTIONS = (
@@ -43,9 +42,7 @@ def read_infomap(path: str) -> EdgeTable:
             else:
                 between += _take(edges, section, number, words)
     if between:
-        warnings.warn(
-            f"{edges.file.name}: {between} edges between layers left out", GraphWarning, stacklevel=5
-        )
+        warn(f"{edges.file.name}: {between} edges between layers left out", GraphWarning)
     return edges.table()
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from spectrograd.graph import Array, Graph, GraphError, GraphWarning, MultilayerGraph
 from spectrograd.graph.names import number_ids, number_nodes
 from spectrograd.io.read.tables import EdgeTable, as_integers
+from spectrograd.notices import warn
 
 
 def join_tables(
@@ -47,7 +48,7 @@ def about(what: str) -> Iterator[None]:
         raise GraphError(f"{what}: {error}") from None
     for warning in caught:
         if issubclass(warning.category, GraphWarning):
-            warnings.warn(f"{what}: {warning.message}", warning.category, stacklevel=5)
+            warn(f"{what}: {warning.message}", warning.category)
         else:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 

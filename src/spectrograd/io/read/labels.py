@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +31,7 @@ from spectrograd.io.read.text import (
     sniff_delimiter,
     split_line,
 )
+from spectrograd.notices import warn
 
 NODE_COLUMNS = ("node", "id", "node_id", "name", "vertex")
 _LABEL_COLUMNS = ("label", "labels", "cluster", "class", "community", "group")
@@ -161,10 +161,9 @@ def _header(
     if graph.get(rows[0][place]) is not None or rows[0][1 - place] in {row[1 - place] for row in rows[1:]}:
         return None
     if node_at is None:
-        warnings.warn(
+        warn(
             f"{file.name}, line {lines[0]}: taken as the header, since {rows[0][0]!r} is no node",
             GraphWarning,
-            stacklevel=5,
         )
     return place, 1 - place
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, field
 
 from spectrograd.graph import GraphError, GraphWarning
@@ -10,6 +9,7 @@ from spectrograd.io.read.columns import role_of
 from spectrograd.io.read.layered import LayeredEdges
 from spectrograd.io.read.tables import EdgeTable
 from spectrograd.io.read.text import TextFile, split_line
+from spectrograd.notices import warn
 
 MPX_SUFFIX = ".mpx"
 
@@ -48,9 +48,7 @@ def read_mpx(path: str) -> EdgeTable:
             else:
                 between += _take(edges, header, section, number, split_line(text, ","))
     if between:
-        warnings.warn(
-            f"{edges.file.name}: {between} edges between layers left out", GraphWarning, stacklevel=5
-        )
+        warn(f"{edges.file.name}: {between} edges between layers left out", GraphWarning)
     return edges.table()
 
 

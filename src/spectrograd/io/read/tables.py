@@ -40,6 +40,7 @@ from spectrograd.io.read.text import (
     sniff_delimiter,
     split_line,
 )
+from spectrograd.notices import warn
 
 _LONG_LAYER_NAME = 32
 _BULK_TYPES = {"src": "i8", "dst": "i8", "weight": "f8", "layer": f"U{_LONG_LAYER_NAME}"}
@@ -278,11 +279,10 @@ def _warn_of_edge_like_header(file: TextFile, layout: Layout, sources: list[str]
     """Say that a first line ``u,v`` could be an edge, when nodes have such names."""
     taken = [name for name in layout.header if name in sources or name in targets]
     if taken and len(layout.header) == 2:
-        warnings.warn(
+        warn(
             f"{file.name}, line {layout.skip}: taken as the header, though {taken[0]!r} is a node; "
             "if it is an edge, put a line 'src,dst' above it",
             GraphWarning,
-            stacklevel=8,  # whoever called read_graph
         )
 
 

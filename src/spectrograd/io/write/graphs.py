@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -18,6 +17,7 @@ from spectrograd.io.read.matrices import write_mtx, write_npz
 from spectrograd.io.read.parquet import PARQUET_SUFFIX, write_parquet
 from spectrograd.io.write.dask_frames import dask_frame_to_store, is_dask_frame
 from spectrograd.io.write.output import as_field, warn_of_formulas, whole_file, write_text
+from spectrograd.notices import warn
 from spectrograd.store.batches import GraphSource, IngestSettings
 from spectrograd.store.ingest import ingest
 
@@ -96,12 +96,11 @@ def _table_lines(columns: Mapping[str, Array], delimiter: str, raw: bool) -> Ite
 
 def _warn_of_losses(path: str, graph: Graph | MultilayerGraph, suffix: str, is_table: bool) -> None:
     if suffix == ".mtx" and graph.names is not None:
-        warnings.warn(f"{path}: .mtx files have no room for node names; rows are numbered", GraphWarning, 3)
+        warn(f"{path}: .mtx files have no room for node names; rows are numbered", GraphWarning)
     layers = graph.layers if isinstance(graph, MultilayerGraph) else (graph,)
     lonely = set.intersection(*(set(layer.isolated.tolist()) for layer in layers)) if is_table else ()
     if lonely:
-        warnings.warn(
+        warn(
             f"{path}: {len(lonely)} nodes without edges are not in a table; .npz and .graphml keep them",
             GraphWarning,
-            stacklevel=3,
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
@@ -15,6 +14,7 @@ from spectrograd.graph import Array, GraphWarning
 from spectrograd.io.read.compressed import packed
 from spectrograd.io.read.formulas import MARK, escaped, is_formula
 from spectrograd.io.read.text import COMMENTS
+from spectrograd.notices import warn
 
 
 @contextmanager
@@ -66,11 +66,10 @@ def warn_of_formulas(columns: Iterable[Array], raw: bool) -> None:
     texts = (column.tolist() for column in columns if column.dtype.kind == "U")
     marked = set() if raw else {text for column in texts for text in column if is_formula(text)}
     if marked:
-        warnings.warn(
+        warn(
             f"{len(marked)} ids begin as formulas of spreadsheets do: {MARK} is written before them and "
             "dropped on reading; --raw (raw=True) keeps them as they are",
             GraphWarning,
-            stacklevel=4,
         )
 
 
