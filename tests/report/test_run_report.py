@@ -97,7 +97,9 @@ def test_coordinates_come_back_bit_for_bit(single):
     assert points["names"][0] == NASTY
     cluster, kind = points["groups"]
     assert np.array_equal(decoded(cluster["codes"], "u1"), single.nodes.labels)
-    assert kind["names"] == ["unknown", "0", "1", "2"]
+    assert kind["names"] == ["0", "1", "2", "unknown"]  # which is no class: last, and grey
+    assert kind["missing"] == 3
+    assert cluster["missing"] is None
     assert points["axes"] == {"plane": [0, 1], "space": [2, 3, 4]}
 
 

@@ -46,7 +46,7 @@ def demo(session: Session, output: str, nodes: int) -> int:
 
     folder = _make_folder(output)
     with session.stage("read"):
-        data = make_multilayer_gmm(nodes, n_clusters=N_CLUSTERS, random_state=session.seed)
+        data = _numbered(make_multilayer_gmm(nodes, n_clusters=N_CLUSTERS, random_state=session.seed))
     merged, trials = _run(session, data)
     rows = [trial.row for trial in trials]
     chosen = trials[-1]
@@ -61,6 +61,16 @@ def demo(session: Session, output: str, nodes: int) -> int:
     summary = summarize(session, source, data.graph, chosen.result, chosen.scores)
     session.save_summary(summary | {"rows": rows, "output": {k: str(folder / v) for k, v in FILES.items()}})
     return finish(rows, chosen)
+
+
+def _numbered(data: LayeredData) -> LayeredData:
+    """The same with layers 1, 2, 3, as table and picture call them."""
+    from dataclasses import replace
+
+    from spectrograd.graph import MultilayerGraph
+
+    names = tuple(str(number) for number in range(1, data.graph.n_layers + 1))
+    return replace(data, graph=MultilayerGraph(data.graph.layers, names))
 
 
 def finish(rows: list[dict[str, Any]], chosen: Trial) -> int:

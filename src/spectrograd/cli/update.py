@@ -67,7 +67,7 @@ def update(
         changed = None if edges is None else read_graph(edges)
         removed = None if remove is None else read_graph(remove)
     with session.stage("solve"):
-        model.partial_fit(changed, remove=removed, **how)
+        result = model._follow(changed, removed, **how)
         if store is not None:  # the run has the graph in memory: the store follows
             from spectrograd.pipeline.graph_changes import EdgeChanges
             from spectrograd.pipeline.store_changes import changed_store
@@ -77,6 +77,7 @@ def update(
         writing.write_result(output, write, model.labels_ if labelled else model.embedding_, model.names_)
         inside = Path(folder, MODEL)
         model.save(inside if inside.is_dir() else folder)
+        _save_page(session, folder, model, result, [path for path in (graph, edges, remove) if path])
     session.note(model.update_sentence_)
     session.save_summary(_summary(session, model, [path for path in (graph, edges, remove) if path]))
     return 0
@@ -105,6 +106,34 @@ def _check_same(model: Any, path: str) -> Any:
             "version: cluster it again"
         )
     return graph if stored else None
+
+
+def _save_page(session: Session, folder: str, model: Any, result: Any, files: list[str]) -> None:
+    """What 'report' tells of the run, brought up to date; classes known before are kept, by name."""
+    import numpy as np
+
+    from spectrograd.cli import reading
+    from spectrograd.cli.summary import summarize
+    from spectrograd.report.gather import gather_run
+    from spectrograd.report.run import STORY, load_run, save_run
+
+    if not Path(folder, STORY).is_file():  # a model saved from Python
+        return
+    before, classes, scores = load_run(folder), None, None
+    if before.nodes.classes is not None:
+        known = dict(zip(map(str, before.nodes.names), before.nodes.classes, strict=True))
+        classes = np.array([known.get(str(name), -1) for name in model.graph_.input_names])
+        scores = None if result.labels is None else result.scores(classes)
+    told = summarize(session, reading.hashed(files), model.graph_, result, scores)
+    run = gather_run(
+        model.graph_,
+        result,
+        told,
+        truth=None if classes is None else (str(before.truth), classes),
+        class_names=before.class_names,
+        drop_first=before.spectrum["first"] == 2,
+    )
+    save_run(folder, run)
 
 
 def _summary(session: Session, model: Any, files: list[str]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 SHOWN_SIZES = 20
+SHOWN_EXCLUDED = 10
 
 
 class Shown:
@@ -85,7 +86,7 @@ def _pair(components: tuple[int, int] | None, width: int) -> list[int]:
 def _extent(model: Any) -> str:
     n_nodes, width = model.embedding_.shape
     if hasattr(model, "labels_"):
-        return f"{n_nodes:,} nodes, {len(np.unique(model.labels_))} clusters"
+        return f"{n_nodes:,} nodes, {len(_clusters(model)[0])} clusters"
     return f"{n_nodes:,} nodes, {width} dimensions"
 
 
@@ -100,6 +101,7 @@ def _story(model: Any) -> str:
         f"<b>{escape(words[0])}</b>",
         escape(" ".join(words[1:])),
         escape(f"{_extent(model)}; solver {model.solver_}{_iterations(model)}"),
+        _treatment(model),
         _sizes(model),
     ]
     body = "".join(f'<p style="margin:.3em 0">{line}</p>' for line in lines if line)
@@ -122,10 +124,27 @@ def _short_layers(model: Any) -> list[str]:
     ]
 
 
+def _clusters(model: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Numbers and sizes of the clusters; -1, of excluded nodes, is none."""
+    numbers, sizes = np.unique(model.labels_[model.labels_ >= 0], return_counts=True)
+    return numbers, sizes
+
+
+def _treatment(model: Any) -> str:
+    """What was done to the graph: regularisation, and nodes that took no part."""
+    from spectrograd.report.words import treatment_words
+
+    names = model.set_aside_
+    excluded = {"count": len(names), "share": len(names) / len(model.names_), "names": names[:SHOWN_EXCLUDED]}
+    excluded["names"] = [str(name) for name in excluded["names"]]
+    told = treatment_words(model.regularization_.summary(), excluded if len(names) else None)
+    return escape(" ".join(told))
+
+
 def _sizes(model: Any) -> str:
     if not hasattr(model, "labels_"):
         return ""
-    clusters, sizes = np.unique(model.labels_, return_counts=True)
+    clusters, sizes = _clusters(model)
     shown = [f"{cluster}: {size:,}" for cluster, size in zip(clusters[:SHOWN_SIZES], sizes, strict=False)]
     rest = f", … ({len(clusters) - SHOWN_SIZES} more)" if len(clusters) > SHOWN_SIZES else ""
     return f"nodes per cluster: {escape(', '.join(shown))}{rest}"

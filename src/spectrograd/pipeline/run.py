@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +12,10 @@ from numpy.typing import NDArray
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.interruption import deferred
 from spectrograd.labels import assign
+from spectrograd.labels.eigengap import MOST
 from spectrograd.labels.left_rows import assign_left
 from spectrograd.labels.sweeping import MANY
+from spectrograd.notices import parameter
 from spectrograd.pipeline.checkpoints import checkpointed
 from spectrograd.pipeline.layer_preparation import PreparedLayers, prepare_layers
 from spectrograd.pipeline.left_embedding import LeftEmbedding
@@ -22,6 +25,8 @@ from spectrograd.pipeline.single import PreparedGraph, prepare_graph
 
 Array = NDArray[Any]
 Prepared = PreparedGraph | PreparedLayers
+PER_PRODUCT = 1e-9  # seconds on one core for an entry of the graph times a number
+ROUNDS = 3  # messages to and fro that a pass takes at least: multiply, orthogonalise, measure
 
 
 def embed(graph: Graph | MultilayerGraph, settings: Settings, *, start: Array | None = None) -> Result:
@@ -53,6 +58,7 @@ def embed(graph: Graph | MultilayerGraph, settings: Settings, *, start: Array | 
 
 def _embedded(graph: Graph | MultilayerGraph, settings: Settings, start: Array | None) -> Result:
     kept = settings.checkpoint is not None
+    note_small(graph, settings)
     with deferred(terminate=kept) as interruption, settings.engine.threads():
         before = copy.copy(settings.engine.work)
         result = prepare(graph, settings).solve(settings, start)
@@ -76,6 +82,23 @@ def cluster(graph: Graph | MultilayerGraph, settings: Settings, *, start: Array 
     with deferred(terminate=kept) as interruption, checkpointed(graph, settings, start) as settings:
         result = label(_embedded(graph, settings, start), settings)
         return result.stopped() if interruption.requested else result
+
+
+def note_small(graph: Graph | MultilayerGraph, settings: Settings) -> None:
+    """Say, through the logger, where a pass takes less time here than the messages about it elsewhere."""
+    cost = settings.engine.cost
+    if not (cost.dear and graph.is_resident):
+        return
+    columns = MOST if isinstance(settings.n_components, str) else settings.n_components
+    here = 2 * graph.n_edges * columns * PER_PRODUCT
+    there = ROUNDS * cost.per_round
+    engine = settings.engine.summary()["name"]
+    if here < there:
+        logging.getLogger("spectrograd").warning(
+            f"{graph.n_nodes:,} nodes and {graph.n_edges:,} edges are too few for {engine}: "
+            f"messages take about {there:.2g} s in each of some hundred passes, the products themselves "
+            f"{here:.1g} s on one core; {parameter('engine', 'auto')} is faster"
+        )
 
 
 def prepare(graph: Graph | MultilayerGraph, settings: Settings) -> Prepared:

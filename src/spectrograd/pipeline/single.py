@@ -201,7 +201,9 @@ class _TakingPart:
         settings = replace(self.settings, watch=watch)
         result = embed(operator, self.k, settings, start=problem.start, choices=choices)
         decision = watch.decision or self.judged_by(operator, self.n_pieces, result)
-        if decision.tau == 0 or result.solution.stop_reason == INTERRUPTED:
+        if decision.tau and result.solution.stop_reason == INTERRUPTED:
+            return result, operator, replace(decision, tau=0.0, reason="not used: interrupted before")
+        if decision.tau == 0:
             return result, operator, decision
         before = result.without_vectors()
         del result, operator, problem, watch, settings  # large, and the next solve needs none of it

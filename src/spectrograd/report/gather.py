@@ -20,6 +20,7 @@ from spectrograd.solvers import Progress
 
 Array = NDArray[Any]
 MERGED = "merged"
+SHOWN_EXCLUDED = 10
 
 
 def gather_run(
@@ -71,7 +72,16 @@ def gather_run(
         None if truth is None else truth[0],
         class_names,
         edges.tolist(),
+        _excluded(names, result.connectivity.aside),
     )
+
+
+def _excluded(names: Array, rows: Array) -> dict[str, Any] | None:
+    """Nodes that took no part: how many, and which come first."""
+    if not len(rows):
+        return None
+    some = [str(name) for name in names[rows[:SHOWN_EXCLUDED]]]
+    return {"count": len(rows), "share": len(rows) / len(names), "names": some}
 
 
 def _spectrum(result: Result, first: int) -> dict[str, Any]:

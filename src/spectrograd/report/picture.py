@@ -21,6 +21,9 @@ INK, SOFT = "#1d2430", "#5b6675"
 SHOWN_POINTS = 20_000
 MOST_CORNERS = 12
 WORST_CONDITION = 30.0
+FARTHEST = 3.0  # from the middle, where corners are at 1: rows beyond would make dots of the clusters
+MISSING = -1  # the label of excluded nodes
+GREY = "#b4bcc6"
 # Gaps below this are rounding: the objective is known to about this fraction of its size.
 ROUNDING = 1e-12
 
@@ -97,19 +100,24 @@ def project(vectors: Array, labels: Array) -> tuple[Array, str]:
 
     With three to twelve clusters the view puts the mean of each cluster on a corner of a regular polygon:
     two principal components would lay some clusters over others. Otherwise, and where the means are too
-    close to dependent for that, it is the first two principal components.
+    close to dependent for that or some rows would lie far out, it is the first two principal components.
+    Nodes of no cluster (label -1) have no say in it.
     """
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     rows = vectors / np.where(norms == 0, 1, norms)
-    centred = rows - rows.mean(axis=0)
-    axes = np.linalg.eigh(centred.T @ centred)[1][:, ::-1][:, :2]
-    _, ranks = np.unique(labels, return_inverse=True)
-    n_clusters = int(ranks.max()) + 1
-    means = np.stack([rows[ranks == rank].mean(axis=0) for rank in range(n_clusters)])
-    if 3 <= n_clusters <= min(MOST_CORNERS, rows.shape[1]) and np.linalg.cond(means) < WORST_CONDITION:
+    inside = np.asarray(labels) != MISSING
+    own = rows[inside] if inside.any() else rows
+    centred = rows - own.mean(axis=0)
+    axes = np.linalg.eigh((own - own.mean(axis=0)).T @ (own - own.mean(axis=0)))[1][:, ::-1][:, :2]
+    ranks = np.unique(np.asarray(labels)[inside], return_inverse=True)[1]
+    n_clusters = int(ranks.max(initial=-1)) + 1
+    if 3 <= n_clusters <= min(MOST_CORNERS, rows.shape[1]):
+        means = np.stack([own[ranks == rank].mean(axis=0) for rank in range(n_clusters)])
         turn = 2 * np.pi * np.arange(n_clusters) / n_clusters + np.pi / 2
         corners = np.column_stack([np.cos(turn), np.sin(turn)])[_around(means @ axes)]
-        return rows @ (np.linalg.pinv(means) @ corners), "a linear view, the mean of each cluster in a corner"
+        view = rows @ (np.linalg.pinv(means) @ corners)
+        if np.linalg.cond(means) < WORST_CONDITION and np.linalg.norm(view, axis=1).max() <= FARTHEST:
+            return view, "a linear view, the mean of each cluster in a corner,"
     flat = centred @ axes
     if flat.shape[1] < 2:
         flat = np.column_stack([flat, np.zeros(len(flat))])
@@ -137,7 +145,7 @@ def draw_embedding(axis: Any, vectors: Array, labels: Array) -> None:
     """The view of :func:`project`, coloured by cluster."""
     points, view = project(vectors, labels)
     draw_points(axis, points, labels)
-    axis.set_xlabel(f"unit rows, {view}", color=SOFT)
+    axis.set_xlabel(f"unit rows, {view.rstrip(',')}", color=SOFT)
     axis.set_aspect("equal", adjustable="datalim")
 
 
@@ -148,13 +156,15 @@ def draw_points(axis: Any, points: Array, labels: Array | None) -> None:
     _scatter(axis, points, _colours(np.zeros(len(points)) if labels is None else labels))
     if labels is None:
         return
-    clusters, sizes = np.unique(labels, return_counts=True)
+    clusters, sizes = np.unique(np.asarray(labels)[np.asarray(labels) != MISSING], return_counts=True)
     if len(clusters) > MOST_CORNERS:
         return
     handles = [
         Line2D([], [], marker="o", linestyle="", color=_colour(rank), label=f"cluster {name} ({size:,})")
         for rank, (name, size) in enumerate(zip(clusters, sizes, strict=True))
     ]
+    if n_out := len(labels) - int(sizes.sum()):
+        handles.append(Line2D([], [], marker="o", linestyle="", color=GREY, label=f"no cluster ({n_out:,})"))
     _legend_below(axis, handles=handles, ncol=3)
 
 
@@ -215,8 +225,10 @@ def _plain_frame(axis: Any) -> None:
 
 
 def _colours(labels: Any) -> Array:
-    _, ranks = np.unique(labels, return_inverse=True)
-    table = np.array([_colour(rank) for rank in range(int(ranks.max()) + 1)])
+    kinds, ranks = np.unique(labels, return_inverse=True)
+    real = kinds != MISSING
+    places = np.cumsum(real) - 1
+    table = np.array([_colour(place) if own else GREY for place, own in zip(places, real, strict=True)])
     return np.asarray(table[ranks])
 
 

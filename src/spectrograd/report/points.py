@@ -14,6 +14,7 @@ from spectrograd.report.run import Nodes, Run
 
 Array = NDArray[Any]
 
+MISSING = -1  # the label of nodes that were excluded, the class of those it is not known of
 DOT = 0.05  # of the whole width: below, a cluster is drawn as one point
 
 
@@ -34,24 +35,41 @@ USUALLY = DrawnAtMost()
 class Groups:
     """Nodes by cluster or class: a code per node, a name per code.
 
-    ``shown`` are the values that have a code of their own; the rest share the last name.
+    ``shown`` are the values that have a code of their own; the rest share a name. Nodes of no group (-1) have
+    the last code, ``missing``, which is None where there are no such nodes.
     """
 
     codes: Array
     names: list[str]
     shown: list[Any]
+    missing: int | None = None
 
 
 def group(values: Array, most: int = USUALLY.groups) -> Groups:
-    """Number the values; where there are many, the largest keep a number and the others share one."""
+    """Number the values; where there are many, the largest keep a number and the others share one.
+
+    Examples
+    --------
+    >>> found = group(np.array([1, -1, 0, 1]))
+    >>> found.codes.tolist(), found.names, found.shown, found.missing
+    ([1, 2, 0, 1], ['0', '1', '-1'], [0, 1], 2)
+    """
     kinds, codes, sizes = np.unique(values, return_inverse=True, return_counts=True)
-    if len(kinds) <= most:
-        return Groups(codes, [str(kind) for kind in kinds], kinds.tolist())
-    kept = np.sort(np.argsort(-sizes, kind="stable")[: most - 1])
+    alone = np.flatnonzero(kinds == MISSING)
+    real = np.flatnonzero(kinds != MISSING)
+    kept = real
+    names: list[str] = []
+    if len(real) > most:
+        kept = np.sort(real[np.argsort(-sizes[real], kind="stable")[: most - 1]])
+        names = [f"the other {len(real) - len(kept):,}"]
+    names = [*(str(kind) for kind in kinds[kept]), *names]
     place = np.full(len(kinds), len(kept))
     place[kept] = np.arange(len(kept))
-    names = [*(str(kind) for kind in kinds[kept]), f"the other {len(kinds) - len(kept):,}"]
-    return Groups(place[codes], names, kinds[kept].tolist())
+    missing = len(names) if len(alone) else None
+    if missing is not None:
+        place[alone] = missing
+        names.append(str(MISSING))
+    return Groups(place[codes], names, kinds[kept].tolist(), missing)
 
 
 def points_document(run: Run, most: DrawnAtMost = USUALLY) -> dict[str, Any]:
@@ -102,7 +120,7 @@ def _view(nodes: Nodes) -> tuple[list[tuple[str, Array]], str, bool]:
     if nodes.labels is None:
         return [], "", False
     plane, what = project(nodes.vectors.astype(np.float64), nodes.labels)
-    text = f"View 1 and view 2: rows scaled to unit length, {what}."
+    text = f"View 1 and view 2: {what} of the rows, which were scaled to unit length before."
     collapsed = _is_collapsed(plane, nodes.labels)
     if collapsed:
         text += " There each cluster is hardly more than a dot, so other coordinates are shown first."
@@ -118,8 +136,9 @@ def _layout(nodes: Nodes) -> tuple[list[tuple[str, Array]], str]:
 
 def _is_collapsed(plane: Array, labels: Array) -> bool:
     """Whether the nodes of every cluster lie on top of each other."""
-    within = max(float(plane[labels == label].std(axis=0).max()) for label in np.unique(labels))
-    return within < DOT * float(plane.std(axis=0).max())
+    found = np.unique(labels[labels != MISSING])
+    within = max((float(plane[labels == label].std(axis=0).max()) for label in found), default=0.0)
+    return within < DOT * float(plane[labels != MISSING].std(axis=0).max(initial=0.0))
 
 
 def _axes(n_view: int, first: int, n_columns: int, *, by_eigenvectors: bool) -> dict[str, list[int]]:
@@ -132,6 +151,11 @@ def _axes(n_view: int, first: int, n_columns: int, *, by_eigenvectors: bool) -> 
         return [min(begin + i, n_columns - 1) for i in range(count)]
 
     return {"plane": [0, 1] if n_view and not by_eigenvectors else beyond(2), "space": beyond(3)}
+
+
+def cluster_name(name: str) -> str:
+    """What a cluster is called: that of excluded nodes is none."""
+    return "none" if name == str(MISSING) else name
 
 
 def class_name(run: Run, name: str) -> str:
@@ -147,8 +171,11 @@ def _groups(run: Run, rows: Array, most: int) -> list[dict[str, Any]]:
     return [
         {
             "title": title,
-            "names": [class_name(run, name) if title == "class" else name for name in groups.names],
+            "names": [
+                class_name(run, name) if title == "class" else cluster_name(name) for name in groups.names
+            ],
             "codes": _encoded(groups.codes[rows].astype(np.uint8)),
+            "missing": groups.missing,
         }
         for title, groups in found
     ]

@@ -76,6 +76,8 @@ class Run:
         What the numbers of classes stand for, where they are texts.
     edges
         Pairs of rows that the drawing joins.
+    excluded
+        ``count``, ``share`` and some ``names`` of the nodes that took no part; None where all did.
     """
 
     summary: Mapping[str, Any]
@@ -88,6 +90,7 @@ class Run:
     truth: str | None = None
     class_names: Sequence[str] = ()
     edges: Sequence[Sequence[int]] = ()
+    excluded: Mapping[str, Any] | None = None
 
 
 def save_run(folder: str | os.PathLike[str], run: Run) -> None:

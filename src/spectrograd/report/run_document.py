@@ -10,9 +10,23 @@ from numpy.typing import NDArray
 
 from spectrograd.graph import Recall
 from spectrograd.report.document import SCORE_TITLES, number
-from spectrograd.report.points import USUALLY, DrawnAtMost, class_name, group, points_document
+from spectrograd.report.points import (
+    MISSING,
+    USUALLY,
+    DrawnAtMost,
+    class_name,
+    cluster_name,
+    group,
+    points_document,
+)
 from spectrograd.report.run import Run
-from spectrograd.report.words import certificate_words, convergence_words, spectrum_words, suggested_clusters
+from spectrograd.report.words import (
+    certificate_words,
+    convergence_words,
+    spectrum_words,
+    suggested_clusters,
+    treatment_words,
+)
 
 Array = NDArray[Any]
 
@@ -27,26 +41,28 @@ def run_document(run: Run, most: DrawnAtMost = USUALLY) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``title, lead, note, certificate, scores, clusters, uncertain, confusion, agreement, spectrum, curves,
-        words, facts, command``, ``methods`` (a comparison, where there is one) and ``points``, which holds
-        arrays as base64.
+        ``title, lead, note, certificate, treatment, scores, clusters, uncertain, confusion, agreement,
+        spectrum, curves, words, facts, command``, ``methods`` (a comparison, where there is one) and
+        ``points``, which holds arrays as base64.
     """
     summary = run.summary
     points = points_document(run, most)
+    several = summary["graph"]["n_layers"] > 1
     return {
         "title": f"spectrograd {summary['command']}",
         "lead": _lead(run),
         "note": points["note"],
         "certificate": _certificate(run),
+        "treatment": treatment_words(summary.get("regularization"), run.excluded),
         "scores": _scores(run),
         "clusters": _clusters(run),
         "uncertain": _uncertain(run),
         "confusion": _confusion(run),
         "agreement": run.agreement,
-        "spectrum": {**run.spectrum, "gap": suggested_clusters(*_spectrum(run))},
+        "spectrum": {**run.spectrum, "gap": None if several else suggested_clusters(*_spectrum(run))},
         "curves": run.curves,
         "words": {
-            "spectrum": spectrum_words(*_spectrum(run), merged=run.summary["graph"]["n_layers"] > 1),
+            "spectrum": spectrum_words(*_spectrum(run), merged=several, hint=run.nodes.classes is None),
             "curves": convergence_words(run.curves[-1]),
         },
         "facts": _facts(run),
@@ -68,7 +84,10 @@ def _lead(run: Run) -> str:
         head += f" ({Recall.from_summary(graph['knn_recall'])})"
     if run.nodes.labels is None:
         return f"{head}, embedded in {run.nodes.vectors.shape[1]} dimensions."
-    return f"{head}, in {len(np.unique(run.nodes.labels))} clusters."
+    labels = run.nodes.labels
+    n_out = int(np.count_nonzero(labels == MISSING))
+    rest = f"; {n_out:,} nodes are in none" if n_out else ""
+    return f"{head}, in {len(np.unique(labels[labels != MISSING]))} clusters{rest}."
 
 
 def _certificate(run: Run) -> dict[str, Any]:
@@ -119,7 +138,7 @@ def _clusters(run: Run) -> dict[str, Any] | None:
     return {
         "layers": [layer["name"] for layer in layers],
         "rows": rows,
-        "n_hidden": len(ranks) - len(rows),
+        "n_hidden": len(ranks) - len(rows) - (clusters.missing is not None),
     }
 
 
@@ -147,7 +166,7 @@ def _confusion(run: Run) -> dict[str, Any] | None:
     np.add.at(table, (found.codes, kinds.codes), 1)
     order = np.argsort(table.argmax(axis=0), kind="stable")  # where most of it is
     return {
-        "clusters": found.names,
+        "clusters": [cluster_name(name) for name in found.names],
         "classes": [class_name(run, kinds.names[kind]) for kind in order],
         "values": table[:, order].tolist(),
     }

@@ -58,6 +58,7 @@ def render_run(document: Parts, plotly: str) -> str:
 </header>
 <main>
 {_certificate(document["certificate"])}
+{_treatment(document["treatment"])}
 {_embedding(document)}
 {_clusters(document["clusters"])}
 {_uncertain(document["uncertain"])}
@@ -95,6 +96,15 @@ def _certificate(certificate: Parts) -> str:
         f'<h2>Can it be trusted?</h2>\n<p class="verdict">{escape(verdict)}</p>\n'
         f"<p>{escape(' '.join(details))}</p>\n"
         f'<p class="exact">Certificate: {exact}</p>\n</section>'
+    )
+
+
+def _treatment(sentences: Sequence[str]) -> str:
+    if not sentences:
+        return ""
+    told = "\n".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
+    return (
+        f'<section class="treatment" id="treatment">\n<h2>What was done to the graph</h2>\n{told}\n</section>'
     )
 
 

@@ -10,6 +10,10 @@ from spectrograd.labels.eigengap import widest_gap
 
 TINY = 1e-12
 BELOW = "less than 10⁻¹²"
+MERGED_GAP = (
+    "Merged layers may have a gap after as many eigenvalues as were asked for by construction (Eq. 22): it "
+    "says nothing about the number of clusters."
+)
 
 
 def certificate_words(certificate: Mapping[str, Any], short_layers: Sequence[str] = ()) -> list[str]:
@@ -84,9 +88,40 @@ def suggested_clusters(values: Sequence[float], beyond: float | None) -> int | N
     return widest_gap(known).n_clusters if len(known) > 2 else None
 
 
-def spectrum_words(values: Sequence[float], beyond: float | None, *, merged: bool = False) -> str:
-    """Where the eigenvalues jump most, and what that says; why those of a merge may be negative."""
-    text = _jump_words(values, beyond)
+def treatment_words(
+    regularization: Mapping[str, Any] | None, excluded: Mapping[str, Any] | None
+) -> list[str]:
+    """What was done to the graph before it was solved, a sentence each; nothing where it was left as it is.
+
+    ``regularization`` is that of ``--summary-json``; ``excluded`` has ``count``, ``share`` and ``names``.
+    """
+    told = []
+    if regularization is not None and regularization.get("tau"):
+        tau = regularization["tau"]
+        told.append(
+            f"The graph was regularised with tau = {tau:g}: {tau:g} mean degrees were spread over all pairs "
+            "of nodes. Eigenvalues and eigenvectors are those of the regularised graph, not of the graph as "
+            f"it was given ({regularization['reason']})."
+        )
+    if excluded is not None:
+        count, names = excluded["count"], ", ".join(excluded["names"])
+        more = ", …" if count > len(excluded["names"]) else ""
+        told.append(
+            f"{count:,} node{'s' if count != 1 else ''} ({excluded['share']:.2%}) took no part, not being "
+            f"connected to the rest, and are in no cluster: {names}{more}."
+        )
+    return told
+
+
+def spectrum_words(
+    values: Sequence[float], beyond: float | None, *, merged: bool = False, hint: bool = True
+) -> str:
+    """Where the eigenvalues jump most, and what that says; why those of a merge may be negative.
+
+    A merge has a gap after the number of clusters that was asked for, whatever the data (Eq. 22): it hints at
+    nothing. Neither does ``hint=False``, for data whose clusters are known.
+    """
+    text = MERGED_GAP if merged else _jump_words(values, beyond, hint=hint)
     if merged and min(values) < -TINY:
         text += (
             " Eigenvalues of merged layers may be negative: what the layers agree on is subtracted from the "
@@ -95,15 +130,16 @@ def spectrum_words(values: Sequence[float], beyond: float | None, *, merged: boo
     return text
 
 
-def _jump_words(values: Sequence[float], beyond: float | None) -> str:
+def _jump_words(values: Sequence[float], beyond: float | None, *, hint: bool) -> str:
     count = suggested_clusters(values, beyond)
     if count is None:
         return "Too few eigenvalues to compare gaps."
     gap = [*values, beyond or 0.0][count] - values[count - 1]
     text = f"The largest jump for its height, {gap:.3g}, comes after {count} eigenvalues"
+    says = f": a hint at {count} clusters" if hint else ""
     if count == len(values):
-        return f"{text}: a hint at {count} clusters. The next eigenvalue is an estimate."
-    return f"{text} of {len(values)}: a hint at {count} clusters."
+        return f"{text}{says}. The next eigenvalue is an estimate."
+    return f"{text} of {len(values)}{says}."
 
 
 def convergence_words(curve: Mapping[str, Any]) -> str:

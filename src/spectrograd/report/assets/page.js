@@ -50,7 +50,7 @@ function fillLegend() {
     button.dataset.code = code;
     button.setAttribute("aria-pressed", String(state.isolated === code));
     const swatch = element("span", null, { className: "swatch" });
-    if (state.colour.startsWith("group")) swatch.style.setProperty("--of", paint(code));
+    if (state.colour.startsWith("group")) swatch.style.setProperty("--of", paintIn(grouping, code));
     button.append(swatch, element("span", name, { className: "name" }),
       element("span", grouping.members[code].length.toLocaleString("en"), { className: "count" }));
     button.addEventListener("click", () => isolate(code));

@@ -13,11 +13,11 @@ function bytes(text) {
 const total = points.names.length;
 const columns = points.columns.map(({ name, data }) => ({ name, values: new Float32Array(bytes(data).buffer) }));
 const scores = points.scores.map(({ name, title, data }) => ({ name, title, values: Float32Array.from(bytes(data), (v) => v / 255) }));
-const groupings = points.groups.map(({ title, names, codes }) => {
+const groupings = points.groups.map(({ title, names, codes, missing }) => {
   const code = bytes(codes);
   const members = names.map(() => []);
   code.forEach((value, node) => members[value].push(node));
-  return { title, names, code, members: members.map((list) => Int32Array.from(list)) };
+  return { title, names, code, missing, members: members.map((list) => Int32Array.from(list)) };
 });
 const edges = new Int32Array(bytes(points.edges).buffer);
 const everyone = Int32Array.from({ length: total }, (_, node) => node);

@@ -14,6 +14,8 @@ const state = {
 
 // Beyond the palette, turns of the golden angle keep neighbours apart.
 const paint = (code) => PALETTE[code] ?? `hsl(${((code * 137.508) % 360).toFixed(0)} 60% ${code % 2 ? 42 : 58}%)`;
+// Nodes of no cluster, or of no known class, are grey: they are no group.
+const paintIn = (grouping, code) => (code === grouping.missing ? tint("--soft") : paint(code));
 const isDrawing = (column) => /^(view|layout) /.test(columns[column].name);
 const axes = () => state.axes[state.space ? "space" : "plane"];
 
@@ -54,7 +56,7 @@ function traces() {
     grouping.members.forEach((nodes, code) => {
       if (!nodes.length || (alone && code !== state.isolated)) return;
       const hover = `<b>%{text}</b><br>${grouping.title} ${plain(grouping.names[code])}<extra></extra>`;
-      drawn.push(trace(`${grouping.title} ${code}`, nodes, { color: paint(code) }, { hovertemplate: hover }));
+      drawn.push(trace(`${grouping.title} ${code}`, nodes, { color: paintIn(grouping, code) }, { hovertemplate: hover }));
     });
   } else {
     const nodes = alone ? grouping.members[state.isolated] : everyone;
