@@ -111,7 +111,7 @@ def test_a_second_process_compiles_nothing(tmp_path):
 
 @pytest.mark.parametrize("quiet", [False, True])
 def test_compiling_is_announced_before_it_starts(capsys, monkeypatch, quiet):
-    """By any command, and through the logger, which users of the library see; once per kind of our kernels."""
+    """By any command, and through the logger, which users of the library see; once per kind of kernel."""
 
     def kernel_of(module):
         def kernel(x):
