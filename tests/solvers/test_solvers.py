@@ -288,17 +288,23 @@ def test_going_on_after_convergence_does_no_harm(name):
     """Without a tolerance only rounding errors are left to work on; LOBPCG once made vectors of them."""
     rng = np.random.default_rng(65)
     operator = laplacian(reference.random_graph(23, np.random.default_rng(748), mean_degree=3))
-    values, vectors = reference.smallest(operator, 4)
-    start = vectors
+    (*values, following), vectors = reference.smallest(operator, 5)
+    start = vectors = vectors[:, :4]
     if name in ("lobpcg", "multilevel"):
         start = rng.standard_normal((23, 4))
         start = start @ (np.linalg.qr(rng.standard_normal((4, 4)))[0] * rng.uniform(0.5, 2, 4))
     problem = Problem(operator, 4, start=start)
     solution = solve(problem, make_solver(name), stopping=Stopping(100), seed=0)
-    assert min(progress.objective for progress in solution.history) > values.sum() - 1e-6
+    assert min(progress.objective for progress in solution.history) > sum(values) - 1e-6
     if name not in APPROXIMATE:
-        # the other end of the spectrum creeps into ``power``, whose last good state is returned
-        level = 0.02 if name == "power" else 1e-5
+        level = 1e-5
+        if name == "power":
+            # The other end of the spectrum creeps in, from rounding errors that differ between processors.
+            # The run ends where the objective has climbed by a thousandth of the spectrum, and gives back a
+            # state before: (lambda_5 - lambda_4) sin^2 is at most what it climbed.
+            climbed = 1e-3 * (operator.upper - operator.lower)
+            level = np.sqrt(climbed / (following - values[-1]))
+            assert solution.last.objective < sum(values) + climbed
         assert reference.largest_sine(solution.Q, vectors, operator.metric) < level
 
 

@@ -47,6 +47,11 @@ def serial(function):
     return numba.njit(**_FLAGS)(function)
 
 
+def shared(function):
+    """Compile a serial kernel that other kernels call as well: part of them, for the reason of `inner`."""
+    return numba.njit(forceinline=True, **_FLAGS)(function)
+
+
 def inner(function):
     """Compile a function that only other kernels call; it may return what Python has no name for.
 
