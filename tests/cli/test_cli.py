@@ -35,7 +35,7 @@ def run(*args, cwd, stdin=""):
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=280,
         check=False,
     )
     done.stderr = done.stderr.replace(f"note: {COMPILING}\n", "", 1)

@@ -82,7 +82,7 @@ def run_script(body, **environment):
         env=os.environ | environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=280,
         check=False,
     )
 
@@ -133,7 +133,7 @@ def test_in_spawned_processes(tmp_path):
         print("fine")
     """
     script.write_text(textwrap.dedent(PRELUDE) + textwrap.dedent(body))
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=280, check=False)
     assert done.stdout.strip() == "fine", done.stderr
 
 
@@ -162,7 +162,7 @@ def test_same_bits_from_a_cold_and_from_a_warm_cache(tmp_path):
     """
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, "-c", COLD_OR_WARM]
-    how = {"env": environment, "capture_output": True, "text": True, "timeout": 300, "check": True}
+    how = {"env": environment, "capture_output": True, "text": True, "timeout": 280, "check": True}
     cold, warm = (subprocess.run(command, **how).stdout for _ in range(2))
     assert any(tmp_path.rglob("*.nbc")), "nothing was compiled: the test compares nothing"
     assert cold == warm
@@ -286,7 +286,7 @@ def test_the_default_fit_of_a_small_graph_never_imports_numba():
         [sys.executable, "-c", textwrap.dedent(body)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=280,
         check=False,
     )
     assert done.stdout.split() == ["False", "True", "2000"], done.stderr

@@ -190,9 +190,7 @@ class TestProtocol:
             assert (solution.stop_reason, solution.last.iteration) == ("max_iter", 7)
 
     def test_an_empty_time_budget_still_gives_a_result(self, operators, name):
-        began = time.perf_counter()
-        solution = quick(name, operators[self.CASE], max_iter=10**9, time_budget=0.05)
-        assert time.perf_counter() - began < 20  # it would be months
+        solution = quick(name, operators[self.CASE], max_iter=10**9, time_budget=0.05)  # else: months
         assert solution.stop_reason == "time_budget" or (
             solution.stop_reason == "done" and (name not in PLAIN or name == "sgd")  # which has its epochs
         )
@@ -262,10 +260,13 @@ class TestProtocol:
             make_solver(name, stepsize=1)
 
 
-def test_hooks_cost_no_solver_time(operators):
-    pauses = [lambda _: time.sleep(0.25)]
-    slow = quick("forward-backward", operators["blocks random_walk"], max_iter=2, on_progress=pauses)
-    assert slow.seconds < 0.25 * len(slow.history) or slow.seconds > 10  # then the machine is too slow
+def test_hooks_cost_no_solver_time(operators, monkeypatch):
+    """Each takes a day, by a clock that hooks set forward."""
+    days, clock = [], time.perf_counter
+    monkeypatch.setattr(time, "perf_counter", lambda: clock() + 86_400 * len(days))
+    slow = quick("forward-backward", operators["blocks random_walk"], max_iter=2, on_progress=[days.append])
+    assert len(days) == len(slow.history) > 0
+    assert slow.seconds < 86_400
 
 
 @pytest.mark.parametrize("name", PLAIN)
