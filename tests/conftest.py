@@ -30,7 +30,7 @@ def graphs():
 
 
 def pytest_runtest_logreport(report):
-    """Note the tests that failed and are run again (``--reruns``); workers of xdist leave it to their master."""
+    """Note the tests that failed and are run again (``--reruns``), once: not in the workers of xdist."""
     target = os.environ.get(NEEDED_A_SECOND_TRY)
     if report.outcome == "rerun" and target and "PYTEST_XDIST_WORKER" not in os.environ:
         with Path(target).open("a") as file:

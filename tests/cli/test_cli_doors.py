@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import tomllib
 
 import click
@@ -287,8 +288,9 @@ def test_interrupted_while_reading_is_130_and_leaves_nothing(folder, tmp_path):
         [*COMMAND, "cluster", "-", "-k", "2", "-o", str(tmp_path / "l.csv")],
         cwd=folder, env=ENVIRONMENT, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
-        process.stdin.write("a,b\n" * 200_000)  # more than a pipe holds: it has begun to read
+        process.stdin.write("a,b\n")
         process.stdin.flush()
+        time.sleep(4)  # until it waits for more
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
         assert process.stderr.read().strip() == "error: interrupted; nothing was written"
