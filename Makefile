@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: demo test lint types tests fuzz chaos bench docs clean
+.PHONY: demo test lint types tests other-processor fuzz chaos bench docs clean
 
 demo: $(VENV)/.report
 	$(BIN)/spectrograd demo
@@ -21,6 +21,12 @@ types: $(VENV)/.test
 
 tests: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist=worksteal -p no:cacheprovider
+
+# a sample under the settings of an old processor: other kernels of BLAS, no wide vectors in compiled code
+other-processor: $(VENV)/.test
+	OPENBLAS_CORETYPE=Nehalem NUMBA_CPU_NAME=generic $(BIN)/python -m pytest -n $(WORKERS) --dist=worksteal \
+		-p no:cacheprovider tests/solvers/test_solvers.py tests/solvers/test_few_sweeps.py \
+		tests/engines/test_engines.py tests/kernels/test_block_kernels.py tests/labels tests/cli/test_cli_layers.py
 
 # ten thousand random cases, none of which may be certified and wrong; CASES=500 for a look
 CASES ?= 10000

@@ -15,7 +15,7 @@ HEAVY = ["numpy", "scipy.sparse.linalg", "sklearn", "numba", "matplotlib", "pand
 def modules_after(statement):
     code = f"import sys; {statement}; print(' '.join(sys.modules))"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=280, check=True
     )
     return set(done.stdout.split())
 

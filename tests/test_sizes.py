@@ -8,7 +8,7 @@ from pathlib import Path
 import spectrograd
 
 SOURCES = sorted(Path(spectrograd.__file__).parent.rglob("*.py"))
-MOST_LINES, MOST_OF_A_FUNCTION = 320, 60
+MOST_LINES, MOST_OF_A_FUNCTION = 600, 60
 
 
 def test_no_file_is_long():

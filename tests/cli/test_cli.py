@@ -37,7 +37,7 @@ def run(*args, cwd, stdin=""):
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=280,
         check=False,
     )
     done.stderr = re.sub(COMPILING_NOTE, "", done.stderr)

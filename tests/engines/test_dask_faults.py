@@ -35,7 +35,7 @@ def workers():
 def client(workers):
     workers.scale(2)
     with distributed.Client(workers) as client:
-        client.wait_for_workers(2, timeout=30)
+        client.wait_for_workers(2, timeout=200)
         yield client
 
 
@@ -88,7 +88,7 @@ def test_workers_that_leave_and_come_late(client, workers):
 
     def come():
         workers.scale(2)
-        client.wait_for_workers(2, timeout=30)
+        client.wait_for_workers(2, timeout=200)
         time.sleep(1.1)  # owners are asked for once a second
 
     engine = Disturbed(client, {4: leave, 12: come})

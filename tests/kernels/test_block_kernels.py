@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
+import numba
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from threadpoolctl import threadpool_limits
 
 import reference
+from spectrograd.engines import LocalEngine
 from spectrograd.kernels.csr import coarsen, recurrence
 from spectrograd.kernels.dense import products as dense
+from spectrograd.kernels.dense import wide
 from spectrograd.operators.laplacian import laplacian
 
 FORMS = ["parallel", "serial"]
@@ -49,6 +55,81 @@ def test_combine(form, width):
     kernel = form_of(dense.combine, form)
     np.testing.assert_allclose(kernel(U, C, V, E), reference.combine(U, C, V, E), atol=1e-12)
     np.testing.assert_allclose(kernel(U, C, None, None), reference.combine(U, C, None, None), atol=1e-12)
+
+
+@pytest.mark.parametrize("threaded", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("widths", [(50, 50), (50, 7), (3, 300)])
+def test_wide_combine(threaded, dtype, widths):
+    rng = np.random.default_rng(0)
+    (inner, width), n_rows = widths, 2 * wide.CHUNK + 5
+    U, V = rng.standard_normal((n_rows, inner)).astype(dtype), rng.standard_normal((n_rows, 2)).astype(dtype)
+    C, E = rng.standard_normal((inner, width)).astype(dtype), rng.standard_normal((2, width)).astype(dtype)
+    level = 1e-4 if dtype == np.float32 else 1e-12
+    for more in ((V, E), (None, None)):
+        found = wide.combine(U, C, *more, threaded)
+        assert found.dtype == dtype
+        np.testing.assert_allclose(found, reference.combine(U, C, *more), rtol=0, atol=level)
+
+
+@pytest.mark.parametrize("threaded", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("sign", [None, 1, -1])
+def test_wide_gram(threaded, dtype, sign):
+    """Also with a metric that has no root."""
+    rng = np.random.default_rng(1)
+    n_rows, K = 2 * wide.CHUNK + 5, wide.STRIP + 9
+    U, V = rng.standard_normal((n_rows, K)).astype(dtype), rng.standard_normal((n_rows, 20)).astype(dtype)
+    metric = None if sign is None else sign * (1 + rng.random(n_rows))
+    near = {"rtol": 0, "atol": 1e-10}
+    np.testing.assert_allclose(wide.gram(U, V, metric, False, threaded), reference.gram(U, V, metric), **near)
+    own = wide.gram(U, U, metric, True, threaded)
+    np.testing.assert_allclose(own, reference.gram(U, U, metric), **near)
+    np.testing.assert_array_equal(own, own.T)
+    product = (U @ (np.eye(K) + np.ones((K, K)))).astype(dtype)  # U' A U, symmetric up to rounding
+    mirrored = wide.gram(U, product, metric, True, threaded)
+    np.testing.assert_array_equal(mirrored, mirrored.T)
+    np.testing.assert_allclose(np.triu(mirrored), np.triu(reference.gram(U, product, metric)), **near)
+
+
+def test_a_wide_gram_of_float32_is_summed_in_float64():
+    """As certificates need it: where sums of float32 products cancel, nothing of them is left."""
+    rng = np.random.default_rng(2)
+    half = rng.standard_normal((30_000, 60)).astype(np.float32)
+    U, V = np.vstack([half, half]), np.vstack([half, -half])
+    assert np.abs(LocalEngine().gram(U, V)).max() < 1e-9  # float32 sums: 1e-2
+    assert np.abs(dense.gram(U, V, dense.as_weights(None), False)).max() < 1e-9
+
+
+@pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="needs two threads")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("n_rows", "width"), [(3_000, 12), (20_000, 24), (9_000, 80), (50_000, 80)])
+def test_blocks_of_any_width_have_the_same_bits_for_any_number_of_threads(dtype, n_rows, width):
+    """Threads of ours and of BLAS: plain numpy, and chunks that are shared or not."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((2, n_rows, width)).astype(dtype)
+    C, metric, before = rng.standard_normal((width, width)), 1 + rng.random(n_rows), numba.get_num_threads()
+    engine, found = LocalEngine(), []
+    try:
+        for ours, theirs in ((1, 1), (2, 1), (1, 4), (2, 4)):
+            numba.set_num_threads(ours)
+            with threadpool_limits(theirs):
+                results = [engine.gram(X, X, metric), engine.gram(X, Y), engine.gram(X, X)]
+                results += [engine.combine(X, C), engine.combine(X, C, Y, C), engine.turned(X.copy(), C)]
+            found.append([array.tobytes() for array in results])
+    finally:
+        numba.set_num_threads(before)
+    assert found[0] == found[1] == found[2] == found[3]
+
+
+def test_a_wide_gram_takes_no_memory_for_each_of_its_rows():
+    """One sum for every 512 rows would be 5 GB at 317,080 x 1,000; here 80 MB."""
+    X = np.ones((128_000, 200), np.float32)
+    tracemalloc.start()
+    LocalEngine().gram(X, X)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 40e6
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -82,7 +82,7 @@ def run_script(body, **environment):
         env=os.environ | environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=280,
         check=False,
     )
 
@@ -133,32 +133,55 @@ def test_in_spawned_processes(tmp_path):
         print("fine")
     """
     script.write_text(textwrap.dedent(PRELUDE) + textwrap.dedent(body))
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=280, check=False)
     assert done.stdout.strip() == "fine", done.stderr
 
 
 COLD_OR_WARM = """
 import hashlib
 import numpy as np
+from spectrograd import SpectralEmbedding
 from spectrograd.datasets import make_block_model
 from spectrograd.engines import LocalEngine
 from spectrograd.operators.laplacian import laplacian
 
-operator, engine = laplacian(make_block_model(6000, 4, random_state=0).graph), LocalEngine()
-X = np.random.default_rng(0).standard_normal((6000, 5))
-found = engine.gram(X, engine.apply(operator, X), operator.metric)
-print(hashlib.sha256(found.tobytes()).hexdigest())
+graph = make_block_model(9000, 5, mean_degree=16, random_state=0).graph
+operator, engine = laplacian(graph), LocalEngine()
+X = np.random.default_rng(0).standard_normal((9000, 5))
+product = engine.apply(operator, X)
+found = [product, engine.gram(X, product, operator.metric)]
+found.append(SpectralEmbedding(5, solver="lanczos", max_iter=4, random_state=0).fit(graph).embedding_)
+print(*(hashlib.sha256(array.tobytes()).hexdigest() for array in found))
 """
 
 
 def test_same_bits_from_a_cold_and_from_a_warm_cache(tmp_path):
-    """The process that compiles its kernels, and the next one, which loads them: a pass and a product."""
+    """The process that compiles its kernels, and the next one, which loads them.
+
+    A helper that is not inlined into its kernel has two copies, and each of the two processes runs another.
+    """
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, "-c", COLD_OR_WARM]
-    how = {"env": environment, "capture_output": True, "text": True, "timeout": 300, "check": True}
+    how = {"env": environment, "capture_output": True, "text": True, "timeout": 280, "check": True}
     cold, warm = (subprocess.run(command, **how).stdout for _ in range(2))
     assert any(tmp_path.rglob("*.nbc")), "nothing was compiled: the test compares nothing"
     assert cold == warm
+
+
+def test_functions_that_kernels_call_are_part_of_them():
+    """All of them are inlined: of what is not, there are two copies, and their bits may differ."""
+    found = {}
+    for info in pkgutil.walk_packages(kernels.__path__, "spectrograd.kernels."):
+        module = vars(importlib.import_module(info.name))
+        for kernel in module.values():
+            kernel = getattr(kernel, "parallel", kernel)
+            if hasattr(kernel, "targetoptions"):
+                called = [module.get(name) for name in kernel.py_func.__code__.co_names]
+                for other in called:
+                    if hasattr(other, "targetoptions"):
+                        found[f"{info.name}.{other.__name__}"] = other.targetoptions.get("forceinline", False)
+    assert len(found) > 50
+    assert [name for name, inlined in found.items() if not inlined] == []
 
 
 # --- compilation ------------------------------------------------------------------------------------
@@ -263,7 +286,7 @@ def test_the_default_fit_of_a_small_graph_never_imports_numba():
         [sys.executable, "-c", textwrap.dedent(body)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=280,
         check=False,
     )
     assert done.stdout.split() == ["False", "True", "2000"], done.stderr

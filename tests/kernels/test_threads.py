@@ -38,13 +38,15 @@ def test_results_come_in_order(two_threads):
 
 
 def test_as_many_threads_as_numba_may_use(two_threads):
-    def who():
-        time.sleep(0.02)
+    both = threading.Barrier(2)
+
+    def meet():
+        both.wait(timeout=200)  # a thread alone would wait in vain
         return threading.get_ident()
 
-    assert len(set(side_by_side(who, [()] * 6))) == 2
+    assert len(set(side_by_side(meet, [()] * 6))) == 2
     numba.set_num_threads(1)
-    assert set(side_by_side(who, [()] * 3)) == {threading.get_ident()}
+    assert set(side_by_side(threading.get_ident, [()] * 3)) == {threading.get_ident()}
 
 
 def test_an_error_in_any_thread_is_raised(two_threads):

@@ -106,9 +106,7 @@ def test_a_failing_solver_has_its_row_and_the_others_go_on(data, odd):
 
 
 def test_the_budget_holds_for_iterations(data, odd):
-    began = time.perf_counter()
     rows, _ = compare(data.graph, replace(HOW, time_budget=0.3), ["odd:how=dawdles", "eigen"])
-    assert time.perf_counter() - began < 20
     assert "out of time after 0.3 s" in rows[0]["error"]
     assert rows[0]["objective"] is not None
     assert not rows[0]["converged"]

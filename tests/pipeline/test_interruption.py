@@ -24,6 +24,16 @@ def interrupt():
     os.kill(os.getpid(), signal.SIGINT)
 
 
+def interrupted_after(seconds, function, *given):
+    """Call a function that is interrupted on its way, or before it has begun where the machine is busy."""
+    timer = threading.Timer(seconds, interrupt)
+    timer.start()
+    try:
+        function(*given)
+    finally:
+        timer.join()
+
+
 def slow_model():
     """Never done by itself: 0 is an accuracy that nobody reaches."""
     return SpectralEmbedding(
@@ -53,11 +63,8 @@ def hit_a_kernel(*, pressed):
 @pytest.mark.parametrize("moment", [0.05, 0.1, 0.2, 0.4, 0.8])
 def test_fit_keeps_the_best_so_far_and_raises(moment):
     model = slow_model()
-    timer = threading.Timer(moment, interrupt)
-    timer.start()
     with pytest.raises(KeyboardInterrupt):
-        model.fit(DATA.graph)
-    timer.join()
+        interrupted_after(moment, model.fit, DATA.graph)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if hasattr(model, "embedding_"):  # else it came before the first measurement
         assert model.embedding_.shape == (2000, 4)
@@ -103,11 +110,8 @@ def test_a_loop_over_fits_ends_at_every_moment():
     rng = np.random.default_rng(0)
     model = SpectralClustering(4, affinity="precomputed", solver="power", random_state=0).fit(DATA.graph)
     for _ in range(12):
-        timer = threading.Timer(float(rng.uniform(0.01, 0.3)), interrupt)
-        timer.start()
         with pytest.raises(KeyboardInterrupt):
-            fit_for_ever(model)
-        timer.join()
+            interrupted_after(float(rng.uniform(0.01, 0.3)), fit_for_ever, model)
 
 
 def test_the_second_interrupt_does_not_wait():

@@ -240,7 +240,7 @@ def test_the_same_graph_on_every_call_in_threads_and_after_a_fork():
         [sys.executable, "-c", textwrap.dedent(script)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=280,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -60,13 +60,13 @@ def browser():
 def opened(browser, path, **options):
     """The page when it is drawn, with everything it complained about or reached for."""
     page = browser.new_page(viewport={"width": 900, "height": 700}, **options)
-    page.set_default_timeout(15_000)
+    page.set_default_timeout(100_000)
     page.complaints, page.requests = [], []
     page.on("pageerror", lambda error: page.complaints.append(str(error)))
     page.on("console", lambda line: page.complaints.append(line.text) if line.type == "error" else None)
     page.on("request", lambda request: page.requests.append(request.url))
     page.goto(path.as_uri())
-    page.wait_for_selector("html[data-ready]", timeout=60_000)
+    page.wait_for_selector("html[data-ready]", timeout=200_000)
     return page
 
 

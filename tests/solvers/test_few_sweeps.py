@@ -12,6 +12,7 @@ import pytest
 from spectrograd import Graph, GraphWarning, datasets, open_store, write_graph
 from spectrograd.certificate.riding_probe import COLUMNS, new_rider
 from spectrograd.engines import LocalEngine, local
+from spectrograd.kernels import SUM_PIECE
 from spectrograd.linalg.filters import Filter, Filtering
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.operators.masked import masked
@@ -175,5 +176,7 @@ def test_long_rows_keep_their_digits_in_single_precision():
     X[0] = 0
     exact = -np.float64(np.float32(0.1)) * n
     found = ENGINE.apply(operator, X)[0].astype(np.float64)
-    assert np.abs(found / exact - 1).max() < 3e-6
+    # Higham's bound on a sum in pieces, whatever the processor's vectors do; one by one: 5.8e-4
+    bound = (SUM_PIECE + n / SUM_PIECE) * np.finfo(np.float32).eps / 2
+    assert np.abs(found / exact - 1).max() < bound
     assert operator.rounding(np.float32, pieced=True) < operator.rounding(np.float32) / 50

@@ -190,9 +190,7 @@ class TestProtocol:
             assert (solution.stop_reason, solution.last.iteration) == ("max_iter", 7)
 
     def test_an_empty_time_budget_still_gives_a_result(self, operators, name):
-        began = time.perf_counter()
-        solution = quick(name, operators[self.CASE], max_iter=10**9, time_budget=0.05)
-        assert time.perf_counter() - began < 20  # it would be months
+        solution = quick(name, operators[self.CASE], max_iter=10**9, time_budget=0.05)  # else: months
         assert solution.stop_reason == "time_budget" or (
             solution.stop_reason == "done" and (name not in PLAIN or name == "sgd")  # which has its epochs
         )
@@ -262,10 +260,13 @@ class TestProtocol:
             make_solver(name, stepsize=1)
 
 
-def test_hooks_cost_no_solver_time(operators):
-    pauses = [lambda _: time.sleep(0.25)]
-    slow = quick("forward-backward", operators["blocks random_walk"], max_iter=2, on_progress=pauses)
-    assert slow.seconds < 0.25 * len(slow.history) or slow.seconds > 10  # then the machine is too slow
+def test_hooks_cost_no_solver_time(operators, monkeypatch):
+    """Each takes a day, by a clock that hooks set forward."""
+    days, clock = [], time.perf_counter
+    monkeypatch.setattr(time, "perf_counter", lambda: clock() + 86_400 * len(days))
+    slow = quick("forward-backward", operators["blocks random_walk"], max_iter=2, on_progress=[days.append])
+    assert len(days) == len(slow.history) > 0
+    assert slow.seconds < 86_400
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -288,17 +289,23 @@ def test_going_on_after_convergence_does_no_harm(name):
     """Without a tolerance only rounding errors are left to work on; LOBPCG once made vectors of them."""
     rng = np.random.default_rng(65)
     operator = laplacian(reference.random_graph(23, np.random.default_rng(748), mean_degree=3))
-    values, vectors = reference.smallest(operator, 4)
-    start = vectors
+    (*values, following), vectors = reference.smallest(operator, 5)
+    start = vectors = vectors[:, :4]
     if name in ("lobpcg", "multilevel"):
         start = rng.standard_normal((23, 4))
         start = start @ (np.linalg.qr(rng.standard_normal((4, 4)))[0] * rng.uniform(0.5, 2, 4))
     problem = Problem(operator, 4, start=start)
     solution = solve(problem, make_solver(name), stopping=Stopping(100), seed=0)
-    assert min(progress.objective for progress in solution.history) > values.sum() - 1e-6
+    assert min(progress.objective for progress in solution.history) > sum(values) - 1e-6
     if name not in APPROXIMATE:
-        # the other end of the spectrum creeps into ``power``, whose last good state is returned
-        level = 0.02 if name == "power" else 1e-5
+        level = 1e-5
+        if name == "power":
+            # The other end of the spectrum creeps in, from rounding errors that differ between processors.
+            # The run ends where the objective has climbed by a thousandth of the spectrum, and gives back a
+            # state before: (lambda_5 - lambda_4) sin^2 is at most what it climbed.
+            climbed = 1e-3 * (operator.upper - operator.lower)
+            level = np.sqrt(climbed / (following - values[-1]))
+            assert solution.last.objective < sum(values) + climbed
         assert reference.largest_sine(solution.Q, vectors, operator.metric) < level
 
 

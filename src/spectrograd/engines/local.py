@@ -14,6 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 from spectrograd.engines.base import BaseEngine
 from spectrograd.engines.protocol import Coefficients, Work
 from spectrograd.engines.row_basis import RowBasis
+from spectrograd.engines.threadpools import one_thread
 from spectrograd.interruption import check
 from spectrograd.kernels.thresholds import USUAL, Thresholds
 from spectrograd.operators.protocol import Offer, Operator
@@ -137,31 +138,51 @@ class LocalEngine(BaseEngine):
         return out
 
     def gram(self, X: Array, Y: Array, metric: Array | None = None, *, symmetric: bool = False) -> Array:
-        """The same bits for any number of threads; a symmetric one takes half the work."""
+        """The same bits for any number of threads, ours or those of BLAS; half the work if symmetric."""
         if len(X) <= self.thresholds.small:
             left = X if metric is None else metric[:, None] * X
-            return np.asarray(left.T.astype(np.float64) @ Y.astype(np.float64))
+            with one_thread():
+                return np.asarray(left.T.astype(np.float64) @ Y.astype(np.float64))
+        if self._is_wide(X.shape[1] * Y.shape[1]):
+            from spectrograd.kernels.dense import wide
+
+            with one_thread():
+                return wide.gram(X, Y, metric, symmetric or X is Y, self._is_tall(X))
         from spectrograd.kernels.dense.products import as_weights, gram
 
-        run = gram if len(X) > self.thresholds.tall else gram.serial
+        run = gram if self._is_tall(X) else gram.serial
         weights, total = as_weights(metric), np.zeros((X.shape[1], Y.shape[1]))
         for first in range(0, len(X), SUMMED):
             rows = slice(first, first + SUMMED)
             total += run(X[rows], Y[rows], weights[rows], symmetric or X is Y)
         return total
 
+    def _is_wide(self, n_products: int) -> bool:
+        """Whether so many products per row are BLAS's business."""
+        return n_products >= self.thresholds.wide**2
+
+    def _is_tall(self, X: Array) -> bool:
+        """Whether the rows of a block are worth threads."""
+        return len(X) > self.thresholds.tall
+
     def _is_small(self, X: Array) -> bool:
         """Whether numpy is as fast as compiled code where a block is read once."""
         return len(X) <= self.thresholds.small or X.size <= self.thresholds.block
 
     def combine(self, X: Array, C: Array, Y: Array | None = None, E: Array | None = None) -> Array:
-        """By a kernel of our own: no library threads to fight with."""
+        """By a kernel of our own, or by BLAS on one thread for each chunk: the same bits for any number."""
         C = np.ascontiguousarray(C, dtype=X.dtype)
+        small = None if E is None else np.ascontiguousarray(E, dtype=X.dtype)
         if self._is_small(X):
-            return np.asarray(X @ C if Y is None or E is None else X @ C + Y @ E.astype(X.dtype))
+            with one_thread():
+                return np.asarray(X @ C if Y is None or small is None else X @ C + Y @ small)
+        if self._is_wide(C.size + (0 if small is None else small.size)):
+            from spectrograd.kernels.dense import wide
+
+            with one_thread():
+                return wide.combine(X, C, Y, small, self._is_tall(X))
         from spectrograd.kernels.dense.products import combine
 
-        small = None if E is None else np.ascontiguousarray(E, dtype=X.dtype)
         return np.asarray(combine(np.ascontiguousarray(X), C, Y, small))
 
     def turned(self, X: Array, C: Array, Y: Array | None = None, E: Array | None = None) -> Array:
@@ -189,7 +210,7 @@ class LocalEngine(BaseEngine):
         else:
             from spectrograd.kernels.dense.products import as_weights, residual
 
-            run = residual if len(Q) > self.thresholds.tall else residual.serial
+            run = residual if self._is_tall(Q) else residual.serial
             R, squares = run(Q, AQ, values, as_weights(metric, Q.dtype), keep)
         return R, np.sqrt(squares)
 

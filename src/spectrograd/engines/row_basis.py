@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from spectrograd.engines.threadpools import one_thread
 from spectrograd.kernels import LANES
 from spectrograd.kernels.thresholds import USUAL, Thresholds
 
@@ -44,18 +45,23 @@ class RowBasis:
         """Mutates: rows from ``count`` on become orthogonal to those before."""
         stored, width = self.stored, self.filled - count
         if stored.shape[1] <= self.thresholds.small:
-            known, new = stored[:count], stored[count : self.filled]
-            near = stored[first:count] @ new.T
-            new -= near.T @ stored[first:count]
-            rest = known @ new.T
-            new -= rest.T @ known
-            rest[first:] += near
-            return rest, np.asarray(new @ new.T, dtype=np.float64)
+            with one_thread():
+                return self._orthogonalize_few(first, count)
         from spectrograd.kernels.dense.krylov import orthogonalize
 
         run = orthogonalize if stored.shape[1] > self.thresholds.tall else orthogonalize.serial
         coefficients, inner = run(stored, first, count, width)
         return np.asarray(coefficients), np.asarray(inner)
+
+    def _orthogonalize_few(self, first: int, count: int) -> tuple[Array, Array]:
+        """The same by numpy, for vectors of few numbers."""
+        known, new = self.stored[:count], self.stored[count : self.filled]
+        near = self.stored[first:count] @ new.T
+        new -= near.T @ self.stored[first:count]
+        rest = known @ new.T
+        new -= rest.T @ known
+        rest[first:] += near
+        return rest, np.asarray(new @ new.T, dtype=np.float64)
 
     def rotate(self, start: int, stop: int, Y: Array) -> None:
         """Mutates: combinations of rows take their place, those behind close up."""
@@ -63,7 +69,8 @@ class RowBasis:
         if Y.size == 1:
             part[0] *= part.dtype.type(Y[0, 0])
         elif kept == 0 or part.shape[1] <= self.thresholds.small:
-            part[:kept] = Y.T.astype(part.dtype) @ part[: len(Y)]
+            with one_thread():
+                part[:kept] = Y.T.astype(part.dtype) @ part[: len(Y)]
         else:
             from spectrograd.kernels.dense.krylov import rotate
 

@@ -47,9 +47,19 @@ def serial(function):
     return numba.njit(**_FLAGS)(function)
 
 
+def shared(function):
+    """Compile a serial kernel that other kernels call as well: part of them, for the reason of `inner`."""
+    return numba.njit(forceinline=True, **_FLAGS)(function)
+
+
 def inner(function):
-    """Compile a function that only other kernels call; it may return what Python has no name for."""
-    compiled = numba.njit(no_cpython_wrapper=True, **_FLAGS)(function)
+    """Compile a function that only other kernels call; it may return what Python has no name for.
+
+    Always part of its callers (``forceinline``): else there are two copies of it, its own and one within each
+    kernel, optimised apart. A process that compiles both runs the one, a process that loads the kernel from
+    disk has only the other, and sums that may be reordered (``reassoc``) differ in their last bits.
+    """
+    compiled = numba.njit(no_cpython_wrapper=True, forceinline=True, **_FLAGS)(function)
     compiled.for_kernels_only = True
     return compiled
 

@@ -20,6 +20,10 @@ class Thresholds:
     block
         Numbers of a block up to which numpy combines its columns as fast as compiled code does: a first fit
         of 20,000 nodes and few clusters then has three kernels fewer to wait for.
+    wide
+        Columns of two blocks from which BLAS multiplies them faster than compiled code. Measured with one
+        thread: as fast at 48; at 512 three to four times as fast (combinations; Gram matrices, which are
+        float64, 1.6 to 3.5 times).
     reordered_from, near
         Nodes below which all vectors fit into a core's own cache; rows of eight float32 that do.
     all_vectors
@@ -39,6 +43,7 @@ class Thresholds:
     worth_threads: int = 50_000
     tall: int = 20_000
     block: int = 1 << 19
+    wide: int = 48
     reordered_from: int = 30_000
     near: int = 8192
     all_vectors: int = 600

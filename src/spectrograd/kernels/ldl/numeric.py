@@ -7,7 +7,7 @@ become the group's entries of ``D L'``; what elimination leaves of the rest is a
 import numpy as np
 
 from spectrograd.kernels.dense.lanes import WIDTH, nothing, put, put_first, take, take_first, take_one
-from spectrograd.kernels.jit import inner, serial
+from spectrograd.kernels.jit import inner, serial, shared
 from spectrograd.kernels.ldl.fronts import Fronts
 from spectrograd.kernels.ldl.subtrees import Parts
 from spectrograd.kernels.threads import side_by_side
@@ -140,7 +140,7 @@ def _factorize(matrix, fronts, groups, values, pivots, where, stack, base, top, 
     return True
 
 
-@serial
+@shared
 def _assemble(matrix, fronts, s, values, where, stack, base, top):
     """Mutates: values, where, stack. The front of a group: its part of the matrix and what children left."""
     columns, row_start, rows, start = fronts.columns, fronts.row_start, fronts.rows, fronts.entry_start[s]
@@ -163,7 +163,7 @@ def _assemble(matrix, fronts, s, values, where, stack, base, top):
         c = fronts.oldest[c] - 1
 
 
-@serial
+@shared
 def _settle(fronts, s, values, pivots, stack, base, top):
     """Mutates: values, which become those of ``L'``, and stack, where the front moves to its place."""
     first, start = fronts.columns[s], fronts.entry_start[s]
@@ -208,7 +208,7 @@ def _add_child(rows, child, stack, where, w, values, start, m, top):
         source += high - low
 
 
-@serial
+@shared
 def _eliminate(values, corner, stride, size, pivots, first, pack):
     """Mutates: values, pivots, pack. The first w rows of a front, of length m, become those of ``D L'``.
 
@@ -234,7 +234,7 @@ def _eliminate(values, corner, stride, size, pivots, first, pack):
     return True
 
 
-@serial
+@shared
 def _subtract(target, corner, stride, size, source, begin, length, rank, pivots, first, pack):
     """Mutates: target, the upper triangle of which loses ``U' D^-1 U``, four rows by eight columns at a time.
 
