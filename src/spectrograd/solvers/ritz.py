@@ -11,6 +11,7 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
+from spectrograd.certificate.certificate import before_the_bulk
 from spectrograd.certificate.probe import Evidence, Guards
 from spectrograd.engines import Engine
 from spectrograd.engines.protocol import Tall
@@ -26,6 +27,7 @@ from spectrograd.operators.protocol import Operator
 from spectrograd.solvers.protocol import Problem, Progress, Solver, State
 
 Array = NDArray[Any]
+BULK_RESIDUAL = 1e-3  # of the width: what is asked of vectors that no gap determines
 
 
 @dataclass(eq=False)
@@ -59,6 +61,18 @@ class RitzState(State):
         return float(np.linalg.norm(self.residuals[:k]) / gap) if gap > 0 else float("inf")
 
 
+    def in_a_bulk(self, k: int, angle: float, tolerance: float) -> bool:
+        """Whether K cuts through a bulk, and all that can be determined is: residuals, and what is before it.
+
+        An angle inside a bulk, where gaps shrink like ``N^-2/3``, takes tens of times the products, and the
+        next seed's graph has another subspace there.
+        """
+        if not self.residuals[:k].max() <= tolerance:
+            return False
+        first = before_the_bulk(self.values[: k + 1], k)
+        return first is not None and self.angle_bound(first) <= angle
+
+
 RitzT = TypeVar("RitzT", bound=RitzState)
 
 
@@ -73,9 +87,11 @@ class RitzSolver(Solver[RitzT]):
         return self.angle > 0
 
     def terminate(self, problem: Problem, state: RitzT) -> bool:
-        """Whether the angle is met."""
-        met = self.angle > 0 and state.iteration > 0 and state.angle_bound(problem.n_components) <= self.angle
-        return state.done or met
+        """Whether the angle is met, or cannot be since K cuts through a bulk."""
+        if state.done or self.angle == 0 or state.iteration == 0:
+            return state.done
+        k, width = problem.n_components, problem.operator.upper - problem.operator.lower
+        return state.angle_bound(k) <= self.angle or state.in_a_bulk(k, self.angle, BULK_RESIDUAL * width)
 
     def progress(self, problem: Problem, state: RitzT) -> Progress:
         """From the last Rayleigh-Ritz."""
