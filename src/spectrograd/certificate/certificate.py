@@ -140,14 +140,14 @@ def before_the_bulk(values: Array, k: int) -> int | None:
     """How many of the first K values, ascending, stand apart from a bulk that the K-th lies in; None: none.
 
     A bulk is what follows a gap beside which all later ones are tiny: which vectors of it belong to the first K
-    is chance. The last value is that beyond the K-th.
+    is chance. The last value is that beyond the K-th. A lone first vector, the constant, is no cluster.
     """
     gaps = np.diff(values)
     if k < 2 or len(gaps) < k:
         return None
     later = np.maximum.accumulate(gaps[::-1])[::-1]  # the widest from each on
     apart = np.flatnonzero(gaps[: k - 1] > BULK * later[1:k])
-    return int(apart[-1]) + 1 if len(apart) else None
+    return int(apart[-1]) + 1 if len(apart) and apart[-1] > 0 else None
 
 
 def of_the_leading(leading: Certificate, ritz: Ritz, measured: Array, beyond: float) -> Certificate:

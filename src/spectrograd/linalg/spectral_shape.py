@@ -64,13 +64,17 @@ def spectral_shape(engine: Engine, operator: Operator, steps: int = STEPS) -> Sp
     start = engine.combine(x, 1 / np.sqrt(engine.gram(x, x)))
     basis = Basis(engine, standard.operator, start, min(steps, max(2, n // 3)))
     rng = np.random.default_rng(SEED)
-    while not basis.full:
-        basis.expand(rng)
-    ritz = basis.ritz()
+    featureless = SpectralShape(np.array([0.5, 1.0]) * width, np.array([1.5, float(n)]))
+    try:
+        while not basis.full:
+            basis.expand(rng)
+        ritz = basis.ritz()
+    except (FloatingPointError, np.linalg.LinAlgError):  # weights that no single precision holds
+        return featureless
     values = ritz.values - operator.lower
     above = values > NULL * width
     if above.sum() < 2:  # all eigenvalues but a few are alike: nothing crowds
-        return SpectralShape(np.array([0.5, 1.0]) * width, np.array([1.5, float(n)]))
+        return featureless
     weights = ritz.Y[0, above] ** 2
     counts = 1 + n * (np.cumsum(weights) - weights / 2)
     return SpectralShape(values[above], np.maximum.accumulate(np.maximum(counts, 1.01)))

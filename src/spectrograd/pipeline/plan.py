@@ -19,6 +19,7 @@ from spectrograd.pipeline.needs import (
     solver_bytes,
     spare_bytes,
 )
+from spectrograd.solvers.lanczos_sweeps import MOST_BLOCKS
 from spectrograd.solvers.protocol import Problem
 from spectrograd.solvers.ritz import guarded_width
 
@@ -36,6 +37,7 @@ class Choice(NamedTuple):
 
 
 ONE_VECTOR = (("block_size", 1),)
+LEAST_BLOCKS = 8  # of a Krylov basis: with fewer it restarts too soon to save passes
 BLOCK = Choice("chebyshev", "escalated: a block does not skip repeated eigenvalues")
 LAST = Choice("lanczos", "escalated: the best polynomial of all")
 AFTER_DIRECT = Choice("lanczos", "escalated: the direct solve was not certified")
@@ -129,29 +131,47 @@ def look(problem: Problem) -> Looks:
 
 
 def by_products(problem: Problem, memory_limit: int | None = None) -> tuple[Choice, ...]:
-    """The plan where neither edges nor rows can be looked at; few wide sweeps where each one is dear."""
-    if problem.operator.is_streamed:
-        return on_disk(problem, memory_limit)
-    if problem.dear_sweeps:
-        return (Choice("chebyshev", "products only, and sweeps are dear: few wide ones"), LAST)
+    """The plan where neither edges nor rows can be looked at; few wide passes where each one is dear."""
+    if problem.operator.is_streamed or problem.dear_sweeps:
+        return in_few_passes(problem, memory_limit)
     return (Choice("lanczos", "the operator has no edges of its own: products only"),)
 
 
-def on_disk(problem: Problem, memory_limit: int | None) -> tuple[Choice, ...]:
-    """The plan over a stream: filters, which take the least memory of what a certified solve takes.
+def in_few_passes(problem: Problem, memory_limit: int | None) -> tuple[Choice, ...]:
+    """The plan where every pass is dear: block Krylov where its blocks fit, which takes the fewest passes.
 
-    Block Krylov takes now fewer, now more sweeps (docs/larger_than_memory.md), and holds a block for each.
+    Median of 21 passes against 71 of a filter, which needs a gap that it can guess; a filter takes the least
+    memory of what a certified solve takes (docs/larger_than_memory.md).
     """
+    where = "the graph is on disk" if problem.operator.is_streamed else "products only, and passes are dear"
     width = guarded_width(problem, None)
-    reason = (
-        f"the graph is on disk: few sweeps of {width} columns and {COLUMNS} of the probe, and "
+    blocks = _blocks_within(problem, width, memory_limit)
+    small = (
+        f"{where}: few passes of {width} columns and {COLUMNS} of the probe, and "
         f"{STREAM_BLOCKS} blocks of these in memory at most"
     )
-    return (Choice("chebyshev", reason), *_last_within(problem, memory_limit))
+    if blocks < LEAST_BLOCKS:
+        return (Choice("chebyshev", small), *_last_within(problem, memory_limit))
+    krylov = f"{where}: block Krylov takes the fewest passes, and {blocks} blocks of {width} columns fit"
+    params = (("basis_size", blocks * width),)
+    return (
+        Choice("lanczos", krylov, params),
+        Choice("chebyshev", f"escalated: {small}"),
+        *_last_within(problem, memory_limit),
+    )
+
+
+def _blocks_within(problem: Problem, width: int, memory_limit: int | None) -> int:
+    """How many blocks of a Krylov basis fit, at most as many as are of use."""
+    operator = problem.operator
+    if memory_limit is None or not isinstance(operator, SparseOperator):
+        return MOST_BLOCKS
+    columns = largest_basis(operator.graph, problem.n_components, memory_limit)
+    return MOST_BLOCKS if columns is None else min(MOST_BLOCKS, columns // width)
 
 
 def _last_within(problem: Problem, memory_limit: int | None) -> tuple[Choice, ...]:
-    """Go on by a Krylov basis where the limit leaves room for one; there is none without it."""
+    """Go on by a Krylov basis where the limit leaves enough for one; there is none without it."""
     operator = problem.operator
     if memory_limit is None or not isinstance(operator, SparseOperator):
         return (LAST._replace(params=(("basis_size", 3 * guarded_width(problem, None)),)),)

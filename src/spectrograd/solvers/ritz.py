@@ -28,6 +28,7 @@ from spectrograd.solvers.protocol import Problem, Progress, Solver, State
 
 Array = NDArray[Any]
 BULK_RESIDUAL = 1e-3  # of the width: what is asked of vectors that no gap determines
+PATIENCE = 3  # times the passes that the vectors before a bulk took
 
 
 @dataclass(eq=False)
@@ -43,6 +44,7 @@ class RitzState(State):
     values: Array = field(default_factory=lambda: np.empty(0))
     residuals: Array = field(default_factory=lambda: np.empty(0))
     n_lost: int = 0  # directions that were lost and replaced by random ones
+    leading_at: float = 0.0  # passes after which the vectors before a bulk were seen to be good
 
     def __deepcopy__(self, memo: dict[int, Any]) -> RitzState:
         twin = copy.copy(self)
@@ -62,15 +64,18 @@ class RitzState(State):
 
 
     def in_a_bulk(self, k: int, angle: float, tolerance: float) -> bool:
-        """Whether K cuts through a bulk, and all that can be determined is: residuals, and what is before it.
+        """Mutates: whether K cuts through a bulk, and all that can be determined is.
 
-        An angle inside a bulk, where gaps shrink like ``N^-2/3``, takes tens of times the products, and the
-        next seed's graph has another subspace there.
+        An angle inside a bulk, where gaps shrink like ``N^-2/3``, takes tens of times the products of what is
+        before it. It is given a few times as many, and then residuals have to do.
         """
-        if not self.residuals[:k].max() <= tolerance:
-            return False
         first = before_the_bulk(self.values[: k + 1], k)
-        return first is not None and self.angle_bound(first) <= angle
+        if first is None or self.angle_bound(first) > angle:
+            return False
+        if self.leading_at == 0:
+            self.leading_at = self.passes
+        patient = self.passes < PATIENCE * self.leading_at
+        return not patient and bool(self.residuals[:k].max() <= tolerance)
 
 
 RitzT = TypeVar("RitzT", bound=RitzState)
