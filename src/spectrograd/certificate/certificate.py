@@ -129,7 +129,20 @@ class Certificate:
 
 def ordinal(number: int) -> str:
     """In words up to the twelfth, as in a sentence."""
-    words = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split()
+    words = [
+        "first",
+        "second",
+        "third",
+        "fourth",
+        "fifth",
+        "sixth",
+        "seventh",
+        "eighth",
+        "ninth",
+        "tenth",
+        "eleventh",
+        "twelfth",
+    ]
     if number <= len(words):
         return words[number - 1]
     ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")

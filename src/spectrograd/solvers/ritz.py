@@ -62,7 +62,6 @@ class RitzState(State):
         gap = self.values[k] - self.residuals[k] - self.values[k - 1]
         return float(np.linalg.norm(self.residuals[:k]) / gap) if gap > 0 else float("inf")
 
-
     def in_a_bulk(self, k: int, angle: float, tolerance: float) -> bool:
         """Mutates: whether K cuts through a bulk, and all that can be determined is.
 
