@@ -55,7 +55,7 @@ def test_a_tree_fills_nothing_however_wide_its_levels():
 
 
 def test_a_dense_graph_has_few_entries_per_edge_and_no_cheap_factor():
-    dense = datasets.make_block_model(800, 2, mixing=0.5, mean_degree=400, random_state=0).graph
+    dense = datasets.make_block_model(800, 2, mixing=0.5, mean_degree=300, random_state=0).graph
     found = estimated_factor(dense)
     assert found.entries < MANY * dense.n_edges
     assert found.operations > 800**3 / 30

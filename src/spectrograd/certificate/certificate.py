@@ -91,8 +91,8 @@ class Certificate:
             reason = self.objection
         elif self.determined is not None:
             reason = (
-                f"K cuts through a bulk: vectors after the {ordinal(self.determined)} are not determined, the "
-                f"span of those before is within an angle of sine {self.leading_angle:.2g} of the truth"
+                f"K cuts through a bulk: vectors after the {ordinal(self.determined)} are not determined, "
+                f"the span of those before is within an angle of sine {self.leading_angle:.2g} of the truth"
             )
         elif self.gap <= 0:
             reason = "an eigenvalue as small as the last one lies outside the subspace"
@@ -152,8 +152,8 @@ def ordinal(number: int) -> str:
 def before_the_bulk(values: Array, k: int) -> int | None:
     """How many of the first K values, ascending, stand apart from a bulk that the K-th lies in; None: none.
 
-    A bulk is what follows a gap beside which all later ones are tiny: which vectors of it belong to the first K
-    is chance. The last value is that beyond the K-th. A lone first vector, the constant, is no cluster.
+    A bulk is what follows a gap beside which all later ones are tiny: which vectors of it belong to the first
+    K is chance. The last value is that beyond the K-th. A lone first vector, the constant, is no cluster.
     """
     gaps = np.diff(values)
     if k < 2 or len(gaps) < k:

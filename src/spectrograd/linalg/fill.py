@@ -85,7 +85,7 @@ def estimated_factor(graph: Graph, enough: float = math.inf) -> FactorSize:
 def _kernel(graph: Graph) -> FactorSize:
     """At most: vertices of one or two neighbours go first and fill nothing, whatever the levels look like.
 
-    What they leave has at most ``2 c`` vertices, where c is the number of independent cycles; a tree has none.
+    What they leave has at most ``2 c`` vertices, c being the number of independent cycles; a tree has none.
     """
     n_components = int(graph.search.component.max(initial=0)) + 1
     left = 2.0 * (graph.n_edges - graph.n_nodes + n_components)

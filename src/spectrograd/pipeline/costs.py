@@ -1,10 +1,9 @@
 """What each solver would take on a problem: the cost model behind ``auto``.
 
 Seconds are ``sum_i c_i x_i``: numbers ``x`` of what a solver does (products, numbers it moves, operations of
-BLAS), times constants ``c`` of one thread of an ordinary machine. How many products there are follows from the
-shape of the spectrum (:mod:`spectrograd.linalg.spectral_shape`) by laws ``exp(a) K^b crowding^c``. Both were
-fitted on graphs that are made up, and judged on others (docs/adr/0049-a-plan-by-cost.md; benchmarks/plan.py
-repeats it). The constants are constants, so a plan is a function of the graph: only ratios decide.
+BLAS), times constants ``c`` of one thread of an ordinary machine. How many products there are follows from
+the shape of the spectrum (:mod:`spectrograd.linalg.spectral_shape`) by laws ``exp(a) K^b crowding^c``. Both were
+fitted on graphs that are made up, and judged on others (docs/adr/0049-a-plan-by-cost.md). The constants are constants, so a plan is a function of the graph: only ratios decide.
 """
 
 from __future__ import annotations
@@ -93,8 +92,8 @@ def _latency(n: int) -> float:
     return 1 + OUT_OF_CACHE * min(max(share, 0.0), 1.0)
 
 
-# Seconds per unit of :func:`work`, one thread: of graphs up to 4,096 nodes, which numpy and scipy work on, and
-# of larger ones, which compiled kernels do.
+# Seconds per unit of :func:`work`, one thread: of graphs up to 4,096 nodes, which numpy and scipy work on,
+# and of larger ones, which compiled kernels do.
 CONSTANTS: Mapping[tuple[str, bool], tuple[float, ...]] = {
     ("eigen", False): (0.0021, 2.4e-08, 3.4e-11),
     ("lanczos", False): (0.0032, 2.7e-05, 6e-10, 4.5e-10),
@@ -109,6 +108,6 @@ CONSTANTS: Mapping[tuple[str, bool], tuple[float, ...]] = {
 
 
 def predicted_seconds(solver: str, looks: Looks, small: int) -> float:
-    """Seconds of one thread until the certificate stands; graphs of at most ``small`` nodes are not compiled."""
+    """Seconds of one thread until the certificate stands; up to ``small`` nodes nothing is compiled."""
     constants = CONSTANTS[solver, looks.n > small]
     return sum(c * x for c, x in zip(constants, work(solver, looks), strict=True))

@@ -55,8 +55,8 @@ def plan(problem: Problem, memory_limit: int | None = None) -> tuple[Choice, ...
 
     A cost model decides (:mod:`spectrograd.pipeline.costs`): from size, fill (at most two breadth-first
     searches), shrinkage (one matching) and the shape of the spectrum (twenty products of one vector) it
-    predicts the seconds of every candidate. What does not fit ``memory_limit`` (bytes of the whole process) is
-    none.
+    predicts the seconds of every candidate. What does not fit ``memory_limit`` (bytes of the whole process)
+    is none.
     """
     n, operator, sizes = problem.n_nodes, problem.operator, problem.engine.thresholds
     if n <= sizes.all_vectors and "resident" in problem.offers and not operator.is_streamed:

@@ -148,7 +148,7 @@ def _attempted(
 
 
 def _without_gap(operator: Operator, result: Embedded) -> bool:
-    """Whether the K-th eigenvalue is seen to be the next one as well, or lies in a bulk: all that can be is told."""
+    """Whether the K-th eigenvalue is seen to be the next one as well, or lies in a bulk: no solver helps."""
     if result.certificate.determined is not None:
         return True
     tiny = 1e-9 * (operator.upper - operator.lower)
