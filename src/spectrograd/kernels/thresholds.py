@@ -30,7 +30,8 @@ class Thresholds:
         and planar k-NN graphs, thousands on block models and social graphs.
     shrinks
         Of the entries, what one matching may leave for a hierarchy to be a candidate; measured: 0.34 on
-        planar k-NN, 0.5 to 0.56 on roads and k-NN of many dimensions, 0.65 to 0.8 on social graphs, 0.9 on block models.
+        planar k-NN, 0.5 to 0.56 on roads and k-NN of many dimensions, 0.65 to 0.8 on social graphs, 0.9 on
+        block models.
     """
 
     small: int = 4096

@@ -2,8 +2,9 @@
 
 Seconds are ``sum_i c_i x_i``: numbers ``x`` of what a solver does (products, numbers it moves, operations of
 BLAS), times constants ``c`` of one thread of an ordinary machine. How many products there are follows from
-the shape of the spectrum (:mod:`spectrograd.linalg.spectral_shape`) by laws ``exp(a) K^b crowding^c``. Both were
-fitted on graphs that are made up, and judged on others (docs/adr/0049-a-plan-by-cost.md). The constants are constants, so a plan is a function of the graph: only ratios decide.
+the shape of the spectrum (:mod:`spectrograd.linalg.spectral_shape`) by laws ``exp(a) K^b crowding^c``. Both
+were fitted on graphs that are made up, and judged on others (docs/adr/0049-a-plan-by-cost.md). The constants
+are constants, so a plan is a function of the graph: only ratios decide.
 """
 
 from __future__ import annotations
