@@ -18,7 +18,7 @@ from spectrograd.linalg.fill import factor_bytes
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.pipeline import certifying
 from spectrograd.pipeline import solving as room
-from spectrograd.pipeline.plan import Choice, choose, plan
+from spectrograd.pipeline.plan import Choice, candidates, choose, plan
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solving import SolveError, embed
 from spectrograd.points.neighbors import knn_graph
@@ -35,12 +35,38 @@ def test_auto_tells_geometric_graphs_from_expanders():
     assert [choice.name for choice in choices] == ["lanczos", "chebyshev", "lanczos"]
     assert dict(choices[0].params) == {"block_size": 1}
     larger = make_block_model(5000, 3, random_state=0).graph
-    assert choose(Problem(laplacian(larger), 8)) == choices[0]._replace(
-        reason=choose(Problem(laplacian(larger), 3)).reason
-    )
-    assert choose(Problem(laplacian(larger), 9)).name == "chebyshev"
-    path = Graph.from_edges(np.arange(599), np.arange(1, 600))
+    assert choose(Problem(laplacian(larger), 16)).name == "lanczos"  # not a block already from nine on
+    path = Graph.from_edges(np.arange(199), np.arange(1, 200))
     assert "dense" in choose(Problem(laplacian(path), 3)).reason
+
+
+def test_a_choice_tells_the_seconds_it_was_made_by():
+    problem = Problem(laplacian(make_block_model(3000, 3, random_state=0).graph), 3)
+    found = candidates(problem)
+    assert [c.seconds for c in found] == sorted(c.seconds for c in found)
+    assert found[0] == plan(problem)[0] == choose(problem)  # the same each time
+
+
+def test_cliques_are_no_geometry():
+    """A union of small cliques shrinks under a matching like a plane does, and is no job for a hierarchy."""
+    rng = np.random.default_rng(0)
+    cliques = [rng.integers(6000, size=rng.integers(3, 7)) for _ in range(9000)]
+    pairs = np.concatenate([np.stack(np.meshgrid(c, c), -1).reshape(-1, 2) for c in cliques])
+    heads, tails = pairs[pairs[:, 0] < pairs[:, 1]].T
+    graph = Graph.from_edges(heads, tails)
+    assert choose(Problem(laplacian(graph), 16)).name in ("lanczos", "chebyshev")
+
+
+def test_k_beyond_the_clusters_is_said_and_does_not_cost_much():
+    operator = laplacian(make_block_model(6000, 10, mean_degree=30, random_state=0).graph)
+    right, beyond = (embed(operator, k, Settings(seed=0)) for k in (10, 16))
+    assert right.certificate.converged
+    assert not beyond.certificate.converged
+    assert beyond.certificate.determined == 10
+    assert "K cuts through a bulk: vectors after the tenth are not determined" in beyond.certificate.sentence
+    assert beyond.certificate.leading_angle <= 0.03
+    assert 16 * beyond.solution.last.passes < 6 * 10 * right.solution.last.passes
+    assert len(beyond.attempts) == 1
 
 
 def test_a_factor_that_does_not_fit_into_memory_is_not_tried(monkeypatch):

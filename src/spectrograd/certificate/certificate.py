@@ -17,6 +17,7 @@ from spectrograd.operators.sparse import SparseOperator
 
 Array = NDArray[Any]
 HALVINGS = 8  # of the gap, to see how far the evidence reaches: to half a per cent
+BULK = 20.0  # times every later gap: where clusters end and a bulk begins
 PROBE_NOISE = 1e-5  # of the width: a gap that is no less than this below zero may be none, seen in float32
 
 
@@ -51,6 +52,9 @@ class Certificate:
         As far as the odds of a miss stay small: below it lie the eigenvalues found and no others.
     uncertified_layers
         Names of the layers behind a merge whose own embeddings fell short, whatever the merge is worth.
+    determined, leading_angle
+        Where K cuts through a bulk of eigenvalues without a gap: how many vectors lie before it, and the
+        bound on the sine of the angle of their span; None where that is not so.
     """
 
     residuals: Array
@@ -67,6 +71,8 @@ class Certificate:
     objection: str = ""
     sure: float = -np.inf
     uncertified_layers: tuple[str, ...] = ()
+    determined: int | None = None
+    leading_angle: float = float("inf")
 
     @property
     def max_residual(self) -> float:
@@ -90,6 +96,11 @@ class Certificate:
         word = "converged" if self.converged else "NOT converged"
         if self.objection:
             reason = self.objection
+        elif self.determined is not None:
+            reason = (
+                f"K cuts through a bulk: vectors after the {ordinal(self.determined)} are not determined, "
+                f"the span of those before is within an angle of sine {self.leading_angle:.2g} of the truth"
+            )
         elif self.gap <= 0:
             reason = "an eigenvalue as small as the last one lies outside the subspace"
         elif self.missed_probability > LIKELY_MISS:
@@ -118,8 +129,59 @@ class Certificate:
             "orthogonality": self.orthogonality,
             "missed_probability": self.missed_probability,
             "gap": self.gap,
+            "determined": self.determined,
             "sentence": self.sentence,
         }
+
+
+def ordinal(number: int) -> str:
+    """In words up to the twelfth, as in a sentence."""
+    words = [
+        "first",
+        "second",
+        "third",
+        "fourth",
+        "fifth",
+        "sixth",
+        "seventh",
+        "eighth",
+        "ninth",
+        "tenth",
+        "eleventh",
+        "twelfth",
+    ]
+    if number <= len(words):
+        return words[number - 1]
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
+def before_the_bulk(values: Array, k: int) -> int | None:
+    """How many of the first K values, ascending, stand apart from a bulk that the K-th lies in; None: none.
+
+    A bulk is what follows a gap beside which all later ones are tiny: which vectors of it belong to the first
+    K is chance. The last value is that beyond the K-th. A lone first vector, the constant, is no cluster.
+    """
+    gaps = np.diff(values)
+    if k < 2 or len(gaps) < k:
+        return None
+    later = np.maximum.accumulate(gaps[::-1])[::-1]  # the widest from each on
+    apart = np.flatnonzero(gaps[: k - 1] > BULK * later[1:k])
+    return int(apart[-1]) + 1 if len(apart) and apart[-1] > 0 else None
+
+
+def of_the_leading(leading: Certificate, ritz: Ritz, measured: Array, beyond: float) -> Certificate:
+    """The certificate of K vectors of which only those before a bulk are certified: it is not met."""
+    return replace(
+        leading,
+        residuals=measured,
+        eigenvalues=ritz.values,
+        gap=beyond - float(ritz.values[-1]),
+        angle_bound=float("inf"),
+        converged=False,
+        determined=len(leading.eigenvalues),
+        leading_angle=leading.angle_bound,
+    )
 
 
 def exact(n_components: int, known: str) -> Certificate:

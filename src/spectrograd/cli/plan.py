@@ -41,10 +41,13 @@ class Estimate:
         """For people."""
         low, high = map(_short, self.seconds)
         one_pass = _short(self.seconds_per_pass * 1e3)
+        spent = f"{low} to {high} s, more cannot be told"
+        if self.choice.seconds is not None:
+            spent = f"about {_short(self.choice.seconds)} s on one thread, by the cost model"
         return [
             f"solver   {self.choice.name}: {self.choice.reason}",
             f"memory   about {max(1, self.memory / 1e6):,.0f} MB",
-            f"time     {low} to {high} s ({one_pass} ms for one pass over the edges)",
+            f"time     {spent} ({one_pass} ms for one pass over the edges)",
         ]
 
 

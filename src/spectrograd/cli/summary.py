@@ -65,6 +65,7 @@ def summarize(
             "solver": {
                 "name": result.solver,
                 "reason": result.reason,
+                "predicted_seconds": result.attempts[0].predicted_seconds if result.attempts else None,
                 "iterations": result.history[-1].iteration,
                 "passes": result.passes,
                 "sweeps": result.sweeps,

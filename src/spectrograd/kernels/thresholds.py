@@ -26,17 +26,16 @@ class Thresholds:
         float64, 1.6 to 3.5 times).
     reordered_from, near
         Nodes below which all vectors fit into a core's own cache; rows of eight float32 that do.
-    all_vectors
-        Nodes up to which all eigenvectors take no longer than a few of them and a probe.
-    one_by_one
-        Eigenvectors up to which one vector at a time is faster than a block.
-    little_fill, far_too_much
-        Entries of the factor per edge up to which a direct solve is cheap: 2 to 11 on roads and planar k-NN
-        graphs, thousands on block models and social graphs. So many times as much is more than a second
-        search could take back.
+    all_vectors, dense_at_most
+        Nodes up to which all eigenvectors take no longer than a few of them and a look at the spectrum; and
+        up to which they are a candidate.
+    far_too_much
+        Entries of the factor per edge, which no second search could take back: 2 to 11 are found on roads
+        and planar k-NN graphs, thousands on block models and social graphs.
     shrinks
-        Of the entries, what one matching may leave on a geometric graph; measured: 0.34 on planar k-NN, 0.5
-        to 0.56 on roads and k-NN of many dimensions, 0.65 to 0.8 on social graphs, 0.9 on block models.
+        Of the entries, what one matching may leave for a hierarchy to be a candidate; measured: 0.34 on
+        planar k-NN, 0.5 to 0.56 on roads and k-NN of many dimensions, 0.65 to 0.8 on social graphs, 0.9 on
+        block models.
     """
 
     small: int = 4096
@@ -46,10 +45,9 @@ class Thresholds:
     wide: int = 48
     reordered_from: int = 30_000
     near: int = 8192
-    all_vectors: int = 600
-    one_by_one: int = 8
-    little_fill: int = 40
-    far_too_much: int = 4
+    all_vectors: int = 250
+    dense_at_most: int = 1500
+    far_too_much: int = 160
     shrinks: float = 0.6
 
 

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.certificate import Certificate, certify, unmeasured
-from spectrograd.certificate.evidence import LIKELY_MISS, MOST_PART, Complement, needed_cut
-from spectrograd.certificate.probe import look_outside
+from spectrograd.certificate.certificate import before_the_bulk, of_the_leading
+from spectrograd.certificate.evidence import GOOD_ANGLE, LIKELY_MISS, MOST_PART, Complement, needed_cut
+from spectrograd.certificate.probe import Evidence, Guards, look_outside
 from spectrograd.engines.threadpools import one_thread
 from spectrograd.linalg.inertia import count_below
 from spectrograd.linalg.subspace import Ritz, rayleigh_ritz, residuals
@@ -76,6 +77,9 @@ def _certified(
     if not (np.isfinite(ritz.values).all() and np.isfinite(measured).all()):
         raise FloatingPointError("the vectors left the range of numbers")
     try:
+        leading = _before_a_bulk(problem, ritz, solution, measured, settings, rounding)
+        if leading is not None:
+            return _with_certificate(problem, solution, choice, ritz, leading)
         outside = _evidence(problem, ritz, solution, float(np.linalg.norm(measured)), settings)
         certificate = certify(engine, operator, ritz, settings.tol, outside, measured, rounding)
         certificate = _or_out_of_time(certificate, solution, settings)
@@ -85,6 +89,36 @@ def _certified(
     except FAILURES as error:  # good vectors are worth keeping, but nobody vouches for them
         certificate = unmeasured(ritz.values, f"the certificate failed ({type(error).__name__}: {error})")
     return _with_certificate(problem, solution, choice, ritz, certificate)
+
+
+def _before_a_bulk(
+    problem: Problem,
+    ritz: Ritz,
+    solution: Solution,
+    measured: Array,
+    settings: SolverSettings,
+    rounding: float,
+) -> Certificate | None:
+    """The certificate where K cuts through a bulk: of the vectors before it, the others as their guards."""
+    known, k = solution.evidence, problem.n_components
+    if not isinstance(settings.tol, str) or known.beyond is None or known.complete or known.guards is None:
+        return None
+    first = before_the_bulk(np.append(ritz.values, known.beyond), k)
+    distance = MOST_PART * (known.beyond - float(ritz.values[-1]))
+    if first is None or np.linalg.norm(measured) <= GOOD_ANGLE * distance:
+        return None
+    engine = problem.engine
+    inside = Ritz(
+        ritz.values[:first], engine.columns(ritz.Q, slice(first)), engine.columns(ritz.AQ, slice(first))
+    )
+    rest = engine.columns(ritz.Q, slice(first, None))
+    guards = Guards(rest, ritz.values[first:], measured[first:])
+    evidence = Evidence(float(ritz.values[first]), guards=guards)
+    part, alone = replace(solution, Q=inside.Q, evidence=evidence), replace(problem, n_components=first)
+    error = float(np.linalg.norm(measured[:first]))
+    outside = _evidence(alone, inside, part, error, settings.seed)
+    found = certify(engine, problem.operator, inside, settings.tol, outside, measured[:first], rounding)
+    return of_the_leading(found, ritz, measured, known.beyond) if found.converged else None
 
 
 def _single_will_do(problem: Problem, settings: SolverSettings) -> bool:

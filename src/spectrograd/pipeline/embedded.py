@@ -35,18 +35,21 @@ class Attempt:
     iterations: int
     passes: float
     seconds: float
+    predicted_seconds: float | None = None
 
     @classmethod
     def of(cls, choice: Choice, solution: Solution, outcome: str) -> Attempt:
         """The attempt behind a solution."""
         last = solution.last
-        return cls(choice.name, choice.reason, outcome, last.iteration, last.passes, solution.seconds)
+        cost = (last.iteration, last.passes, solution.seconds, choice.seconds)
+        return cls(choice.name, choice.reason, outcome, *cost)
 
     @classmethod
     def failed(cls, choice: Choice, error: Exception, seconds: float) -> Attempt:
         """The attempt of a solver that ended in an error, with that error as its outcome."""
         said = str(error).removeprefix(f"{choice.name}: ")
-        return cls(choice.name, choice.reason, f"failed ({type(error).__name__}: {said})", 0, 0.0, seconds)
+        outcome = f"failed ({type(error).__name__}: {said})"
+        return cls(choice.name, choice.reason, outcome, 0, 0.0, seconds, choice.seconds)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,11 +6,12 @@ import math
 from typing import Any, NamedTuple
 
 from spectrograd.certificate.riding_probe import COLUMNS
-from spectrograd.graph import Graph
-from spectrograd.kernels.thresholds import USUAL, Thresholds
-from spectrograd.linalg.fill import estimated_fill, factor_bytes, most_factor_bytes
+from spectrograd.kernels.thresholds import Thresholds
+from spectrograd.linalg.fill import FactorSize, estimated_factor, factor_bytes, most_factor_bytes
+from spectrograd.linalg.spectral_shape import spectral_shape
 from spectrograd.operators.protocol import ALL
 from spectrograd.operators.sparse import SparseOperator
+from spectrograd.pipeline.costs import Looks, predicted_seconds
 from spectrograd.pipeline.needs import (
     STREAM_BLOCKS,
     largest_basis,
@@ -18,81 +19,159 @@ from spectrograd.pipeline.needs import (
     solver_bytes,
     spare_bytes,
 )
+from spectrograd.solvers.lanczos_sweeps import MOST_BLOCKS
 from spectrograd.solvers.protocol import Problem
 from spectrograd.solvers.ritz import guarded_width
 
 
 class Choice(NamedTuple):
-    """A solver's name, the reason it was picked, and parameters that are not its defaults."""
+    """A solver's name, the reason it was picked, and parameters that are not its defaults.
+
+    ``seconds`` is what it should take on one thread, its certificate included; None: nobody can tell.
+    """
 
     name: str
     reason: str
     params: tuple[tuple[str, Any], ...] = ()
+    seconds: float | None = None
 
 
 ONE_VECTOR = (("block_size", 1),)
+LEAST_BLOCKS = 8  # of a Krylov basis: with fewer it restarts too soon to save passes
 BLOCK = Choice("chebyshev", "escalated: a block does not skip repeated eigenvalues")
 LAST = Choice("lanczos", "escalated: the best polynomial of all")
+AFTER_DIRECT = Choice("lanczos", "escalated: the direct solve was not certified")
+FOLLOWED_BY = {
+    "eigen": (),
+    "lanczos": (BLOCK, LAST),
+    "chebyshev": (LAST,),
+    "shift-invert": (AFTER_DIRECT,),
+    "multilevel": (LAST,),
+}
 
 
 def plan(problem: Problem, memory_limit: int | None = None) -> tuple[Choice, ...]:
     """Solvers to try, best first; the next one goes on where the certificate of the last is not met.
 
-    Cheap looks decide: size, fill (at most two breadth-first searches), shrinkage (one matching). A direct
-    solve comes first wherever time and memory allow, since a factorisation can prove what it found. What does
-    not fit ``memory_limit`` (bytes of the whole process) is not in the plan.
+    A cost model decides (:mod:`spectrograd.pipeline.costs`): from size, fill (at most two breadth-first
+    searches), shrinkage (one matching) and the shape of the spectrum (twenty products of one vector) it
+    predicts the seconds of every candidate. What does not fit ``memory_limit`` (bytes of the whole process)
+    is none.
     """
     n, operator, sizes = problem.n_nodes, problem.operator, problem.engine.thresholds
     if n <= sizes.all_vectors and "resident" in problem.offers and not operator.is_streamed:
         return (Choice("eigen", f"{n} nodes: a dense eigendecomposition is exact and instant"),)
     if not isinstance(operator, SparseOperator) or not problem.offers >= ALL:
         return by_products(problem, memory_limit)
-    fill = fill_ratio(operator.graph, sizes)
+    best, *others = candidates(problem, memory_limit)
+    return (best, *FOLLOWED_BY[best.name]) if others else (best, LAST)
+
+
+def candidates(problem: Problem, memory_limit: int | None = None) -> list[Choice]:
+    """What could solve a problem in memory, the quickest first, each with its predicted seconds."""
+    operator, sizes = problem.sparse, problem.engine.thresholds
     room = min(most_factor_bytes(), spare_bytes(operator.graph, problem.n_components, memory_limit))
-    if fill <= sizes.little_fill and factor_bytes(fill * operator.graph.n_edges) <= room:
-        reason = f"a factor has about {fill:.0f} entries per edge: direct is exact"
-        direct = Choice("shift-invert", reason, (("memory_limit", math.inf),))  # looked at here
-        return (direct, Choice("lanczos", "escalated: the direct solve was not certified"))
-    if operator.rank > 1:  # a regularised graph, rank one, is as cheap as a plain one
-        return (Choice("chebyshev", "sparse plus low rank: products are cheap, a factor is not"), LAST)
-    if n <= sizes.small:  # nothing is compiled, and one vector at a time is what scipy is best at
-        reason = f"{n} nodes, a factor would fill: one vector at a time"
-        return (Choice("lanczos", reason, ONE_VECTOR), BLOCK, LAST)
-    shrinkage = first_shrinkage(problem)
-    if shrinkage <= sizes.shrinks and solver_bytes(operator.graph, "multilevel") <= room:
-        geometric = Choice("multilevel", f"coarsening leaves {shrinkage:.0%} of the entries: geometric")
-        return (geometric, LAST)
-    kind = "an expander" if shrinkage > sizes.shrinks else "no memory for coarser graphs"
-    reason = f"{kind} (coarsening leaves {shrinkage:.0%} of the entries)"
-    if problem.n_components <= sizes.one_by_one:
-        return (Choice("lanczos", f"{reason}: one vector at a time", ONE_VECTOR), BLOCK, LAST)
-    return (Choice("chebyshev", f"{reason}: few passes"), LAST)
+    looks = look(problem)
+    names = ["lanczos", "chebyshev"]
+    if looks.n <= sizes.dense_at_most and "resident" in problem.offers:
+        names.append("eigen")
+    if factor_bytes(looks.factor.entries) <= room:
+        names.append("shift-invert")
+    fits = solver_bytes(operator.graph, "multilevel") <= room
+    if looks.n > sizes.small and operator.rank <= 1 and fits and looks.shrinkage <= sizes.shrinks:
+        names.append("multilevel")
+    seconds = {name: predicted_seconds(name, looks, sizes.small) for name in names}
+    ranked = sorted(seconds, key=lambda name: (seconds[name], name))
+    return [_choice(name, looks, seconds, ranked) for name in ranked]
+
+
+PARAMS: dict[str, tuple[tuple[str, Any], ...]] = {
+    "lanczos": ONE_VECTOR,
+    "shift-invert": (("memory_limit", math.inf),),  # looked at here
+    "eigen": (("method", "dense"),),
+}
+
+
+def _choice(name: str, looks: Looks, seconds: dict[str, float], ranked: list[str]) -> Choice:
+    """A candidate with what speaks for it: its seconds and those of the next best."""
+    rival = next(other for other in ranked if other != name)
+    reason = (
+        f"{_seen(name, looks)}: about {in_words(seconds[name])} predicted, {rival} {in_words(seconds[rival])}"
+    )
+    return Choice(name, reason, PARAMS.get(name, ()), seconds[name])
+
+
+def _seen(name: str, looks: Looks) -> str:
+    """What a candidate's prediction follows from."""
+    if name == "eigen":
+        return f"{looks.n} nodes: a dense eigendecomposition is exact"
+    if name == "shift-invert":
+        return f"a factor has about {looks.factor.entries:.2g} entries and is exact"
+    if name == "multilevel":
+        return f"coarsening leaves {looks.shrinkage:.0%} of the entries, and eigenvalues crowd at zero"
+    value, distance = looks.shape.near(looks.k)
+    many = "one vector at a time" if name == "lanczos" else "few passes of a block"
+    return f"eigenvalues near {value:.2g} at distances of {distance:.1g}, {many}"
+
+
+def in_words(seconds: float) -> str:
+    """Seconds for people."""
+    return f"{seconds * 1e3:.2g} ms" if seconds < 0.1 else f"{seconds:.2g} s"
+
+
+def look(problem: Problem) -> Looks:
+    """All that the cost model wants to know; products, searches and a matching, and nothing solved."""
+    operator, sizes = problem.sparse, problem.engine.thresholds
+    shape = spectral_shape(problem.engine, problem.operator)
+    entries = operator.graph.n_entries + 2 * operator.rank * problem.n_nodes
+    shrinks = problem.n_nodes > sizes.small and operator.rank <= 1
+    shrinkage = first_shrinkage(problem) if shrinks else 1.0
+    factor = factor_size(problem, sizes)
+    return Looks(problem.n_nodes, entries, problem.n_components, shape, factor, shrinkage)
 
 
 def by_products(problem: Problem, memory_limit: int | None = None) -> tuple[Choice, ...]:
-    """The plan where neither edges nor rows can be looked at; few wide sweeps where each one is dear."""
-    if problem.operator.is_streamed:
-        return on_disk(problem, memory_limit)
-    if problem.dear_sweeps:
-        return (Choice("chebyshev", "products only, and sweeps are dear: few wide ones"), LAST)
+    """The plan where neither edges nor rows can be looked at; few wide passes where each one is dear."""
+    if problem.operator.is_streamed or problem.dear_sweeps:
+        return in_few_passes(problem, memory_limit)
     return (Choice("lanczos", "the operator has no edges of its own: products only"),)
 
 
-def on_disk(problem: Problem, memory_limit: int | None) -> tuple[Choice, ...]:
-    """The plan over a stream: filters, which take the least memory of what a certified solve takes.
+def in_few_passes(problem: Problem, memory_limit: int | None) -> tuple[Choice, ...]:
+    """The plan where every pass is dear: block Krylov where its blocks fit, which takes the fewest passes.
 
-    Block Krylov takes now fewer, now more sweeps (docs/larger_than_memory.md), and holds a block for each.
+    Median of 21 passes against 71 of a filter, which needs a gap that it can guess; a filter takes the least
+    memory of what a certified solve takes (docs/larger_than_memory.md).
     """
+    where = "the graph is on disk" if problem.operator.is_streamed else "products only, and passes are dear"
     width = guarded_width(problem, None)
-    reason = (
-        f"the graph is on disk: few sweeps of {width} columns and {COLUMNS} of the probe, and "
+    blocks = _blocks_within(problem, width, memory_limit)
+    small = (
+        f"{where}: few passes of {width} columns and {COLUMNS} of the probe, and "
         f"{STREAM_BLOCKS} blocks of these in memory at most"
     )
-    return (Choice("chebyshev", reason), *_last_within(problem, memory_limit))
+    if blocks < LEAST_BLOCKS:
+        return (Choice("chebyshev", small), *_last_within(problem, memory_limit))
+    krylov = f"{where}: block Krylov takes the fewest passes, and {blocks} blocks of {width} columns fit"
+    params = (("basis_size", blocks * width),)
+    return (
+        Choice("lanczos", krylov, params),
+        Choice("chebyshev", f"escalated: {small}"),
+        *_last_within(problem, memory_limit),
+    )
+
+
+def _blocks_within(problem: Problem, width: int, memory_limit: int | None) -> int:
+    """How many blocks of a Krylov basis fit, at most as many as are of use."""
+    operator = problem.operator
+    if memory_limit is None or not isinstance(operator, SparseOperator):
+        return MOST_BLOCKS
+    columns = largest_basis(operator.graph, problem.n_components, memory_limit)
+    return MOST_BLOCKS if columns is None else min(MOST_BLOCKS, columns // width)
 
 
 def _last_within(problem: Problem, memory_limit: int | None) -> tuple[Choice, ...]:
-    """Go on by a Krylov basis where the limit leaves room for one; there is none without it."""
+    """Go on by a Krylov basis where the limit leaves enough for one; there is none without it."""
     operator = problem.operator
     if memory_limit is None or not isinstance(operator, SparseOperator):
         return (LAST._replace(params=(("basis_size", 3 * guarded_width(problem, None)),)),)
@@ -116,10 +195,10 @@ def choose(problem: Problem, memory_limit: int | None = None) -> Choice:
     return plan(problem, memory_limit)[0]
 
 
-def fill_ratio(graph: Graph, sizes: Thresholds = USUAL) -> float:
-    """Estimated entries of a factor per edge; one search is enough where they are far too many."""
-    n_edges = max(1, graph.n_edges)
-    return estimated_fill(graph, enough=sizes.far_too_much * sizes.little_fill * n_edges) / n_edges
+def factor_size(problem: Problem, sizes: Thresholds) -> FactorSize:
+    """Estimated size of a factor; one search is enough where it is far too large."""
+    graph = problem.sparse.graph
+    return estimated_factor(graph, enough=sizes.far_too_much * max(1, graph.n_edges))
 
 
 def first_shrinkage(problem: Problem) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -207,20 +207,29 @@ class _TakingPart:
             return result, operator, decision
         before = result.without_vectors()
         del result, operator, problem, watch, settings  # large, and the next solve needs none of it
-        return self.anew(decision, before, choices)
+        return self.anew(decision, before)
 
-    def anew(self, decision: Regularization, before: Embedded, choices: Sequence[Choice]) -> Found:
-        """Solve the regularised problem after all; localised vectors are no start for it."""
+    def anew(self, decision: Regularization, before: Embedded) -> Found:
+        """Solve the regularised problem after all; localised vectors are no start for it.
+
+        It has another spectrum, so another plan; and is given up as soon as its rough vectors are seen to be
+        localised as well: only one solve runs to its end.
+        """
         operator = self.operator(decision.tau)
-        left = self.settings_after(before.solution)
-        result = embed(operator, self.k, left, start=self.start, choices=choices)
+        left, watch = self.settings_after(before.solution), None
+        if decision.tau < MORE_TAU:
+            how = {"rough": True, "engine": self.settings.engine, "tau": MORE_TAU}
+            watch = _Watch(partial(self.judged, operator, 1, **how))
+            left = replace(left, watch=watch)
+        result = embed(operator, self.k, left, start=self.start)
         result = result.after(before.solution, before.attempts)
-        more = self.judged_by(operator, 1, result, tau=MORE_TAU)
+        more = watch.decision if watch is not None else None
+        more = more or self.judged_by(operator, 1, result, tau=MORE_TAU)
         if more.tau <= decision.tau or result.solution.stop_reason == INTERRUPTED:
             return result, operator, decision
         before = result.without_vectors()
         del result, operator
-        return self.anew(more, before, choices)
+        return self.anew(more, before)
 
     def settings_after(self, earlier: Solution) -> Settings:
         budget = self.settings.time_budget

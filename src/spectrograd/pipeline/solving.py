@@ -148,7 +148,9 @@ def _attempted(
 
 
 def _without_gap(operator: Operator, result: Embedded) -> bool:
-    """Whether the K-th eigenvalue is seen to be the next one as well: no solver can tell them apart."""
+    """Whether the K-th eigenvalue is seen to be the next one as well, or lies in a bulk: no solver helps."""
+    if result.certificate.determined is not None:
+        return True
     tiny = 1e-9 * (operator.upper - operator.lower)
     beyond, top = result.solution.evidence.beyond, float(result.embedding.eigenvalues[-1])
     return beyond is not None and result.certificate.max_residual < tiny and beyond - top < tiny

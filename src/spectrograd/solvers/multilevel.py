@@ -65,6 +65,7 @@ class Multilevel(RitzSolver[MultilevelState]):
 
     name: ClassVar[str] = "multilevel"
     needs = ALL
+    rough_after = 1
 
     def init(self, problem: Problem, rng: np.random.Generator) -> MultilevelState:
         """Coarsen, solve, and come back up; a warm start joins the block at the top."""

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
+from spectrograd.certificate.certificate import before_the_bulk
 from spectrograd.certificate.probe import Evidence, Guards
 from spectrograd.engines import Engine
 from spectrograd.engines.protocol import Tall
@@ -26,6 +27,8 @@ from spectrograd.operators.protocol import Operator
 from spectrograd.solvers.protocol import Problem, Progress, Solver, State
 
 Array = NDArray[Any]
+BULK_RESIDUAL = 1e-3  # of the width: what is asked of vectors that no gap determines
+PATIENCE = 3  # times the passes that the vectors before a bulk took
 
 
 @dataclass(eq=False)
@@ -41,6 +44,7 @@ class RitzState(State):
     values: Array = field(default_factory=lambda: np.empty(0))
     residuals: Array = field(default_factory=lambda: np.empty(0))
     n_lost: int = 0  # directions that were lost and replaced by random ones
+    leading_at: float = 0.0  # passes after which the vectors before a bulk were seen to be good
 
     def __deepcopy__(self, memo: dict[int, Any]) -> RitzState:
         twin = copy.copy(self)
@@ -58,6 +62,20 @@ class RitzState(State):
         gap = self.values[k] - self.residuals[k] - self.values[k - 1]
         return float(np.linalg.norm(self.residuals[:k]) / gap) if gap > 0 else float("inf")
 
+    def in_a_bulk(self, k: int, angle: float, tolerance: float) -> bool:
+        """Mutates: whether K cuts through a bulk, and all that can be determined is.
+
+        An angle inside a bulk, where gaps shrink like ``N^-2/3``, takes tens of times the products of what is
+        before it. It is given a few times as many, and then residuals have to do.
+        """
+        first = before_the_bulk(self.values[: k + 1], k)
+        if first is None or self.angle_bound(first) > angle:
+            return False
+        if self.leading_at == 0:
+            self.leading_at = self.passes
+        patient = self.passes < PATIENCE * self.leading_at
+        return not patient and bool(self.residuals[:k].max() <= tolerance)
+
 
 RitzT = TypeVar("RitzT", bound=RitzState)
 
@@ -73,9 +91,11 @@ class RitzSolver(Solver[RitzT]):
         return self.angle > 0
 
     def terminate(self, problem: Problem, state: RitzT) -> bool:
-        """Whether the angle is met."""
-        met = self.angle > 0 and state.iteration > 0 and state.angle_bound(problem.n_components) <= self.angle
-        return state.done or met
+        """Whether the angle is met, or cannot be since K cuts through a bulk."""
+        if state.done or self.angle == 0 or state.iteration == 0:
+            return state.done
+        k, width = problem.n_components, problem.operator.upper - problem.operator.lower
+        return state.angle_bound(k) <= self.angle or state.in_a_bulk(k, self.angle, BULK_RESIDUAL * width)
 
     def progress(self, problem: Problem, state: RitzT) -> Progress:
         """From the last Rayleigh-Ritz."""

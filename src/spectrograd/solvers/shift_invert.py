@@ -150,6 +150,7 @@ class ShiftInvert(RitzSolver[FactoredState]):
 
     name: ClassVar[str] = "shift-invert"
     needs = ALL
+    rough_after = 1
 
     def init(self, problem: Problem, rng: np.random.Generator) -> FactoredState:
         """Estimate the fill, and refuse before any work is done; factorise, and smooth a random block."""

@@ -1,0 +1,80 @@
+"""The shape of a spectrum near its lower end, from twenty products of one vector.
+
+Lanczos' recurrence of a random vector makes a quadrature rule of the density of eigenvalues: the Ritz values
+are its nodes, the squares of the first components its weights (Golub and Meurant 1994; Lin, Saad and Yang
+2016). ``N`` times the weights below a value counts the eigenvalues there, about. Where a graph is geometric
+they crowd at the lower end by a power law; on an expander the counts begin far above it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectrograd.engines.protocol import Engine
+from spectrograd.linalg.coordinates import Coordinates
+from spectrograd.linalg.krylov import Basis
+from spectrograd.operators.protocol import Operator
+
+Array = NDArray[Any]
+STEPS = 20
+SEED = 28  # one for all: a plan is the same whatever the seed of the run
+NULL = 5e-4  # of the width: so low are null vectors, which are known, and no Ritz value of so few steps
+FLATTEST, STEEPEST = 0.02, 2.0  # powers of the law by which eigenvalues grow with their number
+LEAST_STEP = 0.05  # between two counts, on a logarithmic scale
+
+
+@dataclass(frozen=True, eq=False)
+class SpectralShape:
+    """Ritz values above the null vectors, and how many eigenvalues lie below each, about."""
+
+    values: Array
+    counts: Array
+
+    def near(self, k: int) -> tuple[float, float]:
+        """The k-th eigenvalue, about, and the usual distance to the next one there."""
+        log_values, log_counts = np.log(self.values), np.log(self.counts)
+        at = math.log(max(k, 1.5))
+        i = int(np.clip(np.searchsorted(log_counts, at), 1, len(log_counts) - 1))
+        step = max(log_counts[i] - log_counts[i - 1], LEAST_STEP)
+        power = float(np.clip((log_values[i] - log_values[i - 1]) / step, FLATTEST, STEEPEST))
+        value = math.exp(log_values[i] + (at - log_counts[i]) * power)
+        value = min(value, float(self.values[-1]))
+        return value, value * power / k
+
+    def crowding(self, k: int) -> float:
+        """How many distances of this size the spectrum above the k-th eigenvalue is wide.
+
+        Krylov methods take about as many products as its square root (Saad 2011, section 6.6).
+        """
+        value, distance = self.near(k)
+        top = float(self.values[-1])
+        return max(1.5, (top - value) / max(distance, 1e-6 * top))
+
+
+def spectral_shape(engine: Engine, operator: Operator, steps: int = STEPS) -> SpectralShape:
+    """Look at an operator by so many products of one vector."""
+    standard = Coordinates.standard(engine, operator)
+    n, width = operator.n_nodes, operator.upper - operator.lower
+    x = engine.random(n, 1, SEED, np.float32)
+    start = engine.combine(x, 1 / np.sqrt(engine.gram(x, x)))
+    basis = Basis(engine, standard.operator, start, min(steps, max(2, n // 3)))
+    rng = np.random.default_rng(SEED)
+    featureless = SpectralShape(np.array([0.5, 1.0]) * width, np.array([1.5, float(n)]))
+    try:
+        while not basis.full:
+            basis.expand(rng)
+        ritz = basis.ritz()
+    except (FloatingPointError, np.linalg.LinAlgError):  # weights that no single precision holds
+        return featureless
+    values = ritz.values - operator.lower
+    above = values > NULL * width
+    if above.sum() < 2:  # all eigenvalues but a few are alike: nothing crowds
+        return featureless
+    weights = ritz.Y[0, above] ** 2
+    counts = 1 + n * (np.cumsum(weights) - weights / 2)
+    return SpectralShape(values[above], np.maximum.accumulate(np.maximum(counts, 1.01)))
