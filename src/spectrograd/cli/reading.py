@@ -41,10 +41,10 @@ def read_layers(
     with session.stage("read"), session.progress(f"reading {' '.join(paths)}"):
         keep_stdin(paths)
         n_vectors = MOST if isinstance(k, str) else k
-        if len(paths) == 1 and is_store(paths[0]) and not any(files.columns.values()):
+        if len(paths) == 1 and is_store(paths[0]) and not any(files.how.values()):
             graph = open_within(paths[0], n_vectors, memory_limit, *how)
         else:
-            graph = read_graph(*paths, **files.columns)
+            graph = read_graph(*paths, **files.how)
             check_limit(graph, n_vectors, memory_limit)
         source = hashed(paths)
     session.detail(f"{graph} read in {session.seconds['read']:.2f} s")

@@ -15,6 +15,7 @@ from spectrograd.graph import Array, GraphError, GraphWarning
 from spectrograd.graph.names import as_names
 from spectrograd.io.foreign.frames import column_names, column_values
 from spectrograd.io.read.arrays import Archive, decoding, load_array
+from spectrograd.io.read.columns import LABEL_COLUMNS, NODE_COLUMNS
 from spectrograd.io.read.compressed import data_suffix
 from spectrograd.io.read.formulas import unescaped
 from spectrograd.io.read.graphml import GRAPHML_SUFFIX, node_attribute
@@ -33,8 +34,6 @@ from spectrograd.io.read.text import (
     split_line,
 )
 
-NODE_COLUMNS = ("node", "id", "node_id", "name", "vertex")
-_LABEL_COLUMNS = ("label", "labels", "cluster", "class", "community", "group")
 _UNLABELLED = -1
 _LARGEST = 2.0**63
 
@@ -150,7 +149,7 @@ def _header(
     """
     fields = [field.lower() for field in rows[0]] if rows else []
     node_at = next((i for i, field in enumerate(fields) if field in NODE_COLUMNS), None)
-    label_at = next((i for i, field in enumerate(fields) if field in _LABEL_COLUMNS), None)
+    label_at = next((i for i, field in enumerate(fields) if field in LABEL_COLUMNS), None)
     if label_at is not None and (node_at is not None or len(fields) == 1):
         return node_at, label_at
     if len(fields) != 2:
@@ -190,7 +189,7 @@ def _load_columns(file: TextFile) -> _Listing:
         frame = load_parquet(file.path)
         found = {name.lower(): column_values(frame, name) for name in column_names(frame)}
         nodes = next((found.pop(name) for name in NODE_COLUMNS if name in found), None)
-        labels = next((found[name] for name in _LABEL_COLUMNS if name in found), None)
+        labels = next((found[name] for name in LABEL_COLUMNS if name in found), None)
         if labels is None and len(found) == 1:  # beside the nodes there is nothing else it could be
             labels = next(iter(found.values()))
         if nodes is None or labels is None:
@@ -201,9 +200,9 @@ def _load_columns(file: TextFile) -> _Listing:
 
 
 def _load_attribute(file: TextFile) -> _Listing:
-    found = node_attribute(file.path, _LABEL_COLUMNS)
+    found = node_attribute(file.path, LABEL_COLUMNS)
     if found is None:
-        there = ", ".join(_LABEL_COLUMNS)
+        there = ", ".join(LABEL_COLUMNS)
         raise GraphError(f"{file.name}: its nodes have no attribute for labels; one of {there} is needed")
     nodes, texts, _ = found
     return _Listing(nodes, _number_texts(texts), classes=_classes(texts))

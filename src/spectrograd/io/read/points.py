@@ -13,9 +13,9 @@ from spectrograd.graph import Array, GraphError
 from spectrograd.graph.names import as_names
 from spectrograd.io.foreign.frames import column_names, column_values
 from spectrograd.io.read.arrays import Archive, decoding, load_array
+from spectrograd.io.read.columns import NODE_COLUMNS
 from spectrograd.io.read.compressed import data_suffix
 from spectrograd.io.read.formulas import unescaped
-from spectrograd.io.read.labels import NODE_COLUMNS
 from spectrograd.io.read.parquet import PARQUET_SUFFIX, load_parquet
 from spectrograd.io.read.tables import ids_of_texts
 from spectrograd.io.read.text import (
