@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 
-_on_command_line: ContextVar[bool] = ContextVar("on_command_line", default=False)
+_command_lines: list[None] = []  # one per command that runs; of the process, since commands read in threads too
 
 
 @contextmanager
 def command_line_words() -> Iterator[None]:
     """Inside, messages name options (``--source``) instead of parameters (``source=``)."""
-    token = _on_command_line.set(True)
+    _command_lines.append(None)
     try:
         yield
     finally:
-        _on_command_line.reset(token)
+        _command_lines.pop()
 
 
 def on_command_line() -> bool:
     """Whether messages are read at a command line."""
-    return _on_command_line.get()
+    return bool(_command_lines)
 
 
 def parameters(*names: str) -> str:

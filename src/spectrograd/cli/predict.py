@@ -73,7 +73,7 @@ def _read(model: Any, new: tuple[str, ...]) -> tuple[Any, Any]:
     from spectrograd.graph import MultilayerGraph
     from spectrograd.io import read_graph, read_points
 
-    if hasattr(model, "n_features_in_") and model.affinity == "nearest_neighbors":
+    if hasattr(model, "n_features_in_") and getattr(model, "affinity_", model.affinity) == "nearest_neighbors":
         points = read_points(new[0])
         return points.coordinates, points.names
     graph = read_graph(*new)
