@@ -43,7 +43,7 @@ from spectrograd.store import open_store
 
 Affinity = str | Callable[..., Any]
 AUTO = "auto"
-AFFINITIES = (AUTO, "nearest_neighbors", "rbf", "precomputed", "precomputed_nearest_neighbors")
+AFFINITIES = ("nearest_neighbors", "rbf", "precomputed", "precomputed_nearest_neighbors", AUTO)
 
 
 def is_pairwise(affinity: Affinity) -> bool:
@@ -168,19 +168,19 @@ def _warn_of_affinity(message: str) -> None:
 
 
 def _is_square(X: Any) -> bool:
-    shape = np.shape(X) if not sp.issparse(X) else X.shape
+    try:
+        shape = X.shape if sp.issparse(X) else np.asarray(X).shape
+    except ValueError:  # ragged lists: whoever checks the array says it better
+        return False
     return len(shape) == 2 and shape[0] == shape[1] and shape[0] > 1
 
 
 def holds_graph(X: Any) -> bool:
     """Whether a matrix has the properties that the weights of a graph have, and points do not."""
-    try:
-        if not _is_square(X):
-            return False
-    except ValueError:  # ragged lists: whoever checks the array says it better
+    if not _is_square(X):
         return False
     if not sp.issparse(X):
-        return _dense_graph(np.asarray(X))
+        return _is_dense_graph(np.asarray(X))
     if X.dtype.kind not in "biuf" or not X.nnz:
         return False
     csr = sp.csr_array(X).astype(np.float64)
@@ -191,12 +191,12 @@ def holds_graph(X: Any) -> bool:
     return bool(abs(csr - csr.T).max() <= ROUNDING * abs(csr).max())
 
 
-def _dense_graph(X: Any) -> bool:
-    if X.dtype.kind not in "biuf" or not np.isfinite(X).all() or X.min() < 0 or X.diagonal().any():
+def _is_dense_graph(X: Any) -> bool:
+    if X.dtype.kind not in "biuf" or not X.any():
         return False
-    return bool(X.any() and np.abs(X - X.T).max() <= ROUNDING * X.max()) if X.dtype.kind == "f" else bool(
-        X.any() and np.array_equal(X, X.T)
-    )
+    if not np.isfinite(X).all() or X.min() < 0 or X.diagonal().any():
+        return False
+    return bool(np.allclose(X, X.T, rtol=0, atol=ROUNDING * float(X.max())))
 
 
 def _matrix_layers(model: Any, X: Mapping[Any, Any] | Sequence[Any]) -> MultilayerGraph:
