@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import click
+
+from spectrograd.cli.option_values import choice_option, count_option
 
 Command = Callable[..., Any]
 
@@ -53,6 +55,67 @@ _TABLE_OPTIONS = (
         help="Variable of a .mat file; may be repeated, for layers.",
     ),
 )
+
+
+@dataclass(frozen=True)
+class PointOptions:
+    """How points become a graph: the options of ``--points``."""
+
+    neighbors: int = 10
+    metric: str = "euclidean"
+    search: str = "auto"
+    recall: float = 0.98
+    ignore: tuple[str, ...] = ()
+
+
+_POINT_OPTIONS = (
+    click.option(
+        "--points", is_flag=True, help="GRAPH is a table of points (several: views); neighbours make the graph."
+    ),
+    count_option("--neighbors", default=10, meaning="With --points: neighbours each point chooses."),
+    click.option(
+        "--metric", default="euclidean", show_default=True, help="With --points: euclidean, cosine, ..."
+    ),
+    choice_option("--search", "auto exact approximate", "auto", "With --points: how neighbours are searched."),
+    click.option(
+        "--recall",
+        type=click.FloatRange(0, 1, min_open=True),
+        default=0.98,
+        show_default=True,
+        help="With --points: share of the true neighbours to find; 1 is exact.",
+    ),
+    click.option(
+        "--ignore", metavar="COLUMN", multiple=True, help="With --points: a column that is no coordinate."
+    ),
+)
+
+
+def point_options(command: Command) -> Command:
+    """Add ``--points`` and what goes with it; the command gets ``points``, None where GRAPH holds edges."""
+    names = [field.name for field in fields(PointOptions)]
+
+    @functools.wraps(command)
+    def packed(points: bool, **values: Any) -> Any:
+        chosen = {name: values.pop(name) for name in names}
+        if points:
+            _refuse_table_options(values["graphs"])
+            return command(points=PointOptions(**chosen), **values)
+        context = click.get_current_context()
+        for name in names:
+            if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+                raise click.UsageError(f"--{name} goes with --points", context)
+        return command(points=None, **values)
+
+    taking: Command = packed
+    for option in reversed(_POINT_OPTIONS):
+        taking = option(taking)
+    return taking
+
+
+def _refuse_table_options(graphs: GraphFiles) -> None:
+    named = [name for name, column in graphs.columns.items() if column is not None]
+    if named:
+        raise click.UsageError(f"--{named[0]} names a column of edges; --points has --ignore for columns")
 
 
 def graph_files(command: Command) -> Command:

@@ -15,6 +15,8 @@ EXAMPLES = """\b
 Examples:
   spectrograd cluster graph.csv -k 5 --run results -o labels.csv
   spectrograd predict results newcomers.csv -o new_labels.csv
+  spectrograd cluster points.csv --points -k 5 --run clouds -o labels.csv
+  spectrograd predict clouds new_points.csv -o new_labels.csv
 """
 MODEL = "model"  # the folder of a run that holds its model
 
@@ -73,9 +75,11 @@ def _read(model: Any, new: tuple[str, ...]) -> tuple[Any, Any]:
     from spectrograd.graph import MultilayerGraph
     from spectrograd.io import read_graph, read_points
 
-    if hasattr(model, "n_features_in_") and getattr(model, "affinity_", model.affinity) == "nearest_neighbors":
-        points = read_points(new[0])
-        return points.coordinates, points.names
+    if getattr(model, "affinity_", model.affinity) == "nearest_neighbors":
+        tables = [read_points(path) for path in new]
+        names = next((table.names for table in tables if table.names is not None), None)
+        views = [table.coordinates for table in tables]
+        return (views if hasattr(model, "layer_names_") else views[0]), names
     graph = read_graph(*new)
     if not isinstance(graph, MultilayerGraph) and hasattr(model, "layer_names_") and len(new) == 1:
         # one file without layers: the edges of one layer, called as the file

@@ -13,8 +13,9 @@ import scipy.sparse as sp
 from spectrograd.graph import Array, GraphError
 from spectrograd.io.read.arrays import decoding
 from spectrograd.io.read.compressed import open_bytes
-from spectrograd.wording import setting
+from spectrograd.wording import on_command_line, setting
 
+MAT_SUFFIX = ".mat"
 _HDF5 = b"\x89HDF"
 _SHOWN = 12  # variables that an error lists
 
@@ -49,7 +50,7 @@ def load_variable(path: str, key: str | None, what: str) -> Any:
         names = list(fitting)
         raise GraphError(
             f"{path}: several variables may be the {what}: {_listed(fitting)}; "
-            f"choose one, such as {setting(_KEYWORDS[what], names[0])}"
+            f"choose one, such as {setting(_keyword(what), names[0])}"
         )
     return next(iter(fitting.values()))
 
@@ -105,7 +106,12 @@ def as_labels(value: Any) -> Array:
 
 _FITTING: Mapping[str, Callable[[Any], bool]] = {"graph": _is_square, "points": _is_matrix, "labels": _is_labels}
 _WANTED = {"graph": "a square matrix", "points": "a matrix", "labels": "one label per node"}
-_KEYWORDS = {"graph": "key", "points": "key", "labels": "label_column"}
+
+
+def _keyword(what: str) -> str:
+    if what != "labels":
+        return "key"
+    return "label_column" if on_command_line() else "column"
 
 
 def _shape(value: Any) -> str:

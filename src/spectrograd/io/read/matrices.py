@@ -13,11 +13,10 @@ from spectrograd.graph import Array, Graph, GraphError, Recall
 from spectrograd.graph.names import as_plain
 from spectrograd.io.read.arrays import Archive, decoding
 from spectrograd.io.read.compressed import data_suffix
-from spectrograd.io.read.matlab import load_variable
+from spectrograd.io.read.matlab import MAT_SUFFIX, load_variable
 from spectrograd.io.read.mtx import read_mtx
 from spectrograd.wording import parameters
 
-MAT_SUFFIX = ".mat"
 MATRIX_SUFFIXES = (".npz", ".mtx", MAT_SUFFIX)
 NAMES, RECALL = "names", "knn_recall"
 _COMPRESSED = {"csr": sp.csr_array, "csc": sp.csc_array, "bsr": sp.bsr_array}
