@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_command_lines: list[None] = []  # one per command that runs; of the process, since commands read in threads too
+_command_lines: list[
+    None
+] = []  # one per command that runs; of the process, since commands read in threads too
 
 
 @contextmanager

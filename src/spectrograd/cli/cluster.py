@@ -75,9 +75,9 @@ def cluster(
 ) -> int:
     """Cluster the nodes of a graph: spectral embedding, then k-means on rows of unit length.
 
-    GRAPH is an edge list (.csv .tsv .txt .dat .parquet, columns src,dst[,weight][,layer]), a matrix (.npz .mtx),
-    .mat, .graphml, .gml, .net, .mpx, or - for text on standard input; text may be .gz or .zst. Several GRAPH
-    are the layers of one multilayer graph. With --points it is a table of points.
+    GRAPH is an edge list (.csv .tsv .txt .dat .parquet, columns src,dst[,weight][,layer]), a matrix (.npz
+    .mtx .mat), .graphml, .gml, .net, .mpx, or - for text on standard input; text may be .gz or .zst. Several
+    GRAPH are the layers of one multilayer graph. With --points it is a table of points.
     """
     from spectrograd import pipeline
     from spectrograd.cli import plan, reading, run_settings, running, writing

@@ -50,9 +50,10 @@ def embed(
 ) -> int:
     """Embed the nodes of a graph by eigenvectors of its Laplacian.
 
-    GRAPH is an edge list (.csv .tsv .txt .dat .parquet, columns src,dst[,weight][,layer]), a matrix (.npz .mtx),
-    .mat, .graphml, .gml, .net, .mpx, or - for text on standard input; text may be .gz or .zst. Several GRAPH
-    are the layers of one multilayer graph. With --points it is a table of points. The trivial first eigenvector is left out.
+    GRAPH is an edge list (.csv .tsv .txt .dat .parquet, columns src,dst[,weight][,layer]), a matrix (.npz
+    .mtx .mat), .graphml, .gml, .net, .mpx, or - for text on standard input; text may be .gz or .zst. Several
+    GRAPH are the layers of one multilayer graph. With --points it is a table of points.
+    The trivial first eigenvector is left out.
     """
     from spectrograd import pipeline
     from spectrograd.cli import plan, reading, run_settings, running, writing

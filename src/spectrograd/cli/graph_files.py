@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import click
@@ -46,7 +46,7 @@ _TABLE_OPTIONS = (
         help="Whether the first line of a text table names its columns; found out where not said.",
     ),
     click.option(
-        "--format", metavar="FORMAT", help="Read GRAPH as if this were its suffix: csv, edgelist, mtx, ..."
+        "--format", metavar="FORMAT", help="Read files as if this were their suffix: csv, edgelist, mtx, ..."
     ),
     click.option(
         "--key",
@@ -70,13 +70,17 @@ class PointOptions:
 
 _POINT_OPTIONS = (
     click.option(
-        "--points", is_flag=True, help="GRAPH is a table of points (several: views); neighbours make the graph."
+        "--points",
+        is_flag=True,
+        help="GRAPH is a table of points (several: views); neighbours make the graph.",
     ),
     count_option("--neighbors", default=10, meaning="With --points: neighbours each point chooses."),
     click.option(
         "--metric", default="euclidean", show_default=True, help="With --points: euclidean, cosine, ..."
     ),
-    choice_option("--search", "auto exact approximate", "auto", "With --points: how neighbours are searched."),
+    choice_option(
+        "--search", "auto exact approximate", "auto", "With --points: how neighbours are searched."
+    ),
     click.option(
         "--recall",
         type=click.FloatRange(0, 1, min_open=True),
@@ -98,7 +102,7 @@ def point_options(command: Command) -> Command:
     def packed(points: bool, **values: Any) -> Any:
         chosen = {name: values.pop(name) for name in names}
         if points:
-            _refuse_table_options(values["graphs"])
+            refuse_table_options(values["graphs"])
             return command(points=PointOptions(**chosen), **values)
         context = click.get_current_context()
         for name in names:
@@ -112,23 +116,34 @@ def point_options(command: Command) -> Command:
     return taking
 
 
-def _refuse_table_options(graphs: GraphFiles) -> None:
+def refuse_table_options(graphs: GraphFiles) -> None:
+    """Refuse names of columns of edges where there are points."""
     named = [name for name, column in graphs.columns.items() if column is not None]
     if named:
         raise click.UsageError(f"--{named[0]} names a column of edges; --points has --ignore for columns")
 
 
-def graph_files(command: Command) -> Command:
-    """Add the argument GRAPH... and the options that say how to read it; the command gets ``graphs``."""
+def reading_options(command: Command) -> Command:
+    """Add the options that say how files are to be read; the command gets ``files`` without paths."""
     names = ("source", "target", "weight", "layer")
 
     @functools.wraps(command)
-    def packed(graphs: tuple[str, ...], **values: Any) -> Any:
+    def packed(**values: Any) -> Any:
         columns = {name: values.pop(name) for name in names}
         how = {name: values.pop(name) for name in ("header", "format", "key")}
-        return command(graphs=GraphFiles(graphs, columns, **how), **values)
+        return command(files=GraphFiles((), columns, **how), **values)
 
     taking: Command = packed
     for option in reversed(_TABLE_OPTIONS):
         taking = option(taking)
-    return click.argument("graphs", metavar="GRAPH...", nargs=-1, required=True)(taking)
+    return taking
+
+
+def graph_files(command: Command) -> Command:
+    """Add the argument GRAPH... and the options that say how to read it; the command gets ``graphs``."""
+
+    @functools.wraps(command)
+    def packed(graphs: tuple[str, ...], files: GraphFiles, **values: Any) -> Any:
+        return command(graphs=replace(files, paths=graphs), **values)
+
+    return click.argument("graphs", metavar="GRAPH...", nargs=-1, required=True)(reading_options(packed))

@@ -75,15 +75,15 @@ def read_point_graph(
     with session.stage("read"), session.progress(f"reading {' '.join(paths)}"):
         keep_stdin(paths)
         asked = [(path, key) for path in paths for key in (files.key or (None,))]
-        how = {"ignore": options.ignore, "header": files.header, "format": files.format}
+        how: dict[str, Any] = {"ignore": options.ignore, "header": files.header, "format": files.format}
         tables = [read_points(path, key=key, **how) for path, key in asked]
         source = hashed(paths)
     for (path, key), table in zip(asked, tables, strict=True):
         if len(table.coordinates) != len(tables[0].coordinates):
             this, first = (path, paths[0]) if len(paths) > 1 else (key, asked[0][1])
             raise GraphError(
-                f"{this} has {len(table.coordinates)} points, {first} has {len(tables[0].coordinates)}: views "
-                "are of the same points"
+                f"{this} has {len(table.coordinates)} points, {first} has {len(tables[0].coordinates)}: "
+                "views are of the same points"
             )
     wanted = Wanted(options.neighbors, options.metric, options.search, options.recall, jobs)  # type: ignore[arg-type]
     names = next((table.names for table in tables if table.names is not None), None)
@@ -128,7 +128,9 @@ def read_truth(
     """Known classes in the order of the nodes, and their names, where a file of them was given."""
     if truth is None:
         if column is not None:
-            raise click.UsageError("--label-column says which column of --labels counts; there are no --labels")
+            raise click.UsageError(
+                "--label-column says which column of --labels counts; there are no --labels"
+            )
         return None, ()
     with session.stage("read"):
         return read_classes(truth, graph.input_names, column)

@@ -214,10 +214,15 @@ def _from_path(model: Any, X: Any, columns: Mapping[str, str]) -> Graph | Multil
     A store is loaded where that fits ``memory_limit``, else streamed from the disk.
     """
     paths = [X] if isinstance(X, str | os.PathLike) else X
-    if not isinstance(paths, list | tuple) or not paths or not all(isinstance(x, str | os.PathLike) for x in paths):
+    if (
+        not isinstance(paths, list | tuple)
+        or not paths
+        or not all(isinstance(x, str | os.PathLike) for x in paths)
+    ):
         return None
     if len(paths) > 1 or not is_stored(paths[0]):
-        return read_graph(*paths, **columns)
+        named: dict[str, Any] = dict(columns)
+        return read_graph(*paths, **named)
     X = paths[0]
     n_nodes = open_store(X).n_nodes
     k = model._n_columns(n_nodes)

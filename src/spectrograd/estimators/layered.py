@@ -35,8 +35,8 @@ class Layered(BaseEstimator):
         Parameters
         ----------
         X : MultilayerGraph, list, dict, or edge table
-            Layers on the same nodes: graphs, affinity matrices (array or scipy sparse, n x n), arrays of points
-            (n x features), lists of edges, or paths of files, by name in a dict; or an edge table (pandas,
+            Layers on the same nodes: graphs, affinity matrices (array or scipy sparse, n x n), arrays of
+            points (n x features), lists of edges, or paths of files, by name in a dict; or an edge table (pandas,
             polars, pyarrow) with columns ``src``, ``dst`` and ``layer``. ``affinity="auto"`` tells matrices
             from points.
         y : None

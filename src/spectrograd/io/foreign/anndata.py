@@ -33,4 +33,6 @@ def from_anndata(adata: Any) -> Graph:
             f"the AnnData has no neighbours yet{there}: call scanpy.pp.neighbors(adata) first, which fills "
             f"adata.obsp[{CONNECTIVITIES!r}], or fit points, such as adata.obsm['X_pca']"
         )
-    return Graph.from_matrix(adata.obsp[CONNECTIVITIES], names=as_objects([str(name) for name in adata.obs_names]))
+    return Graph.from_matrix(
+        adata.obsp[CONNECTIVITIES], names=as_objects([str(name) for name in adata.obs_names])
+    )

@@ -37,8 +37,8 @@ def from_frame(
     ----------
     frame : DataFrame, LazyFrame or Table
     source, target, weight, layer : str or int, optional
-        The columns by name; those not named are found as in files (``src``, ``dst``, ``weight``, ``layer`` and
-        their synonyms), and those not used are named in a warning. ``weight="none"``: every row counts one.
+        The columns by name; those not named are found as in files (``src``, ``dst``, ``weight``, ``layer``
+        and their synonyms; the two columns of a table of two), and those not used are named in a warning. ``weight="none"``: every row counts one.
         A ``layer`` column makes a :class:`MultilayerGraph`.
 
     Returns
@@ -119,7 +119,9 @@ def takes_for_edges(frame: Any) -> bool:
         return False
     if any(column.min() < 0 for column in values):
         return False
-    call = ", ".join(f"{role}={name!r}" for role, name in zip(("source", "target", "weight"), names, strict=False))
+    call = ", ".join(
+        f"{role}={name!r}" for role, name in zip(("source", "target", "weight"), names, strict=False)
+    )
     first, second = np.unique(values[0]), np.unique(values[1])
     shared = len(np.intersect1d(first, second, assume_unique=True)) / min(len(first), len(second))
     again = len(np.union1d(first, second)) <= len(values[0])
@@ -128,15 +130,15 @@ def takes_for_edges(frame: Any) -> bool:
     if like_ids or (again and (nameless or shared >= _SHARED)):
         what = "its columns of ids" if like_ids else "its whole numbers that come again"
         warnings.warn(
-            f"the table is taken for edges because of {what}: fit(table, {call}) says so; for points give an array, "
-            "fit(table.to_numpy())",
+            f"the table is taken for edges because of {what}: fit(table, {call}) says so; for points "
+            "give an array, fit(table.to_numpy())",
             GraphWarning,
             stacklevel=5,
         )
         return True
     raise GraphError(
-        f"a table of {len(names)} columns of whole numbers may hold edges or points: for edges fit(table, {call}), "
-        "for points fit(table.to_numpy())"
+        f"a table of {len(names)} columns of whole numbers may hold edges or points: for edges "
+        f"fit(table, {call}), for points fit(table.to_numpy())"
     )
 
 
@@ -156,7 +158,11 @@ def is_list_of_pairs(thing: Any) -> bool:
 
     Lists of lists of numbers are points, as in scikit-learn; edges of numbers are tuples, as in networkx.
     """
-    if not isinstance(thing, list | tuple) or not thing or not all(isinstance(pair, list | tuple) for pair in thing):
+    if (
+        not isinstance(thing, list | tuple)
+        or not thing
+        or not all(isinstance(pair, list | tuple) for pair in thing)
+    ):
         return False
     if len({len(pair) for pair in thing}) != 1 or len(thing[0]) not in (2, 3):
         return False

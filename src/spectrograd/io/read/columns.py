@@ -10,10 +10,14 @@ from spectrograd.graph import GraphError, GraphWarning
 from spectrograd.wording import parameters, setting
 
 COLUMN_NAMES = {
-    "src": ("src", "source", "from", "node1", "u", "node_1", "id1", "id_1", "fromnodeid", "from_node_id")
-    + ("from_id", "from_node", "source_id", "sourceid", "source_node", "src_id"),
-    "dst": ("dst", "target", "to", "node2", "v", "node_2", "id2", "id_2", "tonodeid", "to_node_id")
-    + ("to_id", "to_node", "target_id", "targetid", "target_node", "dst_id"),
+    "src": (
+        *("src", "source", "from", "node1", "u", "node_1", "id1", "id_1", "fromnodeid", "from_node_id"),
+        *("from_id", "from_node", "source_id", "sourceid", "source_node", "src_id"),
+    ),
+    "dst": (
+        *("dst", "target", "to", "node2", "v", "node_2", "id2", "id_2", "tonodeid", "to_node_id"),
+        *("to_id", "to_node", "target_id", "targetid", "target_node", "dst_id"),
+    ),
     "weight": ("weight", "w", "value", "amount", "count", "strength", "similarity", "score"),
     "layer": ("layer",),
 }

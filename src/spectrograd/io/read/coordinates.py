@@ -14,7 +14,9 @@ import numpy as np
 from spectrograd.graph import Array, GraphError
 from spectrograd.wording import on_command_line, parameters
 
-_AXES = frozenset("x y z x0 x1 x2 x3 y0 y1 y2 lat lon lng latitude longitude dim0 dim1 dim2 pc1 pc2 pc3".split())
+_AXES = frozenset(
+    ("x", "y", "z", "x0", "x1", "x2", "y0", "y1", "lat", "lon", "lng", "latitude", "longitude", "pc1", "pc2")
+)
 _FEWEST_POINTS = 5  # fewer rows tell nothing
 _MOSTLY, _HARDLY_REPEATED = 0.8, 0.5  # shares of the cells that are fractions, and that are distinct
 _SHARED = 0.75  # of the values of one column that the other has too, where both hold ids
@@ -96,9 +98,11 @@ def refuse_whole_points(
 def points_message(where: str, path: str) -> str:
     """What to say of points that were given as edges."""
     if on_command_line():
-        way = f"'spectrograd cluster {path} --points' joins them to their neighbours ('spectrograd knn' saves the graph)"
+        way = f"'spectrograd cluster {path} --points' joins them to their neighbours (and 'spectrograd knn')"
     else:
-        way = "knn_graph(read_points(path).coordinates) joins them to their neighbours, or fit them as an array"
+        way = (
+            "knn_graph(read_points(path).coordinates) joins them to their neighbours, or fit them as an array"
+        )
     ends = parameters("source", "target")
     return f"{where}: these look like points, not edges: {way}; if they are ids, name the columns: {ends}"
 

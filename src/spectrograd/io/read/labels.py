@@ -178,8 +178,8 @@ def _read_columns(file: TextFile, graph: _Rows | None, column: str | None) -> _L
         if header is None and len(fields) > 2:
             raise file.error(
                 lines[0] if lines else 1,
-                f"{len(fields)} columns need a header with 'node' and 'label', or say which holds the labels: "
-                f"{_column_word()}",
+                f"{len(fields)} columns need a header with 'node' and 'label', or say which holds the "
+                f"labels: {_column_word()}",
             )
         node_at, label_at = header or ((0, 1) if len(fields) == 2 else (None, 0))
     else:
@@ -237,7 +237,9 @@ def _chosen_column(
     if not others:
         return None, label_at, column in fields
     usual = (at for at in others if fields[at].lower() in NODE_COLUMNS)
-    matching = (at for at in others if graph is not None and all(graph.get(row[at]) is not None for row in rows[1:]))
+    matching = (
+        at for at in others if graph is not None and all(graph.get(row[at]) is not None for row in rows[1:])
+    )
     node_at = next(usual, next(matching, others[0]))
     if column in fields or fields[node_at].lower() in NODE_COLUMNS:
         return node_at, label_at, True
@@ -278,8 +280,8 @@ def _load_columns(file: TextFile, column: str | None) -> _Listing:
         if nodes is None or labels is None:
             there = ", ".join(column_names(frame))
             raise GraphError(
-                f"{file.name}: columns 'node' and 'label' are needed, found {there}; say which holds the labels: "
-                f"{_column_word()}"
+                f"{file.name}: columns 'node' and 'label' are needed, found {there}; say which holds "
+                f"the labels: {_column_word()}"
             )
         labels = as_names(labels)
         return _Listing(nodes.tolist(), _number_array(file, labels), classes=_classes_of(labels))

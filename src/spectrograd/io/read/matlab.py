@@ -50,7 +50,7 @@ def load_variable(path: str, key: str | None, what: str) -> Any:
         names = list(fitting)
         raise GraphError(
             f"{path}: several variables may be the {what}: {_listed(fitting)}; "
-            f"choose one, such as {setting(_keyword(what), names[0])}"
+            f"choose one, such as {setting(_keyword(what), names[0])}{_MORE[what]}"
         )
     return next(iter(fitting.values()))
 
@@ -104,7 +104,12 @@ def as_labels(value: Any) -> Array:
     return np.asarray(dense.argmax(axis=1))
 
 
-_FITTING: Mapping[str, Callable[[Any], bool]] = {"graph": _is_square, "points": _is_matrix, "labels": _is_labels}
+_FITTING: Mapping[str, Callable[[Any], bool]] = {
+    "graph": _is_square,
+    "points": _is_matrix,
+    "labels": _is_labels,
+}
+_MORE = {"graph": " (several are layers)", "points": " (several are views)", "labels": ""}
 _WANTED = {"graph": "a square matrix", "points": "a matrix", "labels": "one label per node"}
 
 

@@ -1,4 +1,4 @@
-"""Matrices in files: ``.npz`` of ``scipy.sparse.save_npz`` and MatrixMarket ``.mtx``, in and out; ``.mat``."""
+"""Matrices in files: ``.npz`` of ``scipy.sparse.save_npz``, MatrixMarket ``.mtx``, and ``.mat`` (in only)."""
 
 from __future__ import annotations
 

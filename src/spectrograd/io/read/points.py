@@ -61,9 +61,9 @@ def read_points(
     Parameters
     ----------
     path : path-like
-        A table of numbers (``.csv .tsv .txt .dat .data``, also packed, ``-``, or ``.parquet``), where a column
-        ``node``, ``id`` or ``name`` names the points; ``.npy``; ``.npz``, the first array or ``embedding``,
-        with names in ``nodes``; or ``.mat``.
+        A table of numbers (``.csv .tsv .txt .dat .data``, also packed, ``-``, or ``.parquet``), where a
+        column ``node``, ``id`` or ``name`` names the points; ``.npy``; ``.npz``, the first array or
+        ``embedding``, with names in ``nodes``; or ``.mat``.
     ignore : iterable of str
         Columns that are no coordinates, by their names or, without a header, by their numbers from 1.
     key : str, optional
@@ -164,7 +164,8 @@ def _parsed(file: TextFile, name: str, texts: Sequence[str], lines: Sequence[int
     except ValueError:
         at = next(i for i, text in enumerate(texts) if not is_number(text))
         raise file.error(
-            lines[at], f"{texts[at]!r} in column {name!r} is not a number; fill it, or leave the column out: {_ignored(name)}"
+            lines[at],
+            f"{texts[at]!r} in column {name!r} is not a number; fill it, or {_ignored(name)}",
         ) from None
 
 

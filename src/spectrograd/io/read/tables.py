@@ -167,18 +167,27 @@ def _roles_without_header(
     numbers = [str(at) for at in range(1, width + 1)]
     if {"src", "dst"} & set(chosen):
         both = {"src": "1", "dst": "2"} | dict(chosen)
-        return assign_roles(where, numbers, both, lambda at: mostly_numbers(columns[at]), numbered=True, quiet=True)
+        return assign_roles(
+            where, numbers, both, lambda at: mostly_numbers(columns[at]), numbered=True, quiet=True
+        )
     if width > 1:
         refuse_points(file.name, file.path, columns[0], columns[1])
     if width not in (2, 3):
         example = settings(source=1, target=2)
         raise file.error(
             number,
-            f"2 or 3 columns expected, found {width}; say which hold the ends by their numbers, counted from 1 "
+            f"2 or 3 columns expected, found {width}; say which hold the ends by their numbers from 1 "
             f"(such as {example}), or name the columns src,dst[,weight][,layer] in a header line",
         )
     if "weight" in chosen and not is_no_weight(chosen["weight"], ()):
-        return assign_roles(where, numbers, {"src": "1", "dst": "2"} | dict(chosen), lambda at: True, numbered=True, quiet=True)
+        return assign_roles(
+            where,
+            numbers,
+            {"src": "1", "dst": "2"} | dict(chosen),
+            lambda at: True,
+            numbered=True,
+            quiet=True,
+        )
     return ("src", "dst", None if "weight" in chosen else "weight")[:width]
 
 

@@ -70,9 +70,7 @@ def convert(
             raise GraphError(str(error).replace(stdin, "standard input")) from None
 
 
-def _source(
-    sources: Sequence[str], spelling: Spelling, parts: bool, n_nodes: int | None
-) -> EdgeSource:
+def _source(sources: Sequence[str], spelling: Spelling, parts: bool, n_nodes: int | None) -> EdgeSource:
     listed = [files_of(source) for source in sources]
     files = [path for group in listed for path in group]
     for path in files:
