@@ -7,18 +7,15 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 _OWN = str(Path(__file__).parent) + os.sep
 _BETWEEN = (
     f"{os.sep}contextlib.py",
     f"{os.sep}functools.py",
 )  # of the standard library: they call for whoever called them
-_by_options: ContextVar[bool] = ContextVar("by_options", default=False)
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
@@ -61,28 +58,88 @@ def _scikit_learn() -> str:
 _folders: list[str] = []
 
 
+# One entry per command that runs; of the process, not of a context: commands read in threads too.
+_command_lines: list[None] = []
+
+
 @contextmanager
-def by_options() -> Iterator[None]:
-    """Within, :func:`parameter` names command line options."""
-    before = _by_options.set(True)
+def command_line_words() -> Iterator[None]:
+    """Inside, messages name options (``--source``) instead of parameters (``source=``)."""
+    _command_lines.append(None)
     try:
         yield
     finally:
-        _by_options.reset(before)
+        _command_lines.pop()
 
 
-def parameter(name: str, value: Any = None) -> str:
+def on_command_line() -> bool:
+    """Whether messages are read at a command line."""
+    return bool(_command_lines)
+
+
+def parameters(*names: str) -> str:
+    """Names of parameters as the reader of a message writes them.
+
+    Examples
+    --------
+    >>> parameters("source", "target")
+    'source=, target='
+    >>> with command_line_words():
+    ...     parameters("source", "target")
+    '--source, --target'
+    """
+    if on_command_line():
+        return ", ".join(f"--{name.replace('_', '-')}" for name in names)
+    return ", ".join(f"{name}=" for name in names)
+
+
+def setting(name: str, value: object) -> str:
+    """A parameter with its value as the reader of a message writes it.
+
+    Examples
+    --------
+    >>> setting("weight", "none"), setting("header", False), setting("key", ["a", "b"])
+    ("weight='none'", 'header=False', "key=['a', 'b']")
+    >>> with command_line_words():
+    ...     setting("weight", "none"), setting("header", False), setting("key", ["a", "b"])
+    ('--weight none', '--no-header', '--key a --key b')
+    """
+    if not on_command_line():
+        return f"{name}={value!r}"
+    option = name.replace("_", "-")
+    if isinstance(value, bool):
+        return f"--{option}" if value else f"--no-{option}"
+    if isinstance(value, list):
+        return " ".join(f"--{option} {one}" for one in value)
+    return f"--{option} {value}"
+
+
+def settings(**values: object) -> str:
+    """Several parameters with their values.
+
+    Examples
+    --------
+    >>> settings(source=3, target=5)
+    'source=3, target=5'
+    >>> with command_line_words():
+    ...     settings(source=3, target=5)
+    '--source 3 --target 5'
+    """
+    joint = " " if on_command_line() else ", "
+    return joint.join(setting(name, value) for name, value in values.items())
+
+
+def parameter(name: str, value: object = None) -> str:
     """A parameter as the caller writes it, with a value where one is given.
 
     Examples
     --------
     >>> parameter("disconnected", "regularize")
     "disconnected='regularize'"
-    >>> with by_options():
-    ...     parameter("disconnected", "regularize")
-    '--disconnected regularize'
+    >>> with command_line_words():
+    ...     parameter("disconnected")
+    '--disconnected'
     """
-    if not _by_options.get():
-        return name if value is None else f"{name}={value!r}"
-    option = f"--{name.replace('_', '-')}"
-    return option if value is None else f"{option} {value}"
+    if value is not None:
+        return setting(name, value)
+    return f"--{name.replace('_', '-')}" if on_command_line() else name

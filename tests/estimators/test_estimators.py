@@ -307,7 +307,7 @@ def test_defaults_follow_the_public_contract(cls):
             None,
         )
     else:
-        assert params["affinity"] == "nearest_neighbors"
+        assert params["affinity"] == "auto"
 
 
 @pytest.mark.parametrize("cls", ALL)

@@ -35,7 +35,7 @@ from spectrograd.cli.report import report
 from spectrograd.cli.update import update
 from spectrograd.cli.voice import say
 from spectrograd.extras import MissingExtra
-from spectrograd.notices import by_options
+from spectrograd.notices import command_line_words
 
 __all__ = ["main", "program"]
 
@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     debug, quiet = "--debug" in args, "-q" in args or "--quiet" in args
     try:
-        with by_options(), _one_line_warnings(debug, quiet), _one_line_notes(quiet):
+        with _one_line_warnings(debug, quiet), _one_line_notes(quiet), command_line_words():
             code = program.main(args, prog_name="spectrograd", standalone_mode=False, obj=args)
         return int(code or 0)
     except (Exception, click.Abort) as error:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from spectrograd.cli.graph_files import GraphFiles, graph_files
+from spectrograd.cli.graph_files import GraphFiles, PointOptions, graph_files, point_options
 from spectrograd.cli.option_values import CountOrAuto, choice_option
 from spectrograd.cli.options import SolveOptions, common_options, dry_run_option, solve_options
 from spectrograd.cli.report import check_targets, run_output_options, saved_model, tell_run
@@ -17,12 +17,14 @@ EXAMPLES = """\b
 Examples:
   spectrograd cluster graph.csv -k 5 -o labels.csv
   spectrograd cluster graph.csv -k 5 --labels truth.csv --report page.html -o labels.csv
+  spectrograd cluster points.csv --points -k 5 --run results -o labels.csv
   spectrograd cluster friends.csv calls.csv trips.csv -k 5 --aggregation projection > labels.csv
 """
 
 
 @click.command(epilog=EXAMPLES, short_help="Cluster the nodes of a graph.")
 @graph_files
+@point_options
 @click.option(
     "-k",
     "--clusters",
@@ -41,6 +43,9 @@ Examples:
 @click.option(
     "-l", "--labels", "truth", help="Known classes (node,label): the clusters are scored against them."
 )
+@click.option(
+    "--label-column", metavar="COLUMN", help="Column of --labels that counts, by its name or number (from 1)."
+)
 @run_output_options
 @choice_option(
     "--assign-labels", "kmeans cluster_qr discretize", "kmeans", "How rows of the embedding become clusters."
@@ -58,9 +63,11 @@ Examples:
 def cluster(
     session: Session,
     graphs: GraphFiles,
+    points: PointOptions | None,
     k: int | str,
     output: str | None,
     truth: str | None,
+    label_column: str | None,
     page: str | None,
     folder: str | None,
     options: SolveOptions,
@@ -68,9 +75,9 @@ def cluster(
 ) -> int:
     """Cluster the nodes of a graph: spectral embedding, then k-means on rows of unit length.
 
-    GRAPH is an edge list (.csv .tsv .txt .parquet, columns src,dst[,weight][,layer]), a matrix (.npz .mtx),
-    .graphml, .gml, .net, .mpx, or - for text on standard input; text may be .gz or .zst. Several GRAPH are
-    the layers of one multilayer graph.
+    GRAPH is an edge list (.csv .tsv .txt .dat .parquet, columns src,dst[,weight][,layer]), a matrix (.npz
+    .mtx .mat), .graphml, .gml, .net, .mpx, or - for text on standard input; text may be .gz or .zst. Several
+    GRAPH are the layers of one multilayer graph. With --points it is a table of points.
     """
     from spectrograd import pipeline
     from spectrograd.cli import plan, reading, run_settings, running, writing
@@ -84,9 +91,14 @@ def cluster(
     write = partial(write_labels, raw=options.raw)
     writing.check_output(session, output, write, [0])
     check_targets(session, page, folder)
-    graph, source = reading.read_layers(session, graphs, k, options.limit)
+    learned = None
+    if points is None:
+        graph, source = reading.read_layers(session, graphs, k, options.limit)
+    else:
+        learned, source = reading.read_point_graph(session, graphs, points, options.jobs)
+        graph = learned.graph
     reading.check_size(k, 0, graph)
-    classes, class_names = reading.read_truth(session, truth, graph)
+    classes, class_names = reading.read_truth(session, truth, graph, label_column)
     if session.dry_run:
         return plan.tell_plan(graph, k, options, output=output, report=page, run=folder)
     result = running.run(session, graph, settings, pipeline.cluster)
@@ -98,7 +110,7 @@ def cluster(
             write_label_parts(str(output), graph, result)
         else:
             writing.write_result(output, write, result.labels, graph.input_names)
-        model = partial(saved_model, graph, result, settings)
+        model = partial(saved_model, graph, result, settings, points=learned)
         run = partial(gather_run, graph, result, truth=known, class_names=class_names)
         tell_run(page, folder, lambda: run(summary=told()), model)
     session.save_summary(told())

@@ -73,7 +73,17 @@ def convert(
         )
         columns = chosen_columns(**graphs.columns)
         with session.compile_clock(True):
-            meta = convert_files(graphs.paths, output, settings, columns=columns, parts=parts, n_nodes=nodes)
+            meta = convert_files(
+                graphs.paths,
+                output,
+                settings,
+                columns=columns,
+                parts=parts,
+                n_nodes=nodes,
+                header=graphs.header,
+                format=graphs.format,
+                key=graphs.key,
+            )
     seconds = session.seconds["read"]
     rate = meta.made["listed"] / max(seconds, 1e-9)
     session.note(

@@ -6,7 +6,7 @@ from functools import partial
 
 import click
 
-from spectrograd.cli.graph_files import GraphFiles, graph_files
+from spectrograd.cli.graph_files import GraphFiles, PointOptions, graph_files, point_options
 from spectrograd.cli.options import (
     SolveOptions,
     common_options,
@@ -27,6 +27,7 @@ Examples:
 
 @click.command(epilog=EXAMPLES, short_help="Embed the nodes of a graph.")
 @graph_files
+@point_options
 @components_option("Columns of the embedding.")
 @click.option(
     "-o",
@@ -40,6 +41,7 @@ Examples:
 def embed(
     session: Session,
     graphs: GraphFiles,
+    points: PointOptions | None,
     k: int,
     output: str | None,
     page: str | None,
@@ -48,9 +50,10 @@ def embed(
 ) -> int:
     """Embed the nodes of a graph by eigenvectors of its Laplacian.
 
-    GRAPH is an edge list (.csv .tsv .txt .parquet, columns src,dst[,weight][,layer]), a matrix (.npz .mtx),
-    .graphml, .gml, .net, .mpx, or - for text on standard input; text may be .gz or .zst. Several GRAPH are
-    the layers of one multilayer graph. The trivial first eigenvector is left out.
+    GRAPH is an edge list (.csv .tsv .txt .dat .parquet, columns src,dst[,weight][,layer]), a matrix (.npz
+    .mtx .mat), .graphml, .gml, .net, .mpx, or - for text on standard input; text may be .gz or .zst. Several
+    GRAPH are the layers of one multilayer graph. With --points it is a table of points.
+    The trivial first eigenvector is left out.
     """
     from spectrograd import pipeline
     from spectrograd.cli import plan, reading, run_settings, running, writing
@@ -64,7 +67,12 @@ def embed(
     write = partial(write_embedding, raw=options.raw)
     writing.check_output(session, output, write, [[0.0]])
     check_targets(session, page, folder)
-    graph, source = reading.read_layers(session, graphs, k + 1, options.limit)
+    learned = None
+    if points is None:
+        graph, source = reading.read_layers(session, graphs, k + 1, options.limit)
+    else:
+        learned, source = reading.read_point_graph(session, graphs, points, options.jobs)
+        graph = learned.graph
     reading.check_size(k, 1, graph)
     if session.dry_run:
         return plan.tell_plan(graph, k + 1, options, output=output, report=page, run=folder)
@@ -76,7 +84,7 @@ def embed(
             write_embedding_parts(str(output), graph, embedding)
         else:
             writing.write_result(output, write, embedding.vectors, graph.input_names)
-        model = partial(saved_model, graph, result, settings, drop_first=True)
+        model = partial(saved_model, graph, result, settings, points=learned, drop_first=True)
         tell_run(page, folder, lambda: gather_run(graph, result, told(), drop_first=True), model)
     session.save_summary(told())
     what = f"{embedding.n_components} coordinates of {graph.n_nodes:,} nodes"

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from spectrograd.cli.graph_files import GraphFiles, reading_options, refuse_table_options
 from spectrograd.cli.options import common_options
 from spectrograd.cli.session import Session
 
@@ -15,6 +16,8 @@ EXAMPLES = """\b
 Examples:
   spectrograd cluster graph.csv -k 5 --run results -o labels.csv
   spectrograd predict results newcomers.csv -o new_labels.csv
+  spectrograd cluster points.csv --points -k 5 --run clouds -o labels.csv
+  spectrograd predict clouds new_points.csv -o new_labels.csv
 """
 MODEL = "model"  # the folder of a run that holds its model
 
@@ -39,9 +42,19 @@ def load_run_model(folder: str) -> Any:
     type=click.FloatRange(min=0, max=1, min_open=True),
     help="Nodes farther out than this share of the training data get cluster -1.",
 )
+@click.option(
+    "--ignore", metavar="COLUMN", multiple=True, help="A column of new points that is no coordinate."
+)
+@reading_options
 @common_options
 def predict(
-    session: Session, folder: str, new: tuple[str, ...], output: str | None, outlier_quantile: float | None
+    session: Session,
+    folder: str,
+    new: tuple[str, ...],
+    output: str | None,
+    outlier_quantile: float | None,
+    files: GraphFiles,
+    ignore: tuple[str, ...],
 ) -> int:
     """Find the clusters of new nodes by their edges to the nodes of a run, without another solve.
 
@@ -57,7 +70,7 @@ def predict(
         labelled = hasattr(model, "labels_")
         write = write_labels if labelled else write_embedding
         writing.check_output(session, output, write, [0] if labelled else [[0.0]])
-        given, names = _read(model, new)
+        given, names = _read(model, new, files, ignore)
     if outlier_quantile is not None and not labelled:
         raise click.UsageError("--outlier-quantile: the run is an embedding and has no clusters")
     with session.stage("assign"):
@@ -68,15 +81,24 @@ def predict(
     return 0
 
 
-def _read(model: Any, new: tuple[str, ...]) -> tuple[Any, Any]:
+def _read(model: Any, new: tuple[str, ...], files: GraphFiles, ignore: tuple[str, ...]) -> tuple[Any, Any]:
     """What the model is asked, and names where the question does not carry them."""
-    from spectrograd.graph import MultilayerGraph
+    from spectrograd.graph import GraphError, MultilayerGraph
     from spectrograd.io import read_graph, read_points
 
-    if hasattr(model, "n_features_in_") and model.affinity == "nearest_neighbors":
-        points = read_points(new[0])
-        return points.coordinates, points.names
-    graph = read_graph(*new)
+    if getattr(model, "affinity_", model.affinity) == "nearest_neighbors":
+        refuse_table_options(files)
+        how: dict[str, Any] = {"header": files.header, "format": files.format, "ignore": ignore}
+        tables = [read_points(path, key=key, **how) for path in new for key in (files.key or (None,))]
+        n_views = len(getattr(model, "layer_names_", ("points",)))
+        if len(tables) != n_views:
+            raise GraphError(
+                f"{len(tables)} tables of points for a run of {n_views}; give them as 'cluster' got them"
+            )
+        names = next((table.names for table in tables if table.names is not None), None)
+        views = [table.coordinates for table in tables]
+        return (views if hasattr(model, "layer_names_") else views[0]), names
+    graph = read_graph(*new, **files.how)
     if not isinstance(graph, MultilayerGraph) and hasattr(model, "layer_names_") and len(new) == 1:
         # one file without layers: the edges of one layer, called as the file
         return {Path(new[0]).stem: graph}, None

@@ -43,7 +43,7 @@ class Spectral(Updating, Living, Shown, BaseEstimator):
     generated ``__init__``, which stores what it is given and does nothing else.
     """
 
-    affinity: Affinity = "nearest_neighbors"
+    affinity: Affinity = "auto"
     n_neighbors: int | None = 10
     metric: Metric = "euclidean"
     recall: float = 0.98

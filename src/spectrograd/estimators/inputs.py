@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,11 +21,19 @@ from spectrograd.estimators.row_makers import (
     PointRows,
     RowMaker,
 )
-from spectrograd.graph import Graph, GraphError, MultilayerGraph
-from spectrograd.graph.cleaning import check_structure
+from spectrograd.graph import Graph, GraphError, GraphWarning, MultilayerGraph
+from spectrograd.graph.cleaning import ROUNDING, check_structure
 from spectrograd.graph.tensors import from_tensor
-from spectrograd.io import graph_of
-from spectrograd.io.foreign.frames import column_names, from_frame, holds_texts, is_frame
+from spectrograd.io import graph_of, read_graph
+from spectrograd.io.foreign.frames import (
+    column_names,
+    from_frame,
+    from_pairs,
+    holds_texts,
+    is_frame,
+    is_list_of_pairs,
+    takes_for_edges,
+)
 from spectrograd.io.read.columns import layer_offer
 from spectrograd.labels.eigengap import MOST
 from spectrograd.pipeline.needs import is_stored, open_within
@@ -32,12 +42,13 @@ from spectrograd.points.search import Wanted
 from spectrograd.store import open_store
 
 Affinity = str | Callable[..., Any]
-AFFINITIES = ("nearest_neighbors", "rbf", "precomputed", "precomputed_nearest_neighbors")
+AUTO = "auto"
+AFFINITIES = ("nearest_neighbors", "rbf", "precomputed", "precomputed_nearest_neighbors", AUTO)
 
 
 def is_pairwise(affinity: Affinity) -> bool:
     """Whether ``fit`` gets a square matrix rather than points."""
-    return affinity in AFFINITIES[2:]
+    return affinity in ("precomputed", "precomputed_nearest_neighbors")
 
 
 def as_graph(model: Any, X: Any, columns: Mapping[str, str] | None = None) -> Graph:
@@ -47,17 +58,19 @@ def as_graph(model: Any, X: Any, columns: Mapping[str, str] | None = None) -> Gr
     Sets ``affinity_matrix_`` as scikit-learn does, but not for a :class:`Graph`: that is its own matrix.
     """
     model._float, model._makers = np.float64, None
-    vars(model).pop("affinity_matrix_", None)  # of an earlier fit
+    for name in ("affinity_matrix_", "affinity_"):  # of an earlier fit
+        vars(model).pop(name, None)
     X = from_tensor(X)
-    given = _from_store(model, X) or graph_of_table(X, columns or {}) or graph_of(X)
+    given = _from_path(model, X, columns or {}) or graph_of_edges(X, columns or {})
     if isinstance(given, MultilayerGraph):
         raise ValueError("this is a multilayer graph: use the Multilayer estimators")
     if given is not None:
         return given
     check_affinity(model.affinity)
     X = checked_matrix(X)
+    model.affinity_ = told_affinity({"X": X}) if model.affinity == AUTO else model.affinity
     maker: RowMaker
-    if model.affinity == "precomputed":
+    if model.affinity_ == "precomputed":
         # Graph looks for what is not finite, and names the edge
         X = validate_data(model, X, accept_sparse=True, ensure_all_finite=False, ensure_min_samples=2)
         matrix, graph, maker = X, Graph.from_matrix(X), MatrixRows.of(X)
@@ -72,8 +85,10 @@ def as_graph(model: Any, X: Any, columns: Mapping[str, str] | None = None) -> Gr
 def as_layers(model: Any, X: Any, columns: Mapping[str, str] | None = None) -> MultilayerGraph:
     """The same for several layers; arrays of points become one layer each."""
     model._float, model._makers = np.float64, None
+    if is_list_of_pairs(X):
+        raise GraphError("these are the edges of one graph; several layers are a list or dict of such lists")
     graph = (
-        _from_store(model, X)
+        _from_path(model, X, columns or {})
         or graph_of_table(X, columns or {})
         or (from_frame(X) if is_frame(X) else graph_of(X))
     )
@@ -93,9 +108,22 @@ def as_layers(model: Any, X: Any, columns: Mapping[str, str] | None = None) -> M
     if foreign is not None:
         return foreign
     check_affinity(model.affinity)
-    if model.affinity == "precomputed":
-        return _matrix_layers(model, X)
     named = X if isinstance(X, Mapping) else {str(i): layer for i, layer in enumerate(X)}
+    return _matrix_layers(model, X) if _are_matrices(model, named) else _point_layers(model, named)
+
+
+def _are_matrices(model: Any, named: Mapping[Any, Any]) -> bool:
+    """Whether layers are affinity matrices rather than points; sets ``affinity_``."""
+    if model.affinity != AUTO:
+        model.affinity_ = model.affinity
+    elif any(isinstance(layer, Graph) for layer in named.values()):
+        model.affinity_ = "precomputed"
+    else:
+        model.affinity_ = told_affinity({f"layer {name!r}": checked_matrix(x) for name, x in named.items()})
+    return bool(model.affinity_ == "precomputed")
+
+
+def _point_layers(model: Any, named: Mapping[Any, Any]) -> MultilayerGraph:
     points = {
         name: check_array(checked_matrix(layer), accept_sparse="csr", input_name=f"view {name!r}")
         for name, layer in named.items()
@@ -103,6 +131,72 @@ def as_layers(model: Any, X: Any, columns: Mapping[str, str] | None = None) -> M
     made = {name: _affinity(model, x) for name, x in points.items()}
     model._makers = tuple(maker for _, _, maker in made.values())
     return MultilayerGraph.from_layers({name: graph for name, (_, graph, _) in made.items()})
+
+
+def told_affinity(arrays: Mapping[str, Any]) -> str:
+    """What ``affinity="auto"`` is for these arrays; where it may be doubted, a warning says so.
+
+    A square matrix that is symmetric and sparse, or symmetric, not negative and zero on its diagonal, holds
+    the weights of a graph; so does a sparse one that is not negative and zero on its diagonal (directions).
+    Everything else holds points.
+    """
+    graphs = [name for name, X in arrays.items() if holds_graph(X)]
+    square = [name for name, X in arrays.items() if name not in graphs and _is_square(X)]
+    if graphs and len(graphs) < len(arrays):
+        other = next(name for name in arrays if name not in graphs)
+        raise GraphError(
+            f"{graphs[0]} is a graph's matrix, {other} holds points; make a graph of the points first, "
+            "knn_graph(points), or set affinity='precomputed' or 'nearest_neighbors' for all"
+        )
+    if graphs and not all(sp.issparse(X) for X in arrays.values()):
+        _warn_of_affinity(
+            f"{graphs[0]} is square, symmetric and zero on its diagonal: taken for the weights of a graph "
+            "(affinity='precomputed'); for points set affinity='nearest_neighbors', for distances "
+            "affinity='precomputed_nearest_neighbors'"
+        )
+    elif square:
+        _warn_of_affinity(
+            f"{square[0]} is square, but no graph's matrix (symmetric, not negative, zero on its diagonal): "
+            "taken for points (affinity='nearest_neighbors'); for a matrix of affinities set "
+            "affinity='precomputed'"
+        )
+    return "precomputed" if graphs else "nearest_neighbors"
+
+
+def _warn_of_affinity(message: str) -> None:
+    warnings.warn(message, GraphWarning, stacklevel=6)
+
+
+def _is_square(X: Any) -> bool:
+    try:
+        shape = X.shape if sp.issparse(X) else np.asarray(X).shape
+    except ValueError:  # ragged lists: whoever checks the array says it better
+        return False
+    return len(shape) == 2 and shape[0] == shape[1] and shape[0] > 1
+
+
+def holds_graph(X: Any) -> bool:
+    """Whether a matrix has the properties that the weights of a graph have, and points do not."""
+    if not _is_square(X):
+        return False
+    if not sp.issparse(X):
+        return _is_dense_graph(np.asarray(X))
+    if X.dtype.kind not in "biuf" or not X.nnz:
+        return False
+    csr = sp.csr_array(X).astype(np.float64)
+    if not np.isfinite(csr.data).all():
+        return True  # the graph's own check names the edge
+    if csr.data.min() >= 0 and not csr.diagonal().any():
+        return True
+    return bool(abs(csr - csr.T).max() <= ROUNDING * abs(csr).max())
+
+
+def _is_dense_graph(X: Any) -> bool:
+    if X.dtype.kind not in "biuf" or not X.any():
+        return False
+    if not np.isfinite(X).all() or X.min() < 0 or X.diagonal().any():
+        return False
+    return bool(np.allclose(X, X.T, rtol=0, atol=ROUNDING * float(X.max())))
 
 
 def _matrix_layers(model: Any, X: Mapping[Any, Any] | Sequence[Any]) -> MultilayerGraph:
@@ -114,14 +208,49 @@ def _matrix_layers(model: Any, X: Mapping[Any, Any] | Sequence[Any]) -> Multilay
     return graph
 
 
-def _from_store(model: Any, X: Any) -> Graph | MultilayerGraph | None:
-    """The graph of a store's path: loaded where that fits ``memory_limit``, else streamed from the disk."""
-    if not is_stored(X):
+def _from_path(model: Any, X: Any, columns: Mapping[str, str]) -> Graph | MultilayerGraph | None:
+    """The graph of a file, or of several as layers; None for other things.
+
+    A store is loaded where that fits ``memory_limit``, else streamed from the disk.
+    """
+    paths = [X] if isinstance(X, str | os.PathLike) else X
+    if (
+        not isinstance(paths, list | tuple)
+        or not paths
+        or not all(isinstance(x, str | os.PathLike) for x in paths)
+    ):
         return None
+    if len(paths) > 1 or not is_stored(paths[0]):
+        named: dict[str, Any] = dict(columns)
+        return read_graph(*paths, **named)
+    X = paths[0]
     n_nodes = open_store(X).n_nodes
     k = model._n_columns(n_nodes)
     how = getattr(model, "solver", "auto"), getattr(model, "engine", "auto")
     return open_within(X, MOST if isinstance(k, str) else k, model.memory_limit, *how)
+
+
+def graph_of_edges(X: Any, columns: Mapping[str, str]) -> Graph | MultilayerGraph | None:
+    """The graph of what ``fit`` was given, where it holds edges: a table, a list of pairs, a graph."""
+    graph = graph_of_table(X, columns) or graph_of(X)
+    if graph is not None:
+        return graph
+    if is_frame(X) and takes_for_edges(X):
+        names = column_names(X)
+        return from_frame(X, source=names[0], target=names[1])
+    if isinstance(X, np.ndarray) and X.dtype.kind in "US" and X.ndim == 2:
+        X = list(map(tuple, X.tolist()))
+        if not is_list_of_pairs(X):
+            raise GraphError(f"an array of texts of shape (..., {len(X[0])}): edges are two columns of ids")
+    if not is_list_of_pairs(X):
+        return None
+    if not any(isinstance(end, str) for pair in X for end in pair[:2]):
+        warnings.warn(
+            "a list of tuples of whole numbers is taken for edges; for points give an array",
+            GraphWarning,
+            stacklevel=4,
+        )
+    return from_pairs(X)
 
 
 def graph_of_table(X: Any, columns: Mapping[str, str]) -> Graph | MultilayerGraph | None:
@@ -147,7 +276,10 @@ def checked_matrix(X: Any) -> Any:
 def _foreign_layers(X: Mapping[Any, Any] | Sequence[Any]) -> MultilayerGraph | None:
     """Graphs and edge tables of other libraries, united by the names of their nodes; None for arrays."""
     named = X if isinstance(X, Mapping) else dict(enumerate(X))
-    graphs = {str(name): graph_of(layer) for name, layer in named.items()}
+    graphs = {
+        str(name): from_pairs(layer) if is_list_of_pairs(layer) else graph_of(layer)
+        for name, layer in named.items()
+    }
     single = {name: graph for name, graph in graphs.items() if isinstance(graph, Graph)}
     return MultilayerGraph.from_layers(single) if single and len(single) == len(graphs) else None
 
@@ -163,7 +295,7 @@ def check_affinity(affinity: Affinity) -> None:
 
 def _affinity(model: Any, X: Any) -> tuple[Any, Graph, RowMaker]:
     """The matrix scikit-learn calls ``affinity_matrix_``, the graph of its edges, and how to ask it more."""
-    if model.affinity in ("nearest_neighbors", "precomputed_nearest_neighbors"):
+    if model.affinity_ in ("nearest_neighbors", "precomputed_nearest_neighbors"):
         graph, maker = _neighbors(model, X)
         return graph.matrix, graph, maker
     kernel = kernel_matrix(model, X)
@@ -183,7 +315,7 @@ def without_diagonal(matrix: Any) -> Any:
 def _neighbors(model: Any, X: Any) -> tuple[Graph, RowMaker]:
     wanted = max(X.shape[0] // 10, 1) if model.n_neighbors is None else model.n_neighbors
     model.n_neighbors_ = min(wanted, X.shape[0] - 1)
-    if model.affinity == "nearest_neighbors":
+    if model.affinity_ == "nearest_neighbors":
         wanted = Wanted(model.n_neighbors_, model.metric, recall=model.recall, n_jobs=model.n_jobs)
         graph, known = neighbour_graph(X, wanted, connect=True)
         return graph, PointRows(known)

@@ -23,7 +23,7 @@ Array = NDArray[Any]
 class Layered(BaseEstimator):
     """What estimators of several layers add: how to merge, and what a fit can tell about each layer."""
 
-    affinity: Affinity = "precomputed"
+    affinity: Affinity = "auto"
     aggregation: str = "projection"
     alpha: float | str = "auto"
     layer_weights: Sequence[float] | str | None = None
@@ -35,9 +35,10 @@ class Layered(BaseEstimator):
         Parameters
         ----------
         X : MultilayerGraph, list, dict, or edge table
-            Layers on the same nodes: graphs or affinity matrices (array or scipy sparse, n x n), by name in a
-            dict; arrays of points (n x features) with ``affinity="nearest_neighbors"``; or an edge table
-            (pandas, polars, pyarrow) with columns ``src``, ``dst`` and ``layer``.
+            Layers on the same nodes: graphs, affinity matrices (array or scipy sparse, n x n), arrays of
+            points (n x features), lists of edges, or paths of files, by name in a dict; or an edge table (pandas,
+            polars, pyarrow) with columns ``src``, ``dst`` and ``layer``. ``affinity="auto"`` tells matrices
+            from points.
         y : None
             Not used; scikit-learn's pipelines pass it.
         **columns : str

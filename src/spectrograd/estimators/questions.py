@@ -17,7 +17,7 @@ from spectrograd.estimators.row_makers import KernelRows, MatrixRows, RowMaker, 
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
 from spectrograd.graph.names import NodeRows
 from spectrograd.io import graph_of
-from spectrograd.io.foreign.frames import from_frame, is_frame
+from spectrograd.io.foreign.frames import column_names, from_frame, is_frame
 from spectrograd.pipeline.extension import NewRows
 
 Array = NDArray[Any]
@@ -48,6 +48,8 @@ class Question:
 def asked_of_graph(model: Any, maker: RowMaker | None, names: NodeRows, X: Any) -> Question:
     """The question to a model of one graph."""
     given = graph_of_table(X, {}) or graph_of(X)
+    if given is None and maker is None and is_frame(X) and len(column_names(X)) in (2, 3):
+        given = from_frame(X)  # a model of a graph is asked by edges
     if isinstance(given, MultilayerGraph):
         raise ValueError("this is a multilayer graph: the model knows one layer")
     if given is not None:

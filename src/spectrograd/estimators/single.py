@@ -19,9 +19,10 @@ class FitsOneGraph(BaseEstimator):
         Parameters
         ----------
         X : graph-like, or array of shape (n_points, n_features)
-            A :class:`Graph`; with ``affinity="precomputed"`` an affinity matrix (array or scipy sparse, n x
-            n); a networkx, igraph or PyG graph; an edge table (pandas, polars, pyarrow) with columns ``src``
-            and ``dst``; or points, whose neighbours make the graph.
+            A :class:`Graph`; an affinity matrix (array or scipy sparse, n x n); a networkx, igraph or PyG
+            graph; an AnnData with neighbours; the path of a file, as for ``read_graph``; a list of edges,
+            ``[("a", "b"), ...]``; an edge table (pandas, polars, pyarrow); or points, whose neighbours make
+            the graph. ``affinity`` says what an array is.
         y : None
             Not used; scikit-learn's pipelines pass it.
         **columns : str
@@ -48,9 +49,11 @@ class SpectralEmbedding(FitsOneGraph, Embedder):
     drop_first : bool
         Leave out the trivial first eigenvector.
     affinity : str or callable
-        How ``fit(X)`` turns X into a graph: ``"nearest_neighbors"``, ``"precomputed"``,
+        How ``fit(X)`` turns an array into a graph: ``"nearest_neighbors"``, ``"precomputed"``,
         ``"precomputed_nearest_neighbors"``, a kernel of scikit-learn (``"rbf"``, ``"cosine"``, ...), or a
-        function from all points to a matrix. A :class:`Graph` is taken as it is.
+        function from all points to a matrix. ``"auto"`` is ``"precomputed"`` for a square symmetric matrix
+        that is sparse, or not negative and zero on its diagonal (with a warning), else
+        ``"nearest_neighbors"``. A :class:`Graph` is taken as it is.
     n_neighbors : int or None
         For the two kinds of neighbours; None is a tenth of the points.
     metric : str or callable
@@ -110,6 +113,8 @@ class SpectralEmbedding(FitsOneGraph, Embedder):
     ----------
     embedding_ : array of shape (n_nodes, n_components)
         Single precision where the input was.
+    affinity_ : str or callable
+        What ``"auto"`` was; not set by ``fit(Graph)``.
     affinity_matrix_ : array or sparse array
         As in scikit-learn; not set by ``fit(Graph)``.
     eigenvalues_ : array of shape (n_components,)

@@ -2,38 +2,43 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from typing import Any
 
 import numpy as np
 
 from spectrograd.extras import need
-from spectrograd.graph import Array, Graph, GraphError, MultilayerGraph
+from spectrograd.graph import Array, Graph, GraphError, GraphWarning, MultilayerGraph
 from spectrograd.graph.names import as_names, as_objects, as_plain
 from spectrograd.io.foreign.edges import edge_columns
 from spectrograd.io.foreign.packages import comes_from
 from spectrograd.io.read.columns import PEEK, Chosen, assign_roles, chosen_columns, mostly_numbers, role_of
+from spectrograd.io.read.coordinates import are_axes, points_message
 from spectrograd.io.read.join import join_tables
 from spectrograd.io.read.tables import EdgeTable
 
 NAME = "edge table"
+_LIKE_IDS = re.compile(r"(^|[_\W])(id|ids|node|nodes|vertex|index|idx)($|[_\W\d])|id$")
+_SHARED = 0.5  # of the ids at one end that stand at the other end too
 
 
 def from_frame(
     frame: Any,
     *,
-    source: str | None = None,
-    target: str | None = None,
-    weight: str | None = None,
-    layer: str | None = None,
+    source: str | int | None = None,
+    target: str | int | None = None,
+    weight: str | int | None = None,
+    layer: str | int | None = None,
 ) -> Graph | MultilayerGraph:
     """Make a graph of a pandas, polars or pyarrow edge table; each row is one undirected edge.
 
     Parameters
     ----------
     frame : DataFrame, LazyFrame or Table
-    source, target, weight, layer : str, optional
-        The columns; those not named are found as in files (``src``, ``dst``, ``weight``, ``layer`` and
-        their synonyms), and those not used are named in a warning. ``weight="none"``: every row counts one.
+    source, target, weight, layer : str or int, optional
+        The columns by name; those not named are found as in files (``src``, ``dst``, ``weight``, ``layer``
+        and their synonyms; the two columns of a table of two), and those not used are named in a warning. ``weight="none"``: every row counts one.
         A ``layer`` column makes a :class:`MultilayerGraph`.
 
     Returns
@@ -99,9 +104,83 @@ def holds_texts(frame: Any) -> bool:
     )
 
 
+def takes_for_edges(frame: Any) -> bool:
+    """Whether a table of whole numbers without the usual names holds edges: True with a warning, else False.
+
+    Two or three columns of whole numbers that are not negative are edges where both ends share their ids, or
+    where the columns have no names or those of ids. Where they may as well be coordinates it is an error that
+    says how to call it. More columns, fractions and negative numbers are points.
+    """
+    names = column_names(frame)
+    if len(names) not in (2, 3) or are_axes(names):
+        return False
+    values = [column_values(frame, name) for name in names]
+    if any(column.dtype.kind not in "iu" for column in values) or not len(values[0]):
+        return False
+    if any(column.min() < 0 for column in values):
+        return False
+    call = ", ".join(
+        f"{role}={name!r}" for role, name in zip(("source", "target", "weight"), names, strict=False)
+    )
+    first, second = np.unique(values[0]), np.unique(values[1])
+    shared = len(np.intersect1d(first, second, assume_unique=True)) / min(len(first), len(second))
+    again = len(np.union1d(first, second)) <= len(values[0])
+    nameless = all(isinstance(name, int | np.integer) for name in names)
+    like_ids = all(_LIKE_IDS.search(str(name).lower()) for name in names[:2])
+    if like_ids or (again and (nameless or shared >= _SHARED)):
+        what = "its columns of ids" if like_ids else "its whole numbers that come again"
+        warnings.warn(
+            f"the table is taken for edges because of {what}: fit(table, {call}) says so; for points "
+            "give an array, fit(table.to_numpy())",
+            GraphWarning,
+            stacklevel=5,
+        )
+        return True
+    raise GraphError(
+        f"a table of {len(names)} columns of whole numbers may hold edges or points: for edges "
+        f"fit(table, {call}), for points fit(table.to_numpy())"
+    )
+
+
+def from_pairs(pairs: Any) -> Graph:
+    """Make a graph of a list of tuples ``(a, b)`` or ``(a, b, weight)``."""
+    source, target = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    weighted = len(pairs[0]) == 3
+    if weighted and not all(isinstance(pair[2], int | float | np.number) for pair in pairs):
+        bad = next(at for at, pair in enumerate(pairs) if not isinstance(pair[2], int | float | np.number))
+        raise GraphError(f"edge list, entry {bad}: the weight {pairs[bad][2]!r} is not a number")
+    weights = np.array([pair[2] for pair in pairs], dtype=np.float64) if weighted else None
+    return Graph.from_edges(source, target, weights)
+
+
+def is_list_of_pairs(thing: Any) -> bool:
+    """Whether a thing is a list of edges: tuples of two ends (and a weight), or lists of them with texts.
+
+    Lists of lists of numbers are points, as in scikit-learn; edges of numbers are tuples, as in networkx.
+    """
+    if (
+        not isinstance(thing, list | tuple)
+        or not thing
+        or not all(isinstance(pair, list | tuple) for pair in thing)
+    ):
+        return False
+    if len({len(pair) for pair in thing}) != 1 or len(thing[0]) not in (2, 3):
+        return False
+    ends = [end for pair in thing for end in pair[:2]]
+    if any(isinstance(end, str) for end in ends):
+        return True
+    whole = all(isinstance(end, int | np.integer) and not isinstance(end, bool) for end in ends)
+    return whole and all(isinstance(pair, tuple) for pair in thing)
+
+
 def edge_table(frame: Any, name: str, chosen: Chosen | None = None) -> EdgeTable:
     """Find the columns of a frame and check them; errors count rows from 0."""
     roles = _roles(frame, name, chosen or {})
+    by_name = {role_of(str(column)) for column in column_names(frame)} | set(chosen or {})
+    if not {"src", "dst"} <= by_name and any(
+        column_values(frame, roles[end]).dtype.kind == "f" for end in ("src", "dst")
+    ):
+        raise GraphError(points_message(name, name))
     ends = [_ids(frame, name, roles[end]) for end in ("src", "dst")]
     if len(ends[0]) == 0:
         raise GraphError(f"{name}: empty, no edges in it")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from spectrograd.graph import Graph, MultilayerGraph
+from spectrograd.io.foreign.anndata import from_anndata, is_anndata
 from spectrograd.io.foreign.frames import from_frame, is_edge_frame
 from spectrograd.io.foreign.igraph import from_igraph, is_igraph
 from spectrograd.io.foreign.networkx import from_networkx, is_networkx
@@ -16,6 +17,7 @@ _DOORS: tuple[tuple[Callable[[Any], bool], Callable[[Any], Graph | MultilayerGra
     (is_igraph, from_igraph),
     (is_edge_frame, from_frame),
     (is_pyg, from_pyg),
+    (is_anndata, from_anndata),
 )
 
 

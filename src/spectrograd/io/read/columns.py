@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from spectrograd.graph import GraphError, GraphWarning
-from spectrograd.notices import warn
+from spectrograd.notices import parameters, setting, warn
 
 COLUMN_NAMES = {
-    "src": ("src", "source", "from", "node1", "u"),
-    "dst": ("dst", "target", "to", "node2", "v"),
+    "src": (
+        *("src", "source", "from", "node1", "u", "node_1", "id1", "id_1", "fromnodeid", "from_node_id"),
+        *("from_id", "from_node", "source_id", "sourceid", "source_node", "src_id"),
+    ),
+    "dst": (
+        *("dst", "target", "to", "node2", "v", "node_2", "id2", "id_2", "tonodeid", "to_node_id"),
+        *("to_id", "to_node", "target_id", "targetid", "target_node", "dst_id"),
+    ),
     "weight": ("weight", "w", "value", "amount", "count", "strength", "similarity", "score"),
     "layer": ("layer",),
 }
@@ -20,8 +25,9 @@ NO_WEIGHT = "none"
 _ROLE_OF = {name: role for role, names in COLUMN_NAMES.items() for name in names}
 _KEYWORD_OF = {"src": "source", "dst": "target", "weight": "weight", "layer": "layer"}
 _LIKE_LAYERS = ("relation", "type", "edge_type")
-_FEWEST_POINTS = 5  # fewer rows tell nothing
-_MOSTLY, _HARDLY_REPEATED = 0.8, 0.5  # shares of the cells that are fractions, and that are distinct
+# Names of columns in files of labels, which may be given as graphs by mistake.
+NODE_COLUMNS = ("node", "id", "node_id", "name", "vertex")
+LABEL_COLUMNS = ("label", "labels", "cluster", "class", "community", "group")
 
 Chosen = Mapping[str, str]  # role -> the column that the user says has it
 
@@ -31,7 +37,7 @@ def role_of(column: str) -> str | None:
     return _ROLE_OF.get(column.lower())
 
 
-def chosen_columns(**columns: str | None) -> dict[str, str]:
+def chosen_columns(**columns: str | int | None) -> dict[str, str]:
     """The roles of the columns that were named by ``source=``, ``target=``, ``weight=`` and ``layer=``.
 
     Examples
@@ -43,13 +49,21 @@ def chosen_columns(**columns: str | None) -> dict[str, str]:
     unknown = [keyword for keyword in columns if keyword not in roles]
     if unknown:
         raise TypeError(f"unknown keyword {unknown[0]!r}; columns are named by {', '.join(roles)}")
-    return {roles[keyword]: name for keyword, name in columns.items() if name is not None}
+    return {roles[keyword]: str(name) for keyword, name in columns.items() if name is not None}
 
 
 def assign_roles(
-    where: str, names: Sequence[Any], chosen: Chosen, is_numeric: Callable[[int], bool]
+    where: str,
+    names: Sequence[Any],
+    chosen: Chosen,
+    is_numeric: Callable[[int], bool],
+    *,
+    numbered: bool = False,
+    quiet: bool = False,
 ) -> tuple[str | None, ...]:
     """The role of each column, or None; those without one are named in a warning.
+
+    The columns of a table of two are the ends, whatever their names.
 
     Parameters
     ----------
@@ -62,23 +76,29 @@ def assign_roles(
     is_numeric : callable
         Whether the column at a position holds numbers. A single column of numbers behind both ends is the
         weight, whatever its name, and a warning says so.
+    numbered : bool
+        Whether a chosen column may be a number, counted from 1; a column of that name goes before.
+    quiet : bool
+        Do not name the columns that are not used.
     """
     roles: list[str | None] = [None] * len(names)
     for role, column in chosen.items():
         if role == "weight" and is_no_weight(column, names):
             continue
-        at = _place(where, names, column)
+        at = _place(where, names, column, numbered)
         if roles[at] is not None:
             raise GraphError(f"{where}: the column {column!r} cannot be both {roles[at]} and {role}")
         roles[at] = role
     for role in COLUMN_NAMES:
         if role not in chosen:
             _assign_by_name(where, names, roles, role)
+    _assign_pair(names, roles)
     if not {"src", "dst"} <= set(roles):
         raise GraphError(without_ends(where, names))
     if "weight" not in roles and "weight" not in chosen:
         _assign_third(where, names, roles, is_numeric)
-    _tell_unused(where, names, roles)
+    if not quiet:
+        _tell_unused(where, names, roles)
     return tuple(roles)
 
 
@@ -89,14 +109,38 @@ def is_no_weight(column: str, names: Sequence[Any]) -> bool:
 
 def without_ends(where: str, names: Sequence[Any]) -> str:
     """What to say of a table in which the ends of edges are not found."""
-    return (
+    message = (
         f"{where}: no columns 'src' and 'dst' among {_listed(names)}; rename them, or say which they are: "
-        "--source, --target (source=, target=)"
+        f"{parameters('source', 'target')}"
     )
+    return f"{message} (this may be a file of labels)" if _are_labels(names) else message
 
 
-def _place(where: str, names: Sequence[Any], column: str) -> int:
+def _are_labels(names: Sequence[Any]) -> bool:
+    low = [str(name).lower() for name in names]
+    return any(name in NODE_COLUMNS for name in low) and any(name in LABEL_COLUMNS for name in low)
+
+
+def _assign_pair(names: Sequence[Any], roles: list[str | None]) -> None:
+    """Take the columns of a table of two for the ends: there is nothing else that they could be."""
+    if len(names) != 2 or _are_labels(names) or not set(roles) <= {"src", "dst", None}:
+        return
+    for end in ("src", "dst"):
+        if end not in roles and None in roles:
+            roles[roles.index(None)] = end
+
+
+def is_column_number(column: str) -> bool:
+    """Whether a column is chosen by its number, counted from 1."""
+    return column.isascii() and column.isdecimal() and int(column) > 0
+
+
+def _place(where: str, names: Sequence[Any], column: str, numbered: bool) -> int:
     places = [at for at, name in enumerate(names) if name == column or str(name) == column]
+    if not places and numbered and is_column_number(column):
+        if int(column) > len(names):
+            raise GraphError(f"{where}: no column {column}: there are {len(names)}, counted from 1")
+        return int(column) - 1
     if len(places) != 1:
         what = "no column" if not places else f"{len(places)} columns"
         raise GraphError(f"{where}: {what} {column!r} among {_listed(names)}")
@@ -110,7 +154,7 @@ def _assign_by_name(where: str, names: Sequence[Any], roles: list[str | None], r
     if len(places) > 1:
         same = " and ".join(repr(str(names[at])) for at in places)
         keyword = _KEYWORD_OF[role]
-        raise GraphError(f"{where}: {same} both name the {role} column; choose by --{keyword} ({keyword}=)")
+        raise GraphError(f"{where}: {same} both name the {role} column; choose by {parameters(keyword)}")
     if places:
         roles[places[0]] = role
 
@@ -125,7 +169,7 @@ def _assign_third(
         roles[left[0]] = "weight"
         warn(
             f"{where}: the column {str(names[left[0]])!r} is taken for the weight, being the only one of "
-            "numbers beside the ends; --weight none (weight='none') leaves it out",
+            f"numbers beside the ends; {setting('weight', NO_WEIGHT)} leaves it out",
             GraphWarning,
         )
 
@@ -136,7 +180,7 @@ def _tell_unused(where: str, names: Sequence[Any], roles: Sequence[str | None]) 
         return
     what = f"the column {_listed(unused)} is" if len(unused) == 1 else f"the columns {_listed(unused)} are"
     warn(
-        f"{where}: {what} not used; --weight, --layer (weight=, layer=) say what a column holds"
+        f"{where}: {what} not used; {parameters('weight', 'layer')} say what a column holds"
         + ("" if "layer" in roles else layer_offer(unused)),
         GraphWarning,
     )
@@ -145,7 +189,7 @@ def _tell_unused(where: str, names: Sequence[Any], roles: Sequence[str | None]) 
 def layer_offer(names: Iterable[Any]) -> str:
     """What to say of a column that may tell layers apart, or nothing."""
     like = next((str(name) for name in names if str(name).lower() in _LIKE_LAYERS), None)
-    return "" if like is None else f"; for a layer per {like}: --layer {like} (layer={like!r})"
+    return "" if like is None else f"; for a layer per {like}: {setting('layer', like)}"
 
 
 def _listed(names: Iterable[Any]) -> str:
@@ -156,29 +200,6 @@ def mostly_numbers(cells: Iterable[Any]) -> bool:
     """Whether more than half of the cells that are not blank are numbers."""
     filled = [str(cell) for cell in cells if cell is not None and str(cell).strip()]
     return 2 * sum(_number(cell) is not None for cell in filled) > len(filled)
-
-
-def refuse_points(where: str, path: str, first: Sequence[str], second: Sequence[str]) -> None:
-    """Refuse two columns that are coordinates rather than ends of edges.
-
-    Coordinates are mostly fractions, and hardly one comes twice, or some are negative; ids are not like that.
-    """
-    if len(first) < _FEWEST_POINTS:
-        return
-    for column in (first, second):
-        if sum(map(_is_fraction, column)) < _MOSTLY * len(column):
-            return
-    cells = [*first, *second]
-    if len(set(cells)) >= _HARDLY_REPEATED * len(cells) or any(cell.startswith("-") for cell in cells):
-        raise GraphError(
-            f"{where}: these look like points, not edges: make a graph of them by 'spectrograd knn {path} -o "
-            "graph.npz' (knn_graph); if they are ids, name the columns: --source, --target (source=, target=)"
-        )
-
-
-def _is_fraction(cell: str) -> bool:
-    number = _number(cell)
-    return number is not None and math.isfinite(number) and number != math.floor(number)
 
 
 def _number(cell: str) -> float | None:

@@ -39,11 +39,17 @@ class FileSource:
         Roles (``src``, ``dst``, ``weight``, ``layer``) to columns with names that are not the usual ones.
     n_nodes : int, optional
         Ids are row numbers below this one, and rows without edges are nodes, too.
+    header : bool, optional
+        Whether the first line of a text names the columns; None finds out.
+    format : str, optional
+        What the suffix of the files would say, had they other names.
     """
 
     groups: Mapping[str, Sequence[str]]
     columns: Mapping[str, str] = field(default_factory=dict)
     n_nodes: int | None = None
+    header: bool | None = None
+    format: str | None = None
     names: Array | None = None
     _codes: dict[tuple[int, str], int] = field(default_factory=dict)
     _doors: dict[str, TextEdges | ParquetEdges] = field(default_factory=dict)
@@ -73,8 +79,11 @@ class FileSource:
 
     def _file(self, group: int, path: str, texts: bool) -> Iterator[EdgeBatch]:
         if path not in self._doors:  # kept: what it finds out about columns it says once
-            kind = ParquetEdges if data_suffix(path) == PARQUET_SUFFIX else TextEdges
-            self._doors[path] = kind(path, self.columns)
+            suffix = data_suffix(path) if self.format is None else f".{self.format}"
+            if suffix == PARQUET_SUFFIX:
+                self._doors[path] = ParquetEdges(path, self.columns)
+            else:
+                self._doors[path] = TextEdges(path, self.columns, self.header, self.format)
         door = self._doors[path]
         found, seen = False, self._versions.setdefault(path, _version(path))
         for source, target, weight, labels in door.texts() if texts else door.integers():

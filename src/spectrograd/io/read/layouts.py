@@ -18,6 +18,7 @@ class Layout:
     skip: int  # lines before the first that may hold an edge
     header: tuple[str, ...] = ()
     integers: bool = False  # both ends of the first edge are
+    maybe_points: bool = False  # whole numbers of which hardly one comes again in the first lines
 
 
 @dataclass(frozen=True, eq=False)

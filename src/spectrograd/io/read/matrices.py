@@ -1,4 +1,4 @@
-"""Matrices in files: ``.npz`` of ``scipy.sparse.save_npz`` and MatrixMarket ``.mtx``, in and out."""
+"""Matrices in files: ``.npz`` of ``scipy.sparse.save_npz``, MatrixMarket ``.mtx``, and ``.mat`` (in only)."""
 
 from __future__ import annotations
 
@@ -13,22 +13,28 @@ from spectrograd.graph import Array, Graph, GraphError, Recall
 from spectrograd.graph.names import as_plain
 from spectrograd.io.read.arrays import Archive, decoding
 from spectrograd.io.read.compressed import data_suffix
+from spectrograd.io.read.matlab import MAT_SUFFIX, load_variable
 from spectrograd.io.read.mtx import read_mtx
+from spectrograd.notices import parameters
 
-MATRIX_SUFFIXES = (".npz", ".mtx")
+MATRIX_SUFFIXES = (".npz", ".mtx", MAT_SUFFIX)
 NAMES, RECALL = "names", "knn_recall"
 _COMPRESSED = {"csr": sp.csr_array, "csc": sp.csc_array, "bsr": sp.bsr_array}
 _MOST_NODES = 2**31 - 1  # columns are 32-bit integers
 
 
-def read_matrix(path: str) -> tuple[Any, Array | None]:
+def read_matrix(path: str, suffix: str | None = None, key: str | None = None) -> tuple[Any, Array | None]:
     """Read a square matrix and, where it has any, the names of its rows.
 
     Parameters
     ----------
     path : str
-        ``.npz``, ``.mtx``, ``.mtx.gz`` or ``.mtx.zst``. MatrixMarket headers may say ``pattern`` (every
-        weight is one) and ``symmetric`` (one triangle is stored).
+        ``.npz``, ``.mtx`` or ``.mat``, the latter two also packed. MatrixMarket headers may say ``pattern``
+        (every weight is one) and ``symmetric`` (one triangle is stored).
+    suffix : str, optional
+        The format, where the path's own suffix is another.
+    key : str, optional
+        Which variable of a ``.mat`` file; needed where several could be a graph.
 
     Returns
     -------
@@ -37,7 +43,14 @@ def read_matrix(path: str) -> tuple[Any, Array | None]:
     names : array or None
         The array ``names`` of an ``.npz`` file, as :func:`spectrograd.io.write_graph` leaves it there.
     """
-    matrix, names = _read_npz(path) if data_suffix(path) == ".npz" else (read_mtx(path), None)
+    suffix = data_suffix(path) if suffix is None else suffix
+    if key is not None and suffix != MAT_SUFFIX:
+        raise GraphError(f"{path}: {suffix} files hold one matrix; {parameters('key')} is for .mat files")
+    names = None
+    if suffix == ".npz":
+        matrix, names = _read_npz(path)
+    else:
+        matrix = read_mtx(path) if suffix == ".mtx" else load_variable(path, key, "graph")
     if matrix.dtype.kind not in "biuf":
         raise GraphError(f"{path}: the matrix has type {matrix.dtype}; real weights are needed")
     return matrix, names
@@ -54,9 +67,9 @@ def write_npz(handle: BinaryIO, graph: Graph) -> None:
             np.lib.format.write_array(entry, array, allow_pickle=False)
 
 
-def read_recall(path: str) -> Recall | None:
+def read_recall(path: str, suffix: str | None = None) -> Recall | None:
     """The recall that :func:`write_npz` left beside a graph of nearest neighbours."""
-    if data_suffix(path) != ".npz":
+    if (suffix or data_suffix(path)) != ".npz":
         return None
     with decoding(path, "the recall of its neighbours cannot be read"), Archive(path) as archive:
         found = archive.get(RECALL)

@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from spectrograd.graph import Array, GraphError
 from spectrograd.graph.names import as_names
 from spectrograd.io.foreign.frames import column_names, column_values
 from spectrograd.io.read.arrays import Archive, decoding, load_array
+from spectrograd.io.read.columns import NODE_COLUMNS
 from spectrograd.io.read.compressed import data_suffix
 from spectrograd.io.read.formulas import unescaped
-from spectrograd.io.read.labels import NODE_COLUMNS
+from spectrograd.io.read.matlab import MAT_SUFFIX, load_variable
 from spectrograd.io.read.parquet import PARQUET_SUFFIX, load_parquet
 from spectrograd.io.read.tables import ids_of_texts
 from spectrograd.io.read.text import (
@@ -29,8 +31,9 @@ from spectrograd.io.read.text import (
     sniff_delimiter,
     split_line,
 )
+from spectrograd.notices import parameters, setting
 
-POINT_SUFFIXES = (*TEXT_SUFFIXES, PARQUET_SUFFIX, ".npy", ".npz")
+POINT_SUFFIXES = (*TEXT_SUFFIXES, PARQUET_SUFFIX, ".npy", ".npz", MAT_SUFFIX)
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,35 +48,56 @@ class Points:
             raise GraphError(f"{self.names.size} names for {len(self.coordinates)} points")
 
 
-def read_points(path: str | os.PathLike[str], *, ignore: Iterable[str] = ()) -> Points:
+def read_points(
+    path: str | os.PathLike[str],
+    *,
+    ignore: Iterable[str] = (),
+    key: str | None = None,
+    header: bool | None = None,
+    format: str | None = None,
+) -> Points:
     """Read points from a file.
 
     Parameters
     ----------
     path : path-like
-        A table of numbers (``.csv .tsv .txt``, also packed, ``-``, or ``.parquet``), where a column ``node``,
-        ``id`` or ``name`` names the points; ``.npy``; or ``.npz``, the first array or ``embedding``, with
-        names in ``nodes``.
+        A table of numbers (``.csv .tsv .txt .dat .data``, also packed, ``-``, or ``.parquet``), where a
+        column ``node``, ``id`` or ``name`` names the points; ``.npy``; ``.npz``, the first array or
+        ``embedding``, with names in ``nodes``; or ``.mat``.
     ignore : iterable of str
-        Columns that are no coordinates.
+        Columns that are no coordinates, by their names or, without a header, by their numbers from 1.
+    key : str, optional
+        Which variable of a ``.mat`` file.
+    header : bool, optional
+        Whether the first line of a text names the columns; None is where it is not all numbers.
+    format : str, optional
+        Read the file as if its suffix were this one.
     """
     path, left_out = os.fspath(path), set(ignore)
-    suffix = data_suffix(path)
+    suffix = data_suffix(path) if format is None else f".{format}"
     if path != STDIN:
         if suffix not in POINT_SUFFIXES:
             known = " ".join(POINT_SUFFIXES)
             raise GraphError(f"{path}: unknown kind of file {suffix!r} for points; known are {known}")
         check_exists(path)
+    if suffix == MAT_SUFFIX:
+        return Points(_matrix(path, _dense(load_variable(path, key, "points"))))
+    if key is not None:
+        raise GraphError(f"{path}: {parameters('key')} is for .mat files")
     if suffix in (".npy", ".npz"):
-        return _load_arrays(path)
+        return _load_arrays(path, suffix)
     if suffix == PARQUET_SUFFIX:
         return _from_parquet(path, left_out)
-    return _from_text(TextFile(path), left_out)
+    return _from_text(TextFile(path, format), left_out, header)
 
 
-def _load_arrays(path: str) -> Points:
+def _dense(matrix: Any) -> Array:
+    return np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix)
+
+
+def _load_arrays(path: str, suffix: str) -> Points:
     with decoding(path, "cannot be read as an array of numbers"):
-        if data_suffix(path) == ".npy":
+        if suffix == ".npy":
             return Points(_matrix(path, load_array(path)))
         with Archive(path) as archive:
             if not len(archive):
@@ -104,22 +128,22 @@ def _from_parquet(path: str, left_out: set[str]) -> Points:
 
 def _numeric(path: str, name: str, values: Array) -> Array:
     if values.dtype.kind not in "biuf":
-        raise GraphError(f"{path}: the column {name!r} holds no numbers; leave it out with --ignore {name}")
+        raise GraphError(f"{path}: the column {name!r} holds no numbers; leave it out: {_ignored(name)}")
     return values
 
 
-def _from_text(file: TextFile, left_out: set[str]) -> Points:
+def _from_text(file: TextFile, left_out: set[str], said: bool | None) -> Points:
     with file.open() as handle:
         first = next(data_lines(handle), (0, ""))[1]
     delimiter = sniff_delimiter(first, file.suffix, is_number)
     fields = split_line(first, delimiter)
     rows, lines = read_rows(file, delimiter)
-    has_header = not all(map(is_number, fields))
+    has_header = not all(map(is_number, fields)) if said is None else said
     if has_header:
         rows, lines = rows[1:], lines[1:]
     if not rows:
         raise GraphError(f"{file.name}: no points in it; each line should hold the coordinates of one")
-    header = fields if has_header else [str(i) for i in range(len(fields))]
+    header = fields if has_header else [str(i) for i in range(1, len(fields) + 1)]
     for row, line in zip(rows, lines, strict=True):
         if len(row) != len(header):
             raise file.error(line, f"{len(header)} columns expected, found {len(row)}")
@@ -140,8 +164,13 @@ def _parsed(file: TextFile, name: str, texts: Sequence[str], lines: Sequence[int
     except ValueError:
         at = next(i for i, text in enumerate(texts) if not is_number(text))
         raise file.error(
-            lines[at], f"{texts[at]!r} in column {name!r} is not a number; fill it, or --ignore {name}"
+            lines[at],
+            f"{texts[at]!r} in column {name!r} is not a number; fill it, or {_ignored(name)}",
         ) from None
+
+
+def _ignored(name: str) -> str:
+    return setting("ignore", [name])
 
 
 def _known(where: str, left_out: set[str], names: Sequence[Any]) -> set[str]:

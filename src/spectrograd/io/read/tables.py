@@ -19,17 +19,20 @@ from spectrograd.graph import Array, GraphError, GraphWarning
 from spectrograd.graph.names import number_distinct, number_ids
 from spectrograd.io.read.bulk import WORTH_COMPILING, read_columns
 from spectrograd.io.read.columns import (
-    NO_WEIGHT,
     PEEK,
     Chosen,
     assign_roles,
+    is_column_number,
+    is_no_weight,
     mostly_numbers,
-    refuse_points,
     role_of,
 )
+from spectrograd.io.read.coordinates import may_be_points, refuse_axes, refuse_points, refuse_whole_points
 from spectrograd.io.read.formulas import unescaped
+from spectrograd.io.read.headers import comment_header, is_header
 from spectrograd.io.read.layouts import ENDS, Coded, Layout
 from spectrograd.io.read.text import (
+    COMMENTS,
     INTEGER,
     Row,
     TextFile,
@@ -40,15 +43,11 @@ from spectrograd.io.read.text import (
     sniff_delimiter,
     split_line,
 )
-from spectrograd.notices import warn
+from spectrograd.notices import parameters, setting, settings, warn
 
 _LONG_LAYER_NAME = 32
 _BULK_TYPES = {"src": "i8", "dst": "i8", "weight": "f8", "layer": f"U{_LONG_LAYER_NAME}"}
 _PADDED = re.compile(r"0[0-9]")
-_HEADER_HINT = (
-    "name the columns src,dst[,weight][,layer] in a header line, or say which they are: --source, --target "
-    "(source=, target=)"
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,30 +68,35 @@ class EdgeTable:
     ids: Array | None = None
 
 
-def read_table(path: str, chosen: Chosen | None = None) -> EdgeTable:
+def read_table(path: str | TextFile, chosen: Chosen | None = None, header: bool | None = None) -> EdgeTable:
     """Read an edge list from a file, a gzipped file or (``-``) standard input.
 
     Parameters
     ----------
-    path : str
+    path : str or TextFile
         Columns are found by the names in the header (:mod:`spectrograd.io.read.columns`). Without a header
         there are two or three: ends and weight. Blank lines and lines starting with ``#`` or ``%`` are
         skipped; blanks around ids are dropped.
-    chosen : mapping of role to column name, optional
-        Columns that go by other names.
+    chosen : mapping of role to column, optional
+        Columns that go by other names, or their numbers counted from 1.
+    header : bool, optional
+        Whether the first line names the columns, where that is not to be found out.
 
     Returns
     -------
     EdgeTable
         With weights checked: finite, not negative.
     """
-    file = TextFile(path)
-    layout = read_layout(file, chosen or {})
-    return _read_numbers(file, layout) or _read_bulk(file, layout) or _read_slowly(file, layout)
+    file = path if isinstance(path, TextFile) else TextFile(path)
+    layout = read_layout(file, chosen or {}, header)
+    table = _read_numbers(file, layout) or _read_bulk(file, layout) or _read_slowly(file, layout)
+    if layout.maybe_points and table.ids is None and table.source.dtype.kind in "iu":
+        refuse_whole_points(file.name, file.path, [(table.source, table.target)])
+    return table
 
 
-def read_layout(file: TextFile, chosen: Chosen) -> Layout:
-    """Find the columns of a text by its first lines."""
+def read_layout(file: TextFile, chosen: Chosen, header: bool | None = None) -> Layout:
+    """Find the columns of a text by its first lines; where a name may be a header, by all of them."""
     with file.open() as handle:
         first = list(itertools.islice(data_lines(handle), PEEK + 1))
     if not first:
@@ -102,20 +106,109 @@ def read_layout(file: TextFile, chosen: Chosen) -> Layout:
     fields = split_line(line, delimiter)
     below = [split_line(text, delimiter) for _, text in first[1:]]
     columns = list(zip(*(row for row in below if len(row) == len(fields)), strict=True)) or [()] * len(fields)
-    named = {role: name for role, name in chosen.items() if name != NO_WEIGHT or name in fields}
-    if named or {"src", "dst"} <= set(map(role_of, fields)):
-        where = f"{file.name}, line {number}"
-        roles = assign_roles(where, fields, chosen, lambda at: mostly_numbers(columns[at]))
-        if not named:
-            ends = [columns[roles.index(end)] for end in ("src", "dst")]
-            refuse_points(file.name, file.path, *ends)
-        return Layout(delimiter, roles, number, tuple(fields), _begins_with_integers(roles, below))
-    if len(columns) > 1:
+    names, said = _names(file, number, fields, columns, delimiter, chosen, header)
+    where = f"{file.name}, line {number}"
+    if said:
+        roles = assign_roles(where, fields, chosen, lambda at: mostly_numbers(columns[at]), numbered=True)
+        _refuse_points(file, chosen, roles, fields, columns)
+        integers = _begins_with_integers(roles, below)
+        doubtful = _may_be_points(chosen, roles, columns)
+        return Layout(delimiter, roles, number, tuple(fields), integers, doubtful)
+    columns = [(cell, *column) for cell, column in zip(fields, columns, strict=True)]
+    roles = _roles_without_header(file, number, names, chosen, columns)
+    integers, doubtful = _begins_with_integers(roles, [fields]), _may_be_points(chosen, roles, columns)
+    return Layout(delimiter, roles, number - 1, integers=integers, maybe_points=doubtful)
+
+
+def _names(
+    file: TextFile,
+    number: int,
+    fields: list[str],
+    columns: Sequence[Sequence[str]],
+    delimiter: str | None,
+    chosen: Chosen,
+    header: bool | None,
+) -> tuple[list[str] | None, bool]:
+    """Names of the columns where a comment tells them, and whether the first line is a header."""
+    told = comment_header(_comments(file, number), len(fields))
+    if header is not None:
+        return told, header
+    named = [name for role, name in chosen.items() if not (role == "weight" and is_no_weight(name, fields))]
+    if any(name in (told or ()) for name in named):
+        return told, False
+    if any(not is_column_number(name) for name in named) or {"src", "dst"} <= set(map(role_of, fields)):
+        return None, True
+    if told is not None or len(fields) < 2:
+        return told, False
+    ends = [int(chosen.get(end, at)) - 1 for at, end in enumerate(ENDS, start=1)]
+    if max(ends) >= len(fields):
+        return told, False
+    # Numbers are what columns without names are chosen by: in doubt there is no header.
+    sure = bool(named) or len(fields) > 3
+    return told, is_header(file, number, fields, columns, (ends[0], ends[1]), delimiter, sure=sure)
+
+
+def _comments(file: TextFile, number: int) -> list[str]:
+    """The comments above the first data line."""
+    with file.open() as handle:
+        above = list(itertools.islice(handle, number - 1))
+    return [line for line in above if line.strip().startswith(COMMENTS)]
+
+
+def _roles_without_header(
+    file: TextFile, number: int, names: list[str] | None, chosen: Chosen, columns: Sequence[Sequence[str]]
+) -> tuple[str | None, ...]:
+    """What the columns of a table hold whose first line is an edge."""
+    where, width = f"{file.name}, line {number}", len(columns)
+    if names is not None:
+        roles = assign_roles(where, names, chosen, lambda at: mostly_numbers(columns[at]), numbered=True)
+        _refuse_points(file, chosen, roles, names, columns)
+        return roles
+    numbers = [str(at) for at in range(1, width + 1)]
+    if {"src", "dst"} & set(chosen):
+        both = {"src": "1", "dst": "2"} | dict(chosen)
+        return assign_roles(
+            where, numbers, both, lambda at: mostly_numbers(columns[at]), numbered=True, quiet=True
+        )
+    if width > 1:
         refuse_points(file.name, file.path, columns[0], columns[1])
-    if len(fields) not in (2, 3):
-        raise file.error(number, f"2 or 3 columns expected, found {len(fields)}; for others {_HEADER_HINT}")
-    roles = ("src", "dst", None if "weight" in chosen else "weight")[: len(fields)]
-    return Layout(delimiter, roles, number - 1, integers=_begins_with_integers(roles, [fields]))
+    if width not in (2, 3):
+        example = settings(source=1, target=2)
+        raise file.error(
+            number,
+            f"2 or 3 columns expected, found {width}; say which hold the ends by their numbers from 1 "
+            f"(such as {example}), or name the columns src,dst[,weight][,layer] in a header line",
+        )
+    if "weight" in chosen and not is_no_weight(chosen["weight"], ()):
+        return assign_roles(
+            where,
+            numbers,
+            {"src": "1", "dst": "2"} | dict(chosen),
+            lambda at: True,
+            numbered=True,
+            quiet=True,
+        )
+    return ("src", "dst", None if "weight" in chosen else "weight")[:width]
+
+
+def _refuse_points(
+    file: TextFile,
+    chosen: Chosen,
+    roles: tuple[str | None, ...],
+    names: Sequence[str],
+    columns: Sequence[Sequence[str]],
+) -> None:
+    """Refuse coordinates, unless the user has named the ends."""
+    if not set(ENDS) & set(chosen):
+        ends = [columns[roles.index(end)] for end in ENDS]
+        refuse_points(file.name, file.path, ends[0], ends[1])
+        refuse_axes(file.name, file.path, names, columns)
+
+
+def _may_be_points(chosen: Chosen, roles: tuple[str | None, ...], columns: Sequence[Sequence[str]]) -> bool:
+    """Whether whole numbers have to be looked at once more when all are there."""
+    first, second = (columns[roles.index(end)] for end in ENDS)
+    return not set(ENDS) & set(chosen) and "weight" not in roles and may_be_points(first, second)
 
 
 def _begins_with_integers(roles: tuple[str | None, ...], rows: list[list[str]]) -> bool:
@@ -203,11 +296,8 @@ def _distinct_texts(cells: Sequence[str], layout: Layout) -> list[str] | None:
 
 
 def _is_doubtful_header(layout: Layout, texts: list[str]) -> bool:
-    """Whether the first line may be a header taken for an edge, or an edge taken for the header."""
-    if layout.header:
-        return len(layout.header) == 2 and any(name in texts for name in layout.header)
-    strangers = (text for text in texts if not INTEGER.fullmatch(text))
-    return len(list(itertools.islice(strangers, 3))) < 3 and len(texts) > 2
+    """Whether the header may be an edge."""
+    return len(layout.header) == 2 and any(name in texts for name in layout.header)
 
 
 def _read_slowly(file: TextFile, layout: Layout) -> EdgeTable:
@@ -266,13 +356,6 @@ def _check_ids(file: TextFile, layout: Layout, columns: dict[str, list[str]], li
     sources, targets = columns["src"], columns["dst"]
     if layout.header:
         _warn_of_edge_like_header(file, layout, sources, targets)
-    elif len(sources) > 1 and not (INTEGER.fullmatch(sources[0]) or INTEGER.fullmatch(targets[0])):
-        rest = itertools.chain(itertools.islice(sources, 1, None), itertools.islice(targets, 1, None))
-        if all(map(INTEGER.fullmatch, rest)):
-            raise file.error(
-                lines[0],
-                f"'{sources[0]}' and '{targets[0]}' look like a header without known names; {_HEADER_HINT}",
-            )
 
 
 def _warn_of_edge_like_header(file: TextFile, layout: Layout, sources: list[str], targets: list[str]) -> None:
@@ -281,7 +364,7 @@ def _warn_of_edge_like_header(file: TextFile, layout: Layout, sources: list[str]
     if taken and len(layout.header) == 2:
         warn(
             f"{file.name}, line {layout.skip}: taken as the header, though {taken[0]!r} is a node; "
-            "if it is an edge, put a line 'src,dst' above it",
+            f"if it is an edge, say {setting('header', False)}",
             GraphWarning,
         )
 
@@ -291,7 +374,7 @@ def _parse_weights(file: TextFile, texts: list[str], lines: list[int]) -> Array:
         weight = np.fromiter(map(float, texts), dtype=np.float64, count=len(texts))
     except ValueError:
         at = next(i for i, text in enumerate(texts) if not is_number(text))
-        hint = f"; if it is a header, {_HEADER_HINT}" if at == 0 else ""
+        hint = f"; if it is a header, name the ends: {parameters('source', 'target')}" if at == 0 else ""
         raise file.error(lines[at], f"{texts[at]!r} is not a number (weight){hint}") from None
     for bad, what in ((~np.isfinite(weight), "not finite"), (weight < 0, "negative")):
         if bad.any():

@@ -22,7 +22,7 @@ from spectrograd.io.read.long_lines import LineGauge, gauged
 
 Row = tuple[str, ...]
 STDIN = "-"
-TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".edges", ".el")
+TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".edges", ".el", ".dat", ".data")
 COMMENTS = ("#", "%")
 INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*")  # not int(): that takes "1_2", a likely node name, for 12
 _WORDS = re.compile(r'"(?:[^"]|"")*"|\S+')
@@ -36,6 +36,7 @@ class TextFile:
     """A text file, plain or packed, or standard input, that can be opened several times."""
 
     path: str
+    format: str | None = None  # what its suffix would say, had it another name
 
     @property
     def name(self) -> str:
@@ -45,7 +46,7 @@ class TextFile:
     @property
     def suffix(self) -> str:
         """The suffix that tells the format, without ``.gz`` or ``.zst``."""
-        return data_suffix(self.path)
+        return data_suffix(self.path) if self.format is None else f".{self.format}"
 
     @cached_property
     def _typed(self) -> str:

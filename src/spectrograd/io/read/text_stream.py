@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from spectrograd.extras import need
 from spectrograd.graph import GraphError
+from spectrograd.io.read.coordinates import refuse_whole_points
 from spectrograd.io.read.layouts import Layout
 from spectrograd.io.read.parquet_stream import arrow_labels
 from spectrograd.io.read.plain_blocks import whole_lines
@@ -24,6 +25,7 @@ from spectrograd.store.batches import NotIntegers
 
 Array = NDArray[Any]
 CHUNK = 32 << 20  # bytes of text at once
+LARGE = 64 << 20  # bytes of a file whose ids are sampled, where only their number matters
 BLANKS, OUTER_BLANKS = re.compile(rb"[ \t]+"), re.compile(rb"(?m)^[ \t]+|[ \t]+(?=\r?$)")
 COMMENT_LINE = re.compile(rb"(?m)^[ \t]*[#%][^\n]*\n")
 
@@ -34,24 +36,41 @@ class TextEdges:
 
     path: str
     columns: Mapping[str, str]
+    header: bool | None = None
+    format: str | None = None
 
     @cached_property
     def layout(self) -> Layout:
         """Where the columns are: as when the file is read into memory."""
-        return read_layout(TextFile(self.path), self.columns)
+        layout = read_layout(TextFile(self.path, self.format), self.columns, self.header)
+        if layout.maybe_points:
+            self._refuse_points(layout)
+        return layout
+
+    def _refuse_points(self, layout: Layout) -> None:
+        """One look at all ids: whether whole numbers that hardly come again at first are coordinates."""
+        large = TextFile(self.path).size > LARGE
+        try:
+            ends = ((batch[0], batch[1]) for batch in self._integers(layout))
+            refuse_whole_points(self.path, self.path, ends, sample=16 if large else 1)
+        except NotIntegers:
+            return
 
     def integers(self) -> Iterator[tuple[Array, Array, Array | None, Any]]:
         """Batches of integer ids."""
+        return self._integers(self.layout)
+
+    def _integers(self, layout: Layout) -> Iterator[tuple[Array, Array, Array | None, Any]]:
         from spectrograd.kernels.ingest import scan
 
-        layout, scanner = self.layout, Scanner(self.layout, integers=True)
+        scanner = Scanner(layout, integers=True)
         line = layout.skip
         for text in whole_lines(TextFile(self.path), layout.skip, CHUNK):
             block, n_lines, at, problem = scanner.look(text)
             if problem in (scan.NOT_INTEGER, scan.SURPRISE):
                 raise NotIntegers
             if problem != scan.GOOD:
-                raise self._wrong_width(text, at, line + n_lines + 1)
+                raise self._wrong_width(layout, text, at, line + n_lines + 1)
             try:
                 scanner.read_weights(text, block.weights)
             except BadWeight as error:
@@ -62,10 +81,10 @@ class TextEdges:
             if block.ends.shape[1]:
                 yield *block.ends, block.weights if "weight" in layout.roles else None, labels
 
-    def _wrong_width(self, text: bytes, at: int, line: int) -> GraphError:
+    def _wrong_width(self, layout: Layout, text: bytes, at: int, line: int) -> GraphError:
         """What is wrong with a line, in words."""
         words = text[at : text.index(b"\n", at)].decode("utf-8", "replace")
-        found, expected = len(split_line(words, self.layout.delimiter)), len(self.layout.roles)
+        found, expected = len(split_line(words, layout.delimiter)), len(layout.roles)
         if found == expected:
             return GraphError(f"{self.path}, line {line}: a column is empty")
         return GraphError(f"{self.path}, line {line}: {expected} columns expected, found {found}")

@@ -10,13 +10,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from spectrograd.graph import GraphError
-from spectrograd.io.read.compressed import data_suffix, without_compression
+from spectrograd.io.read.compressed import without_compression
 from spectrograd.io.read.edge_stream import STREAMED_SUFFIXES, FileSource, files_of
-from spectrograd.io.read.files import read_graph
+from spectrograd.io.read.edgelist import has_attributes
+from spectrograd.io.read.files import Spelling, read_spelt
 from spectrograd.io.read.infomap import looks_like_infomap
 from spectrograd.io.read.join import unique
 from spectrograd.io.read.parquet import PARQUET_SUFFIX
 from spectrograd.io.read.text import STDIN, check_exists
+from spectrograd.notices import parameters
 from spectrograd.store import is_store, open_store
 from spectrograd.store.batches import EdgeSource, GraphSource, IngestSettings
 from spectrograd.store.folder import check_target
@@ -32,6 +34,9 @@ def convert(
     columns: Mapping[str, str] | None = None,
     parts: bool = False,
     n_nodes: int | None = None,
+    header: bool | None = None,
+    format: str | None = None,
+    key: Sequence[str] = (),
 ) -> StoreMeta:
     """Write the graph in some files as a store.
 
@@ -50,11 +55,14 @@ def convert(
         Whether all sources are parts of one graph.
     n_nodes : int, optional
         Ids are rows below this number.
+    header, format, key
+        As of :func:`spectrograd.read_graph`.
     """
+    spelling = Spelling(columns or {}, header, format, tuple(key))
     check_target(Path(target), settings.force)
     with _stdin_as_file(sources, target) as (given, stdin):
         try:
-            source = _source(given, columns or {}, parts, n_nodes)
+            source = _source(given, spelling, parts, n_nodes)
             return ingest(Path(target), source, settings)
         except GraphError as error:
             if stdin is None or stdin not in str(error):
@@ -62,32 +70,35 @@ def convert(
             raise GraphError(str(error).replace(stdin, "standard input")) from None
 
 
-def _source(
-    sources: Sequence[str], columns: Mapping[str, str], parts: bool, n_nodes: int | None
-) -> EdgeSource:
+def _source(sources: Sequence[str], spelling: Spelling, parts: bool, n_nodes: int | None) -> EdgeSource:
     listed = [files_of(source) for source in sources]
     files = [path for group in listed for path in group]
     for path in files:
         if not is_store(path):
             check_exists(path)
-    if all(map(_is_streamed, files)):
+    streamed = [_is_streamed(path, spelling) for path in files]
+    if all(streamed):
+        if spelling.keys:
+            raise GraphError(f"{files[0]}: {parameters('key')} is for .mat files")
+        how = spelling.chosen, n_nodes, spelling.header, spelling.format
         if parts:
-            return FileSource({"graph": files}, columns, n_nodes)
+            return FileSource({"graph": files}, *how)
         stems = unique([Path(without_compression(source.rstrip("/"))).stem for source in sources])
-        return FileSource(dict(zip(stems, listed, strict=True)), columns, n_nodes)
-    if columns or parts or n_nodes is not None:
-        other = next(path for path in files if not _is_streamed(path))
-        raise GraphError(f"{other}: columns, --parts and --nodes are for edge lists and Parquet")
+        return FileSource(dict(zip(stems, listed, strict=True)), *how)
+    if parts or n_nodes is not None:
+        other = files[streamed.index(False)]
+        raise GraphError(f"{other}: --parts and --nodes are for edge lists and Parquet")
     if len(files) == 1 and is_store(files[0]):
         return GraphSource(open_store(files[0]))
-    return GraphSource(read_graph(*files))
+    return GraphSource(read_spelt(files, spelling))
 
 
-def _is_streamed(path: str) -> bool:
-    suffix = data_suffix(path)
-    if is_store(path) or suffix not in STREAMED_SUFFIXES:
+def _is_streamed(path: str, spelling: Spelling) -> bool:
+    if is_store(path) or spelling.suffix(path) not in STREAMED_SUFFIXES:
         return False
-    return suffix == PARQUET_SUFFIX or not looks_like_infomap(path)
+    if spelling.suffix(path) == PARQUET_SUFFIX:
+        return True
+    return not looks_like_infomap(path) and not has_attributes(spelling.text(path))
 
 
 @contextmanager
