@@ -15,6 +15,7 @@ from spectrograd.cli.voice import say
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.kernels import SMALL
 from spectrograd.pipeline import Result, Settings
+from spectrograd.pipeline.cluster_verdict import CLEAR
 from spectrograd.pipeline.multilayer import Merged
 from spectrograd.solvers import make_solver
 
@@ -41,7 +42,9 @@ def run(
     session.detail(f"regularization: {result.regularization.reason}")
     for attempt in result.attempts:
         session.detail(f"solver {attempt.solver}: {attempt.reason}; {attempt.outcome}")
-    session.detail(f"certificate: {result.certificate.sentence}")
+    session.detail(f"eigenvectors: {result.certificate.sentence}")
+    if result.cluster_verdict is not None:
+        session.detail(result.cluster_verdict.sentence)
     if session.seconds["jit"]:
         session.detail(f"compiling or loading kernels took {session.seconds['jit']:.1f} s")
     return result
@@ -88,8 +91,12 @@ def verdict(session: Session, result: Result, settings: Settings, what: str, *ta
         session.note(
             f"{settings.solver} ran its {iterations} iterations; without --tol it has no goal to miss"
         )
-    proof = "certified" if result.converged else "not certified"
-    session.done(f"{what}, {proof}", *targets)
+    proof = "eigenvectors certified" if result.converged else "eigenvectors not certified"
+    judged = result.cluster_verdict
+    if judged is not None and judged.verdict != CLEAR:
+        session.note(judged.sentence)
+    found = what if judged is None else f"{what}: {judged.short}"
+    session.done(f"{found}, {proof}", *targets)
     return GOOD
 
 

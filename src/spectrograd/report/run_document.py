@@ -12,7 +12,13 @@ from spectrograd.graph import Recall
 from spectrograd.report.document import SCORE_TITLES, number
 from spectrograd.report.points import USUALLY, DrawnAtMost, class_name, group, points_document
 from spectrograd.report.run import Run
-from spectrograd.report.words import certificate_words, convergence_words, spectrum_words, suggested_clusters
+from spectrograd.report.words import (
+    certificate_words,
+    cluster_verdict_words,
+    convergence_words,
+    spectrum_words,
+    suggested_clusters,
+)
 
 Array = NDArray[Any]
 
@@ -27,7 +33,7 @@ def run_document(run: Run, most: DrawnAtMost = USUALLY) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``title, lead, note, certificate, scores, clusters, uncertain, confusion, agreement, spectrum, curves,
+        ``title, lead, note, certificate, cluster_verdict, scores, clusters, uncertain, confusion, agreement, spectrum, curves,
         words, facts, command``, ``methods`` (a comparison, where there is one) and ``points``, which holds
         arrays as base64.
     """
@@ -38,6 +44,7 @@ def run_document(run: Run, most: DrawnAtMost = USUALLY) -> dict[str, Any]:
         "lead": _lead(run),
         "note": points["note"],
         "certificate": _certificate(run),
+        "cluster_verdict": cluster_verdict_words(summary.get("cluster_verdict")),
         "scores": _scores(run),
         "clusters": _clusters(run),
         "uncertain": _uncertain(run),
