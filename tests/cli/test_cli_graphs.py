@@ -32,7 +32,9 @@ def folder(tmp_path_factory):
 def test_cluster_writes_clean_csv_with_the_nodes_in_order(folder):
     done = run("cluster", "graph.csv", "-k", 3, "--summary-json", "c.json", cwd=folder)
     assert done.returncode == 0
-    assert re.fullmatch(r"3 clusters \(80, 80, 80\), certified in \d+\.\d s\n", done.stderr)
+    assert re.fullmatch(
+        r"3 clusters \(80, 80, 80\): clear \(.*\), eigenvectors certified in \d+\.\d s\n", done.stderr
+    )
     rows = rows_of(done.stdout)
     assert rows[0] == ["node", "label"]
     assert [name for name, _ in rows[1:]] == sorted(f"n{i:03d}" for i in range(240))

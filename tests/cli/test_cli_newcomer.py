@@ -42,7 +42,9 @@ def test_from_points_to_a_page(here, capsys):
         rf"a graph of 120 nodes, .* edges, 1 layer, 100 % of .*, saved knn.npz {SECONDS}", last_line(capsys)
     )
     assert main(["cluster", "knn.npz", "-k", "3", "-o", "o.csv", "--report", "page.html"]) == 0
-    expected = rf"3 clusters \(40, 40, 40\), certified, saved o.csv, page.html {SECONDS}"
+    expected = (
+        rf"3 clusters \(40, 40, 40\): clear \(.*\), eigenvectors certified, saved o.csv, page.html {SECONDS}"
+    )
     assert re.fullmatch(expected, last_line(capsys))
 
 
@@ -56,7 +58,9 @@ def test_a_number_of_clusters_that_was_found_is_told_with_its_runners_up(here, c
 
 def test_embedding_says_what_was_saved(here, capsys):
     assert main(["embed", "graph.csv", "-k", "3", "-o", "e.npy"]) == 0
-    assert re.fullmatch(rf"3 coordinates of 200 nodes, certified, saved e.npy {SECONDS}", last_line(capsys))
+    assert re.fullmatch(
+        rf"3 coordinates of 200 nodes, eigenvectors certified, saved e.npy {SECONDS}", last_line(capsys)
+    )
 
 
 def test_compare_fits_80_columns_and_shows_how_far_it_is(here, capsys, monkeypatch):

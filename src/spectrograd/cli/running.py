@@ -16,6 +16,7 @@ from spectrograd.cli.voice import say
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.kernels import SMALL
 from spectrograd.pipeline import Result, Settings
+from spectrograd.pipeline.cluster_verdict import CLEAR, NOT_JUDGED
 from spectrograd.pipeline.multilayer import Merged
 from spectrograd.solvers import make_solver
 
@@ -47,7 +48,9 @@ def run(
         session.note(f"{result.regularization.sentence}; why: {result.regularization.reason}")
     for attempt in result.attempts:
         session.detail(f"solver {attempt.solver}: {attempt.reason}; {attempt.outcome}")
-    session.detail(f"certificate: {result.certificate.sentence}")
+    session.detail(f"eigenvectors: {result.certificate.sentence}")
+    if result.cluster_verdict is not None:
+        session.detail(result.cluster_verdict.sentence)
     if session.seconds["jit"]:
         session.detail(f"compiling or loading kernels took {session.seconds['jit']:.1f} s")
     return result
@@ -98,10 +101,14 @@ def verdict(session: Session, result: Result, settings: Settings, what: str, *ta
         session.note(
             f"{settings.solver} ran its {iterations} iterations; without --tol it has no goal to miss"
         )
-    proof = "certified" if result.converged else "not certified"
+    proof = "eigenvectors certified" if result.converged else "eigenvectors not certified"
     tau = result.regularization.tau
     of = f" (of the regularised graph, tau = {tau:g})" if tau else ""
-    session.done(f"{what}, {proof}{of}", *targets)
+    judged = result.cluster_verdict
+    if judged is not None and judged.verdict not in (CLEAR, NOT_JUDGED):
+        session.note(judged.sentence)
+    found = what if judged is None else f"{what}: {judged.short}"
+    session.done(f"{found}, {proof}{of}", *targets)
     return GOOD
 
 

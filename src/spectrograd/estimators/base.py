@@ -149,7 +149,7 @@ class Spectral(Updating, Living, Shown, BaseEstimator):
         clusters = None
         if result.labels is not None:
             self.labels_, self.n_clusters_ = result.labels, int(result.n_clusters or 0)
-            self.membership_ = result.membership
+            self.membership_, self.cluster_verdict_ = result.membership, result.cluster_verdict
             if past is not None:
                 renamed = past.renamed(result.labels, self.names_, named)
                 self.labels_, self.label_changes_ = renamed

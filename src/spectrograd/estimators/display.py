@@ -97,7 +97,9 @@ def _story(model: Any) -> str:
     if not hasattr(model, "certificate_"):
         return ""
     words = certificate_words(model.certificate_.summary(), _short_layers(model))
+    judged = getattr(model, "cluster_verdict_", None)
     lines = [
+        "" if judged is None else f"<b>{escape(_capital(judged.sentence))}.</b>",
         f"<b>{escape(words[0])}</b>",
         escape(" ".join(words[1:])),
         escape(f"{_extent(model)}; solver {model.solver_}{_iterations(model)}"),
@@ -105,11 +107,16 @@ def _story(model: Any) -> str:
         _sizes(model),
     ]
     body = "".join(f'<p style="margin:.3em 0">{line}</p>' for line in lines if line)
-    colour = "#0b8a66" if model.converged_ else "#c4510c"
+    good = model.converged_ and (judged is None or judged.verdict == "clear")
+    colour = "#0b8a66" if good else "#c4510c"
     return (
         f'<div class="spectrograd-certificate" style="border-left:4px solid {colour};padding:.1em .9em;'
         f'margin:.6em 0;max-width:46em">{body}</div>'
     )
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _iterations(model: Any) -> str:

@@ -44,6 +44,7 @@ KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "DistanceRows": ("estimators.row_makers", ()),
     "Knowledge": ("estimators.living", ("remoteness",)),
     "Answer": ("estimators.living", ()),
+    "ClusterVerdict": ("pipeline.cluster_verdict", ()),
     "Attempt": ("pipeline.embedded", ()),
     "Progress": ("solvers.protocol", ()),
 }

@@ -170,6 +170,9 @@ class SpectralClustering(FitsOneGraph, Clusterer):
         -1 for nodes set aside.
     membership_ : array of shape (n_nodes,)
         How sure each label is, 0 to 1: how much nearer its centre is than the next. NaN for nodes set aside.
+    cluster_verdict_ : ClusterVerdict
+        Whether the clusters are more than chance would give: ``.verdict`` is "clear", "weak" or "none beyond
+        chance", ``.sentence`` says why. ``certificate_`` is about the eigenvectors only.
     n_clusters_ : int
     eigengap_ : Eigengap or None
         Eigenvalues and gaps that "auto" chose by: the data of the eigengap plot.

@@ -31,7 +31,7 @@ from spectrograd.pipeline.carrying import carried
 from spectrograd.pipeline.extension import NewRows
 from spectrograd.pipeline.graph_changes import EdgeChanges, changed_graph, changed_layers
 from spectrograd.pipeline.result import Result
-from spectrograd.pipeline.run import label
+from spectrograd.pipeline.run import finish_labels, label
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.store_changes import changed_store, last_rows
 from spectrograd.pipeline.update import FAR, Before, Updated, refit_reason, update
@@ -222,7 +222,8 @@ class Updating(Fitted):
         before[: len(past.labels)] = past.labels
         aside = result.connectivity.aside
         moved = followed(result.vectors, before, result.softness, aside)
-        return result.labelled(Clustering(moved, int(self.n_clusters_), "kmeans", None, 0.0))
+        clustering = Clustering(moved, int(self.n_clusters_), "kmeans", None, 0.0)
+        return finish_labels(result.labelled(clustering), settings)
 
     @property
     def update_sentence_(self) -> str:

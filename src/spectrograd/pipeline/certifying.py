@@ -116,7 +116,7 @@ def _before_a_bulk(
     evidence = Evidence(float(ritz.values[first]), guards=guards)
     part, alone = replace(solution, Q=inside.Q, evidence=evidence), replace(problem, n_components=first)
     error = float(np.linalg.norm(measured[:first]))
-    outside = _evidence(alone, inside, part, error, settings.seed)
+    outside = _evidence(alone, inside, part, error, settings)
     found = certify(engine, problem.operator, inside, settings.tol, outside, measured[:first], rounding)
     return of_the_leading(found, ritz, measured, known.beyond) if found.converged else None
 

@@ -24,6 +24,7 @@ from spectrograd.solvers import Progress
 from spectrograd.solvers.loop import INTERRUPTED
 
 if TYPE_CHECKING:
+    from spectrograd.pipeline.cluster_verdict import ClusterVerdict
     from spectrograd.pipeline.multilayer import Merged
 
 Array = NDArray[Any]
@@ -51,6 +52,8 @@ class Result:
         One cluster per node, -1 for nodes set aside; None before labels were assigned.
     membership
         How sure each label is, 0 to 1: how much nearer its centre is than the next.
+    cluster_verdict
+        Whether the clusters are more than chance would give; None before labels were assigned.
     merged
         Of a multilayer graph: what is known of each layer.
     tall
@@ -81,6 +84,7 @@ class Result:
     labels: Array | None = None
     n_clusters: int | None = None
     membership: Array | None = None
+    cluster_verdict: ClusterVerdict | None = None
     tall: Tall | None = None
     label_tall: Tall | None = None
     sweeps: float = 0.0
@@ -124,6 +128,7 @@ class Result:
             "regularization": self.regularization.summary(),
             "components": self.connectivity.summary(),
             "eigengap": None if self.eigengap is None else self.eigengap.summary(),
+            "cluster_verdict": None if self.cluster_verdict is None else self.cluster_verdict.summary(),
         }
 
     def scores(self, classes: Array) -> dict[str, float]:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import copy
 import logging
+import time
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.interruption import deferred
 from spectrograd.labels import assign
 from spectrograd.labels.eigengap import MOST
+from spectrograd.labels.following import follow_neighbours
 from spectrograd.labels.left_rows import assign_left
 from spectrograd.labels.sweeping import MANY
 from spectrograd.notices import parameter
 from spectrograd.pipeline.checkpoints import checkpointed
+from spectrograd.pipeline.cluster_verdict import graphs_of, judge_clusters
 from spectrograd.pipeline.layer_preparation import PreparedLayers, prepare_layers
 from spectrograd.pipeline.left_embedding import LeftEmbedding
 from spectrograd.pipeline.result import Result
@@ -126,7 +130,7 @@ def label(result: Result, settings: Settings, *, many: int = MANY) -> Result:
             random_state=settings.seed,
             deadline=settings.labelled_by,
         )
-        return replace(result.labelled(clustering), label_tall=label_tall)
+        return finish_labels(replace(result.labelled(clustering), label_tall=label_tall), settings)
     with settings.engine.threads():
         clustering = assign(
             result.vectors,
@@ -139,4 +143,39 @@ def label(result: Result, settings: Settings, *, many: int = MANY) -> Result:
             random_state=settings.seed,
             deadline=settings.labelled_by,
         )
-    return result.labelled(clustering)
+    return finish_labels(result.labelled(clustering), settings)
+
+
+def finish_labels(result: Result, settings: Settings) -> Result:
+    """The result with labels for nodes without evidence of their own, and with a verdict on its clusters."""
+    began = time.perf_counter()
+    result = _followed(result)
+    result = replace(result, cluster_verdict=judge_clusters(result, settings))
+    spent = result.seconds.get("assign", 0.0) + time.perf_counter() - began
+    return replace(result, seconds=result.seconds | {"assign": spent})
+
+
+def _followed(result: Result) -> Result:
+    """Nodes whose rows regularisation has made follow their neighbours; nothing where there was none."""
+    tau = result.regularization.tau
+    layers = graphs_of(result)[0]
+    if not tau or result.labels is None or not layers or result.connectivity.groups is not None:
+        return result
+    rows, old = result.rows, result.labels
+    part = old[rows] >= 0
+    added = [tau * float(layer.degrees[part].mean()) for layer in layers]
+    sure = None if result.membership is None else result.membership[rows]
+    found = follow_neighbours(layers, old[rows], added, sure)
+    if not len(found.moved):
+        return result
+    labels, membership = old.copy(), result.membership
+    labels[rows] = found.labels
+    labels.flags.writeable = False
+    if membership is not None and found.membership is not None:
+        membership = membership.copy()
+        membership[rows] = found.membership
+    result = replace(result, labels=labels, membership=membership)
+    if result.label_tall is not None and isinstance(result.embedding, LeftEmbedding):
+        engine = result.embedding.engine
+        return replace(result, label_tall=engine.put(found.labels[:, None].astype(np.float64)))
+    return result

@@ -22,6 +22,7 @@ from spectrograd.report.points import (
 from spectrograd.report.run import Run
 from spectrograd.report.words import (
     certificate_words,
+    cluster_verdict_words,
     convergence_words,
     spectrum_words,
     suggested_clusters,
@@ -41,9 +42,9 @@ def run_document(run: Run, most: DrawnAtMost = USUALLY) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``title, lead, note, certificate, treatment, scores, clusters, uncertain, confusion, agreement,
-        spectrum, curves, words, facts, command``, ``methods`` (a comparison, where there is one) and
-        ``points``, which holds arrays as base64.
+        ``title, lead, note, certificate, cluster_verdict, treatment, scores, clusters, uncertain, confusion,
+        agreement, spectrum, curves, words, facts, command``, ``methods`` (a comparison, where there is one)
+        and ``points``, which holds arrays as base64.
     """
     summary = run.summary
     points = points_document(run, most)
@@ -53,6 +54,7 @@ def run_document(run: Run, most: DrawnAtMost = USUALLY) -> dict[str, Any]:
         "lead": _lead(run),
         "note": points["note"],
         "certificate": _certificate(run),
+        "cluster_verdict": cluster_verdict_words(summary.get("cluster_verdict")),
         "treatment": treatment_words(summary.get("regularization"), run.excluded),
         "scores": _scores(run),
         "clusters": _clusters(run),

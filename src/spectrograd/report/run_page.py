@@ -58,6 +58,7 @@ def render_run(document: Parts, plotly: str) -> str:
 </header>
 <main>
 {_certificate(document["certificate"])}
+{_cluster_verdict(document["cluster_verdict"])}
 {_treatment(document["treatment"])}
 {_embedding(document)}
 {_clusters(document["clusters"])}
@@ -93,7 +94,7 @@ def _certificate(certificate: Parts) -> str:
     exact = "<br>".join(map(escape, certificate["exact"]))
     return (
         f'<section class="certificate{"" if certificate["converged"] else " bad"}" id="certificate">\n'
-        f'<h2>Can it be trusted?</h2>\n<p class="verdict">{escape(verdict)}</p>\n'
+        f'<h2>Can the eigenvectors be trusted?</h2>\n<p class="verdict">{escape(verdict)}</p>\n'
         f"<p>{escape(' '.join(details))}</p>\n"
         f'<p class="exact">Certificate: {exact}</p>\n</section>'
     )
@@ -105,6 +106,17 @@ def _treatment(sentences: Sequence[str]) -> str:
     told = "\n".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
     return (
         f'<section class="treatment" id="treatment">\n<h2>What was done to the graph</h2>\n{told}\n</section>'
+    )
+
+
+def _cluster_verdict(judged: Parts | None) -> str:
+    if judged is None:
+        return ""
+    return (
+        f'<section class="certificate{"" if judged["good"] else " bad"}" id="cluster-verdict">\n'
+        f'<h2>Are the clusters more than chance?</h2>\n<p class="verdict">{escape(judged["words"][0])}</p>\n'
+        f"<p>{escape(' '.join(judged['words'][1:]))}</p>\n"
+        f'<p class="exact">{escape(judged["exact"])}</p>\n</section>'
     )
 
 

@@ -22,13 +22,44 @@ def certificate_words(certificate: Mapping[str, Any], short_layers: Sequence[str
     ``short_layers`` are those whose own embedding, which the result is made of, fell short.
     """
     if not certificate["converged"]:
-        verdict = "The result did not reach the accuracy that was asked for; read it with care."
+        verdict = "The eigenvectors did not reach the accuracy that was asked for; read them with care."
     elif short_layers:
         names = ", ".join(short_layers)
         verdict = f"The merge is as accurate as was asked for, but not these layers it is made of: {names}."
     else:
-        verdict = "The result is as accurate as was asked for."
+        verdict = "The eigenvectors are as accurate as was asked for."
     return [verdict, _angle(certificate), _missed(certificate), _residual(certificate)]
+
+
+VERDICTS = {
+    "clear": "The clusters are clear.",
+    "weak": "The clusters are weak.",
+    "none beyond chance": "The clusters are none beyond chance.",
+    "not judged": "The clusters were not judged.",
+}
+
+
+def cluster_verdict_words(judged: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """What a verdict on clusters (as in ``--summary-json``) means; None where there is none."""
+    if judged is None:
+        return None
+    words = [VERDICTS[judged["verdict"]], *_figures(judged)]
+    return {"good": judged["verdict"] == "clear", "words": words, "exact": judged["sentence"]}
+
+
+def _figures(judged: Mapping[str, Any]) -> list[str]:
+    if judged["conductance"] is None or judged["chance_conductance"] is None:
+        return []
+    told = [
+        f"On average {judged['conductance']:.0%} of the weight of a cluster's edges leaves it; in a random "
+        f"graph with the same degrees, clustered in the same way, {judged['chance_conductance']:.0%} does."
+    ]
+    if judged["needed_confidence"] is not None:
+        told.append(
+            f"Nodes are assigned with a confidence of {judged['confidence']:.2f} on average; without any "
+            f"borders between the clusters it may reach {judged['needed_confidence']:.2f}."
+        )
+    return [*told, f"The largest cluster has {judged['largest_share']:.0%} of the nodes."]
 
 
 def _angle(certificate: Mapping[str, Any]) -> str:

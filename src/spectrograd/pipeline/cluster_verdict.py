@@ -1,0 +1,419 @@
+"""The second verdict: are the clusters more than chance would give? The certificate is about eigenvectors.
+
+Measured against a random graph with the same numbers of neighbours and the same weights, which is clustered
+in the same way (docs/trust.md): whatever can be cut there can be cut anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, astuple, dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+
+from spectrograd.graph import Graph
+from spectrograd.labels import assign
+from spectrograd.labels.following import follow_neighbours, pieces
+from spectrograd.labels.membership import membership
+from spectrograd.labels.unit_rows import unit_rows
+from spectrograd.operators.sparse import SparseOperator
+from spectrograd.pipeline.layer_evidence import TRACY_WIDOM
+from spectrograd.pipeline.result import Result
+from spectrograd.pipeline.settings import Settings
+
+Array = NDArray[Any]
+CLEAR, WEAK, NONE, NOT_JUDGED = "clear", "weak", "none beyond chance", "not judged"
+# A random graph is drawn twice, with at most so many nodes and clusters: its figures hardly depend on either.
+# Small ones differ more from draw to draw and are drawn four times; of few neighbours more nodes are needed,
+# since what dangles there grows with their number.
+DRAWS, NODES, CLUSTERS = 2, 1000, 20
+SMALL, SPARSE = 600, 6.0
+# Mean neighbours below which nothing is called clear: random graphs then fall into pieces and dangling trees
+# that differ from draw to draw by more than clusters do (8 of 288 such graphs looked clear).
+FEW = 4.0
+STARTS = 3  # of k-means on it
+DENSE = 150  # nodes up to which all eigenvectors are found faster than some
+LOOSE = 1e-2  # of its eigenvalues: the square of that is far below what two draws differ by
+WEIGHTS = 4096  # of the graph, that those of a random one are drawn from
+# Of the way from chance to no edge cut: below the first nothing shows, from the second on much does.
+LEAST, MUCH = 0.08, 0.15
+SPREADS = 2.0  # standard deviations of the draws, added to both
+LOPSIDED = 0.9  # of the nodes in one cluster
+TINY_SHARE = 0.1  # of a cluster's fair share of the volume: the bound of localised eigenvectors
+SURE = 0.05  # by how much confidence must exceed that of an even cloud
+
+
+@dataclass(frozen=True)
+class ClusterVerdict:
+    """Whether the clusters are more than chance would give, and by which figures.
+
+    Attributes
+    ----------
+    verdict
+        "clear", "weak", "none beyond chance", or "not judged".
+    conductance, chance_conductance
+        Mean over the clusters, and that of the clusters of a random graph with the same degrees.
+    strength
+        How far the share of weight that stays inside goes from chance (0) to no edge cut (1).
+    confidence, chance_confidence, needed_confidence
+        Mean membership, that in the random graph, and what an even cloud of points that is cut as well has.
+    largest_share
+        Of the nodes that take part, those in the largest cluster.
+    n_tiny
+        Clusters with less than a tenth of their fair share of the volume.
+    eigenvalue, chance_eigenvalue
+        Second smallest of the graph, and of the random one: its bulk begins there. None for layers, and for
+        the unnormalised Laplacian.
+    n_beyond
+        Eigenvalues found, the trivial one not counted, that lie below that bulk.
+    reason
+        Why nothing was judged, or what else the verdict rests on.
+    """
+
+    verdict: str
+    n_clusters: int
+    conductance: float | None = None
+    chance_conductance: float | None = None
+    strength: float | None = None
+    confidence: float | None = None
+    chance_confidence: float | None = None
+    needed_confidence: float | None = None
+    largest_share: float | None = None
+    n_tiny: int = 0
+    eigenvalue: float | None = None
+    chance_eigenvalue: float | None = None
+    n_beyond: int | None = None
+    reason: str = ""
+
+    @property
+    def is_lopsided(self) -> bool:
+        """Whether nearly all nodes are in one cluster, or most clusters are tiny pieces."""
+        share = self.largest_share or 0.0
+        return self.n_clusters > 1 and (share >= LOPSIDED or 2 * self.n_tiny > self.n_clusters)
+
+    @property
+    def short(self) -> str:
+        """For a line: the verdict, and conductance beside that of chance."""
+        if self.conductance is None or self.chance_conductance is None:
+            return f"{self.verdict} ({self.reason})" if self.reason else self.verdict
+        return f"{self.verdict} (conductance {self.conductance:.2f}, by chance {self.chance_conductance:.2f})"
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in plain words, with what to try where it is not a good one."""
+        told = [f"clusters: {self.short}"]
+        told += [] if self.reason else [self._meaning()]
+        if self.is_lopsided:
+            told.append(self._lopsided())
+        return "; ".join(told)
+
+    def _meaning(self) -> str:
+        if self.verdict == NONE:
+            return "a random graph with the same degrees is cut as well: do not read anything into them"
+        if self.verdict == CLEAR:
+            return "no random graph with the same degrees, and no even cloud of points, is cut like this"
+        if (self.strength or 0.0) < MUCH:
+            return "hardly better than in a random graph with the same degrees; try another number of them"
+        if self.is_lopsided:
+            return "better than in a random graph with the same degrees"
+        return (
+            "better than in a random graph with the same degrees, but without clear borders "
+            f"(confidence {self.confidence:.2f}; an even cloud of points that is cut as well may have "
+            f"{self.needed_confidence:.2f}): the places of the cuts are arbitrary; try another number of them"
+        )
+
+    def _lopsided(self) -> str:
+        share, tiny = self.largest_share or 0.0, self.n_tiny
+        what = [f"{share:.0%} of the nodes are in one cluster"] if share >= LOPSIDED else []
+        what += (
+            [f"{tiny} of {self.n_clusters} clusters are tiny pieces"] if 2 * tiny > self.n_clusters else []
+        )
+        return " and ".join(what) + ": try regularization=1, more clusters, or to remove the dangling pieces"
+
+    def summary(self) -> dict[str, Any]:
+        """What ``--summary-json`` holds."""
+        return {**asdict(self), "sentence": self.sentence}
+
+
+def judge_clusters(result: Result, settings: Settings) -> ClusterVerdict:
+    """Look at the clusters of a result: one pass over the edges, and two small random graphs."""
+    assert result.labels is not None
+    k = int(result.n_clusters or 0)
+    layers, weights = graphs_of(result)
+    if not layers:
+        return ClusterVerdict(NOT_JUDGED, k, reason="the edges are not at hand")
+    labels = result.labels[result.rows]
+    shares = np.bincount(labels[labels >= 0], minlength=k) / max(1, int((labels >= 0).sum()))
+    if k < 2:
+        return ClusterVerdict(NOT_JUDGED, k, largest_share=1.0, reason="there is one cluster only")
+    cuts = _cuts(layers, weights, labels, k)
+    fair = TINY_SHARE * cuts.volume.sum() / k
+    n_tiny = int((cuts.volume < fair).sum())
+    sure = _confidence(result, labels, k)
+    base = (k, cuts.conductance)
+    shown: dict[str, Any] = {"confidence": sure, "largest_share": float(shares.max()), "n_tiny": n_tiny}
+    if result.connectivity.groups is not None:
+        return _of_components(cuts, result, ClusterVerdict(CLEAR, *base, **shown), settings)
+    tau = result.regularization.tau
+    chance = _chance(cuts, k, result.vectors.shape[1], tau, result.softness, settings)
+    if chance is None:
+        why = "too few nodes for a random graph to compare with"
+        return ClusterVerdict(NOT_JUDGED, *base, reason=why, **shown)
+    strength = float(np.clip((cuts.inside - chance.inside) / max(1 - chance.inside, 1e-9), -1.0, 1.0))
+    taking_part = max(1, int((labels >= 0).sum()))
+    needed = cloud_confidence(chance.confidence, strength, k, cuts.neighbours * k / taking_part) + SURE
+    shown |= {
+        "chance_conductance": chance.conductance,
+        "strength": strength,
+        "chance_confidence": chance.confidence,
+        "needed_confidence": needed,
+        **_spectral(result, settings, chance),
+    }
+    beyond = strength - SPREADS * chance.spread / max(1 - chance.inside, 1e-9)
+    clear = beyond >= MUCH and sure >= needed
+    found = ClusterVerdict(NONE if beyond < LEAST else CLEAR if clear else WEAK, *base, **shown)
+    if found.verdict == CLEAR and (found.is_lopsided or cuts.neighbours < FEW):
+        return ClusterVerdict(WEAK, *base, **shown)
+    return found
+
+
+def _of_components(cuts: _Cuts, result: Result, found: ClusterVerdict, settings: Settings) -> ClusterVerdict:
+    """No edge is cut; what is left to ask is whether a random graph falls apart as well."""
+    sizes, rng = result.connectivity.sizes, np.random.default_rng(settings.seed or 0)
+    apart = 1 - float(sizes[0]) / float(sizes.sum())
+    graph = random_graph(cuts.counts, cuts.drawn, cuts.scales, rng, 2 * NODES)
+    n = min(2 * NODES, len(cuts.counts[0]))
+    by_chance = 1.0 if graph is None else 1 - graph.n_nodes / n
+    if apart <= by_chance + LEAST:
+        why = "the graph falls into components, and a random one with the same degrees does as well"
+        return replace(found, verdict=NONE, reason=why)
+    why = "clusters of whole components: no edge between them"
+    doubtful = found.is_lopsided or cuts.neighbours < FEW
+    return replace(found, verdict=WEAK if doubtful else CLEAR, reason=why)
+
+
+def cloud_confidence(by_chance: float, strength: float, n_clusters: int, crowding: float) -> float:
+    """The most confidence that clusters of points without any border reach, when they are cut so well.
+
+    Neighbours of points that fill a cube evenly are cut well in few dimensions (a street, a square), and
+    hardly better than a random graph in many; their clusters are cells with arbitrary borders. Between these
+    ends this curve lies above all that was measured: 1 to 40 dimensions, 2 to 40 clusters, 200 to 2,000
+    points (docs/trust.md). ``crowding`` is neighbours per node over nodes per cluster: where a cluster is
+    hardly larger than a neighbourhood, cells too are seen clearly.
+    """
+    most = min(1.0, 0.68 + 0.2 / n_clusters + 0.25 * crowding)
+    power = 1 + 0.5 * float(np.clip(1 - 2 * crowding, 0.0, 1.0))
+    return float(by_chance + max(0.0, most - by_chance) * max(0.0, strength) ** power)
+
+
+@dataclass(frozen=True, eq=False)
+class _Cuts:
+    """What one pass tells: volume of the clusters, the weight inside, and how nodes are joined in each layer.
+
+    ``counts`` are neighbours per node and ``drawn`` some weights, one of each per layer; ``scales`` is what
+    the weights of a layer are multiplied with.
+    """
+
+    volume: Array
+    within: Array
+    counts: tuple[Array, ...] = ()
+    drawn: tuple[Array | None, ...] = ()
+    scales: tuple[float, ...] = ()
+
+    @property
+    def inside(self) -> float:
+        """``(sum_c inside_c / volume_c - 1) / (K - 1)``: 1 - the normalised cut, so that chance is 0."""
+        share = np.divide(self.within, self.volume, out=np.zeros(len(self.volume)), where=self.volume > 0)
+        n_filled = max(2, int((self.volume > 0).sum()))
+        return float((share.sum() - 1) / (n_filled - 1))
+
+    @property
+    def conductance(self) -> float:
+        """Mean over the clusters, as in :func:`spectrograd.metrics.conductance`."""
+        least = np.minimum(self.volume, self.volume.sum() - self.volume)
+        cut = np.maximum(self.volume - self.within, 0)
+        filled = least > 0
+        return float(np.mean(cut[filled] / least[filled])) if filled.any() else 0.0
+
+    @property
+    def neighbours(self) -> float:
+        """Mean number per node, all layers together."""
+        return float(sum(each.sum() for each in self.counts) / max(1, int((self.counts[0] >= 0).sum())))
+
+
+def graphs_of(result: Result) -> tuple[tuple[Graph, ...], Array]:
+    """The graphs that were clustered, in the order of ``result.rows``, and their weights."""
+    if result.merged is not None:
+        inputs = result.merged.inputs
+        graphs = () if inputs is None else tuple(operator.graph for operator in inputs.operators)
+        return graphs, np.asarray(result.merged.weights)
+    operator = result.operator
+    return ((operator.graph,) if isinstance(operator, SparseOperator) else ()), np.ones(1)
+
+
+def _cuts(layers: Sequence[Graph], weights: Array, labels: Array, k: int) -> _Cuts:
+    volume, within = np.zeros(k), np.zeros(k)
+    counts, drawn, scales = [], [], []
+    places = np.maximum(labels, 0)
+    part = labels >= 0
+    for layer, weight in zip(layers, weights, strict=True):
+        mean = float(layer.degrees[part].mean()) if part.any() else 0.0
+        if weight <= 0 or mean <= 0:
+            continue
+        scale = float(weight) / mean  # every layer has a say by its weight, whatever its units
+        volume += scale * np.bincount(places[part], layer.degrees[part], k)
+        own, few, neighbours = np.zeros(k), [], np.zeros(len(labels), np.int64)
+        step = max(1, layer.n_entries // WEIGHTS)
+        for block in pieces(layer):
+            rows = np.repeat(labels[block.start : block.stop], np.diff(block.indptr))
+            neighbours[block.start : block.stop] = np.diff(block.indptr)
+            same = (rows == labels[block.indices]) & (rows >= 0)
+            own += np.bincount(rows[same], None if block.weights is None else block.weights[same], k)
+            if block.weights is not None:
+                few.append(np.asarray(block.weights[::step], np.float64))
+        within += scale * own
+        counts.append(neighbours[part])
+        drawn.append(np.concatenate(few) if few else None)
+        scales.append(scale)
+    return _Cuts(volume, within, tuple(counts), tuple(drawn), tuple(scales))
+
+
+def _confidence(result: Result, labels: Array, k: int) -> float:
+    sure = result.membership
+    if sure is None:
+        part = labels >= 0
+        rows = unit_rows(result.vectors[result.rows][part], result.softness)
+        sure = membership(rows, labels[part], k)
+    return float(np.nanmean(sure)) if np.isfinite(sure).any() else 0.0
+
+
+def _spectral(result: Result, settings: Settings, chance: _Chance) -> dict[str, Any]:
+    if result.merged is not None or settings.laplacian == "unnormalized" or len(result.eigenvalues) < 2:
+        return {}
+    # The bulk of a larger graph begins lower: by less than six spreads of the smaller one's (Tracy-Widom).
+    top = (1 - chance.eigenvalue) * (1 + 6 * TRACY_WIDOM * chance.n_nodes ** (-2 / 3))
+    below = int((result.eigenvalues[1:] < 1 - top).sum())
+    return {
+        "eigenvalue": float(result.eigenvalues[1]),
+        "chance_eigenvalue": chance.eigenvalue,
+        "n_beyond": below,
+    }
+
+
+@dataclass(frozen=True)
+class _Chance:
+    """What the same procedure finds in a random graph."""
+
+    inside: float
+    conductance: float
+    confidence: float
+    eigenvalue: float
+    n_nodes: float
+    spread: float = 0.0  # of ``inside`` from draw to draw
+
+
+def _chance(
+    cuts: _Cuts, k: int, n_columns: int, tau: float, softness: float, settings: Settings
+) -> _Chance | None:
+    rng = np.random.default_rng(0 if settings.seed is None else settings.seed)
+    few = min(k, CLUSTERS)
+    width = min(n_columns, max(few, 2))
+    n_draws = 2 * DRAWS if len(cuts.counts[0]) <= SMALL else DRAWS
+    draws = [_drawn(cuts, few, width, tau, softness, rng) for _ in range(n_draws)]
+    found = [astuple(draw) for draw in draws if draw is not None]
+    if len(found) < DRAWS:
+        return None
+    mean = _Chance(*map(float, np.mean(found, axis=0)))
+    return replace(mean, spread=float(np.std([draw[0] for draw in found], ddof=1)))
+
+
+def _drawn(
+    cuts: _Cuts, k: int, width: int, tau: float, softness: float, rng: np.random.Generator
+) -> _Chance | None:
+    """Figures of one random graph; None where its largest component is too small."""
+    n_nodes = NODES if cuts.neighbours > SPARSE else 2 * NODES
+    graph = random_graph(cuts.counts, cuts.drawn, cuts.scales, rng, n_nodes)
+    if graph is None or graph.n_nodes < max(3 * k, width + 3, 8):
+        return None
+    solved = _embedded(graph, width, tau, rng)
+    if solved is None:
+        return None
+    values, vectors = solved
+    found = assign(
+        vectors,
+        k,
+        n_init=STARTS,
+        unit_rows=True,
+        softness=softness,
+        random_state=int(rng.integers(2**31)),
+    )
+    labels, sure = found.labels, found.membership
+    if tau:
+        followed = follow_neighbours([graph], labels, [tau * float(graph.degrees.mean())], sure)
+        labels, sure = followed.labels, followed.membership
+    own = _cuts([graph], np.ones(1), labels, k)
+    assert sure is not None
+    sure_mean = float(np.mean(sure))
+    return _Chance(own.inside, own.conductance, sure_mean, 1 - float(values[1]), graph.n_nodes)
+
+
+def random_graph(
+    counts: Sequence[Array],
+    drawn: Sequence[Array | None],
+    scales: Sequence[float],
+    rng: np.random.Generator,
+    n_nodes: int,
+) -> Graph | None:
+    """Some nodes with their numbers of neighbours in every layer, joined at random: its largest component.
+
+    The configuration model: each edge joins two ends drawn by chance (Molloy and Reed 1995), with a weight
+    drawn from those of the layer. Layers are drawn one by one and added up.
+    """
+    n_all = len(counts[0])
+    n = min(n_nodes, n_all)
+    chosen = rng.choice(n_all, n, replace=False) if n < n_all else np.arange(n)
+    total = sp.csr_array((n, n))
+    for own, weights, scale in zip(counts, drawn, scales, strict=True):
+        ends = rng.permutation(np.repeat(np.arange(n), np.minimum(own[chosen], n // 2)))
+        rows, cols = ends[: len(ends) // 2], ends[len(ends) // 2 : 2 * (len(ends) // 2)]
+        keep = rows != cols
+        rows, cols = rows[keep], cols[keep]
+        data = np.full(len(rows), scale)
+        if weights is not None:
+            data = scale * rng.choice(weights, len(rows))
+        total = total + sp.coo_array((data, (rows, cols)), shape=(n, n)).tocsr()
+    matrix = sp.csr_array(total + total.T)
+    if matrix.nnz == 0:
+        return None
+    pieces_of = connected_components(matrix, directed=False)[1]
+    largest = np.flatnonzero(pieces_of == np.bincount(pieces_of).argmax())
+    return Graph._from_clean_csr(sp.csr_array(matrix[largest][:, largest]), None)
+
+
+def _embedded(graph: Graph, width: int, tau: float, rng: np.random.Generator) -> tuple[Array, Array] | None:
+    """Largest eigenvalues of the (regularised) normalised adjacency, falling, and coordinates of its walk."""
+    n, added = graph.n_nodes, tau * float(graph.degrees.mean())
+    root = 1 / np.sqrt(graph.degrees + added)
+    scaled = sp.diags_array(root)
+    matrix = sp.csr_array(scaled @ graph.matrix @ scaled)
+    if n <= DENSE or 3 * width > n:
+        values, vectors = np.linalg.eigh(matrix.toarray() + added / n * np.outer(root, root))
+        values, vectors = values[-width:], vectors[:, -width:]
+    else:
+
+        def product(x: Array) -> Array:
+            x = x.ravel()
+            return np.asarray(matrix @ x + (added / n * (root @ x)) * root)
+
+        operator = LinearOperator((n, n), matvec=product, dtype=np.float64)
+        try:
+            values, vectors = eigsh(operator, width, which="LA", tol=LOOSE, v0=rng.standard_normal(n))
+        except ArpackNoConvergence:
+            return None
+    order = np.argsort(-values)
+    return values[order], vectors[:, order] * root[:, None]
