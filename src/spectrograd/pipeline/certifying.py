@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.certificate import Certificate, certify, unmeasured
+from spectrograd.certificate.carried import Carried
 from spectrograd.certificate.evidence import LIKELY_MISS, MOST_PART, Complement, needed_cut
-from spectrograd.certificate.probe import look_outside
+from spectrograd.certificate.probe import Evidence, Guards, MeasuredRitz, look_outside
 from spectrograd.engines.threadpools import one_thread
 from spectrograd.linalg.inertia import count_below
 from spectrograd.linalg.subspace import Ritz, rayleigh_ritz, residuals
@@ -53,6 +54,36 @@ def certified(
         return replace(found, solution=replace(found.solution, history=solution.history))
     with settings.engine.threads(), one_thread():  # BLAS has nothing but small matrices to do
         return _certified(operator, solution, settings, choice)
+
+
+def narrowed(operator: Operator, wide: Embedded, k: int, settings: SolverSettings) -> Embedded:
+    """The first k columns of an embedding with a certificate of their own, by the columns after them."""
+    evidence = _evidence_of_first(wide, k, settings)
+    first = settings.engine.columns(wide.solution.Q, slice(k))
+    solution = replace(wide.solution, Q=first, evidence=evidence)
+    found = certified(operator, solution, settings, wide.choice)
+    return replace(found, seconds=wide.seconds, attempts=wide.attempts)
+
+
+def _evidence_of_first(wide: Embedded, k: int, settings: SolverSettings) -> Evidence:
+    """What m Ritz pairs and their certificate tell of the first k of them.
+
+    Nothing of what the solver knew of the rest of the spectrum holds: it spoke of what lies beyond all m. The
+    pairs after the k-th, of residual r together, serve instead. To them belong m - k eigenvalues within r
+    (Kahan; Parlett 1998, Theorem 11.5.1). If those lie below ``sure``, where there are m at most, then no more
+    than k are left below ``theta_k+1 - r``: this takes no product. Else the pairs are guards of a probe.
+    """
+    values, known, engine = wide.embedding.eigenvalues, wide.certificate, settings.engine
+    beyond, Q = float(values[k]), wide.solution.Q
+    solver = wide.solution.evidence
+    rest = float(np.linalg.norm(known.residuals[k:]))
+    if not solver.complete and beyond - rest > values[k - 1] and values[-1] + rest < known.sure:
+        odds = 0.0 if known.missed_probability == 0 else LIKELY_MISS  # at which ``sure`` was read off
+        pairs = Ritz(values[:k], engine.columns(Q, slice(k)), None)
+        last = MeasuredRitz(pairs, known.residuals[:k] - known.rounding, known.rounding)
+        return Evidence(beyond, outside=Carried(beyond, 0, beyond - rest, odds), last=last)
+    guards = Guards(engine.columns(Q, slice(k, None)), values[k:], known.residuals[k:])
+    return Evidence(beyond, solver.complete, solver.countable, guards)
 
 
 def _certified(
