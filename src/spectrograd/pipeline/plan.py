@@ -9,6 +9,7 @@ from spectrograd.certificate.riding_probe import COLUMNS
 from spectrograd.graph import Graph
 from spectrograd.kernels.thresholds import USUAL, Thresholds
 from spectrograd.linalg.fill import estimated_fill, factor_bytes, most_factor_bytes
+from spectrograd.linalg.filters import has_hubs
 from spectrograd.operators.protocol import ALL
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.needs import (
@@ -18,6 +19,7 @@ from spectrograd.pipeline.needs import (
     solver_bytes,
     spare_bytes,
 )
+from spectrograd.solvers.lanczos_sweeps import MOST_BLOCKS
 from spectrograd.solvers.protocol import Problem
 from spectrograd.solvers.ritz import guarded_width
 
@@ -88,7 +90,21 @@ def on_disk(problem: Problem, memory_limit: int | None) -> tuple[Choice, ...]:
         f"the graph is on disk: few sweeps of {width} columns and {COLUMNS} of the probe, and "
         f"{STREAM_BLOCKS} blocks of these in memory at most"
     )
+    if has_hubs(problem.operator) and _blocks_fit(problem, memory_limit, MOST_BLOCKS * width):
+        reason = (
+            f"the graph is on disk and has hubs, whose eigenvalues lie far above the others: block Krylov, "
+            f"{width} columns and {COLUMNS} of the probe"
+        )
+        return (Choice("lanczos", reason),)
     return (Choice("chebyshev", reason), *_last_within(problem, memory_limit))
+
+
+def _blocks_fit(problem: Problem, memory_limit: int | None, n_columns: int) -> bool:
+    """Whether a limit leaves room for a Krylov basis of so many columns."""
+    if memory_limit is None or not isinstance(problem.operator, SparseOperator):
+        return memory_limit is None
+    columns = largest_basis(problem.operator.graph, problem.n_components, memory_limit)
+    return columns is not None and columns >= n_columns
 
 
 def _last_within(problem: Problem, memory_limit: int | None) -> tuple[Choice, ...]:
