@@ -101,9 +101,7 @@ def too_low(operator, mean, deviation):
     return Bulk(mean, deviation, min(operator.upper, mean + 2 * deviation))
 
 
-@pytest.mark.parametrize(
-    ("solver", "module"), [("chebyshev", chebyshev_sweeps), ("lanczos", lanczos_sweeps)]
-)
+@pytest.mark.parametrize(("solver", "module"), [("chebyshev", chebyshev_sweeps), ("lanczos", lanczos_sweeps)])
 def test_a_filter_that_ends_too_low_begins_again_and_says_so(tmp_path, monkeypatch, solver, module):
     """Where no hub is known: by a semicircle, half of the spectrum of this graph lies beyond the end."""
     monkeypatch.setattr(module, "bulk_of", too_low)
