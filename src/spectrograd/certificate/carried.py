@@ -1,4 +1,4 @@
-"""What a certificate said of a graph it says, in part, of the graph after edges came or went: no probe, no pass.
+"""What a certificate said of a graph it says, in part, of the graph after edges changed: no probe, no pass.
 
 Let ``(A, B)`` be the pencil before and ``(A', B')`` that after. If at most K eigenvalues were below ``sure``,
 then ``x'Ax >= sure x'Bx`` on a subspace of codimension K, and there
@@ -7,16 +7,16 @@ then ``x'Ax >= sure x'Bx`` on a subspace of codimension K, and there
 
 Where the matrix in brackets is positive semidefinite, at most K eigenvalues of ``(A', B')`` lie below tau
 (Courant and Fischer). Beside its diagonal it has the edges that changed and no others, so this is a look at
-them alone. Let E >= 0 be the weights that came, R >= 0 those that went, e and r their row sums, d the diagonal
-of B, which is the degrees. Then the matrix is
+them alone. Let E >= 0 be the weights that came, R >= 0 those that went, e and r their row sums, d the
+diagonal of B, which is the degrees. Then the matrix is
 
     diag(g) - E + R,    g = (e - r) - tau (e - r) + (sure - tau) d.
 
 - ``diag(h) - E`` is positive semidefinite if ``E y <= h y`` for some ``y > 0``.
 - ``diag(r) + R``, a Laplacian without signs, always is. So it is enough that ``diag(g - r) - E`` is.
 
-With no edges that came this reads ``(sure - tau) d >= (2 - tau) r`` at every node, and only the degrees before
-and after are needed. An unnormalised Laplacian has ``B = I`` throughout: ``(sure - tau) >= 2 r``. What
+With no edges that came this reads ``(sure - tau) d >= (2 - tau) r`` at every node, and only the degrees
+before and after are needed. An unnormalised Laplacian has ``B = I`` throughout: ``(sure - tau) >= 2 r``. What
 regularisation adds to degrees, ``t = c mean(d)``, adds ``t (I - 11'/n)`` to A and ``t`` to B: where t grows A
 does not lose by it, where t falls by s it loses at most ``s I``.
 """

@@ -37,8 +37,8 @@ class Certificate:
     angle_bound
         Bound on the sine of the largest angle to the true subspace: residual over a part of the gap.
     missed_probability
-        The chance of evidence this good if a smaller eigenvalue was skipped (a p-value, not the chance that one
-        was); 0 where all were counted.
+        The chance of evidence this good if a smaller eigenvalue was skipped (a p-value, not the chance that
+        one was); 0 where all were counted.
     columns
         What the probe cost: products of the operator with single columns.
     asked
@@ -74,7 +74,7 @@ class Certificate:
 
     @property
     def gap_bound(self) -> float:
-        """A lower bound on the gap, as surely as ``sure``: ``lambda_K+1 >= sure``, ``lambda_K <= theta_K``."""
+        """A lower bound on the gap, as sure as ``sure``: ``lambda_K+1 >= sure``, ``lambda_K <= theta_K``."""
         return max(0.0, self.sure - float(self.eigenvalues[-1])) if np.isfinite(self.sure) else 0.0
 
     @property

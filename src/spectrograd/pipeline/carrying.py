@@ -1,4 +1,4 @@
-"""What the certificate of a graph still says after edges changed: see :mod:`spectrograd.certificate.carried`."""
+"""What a certificate still says after edges changed: see :mod:`spectrograd.certificate.carried`."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def _evidence_of_first(wide: Embedded, k: int, settings: SolverSettings) -> Evid
 
     Nothing of what the solver knew of the rest of the spectrum holds: it spoke of what lies beyond all m. The
     pairs after the k-th, of residual r together, serve instead. To them belong m - k eigenvalues within r
-    (Kahan; Parlett 1998, Theorem 11.5.1). If those lie below ``sure``, where there are m at most, then no more
+    (Kahan; Parlett 1998, Theorem 11.5.1). If those lie below ``sure``, where there are m at most, no more
     than k are left below ``theta_k+1 - r``: this takes no product. Else the pairs are guards of a probe.
     """
     values, known, engine = wide.embedding.eigenvalues, wide.certificate, settings.engine

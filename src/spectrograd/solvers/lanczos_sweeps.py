@@ -94,8 +94,8 @@ class FewSweepsLanczos(Lanczos):
             return rider.advanced(engine, operator, product)
         cut, dtype = rider.filters[-1].cut, rider.X.dtype
         state.events.append(
-            f"iteration {state.iteration}: the spectrum goes on beyond {rider.filters[-1].upper:.4g}, where the "
-            f"filter of the probe was to end; the probe began again, up to {operator.upper:.4g}"
+            f"iteration {state.iteration}: the spectrum goes on beyond {rider.filters[-1].upper:.4g}, where "
+            f"the filter of the probe was to end; the probe began again, up to {operator.upper:.4g}"
         )
         fresh = new_rider(engine, problem.operator.standard_form(), state.rng, dtype)
         return fresh.beginning(cut, operator.upper)
