@@ -187,8 +187,8 @@ class FewSweepsChebyshev(FilteringSolver[SweepingState]):
         """
         upper = problem.walk.operator.upper
         state.events.append(
-            f"iteration {state.iteration}: the spectrum goes on beyond {smooth.upper:.4g}, where a filter was "
-            f"to end; begun again after {work.degree} passes, up to {upper:.4g}"
+            f"iteration {state.iteration}: the spectrum goes on beyond {smooth.upper:.4g}, where a filter "
+            f"was to end; begun again after {work.degree} passes, up to {upper:.4g}"
         )
         state.highest = upper
         self._begin(problem, state, work.current.dtype)
