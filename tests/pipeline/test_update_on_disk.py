@@ -115,3 +115,22 @@ def test_a_command_takes_changes_into_store_and_run(grown, tmp_path, monkeypatch
     capsys.readouterr()
     assert main(["update", str(path), "new.csv", "--run", "run", "-o", "labels.csv"]) == 2
     assert "another version" in capsys.readouterr().err
+
+
+def test_edges_that_go_rest_on_the_probe_of_the_fit_too(grown):
+    """A correction without a probe; the gap of the fit is its lower bound, so nothing cries refit."""
+    path, _, truth = grown
+    model = fitted(path)
+    sweeps_of_fit, sure = model.graph_.sweeps, model.certificate_.sure
+    assert 0 < model.certificate_.gap_bound <= model.certificate_.gap
+    entries = read_graph(path).matrix.tocoo()
+    once = np.flatnonzero(entries.row < entries.col)
+    gone = np.random.default_rng(0).choice(once, 10, replace=False)
+    model.partial_fit(remove=Graph.from_edges(entries.row[gone], entries.col[gone]))
+    assert model.update_action_ == "kept"
+    assert model.certificate_.converged
+    assert model.graph_.sweeps <= sweeps_of_fit / 2
+    exact = SpectralClustering(4, random_state=0).fit(read_graph(path))
+    assert model.certificate_.sure < min(sure, exact.certificate_.eigenvalues[-1] + exact.certificate_.gap)
+    assert metrics.score(truth[:5_980], model.labels_)["ari"] > 0.98
+    assert not model.refit_advised_, model.refit_reason_

@@ -242,7 +242,7 @@ GOOD = {
     [
         ({}, "as accurate as was asked for"),
         ({}, "tilted by at most 0.57°"),
-        ({}, "overlooked is 1.0 · 10⁻⁹"),
+        ({}, "evidence this good would be 1.0 · 10⁻⁹"),
         ({}, "a remainder of 2.0 · 10⁻⁵; they are perpendicular up to less than 10⁻¹²"),
         ({"angle_bound": 1e-9}, "tilted by less than 0.001°"),
         ({"angle_bound": 1.0}, "cannot be bounded"),

@@ -33,11 +33,13 @@ class Certificate:
     orthogonality
         Largest entry of ``|Q'BQ - I|``.
     gap
-        Distance from the last eigenvalue found to what lies beyond, as the probe saw it.
+        Distance from the last eigenvalue found to what lies beyond, as the probe saw it: an estimate, and
+        over a store often too wide (a Ritz value of a rough vector); ``gap_bound`` is a lower bound.
     angle_bound
         Bound on the sine of the largest angle to the true subspace: residual over a part of the gap.
     missed_probability
-        Bound on the chance that a smaller eigenvalue was skipped.
+        The chance of evidence this good if a smaller eigenvalue was skipped (a p-value, not the chance that
+        one was); 0 where all were counted.
     columns
         What the probe cost: products of the operator with single columns.
     asked
@@ -80,6 +82,11 @@ class Certificate:
         return float(self.residuals.max())
 
     @property
+    def gap_bound(self) -> float:
+        """A lower bound on the gap, as sure as ``sure``: ``lambda_K+1 >= sure``, ``lambda_K <= theta_K``."""
+        return max(0.0, self.sure - float(self.eigenvalues[-1])) if np.isfinite(self.sure) else 0.0
+
+    @property
     def intervals(self) -> Array:
         """Per vector an interval that holds an eigenvalue, K x 2."""
         return np.column_stack([self.eigenvalues - self.residuals, self.eigenvalues + self.residuals])
@@ -104,7 +111,7 @@ class Certificate:
         elif self.gap <= 0:
             reason = "an eigenvalue as small as the last one lies outside the subspace"
         elif self.missed_probability > LIKELY_MISS:
-            reason = f"the probe cannot rule out a skipped eigenvector (odds {self.missed_probability:.2g})"
+            reason = f"the probe cannot rule out a skipped eigenvector (p = {self.missed_probability:.2g})"
         else:
             reason = f"the subspace is within an angle of sine {min(self.angle_bound, 1):.2g} of the truth"
         return f"{word} (asked for {self.asked}): {reason}; largest residual {self.max_residual:.2g}"
@@ -130,6 +137,7 @@ class Certificate:
             "missed_probability": self.missed_probability,
             "gap": self.gap,
             "determined": self.determined,
+            "gap_bound": self.gap_bound,
             "sentence": self.sentence,
         }
 
@@ -204,13 +212,15 @@ def certify(
     outside: Complement,
     measured: Array,
     rounding: float | None = None,
+    cast: float = 0.0,
 ) -> Certificate:
     """Judge Ritz pairs with ``measured`` residuals, rounding included, by what lies outside their span.
 
     The angle follows from Davis and Kahan: ``sin <= |R|_F / (tau - theta_K)``, where nothing below
     ``tau`` was missed, with the stated odds. Rounding adds to R and takes away from the distance.
     The operator is the one that was made; only its metric is placed. ``rounding`` is that of the product the
-    residuals are from; None: as of a plain product in the type of the vectors.
+    residuals are from; None: as of a plain product in the type of the vectors. ``cast`` is the sine by which
+    the type of the output may turn the vectors.
     """
     orthogonality = orthogonality_error(engine, engine.place(operator), ritz.Q)
     floor, top = operator.rounding(ritz.Q.dtype) if rounding is None else rounding, float(ritz.values[-1])
@@ -218,7 +228,7 @@ def certify(
     error = float(np.linalg.norm(measured))
     tau, odds = _supported_cut(top, outside, error + floor)
     distance = tau - floor - top
-    angle = error / distance if distance > 0 else float("inf")
+    angle = error / distance + cast if distance > 0 else float("inf")
     if isinstance(tol, str):
         asked, good = f"sine <= {GOOD_ANGLE}", angle <= GOOD_ANGLE
     else:

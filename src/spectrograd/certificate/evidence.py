@@ -25,7 +25,7 @@ class Complement:
     sure: float | None = None
 
     def odds_below(self, tau: float) -> float:
-        """Bound on the chance that an eigenvector with eigenvalue below ``tau`` was missed."""
+        """The chance of evidence this good if an eigenvector with eigenvalue below ``tau`` was missed."""
         return 0.0 if tau < (self.lowest if self.sure is None else self.sure) else 1.0
 
     def farthest(self, top: float) -> float:

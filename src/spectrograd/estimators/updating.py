@@ -200,7 +200,7 @@ class Updating(Fitted):
     def _take(self, graph: Graph | MultilayerGraph, done: Updated, settings: Settings, makers: Any) -> Result:
         past = Past.of(self, grown=True)
         assert past is not None
-        gap = getattr(self, "_gap_at_fit", None) or self.certificate_.gap
+        gap = getattr(self, "_gap_at_fit", None) or self._safe_gap()
         result = done.result
         if past.labels is not None:
             result = self._labelled(result, done.drift, past, settings)
@@ -211,6 +211,11 @@ class Updating(Fitted):
         self.refit_advised_ = bool(self.refit_reason_)
         warn_unless_converged(result, settings)
         return result if past.labels is None else replace(result, labels=self.labels_)
+
+    def _safe_gap(self) -> float:
+        """The gap of the fit for later comparison; over a store its lower bound, the estimate being rough."""
+        known = self.certificate_
+        return known.gap if self._knowledge.graph.is_resident else known.gap_bound
 
     def _labelled(self, result: Result, drift: float, past: Past, settings: Settings) -> Result:
         """Clusters that moved a little are followed; others are found anew."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -137,7 +138,7 @@ def pieces(layer: Graph) -> Iterator[RowBlock]:
     for block in layer.blocks:
         n_cuts = max(1, -(-len(block.indices) // AT_ONCE))
         edges = np.linspace(block.start, block.stop, n_cuts + 1).astype(np.int64)
-        for start, stop in zip(edges[:-1], edges[1:], strict=True):
+        for start, stop in pairwise(edges):
             if stop > start:
                 yield block if n_cuts == 1 else block.between(int(start), int(stop))
 

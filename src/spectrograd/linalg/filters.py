@@ -17,6 +17,53 @@ Array = NDArray[Any]
 NARROWEST = 0.05  # of the width of the spectrum: what a filter must have to damp
 
 
+# Times the median of the Rayleigh quotients of unit vectors (degrees, of an unnormalised Laplacian): rows
+# beyond it are hubs, each with an eigenvalue far above the others.
+HUB = 4.0
+# By how much columns may grow in a filter that leaves one at the lower end: more, and the spectrum ends later
+# than the filter does. Early enough for float32, which holds no more than 7 digits below what grows.
+GROWN = 4.0
+
+
+@dataclass(frozen=True)
+class Bulk:
+    """Where most of a spectrum lies, and the ``end`` of all of it."""
+
+    mean: float
+    deviation: float
+    end: float
+    has_hubs: bool = False
+
+    @property
+    def low(self) -> float:
+        """Where it begins, if it is a semicircle."""
+        return self.mean - 2 * self.deviation
+
+
+def has_hubs(operator: Operator) -> bool:
+    """Whether some rows are known to have eigenvalues far above all others."""
+    known = operator.quotients
+    return known is not None and bool(known.max() > HUB * np.median(known))
+
+
+def bulk_of(operator: Operator, mean: float, deviation: float) -> Bulk:
+    """The bulk of a spectrum with this mean and deviation, as random vectors have them; not placed.
+
+    A semicircle ends two deviations from its mean. Where a unit vector is known to reach farther, the end is
+    the bound of the operator instead, and mean and deviation, which its hubs have spoilt, are those of the
+    other rows: ``deviation^2`` is the variance of their quotients and the mean square sum of a row of W, at
+    least the mean degree times the mean weight (Cauchy and Schwarz).
+    """
+    known, end = operator.quotients, mean + 2 * deviation
+    if known is None or not known.max() > end:
+        return Bulk(mean, deviation, min(operator.upper, end))
+    usual = known[known <= HUB * np.median(known)]
+    mean = float(usual.mean())
+    entries = max(1.0, 2 * operator.n_edges / operator.n_nodes)  # of a row
+    deviation = min(deviation, float(np.sqrt(usual.var() + mean**2 / entries)))
+    return Bulk(mean, deviation, operator.upper, has_hubs=True)
+
+
 @dataclass(frozen=True)
 class Filter:
     """A Chebyshev polynomial: at most one in magnitude on [cut, upper], growing fast below the cut."""

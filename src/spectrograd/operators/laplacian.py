@@ -6,11 +6,13 @@ import warnings
 from typing import Any, Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spectrograd.graph import Graph, GraphError
 from spectrograd.operators.sparse import LowRank as LowRank
 from spectrograd.operators.sparse import SparseOperator
 
+Array = NDArray[Any]
 Kind = Literal["random_walk", "symmetric", "unnormalized"]
 
 
@@ -40,11 +42,21 @@ def laplacian(graph: Graph, kind: Kind = "random_walk", *, allow_isolated: bool 
     _check_isolated(graph, allow_isolated)
     linked = degrees > 0
     if kind == "unnormalized":
-        return SparseOperator(graph, degrees, upper=2.0 * float(degrees.max()))
+        return SparseOperator(graph, degrees, upper=_largest_two(degrees))
     if kind == "symmetric":
         scale = np.where(linked, 1 / np.sqrt(np.where(linked, degrees, 1)), 0.0)
         return SparseOperator(graph, linked.astype(np.float64), scale=scale)
     return SparseOperator(graph, degrees, metric=degrees if linked.all() else np.where(linked, degrees, 1.0))
+
+
+def _largest_two(degrees: Array) -> float:
+    """The sum of the two largest degrees: no eigenvalue of ``D - W`` is larger.
+
+    Of the Perron vector x of ``D + W``, which bounds ``D - W``, let x_i be the largest entry and x_j the
+    largest of i's neighbours. Then ``(l - d_i) x_i <= d_i x_j`` and ``(l - d_j) x_j <= d_j x_i``, so
+    ``(l - d_i) (l - d_j) <= d_i d_j`` and ``l <= d_i + d_j`` (Anderson and Morley 1985, with weights).
+    """
+    return float(np.partition(degrees, -2)[-2:].sum()) if len(degrees) > 1 else 2.0 * float(degrees.max())
 
 
 def _check_isolated(graph: Graph, allowed: bool) -> None:

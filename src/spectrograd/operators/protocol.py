@@ -81,6 +81,14 @@ class Operator(ABC):
         return None
 
     @property
+    def quotients(self) -> Array | None:
+        """Rayleigh quotients of the unit vectors of rows that take part, where they are known.
+
+        The spectrum reaches at least as far as the largest of them.
+        """
+        return None
+
+    @property
     def offers(self) -> frozenset[Offer]:
         """What a solver may ask for."""
         return PRODUCTS

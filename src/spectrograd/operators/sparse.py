@@ -95,6 +95,15 @@ class SparseOperator(Operator):
         return vector if self.lower == 0 and np.abs(image).max() <= NEARLY_NULL * size else None
 
     @property
+    def quotients(self) -> Array | None:
+        """The diagonal of A over that of B: degrees, of an unnormalised Laplacian."""
+        entries = self.diagonal
+        if self.low_rank is not None:
+            entries = entries - np.square(self.low_rank.factors) @ self.low_rank.coefficients
+        entries = entries if self.metric is None else entries / self.metric
+        return entries if self.aside is None else np.delete(entries, self.aside)
+
+    @property
     def n_nodes(self) -> int:
         """Number of rows."""
         return self.graph.n_nodes

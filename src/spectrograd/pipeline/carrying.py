@@ -1,11 +1,13 @@
-"""What the certificate of a graph still says after edges came: see :mod:`spectrograd.certificate.carried`."""
+"""What a certificate still says after edges changed: see :mod:`spectrograd.certificate.carried`."""
 
 from __future__ import annotations
 
 import numpy as np
+import scipy.sparse as sp
 
 from spectrograd.certificate import Certificate
 from spectrograd.certificate.carried import Carried, Growth
+from spectrograd.certificate.evidence import LIKELY_MISS
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.graph.names import NodeRows
 from spectrograd.operators.laplacian import Kind
@@ -19,38 +21,48 @@ def carried(
     changes: EdgeChanges,
     problem: tuple[Kind, float],
 ) -> Carried | None:
-    """Evidence about the rest of the spectrum after edges were added; None where nothing can be said.
+    """Evidence about the rest of the spectrum after edges came or went; None where nothing can be said.
 
     Parameters
     ----------
     certificate
         From before.
     before, after, changes
-        The graph and its changes; of others than added edges nothing is said.
+        The graph and its changes. An edge that is set counts as one that went and one that came.
     problem
         The kind of the Laplacian, and tau in mean degrees.
     """
-    if not (isinstance(before, Graph) and isinstance(after, Graph) and isinstance(changes.edges, Graph)):
+    edges = changes.edges
+    if not (isinstance(before, Graph) and isinstance(after, Graph)) or isinstance(edges, MultilayerGraph):
         return None
-    if changes.removed is not None or changes.mode != "add" or not np.isfinite(certificate.sure):
+    if not np.isfinite(certificate.sure):
         return None
-    growth = _growth(before, after, changes.edges, problem)
+    growth = _growth(before, after, changes, problem)
     top = float(certificate.eigenvalues[-1])
     cut = None if growth is None else growth.carried(certificate.sure, top)
-    return None if cut is None else Carried(top + certificate.gap, 0, cut, certificate.missed_probability)
+    odds = 0.0 if certificate.missed_probability == 0 else LIKELY_MISS  # at which ``sure`` was read off
+    return None if cut is None else Carried(top + certificate.gap, 0, cut, odds)
 
 
-def _growth(before: Graph, after: Graph, edges: Graph, problem: tuple[Kind, float]) -> Growth | None:
+def _growth(before: Graph, after: Graph, changes: EdgeChanges, problem: tuple[Kind, float]) -> Growth | None:
     kind, tau = problem
     n_new = after.n_nodes - before.n_nodes
     if n_new and tau:  # the part of rank one changes its size
         return None
     degrees = np.concatenate([before.degrees, np.zeros(n_new)])
-    added = placed(edges, NodeRows(after.node_names))
     more = after.degrees - degrees
+    added = sp.csr_array((after.n_nodes, after.n_nodes))
+    if changes.edges is not None:
+        assert isinstance(changes.edges, Graph)
+        added = placed(changes.edges, NodeRows(after.node_names))
+    lost = None
+    if changes.removed is not None or changes.mode == "set":  # their old weights are what the degrees lack
+        lost = np.maximum(np.asarray(added.sum(axis=1)).reshape(-1) - more, 0.0)
     if kind == "unnormalized":
         new = np.arange(after.n_nodes) >= before.n_nodes
-        return Growth(1.0 - new, 1.0 * new, more, added)
-    # What is added to all degrees grows with their mean: B by that much, A by no less than zero.
+        less = min(tau * float(after.degrees.mean() - before.degrees.mean()), 0.0)
+        return Growth(1.0 - new, 1.0 * new, more + less, added, lost)
+    # What is added to all degrees follows their mean: B by that much, A by no less than that if it falls.
     ties = tau * float(before.degrees.mean())
-    return Growth(degrees + ties, more + tau * float(after.degrees.mean()) - ties, more, added)
+    drift = tau * float(after.degrees.mean()) - ties
+    return Growth(degrees + ties, more + drift, more + min(drift, 0.0), added, lost)

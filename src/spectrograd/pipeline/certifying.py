@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.certificate import Certificate, certify, unmeasured
+from spectrograd.certificate.carried import Carried
 from spectrograd.certificate.certificate import before_the_bulk, of_the_leading
 from spectrograd.certificate.evidence import GOOD_ANGLE, LIKELY_MISS, MOST_PART, Complement, needed_cut
-from spectrograd.certificate.probe import Evidence, Guards, look_outside
+from spectrograd.certificate.probe import Evidence, Guards, MeasuredRitz, look_outside
 from spectrograd.engines.threadpools import one_thread
 from spectrograd.linalg.inertia import count_below
 from spectrograd.linalg.subspace import Ritz, rayleigh_ritz, residuals
@@ -57,6 +58,36 @@ def certified(
         return _certified(operator, solution, settings, choice)
 
 
+def narrowed(operator: Operator, wide: Embedded, k: int, settings: SolverSettings) -> Embedded:
+    """The first k columns of an embedding with a certificate of their own, by the columns after them."""
+    evidence = _evidence_of_first(wide, k, settings)
+    first = settings.engine.columns(wide.solution.Q, slice(k))
+    solution = replace(wide.solution, Q=first, evidence=evidence)
+    found = certified(operator, solution, settings, wide.choice)
+    return replace(found, seconds=wide.seconds, attempts=wide.attempts)
+
+
+def _evidence_of_first(wide: Embedded, k: int, settings: SolverSettings) -> Evidence:
+    """What m Ritz pairs and their certificate tell of the first k of them.
+
+    Nothing of what the solver knew of the rest of the spectrum holds: it spoke of what lies beyond all m. The
+    pairs after the k-th, of residual r together, serve instead. To them belong m - k eigenvalues within r
+    (Kahan; Parlett 1998, Theorem 11.5.1). If those lie below ``sure``, where there are m at most, no more
+    than k are left below ``theta_k+1 - r``: this takes no product. Else the pairs are guards of a probe.
+    """
+    values, known, engine = wide.embedding.eigenvalues, wide.certificate, settings.engine
+    beyond, Q = float(values[k]), wide.solution.Q
+    solver = wide.solution.evidence
+    rest = float(np.linalg.norm(known.residuals[k:]))
+    if not solver.complete and beyond - rest > values[k - 1] and values[-1] + rest < known.sure:
+        odds = 0.0 if known.missed_probability == 0 else LIKELY_MISS  # at which ``sure`` was read off
+        pairs = Ritz(values[:k], engine.columns(Q, slice(k)), None)
+        last = MeasuredRitz(pairs, known.residuals[:k] - known.rounding, known.rounding)
+        return Evidence(beyond, outside=Carried(beyond, 0, beyond - rest, odds), last=last)
+    guards = Guards(engine.columns(Q, slice(k, None)), values[k:], known.residuals[k:])
+    return Evidence(beyond, solver.complete, solver.countable, guards)
+
+
 def _certified(
     operator: Operator, solution: Solution, settings: SolverSettings, choice: Choice | None
 ) -> Embedded:
@@ -81,7 +112,8 @@ def _certified(
         if leading is not None:
             return _with_certificate(problem, solution, choice, ritz, leading)
         outside = _evidence(problem, ritz, solution, float(np.linalg.norm(measured)), settings)
-        certificate = certify(engine, operator, ritz, settings.tol, outside, measured, rounding)
+        cast = _turned_by_output(problem)
+        certificate = certify(engine, operator, ritz, settings.tol, outside, measured, rounding, cast)
         certificate = _or_out_of_time(certificate, solution, settings)
     except KeyboardInterrupt:
         solution = replace(solution, stop_reason=INTERRUPTED)
@@ -138,8 +170,19 @@ def _by_last_product(
     if last is None or outside is None:
         return None
     rest = (outside, last.residuals + last.rounding, last.rounding)
-    certificate = certify(problem.engine, problem.operator, last.ritz, settings.tol, *rest)
+    certificate = certify(
+        problem.engine, problem.operator, last.ritz, settings.tol, *rest, cast=_turned_by_output(problem)
+    )
     return (last.ritz, certificate) if certificate.converged else None
+
+
+def _turned_by_output(problem: Problem) -> float:
+    """The sine by which the vectors of a graph on disk turn when they are returned in float32.
+
+    Every entry moves by half a unit of its last digit at most, so each of K unit columns by half an eps.
+    """
+    eps = float(np.finfo(np.float32).eps)
+    return eps * float(np.sqrt(problem.n_components)) if problem.operator.is_streamed else 0.0
 
 
 def _with_certificate(

@@ -28,7 +28,7 @@ from spectrograd.operators.masked import masked
 from spectrograd.operators.regularized import MORE_TAU, TAU, Regularization, checked
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.all_nodes import kept_tall, with_all_nodes
-from spectrograd.pipeline.certifying import certified
+from spectrograd.pipeline.certifying import narrowed
 from spectrograd.pipeline.embedded import Attempt, Embedded
 from spectrograd.pipeline.left_embedding import LeftEmbedding
 from spectrograd.pipeline.plan import Choice
@@ -94,7 +94,7 @@ class PreparedGraph:
         if isinstance(settings.n_components, str):
             gap = widest_gap(solved.embedding.eigenvalues)
             gap.warn()
-            solved = _narrowed(solved, operator, gap.n_clusters, settings)
+            solved = narrowed(operator, solved, gap.n_clusters, settings)
         return solved, operator, decision, gap
 
 
@@ -284,12 +284,3 @@ def _whole_components(operator: SparseOperator, groups: Array, settings: Setting
     attempt = Attempt.of(choice, solution, certificate.sentence)
     embedding = Embedding(vectors, np.zeros(k), operator.names)
     return Embedded(embedding, certificate, solution, choice, 0.0, (attempt,))
-
-
-def _narrowed(result: Embedded, operator: SparseOperator, k: int, settings: Settings) -> Embedded:
-    """The first k columns with a certificate of their own."""
-    known = replace(result.solution.evidence, beyond=float(result.embedding.eigenvalues[k]))
-    first = settings.engine.columns(result.solution.Q, slice(k))
-    solution = replace(result.solution, Q=first, evidence=known)
-    narrow = certified(operator, solution, settings, result.choice)
-    return replace(narrow, seconds=result.seconds, attempts=result.attempts)

@@ -82,7 +82,7 @@ def _missed(certificate: Mapping[str, Any]) -> str:
         return "No smaller eigenvalue was overlooked: all of them were counted."
     if odds is None or odds >= 1:
         return "Whether a smaller eigenvalue was overlooked is not known."
-    return f"The chance that a smaller eigenvalue was overlooked is {small(odds)}."
+    return f"Had a smaller one been overlooked, the chance of evidence this good would be {small(odds)}."
 
 
 def _residual(certificate: Mapping[str, Any]) -> str:

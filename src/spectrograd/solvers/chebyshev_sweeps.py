@@ -24,7 +24,7 @@ from spectrograd.certificate.localization import TINY_SHARE
 from spectrograd.certificate.probe import Evidence, MeasuredRitz
 from spectrograd.certificate.riding_probe import Rider, longest, look_further, look_within, new_rider
 from spectrograd.engines.protocol import Tall
-from spectrograd.linalg.filters import Filter, Filtering
+from spectrograd.linalg.filters import GROWN, Filter, Filtering, bulk_of
 from spectrograd.linalg.subspace import Ritz, inverse_factor, orthogonality_error, orthonormalize
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.solvers.chebyshev import SINGLE_FLOOR, Chebyshev, ChebyshevState, FilteringSolver
@@ -55,6 +55,7 @@ class SweepingState(ChebyshevState):
 
     rider: Rider | None = None
     product: Tall | None = None
+    has_hubs: bool = False  # the first filter's cut then follows the bulk, not the width of the spectrum
 
     @property
     def width(self) -> int:
@@ -71,23 +72,28 @@ class FewSweepsChebyshev(FilteringSolver[SweepingState]):
 
     def init(self, problem: Problem, rng: np.random.Generator) -> SweepingState:
         """A random block, or the warm start with random guard vectors; one sweep."""
-        engine, dtype = problem.engine, np.float64 if self.precision == "double" else np.float32
+        dtype = np.float64 if self.precision == "double" else np.float32
         width = guarded_width(problem, self.guard)
-        block = guarded_start(problem, width, rng, dtype)
-        if problem.operator.rows_aside is not None:  # else they would have to be filtered out
-            part = np.ones((problem.n_nodes, 1))
-            part[problem.operator.rows_aside] = 0
-            block = engine.scaled(block, engine.put(part))
-        rider = new_rider(engine, problem.operator.walk_form(), rng, dtype)
-        block = engine.stack(block, rider.X)
-        state = SweepingState(NO_VECTORS, rng, block=block, highest=problem.operator.upper)
-        state.values, state.rider = np.zeros(width), replace(rider, X=None)
+        state = SweepingState(NO_VECTORS, rng, highest=problem.operator.upper)
+        state.values = np.zeros(width)
+        self._begin(problem, state, dtype)
         if problem.start is None:
             self._first_product(problem, state)
         else:
             self._ritz(problem, state)
         state.passes += width / problem.n_components
         return state
+
+    def _begin(self, problem: Problem, state: SweepingState, dtype: Any) -> None:
+        """Mutates: the first block, and the columns of a probe beside it."""
+        engine = problem.engine
+        block = guarded_start(problem, state.width, state.rng, dtype)
+        if problem.operator.rows_aside is not None:  # else they would have to be filtered out
+            part = np.ones((problem.n_nodes, 1))
+            part[problem.operator.rows_aside] = 0
+            block = engine.scaled(block, engine.put(part))
+        rider = new_rider(engine, problem.operator.walk_form(), state.rng, dtype)
+        state.block, state.rider = engine.stack(block, rider.X), replace(rider, X=None)
 
     def _first_product(self, problem: Problem, state: SweepingState) -> None:
         """Mutates: mean and deviation of the spectrum, from the product that begins the first filter."""
@@ -97,8 +103,9 @@ class FewSweepsChebyshev(FilteringSolver[SweepingState]):
         squares, means, second = (np.diag(M)[: state.width] for M in engine.grams(pairs, walk.metric))
         means, second = means / squares, second / squares
         deviation = float(np.sqrt(np.maximum(second - means**2, 0)).mean())
-        state.highest = min(walk.upper, float(means.mean()) + 2 * deviation)
-        state.values, state.residuals = (np.full(state.width, of) for of in (means.mean(), deviation))
+        bulk = bulk_of(problem.operator.walk_form(), float(means.mean()), deviation)
+        state.highest, state.has_hubs = bulk.end, bulk.has_hubs
+        state.values, state.residuals = (np.full(state.width, of) for of in (bulk.mean, bulk.deviation))
 
     def step(self, problem: Problem, state: SweepingState) -> SweepingState:
         """One filter and one Rayleigh-Ritz, whose product is the first of the next filter."""
@@ -131,6 +138,9 @@ class FewSweepsChebyshev(FilteringSolver[SweepingState]):
     def _cut(self, state: SweepingState, ends: tuple[float, float], fresh: bool) -> float:
         """Where the first filter had it, while guard vectors are as rough as that has left them."""
         usual = super()._cut(state, ends, fresh)
+        if fresh and state.has_hubs:
+            low, high = (float((state.values + of * state.residuals).mean()) for of in (-2, 2))
+            return min(max(low, ends[0] + 0.1 * (high - ends[0])), usual)
         if fresh or state.iteration > 1 or state.rider is None or not state.rider.filters:
             return usual
         before, k_th = state.rider.filters[-1].cut, state.values[state.residuals < ROUGH].max(initial=-np.inf)
@@ -147,6 +157,8 @@ class FewSweepsChebyshev(FilteringSolver[SweepingState]):
         lengths, localized, M = [], False, engine.gram(work.current, work.current, walk.metric)
         while work.degree < most:
             lengths.append(longest(M[width:, width:]))
+            if lengths[-1] > GROWN * lengths[0] and smooth.upper < walk.upper:
+                return self._filter_again(problem, state, smooth, work)
             work.sweep()
             M = engine.gram(work.current, work.current, walk.metric)
             sizes.measure(M[:width, :width])
@@ -164,6 +176,24 @@ class FewSweepsChebyshev(FilteringSolver[SweepingState]):
         state.block, done = work.current, replace(smooth, degree=work.degree)
         state.rider = rider.after(done, None, tuple(lengths))
         return done.degree, localized
+
+    def _filter_again(
+        self, problem: Problem, state: SweepingState, smooth: Filter, work: Filtering
+    ) -> tuple[int, bool]:
+        """Mutates: a new random block through a filter that ends where the spectrum certainly does.
+
+        Below the end of the spectrum a filter lets nothing grow. One that ends too low turns every column
+        into the last eigenvectors, and soon beyond the numbers of float32.
+        """
+        upper = problem.walk.operator.upper
+        state.events.append(
+            f"iteration {state.iteration}: the spectrum goes on beyond {smooth.upper:.4g}, where a filter "
+            f"was to end; begun again after {work.degree} passes, up to {upper:.4g}"
+        )
+        state.highest = upper
+        self._begin(problem, state, work.current.dtype)
+        degree, localized = self._filter(problem, state, replace(smooth, upper=upper, degree=self.degree))
+        return degree + work.degree, localized
 
     def _localized(self, problem: Problem, X: Tall, width: int) -> bool:
         """Whether most of the first ``width`` columns live on tiny parts of the graph already."""

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from spectrograd.certificate.evidence import ENOUGH, Complement, needed_cut
 from spectrograd.certificate.riding_probe import MOST_MORE, Ridden, Rider, look_at, new_rider
+from spectrograd.engines.protocol import Tall
+from spectrograd.linalg.filters import GROWN, bulk_of, has_hubs
 from spectrograd.linalg.krylov import Basis
 from spectrograd.linalg.subspace import orthonormalize
 from spectrograd.solvers.lanczos import Lanczos, LanczosState
@@ -56,7 +58,7 @@ class FewSweepsLanczos(Lanczos):
         """Mutates the basis and the rider: full, or as large as the angle takes."""
         assert isinstance(state, RidingState)
         assert state.rider is not None
-        k, engine, operator = problem.n_components, problem.engine, problem.standard.operator
+        k, engine = problem.n_components, problem.engine
         while True:
             rider = state.rider
             if rider.X.dtype != basis.dtype:  # it goes on in double precision
@@ -66,18 +68,37 @@ class FewSweepsLanczos(Lanczos):
             state.look(basis, k, self.angle)
             if not rider.filters:
                 rider = rider.beginning(*self._ends(problem, state))
-            state.rider = rider.advanced(engine, operator, product)
+                if has_hubs(problem.operator):  # a recurrence of its own takes fewer passes than its filter
+                    state.extra = MOST_MORE
+            state.rider = self._advanced(problem, state, rider, product)
             if basis.full or (basis.done > k + 1 and state.angle_bound(k) <= self.angle):
                 return
 
     def _ends(self, problem: Problem, state: LanczosState) -> tuple[float, float]:
         """Of the bulk of the spectrum, by the first products of random vectors: a semicircle's."""
-        operator, k = problem.standard.operator, problem.n_components
+        operator, k = problem.operator.standard_form(), problem.n_components
         first = k if len(state.values) > k else 0
         mean, deviation = float(state.values[first:].mean()), float(state.residuals[first:].mean())
+        bulk = bulk_of(operator, mean, deviation)
         width = operator.upper - operator.lower
-        cut = min(max(mean - 2 * deviation, operator.lower + 0.05 * width), operator.upper - 0.05 * width)
-        return cut, min(operator.upper, max(mean + 2 * deviation, cut + 0.05 * width))
+        if bulk.has_hubs:  # they are most of the width
+            width = bulk.mean + 2 * bulk.deviation - operator.lower
+        cut = min(max(bulk.low, operator.lower + 0.05 * width), operator.upper - 0.05 * width)
+        return cut, min(operator.upper, max(bulk.end, cut + 0.05 * width))
+
+    def _advanced(self, problem: Problem, state: RidingState, rider: Rider, product: Tall) -> Rider:
+        """One degree later; or at the beginning again, where its filter is seen to end too low."""
+        engine, operator = problem.engine, problem.standard.operator
+        grown = len(rider.lengths) > 1 and rider.lengths[-1] > GROWN * rider.lengths[0]
+        if not grown or rider.filters[-1].upper >= operator.upper:
+            return rider.advanced(engine, operator, product)
+        cut, dtype = rider.filters[-1].cut, rider.X.dtype
+        state.events.append(
+            f"iteration {state.iteration}: the spectrum goes on beyond {rider.filters[-1].upper:.4g}, where "
+            f"the filter of the probe was to end; the probe began again, up to {operator.upper:.4g}"
+        )
+        fresh = new_rider(engine, problem.operator.standard_form(), state.rng, dtype)
+        return fresh.beginning(cut, operator.upper)
 
     def terminate(self, problem: Problem, state: LanczosState) -> bool:
         """Whether the angle is met and the rider has seen enough, or will not."""
