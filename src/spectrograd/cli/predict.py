@@ -27,7 +27,7 @@ def load_run_model(folder: str) -> Any:
     inside = Path(folder, MODEL)
     if not inside.is_dir() and not Path(folder, "meta.json").is_file():
         raise GraphError(f"{folder}: no model there; 'embed' and 'cluster' save one with --run")
-    return load(inside if inside.is_dir() else folder)
+    return load(inside if inside.is_dir() else folder, check=True)
 
 
 @click.command(epilog=EXAMPLES, short_help="Find the clusters of new nodes.")
