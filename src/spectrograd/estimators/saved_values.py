@@ -113,6 +113,8 @@ class Reader(PlainReader):
     """The way back; arrays are mapped, not read."""
 
     folder: Path
+    digest: str = ""  # of a change that stores may have taken in since
+    ahead: list[StoredGraph] = field(default_factory=list)  # those that have
     listed = tuple
 
     def array(self, kept: Any) -> Array:
@@ -131,10 +133,16 @@ class Reader(PlainReader):
             return matrix
         if "store" in value:
             path, fingerprint, layer, dtype = value["store"]
-            return StorePlace(Path(path), fingerprint, int(layer), np.dtype(dtype)).open()
+            return self._stored(StorePlace(Path(path), str(fingerprint), int(layer), np.dtype(dtype)))
         if "recall" in value:
             return Recall.from_summary(value["recall"])
         return np.fromiter(value["names"], dtype=object, count=len(value["names"]))
+
+    def _stored(self, place: StorePlace) -> StoredGraph:
+        graph = place.open(self.digest)
+        if graph.store.meta.fingerprint != place.fingerprint:
+            self.ahead.append(graph)
+        return graph
 
     def _dataclass(self, value: Mapping[str, Any]) -> Any:
         kind = value["kind"]

@@ -20,7 +20,7 @@ CLASSES = (
     "MultilayerSpectralClustering",
 )
 # Of a fitted model, with one row per node.
-PER_NODE = ("_raw_vectors", "embedding_", "labels_", "membership_", "names_")
+PER_NODE = ("_raw_vectors", "labels_", "membership_", "names_")
 # Large or told by others: the progress of the solver, the matrix of the graph, the layers' own solutions,
 # the embedding once more on a device.
 NOT_SAVED = frozenset({"history_", "affinity_matrix_", "_merged", "_makers", "_tall", "_keeps_tall"})
@@ -73,6 +73,11 @@ def load_model(path: str | os.PathLike[str], *, check: bool = False) -> Any:
     ...     (again.labels_ == model.labels_).all()
     np.True_
     """
+    return load_for_change(path, check=check)[0]
+
+
+def load_for_change(path: str | os.PathLike[str], digest: str = "", *, check: bool = False) -> tuple[Any, bool]:
+    """A saved model, and whether its graph on disk has taken in the change of this digest since."""
     folder = Path(path)
     try:
         content = read_manifest(folder)
@@ -87,27 +92,28 @@ def load_model(path: str | os.PathLike[str], *, check: bool = False) -> Any:
         )
     with decoding(str(folder / MANIFEST), "damaged", "save the model again"):
         _check_files(folder, content["files"], check)
-        return _revived(folder, content)
+        return _revived(folder, content, digest)
 
 
-def _revived(folder: Path, content: dict[str, Any]) -> Any:
+def _revived(folder: Path, content: dict[str, Any], digest: str) -> tuple[Any, bool]:
     import numpy as np
 
     from spectrograd import estimators
 
     if content["class"] not in CLASSES:
         raise GraphError(f"{folder}: {content['class']!r} is no estimator of this package")
-    reader = Reader(folder)
+    reader = Reader(folder, digest)
     params = {name: reader.decode(value) for name, value in content["params"].items()}
     model = getattr(estimators, content["class"])(**params)
     fitted = {name: reader.decode(value) for name, value in content["fitted"].items()}
-    _check_fitted(fitted)
+    ahead = bool(reader.ahead)
+    _check_fitted(fitted, ahead)
     model.__dict__.update(fitted, _float=np.float32 if content["float"] == "float32" else np.float64)
-    return model
+    return model, ahead
 
 
-def _check_fitted(fitted: dict[str, Any]) -> None:
-    """Refuse arrays that do not fit the graph they are of."""
+def _check_fitted(fitted: dict[str, Any], ahead: bool) -> None:
+    """Refuse arrays that do not fit the graph they are of; one that is ahead may have more nodes."""
     import numpy as np
 
     from spectrograd.certificate import Certificate
@@ -128,7 +134,9 @@ def _check_fitted(fitted: dict[str, Any]) -> None:
     if known.extension is not None:
         rows |= {"extension": known.extension.vectors, "taking_part": known.extension.taking_part}
     for name, array in rows.items():
-        if array is not None and (not isinstance(array, np.ndarray) or len(array) != n_nodes):
+        if array is None:
+            continue
+        if not isinstance(array, np.ndarray) or not (len(array) == n_nodes or (ahead and len(array) < n_nodes)):
             raise GraphError(f"{name} has {np.shape(array)} entries, the graph {n_nodes} nodes")
     vectors = fitted["_raw_vectors"]
     if vectors.ndim != 2 or vectors.dtype.kind != "f" or np.shape(certificate.residuals) != vectors.shape[1:]:

@@ -99,6 +99,18 @@ class StoreMeta:
     made: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def last_change(self) -> tuple[str, str] | None:
+        """The fingerprint before the last change, and the digest of that change; None: there was none.
+
+        It stands in the manifest, so it is there from the very moment that the change is: who was stopped
+        between changing a store and saving what depends on it finds out here that only the rest is left.
+        """
+        told = self.made.get("change")
+        if not isinstance(told, list) or len(told) != 2:
+            return None
+        return str(told[0]), str(told[1])
+
+    @property
     def pieces(self) -> list[Piece]:
         """Everything that is read of the store."""
         shared = [piece for piece in (self.names, self.order) if piece is not None]

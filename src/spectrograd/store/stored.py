@@ -288,9 +288,15 @@ class StorePlace(NamedTuple):
     layer: int
     dtype: np.dtype[Any]
 
-    def open(self) -> StoredGraph:
-        """The graph; an error where another one has taken its place."""
+    def open(self, digest: str = "") -> StoredGraph:
+        """The graph; an error where another one has taken its place.
+
+        Where a change of this ``digest`` is all that came after it, the graph with this change.
+        """
         meta = load_meta(self.path)
-        if meta.fingerprint != self.fingerprint:
+        followed = bool(digest) and meta.last_change == (self.fingerprint, digest)
+        if meta.fingerprint != self.fingerprint and not followed:
             raise GraphError(f"{self.path}: was replaced meanwhile; open it again")
+        if not 0 <= self.layer < len(meta.layers):
+            raise GraphError(f"{self.path}: has no layer {self.layer}")
         return StoredGraph(Store(self.path, meta), self.layer, self.dtype)

@@ -47,7 +47,12 @@ class NoSuchEdge(GraphError):
 
 
 def update_store(
-    path: Path, seen: str, changes: Mapping[int, Changes], new: NewNames | None = None
+    path: Path,
+    seen: str,
+    changes: Mapping[int, Changes],
+    new: NewNames | None = None,
+    *,
+    digest: str = "",
 ) -> StoreMeta:
     """Take changed edges into a store.
 
@@ -61,10 +66,15 @@ def update_store(
         By row numbers; new nodes have those that follow.
     new : NewNames, optional
         How many nodes are new, and what they are called.
+    digest : str
+        Of the change. A store that went from ``seen`` to where it is by a change of this digest has taken it
+        in already (whoever asked for it was stopped before he knew) and is left as it is.
     """
     path = Path(os.path.realpath(path))
     with only_writer(path):
         meta = load_meta(path)
+        if digest and meta.fingerprint != seen and meta.last_change == (seen, digest):
+            return meta
         if meta.fingerprint != seen:
             raise GraphError(f"{path}: was changed by somebody else meanwhile; open it again")
         number = _next_number(path)
@@ -72,6 +82,7 @@ def update_store(
         old_files = {piece.file for piece in meta.pieces}
         try:
             meta = _changed(path, meta, changes, new, number)
+            meta = replace(meta, made={**meta.made, "change": [seen, digest]})
             sync_files(path, {piece.file for piece in meta.pieces} - old_files)
             save_meta(path, meta)
         finally:
@@ -85,7 +96,7 @@ def _merged(path: Path, meta: StoreMeta) -> StoreMeta:
     """The store written anew, its changes in its blocks, with the settings it was made with."""
     given = {name: value for name, value in meta.made.get("settings", {}).items() if name != "duplicates"}
     settings = IngestSettings(**given, force=True)
-    return ingest(path, GraphSource(open_store(path)), settings)
+    return ingest(path, GraphSource(open_store(path)), settings, made={"change": meta.made["change"]})
 
 
 def _next_number(path: Path) -> int:
