@@ -141,7 +141,12 @@ def _attempted(
         return found
     except CheckpointError:
         raise
-    except FAILURES as error:
+    except (*FAILURES, TypeError, AttributeError, LookupError) as error:
+        blamed = None if kept is None else kept.blamed(error)
+        if blamed is not None:  # numbers of a file: a state that fits in form may be none in fact
+            raise blamed from error
+        if not isinstance(error, FAILURES):
+            raise
         if settings.solver != "auto":
             raise
         return Attempt.failed(choice, error, time.perf_counter() - began)
