@@ -107,7 +107,9 @@ def _take(session: Session, model: Any, changes: Any, step: _Step, how: Mapping[
             "(--again takes it in once more)"
         )
     if step.what == FOLLOW:
-        session.note("the store has this change already, from an update that was interrupted: the run follows")
+        session.note(
+            "the store has this change already, from an update that was interrupted: the run follows"
+        )
     if step.what == FOLLOW and not model.graph_.is_resident:
         model._follow_store(changes)
         return str(model.update_sentence_)

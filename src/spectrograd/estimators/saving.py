@@ -76,7 +76,9 @@ def load_model(path: str | os.PathLike[str], *, check: bool = False) -> Any:
     return load_for_change(path, check=check)[0]
 
 
-def load_for_change(path: str | os.PathLike[str], digest: str = "", *, check: bool = False) -> tuple[Any, bool]:
+def load_for_change(
+    path: str | os.PathLike[str], digest: str = "", *, check: bool = False
+) -> tuple[Any, bool]:
     """A saved model, and whether its graph on disk has taken in the change of this digest since."""
     folder = Path(path)
     try:
@@ -136,7 +138,9 @@ def _check_fitted(fitted: dict[str, Any], ahead: bool) -> None:
     for name, array in rows.items():
         if array is None:
             continue
-        if not isinstance(array, np.ndarray) or not (len(array) == n_nodes or (ahead and len(array) < n_nodes)):
+        if not isinstance(array, np.ndarray) or not (
+            len(array) == n_nodes or (ahead and len(array) < n_nodes)
+        ):
             raise GraphError(f"{name} has {np.shape(array)} entries, the graph {n_nodes} nodes")
     vectors = fitted["_raw_vectors"]
     if vectors.ndim != 2 or vectors.dtype.kind != "f" or np.shape(certificate.residuals) != vectors.shape[1:]:

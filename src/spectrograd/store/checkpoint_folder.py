@@ -57,7 +57,14 @@ def _value_of(path: Path, decode: Decode) -> Any:
     tree, arrays = read_value(path)
     try:
         return decode(tree, arrays)
-    except (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, RecursionError) as error:
+    except (
+        ArithmeticError,
+        AssertionError,
+        AttributeError,
+        LookupError,
+        MemoryError,
+        RecursionError,
+    ) as error:
         raise DamagedFileError(f"{path}: damaged ({type(error).__name__}: {error})") from None
     except (TypeError, ValueError) as error:
         raise DamagedFileError(f"{path}: damaged ({error})") from None

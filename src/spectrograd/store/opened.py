@@ -23,6 +23,7 @@ from spectrograd.store.manifest import (
 )
 from spectrograd.store.reader import N_BUFFERS, ReadAhead, files_of
 from spectrograd.store.urls import StorePath
+from spectrograd.store.value_file import DamagedFileError
 
 Array = NDArray[Any]
 SUM_ROUNDING = 1e-9  # of a degree: both are sums in float64 of the same numbers, perhaps in another order
@@ -122,7 +123,7 @@ class Store:
 
     def damaged(self, piece: Piece, what: str) -> GraphError:
         """An error that says where."""
-        return GraphError(
+        return DamagedFileError(
             f"{self.path / piece.file} (byte {piece.offset:,}): damaged ({what}); convert the graph again"
         )
 
@@ -191,7 +192,9 @@ class BlockStream:
         told = known[piece.start : piece.start + piece.n_rows]
         sums = row_sums(rows.indptr, rows.weights, self.layer.weight_unit)
         if not np.allclose(sums, told, rtol=SUM_ROUNDING, atol=0.0):
-            raise self.store.damaged(self.layer.degrees, f"degrees are not the sums of row {piece.start:,} on")
+            raise self.store.damaged(
+                self.layer.degrees, f"degrees are not the sums of row {piece.start:,} on"
+            )
         self.store.summed.add(piece)
 
     def between(self, start: int, stop: int) -> Iterator[RowBlock]:
