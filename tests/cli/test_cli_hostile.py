@@ -1,4 +1,4 @@
-"""Interrupted updates, forged and damaged files: finished, or refused by name; never a signal, never a bug."""
+"""Interrupted updates, forged and damaged files: finished, or refused by name; never a signal or a bug."""
 
 from __future__ import annotations
 

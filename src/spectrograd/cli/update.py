@@ -178,7 +178,8 @@ def _check_degrees(model: Any, path: str, graph: Any) -> None:
     rows = model._knowledge.rows_by_name.rows(graph.node_names)
     same = len(of_store) == len(of_run) and graph.n_edges == model.graph_.n_edges
     if not same or not all(
-        np.allclose(there.degrees, here.degrees[rows], rtol=STORED) for there, here in zip(of_store, of_run)
+        np.allclose(there.degrees, here.degrees[rows], rtol=STORED)
+        for there, here in zip(of_store, of_run, strict=True)
     ):
         raise GraphError(
             f"{path}: {graph.n_edges:,} edges, {model.graph_.n_edges:,} in the run, or other weights; it was "

@@ -47,8 +47,8 @@ DECISIVE = (
     "aggregation_params",
 )
 DRAWN = "drawn seed"
-# What a product that is made again may differ by: roundings of one in the type of the vectors, and of the width
-# of the spectrum where vectors were stored in another type than they were measured in.
+# What a product that is made again may differ by: roundings of one in the type of the vectors, and a part of
+# the width of the spectrum where vectors were stored in another type than they were measured in.
 ROUNDINGS, SLACK = 10, 1e-12
 NEARLY = 1e-5  # orthonormal, in float32
 

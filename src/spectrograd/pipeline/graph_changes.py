@@ -54,7 +54,9 @@ class EdgeChanges:
         """The same for the same edges, weights and mode (SHA-256): what a change is recognised by."""
         digest = hashlib.sha256(self.mode.encode())
         for part in (self.edges, self.removed):
-            layers = () if part is None else getattr(part, "layers", (part,))
+            layers: tuple[Graph, ...] = ()
+            if part is not None:
+                layers = part.layers if isinstance(part, MultilayerGraph) else (part,)
             names = getattr(part, "layer_names", [""] * len(layers))
             digest.update(json.dumps([str(name) for name in names]).encode())
             for layer in layers:

@@ -146,7 +146,8 @@ class SolveCheckpoint:
         found = self.run.folder.state(self.number, partial(_decoded, problem, _moment))
         if found is None:
             return None
-        self.resumed, moment = found
+        moment: Moment = found[1]
+        self.resumed = found[0]
         if _lacks(moment.state):
             first = fresh()
             if type(first) is not type(moment.state):
@@ -165,7 +166,7 @@ class SolveCheckpoint:
     def result(self, problem: Problem, accept: Callable[[Any], Any]) -> Any:
         """What an earlier run has found here; None where it did not come so far.
 
-        ``accept`` returns the result, or fails for one that cannot be: then it is as if the file were damaged.
+        ``accept`` returns the result, or fails for one that cannot be, as if the file were damaged.
         """
         found = self.run.folder.result(self.number, partial(_decoded, problem, accept))
         return None if found is None else found[1]
