@@ -146,8 +146,15 @@ def test_rows_on_a_device(tmp_path, monkeypatch, solver):
 
 def test_a_finished_run_is_there_at_once(tmp_path, monkeypatch):
     whole = cluster(GRAPH, settings(tmp_path / "run", n_clusters=4))
-    monkeypatch.setattr(LocalEngine, "sweep", None)
+    sweep, seen = LocalEngine.sweep, []
+
+    def counted(self, *given):
+        seen.append(given)
+        return sweep(self, *given)
+
+    monkeypatch.setattr(LocalEngine, "sweep", counted)
     again = cluster(GRAPH, settings(tmp_path / "run", n_clusters=4))
+    assert len(seen) == 1  # the one product that measures what the certificate says
     assert_same(again, whole)
     assert again.labels.tobytes() == whole.labels.tobytes()
 

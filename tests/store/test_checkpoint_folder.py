@@ -38,7 +38,7 @@ def folder(tmp_path):
 def newest(folder):
     with opened(folder) as checkpoints:
         found = checkpoints.state(0)
-    return None if found is None else (found[0]["number"], found[1][0][0])
+    return None if found is None else (found[1][0]["number"], found[1][1][0][0])
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_the_newest_is_taken_and_the_one_before_is_kept(folder):
         assert checkpoints.result(0) is None
         checkpoints.save_result(0, kept(9))
         checkpoints.save_state(1, kept(3))
-        assert checkpoints.result(0)[0]["number"] == 9
+        assert checkpoints.result(0)[1][0]["number"] == 9
     assert sorted(os.listdir(folder)) == ["solve-000-result.ckpt", "solve-001-state-000001.ckpt"]
 
 
@@ -113,7 +113,7 @@ def test_a_damaged_result_falls_back_to_the_last_state(folder):
     with opened(folder) as checkpoints:
         with pytest.warns(GraphWarning, match="the one before"):
             assert checkpoints.result(0) is None
-        assert checkpoints.state(0)[0]["number"] == 2
+        assert checkpoints.state(0)[1][0]["number"] == 2
 
 
 @pytest.mark.parametrize(

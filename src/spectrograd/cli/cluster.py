@@ -110,7 +110,7 @@ def cluster(
             write_label_parts(str(output), graph, result)
         else:
             writing.write_result(output, write, result.labels, graph.input_names)
-        model = partial(saved_model, graph, result, settings, points=learned)
+        model = partial(saved_model, source.fingerprint, graph, result, settings, points=learned)
         run = partial(gather_run, graph, result, truth=known, class_names=class_names)
         tell_run(page, folder, lambda: run(summary=told()), model)
     session.save_summary(told())

@@ -84,7 +84,9 @@ def embed(
             write_embedding_parts(str(output), graph, embedding)
         else:
             writing.write_result(output, write, embedding.vectors, graph.input_names)
-        model = partial(saved_model, graph, result, settings, points=learned, drop_first=True)
+        model = partial(
+            saved_model, source.fingerprint, graph, result, settings, points=learned, drop_first=True
+        )
         tell_run(page, folder, lambda: gather_run(graph, result, told(), drop_first=True), model)
     session.save_summary(told())
     what = f"{embedding.n_components} coordinates of {graph.n_nodes:,} nodes"

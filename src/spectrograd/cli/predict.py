@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,13 +26,40 @@ MODEL = "model"  # the folder of a run that holds its model
 
 def load_run_model(folder: str) -> Any:
     """The model of a run, or a model that stands there itself."""
-    from spectrograd.estimators import load
+    return load_run_for_change(folder, "")[0]
+
+
+@contextmanager
+def unusable(folder: str) -> Iterator[None]:
+    """Name the run in whatever goes wrong inside: its arrays came from a file, and may not fit together.
+
+    Files of a run have checksums, but whoever changes one can change these too; a fault of ours is told in
+    these words as well, and ``--debug`` shows where.
+    """
+    try:
+        yield
+    except (click.ClickException, KeyboardInterrupt, MemoryError, OSError):
+        raise
+    except ValueError as error:
+        if folder in str(error) or type(error).__name__ == "GraphError":
+            raise
+        raise click.ClickException(f"{folder}: {error}") from error
+    except Exception as error:
+        raise click.ClickException(
+            f"{folder}: the saved run does not fit together ({type(error).__name__}: {error}); make it again "
+            "with 'cluster' or 'embed', --debug shows the traceback"
+        ) from error
+
+
+def load_run_for_change(folder: str, digest: str) -> tuple[Any, bool]:
+    """The model of a run, and whether its graph on disk has taken in the change of this digest since."""
+    from spectrograd.estimators.saving import load_for_change
     from spectrograd.graph import GraphError
 
     inside = Path(folder, MODEL)
     if not inside.is_dir() and not Path(folder, "meta.json").is_file():
         raise GraphError(f"{folder}: no model there; 'embed' and 'cluster' save one with --run")
-    return load(inside if inside.is_dir() else folder)
+    return load_for_change(inside if inside.is_dir() else folder, digest, check=True)
 
 
 @click.command(epilog=EXAMPLES, short_help="Find the clusters of new nodes.")
@@ -70,13 +99,15 @@ def predict(
         labelled = hasattr(model, "labels_")
         write = write_labels if labelled else write_embedding
         writing.check_output(session, output, write, [0] if labelled else [[0.0]])
-        given, names = _read(model, new, files, ignore)
+        with unusable(folder):
+            given, names = _read(model, new, files, ignore)
     if outlier_quantile is not None and not labelled:
         raise click.UsageError("--outlier-quantile: the run is an embedding and has no clusters")
-    with session.stage("assign"):
+    with session.stage("assign"), unusable(folder):
         ask = partial(model.predict, outlier_quantile=outlier_quantile) if labelled else model.transform
         values = ask(given)
-    writing.write_result(output, write, values, model.new_names_ if names is None else names)
+    with unusable(folder):
+        writing.write_result(output, write, values, model.new_names_ if names is None else names)
     session.save_summary(_summary(session, folder, new, model, values))
     return 0
 

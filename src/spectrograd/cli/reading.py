@@ -108,10 +108,11 @@ def keep_stdin(paths: Sequence[str]) -> None:
 
 def hashed(paths: Sequence[str]) -> Input:
     """Remember files and what was in them."""
-    digest = hashlib.sha256()
+    digest, fingerprint = hashlib.sha256(), None
     for path in paths:
         if is_store(path):
-            digest.update(load_meta(store_path(path)).fingerprint.encode())
+            fingerprint = load_meta(store_path(path)).fingerprint
+            digest.update(fingerprint.encode())
             continue
         if path == STDIN:
             digest.update(cast(io.BytesIO, sys.stdin.buffer).getbuffer())
@@ -119,7 +120,7 @@ def hashed(paths: Sequence[str]) -> Input:
         with open(path, "rb") as handle:
             while piece := handle.read(HASHED_AT_ONCE):
                 digest.update(piece)
-    return Input(tuple(paths), digest.hexdigest())
+    return Input(tuple(paths), digest.hexdigest(), fingerprint if len(paths) == 1 else None)
 
 
 def read_truth(

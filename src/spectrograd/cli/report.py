@@ -72,11 +72,16 @@ def tell_run(
         _write(page, run)
 
 
-def saved_model(*args: Any, **how: Any) -> Any:
-    """The fitted estimator behind a result; loaded when it is needed, since scikit-learn takes a second."""
+def saved_model(fingerprint: str | None, *args: Any, **how: Any) -> Any:
+    """The fitted estimator behind a result; loaded when it is needed, since scikit-learn takes a second.
+
+    ``fingerprint`` is that of the store whose graph it was: 'update' holds the store against it.
+    """
     from spectrograd.estimators.from_result import model_of
 
-    return model_of(*args, **how)
+    model = model_of(*args, **how)
+    model._store_seen = fingerprint
+    return model
 
 
 def _write(page: str, run: Run) -> None:

@@ -27,10 +27,14 @@ SCORES = ("structure", "strength", "agreement", "copies", "noise")
 
 @dataclass(frozen=True)
 class Input:
-    """Where the graph came from; ``sha256`` is that of all files one after the other."""
+    """Where the graph came from; ``sha256`` is that of all files one after the other.
+
+    ``fingerprint`` is that of the one store it came from, None of anything else.
+    """
 
     files: tuple[str, ...]
     sha256: str
+    fingerprint: str | None = None
 
     @classmethod
     def of_arrays(cls, arrays: Sequence[Any]) -> Input:

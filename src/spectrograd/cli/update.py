@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 from spectrograd.cli.option_values import choice_option
 from spectrograd.cli.options import common_options
-from spectrograd.cli.predict import MODEL, load_run_model
+from spectrograd.cli.predict import MODEL, load_run_for_change, unusable
 from spectrograd.cli.session import Session
 
+ALL, FOLLOW, SKIP = "taken in", "run follows the store", "taken in before"
+STORED = 1e-5  # of a degree: weights of a store are float32
 EXAMPLES = """\b
 Examples:
   spectrograd cluster graph.csv -k 5 --run results -o labels.csv
@@ -36,6 +39,7 @@ Examples:
     "--mode", "add set", "add", "Whether weights are added to those that are there, or take their place."
 )
 @choice_option("--new-nodes", "create refuse", "create", "What to do with nodes that the run does not know.")
+@click.option("--again", is_flag=True, help="Take in the change that the run took in last once more.")
 @click.option("-o", "--output", help="As of 'cluster' (or 'embed'); - (default) is CSV on stdout.")
 @common_options
 def update(
@@ -45,67 +49,144 @@ def update(
     folder: str,
     remove: str | None,
     output: str | None,
+    again: bool,
     **how: Any,
 ) -> int:
     """Take new, changed and removed edges into a run: a correction where that is enough, a solve where not.
 
     GRAPH is the graph the run was made of: a file is not changed, the run's own copy is; a store takes the
     changes too, so that others read them. EDGES is an edge list. Clusters keep their numbers; stderr tells
-    what became of them, and whether a new 'cluster' is advised.
+    what became of them, and whether a new 'cluster' is advised. An update that was interrupted is finished by
+    the same command; a change that was the last to be taken in is not taken in twice.
     """
     from spectrograd.cli import writing
     from spectrograd.io import read_graph, write_embedding, write_labels
+    from spectrograd.pipeline.graph_changes import EdgeChanges
 
     if edges is None and remove is None:
         raise click.UsageError("nothing to change: give EDGES, --remove, or both")
     with session.stage("read"):
-        model = load_run_model(folder)
+        changed = None if edges is None else read_graph(edges)
+        removed = None if remove is None else read_graph(remove)
+        changes = EdgeChanges(changed, removed, **how)
+        model, ahead = load_run_for_change(folder, changes.digest)
         labelled = hasattr(model, "labels_")
         write = write_labels if labelled else write_embedding
         writing.check_output(session, output, write, [0] if labelled else [[0.0]])
-        store = _check_same(model, graph)
-        changed = None if edges is None else read_graph(edges)
-        removed = None if remove is None else read_graph(remove)
-    with session.stage("solve"):
-        result = model._follow(changed, removed, **how)
-        if store is not None:  # the run has the graph in memory: the store follows
-            from spectrograd.pipeline.graph_changes import EdgeChanges
-            from spectrograd.pipeline.store_changes import changed_store
-
-            changed_store(store, EdgeChanges(changed, removed, **how))
-    with session.stage("report"):
+        with unusable(folder):
+            step = _next_step(model, graph, changes, ahead, again)
+    with session.stage("solve"), unusable(folder):
+        told, result = _take(session, model, changes, step, how)
+    files = [path for path in (graph, edges, remove) if path]
+    with session.stage("report"), unusable(folder):
         writing.write_result(output, write, model.labels_ if labelled else model.embedding_, model.names_)
-        inside = Path(folder, MODEL)
-        model.save(inside if inside.is_dir() else folder)
-        _save_page(session, folder, model, result, [path for path in (graph, edges, remove) if path])
-    session.note(model.update_sentence_)
-    session.save_summary(_summary(session, model, [path for path in (graph, edges, remove) if path]))
+        if step.what != SKIP:
+            inside = Path(folder, MODEL)
+            model.save(inside if inside.is_dir() else folder)
+        if result is not None:
+            _save_page(session, folder, model, result, files)
+    session.note(told)
+    if session.summary_json is not None:
+        session.save_summary(_summary(session, model, files, step.what))
     return 0
 
 
-def _check_same(model: Any, path: str) -> Any:
-    """Whether the run was made of this graph; returns a store that has to follow the run's own copy."""
+class _Step(NamedTuple):
+    """What is left to do: all of it, the run only (the store has the change already), or nothing.
+
+    ``store`` is a store that follows the run's own copy of the graph.
+    """
+
+    what: str
+    store: Any = None
+
+
+def _take(session: Session, model: Any, changes: Any, step: _Step, how: Mapping[str, Any]) -> tuple[str, Any]:
+    """Bring the run up to date, and then the store that follows it; what was done, and the new result."""
+    if step.what == SKIP:
+        return (
+            "this change is the last one that the run has taken in; nothing was changed "
+            "(--again takes it in once more)"
+        ), None
+    if step.what == FOLLOW:
+        session.note(
+            "the store has this change already, from an update that was interrupted: the run follows"
+        )
+    if step.what == FOLLOW and not model.graph_.is_resident:
+        result = model._follow_store(changes)
+        return str(model.update_sentence_), result
+    result = model._update(changes.edges, changes.removed, **how)
+    if step.store is not None:  # the run has the graph in memory: the store follows
+        from spectrograd.pipeline.store_changes import changed_store
+
+        one = _first_layer(step.store)
+        if step.what == ALL:
+            one = _first_layer(changed_store(step.store, changes))
+        model._store_seen = one.store.meta.fingerprint
+    return str(model.update_sentence_), result
+
+
+def _next_step(model: Any, path: str, changes: Any, ahead: bool, again: bool) -> _Step:
+    """Whether the run was made of this graph, and how much of the change is still to be taken in."""
     from spectrograd.graph import GraphError
     from spectrograd.io import read_graph
     from spectrograd.store import is_store, open_store
 
     stored = is_store(path)
-    graph = open_store(path) if stored else read_graph(path)
+    repeated = getattr(model, "_last_change", None) == changes.digest and not again
     if not model.graph_.is_resident:
-        one = getattr(model.graph_, "layers", (model.graph_,))[0]
-        if not stored or one.store.path.resolve() != Path(path).resolve():
+        one = _first_layer(model.graph_)
+        if not stored or Path(str(one.store.path)).resolve() != Path(path).resolve():
             raise GraphError(f"{path}: the run was made of the store {one.store.path}")
-        return None
+        return _Step(FOLLOW if ahead else SKIP if repeated else ALL)
+    graph = open_store(path) if stored else read_graph(path)
+    if not stored:
+        _check_names(model, path, graph)
+        return _Step(SKIP if repeated else ALL)
+    meta, seen = _first_layer(graph).store.meta, getattr(model, "_store_seen", None)
+    if seen is None:  # of a model that was saved by itself
+        _check_names(model, path, graph)
+        _check_degrees(model, path, graph)
+    elif meta.last_change == (seen, changes.digest) and meta.fingerprint != seen:
+        return _Step(FOLLOW, graph)
+    elif meta.fingerprint != seen:
+        raise GraphError(
+            f"{path}: is not as it was when the run was saved; repeat the update that was interrupted, "
+            "or cluster it again"
+        )
+    return _Step(SKIP if repeated else ALL, graph)
+
+
+def _first_layer(graph: Any) -> Any:
+    return getattr(graph, "layers", (graph,))[0]
+
+
+def _check_names(model: Any, path: str, graph: Any) -> None:
+    from spectrograd.graph import GraphError
+
     names = graph.node_names
     lost = names[model._knowledge.rows_by_name.rows(names) < 0]
     if len(lost):
         raise GraphError(f"{path}: node {str(lost[0])!r} is not in the run; it was made of another graph")
-    if stored and graph.n_edges != model.graph_.n_edges:
+
+
+def _check_degrees(model: Any, path: str, graph: Any) -> None:
+    """Refuse a store whose edges are not those of the run, by their number and by the degrees."""
+    import numpy as np
+
+    from spectrograd.graph import GraphError
+
+    of_store, of_run = (getattr(one, "layers", (one,)) for one in (graph, model.graph_))
+    rows = model._knowledge.rows_by_name.rows(graph.node_names)
+    same = len(of_store) == len(of_run) and graph.n_edges == model.graph_.n_edges
+    if not same or not all(
+        np.allclose(there.degrees, here.degrees[rows], rtol=STORED)
+        for there, here in zip(of_store, of_run, strict=True)
+    ):
         raise GraphError(
-            f"{path}: {graph.n_edges:,} edges, {model.graph_.n_edges:,} in the run; it was made of another "
-            "version: cluster it again"
+            f"{path}: {graph.n_edges:,} edges, {model.graph_.n_edges:,} in the run, or other weights; it was "
+            "made of another version: cluster it again"
         )
-    return graph if stored else None
 
 
 def _save_page(session: Session, folder: str, model: Any, result: Any, files: list[str]) -> None:
@@ -136,18 +217,22 @@ def _save_page(session: Session, folder: str, model: Any, result: Any, files: li
     save_run(folder, run)
 
 
-def _summary(session: Session, model: Any, files: list[str]) -> dict[str, Any]:
+def _summary(session: Session, model: Any, files: list[str], step: str) -> dict[str, Any]:
     from spectrograd.cli import reading
     from spectrograd.cli.summary import outline
 
     changes = getattr(model, "label_changes_", None)
-    return outline(session, reading.hashed(files), model.graph_) | {
-        "certificate": model.certificate_.summary(),
-        "update": {
+    told = None
+    if hasattr(model, "update_action_"):
+        told = {
+            "step": step,
             "action": model.update_action_,
             "drift": model.drift_,
             "label_changes": None if changes is None else changes.summary(),
             "refit_advised": model.refit_advised_,
             "sentence": model.update_sentence_,
-        },
+        }
+    return outline(session, reading.hashed(files), model.graph_) | {
+        "certificate": model.certificate_.summary(),
+        "update": told,
     }

@@ -131,6 +131,9 @@ class Spectral(Updating, Living, Shown, BaseEstimator):
     ) -> None:
         """The fitted names; an interrupted fit keeps its best so far and then stops whoever called it."""
         self._raw_vectors, self._tall = result.vectors, result.tall
+        # Which change came last, and the fingerprint of a store that the graph was read from: whoever knows
+        # says so afterwards.
+        self._last_change, self._store_seen = None, None
         embedding = result.embedding.without_first() if drop_first else result.embedding
         self.eigenvalues_, names = embedding.eigenvalues, result.embedding.names
         self.names_ = np.arange(len(result.vectors)) if names is None else plain_texts(names)

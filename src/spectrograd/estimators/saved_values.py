@@ -114,6 +114,8 @@ class Reader(PlainReader):
     """The way back; arrays are mapped, not read."""
 
     folder: Path
+    digest: str = ""  # of a change that stores may have taken in since
+    ahead: list[StoredGraph] = field(default_factory=list)  # those that have
     listed = tuple
 
     def array(self, kept: Any) -> Array:
@@ -127,13 +129,21 @@ class Reader(PlainReader):
         if "sparse" in value:
             *parts, shape = value["sparse"]
             data, indices, indptr = map(self.decode, parts)
-            return sp.csr_array((data, indices, indptr), shape=tuple(shape))
+            matrix = sp.csr_array((data, indices, indptr), shape=tuple(shape))
+            matrix.check_format(full_check=True)  # one pass: compiled code does not look
+            return matrix
         if "store" in value:
             path, fingerprint, layer, dtype = value["store"]
-            return StorePlace(Path(path), fingerprint, int(layer), np.dtype(dtype)).open()
+            return self._stored(StorePlace(Path(path), str(fingerprint), int(layer), np.dtype(dtype)))
         if "recall" in value:
             return Recall.from_summary(value["recall"])
         return np.fromiter(value["names"], dtype=object, count=len(value["names"]))
+
+    def _stored(self, place: StorePlace) -> StoredGraph:
+        graph = place.open(self.digest)
+        if graph.store.meta.fingerprint != place.fingerprint:
+            self.ahead.append(graph)
+        return graph
 
     def _dataclass(self, value: Mapping[str, Any]) -> Any:
         kind = value["kind"]
@@ -142,7 +152,23 @@ class Reader(PlainReader):
         for name, item in value["derived"].items():
             if name in KINDS[kind][1]:
                 found.__dict__[name] = self.decode(item)  # where a cached property keeps its value
+        if kind == "Graph":
+            found.check_structure()
+        elif kind == "Lists":
+            _check_lists(found)
         return found
+
+
+def _check_lists(lists: Any) -> None:
+    """Refuse lists of points that compiled code would read beyond their ends."""
+    centres, order, begin, offsets = lists.centres, lists.order, lists.begin, lists.offsets
+    n_points = len(order)
+    fits = centres.ndim == offsets.ndim == 2 and offsets.shape == (n_points, centres.shape[1])
+    fits = fits and begin.shape == (len(centres) + 1,) and begin[0] == 0 and begin[-1] == n_points
+    if not (fits and (begin[1:] >= begin[:-1]).all() and order.dtype.kind == begin.dtype.kind == "i"):
+        raise GraphError("lists of points that do not fit together")
+    if n_points and order.min() < 0:
+        raise GraphError("lists of points: a number is out of range")
 
 
 _CSR = ("data", "indices", "indptr")

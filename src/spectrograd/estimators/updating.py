@@ -43,13 +43,15 @@ UPDATE_ATTRIBUTES = ("drift_", "update_action_", "refit_reason_", "refit_advised
 class Changed(NamedTuple):
     """The graph after a change, the rows of new nodes, and makers that know new points.
 
-    ``outside`` is what the last certificate still says of the rest of the spectrum.
+    ``outside`` is what the last certificate still says of the rest of the spectrum; ``digest`` is that of the
+    changed edges.
     """
 
     graph: Graph | MultilayerGraph
     rows: NewRows | None
     makers: Sequence[RowMaker] | None
     outside: Carried | None = None
+    digest: str | None = None
 
 
 class Fitted(Protocol):
@@ -63,6 +65,7 @@ class Fitted(Protocol):
     laplacian: Kind
     n_clusters_: int
     labels_: Array
+    _last_change: str | None
 
     def fit(self, X: Any, y: None = None, **columns: str) -> Self:
         """Fit from scratch."""
@@ -114,12 +117,21 @@ class Updating(Fitted):
         """
         if not hasattr(self, "_knowledge"):
             return self.fit(X)
-        self._follow(X, remove, mode, new_nodes)
+        self._update(X, remove, mode, new_nodes)
         return self
 
-    def _follow(self, X: Any, remove: Any, mode: str, new_nodes: str) -> Result:
+    def _update(self, X: Any, remove: Any, mode: Any, new_nodes: Any) -> Result:
         """Take changes into a fitted model; the result behind what it keeps, with the labels it gave."""
-        graph, rows, makers, outside = self._changed(X, remove, mode, new_nodes)
+        return self._follow(self._changed(X, remove, mode, new_nodes))
+
+    def _follow_store(self, changes: EdgeChanges) -> Result:
+        """Take the graph on disk as it is into a model that was saved before these last changes of it."""
+        known = self._knowledge
+        rows = _new_rows(known.graph, len(self._raw_vectors))
+        return self._follow(Changed(known.graph, rows, known.makers, None, changes.digest))
+
+    def _follow(self, changed: Changed) -> Result:
+        graph, rows, makers, outside, digest = changed
         settings = replace(
             self._settings(graph.n_nodes),
             n_components=self._raw_vectors.shape[1],
@@ -128,7 +140,9 @@ class Updating(Fitted):
         before = Before(self.regularization_, self.certificate_.gap, outside)
         settings = settings.started(labels=hasattr(self, "labels_"))
         done = update(graph, self._start(graph, rows), settings, before)
-        return self._take(graph, done, settings, makers)
+        result = self._take(graph, done, settings, makers)
+        self._last_change = digest
+        return result
 
     def _changed(self, X: Any, remove: Any, mode: Any, new_nodes: Any) -> Changed:
         """Take edges or points into the graph."""
@@ -148,10 +162,10 @@ class Updating(Fitted):
             graph = changed_graph(known.graph, changes)
         rows = _new_rows(graph, known.graph.n_nodes)
         if graph.is_resident or len(self.connectivity_.aside):  # in memory a probe is cheap
-            return Changed(graph, rows, known.makers)
+            return Changed(graph, rows, known.makers, None, changes.digest)
         problem = self.laplacian, self.regularization_.tau
         outside = carried(self.certificate_, known.graph, graph, changes, problem)
-        return Changed(graph, rows, known.makers, outside)
+        return Changed(graph, rows, known.makers, outside, changes.digest)
 
     def _with_points(self, X: Any) -> Changed:
         """Further points, joined to the old ones."""

@@ -173,6 +173,26 @@ class Graph:
         weights = None if arrays.weights is None else _frozen(arrays.weights)
         return cls((RowBlock(0, _frozen(arrays.indptr), _frozen(arrays.indices), weights),), n_nodes, labels)
 
+    def check_structure(self) -> Graph:
+        """The graph itself, if its arrays are what they should be; else an error: kernels do not look.
+
+        For arrays that come from a file instead of :meth:`from_matrix`. One pass, without a look at symmetry.
+        """
+        n_nodes = self.n_nodes
+        if type(n_nodes) is not int or n_nodes < 1 or not isinstance(self.blocks, tuple):
+            raise GraphError(f"no graph: {n_nodes!r} nodes")
+        row = 0
+        for block in self.blocks:
+            if not isinstance(block, RowBlock) or type(block.start) is not int or block.start != row:
+                raise GraphError(f"no graph: row {row} is missing")
+            _check_block(block, n_nodes)
+            row = block.stop
+        if row != n_nodes:
+            raise GraphError(f"no graph: {row} rows for {n_nodes} nodes")
+        if self.names is not None and np.shape(self.names) != (n_nodes,):
+            raise GraphError(f"names of shape {np.shape(self.names)} for {n_nodes} nodes")
+        return self
+
     @property
     def is_resident(self) -> bool:
         """Whether all row blocks are in memory; else they are read again in every sweep."""
@@ -290,6 +310,24 @@ class Graph:
             "first nodes": ", ".join(map(str, self.node_names[:SHOWN_NAMES].tolist())),
         }
         return facts_table("Graph", facts)
+
+
+def _check_block(block: RowBlock, n_nodes: int) -> None:
+    """Refuse row pointers that do not ascend, columns that are no nodes, weights that are none."""
+    indptr, indices, weights = block.indptr, block.indices, block.weights
+    for array in (indptr, indices):
+        if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype.kind != "i":
+            raise GraphError("no graph: row pointers and columns are no whole numbers")
+    if len(indptr) < 2 or indptr[0] != 0 or indptr[-1] != len(indices) or (indptr[1:] < indptr[:-1]).any():
+        raise GraphError("no graph: row pointers do not ascend to the number of entries")
+    if len(indices) and not 0 <= int(indices.min()) <= int(indices.max()) < n_nodes:
+        raise GraphError("no graph: a node number is out of range")
+    if weights is None:
+        return
+    if not isinstance(weights, np.ndarray) or weights.shape != indices.shape or weights.dtype.kind != "f":
+        raise GraphError("no graph: weights do not fit the columns")
+    if len(weights) and not 0 <= float(weights.min()) <= float(weights.max()) < np.inf:
+        raise GraphError("no graph: weights are negative, infinite or no numbers")
 
 
 def _frozen(array: Array) -> Array:

@@ -8,15 +8,19 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from spectrograd.certificate import Certificate
 from spectrograd.embedding import Embedding
 from spectrograd.engines.cluster.connect import package_version
 from spectrograd.graph import Graph, MultilayerGraph
+from spectrograd.linalg.subspace import orthogonality_error
 from spectrograd.pipeline.embedded import Embedded
+from spectrograd.pipeline.plan import Choice
 from spectrograd.pipeline.settings import Settings
 from spectrograd.solvers.checkpoint import RunCheckpoints, SolveCheckpoint
 from spectrograd.solvers.loop import GIVEN_UP, INTERRUPTED, OUT_OF_TIME
@@ -43,6 +47,10 @@ DECISIVE = (
     "aggregation_params",
 )
 DRAWN = "drawn seed"
+# What a product that is made again may differ by: roundings of one in the type of the vectors, and a part of
+# the width of the spectrum where vectors were stored in another type than they were measured in.
+ROUNDINGS, SLACK = 10, 1e-12
+NEARLY = 1e-5  # orthonormal, in float32
 
 
 @contextmanager
@@ -77,11 +85,44 @@ def keep_result(kept: SolveCheckpoint, problem: Problem, found: Embedded) -> Non
 
 
 def kept_result(kept: SolveCheckpoint | None, problem: Problem) -> Embedded | None:
-    """What :func:`keep_result` has kept."""
-    found: Embedded | None = None if kept is None else kept.result(problem)
+    """What :func:`keep_result` has kept, measured again: one product tells whether it is of this problem."""
+    found: Embedded | None = None if kept is None else kept.result(problem, partial(_accepted, problem))
     if found is None:
         return None
     return replace(found, embedding=replace(found.embedding, names=problem.operator.names))
+
+
+def _accepted(problem: Problem, found: Any) -> Embedded:
+    """A result whose vectors have the residuals and the eigenvalues that its certificate states.
+
+    Checksums tell that a file is as it was written, not who wrote it: a certificate is believed as far as
+    ``|A q - theta B q|`` and ``Q'BQ = I`` are as stated, up to the rounding of the product.
+    """
+    if not isinstance(found, Embedded):
+        raise TypeError("no result of a solve")
+    certificate, vectors, engine = found.certificate, found.embedding.vectors, problem.engine
+    shape = (problem.n_nodes, problem.n_components)
+    if vectors.shape != shape or found.solution.Q.shape != shape or not found.solution.history:
+        raise ValueError(f"vectors of shape {vectors.shape} instead of {shape}")
+    if not isinstance(found.choice, Choice) or not isinstance(certificate, Certificate):
+        raise TypeError("no certificate")
+    if not certificate.converged:
+        return found
+    with engine.threads():
+        Q = engine.put(np.ascontiguousarray(vectors))
+        AQ = engine.apply(problem.placed, Q)
+        values = np.asarray(found.embedding.eigenvalues, dtype=np.float64)
+        measured = engine.residual(problem.placed, Q, AQ, values)
+        orthogonality = orthogonality_error(engine, problem.placed, Q)
+    operator = problem.operator
+    slack = ROUNDINGS * operator.rounding(vectors.dtype) + SLACK * (operator.upper - operator.lower)
+    allowed = 2 * np.asarray(certificate.residuals) + slack
+    if not np.allclose(values, certificate.eigenvalues, rtol=0, atol=slack):
+        raise ValueError("its eigenvalues are not those of its certificate")
+    if not (measured <= allowed).all() or not orthogonality <= 2 * certificate.orthogonality + NEARLY:
+        worst = float(np.max(measured))
+        raise ValueError(f"its vectors do not hold what the certificate says: residual {worst:.2g}")
+    return found
 
 
 def run_identity(graph: Graph | MultilayerGraph, settings: Settings, start: Array | None) -> dict[str, Any]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -45,6 +48,23 @@ class EdgeChanges:
                 raise ValueError(f"{name}={value!r}: expected one of {', '.join(known)}")
         if self.edges is None and self.removed is None:
             raise ValueError("nothing to change: give edges to add or to remove")
+
+    @cached_property
+    def digest(self) -> str:
+        """The same for the same edges, weights and mode (SHA-256): what a change is recognised by."""
+        digest = hashlib.sha256(self.mode.encode())
+        for part in (self.edges, self.removed):
+            layers: tuple[Graph, ...] = ()
+            if part is not None:
+                layers = part.layers if isinstance(part, MultilayerGraph) else (part,)
+            names = getattr(part, "layer_names", [""] * len(layers))
+            digest.update(json.dumps([str(name) for name in names]).encode())
+            for layer in layers:
+                digest.update(json.dumps([str(name) for name in layer.node_names.tolist()]).encode())
+                matrix = layer.matrix
+                for array, kind in ((matrix.indptr, "<i8"), (matrix.indices, "<i8"), (matrix.data, "<f8")):
+                    digest.update(np.ascontiguousarray(array, dtype=kind).data)
+        return digest.hexdigest()
 
 
 def changed_graph(graph: Graph, changes: EdgeChanges) -> Graph:

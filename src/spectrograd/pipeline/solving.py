@@ -34,6 +34,7 @@ from spectrograd.solvers.loop import (
 from spectrograd.solvers.protocol import Problem, Progress, Solver
 from spectrograd.solvers.settings import SolverSettings
 from spectrograd.store.checkpoint_folder import CheckpointError
+from spectrograd.store.value_file import DamagedFileError
 
 Array = NDArray[Any]
 
@@ -139,9 +140,14 @@ def _attempted(
         if kept is not None:
             keep_result(kept, problem, found)
         return found
-    except CheckpointError:
+    except (CheckpointError, DamagedFileError):  # no other solver would read another file
         raise
-    except FAILURES as error:
+    except (*FAILURES, TypeError, AttributeError, LookupError) as error:
+        blamed = None if kept is None else kept.blamed(error)
+        if blamed is not None:  # numbers of a file: a state that fits in form may be none in fact
+            raise blamed from error
+        if not isinstance(error, FAILURES):
+            raise
         if settings.solver != "auto":
             raise
         return Attempt.failed(choice, error, time.perf_counter() - began)

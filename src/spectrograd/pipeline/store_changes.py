@@ -52,7 +52,7 @@ def changed_store(graph: Graph | MultilayerGraph, changes: EdgeChanges) -> Store
             f"{one.store.path}: a store behind a URL is only read; change it where it is a folder"
         )
     try:
-        update_store(one.store.path, one.store.meta.fingerprint, per_layer, new)
+        update_store(one.store.path, one.store.meta.fingerprint, per_layer, new, digest=changes.digest)
     except NoSuchEdge as error:
         ends = [str(row_of.names[row]) for row in error.ends]
         raise GraphError(f"edge ({ends[0]}, {ends[1]}) to remove is not in the graph") from None

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,61 @@ from numpy.typing import NDArray
 from spectrograd.linalg.krylov import Basis
 from spectrograd.solvers.protocol import DERIVED, Problem, Progress, State
 from spectrograd.solvers.similarity import Similarity
-from spectrograd.store.checkpoint_folder import CheckpointFolder
+from spectrograd.store.checkpoint_folder import CheckpointError, CheckpointFolder, beginning_anew
 from spectrograd.store.plain_values import PlainReader, PlainWriter
 from spectrograd.store.value_file import ArraySink
 
 Array = NDArray[Any]
 PACKAGE = "spectrograd."
+# What may stand in a checkpoint: nothing else is written, and nothing else is looked up when one is read.
+KINDS = frozenset(
+    {
+        "aggregation.joint_epochs:EpochsState",
+        "aggregation.joint_sweeps:JointState",
+        "certificate.carried:Carried",
+        "certificate.certificate:Certificate",
+        "certificate.evidence:Complement",
+        "certificate.inverse_probe:Inverted",
+        "certificate.probe:Evidence",
+        "certificate.probe:Guards",
+        "certificate.probe:MeasuredRitz",
+        "certificate.probe:Probed",
+        "certificate.probe:Recurrence",
+        "certificate.riding_probe:Ridden",
+        "certificate.riding_probe:Rider",
+        "embedding:Embedding",
+        "linalg.filters:Filter",
+        "linalg.krylov:RitzValues",
+        "linalg.subspace:Ritz",
+        "pipeline.embedded:Attempt",
+        "pipeline.embedded:Embedded",
+        "pipeline.plan:Choice",
+        "solvers.chebyshev:ChebyshevState",
+        "solvers.chebyshev_sweeps:SweepingState",
+        "solvers.checkpoint:Moment",
+        "solvers.checkpoint:PackedMoment",
+        "solvers.coordinate_power:CoordinateState",
+        "solvers.device_sgd:DeviceDescentState",
+        "solvers.device_sgd_paper:DevicePaperState",
+        "solvers.eigen:EigenState",
+        "solvers.hand_over:HandOverState",
+        "solvers.lanczos:LanczosState",
+        "solvers.lanczos_sweeps:RidingState",
+        "solvers.lobpcg:LobpcgState",
+        "solvers.loop:Solution",
+        "solvers.minibatch:Deck",
+        "solvers.multilevel:MultilevelState",
+        "solvers.power:PowerState",
+        "solvers.protocol:Progress",
+        "solvers.protocol:StepState",
+        "solvers.ritz:RitzState",
+        "solvers.sgd:DescentState",
+        "solvers.sgd_paper:PaperState",
+        "solvers.shift_invert:FactoredState",
+        "solvers.shift_invert:RationalFilter",
+        "solvers.stochastic_fb:RiemannianState",
+    }
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +129,7 @@ class SolveCheckpoint:
     run: RunCheckpoints
     number: int
     saved_at: float = field(default_factory=time.monotonic)
+    resumed: Path | None = None  # the file that the solve went on from
 
     @property
     def due(self) -> bool:
@@ -92,13 +143,16 @@ class SolveCheckpoint:
 
     def moment(self, problem: Problem, fresh: Callable[[], State]) -> Moment | None:
         """The newest moment; ``fresh`` makes a first state, which has what is derived from the problem."""
-        found = self.run.folder.state(self.number)
+        found = self.run.folder.state(self.number, partial(_decoded, problem, _moment))
         if found is None:
             return None
-        packed: PackedMoment = _Reader(problem, *found).decode(found[0])
-        moment = packed.unpacked()
+        moment: Moment = found[1]
+        self.resumed = found[0]
         if _lacks(moment.state):
-            _complete(moment.state, fresh())
+            first = fresh()
+            if type(first) is not type(moment.state):
+                raise CheckpointError(beginning_anew(f"{self.resumed}: of another solver"))
+            _complete(moment.state, first)
         return moment
 
     def cut_short(self) -> None:
@@ -109,10 +163,20 @@ class SolveCheckpoint:
         """Keep what the solve has found."""
         self.run.folder.save_result(self.number, partial(_encoded, problem, result))
 
-    def result(self, problem: Problem) -> Any:
-        """What an earlier run has found here; None where it did not come so far."""
-        found = self.run.folder.result(self.number)
-        return None if found is None else _Reader(problem, *found).decode(found[0])
+    def result(self, problem: Problem, accept: Callable[[Any], Any]) -> Any:
+        """What an earlier run has found here; None where it did not come so far.
+
+        ``accept`` returns the result, or fails for one that cannot be, as if the file were damaged.
+        """
+        found = self.run.folder.result(self.number, partial(_decoded, problem, accept))
+        return None if found is None else found[1]
+
+    def blamed(self, error: Exception) -> CheckpointError | None:
+        """What to say of an error after the solve went on from a file; None where it did not."""
+        if self.resumed is None:
+            return None
+        said = " ".join(str(error).split()) or type(error).__name__
+        return CheckpointError(beginning_anew(f"{self.resumed}: the run cannot go on from it ({said})"))
 
 
 @dataclass(eq=False)
@@ -128,6 +192,11 @@ class RunCheckpoints:
         """Those of the solve that begins now; None where the one before was cut short."""
         self.n_begun += 1
         return SolveCheckpoint(self, self.n_begun - 1) if self.is_open else None
+
+
+def _name(kind: type) -> str:
+    """How :data:`KINDS` calls a class."""
+    return f"{kind.__module__.removeprefix(PACKAGE)}:{kind.__qualname__}"
 
 
 class _Derived:
@@ -149,6 +218,20 @@ def _complete(state: State, first: State) -> None:
         elif isinstance(value, list) and _lacks(value):
             for one, other in zip(value, getattr(first, name), strict=True):
                 _complete(one, other)
+
+
+def _moment(packed: Any) -> Moment:
+    """A moment of a solve, of what is believed to be one."""
+    if not isinstance(packed, PackedMoment):
+        raise TypeError("no state of a solve")
+    moment = packed.unpacked()
+    if not isinstance(moment.state, State):
+        raise TypeError("no state of a solve")
+    return moment
+
+
+def _decoded(problem: Problem, accept: Callable[[Any], Any], tree: Any, arrays: list[Array]) -> Any:
+    return accept(_Reader(problem, tree, arrays).decode(tree))
 
 
 def _encoded(problem: Problem, value: Any, sink: ArraySink) -> Any:
@@ -179,7 +262,7 @@ class _Writer(PlainWriter):
             parts = [self._tall(part) for part in value.vectors.parts()]  # one after the other: each is large
             return {"basis": self.encode(value.numbers(), where), "parts": parts}
         kind = type(value)
-        if kind.__module__.startswith(PACKAGE) and (is_dataclass(value) or hasattr(value, "_fields")):
+        if _name(kind) in KINDS:
             return self._by_fields(value, where)
         if hasattr(value, "numpy"):  # a small tensor
             return {"tensor": self.sink.add(value.cpu().numpy())}
@@ -194,7 +277,7 @@ class _Writer(PlainWriter):
             names = [f.name for f in fields(value)]
             derived = {f.name for f in fields(value) if DERIVED in f.metadata}
         known = {n: self._field(getattr(value, n), n in derived, f"{where}.{n}") for n in names}
-        return {"kind": f"{kind.__module__}:{kind.__qualname__}", "fields": known}
+        return {"kind": PACKAGE + _name(kind), "fields": known}
 
     def _field(self, value: Any, derived: bool, where: str) -> Any:
         return {"derived": True} if derived and value is not None else self.encode(value, where)
@@ -249,12 +332,11 @@ class _Reader(PlainReader):
             )
         if "derived" in value:
             return _Derived()
-        module, _, name = value["kind"].partition(":")
-        if not module.startswith(PACKAGE):
-            raise TypeError(f"{module} is no module of this package")
+        told = str(value["kind"])
+        if not told.startswith(PACKAGE) or told.removeprefix(PACKAGE) not in KINDS:
+            raise TypeError(f"{told} is nothing that a checkpoint holds")
+        module, _, name = told.partition(":")
         kind = getattr(import_module(module), name)
-        if not (is_dataclass(kind) or hasattr(kind, "_fields")):
-            raise TypeError(f"{name} is no value of this package")
         return kind(**{each: self.decode(item) for each, item in value["fields"].items()})
 
     def _generator(self, value: Mapping[str, Any]) -> np.random.Generator:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from spectrograd.graph import GraphError, GraphWarning
 from spectrograd.notices import warn
-from spectrograd.store.folder import only_writer
+from spectrograd.store.folder import MANIFEST, only_writer
 from spectrograd.store.value_file import (
     ArraySink,
     DamagedFileError,
@@ -29,6 +29,7 @@ from spectrograd.store.value_file import (
 )
 
 Array = NDArray[Any]
+Decode = Callable[[Any, list[Array]], Any]
 KEPT = 2  # states of a solve: the newest, and the one before
 _NAME = re.compile(r"solve-(\d{3,})-(?:state-(\d{6,})|result)\.ckpt")
 _DRAFT = re.compile(r"\.solve-\d{3,}-(?:state-\d{6,}|result)\.ckpt\.[0-9a-f]{8}\.tmp")
@@ -45,6 +46,28 @@ class Entry:
     path: Path
     solve: int
     state: int | None
+
+
+def _as_is(tree: Any, arrays: list[Array]) -> Any:
+    return tree, arrays
+
+
+def _value_of(path: Path, decode: Decode) -> Any:
+    """The value in a file; whatever its bytes make a decoder fail with is a fault of the file."""
+    tree, arrays = read_value(path)
+    try:
+        return decode(tree, arrays)
+    except (
+        ArithmeticError,
+        AssertionError,
+        AttributeError,
+        LookupError,
+        MemoryError,
+        RecursionError,
+    ) as error:
+        raise DamagedFileError(f"{path}: damaged ({type(error).__name__}: {error})") from None
+    except (TypeError, ValueError) as error:
+        raise DamagedFileError(f"{path}: damaged ({error})") from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,23 +90,23 @@ class CheckpointFolder:
         """What a solve has found."""
         self._write(f"solve-{solve:03d}-result.ckpt", encode)
 
-    def result(self, solve: int) -> tuple[Any, list[Array]] | None:
-        """What a solve has found, where that is known; a damaged file is as none while a state is left."""
+    def result(self, solve: int, decode: Decode = _as_is) -> tuple[Path, Any] | None:
+        """What a solve has found, and its file; a damaged file is as none while a state is left."""
         entries = self._entries(solve)
-        return self._newest([entry for entry in entries if entry.state is None], len(entries) > 1)
+        return self._newest([entry for entry in entries if entry.state is None], len(entries) > 1, decode)
 
-    def state(self, solve: int) -> tuple[Any, list[Array]] | None:
-        """The newest state of a solve that is not damaged."""
+    def state(self, solve: int, decode: Decode = _as_is) -> tuple[Path, Any] | None:
+        """The newest state of a solve that is not damaged, and its file."""
         entries = [entry for entry in self._entries(solve) if entry.state is not None]
-        return self._newest(sorted(entries, key=lambda entry: -(entry.state or 0)), False)
+        return self._newest(sorted(entries, key=lambda entry: -(entry.state or 0)), False, decode)
 
-    def _newest(self, entries: list[Entry], more: bool) -> tuple[Any, list[Array]] | None:
+    def _newest(self, entries: list[Entry], more: bool, decode: Decode) -> tuple[Path, Any] | None:
         for left, entry in zip(range(len(entries) - 1, -1, -1), entries, strict=True):
             try:
-                return read_value(entry.path)
+                return entry.path, _value_of(entry.path, decode)
             except DamagedFileError as error:
                 if not (left or more):
-                    raise CheckpointError(_beginning_anew(f"{error}, and there is no other one")) from None
+                    raise CheckpointError(beginning_anew(f"{error}, and there is no other one")) from None
                 warn(f"{error}; going on from the one before", GraphWarning)
         return None
 
@@ -109,6 +132,10 @@ def open_checkpoints(
         raise CheckpointError(f"{path}: this is no folder; checkpoints need one of their own")
     if not folder.parent.is_dir():
         raise CheckpointError(f"{folder.parent}: no such folder; create it first")
+    if (folder / MANIFEST).exists():
+        raise CheckpointError(
+            f"{path}: a store or a saved model is there; checkpoints need a folder of their own"
+        )
     folder.mkdir(exist_ok=True)
     with only_writer(folder / "run"):
         for name in os.listdir(folder):
@@ -136,10 +163,11 @@ def _identity_before(folder: Path) -> Mapping[str, Any]:
     entries = _entries(folder)
     for entry in reversed(entries):
         with suppress(DamagedFileError):
-            identity: Mapping[str, Any] = read_header(entry.path)["identity"]
-            return identity
+            identity = read_header(entry.path).get("identity")
+            if isinstance(identity, dict) and identity:
+                return identity
     if entries:
-        raise CheckpointError(_beginning_anew(f"{folder}: all {len(entries)} checkpoints are damaged"))
+        raise CheckpointError(beginning_anew(f"{folder}: all {len(entries)} checkpoints are damaged"))
     return {}
 
 
@@ -152,12 +180,13 @@ def _compare(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) ->
         told = "another graph than this run has"
     else:
         told = f"{name} {_shown(before.get(name))}, this run has {name} {_shown(now[name])}"
-    raise CheckpointError(_beginning_anew(f"{folder}: was written for {told}"))
+    raise CheckpointError(beginning_anew(f"{folder}: was written for {told}"))
 
 
 def _shown(value: Any) -> str:
     return value if isinstance(value, str) else repr(value)
 
 
-def _beginning_anew(what: str) -> str:
+def beginning_anew(what: str) -> str:
+    """What is wrong, and what to do about it."""
     return f"{what}; take another folder, or remove this one to begin anew"

@@ -129,6 +129,8 @@ def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
 def read_manifest(folder: StorePath) -> dict[str, Any]:
     """Read ``meta.json`` back, or say what is wrong with it."""
     path = folder / MANIFEST
+    if path.is_symlink():
+        raise GraphError(f"{path}: is a link, which is not followed; put the file itself there")
     try:
         if path.stat().st_size > LARGEST_MANIFEST:
             raise GraphError(f"{path}: larger than {LARGEST_MANIFEST >> 20} MB; this is no manifest")

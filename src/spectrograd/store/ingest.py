@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,9 @@ Array = NDArray[Any]
 NODE_MEMORY = 36  # bytes per node: entries, sums, degrees, components, bucket, row
 
 
-def ingest(path: Path, source: EdgeSource, settings: IngestSettings) -> StoreMeta:
+def ingest(
+    path: Path, source: EdgeSource, settings: IngestSettings, *, made: Mapping[str, Any] | None = None
+) -> StoreMeta:
     """Write a store; it appears whole or not at all.
 
     Parameters
@@ -42,6 +45,8 @@ def ingest(path: Path, source: EdgeSource, settings: IngestSettings) -> StoreMet
         Lists the edges. Each is undirected; a list that holds all of them in both directions is recognised.
     settings : IngestSettings
         What to do with repeated edges, node order, memory.
+    made : mapping, optional
+        What else to tell of how the store was made.
     """
     with new_folder(path, replace=settings.force) as draft:
         spool, nodes = _spool(draft, source, settings)
@@ -51,8 +56,8 @@ def ingest(path: Path, source: EdgeSource, settings: IngestSettings) -> StoreMet
         listed = [(name, spool.layers[code]) for code, name in codes]
         place = _place_of_rows(draft, listed, nodes, settings)
         meta = _write(draft, listed, nodes, place, settings)
-        made = {"listed": spool.n_listed, "settings": _plain(settings)}
-        meta = replace(meta, multilayer=source.multilayer, made=made)
+        told = {"listed": spool.n_listed, "settings": _plain(settings), **(made or {})}
+        meta = replace(meta, multilayer=source.multilayer, made=told)
         meta = replace(meta, fingerprint=fingerprint(meta))
         for left in [*draft.glob("*.tmp"), *draft.glob(numbering.NUMBERED)]:
             left.unlink()

@@ -99,6 +99,18 @@ class StoreMeta:
     made: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def last_change(self) -> tuple[str, str] | None:
+        """The fingerprint before the last change, and the digest of that change; None: there was none.
+
+        It stands in the manifest, so it is there from the very moment that the change is: who was stopped
+        between changing a store and saving what depends on it finds out here that only the rest is left.
+        """
+        told = self.made.get("change")
+        if not isinstance(told, list) or len(told) != 2:
+            return None
+        return str(told[0]), str(told[1])
+
+    @property
     def pieces(self) -> list[Piece]:
         """Everything that is read of the store."""
         shared = [piece for piece in (self.names, self.order) if piece is not None]
@@ -146,7 +158,9 @@ def load_meta(folder: StorePath) -> StoreMeta:
         pieces: dict[str, Any] = {name: _maybe(content.pop(name)) for name in ("names", "order")}
         meta = StoreMeta(layers=layers, **pieces, **content)
         _check(folder, meta)
-    except (TypeError, KeyError, AttributeError, OverflowError) as error:
+    except GraphError:
+        raise
+    except (TypeError, KeyError, AttributeError, OverflowError, ValueError) as error:
         raise GraphError(f"{where}: damaged ({error}); convert the graph again") from None
     return meta
 
@@ -187,6 +201,10 @@ def _check(folder: StorePath, meta: StoreMeta) -> None:
     """Sizes that fit together and files that are long enough."""
     if type(meta.n_nodes) is not int or not 0 < meta.n_nodes <= MOST_NODES:
         raise TypeError(f"n_nodes is {meta.n_nodes!r}")
+    if type(meta.fingerprint) is not str or type(meta.multilayer) is not bool:
+        raise TypeError(f"fingerprint is {meta.fingerprint!r}, multilayer {meta.multilayer!r}")
+    if not isinstance(meta.made, dict):
+        raise TypeError(f"made is {meta.made!r}")
     if meta.ids not in (ROWS, INTEGERS, TEXTS) or (meta.ids == ROWS) != (meta.names is None):
         raise TypeError(f"ids is {meta.ids!r}")
     if not meta.layers or (len(meta.layers) > 1 and not meta.multilayer):
@@ -202,11 +220,32 @@ def _check(folder: StorePath, meta: StoreMeta) -> None:
             found = -1 if path.is_symlink() else path.stat().st_size
         except OSError as error:
             raise GraphError(f"{path}: {error.strerror}; convert the graph again") from None
+        if isinstance(path, Path) and not path.is_file():
+            raise GraphError(f"{path}: this is no file; convert the graph again")
         if found < size:
             raise GraphError(f"{path}: {found:,} bytes, {size:,} expected; convert the graph again")
 
 
+def _check_numbers(n_nodes: int, layer: LayerMeta) -> None:
+    """Refuse what is told of a layer where it is no such number."""
+    if type(layer.name) is not str:
+        raise TypeError(f"the name of a layer is {layer.name!r}")
+    for name in ("n_isolated", "n_components", "largest_component"):
+        value: Any = getattr(layer, name)
+        if type(value) is not int or not 0 <= value <= n_nodes:
+            raise TypeError(f"{name} is {value!r}")
+    if layer.n_components < 1:
+        raise TypeError(f"n_components is {layer.n_components}")
+    for name in ("weights", "degree_range"):
+        low, high = getattr(layer, name)
+        if not 0 <= low <= high < math.inf:
+            raise TypeError(f"{name} is {low!r} to {high!r}")
+
+
 def _check_layer(n_nodes: int, layer: LayerMeta) -> None:
+    _check_numbers(n_nodes, layer)
+    if type(layer.weight_unit) is not float:
+        raise TypeError(f"weight_unit is {layer.weight_unit!r}")
     if not (0 < layer.weight_unit < math.inf and math.frexp(layer.weight_unit)[0] == 0.5):
         raise TypeError(f"weight_unit is {layer.weight_unit!r}, no power of two")
     row = 0
@@ -216,6 +255,8 @@ def _check_layer(n_nodes: int, layer: LayerMeta) -> None:
             raise TypeError(f"the block of row {block.start} has impossible sizes")
         row += block.n_rows
     total = sum(block.n_entries for block in layer.blocks)
+    if layer.components is not None and layer.components.n_bytes != 4 * n_nodes:
+        raise TypeError(f"layer {layer.name!r}: components are missing")
     if row != n_nodes or layer.degrees.n_bytes != 8 * n_nodes:
         raise TypeError(f"layer {layer.name!r}: rows are missing")
     if type(layer.n_entries) is not int or abs(total - layer.n_entries) > layer.n_changed:

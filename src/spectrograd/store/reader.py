@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrograd.graph import GraphError
 from spectrograd.store.manifest import ALIGNMENT, Piece
 from spectrograd.store.urls import RemotePath, StorePath
+from spectrograd.store.value_file import DamagedFileError
 
 Array = NDArray[Any]
 # Held by the consumer: the piece at work, and by the loop variable the one before; one is ready, one is read.
@@ -61,11 +61,13 @@ class Files:
         while done < piece.n_bytes:
             count = self._read_at(self._handles[piece.file], view[done:], piece.offset + done)
             if count == 0:
-                raise GraphError(f"{self._place(piece)}: the file ends too early; convert the graph again")
+                raise DamagedFileError(
+                    f"{self._place(piece)}: the file ends too early; convert the graph again"
+                )
             done += count
         self.counters.bytes_read += piece.n_bytes
         if zlib.crc32(view.data) != piece.checksum:
-            raise GraphError(f"{self._place(piece)}: damaged (wrong checksum); convert the graph again")
+            raise DamagedFileError(f"{self._place(piece)}: damaged (wrong checksum); convert the graph again")
         if self.speed is not None:
             time.sleep(max(0.0, piece.n_bytes / self.speed - (time.perf_counter() - began)))
         return view

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.store.batches import IngestSettings
+from spectrograd.store.changes import row_sums
 from spectrograd.store.manifest import BlockPiece, aligned
 from spectrograd.store.pieces import PieceWriter
 from spectrograd.store.spool import SpooledLayer
@@ -193,16 +194,6 @@ def _sort(buckets: Buckets, bucket: int, rule: str, halve: bool, unit: float) ->
     stored = (values / unit).astype(np.float32)
     degrees = row_sums(indptr, None if low == high == 1 else stored, unit)
     return SortedRows(first, indptr, columns, stored, degrees, low == high == 1, (low, high))
-
-
-def row_sums(indptr: Array, stored: Array | None, unit: float) -> Array:
-    """Degrees, of the weights as they are stored: the rows of the Laplacian then sum to zero."""
-    if stored is None:
-        return np.diff(indptr).astype(np.float64)
-    degrees, filled = np.zeros(len(indptr) - 1), np.flatnonzero(np.diff(indptr))
-    if len(filled):
-        degrees[filled] = np.add.reduceat(stored, indptr[filled], dtype=np.float64) * unit
-    return degrees
 
 
 def write_blocks(writer: PieceWriter, rows: SortedRows, block_bytes: int) -> list[BlockPiece]:

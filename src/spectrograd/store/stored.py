@@ -16,7 +16,6 @@ from spectrograd.graph.cleaning import CleanArrays
 from spectrograd.graph.traversal import Search
 from spectrograd.memory import as_bytes
 from spectrograd.store.changed_edges import ChangedEdges, Edges
-from spectrograd.store.changes import Rows
 from spectrograd.store.folder import MANIFEST
 from spectrograd.store.manifest import EdgePiece, LayerMeta, load_meta
 from spectrograd.store.opened import BlockStream, Store
@@ -169,16 +168,12 @@ class StoredGraph(Graph):
     @cached_property
     def degrees(self) -> Array:
         """Weighted degrees, float64, one per node."""
-        degrees = self.store.files.read(self.meta.degrees).view(np.float64)
-        degrees.flags.writeable = False
-        return degrees
+        return self.store.degrees(self.meta)
 
     @property
     def components(self) -> Array:
         """The component of every node (int32), numbered as their first nodes come; read when asked for."""
-        if self.meta.components is None:
-            return np.zeros(self.n_nodes, np.int32)
-        return self.store.files.read(self.meta.components).view(np.int32)
+        return self.store.components(self.meta)
 
     @property
     def bytes_read(self) -> int:
@@ -215,7 +210,7 @@ class StoredGraph(Graph):
         """The changed edges, dealt out at random to so many parts; None where there are none."""
         if not self.meta.delta:
             return None
-        pieces = [Rows.of_bytes(piece, self.store.files.read(piece)) for piece in self.meta.delta]
+        pieces = [self.store.rows_of(piece, self.store.files.read(piece)) for piece in self.meta.delta]
         starts = [piece.start for piece in self.meta.delta]
         return ChangedEdges.of_rows(starts, pieces, self.meta.weight_unit).dealt(n_parts, rng)
 
@@ -225,6 +220,8 @@ class StoredGraph(Graph):
         weight = None
         if piece.weighted:
             weight = raw[8 * piece.n_edges :].view(np.float32) * self.meta.weight_unit
+            if not np.isfinite(weight.sum(dtype=np.float64)) or (len(weight) and weight.min() < 0):
+                raise self.store.damaged(piece, "weights that are none")
         return Edges(source, target, weight)
 
     def astype(self, dtype: DTypeLike) -> StoredGraph:
@@ -291,9 +288,15 @@ class StorePlace(NamedTuple):
     layer: int
     dtype: np.dtype[Any]
 
-    def open(self) -> StoredGraph:
-        """The graph; an error where another one has taken its place."""
+    def open(self, digest: str = "") -> StoredGraph:
+        """The graph; an error where another one has taken its place.
+
+        Where a change of this ``digest`` is all that came after it, the graph with this change.
+        """
         meta = load_meta(self.path)
-        if meta.fingerprint != self.fingerprint:
+        followed = bool(digest) and meta.last_change == (self.fingerprint, digest)
+        if meta.fingerprint != self.fingerprint and not followed:
             raise GraphError(f"{self.path}: was replaced meanwhile; open it again")
+        if not 0 <= self.layer < len(meta.layers):
+            raise GraphError(f"{self.path}: has no layer {self.layer}")
         return StoredGraph(Store(self.path, meta), self.layer, self.dtype)

@@ -21,6 +21,7 @@ from spectrograd.store.changes import (
     Changes,
     Rows,
     current_weights,
+    row_sums,
     rows_of_keys,
     united,
 )
@@ -30,7 +31,6 @@ from spectrograd.store.manifest import BlockPiece, LayerMeta, StoreMeta, load_me
 from spectrograd.store.nodes import NewNames, with_names
 from spectrograd.store.opened import BlockStream, Store
 from spectrograd.store.pieces import PieceWriter
-from spectrograd.store.rows import row_sums
 from spectrograd.store.stored import open_store
 
 Array = NDArray[Any]
@@ -47,7 +47,12 @@ class NoSuchEdge(GraphError):
 
 
 def update_store(
-    path: Path, seen: str, changes: Mapping[int, Changes], new: NewNames | None = None
+    path: Path,
+    seen: str,
+    changes: Mapping[int, Changes],
+    new: NewNames | None = None,
+    *,
+    digest: str = "",
 ) -> StoreMeta:
     """Take changed edges into a store.
 
@@ -61,10 +66,15 @@ def update_store(
         By row numbers; new nodes have those that follow.
     new : NewNames, optional
         How many nodes are new, and what they are called.
+    digest : str
+        Of the change. A store that went from ``seen`` to where it is by a change of this digest has taken it
+        in already (whoever asked for it was stopped before he knew) and is left as it is.
     """
     path = Path(os.path.realpath(path))
     with only_writer(path):
         meta = load_meta(path)
+        if digest and meta.fingerprint != seen and meta.last_change == (seen, digest):
+            return meta
         if meta.fingerprint != seen:
             raise GraphError(f"{path}: was changed by somebody else meanwhile; open it again")
         number = _next_number(path)
@@ -72,6 +82,7 @@ def update_store(
         old_files = {piece.file for piece in meta.pieces}
         try:
             meta = _changed(path, meta, changes, new, number)
+            meta = replace(meta, made={**meta.made, "change": [seen, digest]})
             sync_files(path, {piece.file for piece in meta.pieces} - old_files)
             save_meta(path, meta)
         finally:
@@ -85,7 +96,7 @@ def _merged(path: Path, meta: StoreMeta) -> StoreMeta:
     """The store written anew, its changes in its blocks, with the settings it was made with."""
     given = {name: value for name, value in meta.made.get("settings", {}).items() if name != "duplicates"}
     settings = IngestSettings(**given, force=True)
-    return ingest(path, GraphSource(open_store(path)), settings)
+    return ingest(path, GraphSource(open_store(path)), settings, made={"change": meta.made["change"]})
 
 
 def _next_number(path: Path) -> int:
@@ -141,7 +152,7 @@ class _Layer:
         self.store, self.meta, self.n_nodes, self.writers = store, store.meta.layers[index], n_nodes, writers
         self.delta = {piece.start: piece for piece in self.meta.delta}
         self.degrees = np.zeros(n_nodes)
-        self.degrees[: store.meta.n_nodes] = store.files.read(self.meta.degrees).view(np.float64)
+        self.degrees[: store.meta.n_nodes] = store.degrees(self.meta)
         self.before: list[Array] = []
         self.after: list[Array] = []
 
@@ -166,7 +177,7 @@ class _Layer:
             empty = np.empty(0, np.int32)
             base = Rows(np.zeros(block.n_rows + 1, np.int64), empty, None)
         else:
-            base = Rows.of_bytes(block, self.store.files.read(block))
+            base = self.store.rows_of(block, self.store.files.read(block))
         keys = base.keys(block.start)
         old = self._old_changes(block)
         made = current_weights(keys, entries, base.weights, one)
@@ -196,7 +207,7 @@ class _Layer:
         piece = self.delta.get(block.start)
         if piece is None:
             return np.empty(0, np.int64), np.empty(0, np.float32)
-        rows = Rows.of_bytes(piece, self.store.files.read(piece))
+        rows = self.store.rows_of(piece, self.store.files.read(piece))
         assert rows.weights is not None
         return rows.keys(piece.start), rows.weights
 
@@ -216,18 +227,12 @@ class _Layer:
             delta=tuple(self.delta[start] for start in sorted(self.delta)),
         )
         components = np.arange(self.n_nodes, dtype=np.int32)
-        components[: self.store.meta.n_nodes] = _components(self.store, self.meta)
+        components[: self.store.meta.n_nodes] = self.store.components(self.meta)
         components[self.store.meta.n_nodes :] = self.meta.n_components + np.arange(
             self.n_nodes - self.store.meta.n_nodes
         )
         ends = (changes.edges >> 32).astype(np.int32), (changes.edges & 0xFFFFFFFF).astype(np.int32)
         return _Found(meta, ends, bool(((before > 0) & (after == 0)).any()), components)
-
-
-def _components(store: Store, layer: LayerMeta) -> Array:
-    if layer.components is None:
-        return np.zeros(store.meta.n_nodes, np.int32)
-    return store.files.read(layer.components).view(np.int32)
 
 
 def _with_components(path: Path, meta: StoreMeta, index: int, number: int, found: _Found) -> LayerMeta:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import secrets
 import struct
@@ -101,21 +102,30 @@ def write_value(path: Path, header: Mapping[str, Any], encode: Callable[[ArraySi
 
 def read_header(path: Path) -> dict[str, Any]:
     """What the file says of itself, its arrays not yet looked at."""
-    with open(path, "rb") as handle:
-        header: dict[str, Any] = _content(path, handle)["header"]
+    with _opened(path) as handle:
+        header = _content(path, handle).get("header")
+        if not isinstance(header, dict):
+            raise _damaged(path, "it does not say whose it is")
         return header
 
 
 def read_value(path: Path) -> tuple[Any, list[Array]]:
     """The JSON of the value and its arrays, every byte of which was checked."""
-    with open(path, "rb") as handle:
+    with _opened(path) as handle:
         content = _content(path, handle)
         try:
             return content["value"], [_array(path, handle, place) for place in content["arrays"]]
         except DamagedFileError:
             raise
-        except (KeyError, TypeError, ValueError) as error:
-            raise _damaged(path, str(error)) from None
+        except (LookupError, TypeError, ValueError, ArithmeticError, MemoryError, AttributeError) as error:
+            raise _damaged(path, str(error) or type(error).__name__) from None
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return open(path, "rb")
+    except (IsADirectoryError, FileNotFoundError) as error:  # or a link to nowhere
+        raise _damaged(path, f"no file: {error.strerror}") from None
 
 
 def _content(path: Path, handle: BinaryIO) -> dict[str, Any]:
@@ -134,7 +144,12 @@ def _content(path: Path, handle: BinaryIO) -> dict[str, Any]:
     text = handle.read(length)
     if zlib.crc32(text) != checksum:
         raise _damaged(path, "a checksum is wrong")
-    found: dict[str, Any] = json.loads(text)
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _damaged(path, f"no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise _damaged(path, "no object")
     return found
 
 
@@ -142,6 +157,10 @@ def _array(path: Path, handle: BinaryIO, place: Mapping[str, Any]) -> Array:
     dtype, shape = np.dtype(place["dtype"]), tuple(place["shape"])
     if dtype.kind not in NUMBERS:
         raise _damaged(path, f"an array of {dtype}")
+    if any(type(size) is not int or size < 0 for size in shape) or type(place["offset"]) is not int:
+        raise _damaged(path, f"an array of shape {shape}")
+    if math.prod(shape) * dtype.itemsize > os.fstat(handle.fileno()).st_size:
+        raise _damaged(path, "it is cut short")  # said before so much memory is asked for
     fortran = place["order"] == "F"
     array = np.empty(shape[::-1] if fortran else shape, dtype)
     flat, checksum = array.reshape(-1).view(np.uint8), 0

@@ -92,11 +92,13 @@ def read_graph(
     ----------
     *sources : path-like, or one list of them
         Edge lists ``.csv .tsv .txt .dat .data .edges .el .parquet`` with columns
-        ``src,dst[,weight][,layer]`` (and ``-``: text from standard input), networkx's ``.edgelist``, ``.graphml``, ``.gml``, Pajek's ``.net``,
+        ``src,dst[,weight][,layer]`` (and ``-``: text from standard input), networkx's ``.edgelist``,
+        ``.graphml``, ``.gml``, Pajek's ``.net``,
         Infomap's ``*Multilayer`` / ``*Intra`` files (``.net`` or any text), multinet's ``.mpx``, ``.npz``
         of ``scipy.sparse.save_npz`` or :func:`write_graph`, MatrixMarket ``.mtx``, MATLAB's ``.mat``. All but
         ``.npz`` and ``.parquet`` may be packed (``.gz``, ``.zst``). Several sources are the layers of one
-        multilayer graph, named after the files; so are the values of a ``layer`` column. A store (a folder made by ``spectrograd convert``)
+        multilayer graph, named after the files; so are the values of a ``layer`` column. A store (a folder
+        made by ``spectrograd convert``)
         is loaded into memory; :func:`open_store` leaves it on disk.
     source, target, weight, layer : str or int, optional
         Columns of tables that go by other names, or their numbers counted from 1; ``weight="none"``: every
