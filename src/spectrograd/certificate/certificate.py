@@ -41,7 +41,8 @@ class Certificate:
     missed_probability
         Bound on the chance that a smaller eigenvalue was skipped.
     columns
-        What the probe cost: products of the operator with single columns.
+        What the probe cost: products of the operator with single columns; that of its guard vectors, at most
+        eight columns at once, counts as one.
     asked
         The angle (or, with a number as ``tol``, the relative residual) that was asked for.
     known

@@ -228,7 +228,7 @@ def look_outside(
         beyond = float(measured.values[0])
     seed = probe_seed(new_seed(rng), operator, ritz.values)
     walk = _Walk(engine, standard.operator, found, accurate, seed, noise, looks)
-    walk.n_columns = 0 if offered is None else len(offered.values)
+    walk.n_columns = 0 if offered is None else 1  # of eight columns at most: as quick as of one
     guess = math.inf if beyond is None or beyond <= top else beyond
     most = min(MOST_STEPS, operator.n_nodes - walk.at)
     pause = FIRST_LOOK
