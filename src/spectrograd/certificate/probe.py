@@ -224,12 +224,12 @@ def look_outside(
     found, offered = standard.enter(ritz.Q), _accurate(engine, guards, top, residual)
     measured = None if offered is None else _measured(engine, standard, found, offered)
     accurate = _accurate(engine, measured, top, residual)
-    if measured is not None:  # what the solver said of them is not needed any more
-        beyond = float(measured.values[0])
     seed = probe_seed(new_seed(rng), operator, ritz.values)
     walk = _Walk(engine, standard.operator, found, accurate, seed, noise, looks)
     walk.n_columns = 0 if offered is None else 1  # of eight columns at most: as quick as of one
     guess = math.inf if beyond is None or beyond <= top else beyond
+    if measured is not None:  # what the solver said of them is not needed any more
+        guess = float(measured.values[0])
     most = min(MOST_STEPS, operator.n_nodes - walk.at)
     pause = FIRST_LOOK
     while True:

@@ -62,9 +62,9 @@ def certified(
         engine = settings.engine
         known = solution.evidence.in_units(1 / fit.unit)
         inside = replace(solution, Q=fit.enter_tall(engine, solution.Q), evidence=known)
-        known_null = None if null is None else fit.enter(null[:, None])[:, 0]
-        rest = {"earlier": earlier, "null": known_null}
-        found = certified(fit.operator, inside, settings, choice, **rest).left(fit, engine)
+        entered = None if null is None else fit.enter(null[:, None])[:, 0]
+        found = certified(fit.operator, inside, settings, choice, earlier=earlier, null=entered)
+        found = found.left(fit, engine)
         return replace(found, solution=replace(found.solution, history=solution.history))
     with settings.engine.threads(), one_thread():  # BLAS has nothing but small matrices to do
         return _certified(operator, solution, settings, choice, earlier, _unit(operator, null))
