@@ -202,7 +202,7 @@ def compared(given, model):
 
 
 def truth(given, k):
-    """The lowest eigenvalues (more than k), their vectors in the standard metric, and what takes rows there."""
+    """More than k lowest eigenvalues, their vectors in standard form, and what takes rows there."""
     W = given.W
     degrees = np.asarray(W.sum(axis=1)).ravel()
     n, root = W.shape[0], np.ones(W.shape[0])

@@ -19,7 +19,7 @@ GOOD_ANGLE = 0.03  # what clustering needs: beyond it labels no longer change
 LIKELY_MISS = 1e-3
 ENOUGH = LIKELY_MISS / 2
 LEAST_PART, MOST_PART = 0.05, 0.5  # of the gap: where tau may lie
-# Cells of the spectrum's width into which eigenvalues are sorted before they enter a seed, and where the cells
+# Cells of the spectrum's width into which eigenvalues are sorted before they enter a seed, and where cells
 # begin: eigenvalues of graphs are often round numbers, and none of those is to lie on an edge of a cell.
 CELLS, FIRST_EDGE = 1024, (5**0.5 - 1) / 2
 

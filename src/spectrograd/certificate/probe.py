@@ -28,9 +28,9 @@ so the operator restricted to the complement of both would have an eigenvalue be
 
 All of this is measured in the precision of the found vectors, float64 wherever there is room for it. A solver
 in float32 may give a guard vector a value and a residual that are off by as many units of its last digit as a
-row is long, and a component that hangs by light edges then looks like one far away: so G is made orthogonal to
-what was found, and its values and residuals come from a product of its own. ``noise``, by how much rounding may
-move an eigenvalue (it knows the longest row), is added to r and tau and taken from theta.
+row is long, and a component that hangs by light edges then looks like one far away: so G is made orthogonal
+to what was found, and its values and residuals come from a product of its own. ``noise``, by how much
+rounding may move an eigenvalue (it knows the longest row), is added to r and tau and taken from theta.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class Probed(Complement):
     """The recurrence of a random vector whose squared length was ``square``.
 
     ``theta`` and ``leak`` are the lowest value and the residual, rounding included, of the guard vectors that
-    were taken out, and ``noise`` is by how much rounding may have moved an eigenvalue. The odds are those of the recurrence times
-    ``looks``: as many probes share the level at which one of them is believed.
+    were taken out, and ``noise`` is by how much rounding may have moved an eigenvalue. The odds are those
+    of the recurrence times ``looks``: as many probes share the level at which one of them is believed.
     """
 
     recurrence: Recurrence = field(default_factory=Recurrence)
@@ -190,7 +190,7 @@ def _accurate(engine: Engine, guards: Guards | None, top: float, residual: float
 
 
 def _measured(engine: Engine, standard: Coordinates, found: Tall, guards: Guards) -> Guards:
-    """The guards in standard coordinates: orthogonal to what was found, with values and residuals measured."""
+    """The guards in standard coordinates: orthogonal to what was found, and measured."""
     G = standard.enter(engine.cast(guards.vectors, found.dtype))
     same = np.eye(G.shape[1])
     for _ in range(2):  # the second time takes out what rounding left

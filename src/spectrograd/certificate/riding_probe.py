@@ -38,8 +38,8 @@ Array = NDArray[Any]
 COLUMNS = 8
 # Sweeps that it may ask for after the solver has stopped: no more than a probe of its own takes.
 MOST_MORE = 24
-# How often it may be looked at before a run is certified: a Rayleigh-Ritz or a sweep each, in three attempts at
-# most. When to stop depends on what was seen, so that all looks share the level; with eight columns a
+# How often it may be looked at before a run is certified: a Rayleigh-Ritz or a product each, in three attempts
+# at most. When to stop depends on what was seen, so that all looks share the level; with eight columns a
 # hundredth of it costs less than a degree more.
 LOOKS = 100
 ROUNDING = 2  # units of a sweep's last digit, of the length of what went into it
