@@ -38,7 +38,7 @@ Array = NDArray[Any]
 COLUMNS = 8
 # Sweeps that it may ask for after the solver has stopped: no more than a probe of its own takes.
 MOST_MORE = 24
-# How often it may be looked at before a run is certified: a Rayleigh-Ritz or a product each, in three attempts
+# How often it may be looked at before a run is certified: a Rayleigh-Ritz or a pass each, in three attempts
 # at most. When to stop depends on what was seen, so that all looks share the level; with eight columns a
 # hundredth of it costs less than a degree more.
 LOOKS = 100

@@ -91,7 +91,8 @@ def deflated_ritz(engine: Engine, operator: Operator, Q: Tall, null: Tall) -> Ri
 
     ``Q`` is turned such that its first column is the projection of the null vector (N x 1, of unit length in
     the metric), which is replaced by the vector itself; the other columns are orthogonal to it. So
-    K - 1 vectors are left, of which alone the Ritz vectors are taken: the first column is exact, and its value zero. One pass.
+    K - 1 vectors are left, of which alone the Ritz vectors are taken: the first column is
+    exact, and its value zero. One pass.
     """
     turn = la.qr(engine.gram(Q, null, operator.metric))[0]
     Q = null if len(turn) == 1 else engine.stack(null, engine.combine(Q, turn[:, 1:]))

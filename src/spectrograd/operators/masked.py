@@ -15,8 +15,8 @@ from spectrograd.operators.sparse import LowRank, SparseOperator
 
 Array = NDArray[Any]
 # Normalised entries of excluded rows are divided by this, and their diagonal is chosen such that their
-# eigenvalues lie at the upper bound, but for the part 1 / DIVISOR of it: behind those that are wanted, however
-# many these are. Entries and diagonal are exact in float32.
+# eigenvalues lie at the upper bound, but for the part 1 / DIVISOR of it: behind those that are wanted,
+# however many these are. Entries and diagonal are exact in float32.
 DIVISOR = 2.0**20
 
 
