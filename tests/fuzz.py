@@ -1,4 +1,7 @@
-"""``python tests/fuzz.py 10000``: the campaign of test_never_wrong.py at length, as a table by solver."""
+"""``python tests/fuzz.py 10000``: the campaigns of test_never_wrong.py at length, as a table by solver.
+
+One case in five is of :mod:`campaign_large`: long rows, stores, numeric tolerances, ``"auto"`` clusters.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,24 @@ import time
 from collections import Counter
 
 import campaign
+import campaign_large
+
+EVERY = 5
+
+
+def _judged(number: int) -> tuple[str, str, str, str]:
+    """Solver, outcome, what was asked and what was said of the case."""
+    if number % EVERY == 0:
+        outcome, sentence = campaign_large.judged(number // EVERY)
+        large = campaign_large.case(number // EVERY)
+        where = "store" if large.stored else "memory"
+        size = f"n={large.W.shape[0]} k={'auto' if large.auto else large.k} tol={large.tol} {where}"
+        return large.solver, outcome, f"{large.solver} {large.kind} {large.family} {size}", sentence
+    outcome, sentence = campaign.judged(number)
+    given = campaign.case(number)
+    about = f"{given.solver} {given.kind} {given.family} n={len(given.W)} k={given.k}"
+    size = f"1e{given.exponent} ratio {given.ratio:g} warm={given.before is not None}"
+    return given.solver, outcome, f"{about} {size}", sentence
 
 
 def main(n_cases: int = 10_000, first: int = 0) -> int:
@@ -17,13 +38,10 @@ def main(n_cases: int = 10_000, first: int = 0) -> int:
     for number in range(first, first + n_cases):
         if number % 500 == 0:
             sys.stderr.write(f"case {number}, {time.perf_counter() - began:.0f} s\n")
-        outcome, sentence = campaign.judged(number)
-        given = campaign.case(number)
-        counts[given.solver, outcome] += 1
+        solver, outcome, about, sentence = _judged(number)
+        counts[solver, outcome] += 1
         if outcome in (campaign.WRONG, campaign.CRASHED):
-            about = f"{given.solver} {given.kind} {given.family} n={len(given.W)} k={given.k}"
-            size = f"1e{given.exponent} ratio {given.ratio:g} warm={given.before is not None}"
-            write(f"case {number}: {outcome}: {about} {size}: {sentence}\n")
+            write(f"case {number}: {outcome}: {about}: {sentence}\n")
             sys.stdout.flush()
     write("".join(f"{head:>20}" for head in ("solver", *campaign.OUTCOMES)) + "\n")
     for solver in campaign.SOLVERS:

@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 import campaign
+import campaign_large
 import reference
 from spectrograd.datasets import make_block_model, make_gaussian_mixture
 from spectrograd.graph import Graph
@@ -119,6 +120,13 @@ def test_ten_cases_of_the_campaign(tenth):
     """Scales from 1e-200 to 1e200, weights that differ by 1e30, warm starts: ``make fuzz`` has more."""
     ends = {number: campaign.judged(number) for number in range(10 * tenth, 10 * tenth + 10)}
     assert not {n: end for n, end in ends.items() if end[0] in (campaign.WRONG, campaign.CRASHED)}
+
+
+@pytest.mark.parametrize("number", range(1, 25))
+def test_a_case_with_long_rows(number):
+    """Hubs, stores, numeric tolerances, numbers of clusters found: ``make fuzz`` has more."""
+    outcome, sentence = campaign_large.judged(number)
+    assert outcome not in (campaign.WRONG, campaign.CRASHED), sentence
 
 
 def test_the_campaign_would_notice():

@@ -188,13 +188,15 @@ def test_guards_make_the_probe_shorter_and_miss_nothing():
     operator = spread_spectrum()
     ritz = coordinate_ritz(operator, [0, 1, 2, 3])
     assert residuals(ENGINE, operator, ritz).max() < 1e-6
-    looked = [
-        look_outside(ENGINE, operator, ritz, np.random.default_rng(0), beyond=0.062, guards=guards)
-        for guards in (None, guards_after(operator, 4, 3))
-    ]
-    tau = needed_cut(0.06, 0.062, 0.0)
-    assert all(seen.odds_below(tau) <= LIKELY_MISS for seen in looked)
-    assert looked[1].columns < 0.5 * looked[0].columns
+    tau, columns = needed_cut(0.06, 0.062, 0.0), np.zeros(2)
+    for seed in range(5):
+        looked = [
+            look_outside(ENGINE, operator, ritz, np.random.default_rng(seed), beyond=0.062, guards=guards)
+            for guards in (None, guards_after(operator, 4, 3))
+        ]
+        assert all(seen.odds_below(tau) <= LIKELY_MISS for seen in looked)
+        columns += [seen.columns for seen in looked]
+    assert columns[1] < 0.55 * columns[0]
     skipped, rng = coordinate_ritz(operator, [0, 1, 3]), np.random.default_rng(0)
     seen = look_outside(ENGINE, operator, skipped, rng, beyond=0.062, guards=guards_after(operator, 4, 3))
     assert seen.lowest <= 0.06  # the one at 0.04

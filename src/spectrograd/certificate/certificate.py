@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from spectrograd.certificate.evidence import GOOD_ANGLE, LIKELY_MISS, Complement, needed_cut
 from spectrograd.engines import Engine
+from spectrograd.engines.protocol import Tall
 from spectrograd.graph import Graph
 from spectrograd.linalg.subspace import Ritz, orthogonality_error
 from spectrograd.operators.protocol import Operator
@@ -18,6 +19,7 @@ from spectrograd.operators.sparse import SparseOperator
 Array = NDArray[Any]
 HALVINGS = 8  # of the gap, to see how far the evidence reaches: to half a per cent
 BULK = 20.0  # times every later gap: where clusters end and a bulk begins
+WEIGHT_ASIDE = 1e-3  # length of a vector on excluded rows; float32 leaves some 1e-6 there
 PROBE_NOISE = 1e-5  # of the width: a gap that is no less than this below zero may be none, seen in float32
 
 
@@ -36,12 +38,14 @@ class Certificate:
         Distance from the last eigenvalue found to what lies beyond, as the probe saw it: an estimate, and
         over a store often too wide (a Ritz value of a rough vector); ``gap_bound`` is a lower bound.
     angle_bound
-        Bound on the sine of the largest angle to the true subspace: residual over a part of the gap.
+        Bound on the sine of the largest angle to the true subspace: residual over a part of the gap. Infinite
+        where nothing bounds it: the odds of a miss are not met, or no gap is left.
     missed_probability
         The chance of evidence this good if a smaller eigenvalue was skipped (a p-value, not the chance that
         one was); 0 where all were counted.
     columns
-        What the probe cost: products of the operator with single columns.
+        What the probe cost: products of the operator with single columns; that of its guard vectors, at most
+        eight columns at once, counts as one.
     asked
         The angle (or, with a number as ``tol``, the relative residual) that was asked for.
     known
@@ -112,8 +116,10 @@ class Certificate:
             reason = "an eigenvalue as small as the last one lies outside the subspace"
         elif self.missed_probability > LIKELY_MISS:
             reason = f"the probe cannot rule out a skipped eigenvector (p = {self.missed_probability:.2g})"
+        elif not self.angle_bound < 1:
+            reason = "the gap is too small for these residuals: nothing bounds the angle to the truth"
         else:
-            reason = f"the subspace is within an angle of sine {min(self.angle_bound, 1):.2g} of the truth"
+            reason = f"the subspace is within an angle of sine {self.angle_bound:.2g} of the truth"
         return f"{word} (asked for {self.asked}): {reason}; largest residual {self.max_residual:.2g}"
 
     def in_units(self, unit: float) -> Certificate:
@@ -234,9 +240,10 @@ def certify(
     else:
         asked = f"relative residual <= {tol:g}"
         good = float(measured.max()) <= tol * (operator.upper - operator.lower)
-    objection = _objection(operator, ritz.values, gap, floor)
+    objection = _objection(operator, ritz.values, gap, floor) or _weight_aside(engine, operator, ritz.Q)
     believed = distance > 0 and odds <= LIKELY_MISS and orthogonality < 1e-3 and not objection
-    rest = (outside.columns, asked, bool(good and believed))
+    angle = angle if believed else float("inf")
+    rest = (outside.columns, asked, bool(good and angle < 1))
     sure = _reach(top, outside) - floor if believed else -np.inf
     told: dict[str, Any] = {"rounding": floor, "objection": objection, "sure": sure}
     return Certificate(measured, ritz.values, orthogonality, gap, angle, odds, *rest, **told)
@@ -244,7 +251,7 @@ def certify(
 
 def _objection(operator: Operator, values: Array, gap: float, floor: float) -> str:
     """What speaks against the numbers, whatever was measured: they belong to another operator."""
-    width, below = operator.upper - operator.lower, operator.lower - float(values[0])
+    width, below = operator.upper - operator.lower, operator.lower - float(values.min())
     if below > floor:
         return (
             f"the first eigenvalue lies below all that the operator can have, by {below / width:.2g} of the "
@@ -258,6 +265,24 @@ def _objection(operator: Operator, values: Array, gap: float, floor: float) -> s
             f"may move eigenvalues by {floor / width:.2g} of the width of the spectrum"
         )
     return ""
+
+
+def _weight_aside(engine: Engine, operator: Operator, Q: Tall) -> str:
+    """An objection where a vector has weight on rows that take no part: it is none of the graph's."""
+    rows = operator.rows_aside
+    if rows is None or not len(rows):
+        return ""
+    chosen = np.zeros((operator.n_nodes, 1))
+    chosen[rows] = 1
+    part = engine.scaled(Q, engine.put(chosen))
+    squares = np.diag(engine.gram(part, part, engine.place(operator).metric))
+    if float(squares.max()) <= WEIGHT_ASIDE**2:
+        return ""
+    n_wrong = int((squares > WEIGHT_ASIDE**2).sum())
+    return (
+        f"{n_wrong} of the {len(squares)} vectors have weight on nodes that are excluded: there are hardly "
+        "more eigenvectors in the rest of the graph than were asked for"
+    )
 
 
 def _loses_weights(graph: Graph) -> bool:

@@ -25,6 +25,12 @@ the found subspace, and without its part along G a vector of Rayleigh quotient a
     tau + r^2 / ((theta - tau) (1 - r^2 / (theta - tau)^2)),
 
 so the operator restricted to the complement of both would have an eigenvalue below that, a little above tau.
+
+All of this is measured in the precision of the found vectors, float64 wherever there is room for it. A solver
+in float32 may give a guard vector a value and a residual that are off by as many units of its last digit as a
+row is long, and a component that hangs by light edges then looks like one far away: so G is made orthogonal
+to what was found, and its values and residuals come from a product of its own. ``noise``, by how much
+rounding may move an eigenvalue (it knows the longest row), is added to r and tau and taken from theta.
 """
 
 from __future__ import annotations
@@ -40,17 +46,18 @@ import scipy.linalg as la
 from numpy.typing import NDArray
 from scipy.special import gammainc, gammaincinv
 
-from spectrograd.certificate.evidence import ENOUGH, Complement, needed_cut
+from spectrograd.certificate.evidence import ENOUGH, Complement, needed_cut, probe_seed
 from spectrograd.engines import Engine
 from spectrograd.engines.protocol import Tall
 from spectrograd.engines.random_rows import new_seed
 from spectrograd.linalg.coordinates import Coordinates
-from spectrograd.linalg.subspace import Ritz
+from spectrograd.linalg.subspace import Ritz, orthonormalize, rayleigh_ritz, residuals
 from spectrograd.operators.protocol import Operator
 
 Array = NDArray[Any]
 FIRST_LOOK, MOST_STEPS = 4, 500
 SMALL_LEAK = 0.3
+MOST_GUARDS = 8  # measured by one product of their own, which for so many columns is as quick as for one
 ENORMOUS = 1e150
 
 
@@ -87,8 +94,9 @@ class Recurrence:
 class Probed(Complement):
     """The recurrence of a random vector whose squared length was ``square``.
 
-    ``theta`` and ``leak`` are the lowest value and the residual of the guard vectors that were taken out, and
-    ``noise`` is by how much rounding may have moved an eigenvalue.
+    ``theta`` and ``leak`` are the lowest value and the residual, rounding included, of the guard vectors that
+    were taken out, and ``noise`` is by how much rounding may have moved an eigenvalue. The odds are those
+    of the recurrence times ``looks``: as many probes share the level at which one of them is believed.
     """
 
     recurrence: Recurrence = field(default_factory=Recurrence)
@@ -96,6 +104,7 @@ class Probed(Complement):
     theta: float = math.inf
     leak: float = 0.0
     noise: float = 0.0
+    looks: float = 1.0
 
     def odds_below(self, tau: float) -> float:
         """See the module's text."""
@@ -105,14 +114,15 @@ class Probed(Complement):
         if not shifted < self.recurrence.lowest:
             return 1.0
         log_square = math.log(self.square) - self.recurrence.log_sum(shifted)[0]
-        return float(gammainc(0.5, math.exp(log_square) / 2))
+        return min(1.0, self.looks * float(gammainc(0.5, math.exp(log_square) / 2)))
 
     def shifted(self, tau: float) -> float:
         """Below this the complement of the guard vectors has an eigenvalue if one below tau was missed."""
         if self.leak == 0:
             return tau + self.noise
-        square = (self.leak / (self.theta - tau)) ** 2 if tau < self.theta else 1.0
-        return tau + self.noise + square * (self.theta - tau) / (1 - square) if square < 1 else math.inf
+        distance = self.theta - self.noise - tau
+        square = (self.leak / distance) ** 2 if distance > 0 else 1.0
+        return tau + self.noise + square * distance / (1 - square) if square < 1 else math.inf
 
     def steps_owed(self, tau: float, odds: float) -> int:
         """About how many more steps the odds will take."""
@@ -120,7 +130,7 @@ class Probed(Complement):
         if shifted >= self.recurrence.lowest:
             return 0
         total, rate = self.recurrence.log_sum(shifted)
-        missing = math.log(self.square / (2 * float(gammaincinv(0.5, odds)))) - total
+        missing = math.log(self.square / (2 * float(gammaincinv(0.5, odds / self.looks)))) - total
         return math.ceil(missing / (2 * rate)) if rate > 0 else 0
 
 
@@ -174,10 +184,20 @@ def _accurate(engine: Engine, guards: Guards | None, top: float, residual: float
         return None
     lowest = float(guards.values[0])
     leaks = np.sqrt(np.cumsum(guards.residuals**2))
-    n = int((leaks <= SMALL_LEAK * (lowest - needed_cut(top, lowest, residual))).sum())
+    n = int((leaks[:MOST_GUARDS] <= SMALL_LEAK * (lowest - needed_cut(top, lowest, residual))).sum())
     if n == 0:
         return None
     return Guards(engine.columns(guards.vectors, slice(n)), guards.values[:n], guards.residuals[:n])
+
+
+def _measured(engine: Engine, standard: Coordinates, found: Tall, guards: Guards) -> Guards:
+    """The guards in standard coordinates: orthogonal to what was found, and measured."""
+    G = standard.enter(engine.cast(guards.vectors, found.dtype))
+    same = np.eye(G.shape[1])
+    for _ in range(2):  # the second time takes out what rounding left
+        G = engine.combine(G, same, found, -engine.gram(found, G))
+    ritz = rayleigh_ritz(engine, standard.operator, orthonormalize(engine, G, None).Q)
+    return Guards(ritz.Q, ritz.values, residuals(engine, standard.operator, ritz))
 
 
 def look_outside(
@@ -190,18 +210,29 @@ def look_outside(
     guards: Guards | None = None,
     residual: float = 0.0,
     deadline: float = math.inf,
+    rounding: float | None = None,
+    looks: float = 1.0,
 ) -> Complement:
     """Follow a random vector in the complement of the Ritz vectors until the odds are good enough.
 
     ``beyond`` is the solver's guess of the next eigenvalue, ``guards`` are further Ritz vectors, of which
-    those that are accurate enough are taken out too, and ``residual`` that of the Ritz vectors. In single
-    precision: noise of 1e-7 is not what hides an eigenvector from a random vector. After ``deadline``, a
-    moment of ``time.perf_counter``, no further step is taken, and the odds are those of the steps so far.
+    those that are accurate enough are taken out too, and ``residual`` that of the Ritz vectors. All products
+    are in the precision of these, by whose ``rounding`` (None: as of a plain product) an eigenvalue may move.
+    ``looks`` probes share the level. After ``deadline``, a moment of ``time.perf_counter``, no further step is
+    taken, and the odds are those of the steps so far.
     """
     top = float(ritz.values[-1])
-    guards = _accurate(engine, guards, top, residual)
-    walk = _Walk(engine, operator, ritz, guards, rng)
+    noise = operator.rounding(ritz.Q.dtype) if rounding is None else rounding
+    standard = Coordinates.standard(engine, operator)
+    found, offered = standard.enter(ritz.Q), _accurate(engine, guards, top, residual)
+    measured = None if offered is None else _measured(engine, standard, found, offered)
+    accurate = _accurate(engine, measured, top, residual)
+    seed = probe_seed(new_seed(rng), operator, ritz.values)
+    walk = _Walk(engine, standard.operator, found, accurate, seed, noise, looks)
+    walk.n_columns = 0 if offered is None else 1  # of eight columns at most: as quick as of one
     guess = math.inf if beyond is None or beyond <= top else beyond
+    if measured is not None:  # what the solver said of them is not needed any more
+        guess = float(measured.values[0])
     most = min(MOST_STEPS, operator.n_nodes - walk.at)
     pause = FIRST_LOOK
     while True:
@@ -224,23 +255,31 @@ class _Walk:
     """
 
     def __init__(
-        self, engine: Engine, operator: Operator, ritz: Ritz, guards: Guards | None, rng: np.random.Generator
+        self,
+        engine: Engine,
+        operator: Operator,
+        found: Tall,
+        guards: Guards | None,
+        seed: int,
+        noise: float,
+        looks: float,
     ) -> None:
-        standard, n = Coordinates.standard(engine, operator), operator.n_nodes
-        self.engine, self.operator = engine, standard.operator
-        found = [ritz.Q] if guards is None else [ritz.Q, guards.vectors]
-        self.at = sum(X.shape[1] for X in found)
-        self.vectors = engine.basis(n, self.at + 3, np.float32)
-        for X in found:
-            self.vectors.append(standard.enter(engine.cast(X, np.float32)))
+        self.engine, self.operator, n = engine, operator, operator.n_nodes
+        taken_out = [found] if guards is None else [found, guards.vectors]
+        self.at = sum(X.shape[1] for X in taken_out)
+        self.vectors = engine.basis(n, self.at + 3, found.dtype)
+        for X in taken_out:
+            self.vectors.append(X)
         self.theta, self.leak = math.inf, 0.0
         if guards is not None:
             self.theta, self.leak = float(guards.values[0]), float(np.linalg.norm(guards.residuals))
-        self.vectors.append(engine.random(n, 1, new_seed(rng), np.float32))
+            self.leak += math.sqrt(len(guards.values)) * noise
+        self.vectors.append(engine.random(n, 1, seed, found.dtype))
         self.square = float(self.vectors.orthogonalize(0, self.at)[1][0, 0])
         self.vectors.rotate(self.at, self.at + 1, np.array([[1 / math.sqrt(self.square)]]))
-        self.noise = 10 * float(np.finfo(np.float32).eps) * (operator.upper - operator.lower)
+        self.noise, self.looks = noise, looks
         self.recurrence, self.ended = Recurrence(), False
+        self.n_columns = 0  # of products before the first step
 
     @property
     def n_steps(self) -> int:
@@ -262,5 +301,6 @@ class _Walk:
 
     def seen(self, guess: float) -> Probed:
         """The evidence so far."""
-        lowest, out = min(guess, self.recurrence.lowest), (self.theta, self.leak, self.noise)
-        return Probed(lowest, self.n_steps, None, self.recurrence, self.square, *out)
+        lowest = min(guess, self.recurrence.lowest)
+        out = (self.theta, self.leak, self.noise, self.looks)
+        return Probed(lowest, self.n_columns + self.n_steps, None, self.recurrence, self.square, *out)

@@ -86,6 +86,23 @@ def rayleigh_ritz(engine: Engine, operator: Operator, Q: Tall) -> Ritz:
     return Ritz(values, engine.combine(Q, rotation), engine.turned(AQ, rotation))
 
 
+def deflated_ritz(engine: Engine, operator: Operator, Q: Tall, null: Tall) -> Ritz:
+    """As :func:`rayleigh_ritz`, of a basis in which a known null vector takes the place of its approximation.
+
+    ``Q`` is turned such that its first column is the projection of the null vector (N x 1, of unit length in
+    the metric), which is replaced by the vector itself; the other columns are orthogonal to it. So
+    K - 1 vectors are left, of which alone the Ritz vectors are taken: the first column is
+    exact, and its value zero. One pass.
+    """
+    turn = la.qr(engine.gram(Q, null, operator.metric))[0]
+    Q = null if len(turn) == 1 else engine.stack(null, engine.combine(Q, turn[:, 1:]))
+    AQ = engine.apply(operator, Q)
+    H = engine.gram(Q, AQ, None, symmetric=True)
+    values, rotation = la.eigh((H + H.T)[1:, 1:] / 2) if len(H) > 1 else (np.empty(0), np.empty((0, 0)))
+    turn = la.block_diag(np.eye(1), rotation)
+    return Ritz(np.append(0.0, values), engine.combine(Q, turn), engine.turned(AQ, turn))
+
+
 def residuals(engine: Engine, operator: Operator, ritz: Ritz) -> Array:
     """``|A q - theta B q|`` per vector in the norm of ``B^-1``: the natural one of the pencil."""
     return engine.residual(operator, ritz.Q, ritz.AQ, ritz.values)

@@ -15,9 +15,10 @@ from spectrograd.certificate.carried import Carried
 from spectrograd.certificate.certificate import before_the_bulk, of_the_leading
 from spectrograd.certificate.evidence import GOOD_ANGLE, LIKELY_MISS, MOST_PART, Complement, needed_cut
 from spectrograd.certificate.probe import Evidence, Guards, MeasuredRitz, look_outside
+from spectrograd.engines.protocol import Tall
 from spectrograd.engines.threadpools import one_thread
 from spectrograd.linalg.inertia import count_below
-from spectrograd.linalg.subspace import Ritz, rayleigh_ritz, residuals
+from spectrograd.linalg.subspace import Ritz, deflated_ritz, rayleigh_ritz, residuals
 from spectrograd.operators.balanced import balanced
 from spectrograd.operators.protocol import Operator
 from spectrograd.operators.sparse import SparseOperator
@@ -39,23 +40,45 @@ Array = NDArray[Any]
 FAILURES = (ValueError, ArithmeticError, MemoryError, RuntimeError, AssertionError)
 
 
+# What a null vector that takes the place of a column may differ from it, in squares.
+NEARLY_PARALLEL = 1e-4
 # Nobody waits for a probe after Ctrl-C or when the time is over: anything may lie outside.
 UNPROBED = Complement(float("nan"), sure=-np.inf)
 
 
 def certified(
-    operator: Operator, solution: Solution, settings: SolverSettings, choice: Choice | None = None
+    operator: Operator,
+    solution: Solution,
+    settings: SolverSettings,
+    choice: Choice | None = None,
+    *,
+    earlier: int = 0,
+    null: Array | None = None,
 ) -> Embedded:
-    """The basis of a solution as an embedding with its certificate."""
-    fit = balanced(operator)
+    """The basis of a solution as an embedding with its certificate.
+
+    So many ``earlier`` attempts were probed in vain. ``null`` (N) is a null vector that is known of the
+    operator; None: what it knows itself.
+    """
+    fit, null = balanced(operator), operator.null_vector if null is None else null
     if fit is not None:
         engine = settings.engine
         known = solution.evidence.in_units(1 / fit.unit)
         inside = replace(solution, Q=fit.enter_tall(engine, solution.Q), evidence=known)
-        found = certified(fit.operator, inside, settings, choice).left(fit, engine)
+        entered = None if null is None else fit.enter(null[:, None])[:, 0]
+        found = certified(fit.operator, inside, settings, choice, earlier=earlier, null=entered)
+        found = found.left(fit, engine)
         return replace(found, solution=replace(found.solution, history=solution.history))
     with settings.engine.threads(), one_thread():  # BLAS has nothing but small matrices to do
-        return _certified(operator, solution, settings, choice)
+        return _certified(operator, solution, settings, choice, earlier, _unit(operator, null))
+
+
+def _unit(operator: Operator, null: Array | None) -> Array | None:
+    """A null vector, of length one in the metric."""
+    if null is None:
+        return None
+    mass = 1.0 if operator.metric is None else operator.metric
+    return np.asarray(null / np.sqrt(null @ (mass * null)))
 
 
 def narrowed(operator: Operator, wide: Embedded, k: int, settings: SolverSettings) -> Embedded:
@@ -89,17 +112,22 @@ def _evidence_of_first(wide: Embedded, k: int, settings: SolverSettings) -> Evid
 
 
 def _certified(
-    operator: Operator, solution: Solution, settings: SolverSettings, choice: Choice | None
+    operator: Operator,
+    solution: Solution,
+    settings: SolverSettings,
+    choice: Choice | None,
+    earlier: int,
+    null: Array | None,
 ) -> Embedded:
     engine = settings.engine
     problem = Problem(operator, solution.Q.shape[1], engine)
-    known = _by_last_product(problem, solution, settings)
+    known = _by_last_product(problem, solution, settings, null)
     if known is not None:
         return _with_certificate(problem, solution, choice, *known)
     placed, Q = problem.placed, solution.Q
     if Q.dtype != np.float64 and not _single_will_do(problem, settings):
         Q = problem.orthonormalize(engine.cast(Q, np.float64)).Q
-    ritz = rayleigh_ritz(engine, placed, Q)
+    ritz = _ritz(problem, Q, null)
     del Q
     rounding = operator.rounding(ritz.Q.dtype)
     if ritz.Q.dtype != np.float64:
@@ -108,10 +136,11 @@ def _certified(
     if not (np.isfinite(ritz.values).all() and np.isfinite(measured).all()):
         raise FloatingPointError("the vectors left the range of numbers")
     try:
-        leading = _before_a_bulk(problem, ritz, solution, measured, settings, rounding)
+        leading = _before_a_bulk(problem, ritz, solution, measured, settings, rounding, earlier)
         if leading is not None:
             return _with_certificate(problem, solution, choice, ritz, leading)
-        outside = _evidence(problem, ritz, solution, float(np.linalg.norm(measured)), settings)
+        error = float(np.linalg.norm(measured))
+        outside = _evidence(problem, ritz, solution, error, rounding, settings, earlier)
         cast = _turned_by_output(problem)
         certificate = certify(engine, operator, ritz, settings.tol, outside, measured, rounding, cast)
         certificate = _or_out_of_time(certificate, solution, settings)
@@ -130,6 +159,7 @@ def _before_a_bulk(
     measured: Array,
     settings: SolverSettings,
     rounding: float,
+    earlier: int,
 ) -> Certificate | None:
     """The certificate where K cuts through a bulk: of the vectors before it, the others as their guards."""
     known, k = solution.evidence, problem.n_components
@@ -148,9 +178,39 @@ def _before_a_bulk(
     evidence = Evidence(float(ritz.values[first]), guards=guards)
     part, alone = replace(solution, Q=inside.Q, evidence=evidence), replace(problem, n_components=first)
     error = float(np.linalg.norm(measured[:first]))
-    outside = _evidence(alone, inside, part, error, settings)
+    outside = _evidence(alone, inside, part, error, rounding, settings, earlier)
     found = certify(engine, problem.operator, inside, settings.tol, outside, measured[:first], rounding)
     return of_the_leading(found, ritz, measured, known.beyond) if found.converged else None
+
+
+def _ritz(problem: Problem, Q: Tall, null: Array | None) -> Ritz:
+    """Ritz pairs of the span of Q, in which a known null vector is exact; it stays the first of them."""
+    engine = problem.engine
+    if null is None:
+        return rayleigh_ritz(engine, problem.placed, Q)
+    ritz = deflated_ritz(engine, problem.placed, Q, engine.put(null[:, None].astype(Q.dtype)))
+    rounded = np.abs(ritz.values) <= problem.operator.rounding(Q.dtype)
+    return ritz._replace(values=np.where(rounded, np.maximum(ritz.values, 0.0), ritz.values))
+
+
+def _with_null(problem: Problem, known: MeasuredRitz, null: Array) -> MeasuredRitz:
+    """The same without a product: a null vector n for the first column, the others orthogonal to it.
+
+    ``A (q - n n'Bq) = A q``, and the residual of what is left is that of q without its part along ``B n``:
+    none grows but by the length that q loses. Not where the first column is another vector.
+    """
+    engine, metric, Q = problem.engine, problem.placed.metric, known.ritz.Q
+    unit = engine.put(null[:, None].astype(Q.dtype))
+    across = engine.gram(unit, Q, metric)[0]
+    lost = float(np.square(across[1:]).sum())
+    if abs(across[0]) < 1 - NEARLY_PARALLEL or lost > NEARLY_PARALLEL:
+        return known
+    first = np.zeros(len(across))
+    first[0] = 1.0
+    kept = np.diag(1 - first)
+    Q = engine.combine(Q, kept, unit, np.where(first > 0, 1.0, -across)[None])
+    left = (1 - first) * known.residuals / np.sqrt(1 - lost)
+    return replace(known, ritz=Ritz((1 - first) * known.ritz.values, Q, None), residuals=left)
 
 
 def _single_will_do(problem: Problem, settings: SolverSettings) -> bool:
@@ -163,12 +223,13 @@ def _single_will_do(problem: Problem, settings: SolverSettings) -> bool:
 
 
 def _by_last_product(
-    problem: Problem, solution: Solution, settings: SolverSettings
+    problem: Problem, solution: Solution, settings: SolverSettings, null: Array | None
 ) -> tuple[Ritz, Certificate] | None:
     """Ritz pairs and certificate without a sweep, where the solver's last product and its probe will do."""
     last, outside = solution.evidence.last, solution.evidence.outside
     if last is None or outside is None:
         return None
+    last = last if null is None else _with_null(problem, last, null)
     rest = (outside, last.residuals + last.rounding, last.rounding)
     certificate = certify(
         problem.engine, problem.operator, last.ritz, settings.tol, *rest, cast=_turned_by_output(problem)
@@ -207,7 +268,13 @@ def _or_out_of_time(certificate: Certificate, solution: Solution, settings: Solv
 
 
 def _evidence(
-    problem: Problem, ritz: Ritz, solution: Solution, error: float, settings: SolverSettings
+    problem: Problem,
+    ritz: Ritz,
+    solution: Solution,
+    error: float,
+    rounding: float,
+    settings: SolverSettings,
+    earlier: int,
 ) -> Complement:
     """What lies beyond the subspace: the solver knows it, a count tells, or a probe finds out."""
     known = solution.evidence
@@ -226,5 +293,6 @@ def _evidence(
             return Complement(beyond if count == problem.n_components else top, sure=sure)
     seed, until = settings.seed, settings.certified_by
     rng = np.random.default_rng(None if seed is None else (seed, 1))  # not what the solver started from
+    looks = 2.0 ** (earlier + 1)  # a half of the level for the first attempt, a quarter for the second, ...
     look = partial(look_outside, problem.engine, problem.operator, ritz, rng, residual=error, deadline=until)
-    return look(beyond=beyond, guards=known.guards)
+    return look(beyond=beyond, guards=known.guards, rounding=rounding, looks=looks)

@@ -91,7 +91,7 @@ def _embed(
     for choice in choices or choices_for(problem, settings):
         left = _left(settings.time_budget, time.perf_counter() - began)
         try:
-            latest = _attempted(problem, choice, settings, left)
+            latest = _attempted(problem, choice, settings, left, len(attempts))
         except KeyboardInterrupt:
             if result is None:
                 raise
@@ -114,7 +114,7 @@ def _embed(
 
 def _resorted(problem: Problem, settings: SolverSettings, attempts: list[Attempt]) -> Embedded:
     """Mutates attempts: one more solver where all of the plan have failed, and an error where it does too."""
-    latest = _attempted(problem, last_resort(problem), replace(settings, params={}), None)
+    latest = _attempted(problem, last_resort(problem), replace(settings, params={}), None, len(attempts))
     if isinstance(latest, Embedded):
         attempts.extend(latest.attempts)
         return latest
@@ -123,9 +123,12 @@ def _resorted(problem: Problem, settings: SolverSettings, attempts: list[Attempt
 
 
 def _attempted(
-    problem: Problem, choice: Choice, settings: SolverSettings, time_budget: float | None
+    problem: Problem, choice: Choice, settings: SolverSettings, time_budget: float | None, earlier: int
 ) -> Embedded | Attempt:
-    """One solver's result with its certificate; or how it failed, which is an error if it was asked for."""
+    """One solver's result with its certificate; or how it failed, which is an error if it was asked for.
+
+    There were so many ``earlier`` attempts.
+    """
     began = time.perf_counter()
     solver = _configured(choice, settings)  # wrong parameters are no failure of a solver
     kept = settings.next_checkpoint()
@@ -136,7 +139,7 @@ def _attempted(
         solution = _run(problem, solver, settings, time_budget, kept)
         if settings.solver == "auto":
             solution = _with_reason(solution, choice)
-        found = _judged(problem.operator, solution, settings, choice)
+        found = _judged(problem.operator, solution, settings, choice, earlier)
         if kept is not None:
             keep_result(kept, problem, found)
         return found
@@ -168,10 +171,12 @@ def choices_for(problem: Problem, settings: SolverSettings) -> tuple[Choice, ...
     return plan(problem, settings.memory_limit) if settings.solver == "auto" else asked
 
 
-def _judged(operator: Operator, solution: Solution, settings: SolverSettings, choice: Choice) -> Embedded:
+def _judged(
+    operator: Operator, solution: Solution, settings: SolverSettings, choice: Choice, earlier: int
+) -> Embedded:
     """The solution with its certificate; one that was given up is not worth measuring."""
     if solution.stop_reason != GIVEN_UP:
-        return certified(operator, solution, settings, choice)
+        return certified(operator, solution, settings, choice, earlier=earlier)
     k = solution.Q.shape[1]
     certificate = unmeasured(np.full(k, np.nan), "given up for another problem")
     embedding = embedding_of(settings.engine, operator, solution.Q, certificate.eigenvalues)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from spectrograd.certificate.evidence import ENOUGH, Complement
 from spectrograd.certificate.localization import TINY_SHARE
 from spectrograd.certificate.probe import Evidence, MeasuredRitz
-from spectrograd.certificate.riding_probe import Rider, longest, look_further, look_within, new_rider
+from spectrograd.certificate.riding_probe import LOOKS, Rider, longest, look_further, look_within, new_rider
 from spectrograd.engines.protocol import Tall
 from spectrograd.linalg.filters import GROWN, Filter, Filtering, bulk_of
 from spectrograd.linalg.subspace import Ritz, inverse_factor, orthogonality_error, orthonormalize
@@ -241,7 +241,7 @@ class FewSweepsChebyshev(FilteringSolver[SweepingState]):
             return False
         engine, walk, rounding = problem.engine, problem.walk.operator, self._rounding(problem, state) or 0.0
         M, eps = engine.gram(state.block, state.block, walk.metric), float(np.finfo(state.block.dtype).eps)
-        seen = look_within(walk, rider, M, k, float(state.values[k]), eps)
+        seen = look_within(walk, rider, M, k, float(state.values[k]), eps, LOOKS)
         top, error = float(state.values[k - 1]), float(np.linalg.norm(state.residuals[:k] + rounding))
         tau = seen.farthest(top)
         return seen.odds_below(tau) <= ENOUGH and error <= OVER_ASKED * self.angle * (tau - top - rounding)
@@ -304,7 +304,7 @@ class FewSweepsChebyshev(FilteringSolver[SweepingState]):
         top, cut = float(state.values[k - 1]), float(state.values[-1])
         lowest = float(state.values[k] - state.residuals[k])  # guard vectors are rough
         lowest = lowest if lowest > top else float(state.values[k])
-        return look_further(engine, walk, rider, ritz, lowest, cut, residual)
+        return look_further(engine, walk, rider, ritz, lowest, cut, residual, LOOKS)
 
 
 def _squares(values: Array, _: int, X: Array, product: Array, metric: Array | None = None) -> Array:

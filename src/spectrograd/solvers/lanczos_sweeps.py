@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.certificate.evidence import ENOUGH, Complement, needed_cut
-from spectrograd.certificate.riding_probe import MOST_MORE, Ridden, Rider, look_at, new_rider
+from spectrograd.certificate.riding_probe import LOOKS, MOST_MORE, Ridden, Rider, look_at, new_rider
 from spectrograd.engines.protocol import Tall
 from spectrograd.linalg.filters import GROWN, bulk_of, has_hubs
 from spectrograd.linalg.krylov import Basis
@@ -124,7 +124,7 @@ class FewSweepsLanczos(Lanczos):
         U = problem.standard.enter(engine.cast(state.U, state.rider.X.dtype))
         lowest = float(state.values[k] - state.residuals[k])
         lowest = lowest if lowest > state.values[k - 1] else float(state.values[k])
-        return look_at(engine, operator, state.rider, orthonormalize(engine, U, None).Q, lowest)
+        return look_at(engine, operator, state.rider, orthonormalize(engine, U, None).Q, lowest, LOOKS)
 
     def outside(self, problem: Problem, state: LanczosState) -> Complement | None:
         """What the rider has seen."""

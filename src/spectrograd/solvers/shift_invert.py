@@ -11,10 +11,11 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
-from spectrograd.certificate.evidence import Complement
+from spectrograd.certificate.evidence import Complement, probe_seed
 from spectrograd.certificate.inverse_probe import look_through
 from spectrograd.certificate.probe import Evidence
 from spectrograd.engines.protocol import Coefficients
+from spectrograd.engines.random_rows import new_seed
 from spectrograd.kernels.thresholds import USUAL, Thresholds
 from spectrograd.linalg.factor import Factor
 from spectrograd.linalg.fill import estimated_fill, factor_bytes, most_factor_bytes
@@ -228,7 +229,7 @@ class ShiftInvert(RitzSolver[FactoredState]):
             inverse.metric,
             Ritz(state.values[:k], found, found[:0]),
             state.pole,
-            state.rng,
+            np.random.default_rng(probe_seed(new_seed(state.rng), problem.operator, state.values[:k])),
             beyond=float(state.values[k]),
             residual=float(np.linalg.norm(state.residuals[:k])),
         )
