@@ -218,8 +218,8 @@ def look_outside(
     ``beyond`` is the solver's guess of the next eigenvalue, ``guards`` are further Ritz vectors, of which
     those that are accurate enough are taken out too, and ``residual`` that of the Ritz vectors. All products
     are in the precision of these, by whose ``rounding`` (None: as of a plain product) an eigenvalue may move.
-    ``looks`` probes share the level. After ``deadline``, a moment of ``time.perf_counter``, no further step is
-    taken, and the odds are those of the steps so far.
+    ``looks`` probes share the level. After ``deadline``, a moment of ``time.perf_counter``, no further step
+    is taken, and the odds are those of the steps so far.
     """
     top = float(ritz.values[-1])
     noise = operator.rounding(ritz.Q.dtype) if rounding is None else rounding
