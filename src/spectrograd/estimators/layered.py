@@ -36,9 +36,9 @@ class Layered(BaseEstimator):
         ----------
         X : MultilayerGraph, list, dict, or edge table
             Layers on the same nodes: graphs, affinity matrices (array or scipy sparse, n x n), arrays of
-            points (n x features), lists of edges, or paths of files, by name in a dict; or an edge table (pandas,
-            polars, pyarrow) with columns ``src``, ``dst`` and ``layer``. ``affinity="auto"`` tells matrices
-            from points.
+            points (n x features), lists of edges, or paths of files, by name in a dict; or an edge table
+            (pandas, polars, pyarrow) with columns ``src``, ``dst`` and ``layer``. ``affinity="auto"`` tells
+            matrices from points.
         y : None
             Not used; scikit-learn's pipelines pass it.
         **columns : str
