@@ -93,7 +93,7 @@ def _source(sources: Sequence[str], spelling: Spelling, parts: bool, n_nodes: in
     if len(files) == 1 and is_store(files[0]):
         return GraphSource(open_store(files[0]))
     named: dict[str, Any] = {KEYWORD_OF[role]: column for role, column in spelling.chosen.items()}
-    how = {"header": spelling.header, "format": spelling.format, "key": spelling.keys}
+    how: dict[str, Any] = {"header": spelling.header, "format": spelling.format, "key": spelling.keys}
     return GraphSource(read_graph(*files, **named, **how))
 
 
