@@ -63,7 +63,7 @@ def test_points_are_sent_to_knn(capsys, here):
     code, told = outcome(capsys, "cluster", "p.csv", "-k", 2)
     assert code == 2
     assert told.startswith(
-        "error: p.csv: these look like points, not edges: make a graph of them by 'spectrograd knn"
+        "error: p.csv: these look like points, not edges: 'spectrograd cluster p.csv --points'"
     )
 
 

@@ -53,7 +53,7 @@ BROKEN = {
     "NUL": "src,dst\na,b\nb,c\0\n",
     "unclosed": 'src,dst\na,b\n"b,c\nd,e\n',
     "header only": "src,dst\n",
-    "unknown header": "one,two\n1,2\n2,3\n",
+    "unknown header": "one,two,three\n1,2,3\n2,3,4\n",
 }
 
 

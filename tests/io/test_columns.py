@@ -56,7 +56,7 @@ def test_the_usual_names_of_weights(door, name):
 
 def test_a_single_third_column_of_numbers_is_the_weight_and_it_is_said(door):
     with pytest.warns(
-        GraphWarning, match=r"the column 'euros' is taken for the weight.*--weight none"
+        GraphWarning, match=r"the column 'euros' is taken for the weight.*weight='none'"
     ) as told:
         assert weights(door(ENDS | {"euros": [10.5, 20, 29]})) == [10.5, 20, 29]
     assert len(told) == 1
@@ -72,7 +72,7 @@ def test_columns_that_are_not_used_are_named(door):
     with pytest.warns(GraphWarning, match="the columns 'euros', 'year' are not used"):
         assert not door(ENDS | {"euros": [1.5, 2, 3], "year": [1, 2, 3]}).is_weighted
     with pytest.raises(
-        GraphError, match=r"'count' and 'score' both name the weight column; choose by --weight"
+        GraphError, match=r"'count' and 'score' both name the weight column; choose by weight="
     ):
         door(ENDS | {"count": [1, 2, 3], "score": [1, 2, 3]})
 
@@ -80,7 +80,7 @@ def test_columns_that_are_not_used_are_named(door):
 @pytest.mark.parametrize("name", ["relation", "Type", "edge_type"])
 def test_a_column_that_may_tell_layers_apart_is_offered(door, name):
     columns = ENDS | {name: [1, 1, 2]}
-    with pytest.warns(GraphWarning, match=rf"'{name}' is not used.*--layer {name} \(layer='{name}'\)"):
+    with pytest.warns(GraphWarning, match=rf"'{name}' is not used.*layer='{name}'"):
         assert not door(columns).is_weighted
     layers = door(columns, layer=name)
     assert isinstance(layers, MultilayerGraph)
@@ -116,7 +116,7 @@ def test_points_are_refused_and_sent_to_the_right_door(tmp_path, monkeypatch):
     points = np.random.default_rng(0).standard_normal((50, 4))
     for header, width in (("x,y", 2), ("x,y,z", 3), ("", 2), ("", 4), ("from,to", 2)):
         np.savetxt("p.csv", points[:, :width], delimiter=",", header=header, comments="")
-        with pytest.raises(GraphError, match=r"^p\.csv: these look like points.*'spectrograd knn p\.csv -o"):
+        with pytest.raises(GraphError, match=r"^p\.csv: these look like points.*knn_graph.*source=, target="):
             read_graph("p.csv")
     np.savetxt("p.csv", points[:, :2], delimiter=",", header="x,y", comments="")
     assert read_graph("p.csv", source="x", target="y").n_edges == 50
@@ -147,9 +147,9 @@ def test_estimators_name_columns_and_say_what_is_missing():
     calls = calls.astype(str)
     model = SpectralClustering(2, random_state=0)
     with pytest.raises(
-        GraphError, match="no columns 'src' and 'dst' among 'caller', 'callee'; rename them, or say"
+        GraphError, match="no columns 'src' and 'dst' among 'when', 'caller', 'callee'; rename them, or say"
     ):
-        model.fit(calls)
+        model.fit(calls.assign(when="x")[["when", "caller", "callee"]])
     with pytest.warns(GraphWarning, match="repeated"):
         assert len(model.fit(calls, source="caller", target="callee").labels_) == 40
     with pytest.raises(GraphError, match="source= names a column of an edge table, but X is of type ndarray"):

@@ -202,7 +202,7 @@ def test_faults_of_parquet_are_named(tmp_path):
     cases = [
         ({"src": [0, None], "dst": [1, 2]}, "row 1: the column 'src' is empty"),
         ({"src": [0], "dst": [1], "weight": [-1.0]}, "row 0: weight -1.0"),
-        ({"a": [0], "b": [1]}, "no columns 'src' and 'dst'"),
+        ({"a": [0], "b": [1], "c": [2]}, "no columns 'src' and 'dst'"),
         ({"src": [0.5], "dst": [1.5]}, "ids are fractions"),
     ]
     for columns, message in cases:

@@ -194,9 +194,14 @@ def holds_graph(X: Any) -> bool:
 def _is_dense_graph(X: Any) -> bool:
     if X.dtype.kind not in "biuf" or not X.any():
         return False
-    if not np.isfinite(X).all() or X.min() < 0 or X.diagonal().any():
+    finite = X[np.isfinite(X)] if X.dtype.kind == "f" else X
+    if not finite.size or finite.min() < 0 or X.diagonal().any():
         return False
-    return bool(np.allclose(X, X.T, rtol=0, atol=ROUNDING * float(X.max())))
+    both = np.isfinite(X) & np.isfinite(
+        X.T
+    )  # the rest is refused by the graph's own check: it names the edge
+    values = np.where(both, X, 0).astype(np.float64)
+    return bool(np.abs(values - values.T).max() <= ROUNDING * float(finite.max()))
 
 
 def _matrix_layers(model: Any, X: Mapping[Any, Any] | Sequence[Any]) -> MultilayerGraph:
@@ -276,12 +281,15 @@ def checked_matrix(X: Any) -> Any:
 def _foreign_layers(X: Mapping[Any, Any] | Sequence[Any]) -> MultilayerGraph | None:
     """Graphs and edge tables of other libraries, united by the names of their nodes; None for arrays."""
     named = X if isinstance(X, Mapping) else dict(enumerate(X))
-    graphs = {
-        str(name): from_pairs(layer) if is_list_of_pairs(layer) else graph_of(layer)
-        for name, layer in named.items()
-    }
+    graphs = {str(name): _foreign_layer(layer) for name, layer in named.items()}
     single = {name: graph for name, graph in graphs.items() if isinstance(graph, Graph)}
     return MultilayerGraph.from_layers(single) if single and len(single) == len(graphs) else None
+
+
+def _foreign_layer(layer: Any) -> Graph | MultilayerGraph | None:
+    if isinstance(layer, str | os.PathLike):
+        return read_graph(layer)
+    return from_pairs(layer) if is_list_of_pairs(layer) else graph_of(layer)
 
 
 def check_affinity(affinity: Affinity) -> None:

@@ -39,8 +39,7 @@ def from_frame(
     source, target, weight, layer : str or int, optional
         The columns by name; those not named are found as in files (``src``, ``dst``, ``weight``, ``layer``
         and their synonyms; the two columns of a table of two), and those not used are named in a warning.
-        ``weight="none"``: every row counts one.
-        A ``layer`` column makes a :class:`MultilayerGraph`.
+        ``weight="none"``: every row counts one. A ``layer`` column makes a :class:`MultilayerGraph`.
 
     Returns
     -------

@@ -23,7 +23,7 @@ COLUMN_NAMES = {
 PEEK = 1000  # rows that decide what a column holds, where its name does not
 NO_WEIGHT = "none"
 _ROLE_OF = {name: role for role, names in COLUMN_NAMES.items() for name in names}
-_KEYWORD_OF = {"src": "source", "dst": "target", "weight": "weight", "layer": "layer"}
+KEYWORD_OF = {"src": "source", "dst": "target", "weight": "weight", "layer": "layer"}
 _LIKE_LAYERS = ("relation", "type", "edge_type")
 # Names of columns in files of labels, which may be given as graphs by mistake.
 NODE_COLUMNS = ("node", "id", "node_id", "name", "vertex")
@@ -45,7 +45,7 @@ def chosen_columns(**columns: str | int | None) -> dict[str, str]:
     >>> chosen_columns(source="caller", weight=None)
     {'src': 'caller'}
     """
-    roles = {keyword: role for role, keyword in _KEYWORD_OF.items()}
+    roles = {keyword: role for role, keyword in KEYWORD_OF.items()}
     unknown = [keyword for keyword in columns if keyword not in roles]
     if unknown:
         raise TypeError(f"unknown keyword {unknown[0]!r}; columns are named by {', '.join(roles)}")
@@ -153,7 +153,7 @@ def _assign_by_name(where: str, names: Sequence[Any], roles: list[str | None], r
         places = [at for at in places if str(names[at]).lower() == role] or places
     if len(places) > 1:
         same = " and ".join(repr(str(names[at])) for at in places)
-        keyword = _KEYWORD_OF[role]
+        keyword = KEYWORD_OF[role]
         raise GraphError(f"{where}: {same} both name the {role} column; choose by {parameters(keyword)}")
     if places:
         roles[places[0]] = role

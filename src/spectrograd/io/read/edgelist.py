@@ -9,20 +9,24 @@ import numpy as np
 
 from spectrograd.graph import GraphError
 from spectrograd.io.read.columns import NO_WEIGHT, Chosen, role_of
-from spectrograd.io.read.tables import EdgeTable, ids_of_texts, read_table
+from spectrograd.io.read.tables import EdgeTable, ids_of_texts
 from spectrograd.io.read.text import TextFile, data_lines
 
 EDGELIST_SUFFIX = ".edgelist"
+_PLACE = {"src": "1", "dst": "2"}
 _EDGE = re.compile(r"\s*(\S.*?)(?:\s*[,;\t]\s*|\s+)(\{.*\})\s*")
 _PARTED = tuple(re.compile(mark) for mark in (r"\s*\t\s*", r"\s*,\s*", r"\s*;\s*", r"\s+"))
 
 
-def read_edgelist(file: TextFile, chosen: Chosen | None = None, header: bool | None = None) -> EdgeTable:
+def read_attributes(file: TextFile, chosen: Chosen) -> EdgeTable:
     """Read two ends per line and, in braces, attributes; the one called ``weight`` (or a synonym) counts."""
-    if not has_attributes(file):
-        return read_table(file, chosen, header)
+    for end in ("src", "dst"):
+        if chosen.get(end, _PLACE[end]) != _PLACE[end]:
+            raise GraphError(
+                f"{file.name}: of lines with attributes in braces the first two words are the ends"
+            )
     source, target, weight = [], [], []
-    name = (chosen or {}).get("weight")
+    name = chosen.get("weight")
     with file.open() as handle:
         for number, line in data_lines(handle):
             edge = _split(line)

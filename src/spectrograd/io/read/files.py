@@ -11,7 +11,7 @@ from typing import Any
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
 from spectrograd.io.read.columns import Chosen, chosen_columns
 from spectrograd.io.read.compressed import data_suffix, without_compression
-from spectrograd.io.read.edgelist import EDGELIST_SUFFIX, read_edgelist
+from spectrograd.io.read.edgelist import EDGELIST_SUFFIX, has_attributes, read_attributes
 from spectrograd.io.read.gml import GML_SUFFIX, read_gml
 from spectrograd.io.read.graphml import GRAPHML_SUFFIX, read_graphml
 from spectrograd.io.read.infomap import INFOMAP_SUFFIX, looks_like_infomap
@@ -20,7 +20,7 @@ from spectrograd.io.read.matrices import MATRIX_SUFFIXES, read_matrix, read_reca
 from spectrograd.io.read.mpx import MPX_SUFFIX, read_mpx
 from spectrograd.io.read.pajek import read_net
 from spectrograd.io.read.parquet import PARQUET_SUFFIX, read_parquet
-from spectrograd.io.read.tables import EdgeTable
+from spectrograd.io.read.tables import EdgeTable, read_table
 from spectrograd.io.read.text import STDIN, TEXT_SUFFIXES, TextFile, check_exists
 from spectrograd.notices import parameters, setting
 from spectrograd.store import StoredGraph, is_store, open_store
@@ -93,13 +93,12 @@ def read_graph(
     *sources : path-like, or one list of them
         Edge lists ``.csv .tsv .txt .dat .data .edges .el .parquet`` with columns
         ``src,dst[,weight][,layer]`` (and ``-``: text from standard input), networkx's ``.edgelist``,
-        ``.graphml``, ``.gml``, Pajek's ``.net``,
-        Infomap's ``*Multilayer`` / ``*Intra`` files (``.net`` or any text), multinet's ``.mpx``, ``.npz``
-        of ``scipy.sparse.save_npz`` or :func:`write_graph`, MatrixMarket ``.mtx``, MATLAB's ``.mat``. All but
+        ``.graphml``, ``.gml``, Pajek's ``.net``, Infomap's ``*Multilayer`` / ``*Intra``
+        files (``.net`` or any text), multinet's ``.mpx``, ``.npz`` of
+        ``scipy.sparse.save_npz`` or :func:`write_graph`, MatrixMarket ``.mtx``, MATLAB's ``.mat``. All but
         ``.npz`` and ``.parquet`` may be packed (``.gz``, ``.zst``). Several sources are the layers of one
         multilayer graph, named after the files; so are the values of a ``layer`` column. A store (a folder
-        made by ``spectrograd convert``)
-        is loaded into memory; :func:`open_store` leaves it on disk.
+        made by ``spectrograd convert``) is loaded into memory; :func:`open_store` leaves it on disk.
     source, target, weight, layer : str or int, optional
         Columns of tables that go by other names, or their numbers counted from 1; ``weight="none"``: every
         row counts one. Columns that are not used are named in a warning.
@@ -134,11 +133,7 @@ def read_graph(
     """
     chosen = chosen_columns(source=source, target=target, weight=weight, layer=layer)
     keys = (key,) if isinstance(key, str) else tuple(key or ())
-    return read_spelt(_paths(sources), Spelling(chosen, header, format, keys))
-
-
-def read_spelt(paths: Sequence[str], spelling: Spelling) -> Graph | MultilayerGraph:
-    """Read a graph, or layers, from files that are spelt in this way."""
+    spelling, paths = Spelling(chosen, header, format, keys), _paths(sources)
     if not paths:
         raise GraphError("no file given; name at least one edge list or matrix")
     if paths.count(STDIN) > 1:
@@ -257,7 +252,10 @@ def _read_edges(path: str, spelling: Spelling) -> EdgeTable:
     if reader is None and path != STDIN and looks_like_infomap(path):
         reader = read_net
     if reader is None:
-        return read_edgelist(spelling.text(path), chosen, spelling.header)
+        file = spelling.text(path)
+        if has_attributes(file):
+            return read_attributes(file, chosen)
+        return read_table(file, chosen, spelling.header)
     _refuse_choice(path, spelling)
     return reader(path)
 

@@ -63,7 +63,7 @@ def is_header(
             f"{file.name}, line {number}: {what} are taken for the header, since they never come again; "
             f"if they are an edge, say {setting('header', False)}",
             GraphWarning,
-            stacklevel=6,
+            stacklevel=7,
         )
         return True
     if sure:

@@ -109,8 +109,12 @@ def read_layout(file: TextFile, chosen: Chosen, header: bool | None = None) -> L
     names, said = _names(file, number, fields, columns, delimiter, chosen, header)
     where = f"{file.name}, line {number}"
     if said:
+        if not set(ENDS) & set(chosen):
+            refuse_axes(file.name, file.path, fields, columns)
+            if not set(ENDS) <= set(map(role_of, fields)) and len(fields) > 1:
+                refuse_points(file.name, file.path, columns[0], columns[1])
         roles = assign_roles(where, fields, chosen, lambda at: mostly_numbers(columns[at]), numbered=True)
-        _refuse_points(file, chosen, roles, fields, columns)
+        _refuse_points(file, chosen, roles, columns)
         integers = _begins_with_integers(roles, below)
         doubtful = _may_be_points(chosen, roles, columns)
         return Layout(delimiter, roles, number, tuple(fields), integers, doubtful)
@@ -162,7 +166,7 @@ def _roles_without_header(
     where, width = f"{file.name}, line {number}", len(columns)
     if names is not None:
         roles = assign_roles(where, names, chosen, lambda at: mostly_numbers(columns[at]), numbered=True)
-        _refuse_points(file, chosen, roles, names, columns)
+        _refuse_points(file, chosen, roles, columns)
         return roles
     numbers = [str(at) for at in range(1, width + 1)]
     if {"src", "dst"} & set(chosen):
@@ -192,17 +196,12 @@ def _roles_without_header(
 
 
 def _refuse_points(
-    file: TextFile,
-    chosen: Chosen,
-    roles: tuple[str | None, ...],
-    names: Sequence[str],
-    columns: Sequence[Sequence[str]],
+    file: TextFile, chosen: Chosen, roles: tuple[str | None, ...], columns: Sequence[Sequence[str]]
 ) -> None:
     """Refuse coordinates, unless the user has named the ends."""
     if not set(ENDS) & set(chosen):
         ends = [columns[roles.index(end)] for end in ENDS]
         refuse_points(file.name, file.path, ends[0], ends[1])
-        refuse_axes(file.name, file.path, names, columns)
 
 
 def _may_be_points(chosen: Chosen, roles: tuple[str | None, ...], columns: Sequence[Sequence[str]]) -> bool:

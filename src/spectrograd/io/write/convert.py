@@ -8,12 +8,14 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from spectrograd.graph import GraphError
+from spectrograd.io.read.columns import KEYWORD_OF
 from spectrograd.io.read.compressed import without_compression
 from spectrograd.io.read.edge_stream import STREAMED_SUFFIXES, FileSource, files_of
 from spectrograd.io.read.edgelist import has_attributes
-from spectrograd.io.read.files import Spelling, read_spelt
+from spectrograd.io.read.files import Spelling, read_graph
 from spectrograd.io.read.infomap import looks_like_infomap
 from spectrograd.io.read.join import unique
 from spectrograd.io.read.parquet import PARQUET_SUFFIX
@@ -80,17 +82,19 @@ def _source(sources: Sequence[str], spelling: Spelling, parts: bool, n_nodes: in
     if all(streamed):
         if spelling.keys:
             raise GraphError(f"{files[0]}: {parameters('key')} is for .mat files")
-        how = spelling.chosen, n_nodes, spelling.header, spelling.format
+        said = spelling.chosen, n_nodes, spelling.header, spelling.format
         if parts:
-            return FileSource({"graph": files}, *how)
+            return FileSource({"graph": files}, *said)
         stems = unique([Path(without_compression(source.rstrip("/"))).stem for source in sources])
-        return FileSource(dict(zip(stems, listed, strict=True)), *how)
+        return FileSource(dict(zip(stems, listed, strict=True)), *said)
     if parts or n_nodes is not None:
         other = files[streamed.index(False)]
         raise GraphError(f"{other}: --parts and --nodes are for edge lists and Parquet")
     if len(files) == 1 and is_store(files[0]):
         return GraphSource(open_store(files[0]))
-    return GraphSource(read_spelt(files, spelling))
+    named: dict[str, Any] = {KEYWORD_OF[role]: column for role, column in spelling.chosen.items()}
+    how: dict[str, Any] = {"header": spelling.header, "format": spelling.format, "key": spelling.keys}
+    return GraphSource(read_graph(*files, **named, **how))
 
 
 def _is_streamed(path: str, spelling: Spelling) -> bool:
