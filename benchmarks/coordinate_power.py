@@ -20,7 +20,7 @@ from spectrograd.graph import Graph
 from spectrograd.metrics import largest_principal_angle
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.pipeline.settings import Settings
-from spectrograd.pipeline.solving import embed
+from spectrograd.pipeline.solve import embed
 from spectrograd.solvers import Problem, State
 from spectrograd.solvers.power import Power
 from spectrograd.solvers.similarity import Similarity

@@ -14,7 +14,7 @@ from spectrograd import datasets, open_store
 from spectrograd.engines import make_engine
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.pipeline import Settings, embed
-from spectrograd.pipeline.needs import open_within
+from spectrograd.pipeline.memory_estimate import open_within
 from spectrograd.solvers import Problem, Stopping, make_solver, solve
 
 WORKERS, K = 2, 5

@@ -9,7 +9,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.harness import best_of, table
 from spectrograd import SpectralClustering, datasets, metrics
-from spectrograd.points.neighbors import knn_graph
+from spectrograd.points.knn_graph import knn_graph
 
 OPTIONS: dict[str, Any] = {"n_clusters": 5, "affinity": "precomputed", "random_state": 0}
 

@@ -37,7 +37,7 @@ def block_model(n_nonzeros: float) -> Any:
 def neighbours(n_nonzeros: float) -> Any:
     """The ten nearest neighbours of five Gaussian clouds in the plane."""
     from spectrograd.datasets import make_gaussian_mixture
-    from spectrograd.points.neighbors import knn_graph
+    from spectrograd.points.knn_graph import knn_graph
 
     points, _ = make_gaussian_mixture(round(n_nonzeros / 11.4), 5, random_state=0)
     return knn_graph(points, 10)

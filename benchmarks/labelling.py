@@ -12,10 +12,10 @@ import numpy as np
 from benchmarks.harness import table
 from benchmarks.shootout.graphs import cases
 from spectrograd import Graph, datasets, metrics
-from spectrograd.labels.clustering import _unit_rows, assign
+from spectrograd.labels.assign import _unit_rows, assign
 from spectrograd.pipeline import Result, embed
 from spectrograd.pipeline.settings import Settings
-from spectrograd.points.neighbors import knn_graph
+from spectrograd.points.knn_graph import knn_graph
 
 SEEDS = range(3)
 REAL = ("coauthor_cs", "lastfm_asia", "email_eu_core", "pubmed")

@@ -9,9 +9,8 @@ import numpy as np
 from benchmarks.harness import table
 from spectrograd import datasets, metrics
 from spectrograd.aggregation import Layers, layer_operators, without_absent
-from spectrograd.aggregation.joint import LOOSER, run
-from spectrograd.aggregation.joint_sweeps import JointState, JointSweeps
-from spectrograd.labels.clustering import assign
+from spectrograd.aggregation.joint import LOOSER, JointState, JointSweeps, run
+from spectrograd.labels.assign import assign
 from spectrograd.pipeline.multilayer import merge
 from spectrograd.pipeline.settings import Settings
 from spectrograd.solvers import Problem, Stopping, solve

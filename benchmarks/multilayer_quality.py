@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.harness import table
 from spectrograd import MultilayerGraph, MultilayerSpectralClustering, datasets, metrics
 from spectrograd.aggregation import REGISTRY
-from spectrograd.pipeline.layer_evidence import shuffled
+from spectrograd.pipeline.layer_weights import shuffled
 
 MFEAT = Path(__file__).parents[2] / "shared" / "data" / "mfeat"
 

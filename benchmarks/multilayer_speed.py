@@ -13,9 +13,9 @@ import scipy.sparse.linalg as sla
 
 from benchmarks.harness import best_of, table
 from spectrograd import MultilayerGraph, datasets, metrics
-from spectrograd.labels.clustering import assign
-from spectrograd.pipeline.embedded import Embedded
+from spectrograd.labels.assign import assign
 from spectrograd.pipeline.multilayer import merge
+from spectrograd.pipeline.result import Embedded
 from spectrograd.pipeline.settings import Settings
 
 K = 5

@@ -19,9 +19,9 @@ import numpy as np
 
 from benchmarks.first_hour import Cloud, K, clouds
 from benchmarks.harness import table
-from spectrograd.points.recall import measured_recall
-from spectrograd.points.search import Wanted, blocks, find_neighbours
-from spectrograd.points.search.projection import main_directions, projected
+from spectrograd.points import distances as blocks
+from spectrograd.points.ivf_index import main_directions, projected
+from spectrograd.points.search import Wanted, find_neighbours, measured_recall
 
 THREADS = 2
 ROWS_TO_TELL = 500

@@ -17,7 +17,7 @@ from benchmarks.harness import table
 from spectrograd import Graph, datasets
 from spectrograd.labels.eigengap import n_eigenvalues, widest_gap
 from spectrograd.pipeline import Settings, cluster, embed
-from spectrograd.points.neighbors import knn_graph
+from spectrograd.points.knn_graph import knn_graph
 
 MOST = 15  # clusters looked for by the rules that cluster for every number
 COPIES, DROPPED = 3, 0.2  # perturbed copies of the graph, and the share of edges each has lost

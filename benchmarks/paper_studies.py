@@ -7,15 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from benchmarks.blocks import ROOT
 from benchmarks.harness import table
-from spectrograd.cli.paper_studies import draw, over_sizes
-from spectrograd.pipeline.paper_setting import (
-    CLAIMS,
-    METHODS,
-    Score,
-    over_readings,
-    over_seeds,
-    spread,
-)
+from spectrograd.cli.paper import draw, over_sizes
+from spectrograd.paper.setting import CLAIMS, METHODS, Score, over_readings, over_seeds, spread
 
 NODES = 10_000
 # SPECTROGRAD_LARGEST=1000000 takes the last study there, in an hour or so.

@@ -17,11 +17,10 @@ import scipy.io
 
 from benchmarks.harness import table
 from spectrograd import read_graph
-from spectrograd.io.read import tables
-from spectrograd.io.read.bulk import split_columns
-from spectrograd.io.read.mtx import read_mtx
-from spectrograd.io.read.scanned import scan_columns
-from spectrograd.io.read.text import TextFile
+from spectrograd.io import edge_table as tables
+from spectrograd.io.matrices import read_mtx
+from spectrograd.io.text import TextFile
+from spectrograd.io.text_scanner import scan_columns, split_columns
 
 N_NODES, N_EDGES = 200_000, 2_500_000
 # Reads the file twice: what a process loads for its first large table, the second no longer waits for. Memory

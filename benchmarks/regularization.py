@@ -13,12 +13,11 @@ from benchmarks.harness import table
 from benchmarks.shootout.graphs import cases
 from spectrograd import Graph, SpectralClustering, datasets, metrics
 from spectrograd.certificate.localization import participation
-from spectrograd.operators.laplacian import laplacian
-from spectrograd.operators.regularized import regularized
-from spectrograd.pipeline.embedded import Embedded
+from spectrograd.operators.laplacian import laplacian, regularized
+from spectrograd.pipeline.result import Embedded
 from spectrograd.pipeline.settings import Settings
-from spectrograd.pipeline.solving import embed
-from spectrograd.points.neighbors import knn_graph
+from spectrograd.pipeline.solve import embed
+from spectrograd.points.knn_graph import knn_graph
 
 REAL = ("coauthor_cs", "lastfm_asia", "email_eu_core", "pubmed")
 PICTURED = "coauthor_cs"

@@ -16,13 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from spectrograd import (
-    MultilayerSpectralClustering,
-    SpectralClustering,
-    datasets,
-    knn_graph,
-    metrics,
-)
+from spectrograd import MultilayerSpectralClustering, SpectralClustering, datasets, knn_graph, metrics
 
 EXACT = ("eigen", "shift-invert")
 STOCHASTIC = ("sgd", "sgd-paper", "stochastic-fb")

@@ -12,15 +12,14 @@ import numpy as np
 from benchmarks.harness import table
 from spectrograd import datasets
 from spectrograd.engines import LocalEngine
-from spectrograd.labels.clustering import assign
-from spectrograd.linalg.krylov import Basis
-from spectrograd.linalg.subspace import orthonormalize
+from spectrograd.labels.assign import assign
+from spectrograd.linalg.subspace import Basis, orthonormalize
 from spectrograd.metrics import largest_principal_angle, nmi
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.operators.sparse import SparseOperator as Operator
 from spectrograd.pipeline.multilayer import merge
 from spectrograd.pipeline.settings import Settings
-from spectrograd.pipeline.solving import embed
+from spectrograd.pipeline.solve import embed
 from spectrograd.solvers import Problem, Stopping, make_solver, solve
 
 GOAL = 0.03

@@ -15,17 +15,17 @@ from benchmarks.harness import table
 from benchmarks.sgd import CASES, HUBS, LARGEST, SIZE, quality
 from spectrograd import datasets
 from spectrograd.engines import LocalEngine
-from spectrograd.kernels.batches.rows import PUSH
-from spectrograd.labels.clustering import assign
+from spectrograd.kernels.sgd import PUSH
+from spectrograd.labels.assign import assign
 from spectrograd.metrics import nmi
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.operators.sparse import SparseOperator as Operator
 from spectrograd.pipeline.multilayer import merge
 from spectrograd.pipeline.settings import Settings
-from spectrograd.pipeline.solving import embed
+from spectrograd.pipeline.solve import embed
 from spectrograd.solvers import Problem, make_solver
-from spectrograd.solvers.descent import Descent
-from spectrograd.solvers.edge_source import EdgeChunk, ResidentEdges
+from spectrograd.solvers.minibatch import EdgeChunk, ResidentEdges
+from spectrograd.solvers.sgd import Descent
 
 REPEATS = 3
 LARGE = ((1_000_000, 3), (10_000_000, 4))  # nodes and passes, where SPECTROGRAD_LARGEST allows

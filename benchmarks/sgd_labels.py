@@ -14,7 +14,7 @@ from spectrograd import datasets
 from spectrograd.kernels.jit import serial
 from spectrograd.metrics import nmi
 from spectrograd.pipeline import Settings, cluster
-from spectrograd.solvers.edge_source import ResidentEdges
+from spectrograd.solvers.minibatch import ResidentEdges
 
 
 def run() -> str:

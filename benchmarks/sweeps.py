@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks.harness import table
 from spectrograd import Graph, datasets, open_store, write_graph
 from spectrograd.pipeline import Settings, embed
-from spectrograd.points.neighbors import knn_graph
+from spectrograd.points.knn_graph import knn_graph
 
 # SPECTROGRAD_LARGEST=200000 is the size of the figures in ADR 39; the default takes a few minutes.
 SIZE = min(int(os.environ.get("SPECTROGRAD_LARGEST", 10_000)), 2_000_000)

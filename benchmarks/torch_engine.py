@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from benchmarks.harness import table
 from spectrograd import datasets
 from spectrograd.engines import make_engine
-from spectrograd.operators.regularized import regularized
+from spectrograd.operators.laplacian import regularized
 from spectrograd.solvers import Problem, Stopping, make_solver, solve
 
 K = 8

@@ -90,7 +90,7 @@ def _nodes() -> str:
 
 
 def _accuracy_on(truth: Any, labels: Any, part: Any) -> float:
-    from spectrograd.labels.alignment import align_labels
+    from spectrograd.labels.matching import align_labels
 
     known = (truth >= 0) & (labels >= 0)
     renamed, _ = align_labels(truth[known], labels[known], labels)

@@ -12,10 +12,10 @@ import spectrograd
 from benchmarks.first_hour import DATA, _mnist
 from benchmarks.harness import table, timed
 from spectrograd import Graph, SpectralClustering, datasets, metrics
-from spectrograd.labels.alignment import align_labels
-from spectrograd.pipeline.needs import streamed_bytes
+from spectrograd.labels.matching import align_labels
+from spectrograd.pipeline.memory_estimate import streamed_bytes
 from spectrograd.store import open_store
-from spectrograd.store.batches import GraphSource, IngestSettings
+from spectrograd.store.edge_batches import GraphSource, IngestSettings
 from spectrograd.store.ingest import ingest
 
 N_FITTED = 60_000

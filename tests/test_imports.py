@@ -41,7 +41,7 @@ def test_the_estimators_need_neither_numba_nor_matplotlib():
 @pytest.mark.parametrize(("n_rows", "absent"), [(50, {"sklearn", "numba"}), (5_000, {"sklearn"})])
 def test_labels_are_made_without_scikit_learn(n_rows, absent):
     loaded = modules_after(
-        "import numpy as np; from spectrograd.labels.clustering import assign;"
+        "import numpy as np; from spectrograd.labels.assign import assign;"
         f" assign(np.random.default_rng(0).standard_normal(({n_rows}, 3)), 3, unit_rows=True, softness=1.0)"
     )
     assert not loaded.intersection(absent)

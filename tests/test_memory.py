@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from spectrograd import memory
+from spectrograd import system as memory
 
 
 @pytest.fixture

@@ -8,13 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from spectrograd import (
-    Graph,
-    MultilayerSpectralClustering,
-    SpectralClustering,
-    SpectralEmbedding,
-    datasets,
-)
+from spectrograd import Graph, MultilayerSpectralClustering, SpectralClustering, SpectralEmbedding, datasets
 from spectrograd.cli import main
 from spectrograd.io import read_graph, write_graph
 

@@ -132,7 +132,7 @@ def trace(matrix: Any, vectors: Any) -> float:
 def labels_of(name: str, vectors: Any, k: int) -> Any:
     """Clusters as the library itself would make them: ten restarts of k-means, or ours."""
     if name == OURS:
-        from spectrograd.labels.clustering import assign
+        from spectrograd.labels.assign import assign
 
         aside = np.flatnonzero(~vectors.any(axis=1))
         return assign(vectors, k, unit_rows=True, softness=1.0, aside=aside, random_state=0).labels

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from spectrograd import datasets
-from spectrograd.points.neighbors import knn_graph
+from spectrograd.points.knn_graph import knn_graph
 
 REAL = Path(os.environ.get("SPECTROGRAD_DATA", Path(__file__).parents[3] / "shared" / "data"))
 

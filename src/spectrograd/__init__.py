@@ -5,8 +5,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from spectrograd import _moved
-
 if TYPE_CHECKING:
     from spectrograd import datasets, metrics
     from spectrograd.estimators import (
@@ -15,7 +13,7 @@ if TYPE_CHECKING:
         SpectralClustering,
         SpectralEmbedding,
     )
-    from spectrograd.estimators.saving import load_model as load
+    from spectrograd.estimators.persistence import load_model as load
     from spectrograd.graph import Graph, GraphError, GraphWarning, MultilayerGraph
     from spectrograd.io import (
         from_frame,
@@ -38,8 +36,8 @@ if TYPE_CHECKING:
     )
     from spectrograd.points import knn_graph
 
+
 __version__ = "0.1.0"
-_moved.install()
 
 # public name -> module that holds it; loaded when first used, so that importing is fast
 _HOMES = {

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from spectrograd.typing import Array
 
 if TYPE_CHECKING:
     from spectrograd.graph import Graph
 
-Array = NDArray[Any]
 
 UNLABELLED = -1
 

@@ -15,18 +15,18 @@ from spectrograd import (
 )
 from spectrograd.aggregation import REGISTRY, Layers, layer_operators, make_aggregation
 from spectrograd.aggregation.geometric import karcher_mean
-from spectrograd.aggregation.joint_sweeps import JointState, JointSweeps
+from spectrograd.aggregation.joint import JointState, JointSweeps
 from spectrograd.aggregation.projection import resolve_alpha
 from spectrograd.engines import LocalEngine
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.kernels import SMALL
-from spectrograd.labels.clustering import assign
-from spectrograd.operators.function import chebyshev_series, function_of_layers
+from spectrograd.labels.assign import assign
+from spectrograd.operators.base import ALL
+from spectrograd.operators.composite import chebyshev_series, function_of_layers
 from spectrograd.operators.laplacian import laplacian
-from spectrograd.operators.protocol import ALL
 from spectrograd.pipeline.multilayer import merge
 from spectrograd.pipeline.settings import Settings
-from spectrograd.pipeline.solving import embed
+from spectrograd.pipeline.solve import embed
 from spectrograd.solvers import REGISTRY as SOLVERS
 from spectrograd.solvers import make_solver
 
@@ -305,7 +305,7 @@ def test_joint_by_mini_batches_finds_layers_and_clusters():
 def test_joint_by_mini_batches_draws_layers_along_at_first(monkeypatch):
     made = datasets.make_multilayer_gmm(2000, 3, 5, random_state=0)
     drawn = by_sgd(made.graph, 5, epochs=10)
-    monkeypatch.setattr("spectrograd.aggregation.joint_epochs.FIRST_COUPLING", 0.0)
+    monkeypatch.setattr("spectrograd.aggregation.joint.FIRST_COUPLING", 0.0)
     alone = by_sgd(made.graph, 5, epochs=10)
     first, second = (
         np.mean([

@@ -7,18 +7,16 @@ import pytest
 
 import reference
 from spectrograd import SpectralClustering, SpectralEmbedding
-from spectrograd.certificate.evidence import probe_seed
-from spectrograd.certificate.probe import Guards, Probed, Recurrence, look_outside
+from spectrograd.certificate.certificate import probe_seed
+from spectrograd.certificate.lanczos_probe import Guards, Probed, Recurrence, look_outside
 from spectrograd.datasets import make_block_model
 from spectrograd.engines import LocalEngine
 from spectrograd.graph import Graph
 from spectrograd.io import write_graph
 from spectrograd.linalg.subspace import Ritz
-from spectrograd.operators.laplacian import laplacian
-from spectrograd.operators.masked import masked
-from spectrograd.operators.regularized import regularized
+from spectrograd.operators.laplacian import laplacian, masked, regularized
 from spectrograd.pipeline.settings import Settings
-from spectrograd.pipeline.solving import embed
+from spectrograd.pipeline.solve import embed
 from spectrograd.store import open_store
 
 KINDS = ["random_walk", "symmetric", "unnormalized"]

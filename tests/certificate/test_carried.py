@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from spectrograd import Graph, datasets
 from spectrograd.certificate import exact
-from spectrograd.certificate.carried import Growth
-from spectrograd.certificate.evidence import LIKELY_MISS
-from spectrograd.operators.regularized import regularized
+from spectrograd.certificate.certificate import LIKELY_MISS
+from spectrograd.certificate.edge_insertion import Growth
+from spectrograd.operators.laplacian import regularized
 from spectrograd.pipeline import Settings, embed
-from spectrograd.pipeline.carrying import carried
-from spectrograd.pipeline.graph_changes import EdgeChanges, changed_graph
+from spectrograd.pipeline.edge_changes import EdgeChanges, changed_graph
+from spectrograd.pipeline.update import carried
 
 K = 3
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spectrograd.certificate.evidence import LIKELY_MISS, needed_cut
-from spectrograd.certificate.inverse_probe import MOST_SOLVES, look_through
+from spectrograd.certificate.certificate import LIKELY_MISS, needed_cut
+from spectrograd.certificate.lanczos_probe import MOST_SOLVES, look_through
 from spectrograd.datasets import make_gaussian_mixture
 from spectrograd.engines import LocalEngine
 from spectrograd.graph import Graph
 from spectrograd.linalg.subspace import Ritz
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.pipeline.settings import Settings
-from spectrograd.pipeline.solving import embed
-from spectrograd.points.neighbors import knn_graph
-from spectrograd.solvers.protocol import Problem
+from spectrograd.pipeline.solve import embed
+from spectrograd.points.knn_graph import knn_graph
+from spectrograd.solvers.base import Problem
 from spectrograd.solvers.shift_invert import ShiftInvert
 
 POLE = -0.01

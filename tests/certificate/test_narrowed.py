@@ -11,11 +11,10 @@ import scipy.linalg as la
 from sklearn.datasets import make_circles
 
 from spectrograd import Graph, SpectralClustering, datasets, metrics, open_store, write_graph
-from spectrograd.certificate.evidence import GOOD_ANGLE
+from spectrograd.certificate.certificate import GOOD_ANGLE
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.pipeline import Settings
-from spectrograd.pipeline.certifying import narrowed
-from spectrograd.pipeline.solving import embed
+from spectrograd.pipeline.solve import embed, narrowed
 
 N_WIDE = 12
 

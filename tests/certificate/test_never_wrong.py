@@ -16,8 +16,8 @@ from spectrograd.graph import Graph
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.operators.sparse import LowRank
 from spectrograd.pipeline.settings import Settings
-from spectrograd.pipeline.solving import embed
-from spectrograd.points.neighbors import knn_graph
+from spectrograd.pipeline.solve import embed
+from spectrograd.points.knn_graph import knn_graph
 
 FAMILIES = {}
 SOLVERS = ("chebyshev", "lanczos", "multilevel", "shift-invert", "lobpcg", "eigen", "power", "sgd")

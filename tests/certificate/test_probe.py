@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spectrograd.certificate.evidence import LIKELY_MISS, needed_cut
-from spectrograd.certificate.probe import Guards, Probed, Recurrence, look_outside
+from spectrograd.certificate.certificate import LIKELY_MISS, needed_cut
+from spectrograd.certificate.lanczos_probe import Guards, Probed, Recurrence, look_outside
 from spectrograd.datasets import make_block_model
 from spectrograd.engines import LocalEngine
 from spectrograd.graph import Graph

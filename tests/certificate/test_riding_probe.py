@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from refusing import RefusingEngine, cut
 
-from spectrograd.certificate.evidence import LIKELY_MISS
-from spectrograd.certificate.riding_probe import (
+from spectrograd.certificate.block_probe import (
     COLUMNS,
     Ridden,
     Rider,
@@ -18,15 +17,16 @@ from spectrograd.certificate.riding_probe import (
     look_within,
     new_rider,
 )
+from spectrograd.certificate.certificate import LIKELY_MISS
 from spectrograd.datasets import make_block_model
 from spectrograd.engines import LocalEngine
 from spectrograd.graph import Graph
-from spectrograd.linalg.filters import Filter
+from spectrograd.linalg.chebyshev import Filter
 from spectrograd.linalg.subspace import Ritz
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.settings import Settings
-from spectrograd.pipeline.solving import embed
+from spectrograd.pipeline.solve import embed
 from spectrograd.solvers import Problem, make_solver, solve
 
 ENGINE = LocalEngine()

@@ -12,10 +12,9 @@ import reference
 from spectrograd import SpectralEmbedding
 from spectrograd.aggregation import Layers, layer_operators, make_aggregation
 from spectrograd.graph import MultilayerGraph
-from spectrograd.operators.laplacian import LowRank, laplacian
-from spectrograd.operators.regularized import regularized
+from spectrograd.operators.laplacian import LowRank, laplacian, regularized
 from spectrograd.pipeline.settings import Settings
-from spectrograd.pipeline.solving import embed
+from spectrograd.pipeline.solve import embed
 
 KINDS = ["random_walk", "symmetric", "unnormalized"]
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from spectrograd.cli import main
-from spectrograd.store import value_file
-from spectrograd.store.value_file import ArraySink
+from spectrograd.serialization import codec as value_file
+from spectrograd.serialization.codec import ArraySink
 
 COMMANDS = {
     "labels": "cluster graph.csv -k 4 -s gradient-descent -t 0 --max-iter 300",

@@ -14,7 +14,7 @@ import pytest
 
 import spectrograd
 from spectrograd import datasets
-from spectrograd.kernels.announcement import COMPILING
+from spectrograd.kernels.jit import COMPILING
 
 # One thread: the suite runs several processes at once, and spinning BLAS threads would fight for the cores.
 ENVIRONMENT = os.environ | {

@@ -15,9 +15,10 @@ import pytest
 from test_cli import COMMAND, ENVIRONMENT, load_strictly, rows_of, run
 
 from spectrograd import read_graph
-from spectrograd.cli import main, meter, program
+from spectrograd.cli import main, program
+from spectrograd.cli import session as meter
 from spectrograd.cli.options import common_options
-from spectrograd.solvers.protocol import Progress
+from spectrograd.solvers.base import Progress
 
 COMMANDS = sorted(program.commands)
 EDGES = "src,dst\n" + "".join(f"{a},{b}\n" for a, b in ("ab", "bc", "ca", "cd", "de", "ef", "fd"))

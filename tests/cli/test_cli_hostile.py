@@ -19,8 +19,8 @@ from spectrograd import GraphError, SpectralClustering, SpectralEmbedding, open_
 from spectrograd.cli import main
 from spectrograd.datasets import make_block_model
 from spectrograd.io import write_graph
-from spectrograd.store.folder import read_manifest, write_manifest
-from spectrograd.store.manifest import load_meta
+from spectrograd.serialization.folders import read_manifest, write_manifest
+from spectrograd.store.format import load_meta
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(spectrograd.__file__).parents[1])}
 # Dies right after the manifest of the store has taken the place of the old one.
@@ -178,7 +178,7 @@ def test_a_manifest_that_is_a_link_is_refused(here, capsys):
 
 def forge(path, change):
     """Change the JSON and the arrays of a checkpoint, all checksums made good."""
-    from spectrograd.store.value_file import read_header, read_value, write_value
+    from spectrograd.serialization.codec import read_header, read_value, write_value
 
     header, (tree, arrays) = read_header(path), read_value(path)
     tree = change(tree, arrays)
@@ -227,8 +227,8 @@ def test_all_states_are_on_the_list_of_checkpoints():
     from pkgutil import iter_modules
 
     from spectrograd import aggregation, solvers
+    from spectrograd.solvers.base import State
     from spectrograd.solvers.checkpoint import KINDS
-    from spectrograd.solvers.protocol import State
 
     for package in (solvers, aggregation):
         for module in iter_modules(package.__path__):

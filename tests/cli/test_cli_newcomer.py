@@ -14,7 +14,7 @@ from spectrograd import datasets
 from spectrograd.cli import _one_line_notes, main
 from spectrograd.io import write_graph
 from spectrograd.kernels import SMALL
-from spectrograd.kernels.announcement import COMPILING, FirstCompilation
+from spectrograd.kernels.jit import COMPILING, FirstCompilation
 
 SECONDS = r"in \d+\.\d s"
 
@@ -124,8 +124,8 @@ def test_compiling_is_announced_before_it_starts(capsys, monkeypatch, quiet):
         kernel.__module__ = module
         return numba.njit(kernel)
 
-    ours, others = kernel_of("spectrograd.kernels.ldl.made_up"), kernel_of("theirs")
-    reading = kernel_of("spectrograd.kernels.ingest.made_up")
+    ours, others = kernel_of("spectrograd.kernels.made_up"), kernel_of("theirs")
+    reading = kernel_of("spectrograd.kernels.made_up")
     importlib.import_module("spectrograd.kernels.jit")  # from here on it listens
     monkeypatch.setattr(FirstCompilation, "told", set())
     with _one_line_notes(quiet):

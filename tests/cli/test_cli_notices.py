@@ -7,14 +7,14 @@ import numpy as np
 
 from spectrograd import datasets
 from spectrograd.cli import main
-from spectrograd.cli.meter import Meter
-from spectrograd.cli.running import how_to_go_on
-from spectrograd.engines.protocol import Cost
+from spectrograd.cli.run import how_to_go_on
+from spectrograd.cli.session import Meter
+from spectrograd.engines.base import Cost
 from spectrograd.pipeline import Settings
 from spectrograd.pipeline.run import note_small
-from spectrograd.report.points import group
+from spectrograd.report.document import run_document
 from spectrograd.report.run import load_run
-from spectrograd.report.run_document import run_document
+from spectrograd.report.scatter import group
 
 
 def write_edges(path, more=()):

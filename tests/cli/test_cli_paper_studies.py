@@ -10,10 +10,9 @@ import scipy.linalg as la
 
 from spectrograd import datasets
 from spectrograd.cli import main
-from spectrograd.operators.laplacian import laplacian
-from spectrograd.operators.normalized import normalized
-from spectrograd.pipeline import paper_setting
-from spectrograd.pipeline.paper_setting import EIGEN, PRINTED, REPAIRED, Matrices, Method, Reading
+from spectrograd.operators.laplacian import laplacian, normalized
+from spectrograd.paper import setting as paper_setting
+from spectrograd.paper.setting import EIGEN, PRINTED, REPAIRED, Matrices, Method, Reading
 from spectrograd.solvers.minibatch import Deck
 
 

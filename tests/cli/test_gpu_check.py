@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from spectrograd.cli import main
+from spectrograd.cli.device_check import checks
 from spectrograd.engines import make_engine
-from spectrograd.pipeline.device_check import checks
 
 pytest.importorskip("torch", reason="torch is not installed: pip install spectrograd[torch]")
 

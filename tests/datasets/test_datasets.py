@@ -16,7 +16,7 @@ from spectrograd.datasets import (
     make_multilayer_gmm,
     make_partition_graph,
 )
-from spectrograd.labels.clustering import assign
+from spectrograd.labels.assign import assign
 from spectrograd.metrics import score
 
 

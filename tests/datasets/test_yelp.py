@@ -9,9 +9,8 @@ import pytest
 
 from spectrograd import GraphError, GraphWarning, MultilayerSpectralClustering, datasets, metrics
 from spectrograd.datasets import load_reviews, load_yelp, write_yelp_like
-from spectrograd.datasets.polarity import Scorer, polarity
-from spectrograd.datasets.review_layers import rating_classes
-from spectrograd.points.neighbors import knn_graph
+from spectrograd.datasets.reviews import Scorer, polarity, rating_classes
+from spectrograd.points.knn_graph import knn_graph
 
 pytest.importorskip("textblob")
 
@@ -50,7 +49,7 @@ def test_generated_files_give_four_layers(tmp_path, schema, compress):
 
 
 def test_both_schemas_and_any_number_of_processes_agree(tmp_path, monkeypatch):
-    monkeypatch.setattr("spectrograd.datasets.polarity.WORTH_PROCESSES", 1)
+    monkeypatch.setattr("spectrograd.datasets.reviews.WORTH_PROCESSES", 1)
     for schema in ("flat", "votes"):
         write_yelp_like(tmp_path / schema, 60, schema=schema, seed=1)
     one, two = load(tmp_path / "flat"), load(tmp_path / "votes", n_jobs=2)
@@ -169,7 +168,7 @@ def test_cache_is_used_and_keeps_no_text(tmp_path, monkeypatch):
     texts = [(0, "a wonderful day"), (1, "xyzzy"), (0, "a wonderful day")]
     first = list(Scorer(path).score(texts))
     assert first == [(0, 1.0), (1, None), (0, 1.0)]
-    monkeypatch.setattr("spectrograd.datasets.polarity.polarity", lambda text: pytest.fail("analysed twice"))
+    monkeypatch.setattr("spectrograd.datasets.reviews.polarity", lambda text: pytest.fail("analysed twice"))
     assert list(Scorer(path).score(texts)) == first
     assert b"wonderful" not in path.read_bytes()
     assert sqlite3.connect(path).execute("SELECT count(*) FROM polarity").fetchone() == (2,)

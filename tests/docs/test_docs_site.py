@@ -13,8 +13,8 @@ from spectrograd import datasets
 from spectrograd.kernels.thresholds import USUAL
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.pipeline import plan as auto
+from spectrograd.solvers.base import Problem
 from spectrograd.solvers.eigen import DENSE_BELOW
-from spectrograd.solvers.protocol import Problem
 
 ROOT = Path(__file__).resolve().parents[2]
 PICTURE = ROOT / "docs" / "_site" / "decision.svg"

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from spectrograd.engines.base import BaseEngine
+from spectrograd.engines.base import BaseEngine, Cost, Work
 from spectrograd.engines.numpy_engine import NumpyEngine
-from spectrograd.engines.protocol import Cost, Work
 from spectrograd.graph import Graph
 from spectrograd.graph.graph import RowBlock
 

@@ -7,24 +7,50 @@ import pytest
 
 distributed = pytest.importorskip("distributed")
 
-import test_engines as contract  # noqa: E402
+import test_engines as contract
 
-from spectrograd import MultilayerGraph, datasets, metrics, write_graph  # noqa: E402
-from spectrograd.engines import dask_engine, make_engine  # noqa: E402
-from spectrograd.engines.cluster import connect, cutting  # noqa: E402
-from spectrograd.engines.cluster.connect import EngineError  # noqa: E402
-from spectrograd.engines.cluster.owners import reassigned  # noqa: E402
-from spectrograd.engines.cluster.placed_graph import placed_graph  # noqa: E402
-from spectrograd.engines.cluster.steps import Step  # noqa: E402
-from spectrograd.engines.dask_engine import DaskEngine  # noqa: E402
-from spectrograd.graph import Graph, GraphError  # noqa: E402
-from spectrograd.operators.laplacian import laplacian  # noqa: E402
-from spectrograd.operators.protocol import OfferError  # noqa: E402
-from spectrograd.pipeline import Settings, cluster, embed  # noqa: E402
-from spectrograd.solvers import Problem, make_solver, solve  # noqa: E402
-from spectrograd.store.batches import GraphSource, IngestSettings  # noqa: E402
-from spectrograd.store.ingest import ingest  # noqa: E402
-from spectrograd.store.stored import StoredGraph, open_store  # noqa: E402
+from spectrograd import (
+    MultilayerGraph,
+    datasets,
+    metrics,
+    write_graph,
+)
+from spectrograd.engines import make_engine
+from spectrograd.engines.dask import engine as dask_engine
+from spectrograd.engines.dask import partition as cutting
+from spectrograd.engines.dask import session as connect
+from spectrograd.engines.dask.engine import DaskEngine
+from spectrograd.engines.dask.multivector import placed_graph
+from spectrograd.engines.dask.session import (
+    EngineError,
+    Step,
+    reassigned,
+)
+from spectrograd.graph import (
+    Graph,
+    GraphError,
+)
+from spectrograd.operators.base import OfferError
+from spectrograd.operators.laplacian import laplacian
+from spectrograd.pipeline import (
+    Settings,
+    cluster,
+    embed,
+)
+from spectrograd.solvers import (
+    Problem,
+    make_solver,
+    solve,
+)
+from spectrograd.store.edge_batches import (
+    GraphSource,
+    IngestSettings,
+)
+from spectrograd.store.ingest import ingest
+from spectrograd.store.stored_graph import (
+    StoredGraph,
+    open_store,
+)
 
 graphs = contract.graphs
 
@@ -97,7 +123,7 @@ def three_layers():
 
 
 def neighbours():
-    from spectrograd.points.neighbors import knn_graph
+    from spectrograd.points.knn_graph import knn_graph
 
     rng = np.random.default_rng(0)
     points = np.repeat(3.5 * np.eye(4, 8), 300, axis=0) + rng.standard_normal((1200, 8))

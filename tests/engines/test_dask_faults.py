@@ -12,13 +12,21 @@ import pytest
 
 distributed = pytest.importorskip("distributed")
 
-from spectrograd import datasets  # noqa: E402
-from spectrograd.engines import make_engine  # noqa: E402
-from spectrograd.engines.cluster.connect import EngineError  # noqa: E402
-from spectrograd.engines.dask_engine import DaskEngine  # noqa: E402
-from spectrograd.operators.laplacian import laplacian  # noqa: E402
-from spectrograd.pipeline import Settings, embed  # noqa: E402
-from spectrograd.solvers import Problem, Stopping, make_solver, solve  # noqa: E402
+from spectrograd import datasets
+from spectrograd.engines import make_engine
+from spectrograd.engines.dask.engine import DaskEngine
+from spectrograd.engines.dask.session import EngineError
+from spectrograd.operators.laplacian import laplacian
+from spectrograd.pipeline import (
+    Settings,
+    embed,
+)
+from spectrograd.solvers import (
+    Problem,
+    Stopping,
+    make_solver,
+    solve,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -8,24 +8,36 @@ import pytest
 distributed = pytest.importorskip("distributed")
 parquet = pytest.importorskip("pyarrow.parquet")
 
-from test_dask_engine import client  # noqa: E402, F401
+from test_dask_engine import client
 
-from spectrograd import datasets  # noqa: E402
-from spectrograd.cli import main  # noqa: E402
-from spectrograd.engines import make_engine  # noqa: E402
-from spectrograd.engines.cluster import connect  # noqa: E402
-from spectrograd.engines.dask_engine import DaskEngine  # noqa: E402
-from spectrograd.graph import Graph, GraphError  # noqa: E402
-from spectrograd.io.write.parts import write_parts  # noqa: E402
-from spectrograd.labels.left_rows import assign_left  # noqa: E402
-from spectrograd.labels.sweeping import sweep_rows  # noqa: E402
-from spectrograd.pipeline import Settings, embed  # noqa: E402
-from spectrograd.pipeline.left_embedding import LeftEmbedding  # noqa: E402
-from spectrograd.pipeline.result_parts import write_embedding_parts, write_label_parts  # noqa: E402
-from spectrograd.pipeline.run import label  # noqa: E402
-from spectrograd.store.batches import GraphSource, IngestSettings  # noqa: E402
-from spectrograd.store.ingest import ingest  # noqa: E402
-from spectrograd.store.stored import open_store  # noqa: E402
+from spectrograd import datasets
+from spectrograd.cli import main
+from spectrograd.cli.run import (
+    write_embedding_parts,
+    write_label_parts,
+)
+from spectrograd.engines import make_engine
+from spectrograd.engines.dask import session as connect
+from spectrograd.engines.dask.engine import DaskEngine
+from spectrograd.graph import (
+    Graph,
+    GraphError,
+)
+from spectrograd.io.write_results import write_parts
+from spectrograd.labels.assign import assign_left
+from spectrograd.labels.sampled_kmeans import sweep_rows
+from spectrograd.pipeline import (
+    Settings,
+    embed,
+)
+from spectrograd.pipeline.result import LeftEmbedding
+from spectrograd.pipeline.run import label
+from spectrograd.store.edge_batches import (
+    GraphSource,
+    IngestSettings,
+)
+from spectrograd.store.ingest import ingest
+from spectrograd.store.stored_graph import open_store
 
 N = 3003  # three of them without edges
 HOW = {"n_components": 3, "n_clusters": 3, "seed": 0, "solver": "chebyshev"}
@@ -64,7 +76,7 @@ def read(folder):
     return {row.pop("node"): tuple(row.values()) for row in table.to_pylist()}
 
 
-def test_no_tall_of_several_columns_comes_to_the_client(client, stored, tmp_path):  # noqa: F811
+def test_no_tall_of_several_columns_comes_to_the_client(client, stored, tmp_path):
     engine = Counting(client)
     settings = Settings(**HOW, engine=engine)
     result = embed(stored, settings)
@@ -84,7 +96,7 @@ def test_no_tall_of_several_columns_comes_to_the_client(client, stored, tmp_path
     assert (result.labels[-3:] == -1).all()
 
 
-def test_left_rows_are_labelled_as_those_that_were_gathered(client, stored):  # noqa: F811
+def test_left_rows_are_labelled_as_those_that_were_gathered(client, stored):
     engine = make_engine(client)
     left = embed(stored, Settings(**HOW, engine=engine)).embedding
     aside, how = np.array([5, N - 1]), {"n_init": 10, "softness": 1.0}
@@ -98,7 +110,7 @@ def test_left_rows_are_labelled_as_those_that_were_gathered(client, stored):  # 
         assign_left(engine, left.tall, None, 9999, aside=aside, random_state=0, **how)
 
 
-def test_the_same_result_as_on_local(client, stored):  # noqa: F811
+def test_the_same_result_as_on_local(client, stored):
     far, near = (embed(stored, Settings(**HOW, engine=make_engine(name))) for name in (client, "local"))
     Q, P = (np.linalg.qr(found.vectors.astype(float))[0] for found in (far, near))
     assert np.linalg.norm(Q - P @ (P.T @ Q), 2) < 1e-3
@@ -107,7 +119,7 @@ def test_the_same_result_as_on_local(client, stored):  # noqa: F811
 
 
 @pytest.mark.parametrize("engine", ["local", "dask"])
-def test_commands_write_folders_of_parts(client, stored, tmp_path, engine):  # noqa: F811
+def test_commands_write_folders_of_parts(client, stored, tmp_path, engine):
     where = "local" if engine == "local" else f"dask:{client.scheduler.address}"
     out, store = tmp_path / "out.parquet", str(stored.store.path)
     for command, k in (("embed", "2"), ("cluster", "3")):  # the second one takes the place of the first
@@ -120,7 +132,7 @@ def test_commands_write_folders_of_parts(client, stored, tmp_path, engine):  # n
         connect._clients.pop(where.partition(":")[2]).close()
 
 
-def test_folders_that_are_no_place_for_parts(client, tmp_path, capsys):  # noqa: F811
+def test_folders_that_are_no_place_for_parts(client, tmp_path, capsys):
     for name, said in (("x.csv/", "is written as Parquet"), ("no/x.parquet/", "does not exist")):
         with pytest.raises(ValueError, match=said):
             write_parts(f"{tmp_path}/{name}", [0, 1], None)
@@ -132,7 +144,7 @@ def test_folders_that_are_no_place_for_parts(client, tmp_path, capsys):  # noqa:
     assert "no folder of parts" in capsys.readouterr().err
 
 
-def test_workers_that_do_not_share_the_folder_are_named(client, tmp_path, monkeypatch):  # noqa: F811
+def test_workers_that_do_not_share_the_folder_are_named(client, tmp_path, monkeypatch):
     engine = make_engine(client)
     labels = engine.put(np.arange(4)[:, None])
     monkeypatch.setattr("pathlib.Path.mkdir", lambda path: None)  # a folder that nobody else has

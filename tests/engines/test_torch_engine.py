@@ -12,14 +12,14 @@ from refusing import cut
 
 from spectrograd import datasets
 from spectrograd.engines import LocalEngine, make_engine
-from spectrograd.engines.device_blocks import DeviceBlocks, host_pieces
-from spectrograd.extras import MissingExtra
+from spectrograd.engines.torch_blocks import DeviceBlocks, host_pieces
 from spectrograd.graph import Graph
 from spectrograd.linalg.subspace import orthonormalize
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.pipeline.run import cluster
 from spectrograd.pipeline.settings import Settings
 from spectrograd.solvers import Problem, Stopping, make_solver, solve
+from spectrograd.system import MissingExtra
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install spectrograd[torch]")
 N, K = 1200, 4
@@ -205,7 +205,7 @@ def test_memory_is_a_few_talls_and_the_pieces_in_flight():
 
 def test_memory_of_sgd_is_a_few_talls_and_the_edges_in_flight(monkeypatch):
     """The edges are sent a chunk at a time: four times as many take no more memory."""
-    monkeypatch.setattr("spectrograd.solvers.hand_over.EDGES_AT_ONCE", 10_000)
+    monkeypatch.setattr("spectrograd.solvers.sgd_base.EDGES_AT_ONCE", 10_000)
     n, in_flight = 10_000, 2 * 10_000 * (4 + 4)  # both ends of a chunk, and of the next
     solver = make_solver("sgd", epochs=0.2, batch_size=300)
     few, many = (peak_of_a_solve(degree, n, 0, solver) for degree in (20, 80))

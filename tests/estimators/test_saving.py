@@ -111,7 +111,7 @@ def test_a_flipped_bit(folder):
 
 
 def test_another_version(folder, monkeypatch):
-    from spectrograd.store.folder import read_manifest, write_manifest
+    from spectrograd.serialization.folders import read_manifest, write_manifest
 
     write_manifest(folder, read_manifest(folder) | {"version": 99})
     with pytest.raises(GraphError, match=r"format 99.*fit and save it again"):

@@ -28,7 +28,7 @@ from spectrograd import (
     SpectralEmbedding,
     metrics,
 )
-from spectrograd.estimators.eigen_solver import ROUNDING, solver_and_tolerance
+from spectrograd.estimators.base import ROUNDING, solver_and_tolerance
 
 PAIRS = [
     (SpectralClustering, sklearn.cluster.SpectralClustering),
@@ -196,7 +196,7 @@ def test_sparse_points(blobs):
         np.testing.assert_array_equal(model.labels_, dense.labels_)
     bad = csr_array(X)
     bad.data[7] = np.inf
-    from spectrograd.points.neighbors import knn_graph
+    from spectrograd.points.knn_graph import knn_graph
 
     with pytest.raises(ValueError, match=r"points are not finite \(first in row 3\)"):
         knn_graph(bad)
@@ -285,7 +285,7 @@ def test_single_precision_in_single_precision_out(blobs):
 
 
 def test_a_graph_leaves_no_affinity_matrix(blobs):
-    from spectrograd.points.neighbors import knn_graph
+    from spectrograd.points.knn_graph import knn_graph
 
     model = SpectralEmbedding(2, random_state=0).fit(blobs[0])
     assert model.affinity_matrix_.shape == (90, 90)

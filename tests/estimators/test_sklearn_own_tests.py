@@ -17,7 +17,7 @@ import pytest
 import sklearn
 
 from spectrograd import SpectralClustering, SpectralEmbedding
-from spectrograd.labels.clustering import assign
+from spectrograd.labels.assign import assign
 
 MODULES = {
     "clustering": "cluster/tests/test_spectral.py",

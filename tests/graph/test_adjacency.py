@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import reference
 from spectrograd.graph import Graph, GraphError, GraphWarning
-from spectrograd.graph import cleaning as adjacency
-from spectrograd.kernels.csr import structure
+from spectrograd.graph import validation as adjacency
+from spectrograd.kernels import graph as structure
 
 ONE, INFINITE = np.array([1, np.inf]).view(np.uint64)
 

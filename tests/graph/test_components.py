@@ -16,7 +16,7 @@ from spectrograd import (
     metrics,
 )
 from spectrograd.graph import GraphError, GraphWarning
-from spectrograd.graph.pieces import connect, indicators, on_all_rows, subgraph, sublayers
+from spectrograd.graph.components import connect, indicators, on_all_rows, subgraph, sublayers
 
 KINDS = ("random_walk", "symmetric", "unnormalized")
 

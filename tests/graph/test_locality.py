@@ -11,12 +11,12 @@ import pytest
 from spectrograd.datasets import make_block_model, make_gaussian_mixture
 from spectrograd.engines import LocalEngine
 from spectrograd.graph import Graph
-from spectrograd.graph.node_order import near_order, reordered
-from spectrograd.kernels.csr.structure import permute
+from spectrograd.graph.ordering import near_order, reordered
+from spectrograd.kernels.graph import permute
 from spectrograd.kernels.thresholds import Thresholds
 from spectrograd.pipeline import embed
 from spectrograd.pipeline.settings import Settings
-from spectrograd.points.neighbors import knn_graph
+from spectrograd.points.knn_graph import knn_graph
 
 SOON = Thresholds(reordered_from=4500, near=1500)
 

@@ -12,12 +12,12 @@ import scipy.sparse as sp
 import reference
 from spectrograd import datasets
 from spectrograd.graph import Graph
-from spectrograd.graph import traversal as search
-from spectrograd.kernels.csr import levels
+from spectrograd.graph import graph as search
+from spectrograd.kernels import graph as levels
 from spectrograd.kernels.thresholds import Thresholds
-from spectrograd.linalg import fill
-from spectrograd.linalg.fill import estimated_fill
-from spectrograd.points.neighbors import knn_graph
+from spectrograd.linalg import ldl as fill
+from spectrograd.linalg.ldl import estimated_fill
+from spectrograd.points.knn_graph import knn_graph
 
 
 def matrix_of(kind):

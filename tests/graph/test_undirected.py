@@ -5,7 +5,8 @@ import warnings
 import numpy as np
 import pytest
 
-from spectrograd.graph import Graph, undirected
+from spectrograd.graph import Graph
+from spectrograd.graph import validation as undirected
 
 
 def listed(kind):

@@ -8,10 +8,9 @@ import pytest
 
 from spectrograd import read_graph
 from spectrograd.graph import Graph, GraphError
-from spectrograd.io.read import tables
-from spectrograd.io.read.bulk import split_columns
-from spectrograd.io.read.mtx import read_mtx
-from spectrograd.io.read.scanned import scan_columns
+from spectrograd.io import edge_table as tables
+from spectrograd.io.matrices import read_mtx
+from spectrograd.io.text_scanner import scan_columns, split_columns
 
 READERS = {"scan": scan_columns, "split": split_columns, "careful": lambda file, layout: None}
 # Name: text, and whether the bulk parsers take it without the careful scan.
@@ -125,8 +124,8 @@ def test_large_files_are_scanned_by_compiled_code(tmp_path, monkeypatch, packed)
     path = tmp_path / f"edges.csv{packed}"
     path.write_bytes(gzip.compress(text.encode(), 0) if packed else text.encode())
     monkeypatch.setattr(tables, "_read_slowly", None)
-    monkeypatch.setattr("spectrograd.io.read.bulk.split_columns", None)
-    monkeypatch.setattr("spectrograd.io.read.bulk.WORTH_COMPILING", 10_000)
+    monkeypatch.setattr("spectrograd.io.text_scanner.split_columns", None)
+    monkeypatch.setattr("spectrograd.io.text_scanner.WORTH_COMPILING", 10_000)
     assert read_graph(path).n_nodes == 2001
 
 
@@ -141,7 +140,7 @@ def written_mtx(tmp_path, lines):
 
 
 def test_large_matrices_are_parsed_in_bulk(tmp_path, monkeypatch):
-    monkeypatch.setattr("spectrograd.io.read.mtx._numbers", None)
+    monkeypatch.setattr("spectrograd.io.matrices._numbers", None)
     lines = MTX_LINES.copy()
     lines[7] = "  8\t 9  1.5  "
     lines[9] += "\n% a comment\n"

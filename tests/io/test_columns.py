@@ -14,7 +14,7 @@ import pytest
 from spectrograd import MultilayerSpectralClustering, SpectralClustering, read_graph
 from spectrograd.graph import GraphError, GraphWarning, MultilayerGraph
 from spectrograd.io import from_frame
-from spectrograd.io.read.columns import COLUMN_NAMES
+from spectrograd.io.columns import COLUMN_NAMES
 
 ENDS = {"from": ["ann", "bob", "cid"], "to": ["bob", "cid", "ann"]}
 

@@ -13,9 +13,9 @@ import pyarrow.parquet
 import pytest
 
 from spectrograd import Graph, GraphError, MultilayerGraph, open_store, read_graph, write_graph
-from spectrograd.io.read.edge_stream import FileSource
-from spectrograd.io.write.convert import convert
-from spectrograd.store.batches import IngestSettings
+from spectrograd.io.convert import convert
+from spectrograd.io.edge_stream import FileSource
+from spectrograd.store.edge_batches import IngestSettings
 
 pytest.importorskip("duckdb")
 pytestmark = pytest.mark.filterwarnings("ignore::spectrograd.GraphWarning")
@@ -72,7 +72,7 @@ def test_tables_give_the_same_graph(tmp_path, name):
 
 
 def test_packed_text_and_chunks_give_the_same(tmp_path, monkeypatch):
-    monkeypatch.setattr("spectrograd.io.read.text_stream.CHUNK", 4096)
+    monkeypatch.setattr("spectrograd.io.edge_stream.CHUNK", 4096)
     rng = np.random.default_rng(0)
     rows = "".join(
         f"{i},{j},{w:.3f}\n"

@@ -12,14 +12,7 @@ import pyarrow.parquet
 import pytest
 
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
-from spectrograd.io import (
-    read_graph,
-    read_labels,
-    read_points,
-    write_embedding,
-    write_graph,
-    write_labels,
-)
+from spectrograd.io import read_graph, read_labels, read_points, write_embedding, write_graph, write_labels
 
 PER_FILE = 60
 RING = Graph.from_edges(range(12), [(i + 1) % 12 for i in range(12)], np.linspace(0.5, 3, 12))

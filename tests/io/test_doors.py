@@ -24,9 +24,9 @@ from spectrograd import (
     SpectralClustering,
     SpectralEmbedding,
 )
-from spectrograd.extras import MissingExtra
-from spectrograd.graph.names import as_names, as_plain
+from spectrograd.graph.node_names import as_names, as_plain
 from spectrograd.io import graph_of
+from spectrograd.system import MissingExtra
 
 IDS = {
     "texts": ["b", "a", "né", "x y", "007", "0"],

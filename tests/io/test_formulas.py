@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from spectrograd.graph import Graph, GraphWarning
 from spectrograd.io import read_graph, read_labels, write_embedding, write_graph, write_labels
-from spectrograd.io.read.formulas import escaped, is_formula, unescaped
+from spectrograd.io.edge_table import escaped, is_formula, unescaped
 
 IDS = ["=cmd()", "+x", "-y", "@ann", "'=1+1", "ann", "-5", "'tis"]
 

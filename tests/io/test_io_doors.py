@@ -27,9 +27,9 @@ from spectrograd import (
     write_graph,
     write_labels,
 )
-from spectrograd.extras import MissingExtra
 from spectrograd.io import check_graph_path
-from spectrograd.io.read.tables import read_table
+from spectrograd.io.edge_table import read_table
+from spectrograd.system import MissingExtra
 
 ODD = ["#a", 'q"', "a,b", "t", "<b>&", "é"]
 IDS_OF_FILES = {"texts": IDS["texts"], "integers": IDS["integers"], "odd": ODD}

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spectrograd.extras import MissingExtra
 from spectrograd.graph import GraphError
 from spectrograd.io import read_graph, read_labels, write_embedding, write_labels
+from spectrograd.system import MissingExtra
 
 ODD_NAMES = np.array(["Doe, Ann", 'O"Hara', "#tag", "%x", "José\tM", "名前"])
 VECTORS = np.array([[0.1, -1 / 3, 1e-300], [np.pi, 0.0, 2.0]]).repeat(3, axis=0)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from spectrograd.graph import Graph, GraphError, GraphWarning, MultilayerGraph
 from spectrograd.io import read_graph
-from spectrograd.io.read.tables import read_table
+from spectrograd.io.edge_table import read_table
 
 
 def edges_of(graph):
@@ -82,7 +82,7 @@ def test_bulk_and_slow_parse_agree(tmp_path, monkeypatch):
     quick.write_text("src,dst,weight,layer\n" + "".join(lines))
     slow.write_text("src,dst,weight,layer\n" + "".join(lines[:25]) + "\f\n" + "".join(lines[25:]))
     slowly = read_table(str(slow))
-    monkeypatch.setattr("spectrograd.io.read.tables._read_slowly", None)
+    monkeypatch.setattr("spectrograd.io.edge_table._read_slowly", None)
     quickly = read_table(str(quick))
     for column in ("source", "target", "weight", "layer"):
         np.testing.assert_array_equal(getattr(quickly, column), getattr(slowly, column))

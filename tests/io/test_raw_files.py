@@ -13,12 +13,12 @@ import scipy.io
 
 from spectrograd import open_store, read_graph, read_labels
 from spectrograd.graph import GraphError, GraphWarning, MultilayerGraph
+from spectrograd.io import columns as headers
 from spectrograd.io import read_points
-from spectrograd.io.read import headers
-from spectrograd.io.read.columns import chosen_columns
-from spectrograd.io.write.convert import convert
+from spectrograd.io.columns import chosen_columns
+from spectrograd.io.convert import convert
 from spectrograd.notices import command_line_words
-from spectrograd.store.batches import IngestSettings
+from spectrograd.store.edge_batches import IngestSettings
 
 NAMES = ("ann,bob", "bob,cid", "cid,ann", "dan,eve", "eve,fay", "fay,dan", "ann,dan")
 CAVES = nx.connected_caveman_graph(4, 6)

@@ -12,9 +12,10 @@ from threadpoolctl import threadpool_limits
 
 import reference
 from spectrograd.engines import LocalEngine
-from spectrograd.kernels.csr import coarsen, recurrence
-from spectrograd.kernels.dense import products as dense
-from spectrograd.kernels.dense import wide
+from spectrograd.kernels import blas as wide
+from spectrograd.kernels import coarsening as coarsen
+from spectrograd.kernels import multivector as dense
+from spectrograd.kernels import spmm as recurrence
 from spectrograd.operators.laplacian import laplacian
 
 FORMS = ["parallel", "serial"]

@@ -19,9 +19,9 @@ from test_kernels import batch_of_edges, columns, grouped
 
 from spectrograd import kernels
 from spectrograd.engines import LocalEngine
-from spectrograd.kernels.batches import pairs as batch
-from spectrograd.kernels.csr import spmm
-from spectrograd.kernels.dense import products as dense
+from spectrograd.kernels import minibatch as batch
+from spectrograd.kernels import multivector as dense
+from spectrograd.kernels import spmm
 from spectrograd.kernels.thresholds import Thresholds
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.solvers import REGISTRY, Problem, Stopping, make_solver, solve

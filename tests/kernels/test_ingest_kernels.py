@@ -8,18 +8,19 @@ import numpy as np
 import pytest
 
 import reference
-from spectrograd.kernels.ingest import scan
-from spectrograd.kernels.ingest.directions import close_gaps, merge_directions, scatter_directions
-from spectrograd.kernels.ingest.rows import (
+from spectrograd.kernels import text as scan
+from spectrograd.kernels.edge_lists import (
+    close_gaps,
     count_rows,
     keep_edges,
     label_roots,
+    merge_directions,
+    scatter_directions,
     scatter_entries,
     sort_entries,
     spread_labels,
 )
-from spectrograd.kernels.ingest.scan import scan_edges
-from spectrograd.kernels.ingest.words import number_words, spread_slots
+from spectrograd.kernels.text import number_words, scan_edges, spread_slots
 
 ROLES = {
     "src": scan.SOURCE,

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import reference
-from spectrograd.kernels.batches import pairs as batch
-from spectrograd.kernels.csr import spmm
-from spectrograd.kernels.dense import products as dense
+from spectrograd.kernels import minibatch as batch
+from spectrograd.kernels import multivector as dense
+from spectrograd.kernels import spmm
 from spectrograd.solvers.minibatch import rows_of
 
 FORMS = ["parallel", "serial"]

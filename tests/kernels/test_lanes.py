@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import reference
-from spectrograd.kernels.batches import paper
-from spectrograd.kernels.batches.pairs import row_guide
-from spectrograd.kernels.dense.lanes import (
+from spectrograd.kernels import baselines as paper
+from spectrograd.kernels.jit import serial
+from spectrograd.kernels.minibatch import row_guide
+from spectrograd.kernels.simd import (
     largest,
     lowest_bit,
     nothing,
@@ -22,7 +23,6 @@ from spectrograd.kernels.dense.lanes import (
     total,
     wide,
 )
-from spectrograd.kernels.jit import serial
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.solvers import Problem, Stopping, make_solver, solve
 

@@ -11,10 +11,10 @@ import numba
 import pytest
 
 from spectrograd import MultilayerSpectralClustering, SpectralClustering, datasets
-from spectrograd.kernels import threads
-from spectrograd.kernels.threads import in_order, side_by_side
-from spectrograd.pipeline import certifying
+from spectrograd.kernels import jit as threads
+from spectrograd.kernels.jit import in_order, side_by_side
 from spectrograd.pipeline import run as pipeline_run
+from spectrograd.pipeline import solve as certifying
 from spectrograd.solvers import loop
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spectrograd.labels.alignment import align_labels, rotation_onto
+from spectrograd.labels.matching import align_labels, rotation_onto
 
 
 @pytest.fixture

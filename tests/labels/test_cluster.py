@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import adjusted_rand_score
 
-from spectrograd.labels.clustering import _discretize, assign
-from spectrograd.labels.unit_rows import unit_rows
+from spectrograd.labels.assign import _discretize, assign
+from spectrograd.labels.kmeans import unit_rows
 
 METHODS = ["kmeans", "cluster_qr", "discretize"]
 

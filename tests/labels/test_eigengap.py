@@ -7,7 +7,7 @@ from sklearn.datasets import make_circles
 
 from spectrograd import Graph, MultilayerSpectralClustering, SpectralClustering, datasets, metrics
 from spectrograd.labels.eigengap import MOST, widest_gap
-from spectrograd.points.neighbors import knn_graph
+from spectrograd.points.knn_graph import knn_graph
 
 
 @pytest.mark.parametrize("k", [2, 5, 12])

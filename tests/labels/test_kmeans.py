@@ -11,10 +11,9 @@ from sklearn.metrics import adjusted_rand_score
 
 from spectrograd.kernels.thresholds import Thresholds
 from spectrograd.labels import kmeans as module
-from spectrograd.labels.clustering import assign
-from spectrograd.labels.kmeans import Search, kmeans, spread_centres
-from spectrograd.labels.lloyd import look
-from spectrograd.labels.pivots import cluster_qr, pivot_centres
+from spectrograd.labels.assign import assign
+from spectrograd.labels.cluster_qr import cluster_qr, pivot_centres
+from spectrograd.labels.kmeans import Search, kmeans, look, spread_centres
 
 
 def blobs(n_rows, n_blobs, rng, n_columns=3, noise=1.0):

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reference
-from spectrograd.kernels.dense import nearest
-from spectrograd.kernels.dense.nearest import CHUNK
-from spectrograd.labels.lloyd import centre_table, descend, look
+from spectrograd.kernels import nearest
+from spectrograd.kernels.nearest import CHUNK
+from spectrograd.labels.kmeans import centre_table, descend, look
 
 FORMS = pytest.mark.parametrize("compiled", [False, True])
 

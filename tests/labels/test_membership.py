@@ -5,7 +5,7 @@ import pytest
 
 from spectrograd import SpectralClustering, datasets
 from spectrograd.labels import assign
-from spectrograd.labels.membership import membership
+from spectrograd.labels.sampled_kmeans import membership
 
 
 def test_as_by_the_definition():

@@ -7,7 +7,9 @@ import pytest
 
 from anonymous_memory import peak_of
 from spectrograd import metrics
-from spectrograd.labels import assign, clustering, sweeping
+from spectrograd.labels import assign
+from spectrograd.labels import assign as clustering
+from spectrograd.labels import sampled_kmeans as sweeping
 
 
 def noisy_rows(n, k, dtype=np.float32):

@@ -12,15 +12,13 @@ from hypothesis import strategies as st
 
 import reference
 from spectrograd.graph import Graph
-from spectrograd.kernels.ldl import numeric, panels
-from spectrograd.kernels.ldl.fronts import arrange_fronts
-from spectrograd.kernels.ldl.numeric import factorize
-from spectrograd.kernels.ldl.ordering import minimum_degree
-from spectrograd.kernels.ldl.subtrees import SMALLEST, cut
-from spectrograd.kernels.ldl.triangular import recur
+from spectrograd.kernels import ldl_numeric as numeric
+from spectrograd.kernels import ldl_numeric as panels
+from spectrograd.kernels.ldl_numeric import factorize, recur
+from spectrograd.kernels.ldl_ordering import minimum_degree
+from spectrograd.kernels.ldl_symbolic import SMALLEST, arrange_fronts, cut
 from spectrograd.kernels.thresholds import Thresholds
-from spectrograd.linalg.factor import Factor, FrontFactor, SmallFactor
-from spectrograd.linalg.inertia import count_below
+from spectrograd.linalg.ldl import Factor, FrontFactor, SmallFactor, count_below
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.operators.sparse import LowRank
 from spectrograd.solvers.shift_invert import Inverse, RationalFilter, _unit_columns

@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 from spectrograd import Graph, datasets, knn_graph
-from spectrograd.linalg import fill
-from spectrograd.linalg.fill import estimated_factor, estimated_fill, levels
+from spectrograd.linalg import ldl as fill
+from spectrograd.linalg.ldl import estimated_factor, estimated_fill, levels
 
 MANY = 40  # entries per edge: roads and planes have fewer, block models and social graphs more
 

@@ -9,9 +9,9 @@ import reference
 from spectrograd.datasets import make_block_model
 from spectrograd.engines import LocalEngine, NumpyEngine
 from spectrograd.graph import Graph
-from spectrograd.kernels.csr import spmm
-from spectrograd.kernels.dense import krylov
-from spectrograd.linalg.krylov import Basis
+from spectrograd.kernels import multivector as krylov
+from spectrograd.kernels import spmm
+from spectrograd.linalg.subspace import Basis
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.solvers import Problem, make_solver, solve
 

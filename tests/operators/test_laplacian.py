@@ -17,7 +17,7 @@ from spectrograd.kernels.thresholds import Thresholds
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.operators.sparse import LowRank, SparseOperator
 from spectrograd.pipeline.settings import Settings
-from spectrograd.pipeline.solving import embed
+from spectrograd.pipeline.solve import embed
 
 KINDS = ["random_walk", "symmetric", "unnormalized"]
 PATHS = {

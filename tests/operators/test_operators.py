@@ -6,16 +6,15 @@ import numpy as np
 import pytest
 from refusing import RefusingEngine, cut
 
-from spectrograd.certificate.evidence import LIKELY_MISS
+from spectrograd.certificate.certificate import LIKELY_MISS
 from spectrograd.datasets import make_block_model
-from spectrograd.operators.dense import DenseOperator
+from spectrograd.operators.base import ALL, EDGES, PRODUCTS, DenseOperator, OfferError
+from spectrograd.operators.composite import LowRankOperator, SumOperator
 from spectrograd.operators.laplacian import laplacian
-from spectrograd.operators.protocol import ALL, EDGES, PRODUCTS, OfferError
 from spectrograd.operators.sparse import LowRank
-from spectrograd.operators.summed import LowRankOperator, SumOperator
 from spectrograd.pipeline.plan import plan
 from spectrograd.pipeline.settings import Settings
-from spectrograd.pipeline.solving import embed
+from spectrograd.pipeline.solve import embed
 from spectrograd.solvers import REGISTRY, Problem, make_solver, solve
 
 N, K = 700, 3

@@ -14,13 +14,12 @@ from spectrograd import (
     metrics,
 )
 from spectrograd.certificate.localization import judge, participation
-from spectrograd.operators.laplacian import laplacian
-from spectrograd.operators.regularized import MORE_TAU, TAU, checked, regularized
+from spectrograd.operators.laplacian import MORE_TAU, TAU, checked, laplacian, regularized
 from spectrograd.pipeline.plan import plan
 from spectrograd.pipeline.settings import Settings
-from spectrograd.pipeline.solving import embed
-from spectrograd.points.neighbors import knn_graph
-from spectrograd.solvers.protocol import Problem
+from spectrograd.pipeline.solve import embed
+from spectrograd.points.knn_graph import knn_graph
+from spectrograd.solvers.base import Problem
 
 KINDS = ("random_walk", "symmetric", "unnormalized")
 

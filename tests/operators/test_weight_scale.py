@@ -9,9 +9,8 @@ import scipy.sparse as sp
 import reference
 from spectrograd import MultilayerSpectralClustering, SpectralClustering, SpectralEmbedding
 from spectrograd.graph import Graph, GraphError
-from spectrograd.operators.balanced import LARGEST, SMALLEST, balanced
-from spectrograd.operators.laplacian import laplacian
-from spectrograd.operators.regularized import regularized
+from spectrograd.operators.equilibration import LARGEST, SMALLEST, balanced
+from spectrograd.operators.laplacian import laplacian, regularized
 from spectrograd.solvers import REGISTRY
 
 KINDS = ["random_walk", "symmetric", "unnormalized"]

@@ -10,7 +10,7 @@ import reference
 from spectrograd import metrics
 from spectrograd.labels import assign
 from spectrograd.operators.laplacian import laplacian
-from spectrograd.points.neighbors import knn_graph
+from spectrograd.points.knn_graph import knn_graph
 from spectrograd.torch import ParametricSpectralEmbedding
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install spectrograd[torch]")
@@ -31,7 +31,7 @@ def model(points):
 
 def test_the_loss_is_the_objective():
     """On all edges, each as often as its weight says: exactly Eq. 8."""
-    from spectrograd.torch.network import objective
+    from spectrograd.torch.parametric import objective
 
     graph = reference.random_graph(40, np.random.default_rng(0), weighted=False)
     W = graph.matrix.tocoo()

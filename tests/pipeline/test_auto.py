@@ -13,15 +13,15 @@ from sklearn.datasets import load_digits
 from spectrograd import SpectralClustering
 from spectrograd.datasets import make_block_model, make_gaussian_mixture, make_multilayer_gmm
 from spectrograd.graph import Graph, GraphWarning
-from spectrograd.linalg import fill
-from spectrograd.linalg.fill import factor_bytes
+from spectrograd.linalg import ldl as fill
+from spectrograd.linalg.ldl import factor_bytes
 from spectrograd.operators.laplacian import laplacian
-from spectrograd.pipeline import certifying
-from spectrograd.pipeline import solving as room
+from spectrograd.pipeline import solve as certifying
+from spectrograd.pipeline import solve as room
 from spectrograd.pipeline.plan import Choice, candidates, choose, plan
 from spectrograd.pipeline.settings import Settings
-from spectrograd.pipeline.solving import SolveError, embed
-from spectrograd.points.neighbors import knn_graph
+from spectrograd.pipeline.solve import SolveError, embed
+from spectrograd.points.knn_graph import knn_graph
 from spectrograd.solvers import Problem
 
 KINDS = ["random_walk", "symmetric", "unnormalized"]

@@ -16,10 +16,10 @@ from spectrograd.datasets import make_block_model
 from spectrograd.engines import LocalEngine, make_engine
 from spectrograd.graph import Graph, GraphError, GraphWarning
 from spectrograd.pipeline import Settings, cluster, embed
+from spectrograd.serialization.codec import read_header, read_value
 from spectrograd.solvers import checkpoint
-from spectrograd.store.batches import GraphSource, IngestSettings
+from spectrograd.store.edge_batches import GraphSource, IngestSettings
 from spectrograd.store.ingest import ingest
-from spectrograd.store.value_file import read_header, read_value
 
 GRAPH = make_block_model(1200, 4, random_state=0).graph
 LAYERS = MultilayerGraph(

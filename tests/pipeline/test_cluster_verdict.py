@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from spectrograd import Graph, SpectralClustering, datasets
-from spectrograd.labels.following import follow_neighbours
+from spectrograd.labels.neighbor_labels import follow_neighbours
 
 
 def random_graph(n, degree, seed):

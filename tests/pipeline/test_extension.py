@@ -10,8 +10,7 @@ import scipy.sparse as sp
 
 from spectrograd import Graph, MultilayerGraph, datasets
 from spectrograd.pipeline import Settings, embed
-from spectrograd.pipeline.extending import extension_of
-from spectrograd.pipeline.extension import NewRows
+from spectrograd.pipeline.out_of_sample import NewRows, extension_of
 
 KINDS = ("random_walk", "symmetric", "unnormalized")
 

@@ -14,8 +14,8 @@ import scipy.sparse as sp
 
 from spectrograd import SpectralClustering, SpectralEmbedding
 from spectrograd.datasets import make_block_model
-from spectrograd.interruption import Interruption, check, deferred
 from spectrograd.solvers.loop import _Run
+from spectrograd.system import Interruption, check, deferred
 
 DATA = make_block_model(2000, 4, random_state=0)
 
@@ -82,7 +82,7 @@ def test_something_is_kept_once_there_is_something(monkeypatch):
 
 
 def test_an_interrupt_while_the_result_is_certified_keeps_it(monkeypatch):
-    from spectrograd.pipeline import certifying
+    from spectrograd.pipeline import solve as certifying
 
     looked = certifying.look_outside
     monkeypatch.setattr(certifying, "look_outside", lambda *a, **k: (interrupt(), looked(*a, **k))[1])

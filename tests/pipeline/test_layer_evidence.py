@@ -10,10 +10,9 @@ from spectrograd import MultilayerSpectralClustering, metrics
 from spectrograd.aggregation import checked_weights
 from spectrograd.graph import Graph
 from spectrograd.operators.laplacian import laplacian
-from spectrograd.pipeline.layer_evidence import confirmation, examine, shuffled
-from spectrograd.pipeline.layer_weights import weigh_layers
+from spectrograd.pipeline.layer_weights import confirmation, examine, shuffled, weigh_layers
 from spectrograd.pipeline.settings import Settings
-from spectrograd.pipeline.solving import embed
+from spectrograd.pipeline.solve import embed
 
 N, K, DEGREE = 1_000, 5, 12
 LABELS = np.arange(N) % K

@@ -6,7 +6,7 @@ import pytest
 
 from spectrograd import MultilayerSpectralClustering, MultilayerSpectralEmbedding, datasets
 from spectrograd.graph import GraphError
-from spectrograd.io.foreign.frames import from_frame as read_layers
+from spectrograd.io.interop.frames import from_frame as read_layers
 
 
 @pytest.fixture(scope="module")

@@ -7,13 +7,16 @@ import scipy.sparse as sp
 from spectrograd import MultilayerSpectralClustering, datasets, metrics
 from spectrograd.aggregation import Layers
 from spectrograd.graph import Graph, GraphError, GraphWarning, MultilayerGraph
-from spectrograd.pipeline.layer_agreement import layer_distances, node_agreement, pairwise_agreement
-from spectrograd.pipeline.layer_evidence import shuffled
-from spectrograd.pipeline.layer_influence import layer_influence, sweep_alpha
-from spectrograd.pipeline.layer_weights import weigh_layers
-from spectrograd.pipeline.multilayer import merge
+from spectrograd.pipeline.layer_weights import (
+    layer_distances,
+    node_agreement,
+    pairwise_agreement,
+    shuffled,
+    weigh_layers,
+)
+from spectrograd.pipeline.multilayer import layer_influence, merge, sweep_alpha
 from spectrograd.pipeline.settings import Settings
-from spectrograd.points.neighbors import knn_graph
+from spectrograd.points.knn_graph import knn_graph
 
 K = 5
 N = 500

@@ -11,10 +11,10 @@ from anonymous_memory import peak_of
 from spectrograd import Graph, SpectralClustering, datasets, open_store
 from spectrograd.cli import main
 from spectrograd.operators.laplacian import laplacian
-from spectrograd.pipeline.needs import resident_bytes, solver_bytes, streamed_bytes
+from spectrograd.pipeline.memory_estimate import resident_bytes, solver_bytes, streamed_bytes
 from spectrograd.pipeline.plan import plan
-from spectrograd.solvers.protocol import Problem
-from spectrograd.store.batches import GraphSource, IngestSettings
+from spectrograd.solvers.base import Problem
+from spectrograd.store.edge_batches import GraphSource, IngestSettings
 from spectrograd.store.ingest import ingest
 
 

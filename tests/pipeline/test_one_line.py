@@ -22,7 +22,7 @@ from spectrograd.graph import GraphWarning
 from spectrograd.labels.eigengap import widest_gap
 from spectrograd.pipeline import Settings, cluster, embed
 from spectrograd.pipeline import run as room
-from spectrograd.report.words import suggested_clusters
+from spectrograd.report.document import suggested_clusters
 
 
 def with_whiskers(n_nodes: int, seed: int) -> Graph:

@@ -17,7 +17,7 @@ from spectrograd.datasets import make_block_model, make_gaussian_mixture
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.linalg import multigrid as tree
 from spectrograd.operators.laplacian import laplacian
-from spectrograd.points.neighbors import knn_graph
+from spectrograd.points.knn_graph import knn_graph
 from spectrograd.solvers import Problem, Stopping, make_solver, solve
 
 SOLVERS = ["lanczos", "chebyshev", "lobpcg", "shift-invert", "multilevel"]

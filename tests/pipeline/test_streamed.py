@@ -22,13 +22,11 @@ from spectrograd import (
 )
 from spectrograd.cli import main
 from spectrograd.engines import make_engine
-from spectrograd.operators.laplacian import laplacian
-from spectrograd.operators.masked import masked
-from spectrograd.operators.regularized import regularized
+from spectrograd.operators.laplacian import laplacian, masked, regularized
 from spectrograd.pipeline import Settings, cluster, embed
-from spectrograd.pipeline.needs import resident_bytes, streamed_bytes
-from spectrograd.points.neighbors import knn_graph
-from spectrograd.store.batches import GraphSource, IngestSettings
+from spectrograd.pipeline.memory_estimate import resident_bytes, streamed_bytes
+from spectrograd.points.knn_graph import knn_graph
+from spectrograd.store.edge_batches import GraphSource, IngestSettings
 from spectrograd.store.ingest import ingest
 
 

@@ -8,7 +8,7 @@ import pytest
 from spectrograd import datasets
 from spectrograd.labels import assign, kmeans
 from spectrograd.pipeline import Settings, cluster, embed
-from spectrograd.solvers import settings as solver_settings
+from spectrograd.solvers import loop as solver_settings
 
 OVER = -math.inf  # a moment that is always past
 

@@ -8,9 +8,9 @@ import scipy.sparse as sp
 
 from spectrograd import Graph, GraphError, MultilayerGraph, datasets
 from spectrograd.metrics import largest_principal_angle
-from spectrograd.operators.regularized import Regularization
+from spectrograd.operators.laplacian import Regularization
 from spectrograd.pipeline import Settings, embed
-from spectrograd.pipeline.graph_changes import EdgeChanges, changed_graph, changed_layers
+from spectrograd.pipeline.edge_changes import EdgeChanges, changed_graph, changed_layers
 from spectrograd.pipeline.update import Before, update
 
 

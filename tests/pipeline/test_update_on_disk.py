@@ -10,8 +10,8 @@ import pytest
 import spectrograd
 from spectrograd import Graph, GraphError, SpectralClustering, datasets, metrics, open_store, read_graph
 from spectrograd.cli import main
-from spectrograd.pipeline.needs import resident_bytes, streamed_bytes
-from spectrograd.store.batches import GraphSource, IngestSettings
+from spectrograd.pipeline.memory_estimate import resident_bytes, streamed_bytes
+from spectrograd.store.edge_batches import GraphSource, IngestSettings
 from spectrograd.store.ingest import ingest
 
 

@@ -8,9 +8,8 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 
 from spectrograd import SpectralClustering, metrics
-from spectrograd.points.links import join_components
-from spectrograd.points.neighbors import knn_graph
-from spectrograd.points.weights import SMALLEST_WEIGHT
+from spectrograd.points.knn_graph import join_components, knn_graph
+from spectrograd.points.query import SMALLEST_WEIGHT
 
 
 def blobs(n_pieces, n_features, seed=0, size=25):

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse.csgraph import connected_components
 
-from spectrograd.points.neighbors import knn_graph, nearest
-from spectrograd.points.search import Wanted, trees
-from spectrograd.points.weights import SMALLEST_WEIGHT
+from spectrograd.points import search as trees
+from spectrograd.points.knn_graph import knn_graph, nearest
+from spectrograd.points.query import SMALLEST_WEIGHT
+from spectrograd.points.search import Wanted
 
 
 def distances_between(points):

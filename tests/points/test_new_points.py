@@ -8,9 +8,9 @@ import pytest
 import reference
 import spectrograd
 from spectrograd import SpectralClustering
-from spectrograd.estimators.row_makers import PointRows
-from spectrograd.kernels.dense.row_products import STRIP, row_products
-from spectrograd.points.neighbors import neighbour_graph
+from spectrograd.estimators.affinity_rows import PointRows
+from spectrograd.kernels.multivector import STRIP, row_products
+from spectrograd.points.knn_graph import neighbour_graph
 from spectrograd.points.search import Wanted
 
 

@@ -17,13 +17,11 @@ import reference
 from spectrograd import SpectralClustering, knn_graph, read_graph
 from spectrograd.graph import Recall
 from spectrograd.io import write_graph
-from spectrograd.kernels.dense.closest import candidate_gaps, keep_closest
-from spectrograd.points.neighbors import nearest, neighbour_graph
-from spectrograd.points.recall import measured_recall
-from spectrograd.points.search import Wanted, worth_lists
-from spectrograd.points.search.blocks import Cloud, nearest_of_rows
-from spectrograd.points.search.list_search import search_lists
-from spectrograd.points.search.lists import Lists
+from spectrograd.kernels.nearest import candidate_gaps, keep_closest
+from spectrograd.points.distances import Cloud, nearest_of_rows
+from spectrograd.points.ivf_index import Lists, search_lists
+from spectrograd.points.knn_graph import nearest, neighbour_graph
+from spectrograd.points.search import Wanted, measured_recall, worth_lists
 
 
 def mixture(n_points, n_features, seed=0):

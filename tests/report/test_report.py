@@ -9,8 +9,7 @@ import pytest
 
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.report import Curve, Picture, demo_document, draw, render, write_page
-from spectrograd.report.agreement import Agreement, draw_agreement
-from spectrograd.report.picture import _draw_curves, project
+from spectrograd.report.figures import Agreement, _draw_curves, draw_agreement, project
 
 PNG = b"\x89PNG\r\n\x1a\n"
 RUN = {"command": "spectrograd demo 'a&b.csv'", "seed": 4, "versions": {"numpy": "9.9"}}

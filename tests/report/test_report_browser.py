@@ -11,10 +11,10 @@ from test_run_report import SCORES, summary_of
 from spectrograd import datasets
 from spectrograd.graph import MultilayerGraph
 from spectrograd.pipeline import Settings, cluster, embed, prepare
-from spectrograd.report.gather import gather_run
-from spectrograd.report.picture import project
-from spectrograd.report.run_document import run_document
-from spectrograd.report.run_page import write_run_page
+from spectrograd.report.collect import gather_run
+from spectrograd.report.document import run_document
+from spectrograd.report.figures import project
+from spectrograd.report.page import write_run_page
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 NASTY = "<script>document.title='broken'</script>"

@@ -11,14 +11,19 @@ from sklearn.datasets import make_moons
 from spectrograd import datasets
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.pipeline import Settings, cluster, embed, prepare
-from spectrograd.points.neighbors import knn_graph
-from spectrograd.report.gather import gather_run
-from spectrograd.report.layout import draw_graph
-from spectrograd.report.points import DrawnAtMost, group, points_document, sample
+from spectrograd.points.knn_graph import knn_graph
+from spectrograd.report.collect import draw_graph, gather_run
+from spectrograd.report.document import (
+    certificate_words,
+    convergence_words,
+    run_document,
+    share_words,
+    small,
+    spectrum_words,
+)
+from spectrograd.report.page import plotly_source, render_run
 from spectrograd.report.run import Nodes, Run, load_run, save_run
-from spectrograd.report.run_document import run_document
-from spectrograd.report.run_page import plotly_source, render_run
-from spectrograd.report.words import certificate_words, convergence_words, share_words, small, spectrum_words
+from spectrograd.report.scatter import DrawnAtMost, group, points_document, sample
 
 NASTY = "</script><script>alert('&amp;')</script>"
 SCORES = {"purity": 0.9, "nmi": 0.8, "ri": 0.7, "ari": 0.6}

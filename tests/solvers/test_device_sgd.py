@@ -12,16 +12,14 @@ import scipy.sparse as sp
 import reference
 from spectrograd import datasets, metrics
 from spectrograd.engines import make_engine
-from spectrograd.operators.laplacian import laplacian
-from spectrograd.operators.regularized import regularized
+from spectrograd.operators.laplacian import laplacian, regularized
 from spectrograd.operators.sparse import LowRank
 from spectrograd.pipeline.run import cluster
 from spectrograd.pipeline.settings import Settings
-from spectrograd.pipeline.solving import embed
+from spectrograd.pipeline.solve import embed
 from spectrograd.solvers import Problem, Stopping, make_solver, solve
-from spectrograd.solvers.device_batches import DeviceBatches
-from spectrograd.solvers.device_edges import DeviceEdges, SentEdges
-from spectrograd.solvers.edge_source import edge_source
+from spectrograd.solvers.minibatch import edge_source
+from spectrograd.solvers.torch_minibatch import DeviceBatches, DeviceEdges, SentEdges
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install spectrograd[torch]")
 N, K = 40, 4
@@ -223,7 +221,7 @@ def test_bad_parameters_are_named(blocks, params):
 
 def test_edges_without_room_are_sent_chunk_by_chunk(blocks, monkeypatch):
     """Every edge once per epoch, and the labels of an epoch whose edges stay there."""
-    monkeypatch.setattr("spectrograd.solvers.hand_over.EDGES_AT_ONCE", 3000)
+    monkeypatch.setattr("spectrograd.solvers.sgd_base.EDGES_AT_ONCE", 3000)
     engine, sent = make_engine("torch:cpu"), []
     engine.blocks.most_bytes, move = 0, engine.blocks.move
     monkeypatch.setattr(engine.blocks, "move", lambda array: sent.append(len(array)) or move(array))

@@ -7,9 +7,9 @@ import pytest
 
 from spectrograd import datasets
 from spectrograd.engines import make_engine
-from spectrograd.operators.regularized import regularized
+from spectrograd.operators.laplacian import regularized
 from spectrograd.solvers import Problem, make_solver
-from spectrograd.solvers.device_edges import DeviceEdges
+from spectrograd.solvers.torch_minibatch import DeviceEdges
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install spectrograd[torch]")
 N, K, BATCH = 300, 3, 200

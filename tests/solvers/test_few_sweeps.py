@@ -10,18 +10,16 @@ import numpy as np
 import pytest
 
 from spectrograd import Graph, GraphWarning, datasets, open_store, write_graph
-from spectrograd.certificate.riding_probe import COLUMNS, new_rider
+from spectrograd.certificate.block_probe import COLUMNS, new_rider
 from spectrograd.engines import LocalEngine, local
 from spectrograd.kernels import SUM_PIECE
-from spectrograd.linalg.filters import Filter, Filtering
-from spectrograd.operators.laplacian import laplacian
-from spectrograd.operators.masked import masked
+from spectrograd.linalg.chebyshev import Filter, Filtering, Sizes
+from spectrograd.operators.laplacian import laplacian, masked
 from spectrograd.pipeline import Settings, embed
 from spectrograd.solvers import Problem, solve
-from spectrograd.solvers.chebyshev_sweeps import MOST_SWEEPS, FewSweepsChebyshev
-from spectrograd.solvers.filtered_sizes import Sizes
+from spectrograd.solvers.chebyshev import MOST_SWEEPS, FewSweepsChebyshev
 from spectrograd.solvers.ritz import usual_width
-from spectrograd.store.batches import GraphSource, IngestSettings
+from spectrograd.store.edge_batches import GraphSource, IngestSettings
 from spectrograd.store.ingest import ingest
 from spectrograd.store.reader import N_BUFFERS
 

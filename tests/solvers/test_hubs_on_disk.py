@@ -7,11 +7,13 @@ import pytest
 import scipy.linalg as la
 
 from spectrograd import Graph, datasets, open_store, write_graph
-from spectrograd.linalg.filters import Bulk, bulk_of, has_hubs
+from spectrograd.linalg.chebyshev import Bulk, bulk_of, has_hubs
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.pipeline import Settings, embed
 from spectrograd.pipeline.plan import plan
-from spectrograd.solvers import Problem, chebyshev_sweeps, lanczos_sweeps
+from spectrograd.solvers import Problem
+from spectrograd.solvers import chebyshev as chebyshev_sweeps
+from spectrograd.solvers import lanczos as lanczos_sweeps
 
 
 def star(n):

@@ -12,18 +12,17 @@ from sklearn.metrics.pairwise import rbf_kernel
 import reference
 from spectrograd import datasets
 from spectrograd.graph import Graph
-from spectrograd.kernels.csr.coordinate import coordinate_rounds
+from spectrograd.kernels.baselines import coordinate_rounds
 from spectrograd.metrics import largest_principal_angle
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.operators.sparse import LowRank, SparseOperator
 from spectrograd.pipeline.multilayer import merge
 from spectrograd.pipeline.settings import Settings
-from spectrograd.pipeline.solving import embed
-from spectrograd.points.neighbors import knn_graph
+from spectrograd.pipeline.solve import embed
+from spectrograd.points.knn_graph import knn_graph
 from spectrograd.solvers import Problem, State, make_solver
-from spectrograd.solvers.nystrom import nystrom_points
+from spectrograd.solvers.nystrom import nystrom_points, variational_nystrom_points
 from spectrograd.solvers.similarity import Similarity
-from spectrograd.solvers.variational_nystrom import variational_nystrom_points
 
 SEEDS = st.integers(0, 2**16)
 FEW = settings(max_examples=6, deadline=None, derandomize=True)

@@ -12,17 +12,17 @@ import pytest
 import reference
 from spectrograd import datasets
 from spectrograd.graph.graph import Graph, RowBlock
-from spectrograd.kernels.batches.groups import group_batches, upper_entries
-from spectrograd.kernels.batches.rows import descend
-from spectrograd.kernels.threads import ahead
+from spectrograd.kernels.jit import ahead
+from spectrograd.kernels.minibatch import group_batches, upper_entries
+from spectrograd.kernels.sgd import descend
 from spectrograd.metrics import nmi
 from spectrograd.operators import LowRank, SparseOperator, laplacian
-from spectrograd.operators.regularized import regularized
+from spectrograd.operators.laplacian import regularized
 from spectrograd.pipeline.settings import Settings
-from spectrograd.pipeline.solving import embed
+from spectrograd.pipeline.solve import embed
 from spectrograd.solvers import Problem, make_solver, solve
-from spectrograd.solvers.descent import Descent, effective_batch, pushes
-from spectrograd.solvers.edge_source import EdgeChunk, ResidentEdges
+from spectrograd.solvers.minibatch import EdgeChunk, ResidentEdges
+from spectrograd.solvers.sgd import Descent, effective_batch, pushes
 
 NO_WEIGHTS = np.empty(0, np.float32)
 
@@ -106,7 +106,7 @@ def test_upper_entries_of_a_block():
 def test_the_same_bits_for_any_number_of_threads(monkeypatch, shared):
     graph = datasets.make_block_model(3000, 4, mean_degree=40, random_state=0).graph
     before, found = numba.get_num_threads(), []
-    monkeypatch.setattr("spectrograd.solvers.descent.WORTH_THREADS", shared)
+    monkeypatch.setattr("spectrograd.solvers.sgd.WORTH_THREADS", shared)
     try:
         for n_threads in sorted({1, min(2, before)}):
             numba.set_num_threads(n_threads)
@@ -159,7 +159,7 @@ def test_m_is_measured_by_visits_and_not_by_chunks(monkeypatch):
         [],
         Descent.measured,
     )
-    monkeypatch.setattr("spectrograd.solvers.descent.EDGES_AT_ONCE", 500)  # forty chunks per epoch
+    monkeypatch.setattr("spectrograd.solvers.sgd.EDGES_AT_ONCE", 500)  # forty chunks per epoch
     monkeypatch.setattr(Descent, "measured", lambda self, *args: calls.append(1) or measured(self, *args))
     solver, problem = make_solver("sgd", epochs=1), Problem(laplacian(graph), 4)
     solver.step(problem, solver.init(problem, np.random.default_rng(0)))
@@ -173,7 +173,7 @@ def test_m_is_measured_by_visits_and_not_by_chunks(monkeypatch):
 @pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize("many", [1, 1 << 20])
 def test_an_epoch_has_every_edge_once(monkeypatch, n_blocks, weighted, many):
-    monkeypatch.setattr("spectrograd.solvers.edge_source.MANY", many)
+    monkeypatch.setattr("spectrograd.solvers.minibatch.MANY", many)
     graph = reference.random_graph(90, np.random.default_rng(0), weighted=weighted)
     source = ResidentEdges.of(cut(graph, n_blocks), np.random.default_rng(1))
     W, seen = graph.matrix.toarray(), []
@@ -271,7 +271,7 @@ def test_averaging_takes_out_the_noise_of_the_last_steps(kind):
 
 
 def test_without_the_push_nothing_is_learnt(large, monkeypatch):
-    monkeypatch.setattr("spectrograd.solvers.descent.pushes", lambda counts, share: np.ones(len(counts)))
+    monkeypatch.setattr("spectrograd.solvers.sgd.pushes", lambda counts, share: np.ones(len(counts)))
     solution = solve(Problem(laplacian(large.graph), 5), make_solver("sgd", epochs=3), seed=0)
     assert nmi(large.labels, labels_of(solution.Q, 5)) < 0.2
 

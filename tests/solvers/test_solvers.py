@@ -14,8 +14,8 @@ from spectrograd import datasets
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.pipeline.multilayer import merge
 from spectrograd.pipeline.settings import Settings
-from spectrograd.pipeline.solving import embed
-from spectrograd.points.neighbors import knn_graph
+from spectrograd.pipeline.solve import embed
+from spectrograd.points.knn_graph import knn_graph
 from spectrograd.solvers import REGISTRY, Problem, Solver, Stopping, make_solver, solve
 
 K = 3

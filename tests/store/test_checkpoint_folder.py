@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from spectrograd.graph import GraphError, GraphWarning
-from spectrograd.store.checkpoint_folder import CheckpointError, open_checkpoints
-from spectrograd.store.value_file import MAGIC, DamagedFileError, read_header, read_value, write_value
+from spectrograd.serialization.checkpoint_folder import CheckpointError, open_checkpoints
+from spectrograd.serialization.codec import MAGIC, DamagedFileError, read_header, read_value, write_value
 
 MINE = {"spectrograd": "0.1.0", "graph": "a", "seed": 0}
 

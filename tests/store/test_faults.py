@@ -16,10 +16,10 @@ import pytest
 import spectrograd
 from spectrograd import GraphError, open_store, read_graph
 from spectrograd.cli import main
-from spectrograd.store.batches import GraphSource, IngestSettings
-from spectrograd.store.folder import read_manifest, write_manifest
+from spectrograd.serialization.folders import read_manifest, write_manifest
+from spectrograd.store.edge_batches import GraphSource, IngestSettings
+from spectrograd.store.format import load_meta
 from spectrograd.store.ingest import ingest
-from spectrograd.store.manifest import load_meta
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(spectrograd.__file__).parents[1])}
 

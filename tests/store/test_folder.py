@@ -11,8 +11,8 @@ import textwrap
 import pytest
 
 from spectrograd.graph import GraphError
-from spectrograd.store import folder as folders
-from spectrograd.store.folder import new_folder, read_manifest, write_manifest
+from spectrograd.serialization import folders
+from spectrograd.serialization.folders import new_folder, read_manifest, write_manifest
 
 
 def write(target, text, **options):

@@ -12,9 +12,9 @@ import reference
 from spectrograd import Graph, GraphError, GraphWarning, MultilayerGraph, open_store, read_graph, write_graph
 from spectrograd.engines import LocalEngine
 from spectrograd.operators.laplacian import laplacian
-from spectrograd.store.batches import EdgeBatch, GraphSource, IngestSettings
+from spectrograd.store.edge_batches import EdgeBatch, GraphSource, IngestSettings
+from spectrograd.store.format import load_meta
 from spectrograd.store.ingest import ingest
-from spectrograd.store.manifest import load_meta
 
 SMALL_BLOCKS = IngestSettings(edges=True, block_bytes=4096)
 
@@ -282,7 +282,7 @@ def test_lists_are_merged_by_the_rule(tmp_path, rule, both_ways, weighted):
 def test_buckets_and_memory_limits_change_nothing(tmp_path, graphs, monkeypatch):
     """The same bytes, whether all rows are sorted at once or a few at a time."""
     wide = stored(tmp_path / "wide", graphs[True], edges=False)
-    monkeypatch.setattr("spectrograd.store.rows.BUCKET_ENTRIES", 700)
+    monkeypatch.setattr("spectrograd.store.row_blocks.BUCKET_ENTRIES", 700)
     narrow = stored(tmp_path / "narrow", graphs[True], edges=False)
     assert len(narrow.meta.blocks) > len(wide.meta.blocks)  # blocks end where buckets end
     assert (wide.in_memory().matrix != narrow.in_memory().matrix).nnz == 0

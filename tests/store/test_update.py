@@ -14,13 +14,12 @@ import scipy.sparse as sp
 import reference
 import spectrograd
 from spectrograd import Graph, GraphError, MultilayerGraph, open_store
-from spectrograd.kernels.ingest.changes import merge_rows
-from spectrograd.pipeline.graph_changes import EdgeChanges, changed_graph
-from spectrograd.pipeline.store_changes import changed_store
-from spectrograd.store.batches import GraphSource, IngestSettings
-from spectrograd.store.folder import only_writer
+from spectrograd.kernels.edge_lists import merge_rows
+from spectrograd.pipeline.edge_changes import EdgeChanges, changed_graph, changed_store
+from spectrograd.serialization.folders import only_writer
+from spectrograd.store.edge_batches import GraphSource, IngestSettings
+from spectrograd.store.format import load_meta
 from spectrograd.store.ingest import ingest
-from spectrograd.store.manifest import load_meta
 
 
 def stored(path, graph, order="none", **settings):

@@ -9,12 +9,18 @@ import pytest
 
 fsspec = pytest.importorskip("fsspec")
 
-from spectrograd import datasets, open_store  # noqa: E402
+from spectrograd import (
+    datasets,
+    open_store,
+)
 from spectrograd.cli import main  # noqa: E402
 from spectrograd.graph import GraphError  # noqa: E402
-from spectrograd.store.batches import GraphSource, IngestSettings  # noqa: E402
+from spectrograd.store.edge_batches import (
+    GraphSource,
+    IngestSettings,
+)
 from spectrograd.store.ingest import ingest  # noqa: E402
-from spectrograd.store.stored import is_store  # noqa: E402
+from spectrograd.store.stored_graph import is_store  # noqa: E402
 
 
 @pytest.fixture

@@ -12,12 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrograd.graph import MultilayerGraph
-from spectrograd.operators.laplacian import Kind
-from spectrograd.operators.masked import masked
-from spectrograd.operators.protocol import Operator
+from spectrograd.operators.base import Operator
+from spectrograd.operators.laplacian import Kind, masked
 from spectrograd.operators.sparse import SparseOperator
-
-Array = NDArray[Any]
+from spectrograd.typing import Array
 
 REGISTRY = {
     "projection": "projection",

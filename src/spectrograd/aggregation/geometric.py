@@ -6,14 +6,12 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg as la
-from numpy.typing import NDArray
 
 from spectrograd.aggregation import Layers
-from spectrograd.operators.dense import DenseOperator
-from spectrograd.operators.function import function_of_layers, spectral_scale
-from spectrograd.operators.protocol import Operator
+from spectrograd.operators.base import DenseOperator, Operator
+from spectrograd.operators.composite import function_of_layers, spectral_scale
+from spectrograd.typing import Array
 
-Array = NDArray[Any]
 NEEDS_EMBEDDINGS = False
 OPTIONS = ("shift", "method")
 # A fixed-point step costs S + 1 dense eigendecompositions.

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from spectrograd.aggregation import Layers
-from spectrograd.operators.protocol import Operator
+from spectrograd.operators.base import Operator
+from spectrograd.operators.composite import LowRankOperator
 from spectrograd.operators.sparse import LowRank
-from spectrograd.operators.summed import LowRankOperator
 
 NEEDS_EMBEDDINGS = True
 

@@ -9,8 +9,8 @@ import scipy.sparse as sp
 
 from spectrograd.aggregation import Layers
 from spectrograd.graph import Graph
+from spectrograd.operators.composite import SumOperator
 from spectrograd.operators.sparse import LowRank, SparseOperator
-from spectrograd.operators.summed import SumOperator
 
 NEEDS_EMBEDDINGS = False
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spectrograd.aggregation import Layers
-from spectrograd.operators.function import FunctionOperator, function_of_layers
+from spectrograd.operators.composite import FunctionOperator, function_of_layers
+from spectrograd.typing import Array
 
-Array = NDArray[Any]
 NEEDS_EMBEDDINGS = False
 OPTIONS = ("p", "shift")
 

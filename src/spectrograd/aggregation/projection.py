@@ -6,13 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spectrograd.aggregation import Layers, mean, typical_diagonal
+from spectrograd.operators.composite import LowRankOperator, SumOperator
 from spectrograd.operators.sparse import LowRank, SparseOperator
-from spectrograd.operators.summed import LowRankOperator, SumOperator
+from spectrograd.typing import Array
 
-Array = NDArray[Any]
 NEEDS_EMBEDDINGS = True
 
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from spectrograd.engines import Engine, LocalEngine
-from spectrograd.engines.protocol import Tall
-from spectrograd.linalg.coordinates import Coordinates
-from spectrograd.operators.protocol import Operator
-from spectrograd.operators.regularized import TAU, Regularization
+from spectrograd.engines.base import Tall
+from spectrograd.linalg.subspace import Coordinates
+from spectrograd.operators.base import Operator
+from spectrograd.operators.laplacian import TAU, Regularization
+from spectrograd.typing import Array
 
-Array = NDArray[Any]
 # A vector is localised when it lives on less than this part of a cluster's fair share of the volume.
 TINY_SHARE = 0.1
 # Of the vectors, more than how many must be localised to crowd out the clusters.

@@ -19,23 +19,20 @@ from typing import Any
 import click
 
 from spectrograd import __version__
-from spectrograd.cli.cluster import cluster
+from spectrograd.cli.cluster import cluster, embed
 from spectrograd.cli.compare import compare
-from spectrograd.cli.completion import completion
 from spectrograd.cli.convert import convert
 from spectrograd.cli.demo import demo
-from spectrograd.cli.embed import embed
-from spectrograd.cli.exit_codes import BAD_INPUT, FAILED, INTERRUPTED
 from spectrograd.cli.gpu_check import gpu_check
 from spectrograd.cli.info import info
 from spectrograd.cli.knn import knn
+from spectrograd.cli.options import completion
 from spectrograd.cli.paper import paper
-from spectrograd.cli.predict import predict
+from spectrograd.cli.predict import predict, update
 from spectrograd.cli.report import report
-from spectrograd.cli.update import update
-from spectrograd.cli.voice import say
-from spectrograd.extras import MissingExtra
+from spectrograd.cli.session import BAD_INPUT, FAILED, INTERRUPTED, say
 from spectrograd.notices import command_line_words
+from spectrograd.system import MissingExtra
 
 __all__ = ["main", "program"]
 

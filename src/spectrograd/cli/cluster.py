@@ -7,9 +7,19 @@ from typing import Any
 
 import click
 
-from spectrograd.cli.graph_files import GraphFiles, PointOptions, graph_files, point_options
-from spectrograd.cli.option_values import CountOrAuto, choice_option
-from spectrograd.cli.options import SolveOptions, common_options, dry_run_option, solve_options
+from spectrograd.cli.options import (
+    CountOrAuto,
+    GraphFiles,
+    PointOptions,
+    SolveOptions,
+    choice_option,
+    common_options,
+    components_option,
+    dry_run_option,
+    graph_files,
+    point_options,
+    solve_options,
+)
 from spectrograd.cli.report import check_targets, run_output_options, saved_model, tell_run
 from spectrograd.cli.session import Session
 
@@ -80,12 +90,16 @@ def cluster(
     GRAPH are the layers of one multilayer graph. With --points it is a table of points.
     """
     from spectrograd import pipeline
-    from spectrograd.cli import plan, reading, run_settings, running, writing
+    from spectrograd.cli import estimate as plan
+    from spectrograd.cli import run as reading
+    from spectrograd.cli import run as run_settings
+    from spectrograd.cli import run as running
+    from spectrograd.cli import run as writing
+    from spectrograd.cli.run import write_label_parts
     from spectrograd.cli.summary import summarize
     from spectrograd.io import write_labels
-    from spectrograd.io.write.parts import is_folder_of_parts
-    from spectrograd.pipeline.result_parts import write_label_parts
-    from spectrograd.report.gather import gather_run
+    from spectrograd.io.write_results import is_folder_of_parts
+    from spectrograd.report.collect import gather_run
 
     settings = run_settings.make_settings(session, options, k, **how)
     write = partial(write_labels, raw=options.raw)
@@ -126,3 +140,85 @@ def _score(session: Session, classes: Any, result: Any) -> dict[str, float] | No
 
         session.console(stderr=True).print(score_table(scores))
     return scores
+
+
+# --- ``spectrograd embed``: a graph to coordinates.
+
+EMBED_EXAMPLES = """\b
+Examples:
+  spectrograd embed graph.csv -k 8 -o emb.npz
+  spectrograd embed friends.csv calls.csv -k 4 -o emb.csv --summary-json run.json
+  zcat graph.csv.gz | spectrograd embed - --solver sgd-paper --param step_size=0.002 > emb.csv
+"""
+
+
+@click.command(epilog=EMBED_EXAMPLES, short_help="Embed the nodes of a graph.")
+@graph_files
+@point_options
+@components_option("Columns of the embedding.")
+@click.option(
+    "-o",
+    "--output",
+    help=".csv .tsv .npy .npz .parquet .w2v, a folder of parts (name.parquet/), or - for CSV.",
+)
+@run_output_options
+@solve_options
+@dry_run_option
+@common_options
+def embed(
+    session: Session,
+    graphs: GraphFiles,
+    points: PointOptions | None,
+    k: int,
+    output: str | None,
+    page: str | None,
+    folder: str | None,
+    options: SolveOptions,
+) -> int:
+    """Embed the nodes of a graph by eigenvectors of its Laplacian.
+
+    GRAPH is an edge list (.csv .tsv .txt .dat .parquet, columns src,dst[,weight][,layer]), a matrix (.npz
+    .mtx .mat), .graphml, .gml, .net, .mpx, or - for text on standard input; text may be .gz or .zst. Several
+    GRAPH are the layers of one multilayer graph. With --points it is a table of points.
+    The trivial first eigenvector is left out.
+    """
+    from spectrograd import pipeline
+    from spectrograd.cli import estimate as plan
+    from spectrograd.cli import run as reading
+    from spectrograd.cli import run as run_settings
+    from spectrograd.cli import run as running
+    from spectrograd.cli import run as writing
+    from spectrograd.cli.run import write_embedding_parts
+    from spectrograd.cli.summary import summarize
+    from spectrograd.io import write_embedding
+    from spectrograd.io.write_results import is_folder_of_parts
+    from spectrograd.report.collect import gather_run
+
+    settings = run_settings.make_settings(session, options, k + 1)
+    write = partial(write_embedding, raw=options.raw)
+    writing.check_output(session, output, write, [[0.0]])
+    check_targets(session, page, folder)
+    learned = None
+    if points is None:
+        graph, source = reading.read_layers(session, graphs, k + 1, options.limit)
+    else:
+        learned, source = reading.read_point_graph(session, graphs, points, options.jobs)
+        graph = learned.graph
+    reading.check_size(k, 1, graph)
+    if session.dry_run:
+        return plan.tell_plan(graph, k + 1, options, output=output, report=page, run=folder)
+    result = running.run(session, graph, settings, pipeline.embed)
+    told = partial(summarize, session, source, graph, result, None)
+    with session.stage("report"):
+        embedding = result.embedding.without_first()
+        if is_folder_of_parts(output):
+            write_embedding_parts(str(output), graph, embedding)
+        else:
+            writing.write_result(output, write, embedding.vectors, graph.input_names)
+        model = partial(
+            saved_model, source.fingerprint, graph, result, settings, points=learned, drop_first=True
+        )
+        tell_run(page, folder, lambda: gather_run(graph, result, told(), drop_first=True), model)
+    session.save_summary(told())
+    what = f"{embedding.n_components} coordinates of {graph.n_nodes:,} nodes"
+    return running.verdict(session, result, settings, what, output, page, folder)

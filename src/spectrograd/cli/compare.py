@@ -7,21 +7,21 @@ from typing import Any
 
 import click
 
-from spectrograd.cli.exit_codes import FAILED, GOOD, INTERRUPTED
-from spectrograd.cli.graph_files import GraphFiles, graph_files
-from spectrograd.cli.memory_option import memory_option
-from spectrograd.cli.option_values import seconds_above_zero, target_option
 from spectrograd.cli.options import (
+    GraphFiles,
     common_options,
     dry_run_option,
     engine_option,
+    graph_files,
     jobs_option,
     laplacian_option,
+    memory_option,
     merge_options,
+    seconds_above_zero,
+    target_option,
     tol_option,
 )
-from spectrograd.cli.session import Session
-from spectrograd.cli.voice import say
+from spectrograd.cli.session import FAILED, GOOD, INTERRUPTED, Session, say
 
 
 @click.command(short_help="Run several solvers on the same graph.")
@@ -70,7 +70,7 @@ def compare(
       spectrograd compare graph.csv -k 5 --solvers eigen,power,stochastic-fb:setting=columns
     """  # noqa: D301
     from spectrograd.aggregation import make_aggregation
-    from spectrograd.cli import reading
+    from spectrograd.cli import run as reading
     from spectrograd.cli.summary import layer_summary
     from spectrograd.pipeline.compare import parse_spec
 
@@ -83,7 +83,7 @@ def compare(
     reading.check_size(k, 0, graph)
     classes, _ = reading.read_truth(session, truth, graph)
     if session.dry_run:
-        from spectrograd.cli.plan import memory_line
+        from spectrograd.cli.estimate import memory_line
 
         click.echo(f"dry run: nothing is computed or written\ngraph    {graph}\nsolvers  {solvers or 'all'}")
         click.echo(memory_line(graph, k))

@@ -64,7 +64,7 @@ def save(context: click.Context, args: Sequence[str]) -> None:
     """Write the file that repeats the run beside its outputs; without any there is nothing to be beside."""
     target = _beside(context)
     if target is not None:
-        from spectrograd.io.write.output import write_whole_text
+        from spectrograd.io.write_graph import write_whole_text
 
         write_whole_text(target, "".join(_lines(context, args, target)))
 

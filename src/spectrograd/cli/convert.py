@@ -10,12 +10,8 @@ from typing import Any, cast
 
 import click
 
-from spectrograd.cli.graph_files import GraphFiles, graph_files
-from spectrograd.cli.memory_option import memory_size
-from spectrograd.cli.meter import clock
-from spectrograd.cli.option_values import choice_option
-from spectrograd.cli.options import common_options
-from spectrograd.cli.session import Session
+from spectrograd.cli.options import GraphFiles, choice_option, common_options, graph_files, memory_size
+from spectrograd.cli.session import Session, clock
 
 EXAMPLES = """\b
 Examples:
@@ -57,9 +53,9 @@ def convert(
     GRAPH is any file that the other commands read, a folder or a pattern ('parts/*.parquet') whose files are
     parts of one graph, or - for text on standard input. Several are the layers of one multilayer graph.
     """
-    from spectrograd.io.read.columns import chosen_columns
-    from spectrograd.io.write.convert import convert as convert_files
-    from spectrograd.store.batches import IngestSettings
+    from spectrograd.io.columns import chosen_columns
+    from spectrograd.io.convert import convert as convert_files
+    from spectrograd.store.edge_batches import IngestSettings
 
     with session.stage("read"), ExitStack() as stack:
         settings = IngestSettings(
@@ -111,7 +107,7 @@ def _progress(session: Session, stack: ExitStack) -> Callable[[str, int, int | N
 
 def _summary(session: Session, paths: tuple[str, ...], output: str, meta: Any) -> dict[str, Any]:
     from spectrograd.cli.summary import Input, outline_of
-    from spectrograd.io.read.edge_stream import files_of
+    from spectrograd.io.edge_stream import files_of
     from spectrograd.store import is_store
 
     files = [Path(path) for given in paths if given != "-" for path in files_of(given) if not is_store(path)]

@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spectrograd.cli.option_values import target_option
-from spectrograd.cli.options import common_options, nodes_option
-from spectrograd.cli.session import Session
-from spectrograd.cli.voice import say
+from spectrograd.cli.options import common_options, nodes_option, target_option
+from spectrograd.cli.session import Session, say
 
 if TYPE_CHECKING:
     from spectrograd.cli.methods import Trial
     from spectrograd.datasets import LayeredData
     from spectrograd.pipeline import Result
     from spectrograd.pipeline.multilayer import Merged
-    from spectrograd.report.agreement import Agreement
+    from spectrograd.report.figures import Agreement
+
 
 N_CLUSTERS = 5
 # So few need no compiled kernels, but for two of the solvers shown: a newcomer waits a third of the time.
@@ -112,7 +111,7 @@ def _run(session: Session, data: LayeredData) -> tuple[Merged, list[Trial]]:
 def _save(session: Session, folder: Path, data: LayeredData, merged: Merged, trials: list[Trial]) -> bytes:
     """Save labels and picture, and return the picture."""
     from spectrograd.io import write_labels
-    from spectrograd.io.write.output import naming
+    from spectrograd.io.write_graph import naming
     from spectrograd.report import Curve, Picture, draw
 
     chosen = trials[-1]
@@ -156,10 +155,9 @@ def _write_page(
     from importlib.util import find_spec
 
     from spectrograd.report import demo_document, write_page
-    from spectrograd.report.document import methods_table
-    from spectrograd.report.gather import gather_run
-    from spectrograd.report.run_document import run_document
-    from spectrograd.report.run_page import MISSING, write_run_page
+    from spectrograd.report.collect import gather_run
+    from spectrograd.report.document import methods_table, run_document
+    from spectrograd.report.page import MISSING, write_run_page
 
     rows, result = [trial.row for trial in trials], trials[-1].result
     assert result is not None
@@ -178,8 +176,8 @@ def _write_page(
 
 def agreement(merged: Merged, result: Result, names: Sequence[str]) -> Agreement | None:
     """Of the layers, where they were embedded, and the merged embedding."""
-    from spectrograd.pipeline.layer_agreement import pairwise_agreement
-    from spectrograd.report.agreement import Agreement
+    from spectrograd.pipeline.layer_weights import pairwise_agreement
+    from spectrograd.report.figures import Agreement
 
     if not merged.layers:
         return None

@@ -5,9 +5,8 @@ from __future__ import annotations
 import click
 
 from spectrograd import __version__
-from spectrograd.cli.exit_codes import FAILED
 from spectrograd.cli.options import common_options
-from spectrograd.cli.session import Session
+from spectrograd.cli.session import FAILED, Session
 
 EXAMPLES = """\b
 Examples:
@@ -27,7 +26,7 @@ def gpu_check(session: Session, device: str, nodes: int) -> int:
 
     Exit code 1 where the device does not agree with the host.
     """
-    from spectrograd.pipeline.device_check import report
+    from spectrograd.cli.device_check import report
 
     text, passed = report(f"torch:{device}" if device else "torch", nodes)
     click.echo(text)

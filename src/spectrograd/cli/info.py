@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spectrograd.cli.graph_files import GraphFiles, graph_files
-from spectrograd.cli.options import common_options, components_option
+from spectrograd.cli.options import GraphFiles, common_options, components_option, graph_files
 from spectrograd.cli.session import Session
 
 if TYPE_CHECKING:
     from spectrograd.graph import Graph, MultilayerGraph
+
 
 EXAMPLES = """\b
 Examples:
@@ -35,8 +35,8 @@ def info(session: Session, graphs: GraphFiles, k: int) -> int:
 
     if len(graphs.paths) == 1 and is_store(graphs.paths[0]):
         return _store_info(session, graphs.paths[0], k)
-    from spectrograd.cli import reading
-    from spectrograd.cli.plan import describe, estimate
+    from spectrograd.cli import run as reading
+    from spectrograd.cli.estimate import describe, estimate
     from spectrograd.cli.summary import outline
 
     graph, source = reading.read_layers(session, graphs)
@@ -60,10 +60,10 @@ def info(session: Session, graphs: GraphFiles, k: int) -> int:
 
 def _store_info(session: Session, path: str, k: int) -> int:
     """What the store's own description says: nothing else is read."""
-    from spectrograd.cli.plan import memory_line
+    from spectrograd.cli.estimate import memory_line
     from spectrograd.cli.summary import Input, outline_of
     from spectrograd.store import open_store
-    from spectrograd.store.manifest import load_meta
+    from spectrograd.store.format import load_meta
 
     meta = load_meta(Path(path))
     sizes = {"n_nodes": meta.n_nodes, "n_edges": meta.n_edges, "n_layers": len(meta.layers)}

@@ -7,8 +7,14 @@ from typing import Any
 
 import click
 
-from spectrograd.cli.option_values import choice_option, count_option
-from spectrograd.cli.options import common_options, dry_run_option, jobs_option, raw_option
+from spectrograd.cli.options import (
+    choice_option,
+    common_options,
+    count_option,
+    dry_run_option,
+    jobs_option,
+    raw_option,
+)
 from spectrograd.cli.session import Session
 
 EXAMPLES = """\b
@@ -66,8 +72,8 @@ def knn(
     POINTS is a table with a header (.csv .tsv .txt .parquet, one row per point; a column node, id or name
     names the nodes), an array (.npy, or the first of an .npz), or - for a table on standard input.
     """
-    from spectrograd.cli.plan import describe
-    from spectrograd.cli.reading import hashed, keep_stdin
+    from spectrograd.cli.estimate import describe
+    from spectrograd.cli.run import hashed, keep_stdin
     from spectrograd.cli.summary import outline
     from spectrograd.io import check_graph_path, read_points, write_graph
     from spectrograd.points import knn_graph

@@ -8,19 +8,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spectrograd.cli.session import Session
 from spectrograd.datasets import LayeredData
-from spectrograd.interruption import deferred
-from spectrograd.operators.protocol import Operator
+from spectrograd.operators.base import Operator
 from spectrograd.pipeline import Result, Settings, cluster, embed, label, prepare
-from spectrograd.pipeline.certifying import FAILURES
-from spectrograd.pipeline.layer_preparation import PreparedLayers
+from spectrograd.pipeline.multilayer import PreparedLayers
 from spectrograd.pipeline.run import Prepared
+from spectrograd.pipeline.solve import FAILURES
 from spectrograd.solvers import make_solver
+from spectrograd.system import deferred
+from spectrograd.typing import Array
 
-Array = NDArray[Any]
 SCORES = ("purity", "nmi", "ri", "ari")
 DEFAULT = "auto"
 COMPILING = "compiling kernels (slow only the first time on a machine)"

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
-from spectrograd.cli.graph_files import GraphFiles, reading_options, refuse_table_options
-from spectrograd.cli.options import common_options
+from spectrograd.cli.options import (
+    GraphFiles,
+    choice_option,
+    common_options,
+    reading_options,
+    refuse_table_options,
+)
 from spectrograd.cli.session import Session
 
 EXAMPLES = """\b
@@ -53,7 +58,7 @@ def unusable(folder: str) -> Iterator[None]:
 
 def load_run_for_change(folder: str, digest: str) -> tuple[Any, bool]:
     """The model of a run, and whether its graph on disk has taken in the change of this digest since."""
-    from spectrograd.estimators.saving import load_for_change
+    from spectrograd.estimators.persistence import load_for_change
     from spectrograd.graph import GraphError
 
     inside = Path(folder, MODEL)
@@ -91,7 +96,7 @@ def predict(
     another file of edges between new and known nodes, by name (several layers: as for the run); for a
     model of points, a table of points. Of an embedding the rows of the new nodes are written.
     """
-    from spectrograd.cli import writing
+    from spectrograd.cli import run as writing
     from spectrograd.io import write_embedding, write_labels
 
     with session.stage("read"):
@@ -137,7 +142,7 @@ def _read(model: Any, new: tuple[str, ...], files: GraphFiles, ignore: tuple[str
 
 
 def _summary(session: Session, folder: str, new: tuple[str, ...], model: Any, values: Any) -> dict[str, Any]:
-    from spectrograd.cli import reading
+    from spectrograd.cli import run as reading
     from spectrograd.cli.summary import outline
 
     reading.keep_stdin(new)
@@ -147,4 +152,231 @@ def _summary(session: Session, folder: str, new: tuple[str, ...], model: Any, va
         "run": folder,
         "n_new": len(values),
         "outlier_scores": {"mean": float(scores.mean()), "max": float(scores.max())},
+    }
+
+
+# --- ``spectrograd update``: a run follows its graph.
+
+ALL, FOLLOW, SKIP = "taken in", "run follows the store", "taken in before"
+STORED = 1e-5  # of a degree: weights of a store are float32
+UPDATE_EXAMPLES = """\b
+Examples:
+  spectrograd cluster graph.csv -k 5 --run results -o labels.csv
+  spectrograd update graph.csv monday.csv --run results -o labels.csv
+  spectrograd update graph.csv --remove gone.csv --run results -o labels.csv
+"""
+
+
+@click.command(epilog=UPDATE_EXAMPLES, short_help="Take changed edges into a run.")
+@click.argument("graph", metavar="GRAPH", type=click.Path())
+@click.argument("edges", metavar="[EDGES]", required=False)
+@click.option(
+    "--run",
+    "folder",
+    metavar="DIR",
+    required=True,
+    type=click.Path(exists=True, file_okay=False),
+    help="The folder that 'cluster' or 'embed' saved the run in; it is brought up to date.",
+)
+@click.option("--remove", help="Edges to take away; each must be there.")
+@choice_option(
+    "--mode", "add set", "add", "Whether weights are added to those that are there, or take their place."
+)
+@choice_option("--new-nodes", "create refuse", "create", "What to do with nodes that the run does not know.")
+@click.option("--again", is_flag=True, help="Take in the change that the run took in last once more.")
+@click.option("-o", "--output", help="As of 'cluster' (or 'embed'); - (default) is CSV on stdout.")
+@common_options
+def update(
+    session: Session,
+    graph: str,
+    edges: str | None,
+    folder: str,
+    remove: str | None,
+    output: str | None,
+    again: bool,
+    **how: Any,
+) -> int:
+    """Take new, changed and removed edges into a run: a correction where that is enough, a solve where not.
+
+    GRAPH is the graph the run was made of: a file is not changed, the run's own copy is; a store takes the
+    changes too, so that others read them. EDGES is an edge list. Clusters keep their numbers; stderr tells
+    what became of them, and whether a new 'cluster' is advised. An update that was interrupted is finished by
+    the same command; a change that was the last to be taken in is not taken in twice.
+    """
+    from spectrograd.cli import run as writing
+    from spectrograd.io import read_graph, write_embedding, write_labels
+    from spectrograd.pipeline.edge_changes import EdgeChanges
+
+    if edges is None and remove is None:
+        raise click.UsageError("nothing to change: give EDGES, --remove, or both")
+    with session.stage("read"):
+        changed = None if edges is None else read_graph(edges)
+        removed = None if remove is None else read_graph(remove)
+        changes = EdgeChanges(changed, removed, **how)
+        model, ahead = load_run_for_change(folder, changes.digest)
+        labelled = hasattr(model, "labels_")
+        write = write_labels if labelled else write_embedding
+        writing.check_output(session, output, write, [0] if labelled else [[0.0]])
+        with unusable(folder):
+            step = _next_step(model, graph, changes, ahead, again)
+    with session.stage("solve"), unusable(folder):
+        told, result = _take(session, model, changes, step, how)
+    files = [path for path in (graph, edges, remove) if path]
+    with session.stage("report"), unusable(folder):
+        writing.write_result(output, write, model.labels_ if labelled else model.embedding_, model.names_)
+        if step.what != SKIP:
+            inside = Path(folder, MODEL)
+            model.save(inside if inside.is_dir() else folder)
+        if result is not None:
+            _save_page(session, folder, model, result, files)
+    session.note(told)
+    if session.summary_json is not None:
+        session.save_summary(_update_summary(session, model, files, step.what))
+    return 0
+
+
+class _Step(NamedTuple):
+    """What is left to do: all of it, the run only (the store has the change already), or nothing.
+
+    ``store`` is a store that follows the run's own copy of the graph.
+    """
+
+    what: str
+    store: Any = None
+
+
+def _take(session: Session, model: Any, changes: Any, step: _Step, how: Mapping[str, Any]) -> tuple[str, Any]:
+    """Bring the run up to date, and then the store that follows it; what was done, and the new result."""
+    if step.what == SKIP:
+        return (
+            "this change is the last one that the run has taken in; nothing was changed "
+            "(--again takes it in once more)"
+        ), None
+    if step.what == FOLLOW:
+        session.note(
+            "the store has this change already, from an update that was interrupted: the run follows"
+        )
+    if step.what == FOLLOW and not model.graph_.is_resident:
+        result = model._follow_store(changes)
+        return str(model.update_sentence_), result
+    result = model._update(changes.edges, changes.removed, **how)
+    if step.store is not None:  # the run has the graph in memory: the store follows
+        from spectrograd.pipeline.edge_changes import changed_store
+
+        one = _first_layer(step.store)
+        if step.what == ALL:
+            one = _first_layer(changed_store(step.store, changes))
+        model._store_seen = one.store.meta.fingerprint
+    return str(model.update_sentence_), result
+
+
+def _next_step(model: Any, path: str, changes: Any, ahead: bool, again: bool) -> _Step:
+    """Whether the run was made of this graph, and how much of the change is still to be taken in."""
+    from spectrograd.graph import GraphError
+    from spectrograd.io import read_graph
+    from spectrograd.store import is_store, open_store
+
+    stored = is_store(path)
+    repeated = getattr(model, "_last_change", None) == changes.digest and not again
+    if not model.graph_.is_resident:
+        one = _first_layer(model.graph_)
+        if not stored or Path(str(one.store.path)).resolve() != Path(path).resolve():
+            raise GraphError(f"{path}: the run was made of the store {one.store.path}")
+        return _Step(FOLLOW if ahead else SKIP if repeated else ALL)
+    graph = open_store(path) if stored else read_graph(path)
+    if not stored:
+        _check_names(model, path, graph)
+        return _Step(SKIP if repeated else ALL)
+    meta, seen = _first_layer(graph).store.meta, getattr(model, "_store_seen", None)
+    if seen is None:  # of a model that was saved by itself
+        _check_names(model, path, graph)
+        _check_degrees(model, path, graph)
+    elif meta.last_change == (seen, changes.digest) and meta.fingerprint != seen:
+        return _Step(FOLLOW, graph)
+    elif meta.fingerprint != seen:
+        raise GraphError(
+            f"{path}: is not as it was when the run was saved; repeat the update that was interrupted, "
+            "or cluster it again"
+        )
+    return _Step(SKIP if repeated else ALL, graph)
+
+
+def _first_layer(graph: Any) -> Any:
+    return getattr(graph, "layers", (graph,))[0]
+
+
+def _check_names(model: Any, path: str, graph: Any) -> None:
+    from spectrograd.graph import GraphError
+
+    names = graph.node_names
+    lost = names[model._knowledge.rows_by_name.rows(names) < 0]
+    if len(lost):
+        raise GraphError(f"{path}: node {str(lost[0])!r} is not in the run; it was made of another graph")
+
+
+def _check_degrees(model: Any, path: str, graph: Any) -> None:
+    """Refuse a store whose edges are not those of the run, by their number and by the degrees."""
+    import numpy as np
+
+    from spectrograd.graph import GraphError
+
+    of_store, of_run = (getattr(one, "layers", (one,)) for one in (graph, model.graph_))
+    rows = model._knowledge.rows_by_name.rows(graph.node_names)
+    same = len(of_store) == len(of_run) and graph.n_edges == model.graph_.n_edges
+    if not same or not all(
+        np.allclose(there.degrees, here.degrees[rows], rtol=STORED)
+        for there, here in zip(of_store, of_run, strict=True)
+    ):
+        raise GraphError(
+            f"{path}: {graph.n_edges:,} edges, {model.graph_.n_edges:,} in the run, or other weights; it was "
+            "made of another version: cluster it again"
+        )
+
+
+def _save_page(session: Session, folder: str, model: Any, result: Any, files: list[str]) -> None:
+    """What 'report' tells of the run, brought up to date; classes known before are kept, by name."""
+    import numpy as np
+
+    from spectrograd.cli import run as reading
+    from spectrograd.cli.summary import summarize
+    from spectrograd.report.collect import gather_run
+    from spectrograd.report.run import STORY, load_run, save_run
+
+    if not Path(folder, STORY).is_file():  # a model saved from Python
+        return
+    before, classes, scores = load_run(folder), None, None
+    if before.nodes.classes is not None:
+        known = dict(zip(map(str, before.nodes.names), before.nodes.classes, strict=True))
+        classes = np.array([known.get(str(name), -1) for name in model.graph_.input_names])
+        scores = None if result.labels is None else result.scores(classes)
+    told = summarize(session, reading.hashed(files), model.graph_, result, scores)
+    run = gather_run(
+        model.graph_,
+        result,
+        told,
+        truth=None if classes is None else (str(before.truth), classes),
+        class_names=before.class_names,
+        drop_first=before.spectrum["first"] == 2,
+    )
+    save_run(folder, run)
+
+
+def _update_summary(session: Session, model: Any, files: list[str], step: str) -> dict[str, Any]:
+    from spectrograd.cli import run as reading
+    from spectrograd.cli.summary import outline
+
+    changes = getattr(model, "label_changes_", None)
+    told = None
+    if hasattr(model, "update_action_"):
+        told = {
+            "step": step,
+            "action": model.update_action_,
+            "drift": model.drift_,
+            "label_changes": None if changes is None else changes.summary(),
+            "refit_advised": model.refit_advised_,
+            "sentence": model.update_sentence_,
+        }
+    return outline(session, reading.hashed(files), model.graph_) | {
+        "certificate": model.certificate_.summary(),
+        "update": told,
     }

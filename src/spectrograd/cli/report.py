@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spectrograd.cli.option_values import target_option
-from spectrograd.cli.options import common_options
+from spectrograd.cli.options import common_options, target_option
 from spectrograd.cli.predict import MODEL
 from spectrograd.cli.session import Session
 
 if TYPE_CHECKING:
     from spectrograd.report.run import Run
+
 
 EXAMPLES = """\b
 Examples:
@@ -77,7 +77,7 @@ def saved_model(fingerprint: str | None, *args: Any, **how: Any) -> Any:
 
     ``fingerprint`` is that of the store whose graph it was: 'update' holds the store against it.
     """
-    from spectrograd.estimators.from_result import model_of
+    from spectrograd.estimators.persistence import model_of
 
     model = model_of(*args, **how)
     model._store_seen = fingerprint
@@ -85,8 +85,8 @@ def saved_model(fingerprint: str | None, *args: Any, **how: Any) -> Any:
 
 
 def _write(page: str, run: Run) -> None:
-    from spectrograd.report.run_document import run_document
-    from spectrograd.report.run_page import write_run_page
+    from spectrograd.report.document import run_document
+    from spectrograd.report.page import write_run_page
 
     write_run_page(page, run_document(run))
 
@@ -95,7 +95,7 @@ def _check_plotly(option: str) -> None:
     from importlib.util import find_spec
 
     if find_spec("plotly") is None:
-        from spectrograd.report.run_page import MISSING
+        from spectrograd.report.page import MISSING
 
         raise click.BadParameter(MISSING, param_hint=f"'{option}'")
 

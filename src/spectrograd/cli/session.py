@@ -1,4 +1,4 @@
-"""One run of a command: what was asked, where messages go, and how long each stage took."""
+"""What a command says on stderr: one line each, its kind in colour on a terminal, above any progress bar."""
 
 from __future__ import annotations
 
@@ -14,13 +14,106 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spectrograd.cli.meter import Meter
-from spectrograd.cli.voice import bar_on, print_line, say
-
 if TYPE_CHECKING:
     from rich.console import Console
 
     from spectrograd.solvers import Hook, Progress
+
+
+COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
+_with_bar: list[Console] = []  # consoles that draw a bar at the moment, the last one innermost
+
+
+def say(kind: str, text: str) -> None:
+    """Print ``kind: text`` as one line; what to do, after the last semicolon, stands out in colour."""
+    line = " ".join(text.split())
+    if not wants_colour():
+        print_line(f"{kind}: {line}")
+        return
+    what, mark, fix = line.rpartition("; ")
+    fixed = f"{what}{mark}{click.style(fix, bold=True)}" if mark else line
+    print_line(f"{click.style(kind, fg=COLOURS[kind], bold=True)}: {fixed}")
+
+
+def print_line(text: str) -> None:
+    """A line of its own on stderr: a bar that is drawn there moves below it."""
+    if not _with_bar:
+        click.echo(text, err=True, color=wants_colour())
+        return
+    from rich.text import Text
+
+    _with_bar[-1].print(Text.from_ansi(text), soft_wrap=True)
+
+
+@contextmanager
+def bar_on(console: Console) -> Iterator[None]:
+    """Within, the console draws a bar on stderr."""
+    _with_bar.append(console)
+    try:
+        yield
+    finally:
+        _with_bar.remove(console)
+
+
+def wants_colour() -> bool:
+    """Whether stderr is a terminal whose owner has not asked for plain text (https://no-color.org)."""
+    return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+# --- How far a run is: rate, share done and time left, as far as a limit tells.
+
+
+@dataclass
+class Meter:
+    """The limits of a run: iterations, seconds, or neither. It may stop earlier, when it is good enough.
+
+    A run that goes on from a checkpoint counts its own seconds and iterations: the first measurement of a
+    solve is where it began.
+    """
+
+    max_iter: int | None = None
+    time_budget: float | None = None
+    _began: tuple[int, float] = (0, 0.0)
+    _last: int | None = None
+
+    def _own(self, progress: Progress) -> tuple[int, float]:
+        """Iterations and seconds of this run; remembers where a solve began."""
+        if self._last is None or progress.iteration < self._last:
+            self._began = (progress.iteration, progress.seconds)
+        self._last = progress.iteration
+        return progress.iteration - self._began[0], progress.seconds - self._began[1]
+
+    def share(self, progress: Progress) -> float | None:
+        """How much of the nearest limit is used up, or None without a limit."""
+        shares, (_, seconds) = [], self._own(progress)
+        if self.max_iter is not None:
+            shares.append(progress.iteration / self.max_iter)
+        if self.time_budget is not None:
+            shares.append(seconds / self.time_budget)
+        return min(1.0, max(shares)) if shares else None
+
+    def text(self, progress: Progress) -> str:
+        """Rate and, with a limit, the time left at most."""
+        done, seconds = self._own(progress)
+        if seconds <= 0 or done <= 0:
+            return ""
+        rate = f"{done / seconds:,.1f} it/s"
+        lefts = []
+        if self.max_iter is not None:
+            lefts.append((self.max_iter - progress.iteration) * seconds / done)
+        if self.time_budget is not None:
+            lefts.append(self.time_budget - seconds)
+        return f"{rate}  <{clock(max(0.0, min(lefts)))} left" if lefts else rate
+
+
+def clock(seconds: float) -> str:
+    """Hours, minutes and seconds."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+# --- One run of a command: what was asked, where messages go, and how long each stage took.
 
 STAGES = ("read", "layers", "merge", "solve", "assign", "report")
 STAGE_WORDS = {"layers": "layers", "merge": "merging", "assign": "labels"}
@@ -189,7 +282,12 @@ class Session:
     def save_summary(self, summary: dict[str, Any]) -> None:
         """Write the summary where ``--summary-json`` says."""
         if self.summary_json is not None:
-            from spectrograd.io.write.output import write_whole_text
-            from spectrograd.report.strict_json import to_json
+            from spectrograd.io.write_graph import write_whole_text
+            from spectrograd.report.run import to_json
 
             write_whole_text(self.summary_json, to_json(summary))
+
+
+# --- What a command tells the shell.
+
+GOOD, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130

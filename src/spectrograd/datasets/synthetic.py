@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from spectrograd.graph import Graph, MultilayerGraph
-from spectrograd.points.neighbors import knn_graph
-from spectrograd.points.weights import Weights
+from spectrograd.points.knn_graph import knn_graph
+from spectrograd.points.query import Weights
+from spectrograd.typing import Array
 
-Array = NDArray[Any]
 Seed = int | np.random.Generator | None
 
 # Rounds of drawing anew what was drawn twice; hubs of extreme degree may stay a few edges short after them.
@@ -295,3 +293,153 @@ def _mixture_points(labels: Array, n_features: int, separation: float, rng: np.r
         np.fill_diagonal(gaps, np.inf)
         means *= separation / gaps.min(axis=1).mean()
     return np.asarray(means[labels] + rng.standard_normal((len(labels), n_features)))
+
+
+# --- Graphs like those of the GraphChallenge's streaming-partition task (static), with known blocks.
+
+# The challenge (Kao et al., Streaming graph challenge: stochastic block partition, 2017) has N^0.35 blocks of
+# Dirichlet sizes and power-law degrees from 10 on with exponent 2.5; the other numbers are our choice.
+BLOCK_EXPONENT, EVENNESS = 0.35, 10.0
+LEAST_DEGREE, LARGEST_DEGREE, DEGREE_EXPONENT = 10, 100, 2.5
+INSIDE_OVER_OUTSIDE = 5.0
+
+
+def make_partition_graph(
+    n_nodes: int = 20_000,
+    n_clusters: int | None = None,
+    *,
+    ratio: float = INSIDE_OVER_OUTSIDE,
+    random_state: Seed = None,
+) -> LabelledGraph:
+    """Draw a degree-corrected block model with uneven blocks and power-law degrees.
+
+    Parameters
+    ----------
+    n_nodes
+        Nodes; 2 million have 160 blocks.
+    n_clusters
+        Blocks; None is ``N^0.35``, as in the challenge (32 of 20,000 nodes).
+    ratio
+        Edge ends that stay in their block over those that leave it (5: easy; 2 to 3: the hard ones).
+    random_state
+        Seed or numpy Generator.
+
+    Notes
+    -----
+    Block sizes are a symmetric Dirichlet draw with parameter 10, degrees a power law with exponent 2.5
+    between 10 and 100, mean about 21. Edges that are drawn twice count once and loops are dropped, so that
+    the largest degrees end a little below what was drawn.
+
+    Examples
+    --------
+    >>> made = make_partition_graph(2_000, random_state=0)
+    >>> made.graph.n_nodes, int(made.labels.max()) + 1
+    (2000, 14)
+    """
+    k = round(n_nodes**BLOCK_EXPONENT) if n_clusters is None else n_clusters
+    if not 1 <= k <= n_nodes // LEAST_DEGREE:
+        raise ValueError(
+            f"n_clusters is {k}; with {n_nodes} nodes it must be in 1..{n_nodes // LEAST_DEGREE}"
+        )
+    if not ratio > 0:
+        raise ValueError(f"ratio is {ratio}; expected a positive number")
+    rng = np.random.default_rng(random_state)
+    sizes = np.maximum(LEAST_DEGREE, rng.dirichlet(np.full(k, EVENNESS)) * n_nodes)
+    labels = rng.permutation(np.searchsorted(np.cumsum(sizes) / sizes.sum(), rng.random(n_nodes)))
+    _, labels = np.unique(labels, return_inverse=True)  # a block that got nobody is none
+    stubs = rng.permutation(np.repeat(np.arange(n_nodes, dtype=np.int32), _degrees(n_nodes, rng)))
+    n_inside = round(len(stubs) * ratio / (1 + ratio))
+    inside = stubs[:n_inside]
+    inside = inside[np.argsort(labels[inside], kind="stable")]  # neighbours in this list share their block
+    ends = np.concatenate([_paired(inside), _paired(stubs[n_inside:])])
+    first, second = ends.min(axis=1), ends.max(axis=1)
+    keys = np.unique(first.astype(np.int64) * n_nodes + second)
+    heads, tails = keys // n_nodes, keys % n_nodes
+    apart = heads != tails
+    graph = Graph.from_edges(heads[apart], tails[apart], n_nodes=n_nodes)
+    return LabelledGraph(graph, labels)
+
+
+def _degrees(n_nodes: int, rng: np.random.Generator) -> np.ndarray:
+    """Power law between the least and the largest degree."""
+    degrees = np.arange(LEAST_DEGREE, LARGEST_DEGREE + 1)
+    chances = degrees**-DEGREE_EXPONENT
+    return rng.choice(degrees, n_nodes, p=chances / chances.sum())
+
+
+def _paired(stubs: np.ndarray) -> np.ndarray:
+    """Neighbours in the list joined to edges, shape (n / 2, 2); one that is left over is dropped."""
+    return stubs[: len(stubs) // 2 * 2].reshape(-1, 2)
+
+
+# --- A graph that grows by the day, and in which two groups come apart: for models that follow their graph.
+
+
+@dataclass(frozen=True, eq=False)
+class Day:
+    """Edges that come (with the people who sign up) and go: row numbers, of shape (n, 2)."""
+
+    added: Array
+    removed: Array
+
+
+@dataclass(frozen=True, eq=False)
+class GrowingGraph:
+    """The graph before the first day, what each day changes, and the group of everybody (n_nodes,)."""
+
+    first: Graph
+    days: tuple[Day, ...]
+    labels: Array
+
+
+def make_growing_graph(
+    n_start: int = 800,
+    n_days: int = 30,
+    *,
+    per_day: int = 12,
+    n_groups: int = 4,
+    apart_from: int = 15,
+    random_state: int | None = None,
+) -> GrowingGraph:
+    """People who sign up with their friends so far, and two groups that begin as one.
+
+    Parameters
+    ----------
+    n_start, n_days, per_day : int
+        People at the start, days, and how many come on each.
+    n_groups : int
+        Planted groups; ties hold the first two together.
+    apart_from : int
+        The day (from 1) on which these ties begin to go, evenly until the last one.
+    random_state : int, optional
+        For reproducible graphs.
+    """
+    rng = np.random.default_rng(random_state)
+    n_nodes = n_start + per_day * n_days
+    model = make_block_model(n_nodes, n_groups, mean_degree=20, mixing=0.15, random_state=random_state)
+    people, labels = rng.permutation(n_nodes), np.empty(n_nodes, dtype=np.int64)
+    labels[people] = model.labels
+    entries = model.graph.matrix.tocoo()
+    once = entries.row < entries.col
+    friends = people[np.column_stack([entries.row[once], entries.col[once]])]
+    ties = _ties(labels[:n_start], friends, rng)
+    day_of_person = np.maximum(0, (np.arange(n_nodes) - n_start) // per_day + 1)
+    day_of_edge = day_of_person[friends].max(axis=1)
+    shares = iter(np.array_split(ties, max(1, n_days - apart_from + 1)))
+    days = tuple(
+        Day(friends[day_of_edge == day], next(shares) if day >= apart_from else ties[:0])
+        for day in range(1, n_days + 1)
+    )
+    start = np.vstack([friends[day_of_edge == 0], ties])
+    return GrowingGraph(Graph.from_edges(start[:, 0], start[:, 1], n_nodes=n_start), days, labels)
+
+
+def _ties(labels: Array, friends: Array, rng: np.random.Generator) -> Array:
+    """Edges between the first two groups that are not there, about eight per person, in random order."""
+    sides = [np.flatnonzero(labels == group) for group in (0, 1)]
+    drawn = np.column_stack([rng.choice(side, 8 * len(sides[0])) for side in sides])
+    keys = len(labels) * drawn.min(axis=1) + drawn.max(axis=1)
+    inside = friends[(friends < len(labels)).all(axis=1)]
+    known = len(labels) * inside.min(axis=1) + inside.max(axis=1)
+    fresh = np.setdiff1d(keys, known)
+    return rng.permutation(np.column_stack(np.divmod(fresh, len(labels))))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from spectrograd.engines.base import Engine
 from spectrograd.engines.local import LocalEngine
 from spectrograd.engines.numpy_engine import NumpyEngine
-from spectrograd.engines.protocol import Engine
 from spectrograd.notices import parameter
 
 __all__ = ["Engine", "LocalEngine", "NumpyEngine", "make_engine", "on_cluster"]
@@ -22,11 +22,11 @@ def make_engine(name: Any = "auto", *, n_jobs: int | None = None) -> Engine:
     if name == "numpy":  # slow and plain, to compare with
         return NumpyEngine()
     if on_cluster(name):
-        from spectrograd.engines.dask_engine import DaskEngine
+        from spectrograd.engines.dask.engine import DaskEngine
 
         return DaskEngine(name)
     if name.partition(":")[0] == "torch":
-        from spectrograd.engines.torch_engine import TorchEngine  # torch is loaded only where it is asked for
+        from spectrograd.engines.torch_engine import TorchEngine
 
         return TorchEngine(name.partition(":")[2] or None, n_jobs=n_jobs)
     raise ValueError(

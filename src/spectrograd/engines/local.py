@@ -6,21 +6,19 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
-from spectrograd.engines.base import BaseEngine
-from spectrograd.engines.protocol import Coefficients, Work
-from spectrograd.engines.row_basis import RowBasis
-from spectrograd.engines.threadpools import one_thread
-from spectrograd.interruption import check
+from spectrograd.engines.base import BaseEngine, Coefficients, Work
+from spectrograd.engines.krylov_basis import RowBasis
 from spectrograd.kernels.thresholds import USUAL, Thresholds
-from spectrograd.operators.protocol import Offer, Operator
+from spectrograd.operators.base import Offer, Operator
 from spectrograd.operators.sparse import LowRank, SparseOperator
+from spectrograd.system import check, one_thread
+from spectrograd.typing import Array
 
-Array = NDArray[Any]
 AT_ONCE = 1 << 17  # rows that are turned in their place: enough work for all threads, and soon written back
 SUMMED = 1 << 20  # rows whose partial sums, a small matrix for every few of them, are held at once
 
@@ -61,7 +59,7 @@ class LocalEngine(BaseEngine):
         operator = operator.astype(X.dtype)
         if operator.n_nodes <= self.thresholds.small and operator.graph.is_resident:
             return np.asarray(operator.diagonal[:, None] * X - operator.scaled_matrix @ X, dtype=X.dtype)
-        from spectrograd.kernels.csr.spmm import laplacian_column, laplacian_rows
+        from spectrograd.kernels.spmm import laplacian_column, laplacian_rows
 
         X = np.ascontiguousarray(X)
         V = X if operator.scale is None else operator.scale[:, None] * X
@@ -118,7 +116,7 @@ class LocalEngine(BaseEngine):
         coefficients: Coefficients,
         out: Array | None,
     ) -> Array:
-        from spectrograd.kernels.csr.recurrence import recurrence_rows
+        from spectrograd.kernels.spmm import recurrence_rows
 
         abc = tuple(X.dtype.type(value) for value in coefficients)
         out = np.empty_like(X) if out is None else out
@@ -144,11 +142,11 @@ class LocalEngine(BaseEngine):
             with one_thread():
                 return np.asarray(left.T.astype(np.float64) @ Y.astype(np.float64))
         if self._is_wide(X.shape[1] * Y.shape[1]):
-            from spectrograd.kernels.dense import wide
+            from spectrograd.kernels import blas as wide
 
             with one_thread():
                 return wide.gram(X, Y, metric, symmetric or X is Y, self._is_tall(X))
-        from spectrograd.kernels.dense.products import as_weights, gram
+        from spectrograd.kernels.multivector import as_weights, gram
 
         run = gram if self._is_tall(X) else gram.serial
         weights, total = as_weights(metric), np.zeros((X.shape[1], Y.shape[1]))
@@ -177,11 +175,11 @@ class LocalEngine(BaseEngine):
             with one_thread():
                 return np.asarray(X @ C if Y is None or small is None else X @ C + Y @ small)
         if self._is_wide(C.size + (0 if small is None else small.size)):
-            from spectrograd.kernels.dense import wide
+            from spectrograd.kernels import blas as wide
 
             with one_thread():
                 return wide.combine(X, C, Y, small, self._is_tall(X))
-        from spectrograd.kernels.dense.products import combine
+        from spectrograd.kernels.multivector import combine
 
         return np.asarray(combine(np.ascontiguousarray(X), C, Y, small))
 
@@ -208,7 +206,7 @@ class LocalEngine(BaseEngine):
             R = np.asarray(AX - b * X * values, dtype=Q.dtype)
             squares = (R.astype(np.float64) ** 2 / b).sum(axis=0)
         else:
-            from spectrograd.kernels.dense.products import as_weights, residual
+            from spectrograd.kernels.multivector import as_weights, residual
 
             run = residual if self._is_tall(Q) else residual.serial
             R, squares = run(Q, AQ, values, as_weights(metric, Q.dtype), keep)

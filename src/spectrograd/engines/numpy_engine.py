@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
-from spectrograd.engines.base import BaseEngine
-from spectrograd.engines.protocol import Work
+from spectrograd.engines.base import BaseEngine, Work
 from spectrograd.operators.sparse import SparseOperator
-
-Array = NDArray[Any]
+from spectrograd.typing import Array
 
 
 class NumpyEngine(BaseEngine):

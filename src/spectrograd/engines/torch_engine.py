@@ -1,26 +1,145 @@
-"""Tensors on a device of torch: a card, or the CPU for those who want to see the same lines run."""
+"""Talls on a device, and a Krylov basis of them."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
-from spectrograd.engines.base import MEDIAN_ROWS, BaseEngine
-from spectrograd.engines.device_blocks import DeviceBlocks
-from spectrograd.engines.device_statistics import moments, nearest_centres, peaks, row_lengths
-from spectrograd.engines.device_tall import DeviceBasis, DeviceTall
-from spectrograd.engines.protocol import Coefficients, Nearest, Statistics, Work
-from spectrograd.extras import need
-from spectrograd.interruption import check
-from spectrograd.operators.protocol import Offer, Operator
+from spectrograd.engines.base import MEDIAN_ROWS, BaseEngine, Coefficients, Nearest, Statistics, Work
+from spectrograd.engines.torch_blocks import DeviceBlocks
+from spectrograd.kernels import LANES
+from spectrograd.operators.base import Offer, Operator
 from spectrograd.operators.sparse import LowRank, SparseOperator
+from spectrograd.system import check, need
+from spectrograd.typing import Array
 
-Array = NDArray[Any]
+Tensor = Any
+
+
+class DeviceTall:
+    """A tensor N x k of rows on a device, with the shape and the numpy type that everybody may ask for."""
+
+    __slots__ = ("dtype", "shape", "tensor")
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+        self.shape: tuple[int, int] = tuple(tensor.shape)
+        self.dtype = np.dtype(str(tensor.dtype).removeprefix("torch."))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> DeviceTall:
+        return DeviceTall(self.tensor.clone())
+
+    def __repr__(self) -> str:
+        return f"DeviceTall({self.shape}, {self.dtype}, {self.tensor.device})"
+
+
+class DeviceBasis:
+    """The first ``filled`` rows of ``stored``, limit x N, are the columns of the basis."""
+
+    def __init__(self, torch: Any, n_rows: int, limit: int, dtype: DTypeLike, device: Any) -> None:
+        self.stored: Tensor = torch.empty(
+            (limit, n_rows), dtype=getattr(torch, np.dtype(dtype).name), device=device
+        )
+        self.filled = 0
+
+    def append(self, X: DeviceTall) -> None:
+        """Add columns."""
+        before, self.filled = self.filled, self.filled + X.shape[1]
+        self.stored[before : self.filled] = X.tensor.T
+
+    def columns(self, start: int, stop: int) -> DeviceTall:
+        """A copy, N x (stop - start)."""
+        return DeviceTall(self.stored[start:stop].T.contiguous().clone())
+
+    def parts(self) -> Iterator[DeviceTall]:
+        """A few columns at a time."""
+        return (self.columns(a, min(a + LANES, self.filled)) for a in range(0, self.filled, LANES))
+
+    def restore(self, parts: Iterable[DeviceTall]) -> None:
+        """Mutates: the same columns again."""
+        for part in parts:
+            self.append(part)
+
+    def orthogonalize(self, first: int, count: int) -> tuple[Array, Array]:
+        """Mutates: rows from ``count`` on become orthogonal to those before."""
+        known, new = self.stored[:count], self.stored[count : self.filled]
+        near = self.stored[first:count] @ new.T
+        new -= near.T @ self.stored[first:count]
+        rest = known @ new.T
+        new -= rest.T @ known
+        rest[first:] += near
+        wide = new.double()  # a row or a few: their norms decide what is lost
+        return rest.cpu().numpy().astype(np.float64), (wide @ wide.T).cpu().numpy()
+
+    def rotate(self, start: int, stop: int, Y: Array) -> None:
+        """Mutates: combinations of rows take their place, those behind close up."""
+        part, kept, behind = self.stored[start:], Y.shape[1], self.filled - stop
+        if kept:
+            small = self.stored.new_tensor(Y.T)
+            for low in range(0, part.shape[1], SPAN):  # in place but for a few columns
+                columns = part[:, low : low + SPAN]
+                columns[:kept] = small @ columns[: len(Y)]
+        if kept < stop - start:
+            part[kept : kept + behind] = self.stored[stop : self.filled].clone()
+        self.filled = start + kept + behind
+
+
+SPAN = 1 << 16  # nodes at a time: a hundred vectors of them are 26 MB
+
+
+# --- Statistics of rows on a device, as :mod:`spectrograd.engines.base` has them for arrays.
+
+
+def peaks(torch: Any, X: Tensor) -> tuple[bool, Tensor, Tensor]:
+    """Whether N x k numbers are finite; per column the entry of largest magnitude, the first, and its row."""
+    sizes = X.abs()
+    top = sizes.max(dim=0).values
+    # a device may return any of several equal places: the first is asked for
+    rows = torch.arange(X.shape[0], device=X.device)[:, None]
+    where = torch.where(sizes == top, rows, X.shape[0]).min(dim=0).values.clamp_max(X.shape[0] - 1)
+    return bool(torch.isfinite(X).all()), X.gather(0, where[None])[0].double(), where
+
+
+def moments(torch: Any, X: Tensor, units: Tensor, metric: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Sums of ``metric (x / unit)^2`` and ``^4`` per column, and of the metric."""
+    mass = (
+        torch.ones((len(X), 1), dtype=torch.float64, device=X.device) if metric is None else metric.double()
+    )
+    squares = (X.double() / units).square()
+    return (mass * squares).sum(dim=0), (mass * squares.square()).sum(dim=0), mass.sum()
+
+
+def row_lengths(torch: Any, X: Tensor) -> Tensor:
+    """N x 1 in float64; squares are taken in units of the largest entry: they may leave the range."""
+    largest = X.abs().amax(dim=1, keepdim=True).double()
+    scaled = X / torch.where(largest == 0, 1.0, largest)
+    return largest * scaled.square().sum(dim=1, keepdim=True).sqrt()
+
+
+def nearest_centres(torch: Any, X: Tensor, centres: Tensor) -> tuple[Tensor, ...]:
+    """Labels and gaps of some rows, and per centre their sums, their number and its use."""
+    rows, count = X.double(), len(centres)
+    scores = rows @ centres.T - centres.square().sum(dim=1) / 2
+    best = scores.topk(min(2, count), dim=1)
+    labels = best.indices[:, 0]
+    lead = (
+        2 * (best.values[:, 0] - best.values[:, -1])
+        if count > 1
+        else torch.full_like(scores[:, 0], torch.inf)
+    )
+    own = torch.zeros((len(rows), count), dtype=torch.float64, device=X.device)
+    own[torch.arange(len(rows), device=X.device), labels] = 1.0  # sums by products: the same in every run
+    use = torch.zeros(count, dtype=torch.float64, device=X.device).index_add_(0, labels, lead)
+    return labels, (rows - centres[labels]).square().sum(dim=1), own.T @ rows, own.sum(dim=0).long(), use
+
+
+# --- Tensors on a device of torch: a card, or the CPU for those who want to see the same lines run.
+
 ROWS = 1 << 17  # rows at a time where float64 copies are made: 16 MB for sixteen columns
 WORTH_THREADS = 50_000  # rows; below, threads that wait for one another take ten times longer on a busy CPU
 OF_FREE = 0.5  # share of a card's free memory that graphs may keep; the rest is for talls

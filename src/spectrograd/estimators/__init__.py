@@ -1,7 +1,7 @@
 """scikit-learn skins over the line graph -> operator -> embedding -> clusters; no mathematics here."""
 
 from spectrograd.estimators.multilayer import MultilayerSpectralClustering, MultilayerSpectralEmbedding
-from spectrograd.estimators.saving import load_model as load
+from spectrograd.estimators.persistence import load_model as load
 from spectrograd.estimators.single import SpectralClustering, SpectralEmbedding
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""What the estimators share: from parameters to settings, from results to fitted names."""
+"""scikit-learn's names for the solver and its tolerance, in our words."""
 
 from __future__ import annotations
 
@@ -8,31 +8,80 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
 
 from spectrograd.engines import make_engine
-from spectrograd.estimators.continuity import Past
 from spectrograd.estimators.convergence import warn_unless_converged
 from spectrograd.estimators.display import Shown
-from spectrograd.estimators.eigen_solver import solver_and_tolerance
 from spectrograd.estimators.inputs import Affinity, is_pairwise
-from spectrograd.estimators.living import Knowledge, Living, LivingClusters, rotated
-from spectrograd.estimators.updating import UPDATE_ATTRIBUTES, Updating
+from spectrograd.estimators.out_of_sample import Knowledge, Living, LivingClusters, rotated
+from spectrograd.estimators.partial_fit import UPDATE_ATTRIBUTES, Past, Updating
 from spectrograd.graph import Graph, MultilayerGraph
-from spectrograd.graph.names import plain_texts
+from spectrograd.graph.node_names import plain_texts
 from spectrograd.labels.eigengap import MOST
 from spectrograd.labels.nearest_cluster import nearest_cluster
-from spectrograd.memory import as_bytes
 from spectrograd.operators.laplacian import Kind
 from spectrograd.pipeline import Result, Settings, cluster, embed
-from spectrograd.pipeline.extending import extension_of
-from spectrograd.pipeline.needs import check_limit
+from spectrograd.pipeline.memory_estimate import check_limit
+from spectrograd.pipeline.out_of_sample import extension_of
 from spectrograd.pipeline.settings import CHECKPOINT_EVERY
-from spectrograd.points.metrics import Metric
+from spectrograd.points.validation import Metric
+from spectrograd.system import as_bytes
+from spectrograd.typing import Array
 
-Array = NDArray[Any]
+# eigen_solver -> our solver and its parameters
+EIGEN_SOLVERS: dict[str, tuple[str, Mapping[str, Any]]] = {
+    "arpack": ("eigen", {}),
+    "lobpcg": ("lobpcg", {}),
+    "amg": ("lobpcg", {"preconditioner": "amg"}),
+}
+ROUNDING = 1e-12  # ``eigen_tol=0`` asks for machine precision: the residual that double precision can reach
+
+
+def solver_and_tolerance(model: Any) -> tuple[str, Mapping[str, Any], float | str]:
+    """``solver``, its parameters and ``tol``, whichever of the two vocabularies they were given in."""
+    solver, params = _solver(model)
+    if model.eigen_tol == "auto":
+        return solver, params, model.tol
+    if model.tol != "auto":
+        raise ValueError(f"tol={model.tol!r} and eigen_tol={model.eigen_tol!r} mean the same: give one")
+    if not isinstance(model.eigen_tol, int | float) or not model.eigen_tol >= 0:
+        raise ValueError(f"eigen_tol={model.eigen_tol!r}: expected a number that is not negative, or 'auto'")
+    if model.eigen_solver == "arpack":
+        params = {"tol": model.eigen_tol} | dict(params)
+    return solver, params, max(float(model.eigen_tol), ROUNDING)
+
+
+def _solver(model: Any) -> tuple[str, Mapping[str, Any]]:
+    params = model.solver_params or {}
+    if model.eigen_solver is None:
+        return model.solver, params
+    if model.eigen_solver not in EIGEN_SOLVERS:
+        raise ValueError(
+            f"eigen_solver={model.eigen_solver!r}: expected None, {', '.join(EIGEN_SOLVERS)}; "
+            "other methods are chosen by solver"
+        )
+    if model.solver != "auto":
+        raise ValueError(
+            f"solver={model.solver!r} and eigen_solver={model.eigen_solver!r} mean the same: give one"
+        )
+    if model.eigen_solver == "amg":
+        _check_pyamg()
+    name, implied = EIGEN_SOLVERS[model.eigen_solver]
+    return name, dict(implied) | dict(params)
+
+
+def _check_pyamg() -> None:
+    try:
+        import pyamg  # noqa: F401
+    except ImportError:
+        raise ValueError(
+            "The eigen_solver was set to 'amg', but pyamg is not available. pip install 'spectrograd[amg]'"
+        ) from None
+
+
+# --- What the estimators share: from parameters to settings, from results to fitted names.
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

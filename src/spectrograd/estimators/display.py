@@ -43,7 +43,7 @@ class Shown:
         >>> model.plot(ax=Figure().subplots()).get_title()
         'SpectralClustering: 300 nodes, 3 clusters'
         """
-        from spectrograd.report.picture import draw_embedding, draw_points
+        from spectrograd.report.figures import draw_embedding, draw_points
 
         check_is_fitted(self, "embedding_")
         vectors, labels = self.embedding_, getattr(self, "labels_", None)
@@ -92,7 +92,7 @@ def _extent(model: Any) -> str:
 
 def _story(model: Any) -> str:
     """What was found and how far to trust it; nothing before ``fit``. Borders only, so any theme suits."""
-    from spectrograd.report.words import certificate_words
+    from spectrograd.report.document import certificate_words
 
     if not hasattr(model, "certificate_"):
         return ""
@@ -139,7 +139,7 @@ def _clusters(model: Any) -> tuple[NDArray[Any], NDArray[Any]]:
 
 def _treatment(model: Any) -> str:
     """What was done to the graph: regularisation, and nodes that took no part."""
-    from spectrograd.report.words import treatment_words
+    from spectrograd.report.document import treatment_words
 
     names = model.set_aside_
     excluded = {"count": len(names), "share": len(names) / len(model.names_), "names": names[:SHOWN_EXCLUDED]}

@@ -13,7 +13,7 @@ from sklearn.base import is_clusterer
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
-from spectrograd.estimators.row_makers import (
+from spectrograd.estimators.affinity_rows import (
     HALF,
     DistanceRows,
     KernelRows,
@@ -22,10 +22,10 @@ from spectrograd.estimators.row_makers import (
     RowMaker,
 )
 from spectrograd.graph import Graph, GraphError, GraphWarning, MultilayerGraph
-from spectrograd.graph.cleaning import ROUNDING, check_structure
-from spectrograd.graph.tensors import from_tensor
+from spectrograd.graph.validation import ROUNDING, check_structure, from_tensor
 from spectrograd.io import graph_of, read_graph
-from spectrograd.io.foreign.frames import (
+from spectrograd.io.columns import layer_offer
+from spectrograd.io.interop.frames import (
     column_names,
     from_frame,
     from_pairs,
@@ -34,10 +34,9 @@ from spectrograd.io.foreign.frames import (
     is_list_of_pairs,
     takes_for_edges,
 )
-from spectrograd.io.read.columns import layer_offer
 from spectrograd.labels.eigengap import MOST
-from spectrograd.pipeline.needs import is_stored, open_within
-from spectrograd.points.neighbors import neighbour_graph
+from spectrograd.pipeline.memory_estimate import is_stored, open_within
+from spectrograd.points.knn_graph import neighbour_graph
 from spectrograd.points.search import Wanted
 from spectrograd.store import open_store
 

@@ -1,17 +1,19 @@
-"""Graphs as frozen values: symmetric adjacency in CSR row blocks, node names kept with the rows."""
+"""Breadth-first searches: the components of a graph and its levels."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from html import escape
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike
 
-from spectrograd.graph.cleaning import (
+from spectrograd.graph.node_names import as_names, number_nodes
+from spectrograd.graph.validation import (
     CleanArrays,
     as_csr,
     check_weights,
@@ -19,18 +21,140 @@ from spectrograd.graph.cleaning import (
     compact,
     row_numbers,
     symmetrized,
+    undirected,
     without_duplicates,
     without_loops,
 )
-from spectrograd.graph.cleaning import GraphError as GraphError
-from spectrograd.graph.cleaning import GraphWarning as GraphWarning
-from spectrograd.graph.names import as_names, number_nodes
-from spectrograd.graph.notebook import facts_table
-from spectrograd.graph.recall import Recall
-from spectrograd.graph.traversal import Search, search
-from spectrograd.graph.undirected import undirected
+from spectrograd.graph.validation import GraphError as GraphError
+from spectrograd.graph.validation import GraphWarning as GraphWarning
+from spectrograd.kernels.thresholds import USUAL, Thresholds
+from spectrograd.typing import Array
 
-Array = NDArray[Any]
+
+class Levels(NamedTuple):
+    """Vertices per breadth-first level from some vertex, and one vertex of the last level."""
+
+    widths: Array
+    last: int
+
+    @property
+    def size(self) -> int:
+        """Vertices reached."""
+        return int(self.widths.sum())
+
+
+class Search(NamedTuple):
+    """The component of every vertex, numbered as they are met; the levels from vertex 0; the order of all."""
+
+    component: Array
+    first: Levels
+    order: Array
+
+
+def search(indptr: Array, indices: Array, thresholds: Thresholds = USUAL) -> Search:
+    """Search the whole of a symmetric matrix."""
+    if len(indptr) > thresholds.small + 1:
+        from spectrograd.kernels.graph import search_all
+
+        component, widths, last, order = search_all(indptr, indices)
+        return Search(component, Levels(widths, int(last)), order)
+    from scipy.sparse import csgraph  # heavy, and not needed to make a graph
+
+    first = levels(indptr, indices, 0, thresholds)
+    as_it_is = np.arange(len(indptr) - 1)  # no order matters for a small graph
+    if first.size == len(indptr) - 1:
+        return Search(np.zeros(first.size, np.int32), first, as_it_is)
+    return Search(csgraph.connected_components(_matrix(indptr, indices), directed=False)[1], first, as_it_is)
+
+
+def levels(indptr: Array, indices: Array, source: int, thresholds: Thresholds = USUAL) -> Levels:
+    """Search from one vertex of a symmetric matrix."""
+    if len(indptr) > thresholds.small + 1:
+        from spectrograd.kernels.graph import level_widths
+
+        widths, last = level_widths(indptr, indices, source)
+        return Levels(widths, int(last))
+    from scipy.sparse import csgraph
+
+    order, parent = csgraph.breadth_first_order(_matrix(indptr, indices), source)
+    place = np.empty(len(parent), np.int64)
+    place[order] = np.arange(len(order))
+    met_by = place[parent[order[1:]]]  # ascending: a level is the vertices met by those of the level before
+    ends = [0, 1]
+    while ends[-1] < len(order):
+        ends.append(1 + int(met_by.searchsorted(ends[-1])))
+    return Levels(np.diff(ends), int(order[ends[-2] :].min()))
+
+
+def _matrix(indptr: Array, indices: Array) -> sp.csr_array:
+    n_nodes = len(indptr) - 1
+    return sp.csr_array((np.ones(len(indices)), indices, indptr), shape=(n_nodes, n_nodes))
+
+
+# --- How many of the true neighbours a k-NN graph holds: a note that stays with the graph.
+
+
+class Recall(float):
+    """The share of the true neighbours that were found: a number with its standard error.
+
+    ``n_rows`` exact rows were compared; 0 says that the search itself was exact.
+
+    Examples
+    --------
+    >>> print(Recall(0.987, 0.0042, 400))
+    98.7 % of the true neighbours, +- .4
+    >>> print(Recall(1.0), Recall(0.98) > 0.9)
+    100 % of the true neighbours True
+    """
+
+    error: float
+    n_rows: int
+
+    def __new__(cls, value: float, error: float = 0.0, n_rows: int = 0) -> Recall:
+        """A share between 0 and 1."""
+        made = super().__new__(cls, value)
+        made.error, made.n_rows = float(error), int(n_rows)
+        return made
+
+    def __getnewargs__(self) -> tuple[float, float, int]:  # type: ignore[override]
+        return float(self), self.error, self.n_rows
+
+    def __str__(self) -> str:
+        if not self.n_rows:
+            return "100 % of the true neighbours"
+        margin = f"{100 * self.error:.1f}".removeprefix("0")
+        return f"{100 * self:.1f} % of the true neighbours, +- {margin}"
+
+    def summary(self) -> dict[str, float | int]:
+        """For ``--summary-json``."""
+        return {"value": float(self), "standard_error": self.error, "rows_compared": self.n_rows}
+
+    @classmethod
+    def from_summary(cls, summary: Mapping[str, Any]) -> Recall:
+        """What :meth:`summary` was made of."""
+        return cls(summary["value"], summary["standard_error"], summary["rows_compared"])
+
+
+# --- What notebooks show of a graph.
+
+
+def facts_table(title: str, facts: Mapping[str, str]) -> str:
+    """A small HTML table of names and values; every text is escaped.
+
+    Examples
+    --------
+    >>> facts_table("Graph", {"nodes": "<3"})
+    '<table><caption>Graph</caption><tr><th scope="row">nodes</th><td>&lt;3</td></tr></table>'
+    """
+    rows = "".join(
+        f'<tr><th scope="row">{escape(name)}</th><td>{escape(value)}</td></tr>'
+        for name, value in facts.items()
+    )
+    return f"<table><caption>{escape(title)}</caption>{rows}</table>"
+
+
+# --- Graphs as frozen values: symmetric adjacency in CSR row blocks, node names kept with the rows.
+
 SHOWN_NAMES = 5
 
 
@@ -274,7 +398,7 @@ class Graph:
     @cached_property
     def factor_layout(self) -> tuple[Any, Any]:
         """Order and shape of a triangular factor, for every shift: its fronts and their parts."""
-        from spectrograd.kernels.ldl.layout import lay_out
+        from spectrograd.kernels.ldl_symbolic import lay_out
 
         return lay_out(self.matrix.indptr, self.matrix.indices)
 

@@ -10,11 +10,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from spectrograd.graph.cleaning import GraphError
-from spectrograd.graph.graph import Array, Graph
-from spectrograd.graph.names import number_nodes
-from spectrograd.graph.notebook import facts_table
-from spectrograd.graph.recall import Recall
+from spectrograd.graph.graph import Graph, Recall, facts_table
+from spectrograd.graph.node_names import number_nodes
+from spectrograd.graph.validation import GraphError
+from spectrograd.typing import Array
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,15 +1,15 @@
 """Doors of the house: files and other libraries' objects, in and out."""
 
-from spectrograd.io.foreign.frames import from_frame, to_arrow, to_pandas, to_polars
-from spectrograd.io.foreign.igraph import from_igraph, to_igraph
-from spectrograd.io.foreign.networkx import from_networkx, to_networkx
-from spectrograd.io.foreign.objects import graph_of
-from spectrograd.io.foreign.pyg import from_pyg, to_edge_index
-from spectrograd.io.read.files import read_graph
-from spectrograd.io.read.labels import read_labels
-from spectrograd.io.read.points import Points, read_points
-from spectrograd.io.write.graphs import check_graph_path, write_graph
-from spectrograd.io.write.results import write_embedding, write_labels
+from spectrograd.io.interop import graph_of
+from spectrograd.io.interop.frames import from_frame, to_arrow, to_pandas, to_polars
+from spectrograd.io.interop.igraph import from_igraph, to_igraph
+from spectrograd.io.interop.networkx import from_networkx, to_networkx
+from spectrograd.io.interop.pyg import from_pyg, to_edge_index
+from spectrograd.io.labels import read_labels
+from spectrograd.io.points import Points, read_points
+from spectrograd.io.read_graph import read_graph
+from spectrograd.io.write_graph import check_graph_path, write_graph
+from spectrograd.io.write_results import write_embedding, write_labels
 from spectrograd.store import open_store
 
 __all__ = [

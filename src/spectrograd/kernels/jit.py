@@ -1,22 +1,71 @@
-"""The one place that knows numba's flags, threading layers and their traps.
+"""Says when a kernel is compiled, and of what kind it is: it takes seconds, once on a machine.
 
-``workqueue`` aborts the process when two Python threads enter parallel kernels at once, and GNU
-OpenMP dies after a fork. So: TBB where its wheel is installed, else workqueue behind a lock.
+Through the logger ``spectrograd``: it stands on stderr unless a program has set up logging otherwise, and a
+script that turns warnings into errors goes on.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import logging
 import os
 import sys
 import threading
 import types
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from itertools import pairwise
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numba
+from numba.core import event
 
-from spectrograd.kernels.announcement import announce_compiling
+COMPILING = "compiling {}: some seconds, once on this machine"
+EVENT = "numba:compile"  # not when a kernel is found in the cache on disk
+# By the packages of the kernels: kernels of one kind are compiled in the same run, one after the other.
+KINDS = {
+    "csr": "products of sparse matrices",
+    "dense": "products of blocks of vectors, and k-means",
+    "batches": "mini-batches of edges",
+    "ldl": "the sparse factorisation",
+    "ingest": "the reading of edge lists",
+}
+OTHER = "kernels"
+
+
+def kind_of(module):
+    """What the kernels of a module are for; None where they are not ours."""
+    home, _, inside = module.partition(".")
+    if home != "spectrograd":
+        return None
+    return KINDS.get(inside.removeprefix("kernels.").partition(".")[0], OTHER)
+
+
+class FirstCompilation(event.Listener):
+    """Tells once per kind and process, as the first of our kernels of that kind is compiled."""
+
+    told: ClassVar = set()  # kinds, in this process
+
+    def on_start(self, event):
+        """A kernel is about to be compiled, maybe one of ours."""
+        kind = kind_of(event.data["dispatcher"].py_func.__module__)
+        if kind is not None and kind not in FirstCompilation.told:
+            FirstCompilation.told.add(kind)
+            logging.getLogger("spectrograd").warning(COMPILING.format(kind))
+
+    def on_end(self, event):
+        """It is compiled."""
+
+
+def announce_compiling():
+    """From now on, in this process."""
+    event.register(EVENT, FirstCompilation())
+
+
+# --- The one place that knows numba's flags, threading layers and their traps.
 
 # Full fastmath would break isfinite; these three keep NaN and infinity meaningful.
 _FLAGS = {
@@ -101,3 +150,83 @@ def _on_tbb() -> bool:
         return _layer_is_tbb()
     except ValueError:  # no parallel kernel has run yet
         return False
+
+
+# --- Plain threads for serial kernels, which let go of Python's lock.
+
+N_SHARES = 8  # more than threads, so that one who is late holds up nobody
+
+
+def side_by_side(work: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """Call a serial kernel for every tuple of arguments, on as many threads as numba may use now.
+
+    The results in order. Unlike a parallel kernel this compiles nothing more, and no thread waits while
+    there is a job left.
+    """
+    left = deque(enumerate(jobs))
+    results: list[Any] = [None] * len(jobs)
+
+    def take_turns() -> None:
+        while left:
+            try:
+                place, job = left.popleft()
+            except IndexError:  # another thread was faster
+                return
+            results[place] = work(*job)
+
+    n_helpers = min(numba.get_num_threads(), len(jobs)) - 1 if len(jobs) > 1 else 0
+    helpers = [_pool().submit(take_turns) for _ in range(n_helpers)]
+    take_turns()
+    for helper in helpers:
+        helper.result()
+    return results
+
+
+def share_rows(kernel: Callable[..., Any], n_rows: int, *given: Any) -> None:
+    """Call ``kernel(first, last, *given)`` for shares of the rows; it must not matter how they are cut."""
+    bounds = [n_rows * share // N_SHARES for share in range(N_SHARES + 1)]
+    side_by_side(kernel, [(*share, *given) for share in pairwise(bounds)])
+
+
+def several() -> bool:
+    """Whether numba may use more than one thread now."""
+    return bool(numba.get_num_threads() > 1)
+
+
+def ahead(items: Iterator[Any]) -> Iterator[Any]:
+    """The same items, each made by another thread while its predecessor is in use, if there is another."""
+    if not several():
+        yield from items
+        return
+    nothing = object()
+    coming = _pool().submit(next, items, nothing)
+    try:
+        while (item := coming.result()) is not nothing:
+            coming = _pool().submit(next, items, nothing)
+            yield item
+    finally:  # who stops early leaves no thread behind
+        if not coming.cancel():
+            wait([coming])
+
+
+def in_order(work: Callable[[Any], Any], items: Iterator[Any]) -> Iterator[Any]:
+    """Results of a function that lets go of Python's lock, in order; a few items are under way at a time."""
+    coming: deque[Future[Any]] = deque()
+    try:
+        for item in items:
+            coming.append(_pool().submit(work, item))
+            if len(coming) > numba.get_num_threads():
+                yield coming.popleft().result()
+        while coming:
+            yield coming.popleft().result()
+    finally:  # who stops early leaves no thread behind
+        wait([left for left in coming if not left.cancel()])
+
+
+@functools.cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(numba.config.NUMBA_NUM_THREADS, "spectrograd")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # a child has none of the threads

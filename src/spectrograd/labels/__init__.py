@@ -1,5 +1,5 @@
 """Rows to clusters: k-means, pivoted QR, discretisation, and how many clusters there are."""
 
-from spectrograd.labels.clustering import Clustering, assign
+from spectrograd.labels.assign import Clustering, assign
 
 __all__ = ["Clustering", "assign"]

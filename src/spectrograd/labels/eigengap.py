@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from spectrograd.graph import GraphWarning
 from spectrograd.notices import warn
+from spectrograd.typing import Array
 
-Array = NDArray[Any]
 MOST = 20  # clusters looked for
 POWER = 0.75  # of the eigenvalue above a gap: half-way between the growth of a curve's gaps and ratios
 CLOSE = 0.75  # of the best jump: on twenty sets every number without a rival so near was right

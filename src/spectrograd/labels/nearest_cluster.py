@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spectrograd.kernels import SMALL
-from spectrograd.labels.lloyd import descend
-from spectrograd.labels.unit_rows import row_lengths
+from spectrograd.labels.kmeans import descend, row_lengths
+from spectrograd.typing import Array
 
-Array = NDArray[Any]
 FEW_STEPS = 20  # of Lloyd's algorithm: clusters that need more have not only moved
 STILL = 1e-4  # a step of the centres by less, in units of the variance, is the last
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import scipy.linalg as la
-from numpy.typing import NDArray
 
 from spectrograd.engines import Engine
 from spectrograd.graph import Graph, RowBlock
 from spectrograd.kernels import TALL, WORTH_THREADS
 from spectrograd.operators.sparse import LowRank, SparseOperator
+from spectrograd.typing import Array
 
-Array = NDArray[Any]
 COARSEST = 400
 DENSE_AT_MOST = 2000
 
@@ -40,14 +38,14 @@ class Level:
 
     def down(self, R: Array, scale: Array | None = None) -> Array:
         """``P' diag(scale) R``."""
-        from spectrograd.kernels.csr.coarsen import restrict
+        from spectrograd.kernels.coarsening import restrict
 
         run = restrict if len(R) > TALL else restrict.serial
         return np.asarray(run(self.begin, self.order, scale, np.ascontiguousarray(R)))
 
     def add_up(self, C: Array, X: Array) -> None:
         """Mutates X: ``X += P C``."""
-        from spectrograd.kernels.csr.coarsen import add_prolonged
+        from spectrograd.kernels.coarsening import add_prolonged
 
         run = add_prolonged if len(X) > TALL else add_prolonged.serial
         run(self.part, np.ascontiguousarray(C), X)
@@ -67,7 +65,7 @@ def coarsened(operator: SparseOperator, largest: int = 3) -> tuple[Level, Sparse
 
 def shrinkage(operator: SparseOperator, n_sampled: int = 2000) -> float:
     """What share of the entries one matching leaves, from a sample of the aggregates."""
-    from spectrograd.kernels.csr import coarsen
+    from spectrograd.kernels import coarsening as coarsen
 
     part, n = _matched(operator, 3)
     begin, order = coarsen.members(part, n)
@@ -76,7 +74,7 @@ def shrinkage(operator: SparseOperator, n_sampled: int = 2000) -> float:
 
 
 def _matched(operator: SparseOperator, largest: int) -> tuple[Array, int]:
-    from spectrograd.kernels.csr.coarsen import match
+    from spectrograd.kernels.coarsening import match
 
     weights = operator.graph.matrix.data if operator.graph.is_weighted else None
     part, n = match(*operator.graph.pattern, weights, np.maximum(operator.diagonal, 1e-300), largest)
@@ -84,7 +82,7 @@ def _matched(operator: SparseOperator, largest: int) -> tuple[Array, int]:
 
 
 def _joined(operator: SparseOperator, part: Array, n: int) -> tuple[Level, SparseOperator]:
-    from spectrograd.kernels.csr import coarsen
+    from spectrograd.kernels import coarsening as coarsen
 
     weights = operator.graph.matrix.data if operator.graph.is_weighted else None
     begin, order = coarsen.members(part, n)
@@ -109,7 +107,7 @@ def _joined(operator: SparseOperator, part: Array, n: int) -> tuple[Level, Spars
 
 def build(operator: SparseOperator, coarsest: int = COARSEST) -> list[Level]:
     """Levels from fine to coarse; two matchings make one, so each has about a quarter of the vertices."""
-    from spectrograd.kernels.csr.coarsen import members
+    from spectrograd.kernels.coarsening import members
 
     levels: list[Level] = []
     while operator.n_nodes > coarsest:

@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from spectrograd.engines.protocol import Engine
-from spectrograd.linalg.coordinates import Coordinates
-from spectrograd.linalg.krylov import Basis
-from spectrograd.operators.protocol import Operator
+from spectrograd.engines.base import Engine
+from spectrograd.linalg.subspace import Basis, Coordinates
+from spectrograd.operators.base import Operator
+from spectrograd.typing import Array
 
-Array = NDArray[Any]
 STEPS = 20
 SEED = 28  # one for all: a plan is the same whatever the seed of the run
 NULL = 5e-4  # of the width: so low are null vectors, which are known, and no Ritz value of so few steps

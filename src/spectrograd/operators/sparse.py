@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 from scipy.linalg.blas import dger, sger
 
 from spectrograd.graph import Graph
 from spectrograd.kernels import SUM_PIECE
-from spectrograd.operators.protocol import EDGES, PRODUCTS, Offer, Operator
+from spectrograd.operators.base import EDGES, PRODUCTS, Offer, Operator
+from spectrograd.typing import Array
 
-Array = NDArray[Any]
 NEARLY_NULL = 1e-9  # of the smallest diagonal entry: sums of degrees are no more exact than that
 
 
@@ -63,7 +63,7 @@ class SparseOperator(Operator):
 
     ``A = diag(diagonal) - diag(scale) W diag(scale) - Z diag(a) Z'`` and ``B = diag(metric)``.
     ``scale``, ``metric`` and ``low_rank`` are None when they are trivial. ``aside`` are the rows of whole
-    components that take no part (:mod:`~spectrograd.operators.masked`).
+    components that take no part (:mod:`~spectrograd.operators.laplacian`).
     """
 
     graph: Graph

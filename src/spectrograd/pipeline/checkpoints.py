@@ -12,23 +12,22 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spectrograd.certificate import Certificate
 from spectrograd.embedding import Embedding
-from spectrograd.engines.cluster.connect import package_version
+from spectrograd.engines.dask.session import package_version
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.linalg.subspace import orthogonality_error
-from spectrograd.pipeline.embedded import Embedded
 from spectrograd.pipeline.plan import Choice
+from spectrograd.pipeline.result import Embedded
 from spectrograd.pipeline.settings import Settings
+from spectrograd.serialization.checkpoint_folder import open_checkpoints
+from spectrograd.solvers.base import Problem
 from spectrograd.solvers.checkpoint import RunCheckpoints, SolveCheckpoint
 from spectrograd.solvers.loop import GIVEN_UP, INTERRUPTED, OUT_OF_TIME
-from spectrograd.solvers.protocol import Problem
-from spectrograd.store.checkpoint_folder import open_checkpoints
-from spectrograd.store.stored import StoredGraph
+from spectrograd.store.stored_graph import StoredGraph
+from spectrograd.typing import Array
 
-Array = NDArray[Any]
 # Threads, the time budget and what comes after the embedding play no part in it.
 DECISIVE = (
     "solver",

@@ -12,21 +12,20 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from spectrograd.graph import Graph
 from spectrograd.labels import assign
-from spectrograd.labels.following import follow_neighbours, pieces
-from spectrograd.labels.membership import membership
-from spectrograd.labels.unit_rows import unit_rows
+from spectrograd.labels.kmeans import unit_rows
+from spectrograd.labels.neighbor_labels import follow_neighbours, pieces
+from spectrograd.labels.sampled_kmeans import membership
 from spectrograd.operators.sparse import SparseOperator
-from spectrograd.pipeline.layer_evidence import TRACY_WIDOM
+from spectrograd.pipeline.layer_weights import TRACY_WIDOM
 from spectrograd.pipeline.result import Result
 from spectrograd.pipeline.settings import Settings
+from spectrograd.typing import Array
 
-Array = NDArray[Any]
 CLEAR, WEAK, NONE, NOT_JUDGED = "clear", "weak", "none beyond chance", "not judged"
 # A random graph is drawn twice, with at most so many nodes and clusters: its figures hardly depend on either.
 # Small ones differ more from draw to draw and are drawn four times; of few neighbours more nodes are needed,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spectrograd.aggregation import (
     Aggregation,
@@ -16,23 +15,26 @@ from spectrograd.aggregation import (
     checked_weights,
     layer_operators,
     make_aggregation,
+    mean,
     without_absent,
 )
+from spectrograd.aggregation.projection import aggregate as project
 from spectrograd.embedding import Embedding
 from spectrograd.graph import Graph, GraphError, GraphWarning, MultilayerGraph
+from spectrograd.graph.components import Connectivity, connect, report_aside, sublayers
+from spectrograd.labels.eigengap import Eigengap, n_eigenvalues, widest_gap
 from spectrograd.notices import warn
-from spectrograd.operators.laplacian import Kind
-from spectrograd.operators.protocol import Operator
+from spectrograd.operators.base import Operator
+from spectrograd.operators.laplacian import TAU, Kind, Regularization, checked
 from spectrograd.operators.sparse import SparseOperator
-from spectrograd.pipeline.certifying import certified
-from spectrograd.pipeline.embedded import Embedded
-from spectrograd.pipeline.layer_agreement import layer_distances
-from spectrograd.pipeline.layer_weights import LayerScores, weigh_layers
+from spectrograd.pipeline.layer_weights import LayerScores, layer_distances, weigh_layers
+from spectrograd.pipeline.result import Embedded, Result, Stages, found
 from spectrograd.pipeline.settings import Settings
-from spectrograd.pipeline.solving import embed
+from spectrograd.pipeline.single import input_order, kept_tall, with_all_nodes
+from spectrograd.pipeline.solve import certified, embed
 from spectrograd.solvers.loop import INTERRUPTED
+from spectrograd.typing import Array
 
-Array = NDArray[Any]
 LOOSE = 1e-3
 
 
@@ -219,3 +221,227 @@ def _check_linked(graph: MultilayerGraph, aside: Array | None) -> None:
     if len(nowhere):
         shown = ", ".join(str(graph.node_names[i]) for i in nowhere[:5])
         raise GraphError(f"{len(nowhere)} nodes have no edge in any layer: {shown}; remove them first")
+
+
+# --- A multilayer graph before and after its layers are merged: pieces, tau, number of clusters, solution.
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedLayers:
+    """Layers that are merged: what is left to do is to solve, by whatever solver."""
+
+    graph: MultilayerGraph
+    merged: Merged
+    n_components: int
+    regularization: Regularization
+    connectivity: Connectivity
+    eigengap: Eigengap | None
+    seconds: dict[str, float]
+    kept: Array  # row numbers of the result, one per row of the merged operator
+    masked: Array  # rows of that operator which take no part
+
+    def solve(self, settings: Settings, start: Array | None = None) -> Result:
+        """The certified embedding of all nodes; ``start`` (N x K) is a guess for a warm start."""
+        stages, kept = Stages(settings.on_stage), self.kept
+        guess = None if start is None else start[kept]
+        with stages("solve"):
+            solved = self.merged.embed(self.n_components, settings, start=guess)
+        layers = tuple(self._on_all_nodes(layer) for layer in self.merged.layers)
+        short = [
+            str(name)
+            for name, layer in zip(self.merged.layer_names, layers, strict=False)
+            if not layer.certificate.converged
+        ]
+        told = replace(solved.certificate, uncertified_layers=tuple(short))
+        return found(
+            replace(solved, certificate=told),
+            with_all_nodes(solved, self.graph, kept, self.masked),
+            self.merged.operator,
+            connectivity=self.connectivity,
+            regularization=self.regularization,
+            eigengap=self.eigengap,
+            rows=kept,
+            seconds=self.seconds | stages.seconds,
+            merged=replace(self.merged, layers=layers),
+            tall=kept_tall(solved, settings, self.graph.n_nodes, kept, self.masked),
+        )
+
+    def _on_all_nodes(self, layer: Embedded) -> Embedded:
+        vectors = with_all_nodes(layer, self.graph, self.kept, self.masked).vectors
+        told = layer.embedding
+        return replace(layer, embedding=Embedding(vectors, told.eigenvalues, told.names))
+
+
+def prepare_layers(graph: MultilayerGraph, settings: Settings) -> PreparedLayers:
+    """Sort out the pieces, embed the layers where the aggregation asks for it, and merge them.
+
+    Components are those of the union of the layers: a node missing from some layers is connected through
+    the others. tau is added to every layer, in units of its own mean degree. ``"auto"`` clusters are
+    counted by the eigengap of the sum of the Laplacians, since Eq. 22 has a gap after K by construction.
+    """
+    stages = Stages(settings.on_stage)
+    wanted = checked(settings.regularization)
+    connectivity = connect(graph, settings.n_components, settings.disconnected)
+    report_aside(connectivity, graph.node_names)
+    kept, rows, masked = _taking_part(graph, connectivity)
+    regularization = _decide(wanted, settings, connectivity)
+    with stages("layers"):
+        gap = _gap(kept, settings, regularization.tau, masked)
+        k = settings.n_components if gap is None else gap.n_clusters
+        merged = merge(
+            kept,
+            int(k),
+            settings,
+            laplacian=settings.laplacian,
+            aggregation=settings.aggregation,
+            alpha=settings.alpha,
+            layer_weights=settings.layer_weights,
+            aggregation_params=settings.aggregation_params,
+            tau=regularization.tau,
+            aside=masked,
+        )
+    moved = connectivity if graph.is_resident else connectivity.moved(rows)
+    return PreparedLayers(graph, merged, int(k), regularization, moved, gap, merged.seconds, rows, masked)
+
+
+def _taking_part(graph: MultilayerGraph, connectivity: Connectivity) -> tuple[MultilayerGraph, Array, Array]:
+    """The layers to merge, which row of the result each of their rows is, and which of them are masked.
+
+    Layers on disk keep all rows: those that take no part are masked.
+    """
+    if graph.is_resident:
+        return sublayers(graph, connectivity.kept), connectivity.kept, np.empty(0, np.int64)
+    return graph, input_order(graph.layers[0]), connectivity.aside
+
+
+def _gap(graph: MultilayerGraph, settings: Settings, tau: float, masked: Array) -> Eigengap | None:
+    if not isinstance(settings.n_components, str):
+        return None
+    operators = layer_operators(graph, settings.laplacian, tau, masked)
+    summed = mean.aggregate(Layers(operators, np.ones(graph.n_layers)))
+    found = embed(summed, n_eigenvalues(graph.n_nodes), settings)
+    if found.solution.stop_reason == INTERRUPTED:
+        raise KeyboardInterrupt  # rough eigenvalues count no clusters
+    gap = widest_gap(found.embedding.eigenvalues)
+    gap.warn()
+    return gap
+
+
+def _decide(wanted: float | str | None, settings: Settings, connectivity: Connectivity) -> Regularization:
+    in_pieces = connectivity.n_components > 1 and settings.disconnected == "regularize"
+    if in_pieces and not isinstance(wanted, float):
+        reason = (
+            f"{connectivity.n_components} components: {TAU:g} mean degrees in every layer tie them together"
+        )
+        return Regularization(TAU, reason)
+    if isinstance(wanted, str):
+        reason = (
+            "not used: several layers seldom share their dangling pieces; a number adds tau to each layer"
+        )
+        return Regularization(0.0, reason)
+    return Regularization(wanted or 0.0, "asked for" if wanted else "off")
+
+
+# --- Many merges of the same layers: alpha sweeps and leave-one-layer-out, layer embeddings reused.
+
+
+@dataclass(frozen=True, eq=False)
+class AlphaPoint:
+    """One alpha of a sweep: the merged embedding and its squared distance to each layer (Eq. 20)."""
+
+    alpha: float | str
+    result: Embedded
+    distances: Array
+
+
+def sweep_alpha(
+    layers: Layers | Merged,
+    alphas: Iterable[float | str],
+    n_components: int,
+    settings: Settings | None = None,
+) -> tuple[AlphaPoint, ...]:
+    """Merge by Eq. 22 once per alpha; the layers' embeddings are those given, nothing is solved twice.
+
+    Each run starts from the result before, so neighbouring values are cheap for iterative solvers.
+
+    Parameters
+    ----------
+    layers
+        Layers with their embeddings: ``Layers(...)`` or what :func:`merge` returned.
+    alphas
+        Numbers >= 0 or "auto".
+    n_components
+        Columns of the merged embedding.
+    settings
+        How to solve.
+    """
+    inputs = embedded_layers(layers)
+    chosen = settings or Settings()
+    points: list[AlphaPoint] = []
+    start = None
+    for alpha in alphas:
+        result = embed(project(inputs, alpha=alpha), n_components, chosen, start=start)
+        start = result.embedding.vectors
+        distances = np.array([_distance(start, U) for U in inputs.embeddings])
+        points.append(AlphaPoint(alpha, result, distances))
+    return tuple(points)
+
+
+def layer_influence(
+    layers: Layers | Merged,
+    n_components: int,
+    settings: Settings | None = None,
+    *,
+    aggregation: str = "projection",
+    alpha: float | str = "auto",
+    aggregation_params: Mapping[str, Any] | None = None,
+) -> Array:
+    """How far the merged subspace moves when a layer is left out: per layer, from 0 to 1.
+
+    The squared projection distance between the merge of all layers and that of all but one, over
+    ``n_components``. A layer of weight zero has no influence. ``joint`` is judged as ``projection``: the
+    layers it found are kept.
+    """
+    kind = make_aggregation(aggregation)
+    options = {} if kind.run is not None else kind.checked(aggregation_params)
+    inputs = embedded_layers(layers) if kind.needs_embeddings else _given(layers)
+    chosen = settings or Settings()
+    if len(inputs.operators) < 2:
+        raise ValueError("leaving one layer out needs at least two layers")
+
+    def subspace(given: Layers, start: Array | None) -> Array:
+        operator = kind.aggregate(given, alpha=alpha, **options)
+        return embed(operator, n_components, chosen, start=start).embedding.vectors
+
+    whole = subspace(inputs, None)
+    moved = np.zeros(len(inputs.operators))
+    for left_out in np.flatnonzero(inputs.weights):
+        weights = inputs.weights.copy()
+        weights[left_out] = 0.0
+        if weights.sum() == 0:
+            raise ValueError("only one layer has a weight: leaving it out leaves nothing to merge")
+        rest = subspace(replace(inputs, weights=weights), whole)
+        moved[left_out] = _distance(whole, rest) / n_components
+    return moved
+
+
+def embedded_layers(layers: Layers | Merged) -> Layers:
+    """The layers behind either form, or an error when nobody embedded them."""
+    inputs = _given(layers)
+    if len(inputs.embeddings) != len(inputs.operators):
+        raise ValueError(
+            "the layers have no embeddings to reuse: merge them with aggregation='projection' first"
+        )
+    return inputs
+
+
+def _given(layers: Layers | Merged) -> Layers:
+    inputs = layers.inputs if isinstance(layers, Merged) else layers
+    assert inputs is not None
+    return inputs
+
+
+def _distance(merged: Array, layer: Array) -> float:
+    """``(K + K_s) / 2 - |U' U^s|^2``: a layer with few nodes may have fewer columns."""
+    widths = (merged.shape[1] + layer.shape[1]) / 2
+    return float(max(0.0, widths - float(np.sum((merged.T @ layer) ** 2))))

@@ -1,33 +1,119 @@
-"""What the line leads to: one flat, frozen value for single and multilayer graphs alike."""
+"""An embedding of one operator with its evidence, and the attempts that led to it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from numpy.typing import NDArray
+import numpy as np
 
 from spectrograd.certificate import Certificate
-from spectrograd.embedding import Embedding
-from spectrograd.engines.protocol import Tall, Work
-from spectrograd.graph.pieces import Connectivity
-from spectrograd.labels.clustering import Clustering
+from spectrograd.certificate.lanczos_probe import Evidence
+from spectrograd.embedding import Embedding, arrange
+from spectrograd.engines import Engine
+from spectrograd.engines.base import Engine, Tall, Work
+from spectrograd.graph.components import Connectivity
+from spectrograd.labels.assign import Clustering
 from spectrograd.labels.eigengap import Eigengap
 from spectrograd.metrics import score
-from spectrograd.operators.protocol import Operator
-from spectrograd.operators.regularized import Regularization
-from spectrograd.pipeline.embedded import Attempt, Embedded
+from spectrograd.operators.base import Operator
+from spectrograd.operators.equilibration import Balanced
+from spectrograd.operators.laplacian import Regularization
+from spectrograd.pipeline.plan import Choice
 from spectrograd.solvers import Progress
-from spectrograd.solvers.loop import INTERRUPTED
+from spectrograd.solvers.base import Progress
+from spectrograd.solvers.loop import INTERRUPTED, Solution, after
+from spectrograd.typing import Array
 
 if TYPE_CHECKING:
     from spectrograd.pipeline.cluster_verdict import ClusterVerdict
     from spectrograd.pipeline.multilayer import Merged
 
-Array = NDArray[Any]
+
+@dataclass(frozen=True)
+class Attempt:
+    """One solver's turn: why it was picked, what it cost and how it ended."""
+
+    solver: str
+    reason: str
+    outcome: str
+    iterations: int
+    passes: float
+    seconds: float
+    predicted_seconds: float | None = None
+
+    @classmethod
+    def of(cls, choice: Choice, solution: Solution, outcome: str) -> Attempt:
+        """The attempt behind a solution."""
+        last = solution.last
+        cost = (last.iteration, last.passes, solution.seconds, choice.seconds)
+        return cls(choice.name, choice.reason, outcome, *cost)
+
+    @classmethod
+    def failed(cls, choice: Choice, error: Exception, seconds: float) -> Attempt:
+        """The attempt of a solver that ended in an error, with that error as its outcome."""
+        said = str(error).removeprefix(f"{choice.name}: ")
+        outcome = f"failed ({type(error).__name__}: {said})"
+        return cls(choice.name, choice.reason, outcome, 0, 0.0, seconds, choice.seconds)
+
+
+@dataclass(frozen=True, eq=False)
+class Embedded:
+    """An embedding with the evidence and the story of how it was found; ``seconds`` is all of it.
+
+    ``solution.history`` runs through all ``attempts``; the last one that did not fail found the embedding.
+    """
+
+    embedding: Embedding
+    certificate: Certificate
+    solution: Solution
+    choice: Choice
+    seconds: float
+    attempts: tuple[Attempt, ...] = ()
+
+    def after(self, earlier: Solution, attempts: Sequence[Attempt] = ()) -> Embedded:
+        """The same with what came before it: its history, and attempts."""
+        joined = after(earlier, self.solution)
+        return replace(self, solution=joined, attempts=(*attempts, *self.attempts))
+
+    def without_vectors(self) -> Embedded:
+        """What is told of it, without the numbers: another solve takes their place."""
+        nothing = np.empty((0, 0))
+        solution = replace(self.solution, Q=nothing, evidence=Evidence())
+        told = self.embedding
+        return replace(self, embedding=Embedding(nothing, told.eigenvalues, told.names), solution=solution)
+
+    def interrupted(self) -> Embedded:
+        """The same as the best that Ctrl-C left time for."""
+        return replace(self, solution=replace(self.solution, stop_reason=INTERRUPTED))
+
+    def left(self, fit: Balanced, engine: Engine) -> Embedded:
+        """The same in the numbers of the operator that was given."""
+        found, unit, run = self.embedding, fit.unit, self.solution
+        history = tuple(in_units(progress, unit) for progress in run.history)
+        return replace(
+            self,
+            embedding=arrange(fit.leave(found.vectors), unit * found.eigenvalues, found.names),
+            certificate=self.certificate.in_units(unit),
+            solution=replace(
+                run,
+                Q=fit.leave_tall(engine, run.Q),
+                history=history,
+                evidence=run.evidence.in_units(unit),
+            ),
+        )
+
+
+def in_units(progress: Progress, unit: float) -> Progress:
+    """The same measurement where all numbers of the operator are ``unit`` times as large."""
+    return replace(progress, objective=unit * progress.objective, residual=unit * progress.residual)
+
+
+# --- What the line leads to: one flat, frozen value for single and multilayer graphs alike.
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,12 +198,6 @@ class Result:
         return self.certificate.converged and all(layer.certificate.converged for layer in layers)
 
     @property
-    def passes(self) -> float:
-        """Columns multiplied by the solver, over K; single edges of mini-batches add up to passes too."""
-        last = self.history[-1]
-        return last.passes + last.edges_seen / max(1, self.operator.n_edges)
-
-    @property
     def softness(self) -> float:
         """For :func:`~spectrograd.labels.assign`: only a random walk's rows compare in length too."""
         return 0.0 if self.operator.metric is None else 1.0
@@ -190,3 +270,69 @@ class Stages:
             yield
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
+
+
+# --- An embedding that is left with the workers that found it, until somebody asks for its rows.
+
+
+class LeftEmbedding(Embedding):
+    """Rows on the workers of an engine, ``tall`` (N x K) in the order of the graph's rows.
+
+    ``order`` says which row of the result each of them is; None where that is the same.
+    """
+
+    engine: Engine
+    tall: Tall
+    order: Array | None
+
+    def __init__(
+        self,
+        engine: Engine,
+        tall: Tall,
+        eigenvalues: Array,
+        names: Array | None = None,
+        order: Array | None = None,
+    ) -> None:
+        self.__dict__.update(  # past the dataclass: it would want the vectors now
+            engine=engine, tall=tall, eigenvalues=eigenvalues, names=names, order=order
+        )
+
+    @cached_property
+    def vectors(self) -> Array:
+        """N x K, gathered when first asked for."""
+        rows = self.engine.rows(self.tall)
+        if self.order is None:
+            return rows
+        found = np.empty_like(rows)
+        found[self.order] = rows
+        return found
+
+    @property
+    def n_components(self) -> int:
+        """Number of columns."""
+        return int(self.tall.shape[1])
+
+    def without_first(self) -> LeftEmbedding:
+        """Drop the trivial vector."""
+        rest = self.engine.columns(self.tall, slice(1, None))
+        return LeftEmbedding(self.engine, rest, self.eigenvalues[1:], self.names, self.order)
+
+    def of_nodes(self, order: Array, masked: Array, names: Array | None) -> LeftEmbedding:
+        """In float32, as rows of the result; those that are masked are zero."""
+        tall = self.engine.cast(self.tall, np.float32)
+        if len(masked):
+            taking_part = np.ones((tall.shape[0], 1), np.float32)
+            taking_part[masked] = 0
+            tall = self.engine.scaled(tall, self.engine.put(taking_part))
+        same = np.array_equal(order, np.arange(len(order)))
+        return LeftEmbedding(self.engine, tall, self.eigenvalues, names, None if same else order)
+
+
+def embedding_of(engine: Engine, operator: Operator, Q: Tall, values: Array) -> Embedding:
+    """The columns of Q in order and with their signs; on the host, unless the edges are not there either."""
+    if not (engine.leaves_rows and operator.is_streamed):
+        return arrange(engine.rows(Q), values, operator.names)
+    order = np.argsort(values, kind="stable")
+    signs = np.where(engine.statistics(Q).peaks < 0, -1.0, 1.0)
+    tall = engine.combine(Q, np.diag(signs)[:, order])
+    return LeftEmbedding(engine, tall, values[order], operator.names)

@@ -6,28 +6,25 @@ import copy
 import logging
 import time
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spectrograd.graph import Graph, MultilayerGraph
-from spectrograd.interruption import deferred
 from spectrograd.labels import assign
+from spectrograd.labels.assign import assign_left
 from spectrograd.labels.eigengap import MOST
-from spectrograd.labels.following import follow_neighbours
-from spectrograd.labels.left_rows import assign_left
-from spectrograd.labels.sweeping import MANY
+from spectrograd.labels.neighbor_labels import follow_neighbours
+from spectrograd.labels.sampled_kmeans import MANY
 from spectrograd.notices import parameter
 from spectrograd.pipeline.checkpoints import checkpointed
 from spectrograd.pipeline.cluster_verdict import graphs_of, judge_clusters
-from spectrograd.pipeline.layer_preparation import PreparedLayers, prepare_layers
-from spectrograd.pipeline.left_embedding import LeftEmbedding
-from spectrograd.pipeline.result import Result
+from spectrograd.pipeline.multilayer import PreparedLayers, prepare_layers
+from spectrograd.pipeline.result import LeftEmbedding, Result
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.single import PreparedGraph, prepare_graph
+from spectrograd.system import deferred
+from spectrograd.typing import Array
 
-Array = NDArray[Any]
 Prepared = PreparedGraph | PreparedLayers
 PER_PRODUCT = 1e-9  # seconds on one core for an entry of the graph times a number
 ROUNDS = 3  # messages to and fro that a pass takes at least: multiply, orthogonalise, measure

@@ -10,7 +10,7 @@ from numbers import Integral
 from typing import Any
 
 from spectrograd.operators.laplacian import Kind
-from spectrograd.solvers.settings import SolverSettings
+from spectrograd.solvers.loop import SolverSettings
 
 CHECKPOINT_EVERY = 300.0  # seconds: less than anybody minds to lose, and rare enough to cost nothing
 # Solvers that run their iterations and stop: without a tolerance nobody asked them for an accuracy.

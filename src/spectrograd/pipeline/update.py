@@ -1,44 +1,183 @@
-"""An embedding after its graph has changed: a small correction where that is enough, a solve where it is not.
+"""Vectors that were good before a small change of the graph, moved to where they are good after it.
 
-The old vectors fail the new equations only where edges changed, so their residual *is* the change, and tells
-how little a correction needs (:mod:`spectrograd.pipeline.correction`); the certificate then judges the result
-as it would any other, and decides whether it is kept.
+In memory by one filter, which costs little beside its products; over a disk by Rayleigh-Ritz steps, each of
+which makes the most of one sweep. Both in float32, which holds what a correction can reach.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+import scipy.linalg as la
+import scipy.sparse as sp
 
-from spectrograd.certificate.carried import Carried
-from spectrograd.certificate.evidence import GOOD_ANGLE
-from spectrograd.certificate.probe import Evidence
-from spectrograd.engines import LocalEngine
-from spectrograd.engines.threadpools import one_thread
+from spectrograd.certificate import Certificate
+from spectrograd.certificate.certificate import GOOD_ANGLE, LIKELY_MISS, MOST_PART
+from spectrograd.certificate.edge_insertion import Carried, Growth
+from spectrograd.certificate.lanczos_probe import Evidence, MeasuredRitz
+from spectrograd.engines import Engine, LocalEngine
+from spectrograd.engines.base import Tall
 from spectrograd.graph import Graph, MultilayerGraph
-from spectrograd.linalg.subspace import orthonormalize
+from spectrograd.graph.node_names import NodeRows
+from spectrograd.linalg.chebyshev import NARROWEST, Filter
+from spectrograd.linalg.subspace import Ritz, inverse_factor, orthonormalize, rayleigh_ritz, residuals
 from spectrograd.operators import SparseOperator
-from spectrograd.operators.balanced import balanced
-from spectrograd.operators.masked import masked
-from spectrograd.operators.regularized import Regularization
-from spectrograd.pipeline.all_nodes import with_all_nodes
-from spectrograd.pipeline.certifying import certified
-from spectrograd.pipeline.correction import CONJUGATE_BLOCKS, LEAST_BLOCKS, Moved, Steps, filtered
-from spectrograd.pipeline.embedded import Embedded
-from spectrograd.pipeline.needs import room_for_columns
+from spectrograd.operators.base import Operator
+from spectrograd.operators.equilibration import balanced
+from spectrograd.operators.laplacian import Kind, Regularization, masked
+from spectrograd.pipeline.edge_changes import EdgeChanges, placed
+from spectrograd.pipeline.memory_estimate import room_for_columns
 from spectrograd.pipeline.plan import Choice
-from spectrograd.pipeline.result import Result, found
+from spectrograd.pipeline.result import Embedded, Result, found
 from spectrograd.pipeline.run import embed
 from spectrograd.pipeline.settings import Settings
-from spectrograd.pipeline.single import PreparedGraph, prepare_graph
+from spectrograd.pipeline.single import PreparedGraph, prepare_graph, with_all_nodes
+from spectrograd.pipeline.solve import certified
+from spectrograd.solvers.base import Problem, Progress
 from spectrograd.solvers.loop import Solution
-from spectrograd.solvers.protocol import Progress
+from spectrograd.system import one_thread
+from spectrograd.typing import Array
 
-Array = NDArray[Any]
+# Directions of which float32 knows a few digits, in squares: the products of others would be noise.
+DISTINCT = 1e-6
+MOST_DEGREE, MOST_SWEEPS = 16, 5  # what takes more is work for a solver
+SPREAD = 1e4  # by how much a filter may let the first vector outgrow the last in float32
+# Blocks of a step: vectors, changes, their products, and all side by side; and so with the vectors before.
+LEAST_BLOCKS, CONJUGATE_BLOCKS = 8, 12
+MARGIN = 0.95  # of what evidence from before allows, since the last eigenvalue still moves
+
+
+class Moved(NamedTuple):
+    """Vectors (N x k), orthonormal in the metric, how many passes they took, and the residual.
+
+    ``last`` are Ritz pairs whose products may serve the certificate; without them the residual is that of the
+    beginning.
+    """
+
+    vectors: Tall
+    values: Array
+    passes: float
+    error: float
+    last: MeasuredRitz | None = None
+
+
+def filtered(engine: Engine, operator: SparseOperator, start: Array, gap: float) -> Moved | None:
+    """By one filter, whose degree follows from the residual and the gap before the change.
+
+    None where that is too small for a filter of low degree: a solver looks how wide it is now.
+    """
+    problem = Problem(operator, start.shape[1], engine, start)
+    walk = problem.walk.operator
+    block = problem.walk.enter(problem.placed_start(np.float32))
+    ritz = rayleigh_ritz(engine, walk, orthonormalize(engine, block, walk.metric).Q)
+    error = _size(engine, walk, ritz)
+    cut = min(float(ritz.values[-1]) + gap, walk.upper - NARROWEST * (walk.upper - walk.lower))
+    # the angle is measured against half of the gap
+    degree = _degree(ritz.values, cut, walk.upper, error / (GOOD_ANGLE / 3 * MOST_PART * gap))
+    if degree is None:
+        return None
+    block = problem.walk.leave(Filter(degree, cut, walk.upper).apply(engine, walk, ritz.Q))
+    vectors = problem.orthonormalize(engine.cast(block, np.float64)).Q
+    return Moved(vectors, ritz.values, 1.0 + degree, error)
+
+
+def _degree(values: Array, cut: float, upper: float, gain: float) -> int | None:
+    """That damps what lies above the cut by ``gain`` against the last value; None: too high."""
+    half = (upper - cut) / 2
+    first, last = (np.arccosh(max(1.0, (upper - half - float(value)) / half)) for value in values[[0, -1]])
+    most = min(MOST_DEGREE, np.log(SPREAD) / max(first - last, 1e-9))
+    degree = np.ceil(np.arccosh(max(gain, 1.0)) / max(last, 1e-9))
+    return max(1, int(degree)) if degree <= most else None
+
+
+def _size(engine: Engine, operator: Operator, ritz: Ritz) -> float:
+    return float(np.linalg.norm(residuals(engine, operator, ritz)))
+
+
+@dataclass(eq=False)
+class Steps:
+    """Rayleigh-Ritz steps, one sweep each, until evidence from before the change is enough.
+
+    ``gap`` is the one before the change, ``n_blocks`` how many blocks of k columns memory has room for; with
+    twelve, steps are conjugate. Combinations may enlarge the rounding errors of the products they
+    are made of; ``grown`` says by how much.
+    """
+
+    engine: Engine
+    operator: SparseOperator
+    gap: float
+    outside: Carried
+    n_blocks: int
+    grown: float = 1.0
+    _before: Ritz | None = field(default=None, repr=False)
+
+    def taken(self, start: Array) -> Moved | None:
+        """As many as it takes; None where it would be too many, by the gap or as seen."""
+        engine, operator = self.engine, self.operator
+        vectors = np.ascontiguousarray(start, dtype=np.float32)
+        ritz = rayleigh_ritz(engine, operator, orthonormalize(engine, vectors, operator.metric).Q)
+        error = _size(engine, operator, ritz)
+        if self._owed(error, self._wanted(ritz), operator.upper - float(ritz.values[-1])) > MOST_SWEEPS:
+            return None
+        for step in range(1, MOST_SWEEPS + 1):
+            ritz = self._step(ritz)
+            larger, error = error, _size(engine, operator, ritz)
+            wanted = self._wanted(ritz)
+            if error <= wanted:
+                last = MeasuredRitz(ritz, residuals(engine, operator, ritz), self.grown * self.floor)
+                return Moved(ritz.Q, ritz.values, 1.0 + step, error, last)
+            if error * (error / larger) ** (MOST_SWEEPS - step) > wanted:
+                return None
+        return None
+
+    @property
+    def floor(self) -> float:
+        """By how much rounding in float32 may move an eigenvalue."""
+        return self.operator.rounding(np.float32, pieced=True)
+
+    def _wanted(self, ritz: Ritz) -> float:
+        """The residual at which steps may end."""
+        assert self.outside.sure is not None
+        floor, distance = self.grown * self.floor, self.outside.sure - float(ritz.values[-1])
+        return float(MARGIN * GOOD_ANGLE * (distance - floor) - np.sqrt(len(ritz.values)) * floor)
+
+    def _owed(self, error: float, wanted: float, width: float) -> float:
+        """About how many steps are owed at most: as with conjugate gradients on a spectrum of this width."""
+        if not wanted > 0 or not self.gap > 0:
+            return np.inf
+        if not self.gap < width:
+            return 1.0
+        root = np.sqrt(self.gap / width)
+        return float(np.log(2 * error / wanted) / np.log((1 + root) / (1 - root)))
+
+    def _step(self, ritz: Ritz) -> Ritz:
+        """Mutates: the k lowest Ritz pairs of vectors, ``B^-1`` times their residuals, and vectors before.
+
+        Only the residuals are multiplied: what the others become is known.
+        """
+        engine, operator, before = self.engine, self.operator, self._before
+        metric = 1.0 if operator.metric is None else operator.metric[:, None].astype(ritz.AQ.dtype)
+        values = ritz.values.astype(ritz.AQ.dtype)
+        change = ritz.AQ / metric - ritz.Q * values
+        wide = [ritz.Q, change] if before is None else [ritz.Q, change, before.Q]
+        products = [ritz.AQ, engine.apply(operator, change)] + ([] if before is None else [before.AQ])
+        S, AS, k = engine.stack(*wide), engine.stack(*products), len(values)
+        del change, wide, products
+        M = engine.gram(S, S, operator.metric, symmetric=True)
+        whitened, _ = inverse_factor(M, DISTINCT)
+        H = whitened.T @ engine.gram(S, AS, symmetric=True) @ whitened
+        found, rotation = la.eigh((H + H.T) / 2)
+        lowest = whitened @ rotation[:, :k]
+        self.grown *= max(1.0, float((np.sqrt(np.diag(M))[:, None] * np.abs(lowest)).sum(axis=0).max()))
+        self._before = ritz if self.n_blocks >= CONJUGATE_BLOCKS else None
+        return Ritz(found[:k], engine.combine(S, lowest), engine.combine(AS, lowest))
+
+
+# --- An embedding after its graph has changed: a small correction where that is enough, a solve where it is not.
+
 MOST = 0.9  # of the rows must be known: a piece that has just joined is no small change
 KEPT, WARM, ANEW = "kept", "warm start", "refit"
 # What filters over a disk ask of themselves after a good start, which makes the gap look wider to them than
@@ -208,3 +347,60 @@ def refit_reason(result: Result, gap_at_fit: float, drift: float) -> str:
             "the number of clusters may have changed"
         )
     return ""
+
+
+# --- What a certificate still says after edges changed: see :mod:`spectrograd.certificate.carried`.
+
+
+def carried(
+    certificate: Certificate,
+    before: Graph | MultilayerGraph,
+    after: Graph | MultilayerGraph,
+    changes: EdgeChanges,
+    problem: tuple[Kind, float],
+) -> Carried | None:
+    """Evidence about the rest of the spectrum after edges came or went; None where nothing can be said.
+
+    Parameters
+    ----------
+    certificate
+        From before.
+    before, after, changes
+        The graph and its changes. An edge that is set counts as one that went and one that came.
+    problem
+        The kind of the Laplacian, and tau in mean degrees.
+    """
+    edges = changes.edges
+    if not (isinstance(before, Graph) and isinstance(after, Graph)) or isinstance(edges, MultilayerGraph):
+        return None
+    if not np.isfinite(certificate.sure):
+        return None
+    growth = _growth(before, after, changes, problem)
+    top = float(certificate.eigenvalues[-1])
+    cut = None if growth is None else growth.carried(certificate.sure, top)
+    odds = 0.0 if certificate.missed_probability == 0 else LIKELY_MISS  # at which ``sure`` was read off
+    return None if cut is None else Carried(top + certificate.gap, 0, cut, odds)
+
+
+def _growth(before: Graph, after: Graph, changes: EdgeChanges, problem: tuple[Kind, float]) -> Growth | None:
+    kind, tau = problem
+    n_new = after.n_nodes - before.n_nodes
+    if n_new and tau:  # the part of rank one changes its size
+        return None
+    degrees = np.concatenate([before.degrees, np.zeros(n_new)])
+    more = after.degrees - degrees
+    added = sp.csr_array((after.n_nodes, after.n_nodes))
+    if changes.edges is not None:
+        assert isinstance(changes.edges, Graph)
+        added = placed(changes.edges, NodeRows(after.node_names))
+    lost = None
+    if changes.removed is not None or changes.mode == "set":  # their old weights are what the degrees lack
+        lost = np.maximum(np.asarray(added.sum(axis=1)).reshape(-1) - more, 0.0)
+    if kind == "unnormalized":
+        new = np.arange(after.n_nodes) >= before.n_nodes
+        less = min(tau * float(after.degrees.mean() - before.degrees.mean()), 0.0)
+        return Growth(1.0 - new, 1.0 * new, more + less, added, lost)
+    # What is added to all degrees follows their mean: B by that much, A by no less than that if it falls.
+    ties = tau * float(before.degrees.mean())
+    drift = tau * float(after.degrees.mean()) - ties
+    return Growth(degrees + ties, more + drift, more + min(drift, 0.0), added, lost)

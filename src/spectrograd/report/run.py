@@ -1,9 +1,10 @@
-"""A finished run: all that its page tells, frozen; saved in a folder and read back."""
+"""Plain values as strict JSON."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -11,13 +12,31 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from spectrograd.io.read.arrays import Archive, decoding
-from spectrograd.io.write.output import whole_file, write_whole_text
-from spectrograd.report.strict_json import to_json
+from spectrograd.io.matrices import Archive, decoding
+from spectrograd.io.write_graph import whole_file, write_whole_text
+from spectrograd.typing import Array
 
-Array = NDArray[Any]
+
+def to_json(values: Mapping[str, Any], *, indent: int | None = 2) -> str:
+    """Strict JSON: what is not finite becomes null, numpy's numbers become plain ones."""
+    return json.dumps(_plain(values), indent=indent, allow_nan=False) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+# --- A finished run: all that its page tells, frozen; saved in a folder and read back.
+
 
 STORY, ARRAYS = "run.json", "nodes.npz"
 FORMAT = 3

@@ -6,8 +6,8 @@ from dataclasses import fields
 from importlib import import_module
 from typing import Any
 
+from spectrograd.solvers.base import Problem, Progress, Solver, State
 from spectrograd.solvers.loop import Hook, Solution, Stopping, solve
-from spectrograd.solvers.protocol import Problem, Progress, Solver, State
 
 __all__ = [
     "REGISTRY",
@@ -27,7 +27,7 @@ REGISTRY = {
     "sgd": "sgd:RepairedSGD",
     "sgd-paper": "sgd_paper:PaperSGD",
     "gradient-descent": "gradient_descent:GradientDescent",
-    "forward-backward": "forward_backward:ForwardBackward",
+    "forward-backward": "gradient_descent:ForwardBackward",
     "stochastic-fb": "stochastic_fb:StochasticForwardBackward",
     "multilevel": "multilevel:Multilevel",
     "chebyshev": "chebyshev:Chebyshev",
@@ -36,9 +36,9 @@ REGISTRY = {
     "lobpcg": "lobpcg:LOBPCG",
     "eigen": "eigen:Eigen",
     "nystrom": "nystrom:Nystrom",
-    "variational-nystrom": "variational_nystrom:VariationalNystrom",
+    "variational-nystrom": "nystrom:VariationalNystrom",
     "power": "power:Power",
-    "coordinate-power": "coordinate_power:CoordinatePower",
+    "coordinate-power": "power:CoordinatePower",
 }
 
 

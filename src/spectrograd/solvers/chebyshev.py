@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
+import scipy.linalg as la
 
-from spectrograd.linalg.filters import NARROWEST, Filter
-from spectrograd.linalg.krylov import upper_edge
-from spectrograd.solvers.protocol import Problem, Solver
-from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start, guarded_width, ritz_pairs
+from spectrograd.certificate.block_probe import LOOKS, Rider, longest, look_further, look_within, new_rider
+from spectrograd.certificate.certificate import ENOUGH, Complement
+from spectrograd.certificate.lanczos_probe import Evidence, MeasuredRitz
+from spectrograd.certificate.localization import TINY_SHARE
+from spectrograd.engines.base import Tall
+from spectrograd.linalg.chebyshev import GROWN, NARROWEST, Filter, Filtering, Sizes, bulk_of
+from spectrograd.linalg.subspace import Ritz, inverse_factor, orthogonality_error, orthonormalize, upper_edge
+from spectrograd.operators.sparse import SparseOperator
+from spectrograd.solvers.base import Problem, Solver
+from spectrograd.solvers.ritz import (
+    RitzSolver,
+    RitzState,
+    generalized_ritz,
+    guarded_start,
+    guarded_width,
+    ritz_pairs,
+)
+from spectrograd.typing import Array
 
 Precision = Literal["auto", "single", "double"]
 # Single precision leaves residuals of a few 1e-7 of the spectrum's width; below this, go on in double.
@@ -100,8 +117,6 @@ class Chebyshev(FilteringSolver[ChebyshevState]):
 
     def suited(self, problem: Problem) -> Solver[Any]:
         """Where sweeps are dear, the form that takes few of them."""
-        from spectrograd.solvers.chebyshev_sweeps import in_few_sweeps
-
         return in_few_sweeps(self) if problem.dear_sweeps else self
 
     def init(self, problem: Problem, rng: np.random.Generator) -> ChebyshevState:
@@ -160,3 +175,291 @@ def filter_degree(
     spread = growth[0] - growth[1]
     allowed = math.log(1e4) / spread if spread > 0 else wanted
     return int(np.clip(math.ceil(min(wanted, allowed)), 1, limit))
+
+
+# --- ``chebyshev`` in few sweeps: for graphs on disk and on clusters, where reading the edges takes the time.
+
+# The residual that an angle asks for is dearer than the angle itself: errors lie in the bulk of the spectrum,
+# some three gaps away; but the gap to the first guard vector is a gap and a half.
+RESIDUAL_OVER_ANGLE = 2.0
+ORTHONORMAL = 1e-5  # what float32 leaves of a basis that was rotated, and nobody minds
+# A gap that takes a filter more is narrow: a Krylov basis gets farther in as many sweeps, where it has room.
+MOST_SWEEPS = 60
+OVER_ASKED = 3  # the angle of a certificate over the one that solvers are asked for
+ROUGH = 0.05  # residuals above this are those of no vector in particular
+NO_VECTORS = np.empty((0, 0))
+BETWEEN_LOOKS = 2  # degrees after which a first filter looks whether its vectors are localised
+
+
+@dataclass(eq=False)
+class SweepingState(ChebyshevState):
+    """``block`` has the rider's columns after its own (N x (w + s)), and ``product`` is ``B^-1 A`` of it.
+
+    Both are written over by the next step. ``rider`` tells how its columns came about and has none itself.
+    What a run keeps meanwhile has the first K columns only, and neither product nor rider.
+    """
+
+    rider: Rider | None = None
+    product: Tall | None = None
+    has_hubs: bool = False  # the first filter's cut then follows the bulk, not the width of the spectrum
+
+    @property
+    def width(self) -> int:
+        """Columns of the solver's own."""
+        return len(self.values)
+
+
+@dataclass(frozen=True)
+class FewSweepsChebyshev(FilteringSolver[SweepingState]):
+    """See the module's text; parameters are those of :class:`Chebyshev`."""
+
+    rough_after = 1
+    shortest = 2
+
+    def init(self, problem: Problem, rng: np.random.Generator) -> SweepingState:
+        """A random block, or the warm start with random guard vectors; one sweep."""
+        dtype = np.float64 if self.precision == "double" else np.float32
+        width = guarded_width(problem, self.guard)
+        state = SweepingState(NO_VECTORS, rng, highest=problem.operator.upper)
+        state.values = np.zeros(width)
+        self._begin(problem, state, dtype)
+        if problem.start is None:
+            self._first_product(problem, state)
+        else:
+            self._ritz(problem, state)
+        state.passes += width / problem.n_components
+        return state
+
+    def _begin(self, problem: Problem, state: SweepingState, dtype: Any) -> None:
+        """Mutates: the first block, and the columns of a probe beside it."""
+        engine = problem.engine
+        block = guarded_start(problem, state.width, state.rng, dtype)
+        if problem.operator.rows_aside is not None:  # else they would have to be filtered out
+            part = np.ones((problem.n_nodes, 1))
+            part[problem.operator.rows_aside] = 0
+            block = engine.scaled(block, engine.put(part))
+        rider = new_rider(engine, problem.operator.walk_form(), state.rng, dtype)
+        state.block, state.rider = engine.stack(block, rider.X), replace(rider, X=None)
+
+    def _first_product(self, problem: Problem, state: SweepingState) -> None:
+        """Mutates: mean and deviation of the spectrum, from the product that begins the first filter."""
+        engine, walk, block = problem.engine, problem.walk.operator, state.block
+        product = state.product = engine.recurrence(walk, block, block, (1.0, 0.0, 0.0))
+        pairs = ((block, block), (block, product), (product, product))
+        squares, means, second = (np.diag(M)[: state.width] for M in engine.grams(pairs, walk.metric))
+        means, second = means / squares, second / squares
+        deviation = float(np.sqrt(np.maximum(second - means**2, 0)).mean())
+        bulk = bulk_of(problem.operator.walk_form(), float(means.mean()), deviation)
+        state.highest, state.has_hubs = bulk.end, bulk.has_hubs
+        state.values, state.residuals = (np.full(state.width, of) for of in (bulk.mean, bulk.deviation))
+
+    def step(self, problem: Problem, state: SweepingState) -> SweepingState:
+        """One filter and one Rayleigh-Ritz, whose product is the first of the next filter."""
+        operator, k = problem.walk.operator, problem.n_components
+        limit = SINGLE_FLOOR * (operator.upper - operator.lower)
+        if self.precision == "auto" and state.block.dtype == np.float32 and state.residuals[:k].max() < limit:
+            state.block = problem.engine.cast(state.block, np.float64)
+            state.product = problem.engine.cast(state.product, np.float64)
+        if state.values[-1] > state.highest:  # the spectrum does not end there after all
+            state.highest = operator.upper
+        smooth = self.next_filter(problem, state, (operator.lower, state.highest))
+        degree, localized = self._filter(problem, state, smooth)
+        if localized:  # not measured: whoever watches decides whether to go on
+            state.block, _ = self._orthonormal(problem, state)
+        else:
+            self._ritz(problem, state)
+        state = self.account(problem, state, degree * state.width)
+        self._give_in(state)
+        return state
+
+    def _give_in(self, state: SweepingState) -> None:
+        """Mutates: the state is done after so many sweeps, unless iterations or digits were asked for."""
+        if state.rider is None or self.max_iter != type(self).max_iter or self.angle == 0:
+            return
+        n_sweeps = len(state.rider.lengths) + state.iteration
+        if n_sweeps >= MOST_SWEEPS and not state.done:
+            state.done = True
+            state.events.append(f"{n_sweeps} sweeps and no gap in sight: max_iter asks for more")
+
+    def _cut(self, state: SweepingState, ends: tuple[float, float], fresh: bool) -> float:
+        """Where the first filter had it, while guard vectors are as rough as that has left them."""
+        usual = super()._cut(state, ends, fresh)
+        if fresh and state.has_hubs:
+            low, high = (float((state.values + of * state.residuals).mean()) for of in (-2, 2))
+            return min(max(low, ends[0] + 0.1 * (high - ends[0])), usual)
+        if fresh or state.iteration > 1 or state.rider is None or not state.rider.filters:
+            return usual
+        before, k_th = state.rider.filters[-1].cut, state.values[state.residuals < ROUGH].max(initial=-np.inf)
+        return before if k_th < before < usual else usual
+
+    def _filter(self, problem: Problem, state: SweepingState, smooth: Filter) -> tuple[int, bool]:
+        """Mutates: the block, filtered; how many degrees, and whether localised vectors ended it."""
+        engine, walk, rider, width = problem.engine, problem.walk.operator, state.rider, state.width
+        assert rider is not None
+        fresh = state.iteration == 0 and problem.start is None
+        most, sizes = self.degree if fresh else smooth.degree, Sizes(width)
+        work = Filtering(smooth, engine, walk, state.block, state.product, owned=True)
+        state.product, state.block, state.U = None, None, NO_VECTORS
+        lengths, localized, M = [], False, engine.gram(work.current, work.current, walk.metric)
+        while work.degree < most:
+            lengths.append(longest(M[width:, width:]))
+            if lengths[-1] > GROWN * lengths[0] and smooth.upper < walk.upper:
+                return self._filter_again(problem, state, smooth, work)
+            work.sweep()
+            M = engine.gram(work.current, work.current, walk.metric)
+            sizes.measure(M[:width, :width])
+            if fresh and sizes.error(problem.n_components) * RESIDUAL_OVER_ANGLE <= (self.angle or 1e-3):
+                break
+            localized = (
+                fresh and work.degree % BETWEEN_LOOKS == 0 and self._localized(problem, work.current, width)
+            )
+            if localized:
+                break
+            if sizes.uneven:
+                turn = la.block_diag(sizes.evened(), np.eye(len(M) - width))
+                work.rotate(turn)
+                M = turn.T @ M @ turn
+        state.block, done = work.current, replace(smooth, degree=work.degree)
+        state.rider = rider.after(done, None, tuple(lengths))
+        return done.degree, localized
+
+    def _filter_again(
+        self, problem: Problem, state: SweepingState, smooth: Filter, work: Filtering
+    ) -> tuple[int, bool]:
+        """Mutates: a new random block through a filter that ends where the spectrum certainly does.
+
+        Below the end of the spectrum a filter lets nothing grow. One that ends too low turns every column
+        into the last eigenvectors, and soon beyond the numbers of float32.
+        """
+        upper = problem.walk.operator.upper
+        state.events.append(
+            f"iteration {state.iteration}: the spectrum goes on beyond {smooth.upper:.4g}, where a filter "
+            f"was to end; begun again after {work.degree} passes, up to {upper:.4g}"
+        )
+        state.highest = upper
+        self._begin(problem, state, work.current.dtype)
+        degree, localized = self._filter(problem, state, replace(smooth, upper=upper, degree=self.degree))
+        return degree + work.degree, localized
+
+    def _localized(self, problem: Problem, X: Tall, width: int) -> bool:
+        """Whether most of the first ``width`` columns live on tiny parts of the graph already."""
+        seen = problem.engine.statistics(X, problem.walk.operator.metric)
+        shares = X.shape[1] * seen.second**2 / (seen.fourth * seen.mass)
+        return float(np.median(shares[:width])) < TINY_SHARE
+
+    def _ritz(self, problem: Problem, state: SweepingState) -> None:
+        """Mutates: Ritz pairs of the block, and its product; one sweep, and two talls at any time."""
+        engine, walk = problem.engine, problem.walk.operator
+        block, lost = self._orthonormal(problem, state)
+        state.block = None
+        product = engine.recurrence(walk, block, block, (1.0, 0.0, 0.0))
+        own = slice(state.width)
+        H, M = (of[own, own] for of in engine.grams(((block, product), (block, block)), walk.metric))
+        values, rotation = generalized_ritz(H, M)
+        turn = la.block_diag(rotation, np.eye(block.shape[1] - state.width))
+        state.block, state.product = engine.turned(block, turn), engine.turned(product, turn)
+        metric = () if walk.metric is None else (walk.metric,)
+        squares = engine.fold(partial(_squares, values), state.block, state.product, *metric)
+        state.values, state.residuals = values, np.sqrt(np.sum(squares, axis=0))
+        if lost:
+            state.n_lost += lost
+            state.events.append(f"iteration {state.iteration}: {lost} lost directions replaced")
+
+    def _orthonormal(self, problem: Problem, state: SweepingState) -> tuple[Tall, int]:
+        """The block, its own columns nearly orthonormal after one round, and how many directions were lost.
+
+        What one round leaves the generalised Rayleigh-Ritz corrects.
+        """
+        engine, metric, block, width = problem.engine, problem.walk.operator.metric, state.block, state.width
+        factor, lost = inverse_factor(engine.gram(block, block, metric)[:width, :width])
+        if not lost:
+            return engine.turned(block, la.block_diag(factor, np.eye(block.shape[1] - width))), 0
+        own, riding = (engine.columns(block, of) for of in (slice(width), slice(width, None)))
+        Q, lost = orthonormalize(engine, own, metric, state.rng)
+        return engine.stack(Q, riding), lost
+
+    def terminate(self, problem: Problem, state: SweepingState) -> bool:
+        """Whether the angle is met, by the guard vectors or by what the rider has seen."""
+        k, rider = problem.n_components, state.rider
+        if super().terminate(problem, state) or self.angle == 0 or state.iteration == 0:
+            return super().terminate(problem, state)
+        if rider is None or state.width <= k or not rider.filters:
+            return False
+        engine, walk, rounding = problem.engine, problem.walk.operator, self._rounding(problem, state) or 0.0
+        M, eps = engine.gram(state.block, state.block, walk.metric), float(np.finfo(state.block.dtype).eps)
+        seen = look_within(walk, rider, M, k, float(state.values[k]), eps, LOOKS)
+        top, error = float(state.values[k - 1]), float(np.linalg.norm(state.residuals[:k] + rounding))
+        tau = seen.farthest(top)
+        return seen.odds_below(tau) <= ENOUGH and error <= OVER_ASKED * self.angle * (tau - top - rounding)
+
+    def _rounding(self, problem: Problem, state: SweepingState) -> float | None:
+        """By how much that of a product may move an eigenvalue; None where too much to count on it."""
+        if not (problem.engine.sums_in_pieces and isinstance(problem.operator, SparseOperator)):
+            return None
+        return problem.operator.rounding(state.block.dtype, pieced=True)
+
+    def vectors(self, problem: Problem, state: SweepingState) -> Tall:
+        """The first K columns, made when they are first asked for."""
+        if state.U.shape[1] == 0:
+            state.U = problem.walk.leave(problem.engine.columns(state.block, slice(problem.n_components)))
+        return state.U
+
+    def kept(self, problem: Problem, state: SweepingState) -> SweepingState:
+        """The first K columns, with their values."""
+        twin = copy.copy(state)
+        twin.block = problem.engine.columns(state.block, slice(problem.n_components))
+        twin.product, twin.rider, twin.U, twin.events = None, None, NO_VECTORS, list(state.events)
+        return twin
+
+    def writes_over(self, state: SweepingState) -> bool:
+        """Always."""
+        return True
+
+    def orthogonality(self, problem: Problem, state: SweepingState) -> float:
+        """Of the columns where they are."""
+        return orthogonality_error(problem.engine, problem.walk.operator, state.block, problem.n_components)
+
+    def finish(self, problem: Problem, state: SweepingState) -> Tall:
+        """In the precision of the run: where the certificate wants more, it casts."""
+        U = self.vectors(problem, state)
+        orthonormal = orthogonality_error(problem.engine, problem.placed, U) < ORTHONORMAL
+        return U if orthonormal else problem.orthonormalize(U).Q
+
+    def evidence(self, problem: Problem, state: SweepingState) -> Evidence:
+        """The last product too, where the engine keeps enough digits of it."""
+        measured = state.product is not None and state.iteration > 0
+        state.product = None  # the last sweep is over
+        known, k, rounding = super().evidence(problem, state), problem.n_components, None
+        if measured:
+            rounding = self._rounding(problem, state)
+        if rounding is None:
+            return known
+        ritz = Ritz(state.values[:k], self.vectors(problem, state), None)
+        return replace(known, last=MeasuredRitz(ritz, state.residuals[:k], rounding))
+
+    def outside(self, problem: Problem, state: SweepingState) -> Complement | None:
+        """What the rider has seen, and with a few sweeps more still sees."""
+        k, engine, walk, rider = problem.n_components, problem.engine, problem.walk.operator, state.rider
+        if rider is None or state.width <= k or state.iteration == 0:
+            return None
+        self.vectors(problem, state)  # all that is asked for after this
+        Q, X = (engine.columns(state.block, of) for of in (slice(k), slice(state.width, None)))
+        rider, state.block = replace(rider, X=X), None
+        Q = Q if rider.null is not None else orthonormalize(engine, Q, walk.metric).Q  # else done with it
+        ritz, residual = Ritz(state.values[:k], Q, None), float(np.linalg.norm(state.residuals[:k]))
+        top, cut = float(state.values[k - 1]), float(state.values[-1])
+        lowest = float(state.values[k] - state.residuals[k])  # guard vectors are rough
+        lowest = lowest if lowest > top else float(state.values[k])
+        return look_further(engine, walk, rider, ritz, lowest, cut, residual, LOOKS)
+
+
+def _squares(values: Array, _: int, X: Array, product: Array, metric: Array | None = None) -> Array:
+    """Squared norms of ``B^-1 A x - theta x`` in B, for the first columns x of a block of rows."""
+    rest = product[:, : len(values)].astype(np.float64) - values * X[:, : len(values)]
+    mass = np.ones((len(rest), 1)) if metric is None else metric.reshape(-1, 1)
+    return np.asarray((mass * rest**2).sum(axis=0))
+
+
+def in_few_sweeps(solver: Chebyshev) -> FewSweepsChebyshev:
+    """The same settings in the form that takes few sweeps."""
+    return FewSweepsChebyshev(**{field.name: getattr(solver, field.name) for field in fields(solver)})

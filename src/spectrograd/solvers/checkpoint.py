@@ -11,16 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from spectrograd.linalg.krylov import Basis
-from spectrograd.solvers.protocol import DERIVED, Problem, Progress, State
+from spectrograd.linalg.subspace import Basis
+from spectrograd.serialization.checkpoint_folder import CheckpointError, CheckpointFolder, beginning_anew
+from spectrograd.serialization.codec import ArraySink, PlainReader, PlainWriter
+from spectrograd.solvers.base import DERIVED, Problem, Progress, State
 from spectrograd.solvers.similarity import Similarity
-from spectrograd.store.checkpoint_folder import CheckpointError, CheckpointFolder, beginning_anew
-from spectrograd.store.plain_values import PlainReader, PlainWriter
-from spectrograd.store.value_file import ArraySink
+from spectrograd.typing import Array
 
-Array = NDArray[Any]
 PACKAGE = "spectrograd."
 # What may stand in a checkpoint: nothing else is written, and nothing else is looked up when one is read.
 KINDS = frozenset(

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import scipy.linalg as la
 import scipy.sparse.linalg as sla
-from numpy.typing import NDArray
 
-from spectrograd.certificate.probe import Evidence
-from spectrograd.operators.protocol import RESIDENT, Operator
-from spectrograd.solvers.protocol import Problem, Solver, State
+from spectrograd.certificate.lanczos_probe import Evidence
+from spectrograd.operators.base import RESIDENT, Operator
+from spectrograd.solvers.base import Problem, Solver, State
+from spectrograd.typing import Array
 
-Array = NDArray[Any]
 DENSE_BELOW = 1500
 
 

@@ -1,20 +1,41 @@
-"""``gradient-descent``: Eq. 9, full gradients of the objective with implicit orthogonality."""
+"""What the solvers share that move all rows at once, by one sweep per step."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import scipy.linalg as la
-from numpy.typing import NDArray
 
-from spectrograd.engines.protocol import Tall
+from spectrograd.engines.base import Tall
 from spectrograd.linalg.subspace import orthonormalize
-from spectrograd.solvers.full_steps import FullStepSolver
-from spectrograd.solvers.protocol import Problem, StepState
+from spectrograd.solvers.base import Problem, SteppingSolver, StepState
+from spectrograd.typing import Array
 
-Array = NDArray[Any]
+
+@dataclass(frozen=True)
+class FullStepSolver(SteppingSolver[StepState]):
+    """Steps in walk form; ``step_size`` None takes the inverse of the width of the spectrum."""
+
+    step_size: float | None = None
+    max_iter: int = 500
+
+    report_every: ClassVar[int] = 10
+
+    def init(self, problem: Problem, rng: np.random.Generator) -> StepState:
+        """Start from a random orthonormal basis, in walk form as all that follows."""
+        width = problem.operator.upper - problem.operator.lower
+        guess = problem.walk.enter(problem.first_guess(rng))
+        return StepState(guess, rng, step_size=self.step_size or 1 / width)
+
+    def finish(self, problem: Problem, state: StepState) -> Tall:
+        """Back to the pencil, orthonormal in its metric."""
+        return problem.orthonormalize(problem.walk.leave(state.U)).Q
+
+
+# --- ``gradient-descent``: Eq. 9, full gradients of the objective with implicit orthogonality.
+
 LONGEST_MOVE = 10.0  # relative to U; sensible steps stay below 2
 
 
@@ -78,3 +99,31 @@ class GradientDescent(FullStepSolver):
         move = back.T @ squares @ back - forth.T @ M @ forth  # of length: the move is orthogonal to U
         longest = np.sqrt(np.abs(np.diag(move)).max() / np.diag(M).max())
         return engine.combine(U, np.eye(len(M)) + forth, product, -back), float(longest)
+
+
+# --- ``forward-backward``: Eq. 5, a gradient step followed by an orthonormalisation.
+
+
+@dataclass(frozen=True)
+class ForwardBackward(FullStepSolver):
+    """``U <- QR(U - g B^-1 A U)`` with Q orthonormal in the metric (Eq. 5; ``B = I`` is the paper).
+
+    Parameters
+    ----------
+    step_size
+        None takes the inverse of the width of the spectrum: orthogonal iteration on a matrix whose
+        wanted eigenvalues are the largest in magnitude.
+    """
+
+    name: ClassVar[str] = "forward-backward"
+
+    def step(self, problem: Problem, state: StepState) -> StepState:
+        """Forward (gradient) and backward (QR): one sweep."""
+        engine, walk = problem.engine, problem.walk.operator
+        moved = engine.recurrence(walk, state.U, state.U, (-state.step_size, 1.0, 0.0))
+        state.U, repaired = orthonormalize(engine, moved, walk.metric, state.rng)
+        state.iteration += 1
+        state.passes += 1
+        if repaired:
+            state.events.append(f"iteration {state.iteration}: {repaired} lost directions replaced")
+        return state

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, cast
+from typing import ClassVar, Literal, cast
 
 import numpy as np
 import scipy.linalg as la
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from spectrograd.engines import Engine, LocalEngine
-from spectrograd.extras import need
-from spectrograd.operators.protocol import ALL, RESIDENT, Operator, check_offers
+from spectrograd.operators.base import ALL, RESIDENT, Operator, check_offers
 from spectrograd.operators.sparse import SparseOperator
-from spectrograd.solvers.protocol import DERIVED, Problem
+from spectrograd.solvers.base import DERIVED, Problem
 from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start, guarded_width, ritz_pairs
+from spectrograd.system import need
+from spectrograd.typing import Array
 
-Array = NDArray[Any]
 LOST = 1e-4  # entries of Q'BQ - I: single precision leaves a hundredth of it
 Preconditioner = Callable[[Array], Array]
 

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import scipy.linalg as la
-from numpy.typing import NDArray
 
-from spectrograd.linalg.filters import Filter
+from spectrograd.linalg.chebyshev import Filter
 from spectrograd.linalg.multigrid import COARSEST, DENSE_AT_MOST, Cycle, Level, build
-from spectrograd.operators.protocol import ALL
+from spectrograd.operators.base import ALL
 from spectrograd.operators.sparse import SparseOperator
+from spectrograd.solvers.base import DERIVED, Problem
 from spectrograd.solvers.chebyshev import Chebyshev
 from spectrograd.solvers.lobpcg import LobpcgState, advance, begin
-from spectrograd.solvers.protocol import DERIVED, Problem
 from spectrograd.solvers.ritz import RitzSolver, guarded_width, ritz_pairs
-
-Array = NDArray[Any]
+from spectrograd.typing import Array
 
 
 @dataclass(eq=False)

@@ -9,24 +9,16 @@ from typing import Any, TypeVar
 
 import numpy as np
 import scipy.linalg as la
-from numpy.typing import NDArray
 
 from spectrograd.certificate.certificate import before_the_bulk
-from spectrograd.certificate.probe import Evidence, Guards
+from spectrograd.certificate.lanczos_probe import Evidence, Guards
 from spectrograd.engines import Engine
-from spectrograd.engines.protocol import Tall
-from spectrograd.engines.random_rows import new_seed
-from spectrograd.linalg.subspace import (
-    Ritz,
-    inverse_factor,
-    orthogonality_error,
-    orthonormalize,
-    residuals,
-)
-from spectrograd.operators.protocol import Operator
-from spectrograd.solvers.protocol import Problem, Progress, Solver, State
+from spectrograd.engines.base import Tall, new_seed
+from spectrograd.linalg.subspace import Ritz, inverse_factor, orthogonality_error, orthonormalize, residuals
+from spectrograd.operators.base import Operator
+from spectrograd.solvers.base import Problem, Progress, Solver, State
+from spectrograd.typing import Array
 
-Array = NDArray[Any]
 BULK_RESIDUAL = 1e-3  # of the width: what is asked of vectors that no gap determines
 PATIENCE = 3  # times the passes that the vectors before a bulk took
 

@@ -1,22 +1,78 @@
-"""``sgd-paper``: the paper's algorithm, stochastic gradient descent with implicit orthogonality."""
+"""What ``sgd-paper`` is wherever it runs: its settings, and what the user should know of them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.linalg as la
-from numpy.typing import NDArray
 
-from spectrograd.kernels.dense.lanes import WIDTH
-from spectrograd.operators.protocol import ALL
-from spectrograd.solvers.edge_source import check_edges
-from spectrograd.solvers.minibatch import Deck, Draws
-from spectrograd.solvers.paper_method import PaperMethod
-from spectrograd.solvers.protocol import Problem, Solver, StepState
+from spectrograd.kernels.simd import WIDTH
+from spectrograd.operators.base import ALL
+from spectrograd.solvers.base import Problem, Solver, SteppingSolver, StepState, StepT
+from spectrograd.solvers.minibatch import Deck, Draws, Sampling, check_edges
+from spectrograd.typing import Array
 
-Array = NDArray[Any]
+PAPER_NODES = 10_000
+OFTEN = 4  # times that a batch may meet a node: 0.8 in the paper
+
+
+@dataclass(frozen=True)
+class PaperMethod(SteppingSolver[StepT]):
+    """The parameters are those of :class:`~spectrograd.solvers.sgd_paper.PaperSGD`."""
+
+    step_size: float = 1e-3
+    batch_size: int = 4000
+    max_iter: int = 500
+    batch: Sampling = "edges"
+    optimizer: Literal["amsgrad", "sgd"] = "amsgrad"
+    beta1: float = 0.9
+    beta2: float = 0.999
+    gram_update: Literal["printed", "unique"] = "printed"
+    replacement: bool = True
+    redrawn: bool = True
+    refresh: int = 100
+
+    name: ClassVar[str] = "sgd-paper"
+    report_every: ClassVar[int] = 50
+
+    def check_parameters(self) -> None:
+        """Refuse what means nothing."""
+        if self.batch_size < 1:
+            raise ValueError(f"batch_size={self.batch_size}: at least one edge is needed")
+        if self.optimizer not in ("amsgrad", "sgd"):
+            raise ValueError(f"optimizer={self.optimizer!r}: expected 'amsgrad' or 'sgd'")
+        if self.gram_update not in ("printed", "unique"):
+            raise ValueError(f"gram_update={self.gram_update!r}: expected 'printed' or 'unique'")
+
+    def advice(self, n_nodes: int) -> Iterator[str]:
+        """What these settings mean for so many nodes, where it is not what one would expect."""
+        if n_nodes > PAPER_NODES:
+            yield (
+                f"the paper's settings are those of {PAPER_NODES:,} nodes, here are {n_nodes:,}: "
+                "'sgd' is the form for every size"
+            )
+        met = 2 * self.batch_size / n_nodes
+        if self.gram_update == "printed" and met > OFTEN:
+            yield (
+                f"Eq. 19 as printed counts a node once per edge, here about {met:.0f} times per batch: "
+                "gram_update='unique' counts it once"
+            )
+
+    def refreshes(self, iteration: int) -> bool:
+        """Whether M is computed afresh before that step; as printed it is what its updates made it."""
+        return self.gram_update == "unique" and iteration % self.refresh == 0
+
+    def undisturbed(self, iteration: int) -> int:
+        """Steps from there to the next report, refreshment or the end; at least one."""
+        marks = [(iteration // every + 1) * every for every in (self.report_every, self.refresh)]
+        return max(1, min(self.max_iter, *marks) - iteration)
+
+
+# --- ``sgd-paper``: the paper's algorithm, stochastic gradient descent with implicit orthogonality.
+
 EDGES_AT_ONCE = 1_000_000  # so that a time budget is kept
 
 
@@ -63,8 +119,8 @@ class PaperSGD(PaperMethod[PaperState]):
         """On a device, the form in tensor operations."""
         if "tensors" not in problem.offers:
             return self
-        from spectrograd.solvers.device_batches import with_settings_of  # torch's side of the house
-        from spectrograd.solvers.device_sgd_paper import DevicePaperSGD
+        from spectrograd.solvers.torch_minibatch import with_settings_of
+        from spectrograd.solvers.torch_sgd import DevicePaperSGD
 
         return with_settings_of(self, DevicePaperSGD)
 

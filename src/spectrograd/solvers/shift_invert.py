@@ -9,24 +9,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 import scipy.linalg as la
-from numpy.typing import NDArray
 
-from spectrograd.certificate.evidence import Complement, probe_seed
-from spectrograd.certificate.inverse_probe import look_through
-from spectrograd.certificate.probe import Evidence
-from spectrograd.engines.protocol import Coefficients
-from spectrograd.engines.random_rows import new_seed
+from spectrograd.certificate.certificate import Complement, probe_seed
+from spectrograd.certificate.lanczos_probe import Evidence, look_through
+from spectrograd.engines.base import Coefficients, new_seed
 from spectrograd.kernels.thresholds import USUAL, Thresholds
-from spectrograd.linalg.factor import Factor
-from spectrograd.linalg.fill import estimated_fill, factor_bytes, most_factor_bytes
-from spectrograd.linalg.filters import Filter
+from spectrograd.linalg.chebyshev import Filter
+from spectrograd.linalg.ldl import Factor, estimated_fill, factor_bytes, most_factor_bytes
 from spectrograd.linalg.subspace import Ritz
-from spectrograd.operators.protocol import ALL
+from spectrograd.operators.base import ALL
 from spectrograd.operators.sparse import LowRank, SparseOperator
-from spectrograd.solvers.protocol import DERIVED, Problem
+from spectrograd.solvers.base import DERIVED, Problem
 from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start
+from spectrograd.typing import Array
 
-Array = NDArray[Any]
 SPREAD = 1e4  # how much of another vector a column may hold before Rayleigh-Ritz cannot tell them apart
 
 

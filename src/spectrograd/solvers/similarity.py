@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from spectrograd.embedding import Embedding
-from spectrograd.engines.protocol import Engine, Tall
-from spectrograd.linalg.krylov import upper_edge
-from spectrograd.operators.protocol import Operator
+from spectrograd.engines.base import Engine, Tall
+from spectrograd.linalg.subspace import upper_edge
+from spectrograd.operators.base import Operator
 from spectrograd.operators.sparse import SparseOperator
-from spectrograd.solvers.protocol import Problem, State
+from spectrograd.solvers.base import Problem, State
+from spectrograd.typing import Array
 
-Array = NDArray[Any]
 Kernel = Callable[[Array, Array], Array]
 Shift = Literal["centre", "psd"]
 LANCZOS_STEPS = 30

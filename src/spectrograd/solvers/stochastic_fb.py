@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import scipy.linalg as la
-from numpy.typing import NDArray
 
-from spectrograd.operators.protocol import ALL
+from spectrograd.operators.base import ALL
 from spectrograd.operators.sparse import SparseOperator
+from spectrograd.solvers.base import Problem, State, SteppingSolver, StepState
 from spectrograd.solvers.minibatch import Sampling, rows_of
 from spectrograd.solvers.nystrom import nystrom_basis
-from spectrograd.solvers.protocol import Problem, State, SteppingSolver, StepState
+from spectrograd.typing import Array
 
-Array = NDArray[Any]
 Setting = Literal["edges", "columns"]
 ITERATIONS = {"edges": 3000, "columns": 600}
 

@@ -1,6 +1,6 @@
 """A graph on disk: written once under a memory limit, streamed from then on (docs/store.md)."""
 
-from spectrograd.store.changed_edges import Edges
-from spectrograd.store.stored import StoredGraph, is_store, open_store
+from spectrograd.store.shuffled_edges import Edges
+from spectrograd.store.stored_graph import StoredGraph, is_store, open_store
 
 __all__ = ["Edges", "StoredGraph", "is_store", "open_store"]

@@ -1,4 +1,4 @@
-"""Edges in, a store out: read once, counted, scattered, sorted; always under a memory limit."""
+"""An order of the nodes that keeps neighbours near each other, for graphs that may not fit into memory."""
 
 from __future__ import annotations
 
@@ -11,24 +11,96 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from spectrograd.extras import need
 from spectrograd.graph import GraphError, GraphWarning
+from spectrograd.graph.ordering import PART, SAMPLE, share_near
+from spectrograd.kernels.thresholds import USUAL
 from spectrograd.notices import warn
-from spectrograd.store import numbering
-from spectrograd.store.batches import EdgeSource, IngestSettings, NotIntegers, in_background
-from spectrograd.store.folder import new_folder
-from spectrograd.store.manifest import LayerMeta, StoreMeta, save_meta
-from spectrograd.store.nodes import Nodes, given_nodes, write_names
-from spectrograd.store.order import find_order
-from spectrograd.store.pieces import PieceWriter, write_file
-from spectrograd.store.rows import Buckets, count, sorted_rows, weight_unit, write_blocks
-from spectrograd.store.shuffle import Sample, Shuffle, upper_edges
-from spectrograd.store.spool import NotRowNumbers, Spool, SpooledLayer
-from spectrograd.store.stored import StoredGraph, open_store
+from spectrograd.serialization.folders import new_folder
+from spectrograd.store import node_ids as numbering
+from spectrograd.store.edge_batches import (
+    EdgeSource,
+    IngestSettings,
+    NotIntegers,
+    NotRowNumbers,
+    Spool,
+    SpooledLayer,
+    in_background,
+)
+from spectrograd.store.format import LayerMeta, PieceWriter, StoreMeta, save_meta, write_file
+from spectrograd.store.node_ids import Nodes, given_nodes, write_names
+from spectrograd.store.row_blocks import Buckets, count, sorted_rows, weight_unit, write_blocks
+from spectrograd.store.shuffled_edges import Sample, Shuffle, upper_edges
+from spectrograd.store.stored_graph import StoredGraph, open_store
+from spectrograd.system import need
+from spectrograd.typing import Array
 
-Array = NDArray[Any]
+LABEL_SWEEPS = 3  # of label propagation: more move few nodes
+
+
+def find_order(graph: StoredGraph, settings: IngestSettings) -> Array | None:
+    """The nodes in a better order (int32, N), or None where it should stay as it is."""
+    if settings.order == "none" or graph.n_entries == 0:
+        return None
+    resident = 4 * graph.n_entries + 30 * graph.n_nodes
+    fits = resident < settings.memory_limit
+    if settings.order == "bfs" and not fits:
+        raise GraphError(
+            f"--order bfs needs the graph in memory, about {resident / 1e6:,.0f} MB; "
+            "raise --memory-limit or take --order labelprop"
+        )
+    if settings.order == "bfs":
+        return breadth_first_order(graph)
+    if settings.order == "labelprop":
+        return label_order(graph)
+    if graph.n_nodes < USUAL.reordered_from:
+        return None
+    order = breadth_first_order(graph) if fits else label_order(graph)
+    heads, tails = _some_entries(graph, np.random.default_rng(settings.seed))
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order), dtype=order.dtype)
+    gained = share_near(place[heads], place[tails]) - share_near(heads, tails)
+    return order if gained > PART else None
+
+
+def breadth_first_order(graph: StoredGraph) -> Array:
+    """As a search from the first node meets them; the pattern is loaded."""
+    from spectrograd.kernels.graph import search_all
+
+    starts, columns = np.zeros(graph.n_nodes + 1, np.int64), np.empty(graph.n_entries, np.int32)
+    for block in graph.blocks:
+        first = starts[block.start]
+        starts[block.start : block.stop + 1] = first + block.indptr
+        columns[first : first + len(block.indices)] = block.indices
+    return search_all(starts, columns)[3].astype(np.int32)
+
+
+def label_order(graph: StoredGraph, most: int = USUAL.near) -> Array:
+    """Nodes of the same group one after the other: groups of at most ``most``, by label propagation."""
+    from spectrograd.kernels.edge_lists import spread_labels
+
+    n_nodes = graph.n_nodes
+    labels, sizes = np.arange(n_nodes, dtype=np.int32), np.ones(n_nodes, np.int32)
+    votes, touched = np.zeros(n_nodes, np.int32), np.empty(n_nodes, np.int32)
+    for _ in range(LABEL_SWEEPS):
+        for block in graph.blocks:
+            spread_labels(block.start, block.indptr, block.indices, labels, sizes, most, votes, touched)
+    return np.argsort(labels, kind="stable").astype(np.int32)
+
+
+def _some_entries(graph: StoredGraph, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Rows and columns of random entries, the same share of every block."""
+    heads, tails = [], []
+    for block in graph.blocks:
+        n = max(1, round(SAMPLE * len(block.indices) / graph.n_entries)) if len(block.indices) else 0
+        entries = rng.integers(0, max(1, len(block.indices)), n)
+        heads.append(block.start + np.searchsorted(block.indptr, entries, side="right") - 1)
+        tails.append(block.indices[entries])
+    return np.concatenate(heads), np.concatenate(tails)
+
+
+# --- Edges in, a store out: read once, counted, scattered, sorted; always under a memory limit.
+
 NODE_MEMORY = 36  # bytes per node: entries, sums, degrees, components, bucket, row
 
 

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from spectrograd.store.manifest import ALIGNMENT, Piece
-from spectrograd.store.urls import RemotePath, StorePath
-from spectrograd.store.value_file import DamagedFileError
+from spectrograd.serialization.codec import DamagedFileError
+from spectrograd.serialization.folders import RemotePath, StorePath
+from spectrograd.store.format import ALIGNMENT, Piece
+from spectrograd.typing import Array
 
-Array = NDArray[Any]
 # Held by the consumer: the piece at work, and by the loop variable the one before; one is ready, one is read.
 N_BUFFERS = 4
 

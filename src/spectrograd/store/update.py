@@ -10,30 +10,20 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spectrograd.graph import GraphError
-from spectrograd.store.batches import GraphSource, IngestSettings
-from spectrograd.store.changes import (
-    Changes,
-    Rows,
-    current_weights,
-    row_sums,
-    rows_of_keys,
-    united,
-)
-from spectrograd.store.folder import only_writer, sync_files
+from spectrograd.serialization.folders import only_writer, sync_files
+from spectrograd.store.edge_batches import GraphSource, IngestSettings
+from spectrograd.store.format import BlockPiece, LayerMeta, PieceWriter, StoreMeta, load_meta, save_meta
 from spectrograd.store.ingest import check_free, fingerprint, ingest, value_range
-from spectrograd.store.manifest import BlockPiece, LayerMeta, StoreMeta, load_meta, save_meta
-from spectrograd.store.nodes import NewNames, with_names
-from spectrograd.store.opened import BlockStream, Store
-from spectrograd.store.pieces import PieceWriter
-from spectrograd.store.stored import open_store
+from spectrograd.store.node_ids import NewNames, with_names
+from spectrograd.store.shuffled_edges import Changes, Rows, current_weights, row_sums, rows_of_keys, united
+from spectrograd.store.stored_graph import BlockStream, Store, open_store
+from spectrograd.typing import Array
 
-Array = NDArray[Any]
 MOST_CHANGED = 0.1  # of the entries: more are merged into the blocks
 STEMS = ("delta", "degrees")
 
@@ -237,7 +227,7 @@ class _Layer:
 
 def _with_components(path: Path, meta: StoreMeta, index: int, number: int, found: _Found) -> LayerMeta:
     """The layer with its components: joined by new edges, or counted anew where some edge is gone."""
-    from spectrograd.kernels.ingest.rows import label_roots
+    from spectrograd.kernels.edge_lists import label_roots
 
     if found.cut:
         component = np.arange(meta.n_nodes, dtype=np.int32)
@@ -265,7 +255,7 @@ def _with_components(path: Path, meta: StoreMeta, index: int, number: int, found
 
 def _join(parent: Array, heads: Array, tails: Array) -> None:
     """Mutates: parent, a union-find, and both ends."""
-    from spectrograd.kernels.ingest.rows import count_rows
+    from spectrograd.kernels.edge_lists import count_rows
 
     counts = np.zeros(len(parent), np.int64)
     count_rows(heads, tails, None, None, counts, np.empty(0), parent)

@@ -5,7 +5,6 @@ Importing this loads no torch; using it does (``pip install spectrograd[torch]``
 
 from __future__ import annotations
 
-from spectrograd.torch.parametric import ParametricSpectralEmbedding
-from spectrograd.torch.result import embedding_tensor, keep_on_device
+from spectrograd.torch.parametric import ParametricSpectralEmbedding, embedding_tensor, keep_on_device
 
 __all__ = ["ParametricSpectralEmbedding", "embedding_tensor", "keep_on_device"]

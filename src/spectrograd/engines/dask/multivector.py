@@ -1,0 +1,267 @@
+"""Talls as rows on the workers: how they come there, what is done block by block, and how they come back."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, pairwise
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from spectrograd.engines.base import BaseEngine, Statistics
+from spectrograd.engines.dask import tasks
+from spectrograd.engines.dask.partition import cut, even_bounds
+from spectrograd.engines.dask.session import DaskTall, Session, Step, kept, release
+from spectrograd.graph import Graph, RowBlock
+from spectrograd.store.stored_graph import StoredGraph
+from spectrograd.typing import Array
+
+
+class RowsOnWorkers(BaseEngine):
+    """The verbs that need nothing but rows; ``bounds`` has the cut of talls by their number of rows."""
+
+    session: Session
+    bounds: dict[int, Array]
+    frozen: WeakValueDictionary[Any, DaskTall]  # what was put, by where it is in memory
+
+    def put(self, rows: Array) -> DaskTall:
+        """Kept by the client, sent to the owners when they need it; what nobody can change, once."""
+        where = rows.__array_interface__["data"][0], rows.shape, rows.strides, rows.dtype
+        known = None if rows.flags.writeable else self.frozen.get(where)
+        if known is not None:
+            return known
+        bounds = self.bounds_of(len(rows))
+        blocks = (np.ascontiguousarray(rows[bounds[i] : bounds[i + 1]]) for i in range(len(bounds) - 1))
+        steps = [kept("put", block, i) for i, block in enumerate(blocks)]
+        tall = self.tall(steps, bounds, rows.shape[1], rows.dtype, start=False)
+        if not rows.flags.writeable:
+            tall.source, self.frozen[where] = rows, tall  # as long as it is alive nothing else is there
+        return tall
+
+    def rows(self, X: DaskTall, indices: Array | None = None) -> Array:
+        """Only what is asked for travels."""
+        if indices is None:
+            return np.concatenate(self.session.results(X.steps))
+        indices = np.asarray(indices, dtype=np.int64)
+        at = np.searchsorted(X.bounds, indices, side="right") - 1
+        asked = [i for i in range(len(X.steps)) if (at == i).any()]
+        steps = [Step("rows", tasks.take, (X.steps[i], indices[at == i] - X.bounds[i]), i) for i in asked]
+        out = np.empty((len(indices), X.shape[1]), X.dtype)
+        for i, found in zip(asked, self.session.results(steps), strict=True):
+            out[at == i] = found
+        return out
+
+    def map(self, function: Callable[..., Array], *talls: DaskTall) -> DaskTall:
+        """The function goes to the rows; one row of ones tells what it makes of them."""
+        with np.errstate(all="ignore"):
+            sample = function(0, *(np.ones((1, tall.shape[1]), tall.dtype) for tall in talls))
+        starts = [int(row) for row in talls[0].bounds[:-1]]
+        steps = [
+            Step("map", tasks.mapped, (function, start, *(tall.steps[i] for tall in talls)), i)
+            for i, start in enumerate(starts)
+        ]
+        return self.tall(steps, talls[0].bounds, sample.shape[1], sample.dtype)
+
+    def fold(self, function: Callable[..., Any], *talls: DaskTall) -> list[Any]:
+        """What the function makes of slices of the blocks, in the order of the rows."""
+        return list(chain.from_iterable(self._of_blocks("fold", tasks.folded, function, talls)))
+
+    def each_block(self, name: str, function: Callable[..., Any], *talls: DaskTall) -> list[Any]:
+        """``function(start, *blocks)`` of whole blocks, run where they are; what it returns comes here.
+
+        It may run again for the same block when a worker is lost. The tasks have the ``name``.
+        """
+        return self._of_blocks(name, tasks.whole, function, talls)
+
+    def _of_blocks(self, name: str, task: Any, function: Any, talls: Sequence[DaskTall]) -> list[Any]:
+        return self.session.results(
+            [
+                Step(name, task, (function, int(start), *(tall.steps[i] for tall in talls)), i)
+                for i, start in enumerate(talls[0].bounds[:-1])
+            ]
+        )
+
+    def random(self, n_rows: int, n_columns: int, seed: int, dtype: DTypeLike) -> DaskTall:
+        """Made where the rows are."""
+        bounds = self.bounds_of(n_rows)
+        given = (n_columns, seed, np.dtype(dtype))
+        steps = [
+            Step("random", tasks.random, (int(bounds[i]), int(bounds[i + 1]), *given), i)
+            for i in range(len(bounds) - 1)
+        ]
+        return self.tall(steps, bounds, n_columns, dtype)
+
+    def zeros(self, n_rows: int, n_columns: int, dtype: DTypeLike) -> DaskTall:
+        """Made where the rows are."""
+        bounds = self.bounds_of(n_rows)
+        sizes = np.diff(bounds)
+        steps = [
+            Step("zeros", tasks.zeros, (int(n), n_columns, np.dtype(dtype)), i) for i, n in enumerate(sizes)
+        ]
+        return self.tall(steps, bounds, n_columns, dtype)
+
+    def cast(self, X: DaskTall, dtype: DTypeLike) -> DaskTall:
+        """X itself where it is of that type."""
+        if X.dtype == dtype:
+            return X
+        return self.blockwise("cast", tasks.cast, (X, np.dtype(dtype)), X, dtype=dtype)
+
+    def columns(self, X: DaskTall, chosen: slice) -> DaskTall:
+        """Copies."""
+        n_columns = len(range(*chosen.indices(X.shape[1])))
+        return self.blockwise("columns", tasks.columns, (X, chosen), X, n_columns)
+
+    def stack(self, *talls: DaskTall) -> DaskTall:
+        """Side by side."""
+        if len(talls) == 1:
+            return talls[0]
+        return self.blockwise("stack", tasks.stack, talls, talls[0], sum(t.shape[1] for t in talls))
+
+    def statistics(self, X: DaskTall, metric: DaskTall | None = None) -> Statistics:
+        """By the blocks, each in units of its own peaks: one round."""
+        steps = [
+            Step("statistics", tasks.statistics, (int(start), X.steps[i], block_of(metric, i)), i)
+            for i, start in enumerate(X.bounds[:-1])
+        ]
+        return joined_statistics(self.session.results(steps))
+
+    # blocks
+
+    def bounds_of(self, n_rows: int) -> Array:
+        """One cut for all talls of so many rows."""
+        if n_rows not in self.bounds:
+            self.bounds[n_rows] = even_bounds(n_rows, self.session.n_blocks)
+        return self.bounds[n_rows]
+
+    def steps(self, name: str, task: Callable[..., Any], arguments: Sequence[Any]) -> list[Step]:
+        """One step per block; talls among the arguments stand for their blocks."""
+        n_blocks = next(len(a.steps) for a in arguments if isinstance(a, DaskTall))
+        return [Step(name, task, tuple(block_of(a, i) for a in arguments), i) for i in range(n_blocks)]
+
+    def blockwise(
+        self,
+        name: str,
+        task: Callable[..., Array],
+        arguments: Sequence[Any],
+        like: DaskTall,
+        n_columns: int | None = None,
+        dtype: DTypeLike | None = None,
+    ) -> DaskTall:
+        """A tall of what the task makes of each block, with the cut of ``like``."""
+        width = like.shape[1] if n_columns is None else n_columns
+        return self.tall(self.steps(name, task, arguments), like.bounds, width, dtype or like.dtype)
+
+    def tall(
+        self, steps: Sequence[Step], bounds: Array, n_columns: int, dtype: DTypeLike, *, start: bool = True
+    ) -> DaskTall:
+        """A tall of these steps, which are submitted."""
+        tall = DaskTall(steps, bounds, n_columns, dtype)
+        self.session.talls.add(tall)
+        if start:
+            self.session.start(*tall.steps)
+        return tall
+
+
+def block_of(argument: Any, block: int) -> Any:
+    """The step of one block where the argument is a tall, else the argument itself."""
+    return argument.steps[block] if isinstance(argument, DaskTall) else argument
+
+
+def joined_statistics(parts: Sequence[Statistics]) -> Statistics:
+    """Of all rows, from those of blocks of rows."""
+    column = np.arange(len(parts[0].peaks))
+    peaks, rows = np.array([part.peaks for part in parts]), np.array([part.peak_rows for part in parts])
+    highest = np.argmax(np.abs(peaks), axis=0)  # of several the first
+    units = np.maximum(np.abs(peaks[highest, column]), 1e-300)  # columns of zeros
+    ratio = np.abs(peaks) / units
+    return Statistics(
+        all(part.finite for part in parts),
+        peaks[highest, column],
+        rows[highest, column],
+        (ratio**2 * [part.second for part in parts]).sum(axis=0),
+        (ratio**4 * [part.fourth for part in parts]).sum(axis=0),
+        sum(part.mass for part in parts),
+    )
+
+
+# --- A graph whose row blocks are with the workers: sent by the client, or read by themselves from a store.
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedGraph(Graph):
+    """A graph whose row blocks are on workers; ``rows[i]`` is the step that has those of block i.
+
+    ``touched[i, j]`` has the numbers of block j's rows that block i needs, where they are few;
+    ``n_sent[i, j]`` says how many travel, none where block i needs none. Where ``streamed``, workers read
+    their rows from the store in every sweep, and ``rows`` say where.
+    """
+
+    bounds: Array = None  # type: ignore[assignment]
+    rows: tuple[Step, ...] = ()
+    touched: dict[tuple[int, int], Step] = None  # type: ignore[assignment]
+    n_sent: Array = None  # type: ignore[assignment]
+    streamed: bool = False
+
+    def bytes_per_sweep(self, n_columns: int, dtype: DTypeLike) -> int:
+        """Bytes that move between workers when so many columns are multiplied, by the plan."""
+        between = int(self.n_sent.sum() - np.trace(self.n_sent))
+        return between * n_columns * np.dtype(dtype).itemsize
+
+
+def placed_graph(graph: Graph, bounds: Array, results: Callable[[Sequence[Step]], list[Any]]) -> PlacedGraph:
+    """Row blocks to their owners; ``results`` of the steps say which rows will have to travel."""
+    n_blocks = len(bounds) - 1
+    rows = tuple(_row_step(graph, bounds, i) for i in range(n_blocks))
+    for step in rows:
+        step.held = True
+    sizes = np.diff(bounds)
+    n_sent = np.zeros((n_blocks, n_blocks), np.int64)
+    touched = {}
+    for i, found in enumerate(results([Step("sent", tasks.sent, (step,), step.block) for step in rows])):
+        for j, few in found.items():
+            n_sent[i, j] = sizes[j] if few is None else few
+            if few is not None:
+                touched[i, j] = Step("touched", tasks.touched, (rows[i], j), i, held=True)
+    placed = PlacedGraph(
+        graph.blocks, graph.n_nodes, graph.names, bounds=bounds, rows=rows, touched=touched, n_sent=n_sent
+    )
+    weakref.finalize(placed, release, (*rows, *touched.values()))
+    return placed
+
+
+def streamed_graph(graph: StoredGraph, bounds: Array) -> PlacedGraph:
+    """Nobody keeps any row: all of X travels, and the rows are read again in every sweep."""
+    rows = tuple(
+        Step("place", tasks.given, ((graph.place, int(start), int(stop)),), i, held=True)
+        for i, (start, stop) in enumerate(pairwise(bounds))
+    )
+    n_sent = np.tile(np.diff(bounds), (len(rows), 1))
+    placed = PlacedGraph(
+        graph.blocks,
+        graph.n_nodes,
+        graph.names,
+        bounds=bounds,
+        rows=rows,
+        touched={},
+        n_sent=n_sent,
+        streamed=True,
+    )
+    weakref.finalize(placed, release, rows)
+    return placed
+
+
+def _row_step(graph: Graph, bounds: Array, i: int) -> Step:
+    """From a store the worker reads for itself; the client sends rows of another graph; workers cut them."""
+    if isinstance(graph, StoredGraph):
+        return Step("rows", tasks.cut_from_store, (graph.place, bounds, i), i)
+    whole = Step("send", partial(_rows_of, graph, bounds, i), (), i, on_host=True)
+    return Step("rows", cut, (whole, bounds, i), i)
+
+
+def _rows_of(graph: Graph, bounds: Array, i: int) -> list[RowBlock]:
+    return graph.rows_between(int(bounds[i]), int(bounds[i + 1]))

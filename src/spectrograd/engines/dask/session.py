@@ -1,0 +1,440 @@
+"""From what a user says to a client of Dask: the current one, a local cluster, or an address."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import sys
+import time
+import uuid
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakSet
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from spectrograd.notices import parameter
+from spectrograd.system import check, need
+from spectrograd.typing import Array
+
+TIMEOUT = 10  # seconds for a scheduler to answer
+
+
+class EngineError(ConnectionError):
+    """The cluster cannot go on; the message says what to do."""
+
+
+def client_of(engine: Any, timeout: float = TIMEOUT) -> Any:
+    """The client behind ``"dask"``, ``"dask:4"``, ``"dask:tcp://host:port"``, or the one that is given."""
+    distributed = need("distributed", parameter("engine", engine if isinstance(engine, str) else "dask"))
+    if not isinstance(engine, str):
+        if isinstance(engine, distributed.Client):
+            return engine
+        raise ValueError(f"engine={engine!r}: expected a name or a dask.distributed.Client")
+    where = engine.partition(":")[2]
+    if not where:
+        try:
+            return distributed.get_client()
+        except ValueError:
+            raise EngineError(
+                f"{parameter('engine', 'dask')} needs a client: make a dask.distributed.Client first, or say "
+                "'dask:4' (a local cluster) or 'dask:tcp://host:port'"
+            ) from None
+    if not (where.isdecimal() and int(where) > 0) and "://" not in where:
+        raise ValueError(
+            f"{parameter('engine', engine)}: expected 'dask', 'dask:4' or 'dask:tcp://host:port'"
+        )
+    known = _clients.get(where)
+    if known is None or known.status != "running":
+        _clients[where] = known = _local(int(where)) if where.isdecimal() else _remote(where, timeout)
+        atexit.register(known.close)
+    return known
+
+
+_clients: dict[str, Any] = {}  # by what the user said: a second fit starts no second cluster
+
+
+def _local(n_workers: int) -> Any:
+    """A client of processes on this machine, which end with this one."""
+    from distributed import Client, LocalCluster
+
+    each = max(1, (os.cpu_count() or 1) // n_workers)
+    workers = LocalCluster(
+        n_workers=n_workers, threads_per_worker=each, processes=True, dashboard_address=None
+    )
+    atexit.register(workers.close)
+    return Client(workers, set_as_default=False)
+
+
+def _remote(address: str, timeout: float) -> Any:
+    from distributed import Client
+
+    try:
+        return Client(address, timeout=timeout, set_as_default=False)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise EngineError(
+            f"no Dask scheduler answers at {address} ({type(error).__name__}): "
+            "start one with 'dask scheduler'"
+        ) from None
+
+
+def package_version() -> str:
+    """Of spectrograd, wherever this runs."""
+    return str(sys.modules["spectrograd"].__version__)  # by name: it stands above engines
+
+
+def check_versions(client: Any, workers: Sequence[str]) -> None:
+    """Refuse workers that have another version of this package, or none."""
+    mine = package_version()
+    found = client.run(package_version, workers=list(workers), on_error="return")
+    for worker, version in sorted(found.items()):
+        if isinstance(version, ModuleNotFoundError):
+            raise EngineError(f"worker {worker} does not have spectrograd: install version {mine} there")
+        if isinstance(version, OSError):
+            continue  # it is gone already: others own its rows
+        if version != mine:
+            raise EngineError(
+                f"worker {worker} has spectrograd {version}, the client {mine}: install the same on both"
+            )
+
+
+def received(run: str, since: float, dask_worker: Any = None) -> tuple[int, float]:
+    """Bytes of this run's results that a worker got from others since a moment, and the latest one."""
+    total, latest = 0, since
+    for entry in list(dask_worker.transfer_incoming_log):
+        if entry["stop"] > since:
+            total += sum(size or 0 for key, size in entry["keys"].items() if f"-{run}-" in str(key))
+            latest = max(latest, entry["stop"])
+    return total, latest
+
+
+# --- Steps: how each block of a tall is made, so that it can be made again when a worker is lost.
+
+
+@dataclass(eq=False)
+class Step:
+    """One task and, while somebody needs its result, the future that has it.
+
+    ``function`` of the ``arguments`` (other steps among them) runs near the rows of ``block``. A step without
+    arguments whose ``function`` runs ``on_host`` is data that the client keeps, and sends again to a new
+    worker: what is scattered dies with its worker.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...] = ()
+    block: int = 0
+    on_host: bool = False
+    held: bool = False  # by a tall that is alive: else its future goes as soon as it was used
+    future: Any = None
+
+    @property
+    def inputs(self) -> list[Step]:
+        """The steps it needs."""
+        return [argument for argument in self.arguments if isinstance(argument, Step)]
+
+    def release(self) -> None:
+        """Mutates: nobody needs the result any more."""
+        self.held, self.future = False, None
+
+    def settle(self, rows: Array) -> None:
+        """Mutates: its rows are known to the client now, and how they came about is forgotten."""
+        self.function, self.arguments, self.on_host, self.future = _Kept(rows), (), True, None
+
+
+@dataclass(frozen=True, eq=False)
+class _Kept:
+    """Gives back what the client keeps."""
+
+    rows: Array
+
+    def __call__(self) -> Array:
+        return self.rows
+
+
+def kept(name: str, rows: Array, block: int) -> Step:
+    """A step whose result the client has."""
+    return Step(name, _Kept(rows), (), block, on_host=True)
+
+
+class DaskTall:
+    """N x k numbers as one step per row block; ``bounds`` are the first rows of the blocks, and N.
+
+    When a tall is gone its futures are released at once, while other steps may still know how it was made.
+    """
+
+    def __init__(self, steps: Sequence[Step], bounds: Array, n_columns: int, dtype: DTypeLike) -> None:
+        self.steps, self.bounds = tuple(steps), bounds
+        self.shape, self.dtype = (int(bounds[-1]), int(n_columns)), np.dtype(dtype)
+        self.casts: dict[np.dtype[Any], DaskTall] = {}  # itself in other types, made once
+        self.source: Array | None = None  # what was put there, where nobody can change it
+        for step in self.steps:
+            step.held = True
+        weakref.finalize(self, release, self.steps)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> DaskTall:
+        return self  # nobody changes one
+
+
+def release(steps: Iterable[Step]) -> None:
+    """Mutates: nobody needs these any more."""
+    for step in steps:
+        step.release()
+
+
+def missing(wanted: Iterable[Step]) -> Iterator[Step]:
+    """Steps without a future that the wanted ones need, and these themselves, inputs first."""
+    stack, seen = [(step, False) for step in wanted], set()
+    while stack:
+        step, ready = stack.pop()
+        if ready:
+            yield step
+        elif step.future is None and step not in seen:
+            seen.add(step)
+            stack.append((step, True))
+            stack.extend((other, False) for other in step.inputs)
+
+
+# --- Which worker owns which row block.
+
+
+def reassigned(owners: Sequence[str], alive: Sequence[str], n_blocks: int) -> list[str]:
+    """Owners of the blocks among the workers that are alive: as before where possible, and evenly.
+
+    Examples
+    --------
+    >>> reassigned([], ["a", "b"], 4)
+    ['a', 'a', 'b', 'b']
+    >>> reassigned(["a", "a", "b", "b"], ["a", "c"], 4)
+    ['a', 'a', 'c', 'c']
+    >>> reassigned(["a", "a"], ["a", "b"], 2)
+    ['b', 'a']
+    """
+    if not owners:
+        return [alive[block * len(alive) // n_blocks] for block in range(n_blocks)]
+    found: list[str | None] = [owner if owner in alive else None for owner in owners]
+    load = Counter(dict.fromkeys(alive, 0))
+    load.update(owner for owner in found if owner is not None)
+    least = n_blocks // len(alive)
+    for block, owner in enumerate(found):
+        poorest = min(alive, key=lambda address: load[address])
+        if owner is not None:
+            rich = load[owner] > least + 1 or (load[owner] > least and load[poorest] < least)
+            if not rich:
+                continue
+            load[owner] -= 1
+        found[block] = poorest
+        load[poorest] += 1
+    return [str(owner) for owner in found]
+
+
+# --- A session with a Dask cluster: who owns which rows, tasks on their way, and what to do when one is lost.
+
+POLL = 1.0  # seconds between two looks at a task that takes its time
+MOST_LOSSES = 20  # recoveries of one result: with more the cluster is not to be relied on
+
+
+@dataclass(eq=False)
+class Session:
+    """Runs steps on the workers of a client, for ``n_blocks`` row blocks; keys carry the ``run`` id.
+
+    A key that is alive and used again would give the old result without a word.
+    """
+
+    client: Any
+    n_blocks: int = 0  # as many as there are workers
+    patience: float = 60.0  # seconds without any worker before giving up: a scheduler may start new ones
+    run: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
+    owners: list[str] = field(default_factory=list)
+    talls: WeakSet[DaskTall] = field(default_factory=WeakSet)
+    placed: WeakSet[Step] = field(default_factory=WeakSet)  # row blocks of graphs
+    losses: int = 0
+    rounds: int = 0  # times that the client waited for results
+    tasks: int = 0
+    _looked: float = -1e9
+
+    def __post_init__(self) -> None:
+        self.n_blocks = self.n_blocks or len(self._alive())
+        self.map_owners()
+
+    # owners
+
+    def map_owners(self, *, after: float = 0.0) -> None:
+        """Mutates: blocks of workers that are gone find new owners, workers that came get their share."""
+        if time.monotonic() - self._looked < after:
+            return
+        alive = sorted(self._alive())
+        new = set(alive) - set(self.owners)
+        if new:
+            check_versions(self.client, sorted(new))
+        before, self.owners = self.owners, reassigned(self.owners, alive, self.n_blocks)
+        self._looked = time.monotonic()
+        for step in self.placed:  # sent again, so that nobody keeps two blocks for ever
+            if before and before[step.block] != self.owners[step.block]:
+                step.future = None
+
+    def _alive(self) -> dict[str, int]:
+        """Addresses of the workers; waits for one, within reason."""
+        began = time.monotonic()
+        while True:
+            check()
+            found = self._answered()
+            if found:
+                return found
+            if time.monotonic() - began > self.patience:
+                if self.client.status != "running":
+                    raise self._gone()
+                raise EngineError(
+                    f"no worker is left at {self._where} (waited {self.patience:g} s): start workers with "
+                    f"'dask worker {self._where}' and run again"
+                )
+            time.sleep(min(POLL, self.patience / 4))
+
+    def _answered(self) -> dict[str, int]:
+        """The scheduler's workers; none while the client is trying to reach it again."""
+        if self.client.status in ("closing", "closed"):
+            raise self._gone()
+        try:
+            return dict(self.client.nthreads())
+        except OSError:
+            return {}
+
+    def _gone(self) -> EngineError:
+        return EngineError(f"the scheduler {self._where} is gone: start it and its workers again")
+
+    @property
+    def _where(self) -> str:
+        scheduler = self.client.scheduler
+        return str(getattr(scheduler, "address", None) or "of this client")
+
+    # tasks
+
+    def start(self, *steps: Step) -> None:
+        """Submit steps and whatever they need that is not there; what nobody holds is released."""
+        made = list(missing(steps))
+        try:
+            self._send([step for step in made if step.on_host])
+            for step in made:
+                step.future = step.future if step.on_host else self._submitted(step)
+        except Exception as error:  # Dask has words of its own for a client that lost its scheduler
+            if self.client.status in ("closing", "closed"):
+                raise self._gone() from error
+            raise
+        for step in made:
+            if not step.held and step not in steps:
+                step.future = None  # tasks that wait for it keep it as long as they need it
+
+    def _submitted(self, step: Step) -> Any:
+        arguments = (a.future if isinstance(a, Step) else a for a in step.arguments)
+        return self.client.submit(
+            step.function,
+            *arguments,
+            key=self._key(step),
+            workers=[self.owners[step.block]],
+            allow_other_workers=True,  # a strict pin hangs for ever when its worker is lost
+            pure=False,
+        )
+
+    def _send(self, steps: Sequence[Step]) -> None:
+        """Mutates: what the client keeps goes to its owners, all of it at once."""
+        for last in (False, True):
+            try:
+                left = [step for step in steps if step.future is None]
+                if left:
+                    self.client.sync(self._scattered, left)
+                return
+            except (OSError, ValueError, KeyError, TimeoutError):  # an owner is gone
+                if last:
+                    raise
+                self.map_owners()
+
+    async def _scattered(self, steps: Sequence[Step]) -> None:
+        async def send(step: Step) -> None:
+            key = self._key(step)
+            data = {key: step.function()}
+            step.future = (await self.client.scatter(data, workers=[self.owners[step.block]]))[key]
+
+        await asyncio.gather(*(send(step) for step in steps))
+
+    def _key(self, step: Step) -> str:
+        self.tasks += 1
+        return f"{step.name}-{self.run}-{step.block}-{self.tasks}"
+
+    def results(self, steps: Sequence[Step]) -> list[Any]:
+        """What the steps give, on the host; made again where workers were lost meanwhile."""
+        self.rounds += 1
+        for _ in range(MOST_LOSSES):
+            try:
+                self.start(*steps)
+                values = self._gathered([step.future for step in steps])
+            except _Lost:
+                self.recover()
+                continue
+            finally:
+                for step in steps:
+                    step.future = step.future if step.held else None
+            return values
+        raise EngineError(
+            f"tasks were lost {MOST_LOSSES} times in a row at {self._where}: workers do not stay"
+        )
+
+    def _gathered(self, futures: list[Any]) -> list[Any]:
+        from concurrent.futures import CancelledError
+
+        from distributed import KilledWorker, wait
+
+        idle = 0
+        while True:
+            check()
+            try:
+                with self.client.as_current():  # it need not be the one that others get by default
+                    wait(futures, timeout=POLL)
+                found: list[Any] = self.client.gather(futures)
+                return found
+            except TimeoutError:
+                idle = 0 if self._busy() else idle + 1
+                if idle > 1:  # nobody works for us: the tasks wait for a worker that will not come back
+                    raise _Lost from None
+            except KilledWorker as error:
+                raise EngineError(
+                    f"workers died again and again in {str(error.task).partition('-')[0]!r}, for want of "
+                    "memory most likely: use more workers, or give them more"
+                ) from error
+            except (CancelledError, OSError):
+                raise _Lost from None
+
+    def _busy(self) -> bool:
+        """Whether a worker has a task of this run."""
+        self._alive()
+        keys = (str(key) for keys in self.client.processing().values() for key in keys)
+        return any(f"-{self.run}-" in key for key in keys)
+
+    def recover(self) -> None:
+        """Mutates: forgets every future whose result is not in the memory of a worker that is alive."""
+        self.losses += 1
+        self.map_owners()
+        known = {step for tall in list(self.talls) for step in tall.steps} | set(self.placed)
+        have = [step for step in known if step.future is not None]
+        finished = [step for step in have if step.future.status == "finished"]
+        where = self.client.who_has([step.future for step in finished]) if finished else {}
+        good = {step for step in finished if where.get(step.future.key)}
+        for step in have:
+            if step not in good:
+                step.future = None
+
+    def settle(self) -> None:
+        """Mutates: all talls as data of the client, so that neither side keeps their history."""
+        for tall in list(self.talls):
+            if any(not step.on_host for step in tall.steps):
+                rows = self.results(tall.steps)
+                for step, block in zip(tall.steps, rows, strict=True):
+                    step.settle(block)
+
+
+class _Lost(Exception):
+    """Something that was asked for is not to be had any more, but can be made again."""

@@ -1,0 +1,160 @@
+"""A Krylov basis as a list of talls, for engines that have nothing better."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from spectrograd.kernels import LANES
+from spectrograd.kernels.thresholds import USUAL, Thresholds
+from spectrograd.system import one_thread
+from spectrograd.typing import Array
+
+if TYPE_CHECKING:
+    from spectrograd.engines.base import Engine, Tall
+
+
+class TallList:
+    """Columns in a few talls side by side; narrow ones are joined, so that there are O(log k) of them."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.talls: list[Tall] = []
+
+    def append(self, X: Tall) -> None:
+        """Add columns; before that, the last talls are joined where the one before is no wider."""
+        talls = self.talls
+        while len(talls) > 1 and talls[-2].shape[1] <= talls[-1].shape[1]:
+            last = talls.pop()
+            talls[-1] = self.engine.stack(talls[-1], last)
+        talls.append(X)
+
+    def columns(self, start: int, stop: int) -> Tall:
+        """Some of the columns."""
+        chosen = [
+            tall if (low, high) == (0, tall.shape[1]) else self.engine.columns(tall, slice(low, high))
+            for tall, low, high in self._within(start, stop)
+        ]
+        return chosen[0] if len(chosen) == 1 else self.engine.stack(*chosen)
+
+    def orthogonalize(self, first: int, count: int) -> tuple[Array, Array]:
+        """Mutates: those from ``first`` on are taken out first, then all once more."""
+        new = self.columns(count, self._total)
+        coefficients = np.zeros((count, new.shape[1]))
+        for begin in (first, 0):
+            known = [self.engine.columns(t, slice(a, b)) for t, a, b in self._within(begin, count)]
+            found = [self.engine.gram(tall, new) for tall in known]
+            for tall, part in zip(known, found, strict=True):
+                new = self.engine.combine(new, np.eye(new.shape[1]), tall, -part)
+            if found:
+                coefficients[begin:] += np.vstack(found)
+        self._cut(count)
+        self.talls.append(new)
+        return coefficients, self.engine.gram(new, new, symmetric=True)
+
+    def rotate(self, start: int, stop: int, Y: Array) -> None:
+        """Mutates: combinations of some columns take their place."""
+        behind = None if stop == self._total else self.columns(stop, self._total)
+        chosen = self.engine.combine(self.columns(start, stop), Y)
+        self._cut(start)
+        self.talls += [chosen] if behind is None else [chosen, behind]
+
+    def parts(self) -> Iterator[Tall]:
+        """The talls as they are: sums depend on how columns are grouped."""
+        return iter(self.talls)
+
+    def restore(self, parts: Iterable[Tall]) -> None:
+        """Mutates: the same talls again."""
+        self.talls = list(parts)
+
+    @property
+    def _total(self) -> int:
+        return sum(tall.shape[1] for tall in self.talls)
+
+    def _within(self, start: int, stop: int) -> list[tuple[Tall, int, int]]:
+        """Talls with the part of each that lies between two columns."""
+        found, at = [], 0
+        for tall in self.talls:
+            low, high = max(start - at, 0), min(stop - at, tall.shape[1])
+            if low < high:
+                found.append((tall, low, high))
+            at += tall.shape[1]
+        return found
+
+    def _cut(self, stop: int) -> None:
+        """Mutates: only the first columns stay."""
+        self.talls = [
+            t if b == t.shape[1] else self.engine.columns(t, slice(a, b)) for t, a, b in self._within(0, stop)
+        ]
+
+
+# --- A Krylov basis in memory: vectors as rows of one array, made orthogonal and rotated by compiled kernels.
+
+
+class RowBasis:
+    """The first ``filled`` rows of ``stored``, limit x N, are the columns of the basis."""
+
+    def __init__(self, n_rows: int, limit: int, dtype: DTypeLike, thresholds: Thresholds = USUAL) -> None:
+        self.stored: Array = np.empty((limit, n_rows), dtype)
+        self.filled = 0
+        self.thresholds = thresholds
+
+    def append(self, X: Array) -> None:
+        """Add columns."""
+        before, self.filled = self.filled, self.filled + X.shape[1]
+        self.stored[before : self.filled] = X.T
+
+    def columns(self, start: int, stop: int) -> Array:
+        """A copy, N x (stop - start)."""
+        return np.array(self.stored[start:stop].T, order="C")
+
+    def parts(self) -> Iterator[Array]:
+        """A few columns at a time."""
+        return (self.columns(a, min(a + LANES, self.filled)) for a in range(0, self.filled, LANES))
+
+    def restore(self, parts: Iterable[Array]) -> None:
+        """Mutates: the same columns again."""
+        for part in parts:
+            self.append(part)
+
+    def orthogonalize(self, first: int, count: int) -> tuple[Array, Array]:
+        """Mutates: rows from ``count`` on become orthogonal to those before."""
+        stored, width = self.stored, self.filled - count
+        if stored.shape[1] <= self.thresholds.small:
+            with one_thread():
+                return self._orthogonalize_few(first, count)
+        from spectrograd.kernels.multivector import orthogonalize
+
+        run = orthogonalize if stored.shape[1] > self.thresholds.tall else orthogonalize.serial
+        coefficients, inner = run(stored, first, count, width)
+        return np.asarray(coefficients), np.asarray(inner)
+
+    def _orthogonalize_few(self, first: int, count: int) -> tuple[Array, Array]:
+        """The same by numpy, for vectors of few numbers."""
+        known, new = self.stored[:count], self.stored[count : self.filled]
+        near = self.stored[first:count] @ new.T
+        new -= near.T @ self.stored[first:count]
+        rest = known @ new.T
+        new -= rest.T @ known
+        rest[first:] += near
+        return rest, np.asarray(new @ new.T, dtype=np.float64)
+
+    def rotate(self, start: int, stop: int, Y: Array) -> None:
+        """Mutates: combinations of rows take their place, those behind close up."""
+        part, kept, behind = self.stored[start:], Y.shape[1], self.filled - stop
+        if Y.size == 1:
+            part[0] *= part.dtype.type(Y[0, 0])
+        elif kept == 0 or part.shape[1] <= self.thresholds.small:
+            with one_thread():
+                part[:kept] = Y.T.astype(part.dtype) @ part[: len(Y)]
+        else:
+            from spectrograd.kernels.multivector import rotate
+
+            run = rotate if part.shape[1] > self.thresholds.tall else rotate.serial
+            run(part, np.ascontiguousarray(Y, dtype=np.float64))
+        if kept < stop - start:
+            part[kept : kept + behind] = self.stored[stop : self.filled].copy()
+        self.filled = start + kept + behind

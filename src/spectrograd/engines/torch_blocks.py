@@ -1,0 +1,136 @@
+"""Row blocks of a graph on a device: kept there while they fit, streamed piece by piece where they do not."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from spectrograd.graph import Graph
+from spectrograd.graph.graph import RowBlock
+from spectrograd.typing import Array
+
+Tensor = Any  # of torch, which is not imported for a name
+PIECE = 1 << 24  # entries sent at a time: 64 MB of columns, 2 ms of a bus, far below 2^31
+
+
+class Piece(NamedTuple):
+    """Rows start .. stop of W, or a part of them: pieces of a long row add up."""
+
+    start: int
+    stop: int
+    matrix: Tensor
+
+
+class HostPiece(NamedTuple):
+    """The same on the host: row pointers from zero, int32 as columns are; no weights where all are one."""
+
+    start: int
+    indptr: Array
+    indices: Array
+    weights: Array | None
+
+
+def host_pieces(block: RowBlock, most: int = PIECE) -> Iterator[HostPiece]:
+    """A row block in pieces of at most ``most`` entries; a row that is longer is split.
+
+    Examples
+    --------
+    >>> block = RowBlock(5, np.array([0, 1, 6]), np.arange(6, dtype=np.int32), None)
+    >>> [(piece.start, piece.indptr.tolist()) for piece in host_pieces(block, 3)]
+    [(5, [0, 1, 3]), (6, [0, 3])]
+    """
+    indptr = block.indptr
+    for low in range(0, max(1, int(indptr[-1])), most):
+        high = min(low + most, int(indptr[-1]))
+        first = int(np.searchsorted(indptr, low, side="right")) - 1
+        last = max(int(np.searchsorted(indptr, high, side="left")), first + 1)
+        if low == 0:
+            first = 0
+        own = np.clip(indptr[first : last + 1], low, high) - low
+        weights = None if block.weights is None else block.weights[low:high]
+        yield HostPiece(block.start + first, own.astype(np.int32), block.indices[low:high], weights)
+
+
+@dataclass
+class DeviceBlocks:
+    """Row blocks as sparse tensors of a device.
+
+    Graphs whose blocks are in memory are kept on the device, the latest ones, up to ``most_bytes`` in all;
+    others, and those that are a stream, are sent anew in every sweep, one piece at a time.
+    """
+
+    torch: Any
+    device: Any
+    most_bytes: float
+    piece: int = PIECE
+    _kept: dict[int, tuple[Graph, list[Piece], int]] = field(default_factory=dict, repr=False)
+    _ones: dict[Any, Tensor] = field(default_factory=dict, repr=False)
+
+    def pieces(self, graph: Graph, dtype: Any) -> Iterator[Piece]:
+        """All of W, with weights in a type of torch."""
+        if not graph.is_resident or _bytes(graph) > self.most_bytes:
+            return (self._sent(piece, graph.n_nodes, dtype) for b in graph.blocks for piece in self._cut(b))
+        if id(graph) not in self._kept:
+            self._make_room(_bytes(graph))
+            sent = [self._sent(p, graph.n_nodes, None) for b in graph.blocks for p in self._cut(b)]
+            self._kept[id(graph)] = graph, sent, _bytes(graph)  # with the graph: its id stays its own
+        return (self._typed(piece, dtype) for piece in self._kept[id(graph)][1])
+
+    def _cut(self, block: RowBlock) -> Iterator[HostPiece]:
+        return host_pieces(block, self.piece)
+
+    def _make_room(self, size: int) -> None:
+        """Mutates: the oldest graphs go."""
+        while self._kept and sum(kept for *_, kept in self._kept.values()) + size > self.most_bytes:
+            del self._kept[next(iter(self._kept))]
+
+    def _sent(self, piece: HostPiece, n_nodes: int, dtype: Any) -> Piece:
+        """On the device; without a type, weights as they are and none where all are one."""
+        indptr, indices = self.move(piece.indptr), self.move(piece.indices)
+        values = None if piece.weights is None else self.move(piece.weights)
+        stop = piece.start + len(piece.indptr) - 1
+        parts = Piece(piece.start, stop, (indptr, indices, values, n_nodes))
+        return parts if dtype is None else self._typed(parts, dtype)
+
+    def _typed(self, piece: Piece, dtype: Any) -> Piece:
+        indptr, indices, values, n_nodes = piece.matrix
+        if values is None:
+            values = self._unit(len(indices), dtype)
+        shape = (piece.stop - piece.start, n_nodes)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")  # said once per process
+            matrix = self.torch.sparse_csr_tensor(
+                indptr, indices, values.to(dtype), size=shape, check_invariants=False
+            )
+        return Piece(piece.start, piece.stop, matrix)
+
+    def _unit(self, count: int, dtype: Any) -> Tensor:
+        """Ones, shared by all pieces."""
+        ones = self._ones.get(dtype)
+        if ones is None or len(ones) < count:
+            ones = self._ones[dtype] = self.torch.ones(count, dtype=dtype, device=self.device)
+        return ones[:count]
+
+    def move(self, array: Array) -> Tensor:
+        """A host array on the device; through pinned memory, so that copies overlap with products.
+
+        On the host itself it is not copied, and never written to.
+        """
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+            tensor = self.torch.from_numpy(np.ascontiguousarray(array))
+        if self.device.type == "cpu":
+            return tensor
+        return tensor.pin_memory().to(self.device, non_blocking=True)
+
+
+def _bytes(graph: Graph) -> int:
+    """What the blocks of a resident graph take on a device."""
+    return sum(
+        4 * len(b.indptr) + b.indices.nbytes + (0 if b.weights is None else b.weights.nbytes)
+        for b in graph.blocks
+    )

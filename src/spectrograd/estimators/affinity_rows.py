@@ -1,0 +1,157 @@
+"""Arrays of new samples as weights to the training samples, one maker per affinity of ``fit``."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from spectrograd.engines import LocalEngine
+from spectrograd.graph.validation import check_weights
+from spectrograd.points.query import KnownPoints
+from spectrograd.system import one_thread
+from spectrograd.typing import Array
+
+HALF = (
+    0.5  # scikit-learn's weight of an edge that one of its ends has chosen; a known point chooses no new one
+)
+
+
+class Rows(NamedTuple):
+    """Weights of new samples, shape (n_new, n_nodes); which training sample each one *is*, or -1.
+
+    ``remoteness`` is a distance from the training data, where there are distances.
+    """
+
+    weights: sp.csr_array
+    same: Array
+    remoteness: Array | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class PointRows:
+    """``affinity="nearest_neighbors"``."""
+
+    known: KnownPoints
+
+    def __call__(self, model: Any, X: Any) -> Rows:
+        """Neighbours among the training points, weighted as in the graph."""
+        with LocalEngine(model.n_jobs).threads(), one_thread():  # our threads share the rows
+            asked = self.known.ask(X)
+        return Rows(asked.weights, asked.same, asked.remoteness)
+
+
+@dataclass(frozen=True, eq=False)
+class KernelRows:
+    """A kernel of scikit-learn, or a function of two points."""
+
+    points: Any
+
+    @cached_property
+    def keys(self) -> Array:
+        """Digests of the training points."""
+        return row_keys(self.points)
+
+    def __call__(self, model: Any, X: Any) -> Rows:
+        """The kernel between new and training points."""
+        from spectrograd.estimators.inputs import kernel_matrix
+
+        weights = sp.csr_array(kernel_matrix(model, X, self.points))
+        _check(weights)
+        X = X.astype(self.points.dtype)
+        return Rows(weights, matching(self.keys, row_keys(X)))
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixRows:
+    """``affinity="precomputed"``: rows of the affinity matrix, with self-similarity where there was any."""
+
+    keys: Array
+
+    @classmethod
+    def of(cls, matrix: Any) -> MatrixRows:
+        """Only rows with an entry on the diagonal differ from the rows of the graph."""
+        return cls(row_keys(matrix) if matrix.diagonal().any() else np.empty(0, np.uint64))
+
+    def __call__(self, model: Any, X: Any) -> Rows:
+        """The rows as they are."""
+        weights = sp.csr_array(X, dtype=np.float64)
+        weights.sum_duplicates()
+        _check(weights)
+        same = matching(self.keys, row_keys(X)) if len(self.keys) else np.full(X.shape[0], -1)
+        return Rows(weights, same)
+
+
+@dataclass(frozen=True, eq=False)
+class DistanceRows:
+    """``affinity="precomputed_nearest_neighbors"``: distances to training points; the nearest count."""
+
+    n_neighbors: int
+    n_nodes: int
+
+    def __call__(self, model: Any, X: Any) -> Rows:
+        """The nearest ones."""
+        from sklearn.neighbors import NearestNeighbors
+
+        nothing = sp.csr_array((self.n_nodes, self.n_nodes))
+        search = NearestNeighbors(n_neighbors=self.n_neighbors, metric="precomputed")
+        if sp.issparse(X):
+            gaps, near = _nearest_listed(sp.csr_array(X), self.n_neighbors)
+        else:
+            gaps, near = search.fit(nothing.toarray()).kneighbors(X)
+        pointers = np.arange(len(near) + 1) * near.shape[1]
+        data = np.full(near.size, HALF)
+        weights = sp.csr_array((data, near.ravel(), pointers), shape=(len(near), self.n_nodes))
+        return Rows(weights, np.where(gaps[:, 0] == 0, near[:, 0], -1))
+
+
+RowMaker = PointRows | KernelRows | MatrixRows | DistanceRows
+
+
+def _nearest_listed(distances: sp.csr_array, count: int) -> tuple[Array, Array]:
+    """The smallest stored entries of each row; zeros may be among them."""
+    listed = np.diff(distances.indptr)
+    if (listed < count).any():
+        row = int(np.argmin(listed))
+        raise ValueError(f"row {row} lists {listed[row]} distances; {count} neighbours are needed")
+    rows = np.repeat(np.arange(len(listed)), listed)
+    order = np.lexsort((distances.indices, distances.data, rows))
+    chosen = order[distances.indptr[:-1, None] + np.arange(count)]
+    return distances.data[chosen], distances.indices[chosen]
+
+
+def _check(weights: sp.csr_array) -> None:
+    if weights.nnz and not (np.isfinite(weights.data).all() and weights.data.min() >= 0):
+        entries = weights.tocoo()
+        check_weights(entries.data, *entries.coords)
+
+
+def row_keys(rows: Any) -> Array:
+    """A digest of every row of a matrix, dense or sparse alike; shape (n,)."""
+    keys = np.empty(rows.shape[0], np.uint64)
+    csr = sp.csr_array(rows) if sp.issparse(rows) else None
+    if csr is not None:
+        csr.sort_indices()
+    for row in range(len(keys)):
+        if csr is None:
+            at = np.flatnonzero(rows[row])
+            values = rows[row][at]
+        else:
+            part = slice(csr.indptr[row], csr.indptr[row + 1])
+            filled = csr.data[part] != 0
+            at, values = csr.indices[part][filled], csr.data[part][filled]
+        digest = hashlib.blake2b(at.astype(np.int64).tobytes(), digest_size=8)
+        digest.update(values.astype(np.float64).tobytes())
+        keys[row] = np.frombuffer(digest.digest(), np.uint64)[0]
+    return keys
+
+
+def matching(known: Array, asked: Array) -> Array:
+    """The first row with the same key, or -1; shape (n_asked,)."""
+    order = np.argsort(known, kind="stable")
+    place = np.minimum(np.searchsorted(known[order], asked), len(known) - 1)
+    return np.where(known[order][place] == asked, order[place], -1)

@@ -1,0 +1,380 @@
+"""What ``transform`` and ``predict`` were given, as edges from new nodes to the training nodes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from spectrograd.estimators.affinity_rows import KernelRows, MatrixRows, PointRows, RowMaker, Rows
+from spectrograd.estimators.inputs import checked_matrix, graph_of_table
+from spectrograd.graph import Graph, GraphError, MultilayerGraph
+from spectrograd.graph.node_names import NodeRows
+from spectrograd.io import graph_of
+from spectrograd.io.interop.frames import column_names, from_frame, is_frame
+from spectrograd.labels.nearest_cluster import NearestCluster
+from spectrograd.pipeline.edge_changes import sampled_rows
+from spectrograd.pipeline.out_of_sample import Extension, NewRows, Remoteness, disagreement
+from spectrograd.store import StoredGraph
+from spectrograd.typing import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """New nodes, and what is known of them.
+
+    Attributes
+    ----------
+    rows
+        Their edges.
+    same : array of shape (n_new,)
+        The training sample that a new one is, or -1.
+    remoteness : array of shape (n_new,) or None
+        A distance from the training data, where there are distances.
+    names : array of shape (n_new,)
+        Names of the new nodes, or row numbers.
+    """
+
+    rows: NewRows
+    same: Array
+    remoteness: Array | None
+    names: Array
+
+
+def asked_of_graph(model: Any, maker: RowMaker | None, names: NodeRows, X: Any) -> Question:
+    """The question to a model of one graph."""
+    given = graph_of_table(X, {}) or graph_of(X)
+    if given is None and maker is None and is_frame(X) and len(column_names(X)) in (2, 3):
+        given = from_frame(X)  # a model of a graph is asked by edges
+    if isinstance(given, MultilayerGraph):
+        raise ValueError("this is a multilayer graph: the model knows one layer")
+    if given is not None:
+        return _by_names((given,), given.node_names, names)
+    X = checked_matrix(X)
+    if maker is None:
+        maker = MatrixRows(np.empty(0, np.uint64))
+        X = _node_rows(X, len(names.names))
+    elif isinstance(maker, MatrixRows):
+        X = validate_data(model, X, accept_sparse="csr", ensure_all_finite=False, reset=False)
+    else:
+        kinds = [np.float64, np.float32]
+        X = validate_data(model, X, accept_sparse="csr", dtype=kinds, reset=False)
+    return _joined([maker(model, X)], _may_be_far(maker))
+
+
+def asked_of_layers(
+    model: Any, makers: Sequence[RowMaker] | None, names: NodeRows, layer_names: Sequence[str], X: Any
+) -> Question:
+    """The question to a model of several layers; a node may have edges in some layers only."""
+    graph = from_frame(X) if is_frame(X) else graph_of(X)
+    if isinstance(graph, MultilayerGraph):
+        by_name = dict(zip(graph.layer_names, graph.layers, strict=True))
+        return _by_names(_in_order(by_name, layer_names), graph.node_names, names)
+    if graph is not None or not isinstance(X, Mapping | Sequence):
+        raise ValueError("expected the edges of new nodes in several layers: as in fit, a list or a dict")
+    named = X if isinstance(X, Mapping) else _numbered(X, layer_names)
+    foreign = {str(name): graph_of(layer) for name, layer in named.items()}
+    graphs = {name: layer for name, layer in foreign.items() if isinstance(layer, Graph)}
+    if graphs and len(graphs) == len(foreign):
+        united = MultilayerGraph.from_layers(graphs)
+        by_name = dict(zip(united.layer_names, united.layers, strict=True))
+        return _by_names(_in_order(by_name, layer_names), united.node_names, names)
+    return _rows_of_layers(model, makers, len(names.names), _in_order(named, layer_names))
+
+
+def _numbered(layers: Sequence[Any], layer_names: Sequence[str]) -> dict[str, Any]:
+    if len(layers) != len(layer_names):
+        raise ValueError(f"{len(layers)} layers for a model of {len(layer_names)}; None stands for no edges")
+    return dict(zip(layer_names, layers, strict=True))
+
+
+def _in_order(layers: Mapping[Any, Any], layer_names: Sequence[str]) -> tuple[Any, ...]:
+    """In the order of the fit; a layer that is not given has no edges."""
+    named = {str(name): layer for name, layer in layers.items()}
+    unknown = sorted(set(named) - set(layer_names))
+    if unknown:
+        raise GraphError(f"layer {unknown[0]!r} is unknown to the model; it has {', '.join(layer_names)}")
+    return tuple(named.get(name) for name in layer_names)
+
+
+def _rows_of_layers(
+    model: Any, makers: Sequence[RowMaker] | None, n_nodes: int, layers: Sequence[Any]
+) -> Question:
+    given = [layer for layer in layers if layer is not None]
+    if not given or any(layer.shape[0] != given[0].shape[0] for layer in map(_matrix, given)):
+        raise ValueError("layers of new nodes must have as many rows, one per new node")
+    found = []
+    for number, layer in enumerate(layers):
+        if layer is None:
+            n_new = _matrix(given[0]).shape[0]
+            found.append(Rows(sp.csr_array((n_new, n_nodes)), np.full(n_new, -1)))
+        elif makers is None:
+            found.append(MatrixRows(np.empty(0, np.uint64))(model, _node_rows(layer, n_nodes)))
+        else:
+            found.append(makers[number](model, check_array(layer, accept_sparse="csr")))
+    return _joined(found, makers is not None and any(map(_may_be_far, makers)))
+
+
+def _matrix(layer: Any) -> Any:
+    return checked_matrix(layer) if sp.issparse(layer) else np.atleast_2d(np.asarray(layer))
+
+
+def _may_be_far(maker: RowMaker) -> bool:
+    """A kernel may vanish between points; an edge that was given by hand does not."""
+    return isinstance(maker, KernelRows)
+
+
+def _node_rows(X: Any, n_nodes: int) -> Any:
+    matrix = _matrix(X)
+    if matrix.ndim != 2 or matrix.shape[1] != n_nodes:
+        raise GraphError(
+            f"rows of new nodes have shape {matrix.shape}; one column per known node, {n_nodes}, is needed"
+        )
+    if matrix.dtype.kind not in "biuf":
+        raise GraphError(f"rows of new nodes have type {matrix.dtype}; real numbers are needed")
+    return matrix
+
+
+def _joined(found: Sequence[Rows], may_be_far: bool) -> Question:
+    linked = sum(np.asarray(rows.weights.sum(axis=1)).ravel() for rows in found)
+    bare = np.flatnonzero(linked == 0)
+    if len(bare) and not may_be_far:
+        raise GraphError(
+            f"row {bare[0]} has no edge to a known node: nothing can be said of it; leave it out"
+        )
+    same = np.stack([rows.same for rows in found])
+    agreed = np.where((same == same[0]).all(axis=0), same[0], -1)
+    remoteness = found[0].remoteness if len(found) == 1 else None
+    rows = NewRows(tuple(rows.weights for rows in found))
+    return Question(rows, agreed, remoteness, np.arange(len(agreed)))
+
+
+def _by_names(layers: Sequence[Graph | None], given: Array, names: NodeRows) -> Question:
+    """New nodes are those the model does not know; edges between known ones are not looked at."""
+    row = names.rows(given)
+    new, old = np.flatnonzero(row < 0), np.flatnonzero(row >= 0)
+    if not len(new):
+        raise GraphError("every node in it is known to the model: there is no new one; see partial_fit")
+    if not len(old):
+        raise GraphError(
+            f"no node in it is known to the model (first: {given[0]}); names must be those of fit"
+        )
+    place = sp.csr_array(
+        (np.ones(len(old)), (np.arange(len(old)), row[old])), shape=(len(old), len(names.names))
+    )
+    known, between = [], []
+    for layer in layers:
+        matrix = sp.csr_array((len(given), len(given))) if layer is None else layer.matrix
+        known.append(sp.csr_array(matrix[new][:, old] @ place))
+        between.append(sp.csr_array(matrix[new][:, new]))
+    linked = sum(np.asarray(part.sum(axis=1)).ravel() for part in (*known, *between))
+    bare = np.flatnonzero(linked == 0)
+    if len(bare):
+        raise GraphError(f"the new node {given[new[bare[0]]]} has no edge: nothing can be said of it")
+    return Question(NewRows(tuple(known), tuple(between)), np.full(len(new), -1), None, given[new])
+
+
+# --- Models that answer for nodes they have not seen: ``transform``, ``predict`` and how far to trust them.
+
+UNKNOWN = -1  # the label of a node that no cluster can be found for
+
+
+@dataclass(eq=False)
+class Answer:
+    """What the last ``transform`` or ``predict`` found beside its result."""
+
+    scores: Array | None = None
+    names: Array | None = None
+
+
+class Found(NamedTuple):
+    """Rows of new nodes (n_new, k), which are joined to known ones, and which training row each is."""
+
+    vectors: Array
+    reached: Array
+    same: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Knowledge:
+    """What a fitted model keeps in order to answer for new nodes, and to be updated.
+
+    ``makers`` tell how arrays of samples become weights, one per layer; None where ``fit`` was given a graph.
+    """
+
+    graph: Graph | MultilayerGraph
+    extension: Extension | None
+    names: Array
+    makers: Sequence[RowMaker] | None = None
+    clusters: NearestCluster | None = None
+    answer: Answer = field(default_factory=Answer)
+
+    @cached_property
+    def rows_by_name(self) -> NodeRows:
+        """Which row a name has."""
+        return NodeRows(self.names)
+
+    @cached_property
+    def remoteness(self) -> Remoteness:
+        """How far out the training rows themselves lie."""
+        assert self.extension is not None
+        part = self.extension.taking_part
+        if self.makers is not None and len(self.makers) == 1 and isinstance(self.makers[0], PointRows):
+            return Remoteness.of(self.makers[0].known.remoteness[part])
+        if isinstance(self.graph, StoredGraph):
+            rows = sampled_rows(self.graph)
+            linked = np.asarray(rows.sum(axis=1)).ravel() > 0
+            return Remoteness.of(self._disagreement([rows])[linked])
+        layers = self.graph.layers if isinstance(self.graph, MultilayerGraph) else (self.graph,)
+        return Remoteness.of(self._disagreement([layer.matrix for layer in layers])[part])
+
+    def _disagreement(self, rows: Sequence[Any]) -> Array:
+        assert self.extension is not None
+        return disagreement(self.extension.vectors, rows, [layer.weight for layer in self.extension.layers])
+
+    def rows(self, question: Question) -> Found:
+        """Rows of the embedding for new nodes."""
+        assert self.extension is not None
+        found = self.extension.extend(question.rows)
+        at = question.same >= 0
+        vectors, reached = found.vectors, found.reached | at
+        vectors[at] = self.extension.vectors[question.same[at]]
+        self.answer.names = question.names
+        statistic = question.remoteness
+        if statistic is None:
+            statistic = self._disagreement(question.rows.known)
+        self.answer.scores = np.where(reached, self.remoteness.score(statistic), 1.0)
+        return Found(vectors, reached, question.same)
+
+
+def rotated(vectors: Array, rotation: Array | None) -> Array:
+    """Rows (n, k) turned, each by itself to the last bit."""
+    return vectors if rotation is None else np.einsum("ij,jk->ik", vectors, rotation)
+
+
+class Living(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+    """Mixin of the four estimators: what they know of nodes they have not seen."""
+
+    _knowledge: Knowledge
+    _float: Any
+    _rotation: Array | None
+
+    def transform(self, X: Any) -> Array:
+        """Rows of the embedding for new nodes or points, each by itself and without another solve.
+
+        Parameters
+        ----------
+        X : as in ``fit``
+            New points, of as many features; kernel or distance rows to the training points where the
+            affinity is precomputed; or the edges of new nodes: a matrix of weights of shape
+            (n_new, n_nodes), an edge table, a networkx or igraph graph or a :class:`Graph`, by names. Nodes
+            that the model does not know are new, edges between known ones are not looked at; new nodes
+            joined to new nodes only are reached by a few sweeps.
+
+        Returns
+        -------
+        array of shape (n_new, n_components)
+            In the order of X, or of ``new_names_``. Zero where no edge leads to a node that took part in
+            ``fit``. A training sample gets its own row.
+        """
+        vectors = self._rows_for(X).vectors
+        drop = vectors.shape[1] - self.embedding_.shape[1]
+        return rotated(vectors[:, drop:], self._rotation).astype(self._float, copy=False)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model into a folder, in place of an earlier model; see :func:`spectrograd.load`.
+
+        The folder holds arrays and JSON, and appears whole or not at all. The graph and, for points, the
+        training points are part of it; ``history_`` and ``affinity_matrix_`` are not.
+        """
+        from spectrograd.estimators.persistence import save_model
+
+        check_is_fitted(self)
+        save_model(self, path)
+
+    def _rows_for(self, X: Any) -> Found:
+        check_is_fitted(self)
+        knowledge = self._knowledge
+        if not knowledge.graph.is_resident and isinstance(knowledge.graph, MultilayerGraph):
+            raise ValueError(
+                "the layers of this model are on disk, where new nodes are not looked up: add them with "
+                "partial_fit (spectrograd update), or fit the model in memory"
+            )
+        if knowledge.extension is None:
+            raise ValueError(
+                f"aggregation={self.aggregation!r} has no rows for new nodes: "
+                "choose 'projection', 'mean', 'grassmann' or 'joint', or fit again"
+            )
+        return knowledge.rows(self._question(X))
+
+    def _question(self, X: Any) -> Question:
+        makers, names = self._knowledge.makers, self._knowledge.rows_by_name
+        if isinstance(self._knowledge.graph, MultilayerGraph):
+            return asked_of_layers(self, makers, names, self._knowledge.graph.layer_names, X)
+        return asked_of_graph(self, None if makers is None else makers[0], names, X)
+
+    @property
+    def graph_(self) -> Graph | MultilayerGraph:
+        """The graph of the model, as the last ``fit`` or ``partial_fit`` left it."""
+        check_is_fitted(self)
+        return self._knowledge.graph
+
+    @property
+    def outlier_score_(self) -> Array:
+        """How far each row of the last ``transform`` or ``predict`` lies from the training data.
+
+        Shape (n_new,): the share of training rows that lie less far out, uniform on [0, 1] for rows drawn
+        like them. Of points, "far out" is the distance to the last neighbour over the mean of the
+        neighbours' own; of nodes, how little their neighbours agree on a cluster.
+        """
+        return self._answered("scores")
+
+    @property
+    def new_names_(self) -> Array:
+        """Names of the nodes of the last ``transform`` or ``predict``, in the order of its rows."""
+        return self._answered("names")
+
+    def _answered(self, what: str) -> Array:
+        value: Array | None = getattr(getattr(self, "_knowledge", Answer()), "answer", Answer()).__dict__[
+            what
+        ]
+        if value is None:
+            raise AttributeError(f"there is an answer for new nodes after transform or predict only ({what})")
+        return value
+
+
+class LivingClusters(Living):
+    """What clusterings add: labels of new nodes."""
+
+    labels_: Array
+
+    def predict(self, X: Any, *, outlier_quantile: float | None = None) -> Array:
+        """Clusters of new nodes or points: the nearest cluster of each row of ``transform``.
+
+        Parameters
+        ----------
+        X : as in ``transform``
+        outlier_quantile : float in (0, 1], optional
+            Rows whose ``outlier_score_`` reaches it get -1: 0.99 refuses what lies farther out than 99 % of
+            the training data. Without it only rows get -1 that no edge joins to the training data.
+
+        Returns
+        -------
+        array of shape (n_new,)
+        """
+        q = outlier_quantile
+        if q is not None and not (isinstance(q, int | float) and 0 < q <= 1):
+            raise ValueError(f"outlier_quantile={q!r}: expected a number above 0 and at most 1, or None")
+        found, clusters = self._rows_for(X), self._knowledge.clusters
+        assert clusters is not None
+        labels = np.where(found.reached, clusters.labels(found.vectors), UNKNOWN)
+        labels = np.where(found.same >= 0, self.labels_[found.same], labels)
+        return labels if q is None else np.where(self.outlier_score_ >= q, UNKNOWN, labels)

@@ -1,0 +1,353 @@
+"""Tensors of torch as the arrays and sparse matrices that everything else takes."""
+
+from __future__ import annotations
+
+import sys
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from spectrograd.kernels import SMALL, WORTH_THREADS
+from spectrograd.notices import warn
+from spectrograd.typing import Array
+
+
+def from_tensor(thing: Any) -> Any:
+    """A tensor, dense or sparse, on any device, as a numpy array or a scipy matrix; other things unchanged.
+
+    Who has a tensor has loaded torch: it is not imported here. Nothing is copied that is on the host
+    already, and nothing of the tensor's own is changed.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(thing, torch.Tensor):
+        return thing
+    tensor = thing.detach()
+    if tensor.dtype == torch.bfloat16:  # numpy has no such type; every value is also a float32
+        tensor = tensor.float()
+    if tensor.layout == torch.strided:
+        return tensor.cpu().numpy()
+    if tensor.layout == torch.sparse_coo:
+        indices, values = tensor._indices().cpu().numpy(), tensor._values().cpu().numpy()
+        return sp.coo_array((values, (indices[0], indices[1])), shape=tuple(tensor.shape))
+    if tensor.layout == torch.sparse_bsc:  # scipy has no such form
+        return tensor.to_dense().cpu().numpy()
+    if tensor.layout == torch.sparse_csc:
+        parts, form = (tensor.values(), tensor.row_indices(), tensor.ccol_indices()), sp.csc_array
+    else:
+        parts = (tensor.values(), tensor.col_indices(), tensor.crow_indices())
+        form = sp.csr_array if tensor.layout == torch.sparse_csr else sp.bsr_array
+    return form(tuple(part.cpu().numpy() for part in parts), shape=tuple(tensor.shape))
+
+
+# --- Adjacency matrices and edge lists as they come: checked, repaired with a word, or refused.
+
+_CHECKED_FORMATS = ("csr", "csc", "bsr", "coo")
+ROUNDING = 1e-10  # of the largest weight, by how much w_ij and w_ji may differ without a word
+
+
+class GraphError(ValueError):
+    """The input is not a graph we can embed; the message says what, where and what to do."""
+
+
+class GraphWarning(UserWarning):
+    """The input was repaired; the message says how."""
+
+
+def as_csr(matrix: Any) -> sp.csr_array:
+    """The input as a square float CSR matrix, which may share its memory, or a clear error."""
+    matrix = from_tensor(matrix)
+    if sp.issparse(matrix):
+        check_structure(matrix)
+    else:
+        matrix = np.asarray(matrix)
+    if matrix.dtype.kind not in "biuf":
+        raise GraphError(f"adjacency matrix has type {matrix.dtype}; real numbers are needed")
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise GraphError(f"adjacency matrix has shape {matrix.shape}; it must be square")
+    if matrix.shape[0] == 0:
+        raise GraphError("the graph is empty: no nodes, no edges")
+    if matrix.dtype == np.float16:  # scipy has no sparse matrices of it; every value is also a float32
+        matrix = matrix.astype(np.float32)
+    csr = sp.csr_array(matrix)
+    if sp.issparse(matrix) and matrix.format not in _CHECKED_FORMATS:
+        check_structure(csr)
+    csr.prune()
+    return csr if csr.dtype in (np.float32, np.float64) else csr.astype(np.float64)
+
+
+def check_structure(matrix: Any) -> None:
+    """Refuse row pointers or indices that point outside a sparse matrix: compiled code would follow them."""
+    if matrix.format in ("csr", "csc", "bsr"):
+        along, across = matrix.shape if matrix.format != "csc" else matrix.shape[::-1]
+        if matrix.format == "bsr":
+            blocks = matrix.data.shape[1:]
+            along, across = along // blocks[0], across // blocks[1]
+        _check_pointers(matrix, along)
+        _check_indices("column" if matrix.format != "csc" else "row", matrix.indices, across)
+    elif matrix.format == "coo" and matrix.ndim == 2:
+        for what, indices, size in zip(("row", "column"), matrix.coords, matrix.shape, strict=True):
+            _check_indices(what, indices, size)
+            if len(indices) != len(matrix.data):
+                raise GraphError(f"broken sparse matrix: {len(matrix.data)} weights, {len(indices)} {what}s")
+
+
+def _check_pointers(matrix: Any, n_rows: int) -> None:
+    pointers, n_entries = matrix.indptr, min(len(matrix.indices), len(matrix.data))
+    if pointers.dtype.kind not in "iu" or len(pointers) != n_rows + 1 or pointers[0] != 0:
+        raise GraphError(f"broken sparse matrix: indptr must hold {n_rows + 1} integers and begin with 0")
+    falls = pointers[1:] < pointers[:-1]
+    if falls.any() or pointers[-1] > n_entries:
+        at = int(np.argmax(falls)) if falls.any() else n_rows - 1
+        raise GraphError(
+            f"broken sparse matrix: indptr[{at + 1}] is {pointers[at + 1]}; it must not fall, nor exceed the "
+            f"{n_entries} stored entries; build the matrix again"
+        )
+
+
+def _check_indices(what: str, indices: Array, size: int) -> None:
+    if indices.dtype.kind not in "iu":
+        raise GraphError(f"broken sparse matrix: {what} indices of type {indices.dtype}, not integers")
+    if len(indices) and (indices.min() < 0 or indices.max() >= size):
+        at = int(np.argmax((indices < 0) | (indices >= size)))
+        raise GraphError(
+            f"broken sparse matrix: {what} index {indices[at]} of entry {at} is outside 0..{size - 1}; "
+            "build the matrix again"
+        )
+
+
+class CleanArrays(NamedTuple):
+    """A symmetric CSR matrix, positive and without diagonal, that shares no memory with the input.
+
+    ``weights`` is None when all are one.
+    """
+
+    indptr: Array
+    indices: Array
+    weights: Array | None
+
+
+def compact(csr: sp.csr_array) -> CleanArrays:
+    """The arrays of a matrix that is known to be clean and our own."""
+    weights = None if bool(np.all(csr.data == 1)) else csr.data
+    return CleanArrays(csr.indptr.astype(np.int64), csr.indices.astype(np.int32), weights)
+
+
+def clean_arrays(csr: sp.csr_array) -> CleanArrays | None:
+    """The arrays of a matrix that needs no repair but the rounding of its halves; None if it needs one."""
+    flawed, weighted, symmetric = _look_over(csr)
+    if flawed:
+        return None
+    if symmetric:
+        weights = csr.data.copy() if weighted else None
+    else:
+        mean, largest = _mean_with_transpose(csr)
+        if largest > ROUNDING * csr.data.max():
+            return None
+        weights = None if np.all(mean == 1) else mean
+    return CleanArrays(csr.indptr.astype(np.int64), csr.indices.astype(np.int32), weights)
+
+
+def _look_over(csr: sp.csr_array) -> tuple[bool, bool, bool]:
+    """Whether the matrix has flaws other than asymmetry, weights other than one, and is symmetric."""
+    indptr, indices, data = csr.indptr, csr.indices, csr.data
+    if csr.shape[0] > SMALL:
+        from spectrograd.kernels.graph import look_over
+
+        run = look_over if len(data) > WORTH_THREADS else look_over.serial
+        bits = np.ascontiguousarray(data).view(f"u{data.itemsize}")
+        one, infinite = np.array([1, np.inf], data.dtype).view(bits.dtype)
+        flawed, weighted, imbalance = run(indptr, indices, bits, one, infinite)
+        return bool(flawed), bool(weighted), int(imbalance) == 0
+    low, high = data.min(initial=1), data.max(initial=1)
+    positive = low > 0 and high < np.inf  # false for NaN too
+    if not positive or not csr.has_canonical_format or csr.diagonal().any():
+        return True, True, False
+    columns = csr.tocsc()
+    pairs = ((indptr, columns.indptr), (indices, columns.indices), (data, columns.data))
+    return False, not low == high == 1, all(np.array_equal(own, other) for own, other in pairs)
+
+
+def _mean_with_transpose(csr: sp.csr_array) -> tuple[Array, float]:
+    """The weights of ``(W + W') / 2`` and the largest ``|w_ij - w_ji|``, infinite if the patterns differ."""
+    if csr.shape[0] > SMALL:
+        from numba import get_num_threads
+
+        from spectrograd.kernels.graph import mean_with_transpose
+
+        mean, large = csr.data.copy(), csr.nnz > WORTH_THREADS
+        run, n_parts = (mean_with_transpose, get_num_threads()) if large else (mean_with_transpose.serial, 1)
+        return mean, float(run(csr.indptr, csr.indices, mean, n_parts))
+    columns = csr.tocsc()
+    if not (np.array_equal(csr.indptr, columns.indptr) and np.array_equal(csr.indices, columns.indices)):
+        return csr.data, np.inf
+    return (csr.data + columns.data) * csr.dtype.type(0.5), float(np.abs(csr.data - columns.data).max())
+
+
+def without_duplicates(csr: sp.csr_array) -> sp.csr_array:
+    """A canonical copy without stored zeros, or an error about the first bad weight."""
+    csr = sp.csr_array(csr, copy=True)
+    if not np.all(np.isfinite(csr.data)) or np.any(csr.data < 0):
+        coo = csr.tocoo()
+        check_weights(coo.data, coo.row, coo.col)
+    before = csr.nnz
+    csr.sum_duplicates()
+    if csr.nnz < before:
+        warn(f"{before - csr.nnz} duplicate entries were summed", GraphWarning)
+    csr.eliminate_zeros()
+    return csr
+
+
+def without_loops(csr: sp.csr_array) -> sp.csr_array:
+    """The matrix without its diagonal, in place."""
+    loops = np.flatnonzero(csr.diagonal())
+    if len(loops):
+        warn(f"{len(loops)} self loops dropped (first at node {loops[0]})", GraphWarning)
+        csr.setdiag(0)
+        csr.eliminate_zeros()
+    return csr
+
+
+def symmetrized(csr: sp.csr_array) -> sp.csr_array:
+    """``(W + W') / 2``."""
+    transposed = csr.T.tocsr()
+    difference = abs(csr - transposed)
+    if difference.max() > ROUNDING * csr.data.max():
+        row = int(np.argmax(difference.max(axis=1).toarray()))
+        warn(
+            f"the adjacency matrix is not symmetric (first seen in row {row}); using (W + W') / 2",
+            GraphWarning,
+        )
+    return sp.csr_array((csr + transposed) * csr.dtype.type(0.5))
+
+
+def check_weights(data: Array, rows: Array, cols: Array, names: Array | None = None) -> None:
+    """Refuse the first weight that is not finite or negative, by the names of its ends."""
+    for bad, what in ((~np.isfinite(data), "not finite"), (data < 0, "negative")):
+        if bad.any():
+            at = int(np.argmax(bad))
+            ends = (rows[at], cols[at]) if names is None else (names[rows[at]], names[cols[at]])
+            raise GraphError(
+                f"weight of edge ({ends[0]}, {ends[1]}) is {data[at]}: {what}; "
+                "weights must be finite and not negative"
+            )
+
+
+def row_numbers(ends: Array, n_nodes: int) -> Array:
+    """The ends of edges as they are, if they are row numbers; else an error."""
+    if len(ends) == 0:  # an empty list has no type of its own
+        return ends.astype(np.int64)
+    if ends.dtype.kind not in "iu":
+        raise GraphError("edge list: with n_nodes given the ends must be row numbers (integers)")
+    outside = (ends < 0) | (ends >= n_nodes)
+    if outside.any():
+        at = int(np.argmax(outside))
+        raise GraphError(f"edge {at}: node {ends[at]} is outside 0..{n_nodes - 1}")
+    return ends
+
+
+# --- Edges as they are listed, to a symmetric matrix: long lists by compiled code, others by scipy.
+
+WORTH_COMPILING = 1 << 20  # edges; scipy takes a quarter of a second for so many
+_HUGE = 1e300  # sums of weights below are surely finite
+_KEPT = 0.9  # of an array: where more is unused it is copied
+
+
+class _Listing(NamedTuple):
+    """What a list of edges was like: ordered pairs in it, those that are there both ways, all so alike."""
+
+    n_listed: int
+    n_answered: int
+    both_ways: bool
+
+
+def undirected(
+    rows: Array, cols: Array, weights: Array | None, n_nodes: int, *, directed: bool = False
+) -> CleanArrays:
+    """Symmetric CSR of an edge list, whether it lists each edge once or in both directions.
+
+    ``directed`` edges become ``W + W'`` with a warning, unless each has its reverse of the same weight.
+    """
+    worth = n_nodes > SMALL and len(rows) >= WORTH_COMPILING
+    if worth and (weights is None or weights.max() < _HUGE):
+        arrays, listing, loops = _compiled(rows, cols, weights, n_nodes)
+    else:
+        arrays, listing, loops = _by_scipy(rows, cols, weights, n_nodes)
+    n_loops, first_loop = loops
+    if n_loops:
+        _warn(f"{n_loops} self loops dropped (first at edge {first_loop})")
+    n_listed, n_answered, both_ways = listing
+    if n_listed < len(rows) - n_loops:
+        _warn(f"{len(rows) - n_loops - n_listed} repeated edges were summed")
+    if not both_ways and directed and n_listed:
+        _warn(
+            f"directed edges were made undirected as W + W': {n_listed - n_answered} "
+            f"of {n_listed} edges had no reverse, {n_answered // 2} pairs were summed"
+        )
+    elif not both_ways and n_answered:
+        _warn(f"{n_answered} edges listed in both directions were summed")
+    return arrays
+
+
+def _warn(message: str) -> None:
+    warn(message, GraphWarning)
+
+
+def _by_scipy(
+    rows: Array, cols: Array, weights: Array | None, n_nodes: int
+) -> tuple[CleanArrays, _Listing, tuple[int, int]]:
+    data, loops = np.ones(len(rows)) if weights is None else weights, rows == cols
+    first_loop = int(np.argmax(loops)) if len(loops) else 0
+    if loops.any():
+        rows, cols, data = rows[~loops], cols[~loops], data[~loops]
+    listed = sp.coo_array((data, (rows, cols)), shape=(n_nodes, n_nodes)).tocsr()
+    transposed = listed.T.tocsr()
+    both_ways = listed.nnz > 0 and _same(listed, transposed)
+    csr = listed if both_ways else sp.csr_array(listed + transposed)
+    n_answered = 0 if both_ways else _n_answered(listed)
+    csr.eliminate_zeros()
+    return compact(csr), _Listing(listed.nnz, n_answered, both_ways), (int(loops.sum()), first_loop)
+
+
+def _n_answered(listed: sp.csr_array) -> int:
+    """How many entries have one on the other side, whatever their weights: a sum drops those of 0."""
+    pattern = sp.csr_array((np.ones(listed.nnz, np.int8), listed.indices, listed.indptr), shape=listed.shape)
+    return int(2 * listed.nnz - (pattern + pattern.T.tocsr()).nnz)
+
+
+def _same(one: sp.csr_array, other: sp.csr_array) -> bool:
+    """Whether two canonical matrices are equal; stored zeros do not count."""
+    if not one.data.all():
+        return bool((one != other).nnz == 0)
+    pairs = ((one.indptr, other.indptr), (one.indices, other.indices), (one.data, other.data))
+    return all(np.array_equal(own, its) for own, its in pairs)  # mostly the first pair tells
+
+
+def _compiled(
+    rows: Array, cols: Array, weights: Array | None, n_nodes: int
+) -> tuple[CleanArrays, _Listing, tuple[int, int]]:
+    """The same by counting, in little more memory than the result."""
+    from spectrograd.kernels.edge_lists import close_gaps, merge_directions, scatter_directions
+    from spectrograd.kernels.jit import N_SHARES, side_by_side
+
+    starts, sizes = np.empty(n_nodes + 1, np.int64), np.empty(n_nodes, np.int64)
+    keys, values = np.empty(2 * len(rows), np.uint32), np.ones(2 * len(rows))
+    ends = (end.astype(np.int32, copy=False) for end in (rows, cols))
+    loops = scatter_directions(*ends, weights, starts, keys, values)
+    bounds = [n_nodes * share // N_SHARES for share in range(N_SHARES + 1)]
+    jobs = [(*share, starts, keys, values, sizes) for share in pairwise(bounds)]
+    n_listed, n_both, n_unequal = np.sum(side_by_side(merge_directions, jobs), axis=0).tolist()
+    close_gaps(starts, sizes, keys, values)
+    n_entries, both_ways = int(starts[-1]), n_listed > 0 and n_unequal == 0
+    columns, values = keys[:n_entries].view(np.int32), values[:n_entries]
+    if n_entries < _KEPT * len(keys):
+        columns, values = columns.copy(), values.copy()
+    if both_ways:
+        values *= 0.5
+    plain = bool(np.all(values == 1))
+    return (
+        CleanArrays(starts, columns, None if plain else values),
+        _Listing(n_listed, n_both, both_ways),
+        loops,
+    )

@@ -1,0 +1,269 @@
+"""Text edge lists that may be larger than memory: integer ids by our scanner, others by pyarrow."""
+
+from __future__ import annotations
+
+import glob
+import io
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spectrograd.graph import GraphError
+from spectrograd.io.coordinates import refuse_whole_points
+from spectrograd.io.edge_table import as_integers, read_layout, unique
+from spectrograd.io.parquet import PARQUET_SUFFIX, ParquetEdges, arrow_labels
+from spectrograd.io.text import TEXT_SUFFIXES, TextFile, data_suffix, split_line
+from spectrograd.io.text_scanner import BadWeight, Layout, Scanner, whole_lines
+from spectrograd.store import is_store
+from spectrograd.store.edge_batches import EdgeBatch, NotIntegers
+from spectrograd.system import need
+from spectrograd.typing import Array
+
+CHUNK = 32 << 20  # bytes of text at once
+LARGE = 64 << 20  # bytes of a file whose ids are sampled, where only their number matters
+BLANKS, OUTER_BLANKS = re.compile(rb"[ \t]+"), re.compile(rb"(?m)^[ \t]+|[ \t]+(?=\r?$)")
+COMMENT_LINE = re.compile(rb"(?m)^[ \t]*[#%][^\n]*\n")
+
+
+@dataclass
+class TextEdges:
+    """One text file: its layout, and its edges as integers or as texts."""
+
+    path: str
+    columns: Mapping[str, str]
+    header: bool | None = None
+    format: str | None = None
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Where the columns are: as when the file is read into memory."""
+        layout = read_layout(TextFile(self.path, self.format), self.columns, self.header)
+        if layout.maybe_points:
+            self._refuse_points(layout)
+        return layout
+
+    def _refuse_points(self, layout: Layout) -> None:
+        """One look at all ids: whether whole numbers that hardly come again at first are coordinates."""
+        large = TextFile(self.path).size > LARGE
+        try:
+            ends = ((batch[0], batch[1]) for batch in self._integers(layout))
+            refuse_whole_points(self.path, self.path, ends, sample=16 if large else 1)
+        except NotIntegers:
+            return
+
+    def integers(self) -> Iterator[tuple[Array, Array, Array | None, Any]]:
+        """Batches of integer ids."""
+        return self._integers(self.layout)
+
+    def _integers(self, layout: Layout) -> Iterator[tuple[Array, Array, Array | None, Any]]:
+        from spectrograd.kernels import text as scan
+
+        scanner = Scanner(layout, integers=True)
+        line = layout.skip
+        for text in whole_lines(TextFile(self.path), layout.skip, CHUNK):
+            block, n_lines, at, problem = scanner.look(text)
+            if problem in (scan.NOT_INTEGER, scan.SURPRISE):
+                raise NotIntegers
+            if problem != scan.GOOD:
+                raise self._wrong_width(layout, text, at, line + n_lines + 1)
+            try:
+                scanner.read_weights(text, block.weights)
+            except BadWeight as error:
+                number = line + text.count(b"\n", 0, error.args[0]) + 1
+                raise GraphError(f"{self.path}, line {number}: {error}") from None
+            line += n_lines
+            labels = _labels(text, block.words[0]) if "layer" in layout.roles else None
+            if block.ends.shape[1]:
+                yield *block.ends, block.weights if "weight" in layout.roles else None, labels
+
+    def _wrong_width(self, layout: Layout, text: bytes, at: int, line: int) -> GraphError:
+        """What is wrong with a line, in words."""
+        words = text[at : text.index(b"\n", at)].decode("utf-8", "replace")
+        found, expected = len(split_line(words, layout.delimiter)), len(layout.roles)
+        if found == expected:
+            return GraphError(f"{self.path}, line {line}: a column is empty")
+        return GraphError(f"{self.path}, line {line}: {expected} columns expected, found {found}")
+
+    def texts(self) -> Iterator[tuple[Any, Any, Array | None, Any]]:
+        """Batches of ids as texts, by pyarrow."""
+        arrow, csv = (
+            need("pyarrow", "node ids that are texts"),
+            need("pyarrow.csv", "node ids that are texts"),
+        )
+        skip, mark, roles = self.layout.skip, self.layout.delimiter, self.layout.roles
+        names = [f"{number}" for number in range(len(roles))]
+        chunks = _Joined(_plain_lines(whole_lines(TextFile(self.path), skip, CHUNK), tabs=not mark))
+        try:
+            with csv.open_csv(
+                chunks,
+                csv.ReadOptions(column_names=names, block_size=CHUNK // 4, use_threads=False),
+                csv.ParseOptions(delimiter=mark or "\t", newlines_in_values=False),
+                csv.ConvertOptions(
+                    column_types=dict.fromkeys(names, arrow.string()), strings_can_be_null=False
+                ),
+            ) as reader:
+                for batch in reader:
+                    yield self._columns(batch, roles)
+        except arrow.ArrowInvalid as error:
+            raise GraphError(f"{self.path}: {' '.join(str(error).split())}") from None
+
+    def _columns(self, batch: Any, roles: Sequence[str | None]) -> tuple[Any, Any, Array | None, Any]:
+        compute = need("pyarrow.compute", "node ids that are texts")
+        column = {
+            role: compute.utf8_trim_whitespace(batch.column(at)) for at, role in enumerate(roles) if role
+        }
+        for role in ("src", "dst", "layer"):
+            if role in column and compute.any(compute.equal(column[role], "")).as_py():
+                raise GraphError(f"{self.path}: the {role} column is empty in some line")
+        weight = None
+        if "weight" in column:
+            try:
+                weight = column["weight"].cast("float64").to_numpy(zero_copy_only=False).copy()
+            except Exception as error:
+                raise GraphError(
+                    f"{self.path}: weight is not a number ({str(error).splitlines()[0]})"
+                ) from None
+        labels = arrow_labels(column["layer"]) if "layer" in column else None
+        return column["src"], column["dst"], weight, labels
+
+
+def _labels(text: bytes, layers: Array) -> tuple[Array, list[str]]:
+    """The layer of every edge as a small number, and the names of these."""
+    _, first, codes = np.unique(layers[0], return_index=True, return_inverse=True)
+    spans = layers[1:, first].T.tolist()
+    return codes, [text[begin : begin + size].decode("utf-8", "replace") for begin, size in spans]
+
+
+def _plain_lines(chunks: Iterator[bytes], *, tabs: bool) -> Iterator[bytes]:
+    """Without comments; with ``tabs`` in place of runs of blanks."""
+    for text in chunks:
+        if b"#" in text or b"%" in text:
+            text = COMMENT_LINE.sub(b"", text)
+        yield BLANKS.sub(b"\t", OUTER_BLANKS.sub(b"", text)) if tabs else text
+
+
+class _Joined(io.RawIOBase):
+    """Pieces as one file."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces, self._rest = pieces, memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not len(self._rest):
+            self._rest = memoryview(next(self._pieces, b""))
+        size = min(len(buffer), len(self._rest))
+        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
+        return size
+
+
+# --- Edges of files, listed batch by batch: what a store is made of.
+
+STREAMED_SUFFIXES = (*TEXT_SUFFIXES, PARQUET_SUFFIX)
+
+
+@dataclass(eq=False)
+class FileSource:
+    """Edges of files; the files of one group are parts of one layer, or share a layer column.
+
+    Parameters
+    ----------
+    groups : mapping
+        Names of layers to their files, text (also packed) or Parquet. A single group is no layer by itself.
+    columns : mapping
+        Roles (``src``, ``dst``, ``weight``, ``layer``) to columns with names that are not the usual ones.
+    n_nodes : int, optional
+        Ids are row numbers below this one, and rows without edges are nodes, too.
+    header : bool, optional
+        Whether the first line of a text names the columns; None finds out.
+    format : str, optional
+        What the suffix of the files would say, had they other names.
+    """
+
+    groups: Mapping[str, Sequence[str]]
+    columns: Mapping[str, str] = field(default_factory=dict)
+    n_nodes: int | None = None
+    header: bool | None = None
+    format: str | None = None
+    names: Array | None = None
+    _codes: dict[tuple[int, str], int] = field(default_factory=dict)
+    _doors: dict[str, TextEdges | ParquetEdges] = field(default_factory=dict)
+    _versions: dict[str, tuple[int, int]] = field(default_factory=dict)  # size and time of every file
+
+    @property
+    def multilayer(self) -> bool:
+        """Whether there are several groups, or a layer column."""
+        return len(self.groups) > 1 or any(label for _, label in self._codes)
+
+    def layers(self) -> list[tuple[int, str]]:
+        """By group, then by label: as numbers where all labels are."""
+        numbers = as_integers([label for _, label in self._codes if label]) is not None
+        keys = sorted(self._codes, key=lambda key: (key[0], int(key[1] or 0) if numbers else 0, key[1]))
+        stems = list(self.groups) if len(self.groups) > 1 else [""]
+        texts = [":".join(filter(None, (stems[group], label))) or "graph" for group, label in keys]
+        return [(self._codes[key], name) for key, name in zip(keys, unique(texts), strict=True)]
+
+    def _code(self, group: int, label: str) -> int:
+        return self._codes.setdefault((group, label), len(self._codes))
+
+    def batches(self, *, texts: bool) -> Iterator[EdgeBatch]:
+        """All edges of all files."""
+        for group, paths in enumerate(self.groups.values()):
+            for path in paths:
+                yield from self._file(group, path, texts)
+
+    def _file(self, group: int, path: str, texts: bool) -> Iterator[EdgeBatch]:
+        if path not in self._doors:  # kept: what it finds out about columns it says once
+            suffix = data_suffix(path) if self.format is None else f".{self.format}"
+            if suffix == PARQUET_SUFFIX:
+                self._doors[path] = ParquetEdges(path, self.columns)
+            else:
+                self._doors[path] = TextEdges(path, self.columns, self.header, self.format)
+        door = self._doors[path]
+        found, seen = False, self._versions.setdefault(path, _version(path))
+        for source, target, weight, labels in door.texts() if texts else door.integers():
+            found = True
+            if labels is None:
+                yield EdgeBatch(source, target, weight, self._code(group, ""))
+                continue
+            for at, name in enumerate(labels[1]):
+                chosen = np.flatnonzero(labels[0] == at)
+                ends = _taken(source, chosen), _taken(target, chosen)
+                yield EdgeBatch(*ends, None if weight is None else weight[chosen], self._code(group, name))
+        if _version(path) != seen:
+            raise GraphError(f"{path}: changed while it was read; convert it again when it is whole")
+        if not found:
+            raise GraphError(f"{path}: empty, no edges in it")
+
+
+def _version(path: str) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_size, found.st_mtime_ns
+
+
+def _taken(column: Any, chosen: Array) -> Any:
+    return column[chosen] if isinstance(column, np.ndarray) else column.take(chosen)
+
+
+def files_of(argument: str) -> list[str]:
+    """The files that a folder, a pattern or a path stands for."""
+    if os.path.isdir(argument) and not is_store(argument):
+        inside = sorted(path for path in Path(argument).iterdir() if not path.name.startswith("."))
+        files = [str(path) for path in inside if path.is_file()]
+        if not files:
+            raise GraphError(f"{argument}: a folder without files in it")
+        return files
+    if not os.path.exists(argument) and glob.has_magic(argument):
+        matched = sorted(glob.glob(argument))
+        if not matched:
+            raise GraphError(f"{argument}: no file matches")
+        return matched
+    return [argument]

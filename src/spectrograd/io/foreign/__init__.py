@@ -1,1 +1,0 @@
-"""Doors to other libraries' objects: networkx, igraph, PyG, data frames."""

@@ -1,1 +1,0 @@
-"""Doors in: one file per format."""

@@ -1,0 +1,335 @@
+"""A limit on the length of a line, kept while a file is read.
+
+A few megabytes of gzip can unpack to gigabytes without a line end, which a reader of lines would gather.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import itertools
+import os
+import re
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from io import BytesIO, StringIO, TextIOWrapper
+from pathlib import Path
+from typing import BinaryIO, TextIO, cast
+
+import numpy as np
+
+from spectrograd.graph import GraphError
+from spectrograd.system import need
+
+LONGEST_LINE = 1 << 24  # bytes: a point of a million coordinates fits
+
+
+class LineGauge:
+    """Measures lines as their bytes go by."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._line, self._length = 1, 0
+
+    def feed(self, block: bytes) -> None:
+        """Take the next bytes; a line that is longer than the limit is an error."""
+        end = max(block.rfind(b"\n"), block.rfind(b"\r"))
+        # What begins and ends inside one block is in memory anyway: only what spans blocks can grow.
+        if end < 0:
+            self._length += len(block)
+        else:
+            self._line += block.count(b"\n")
+            self._length = len(block) - end - 1
+        if self._length > LONGEST_LINE:
+            raise GraphError(
+                f"{self._name}, line {self._line}: longer than the limit of {LONGEST_LINE // 2**20} MB; "
+                "this is no table, or its lines do not end"
+            )
+
+
+def gauged(source: BinaryIO, name: str) -> io.BufferedReader:
+    """The bytes of a reader, with an error where a line is longer than the limit."""
+    return io.BufferedReader(_GaugedReader(source, name), buffer_size=1 << 16)
+
+
+class _GaugedReader(io.RawIOBase):
+    """Bytes of another reader, their lines measured."""
+
+    def __init__(self, source: BinaryIO, name: str) -> None:
+        super().__init__()
+        self._source, self._gauge = source, LineGauge(name)
+
+    def readable(self) -> bool:
+        """Whether it can be read: always."""
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        """Fill a buffer as far as the next bytes go."""
+        block = self._source.read(len(buffer))
+        self._gauge.feed(block)
+        buffer[: len(block)] = block
+        return len(block)
+
+
+# --- Files that may be compressed: ``.gz`` by the standard library, ``.zst`` by pyarrow.
+
+GZIP, ZSTD = ".gz", ".zst"
+
+
+def compression_of(path: str) -> str:
+    """Return the final ``.gz`` or ``.zst`` of a path, or nothing."""
+    return next((suffix for suffix in (GZIP, ZSTD) if path.lower().endswith(suffix)), "")
+
+
+def without_compression(path: str) -> str:
+    """Return the path without its final ``.gz`` or ``.zst``."""
+    return path[: len(path) - len(compression_of(path))]
+
+
+def data_suffix(path: str) -> str:
+    """Return the lower-case suffix of a path, looking through a final ``.gz`` or ``.zst``."""
+    return Path(without_compression(path.lower())).suffix
+
+
+@contextmanager
+def open_bytes(path: str) -> Iterator[BinaryIO]:
+    """Open for reading, unpacked; every way in which that can fail is a GraphError with the file's name."""
+    packing = compression_of(path)
+    try:
+        if packing == GZIP:
+            with gzip.open(path) as handle:
+                yield cast(BinaryIO, handle)
+        elif packing == ZSTD:
+            # pyarrow, unlike the zstandard package, notices a file that was cut off.
+            arrow = need("pyarrow", f"{path}: a file packed by zstd")
+            with arrow.input_stream(path, compression="zstd") as handle:
+                yield handle
+        else:
+            with open(path, "rb") as handle:
+                yield handle
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise GraphError(f"{path}: broken gzip file ({error}); copy or compress it again") from None
+    except OSError as error:
+        if packing == ZSTD and error.errno is None:
+            raise GraphError(f"{path}: broken zstd file ({error}); copy or compress it again") from None
+        raise GraphError(f"{path}: {error.strerror or error}") from None
+
+
+@contextmanager
+def packed(handle: BinaryIO, path: str) -> Iterator[BinaryIO]:
+    """Pack what is written as the path's suffix says; the handle itself stays open."""
+    packing = compression_of(path)
+    if packing == GZIP:
+        with gzip.GzipFile(fileobj=handle, mode="wb", filename="", mtime=0) as gz:  # same data, same bytes
+            yield cast(BinaryIO, gz)
+    elif packing == ZSTD:
+        arrow = need("pyarrow", f"{path}: a file packed by zstd")
+        buffer = arrow.BufferOutputStream()
+        with arrow.CompressedOutputStream(buffer, "zstd") as stream:
+            yield stream
+        handle.write(buffer.getvalue())
+    else:
+        yield handle
+
+
+# --- Lines of text files: opening, comments, delimiters, and rows that remember their line numbers.
+
+Row = tuple[str, ...]
+STDIN = "-"
+TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".edges", ".el", ".dat", ".data")
+COMMENTS = ("#", "%")
+INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*")  # not int(): that takes "1_2", a likely node name, for 12
+_WORDS = re.compile(r'"(?:[^"]|"")*"|\S+')
+_LINES_AT_ONCE = 10_000
+_BLOCK = 1 << 20
+_IS_DIGIT, _GOES_ON = (np.isin(np.arange(256), list(marks)) for marks in (b"0123456789", b"0123456789.eE+-"))
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """A text file, plain or packed, or standard input, that can be opened several times."""
+
+    path: str
+    format: str | None = None  # what its suffix would say, had it another name
+
+    @property
+    def name(self) -> str:
+        """What error messages call it."""
+        return "standard input" if self.path == STDIN else self.path
+
+    @property
+    def suffix(self) -> str:
+        """The suffix that tells the format, without ``.gz`` or ``.zst``."""
+        return data_suffix(self.path) if self.format is None else f".{self.format}"
+
+    @cached_property
+    def _typed(self) -> str:
+        gauge, blocks = LineGauge(self.name), []
+        while block := sys.stdin.read(_BLOCK):
+            gauge.feed(block.encode("utf-8", "replace"))
+            blocks.append(block)
+        return "".join(blocks).removeprefix("\ufeff")
+
+    @contextmanager
+    def open(self) -> Iterator[TextIO]:
+        """Open for reading; every way in which that can fail is a GraphError with the file's name."""
+        try:
+            if self.path == STDIN:
+                yield StringIO(self._typed)
+            else:
+                with open_bytes(self.path) as raw, gauged(raw, self.name) as lines:
+                    yield TextIOWrapper(lines, encoding="utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise GraphError(
+                f"{self.name}: not UTF-8 text (byte {error.object[error.start]:#04x}); convert it first, "
+                "for example with iconv"
+            ) from None
+
+    @contextmanager
+    def open_bytes(self) -> Iterator[BinaryIO]:
+        """Open the bytes, unpacked, for a parser of its own."""
+        if self.path == STDIN:
+            yield BytesIO(self._typed.encode("utf-8"))
+        else:
+            with open_bytes(self.path) as raw, gauged(raw, self.name) as lines:
+                yield lines
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file as it is stored."""
+        return len(self._typed) if self.path == STDIN else os.path.getsize(self.path)
+
+    def error(self, line: int, message: str) -> GraphError:
+        """Make an error that points at a line."""
+        return GraphError(f"{self.name}, line {line}: {message}")
+
+
+def check_exists(path: str) -> None:
+    """Refuse a path that is not a file, before anything is parsed."""
+    if os.path.isdir(path):
+        raise GraphError(f"{path}: is a folder; name the file inside it")
+    if not os.path.exists(path):
+        raise GraphError(f"{path}: no such file; check the spelling and the folder")
+
+
+def is_number(word: str) -> bool:
+    """Whether a word is a number, in Python's spelling."""
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def data_lines(handle: TextIO) -> Iterator[tuple[int, str]]:
+    """Yield number and text of each line that is neither blank nor a comment."""
+    for number, line in enumerate(handle, start=1):
+        text = line.strip()
+        if text and not text.startswith(COMMENTS):
+            yield number, line
+
+
+def plain_lines(lines: Iterator[str]) -> Iterator[str]:
+    """Keep other characters from numpy's integer parser, which may read outside its table for them.
+
+    An id like 007 is no number either: as one it would come back as 7.
+    """
+    while batch := list(itertools.islice(lines, _LINES_AT_ONCE)):
+        text = "".join(batch)
+        if not text.isascii() or has_padded_number(text.encode("ascii")):
+            raise ValueError("not plain numbers")
+        yield from batch
+
+
+def has_padded_number(text: bytes) -> bool:
+    """Whether a zero begins a number of several digits; those of 0.05, 105 and 1e-05 do not."""
+    letters = np.frombuffer(b"\n" + text + b"\n", dtype=np.uint8)
+    zeros = np.flatnonzero(letters == ord("0"))
+    return bool(np.any(_IS_DIGIT[letters[zeros + 1]] & ~_GOES_ON[letters[zeros - 1]]))
+
+
+def sniff_delimiter(line: str, suffix: str, is_known: Callable[[str], bool]) -> str | None:
+    """Guess the delimiter from the first data line; None means runs of whitespace.
+
+    ``is_known`` says whether a word is surely a whole field (a number or a column name): a line of
+    such words splits at whitespace even where it mixes tabs and blanks.
+    """
+    if suffix == ".tsv":
+        return "\t"
+    bare = re.sub(r'"(?:[^"]|"")*"', "", line.strip())
+    # With decimal commas ("1;2;0,5") the semicolon is the one that makes more columns.
+    marks = max(",;", key=bare.count)
+    if suffix == ".csv" and marks in bare:
+        return marks
+    if all(is_known(word) for word in line.split()):
+        return None
+    if "\t" in bare:
+        return "\t"
+    return marks if marks in bare else None
+
+
+def split_line(line: str, delimiter: str | None) -> list[str]:
+    """Split one line into its fields, unquoted and stripped."""
+    if delimiter is None:
+        return _split_words(line)
+    try:
+        fields = next(csv.reader([line], delimiter=delimiter, skipinitialspace=True), [])
+    except csv.Error:  # a quoted field of more than 131,072 letters: what reads all rows says where
+        fields = line.split(delimiter)
+    return [field.strip() for field in fields]
+
+
+def read_rows(file: TextFile, delimiter: str | None) -> tuple[list[Row], list[int]]:
+    """Read all data rows with their line numbers: the slow way, which can say where an error is."""
+    with file.open() as handle:
+        text = handle.read()
+    numbers: list[int] = []
+    lines: list[str] = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        start = line.lstrip()
+        if start and start[0] not in COMMENTS:
+            numbers.append(number)
+            lines.append(line)
+    binary = next((i for i, line in enumerate(lines) if "\0" in line), None) if "\0" in text else None
+    if binary is not None:
+        raise file.error(numbers[binary], "holds a NUL byte; this is not a plain UTF-8 text file")
+    # Tuples of texts, unlike lists, cost the garbage collector nothing.
+    if delimiter is None:
+        return [tuple(_split_words(line)) for line in lines], numbers
+    if '"' not in text:
+        return [tuple(map(str.strip, line.split(delimiter))) for line in lines], numbers
+    return _unquoted_rows(file, delimiter, lines, numbers), numbers
+
+
+def _unquoted_rows(file: TextFile, delimiter: str, lines: list[str], numbers: list[int]) -> list[Row]:
+    rows: list[Row] = []
+    reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
+    problem = ""
+    try:
+        for row in reader:
+            if reader.line_num != len(rows) + 1:
+                break
+            rows.append(tuple(map(str.strip, row)))
+    except csv.Error as error:
+        problem = str(error)
+    if len(rows) == len(lines):
+        return rows
+    # An unclosed quote would swallow the lines that follow into one name.
+    unclosed = reader.line_num != len(rows) + 1 or "end of data" in problem
+    what = "a quoted name is not closed on its line" if unclosed else f"cannot be read: {problem}"
+    raise file.error(numbers[len(rows)], what)
+
+
+def _split_words(line: str) -> list[str]:
+    if '"' not in line:
+        return line.split()
+    words = _WORDS.findall(line)
+    return [
+        word[1:-1].replace('""', '"') if len(word) > 1 and word[0] == word[-1] == '"' else word
+        for word in words
+    ]

@@ -1,1 +1,0 @@
-"""Doors out: graphs, labels and embeddings as files."""

@@ -1,1 +1,0 @@
-"""Kernels over the rows of a sparse matrix: products, recurrences, checks, traversal, coarsening."""

@@ -1,1 +1,0 @@
-"""Kernels over tall and skinny blocks of rows held in registers."""

@@ -1,1 +1,0 @@
-"""Edges as they are listed, to rows."""

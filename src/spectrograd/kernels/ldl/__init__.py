@@ -1,1 +1,0 @@
-"""Kernels of the sparse factorisation: ordering, symbolic and numeric phase, triangular solves."""

@@ -1,0 +1,345 @@
+"""The quotient graph: what elimination leaves of a graph, in the memory that the graph took.
+
+An eliminated pivot is an *element*, which stands for the clique of its variables; a variable's list holds its
+elements first, then the variables it still neighbours by an edge of its own. Lists only shrink.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from spectrograd.kernels.jit import inner, serial
+
+NONE = -1
+# What is known of a vertex is half a cache line: where the list begins, its entries, those of them that
+# are elements; vertices the variable stands for (negative in the newest element, 0 where it is none any
+# more); its degree; a mark (0 where an element was absorbed); its hash, and who follows in that bucket.
+FIELDS = ("start", "length", "elements", "width", "degree", "mark", "key", "next")
+VERTEX = np.dtype([(field, np.int32) for field in FIELDS], align=True)
+MOST = 2**30
+
+
+@inner
+def copy_graph(indptr, indices, table, lists):
+    """Mutates: table, lists, which become those of a graph without elements. Where free space begins."""
+    end = 0
+    for i in range(len(table)):
+        own, start = table[i], end
+        for p in range(indptr[i], indptr[i + 1]):
+            if indices[p] != i:
+                lists[end] = indices[p]
+                end += 1
+        own.start = start
+        own.length = own.degree = end - start
+        own.width = own.mark = 1
+    return end
+
+
+@inner
+def compress(table, lists, free):
+    """Mutates: table, lists. Living lists move together; returns where free space begins."""
+    for j in range(len(table)):
+        own = table[j]
+        if own.length > 0 and own.mark != 0:
+            p = own.start
+            own.start = lists[p]  # its first entry waits here, and its owner stands there
+            lists[p] = -j - 2
+    source, end = 0, 0
+    while source < free:
+        j = -lists[source] - 2
+        source += 1
+        if j >= 0:
+            own = table[j]
+            lists[end] = own.start
+            own.start = end
+            for q in range(1, own.length):
+                lists[end + q] = lists[source + q - 1]
+            end += own.length
+            source += own.length - 1
+    return end
+
+
+@inner
+def new_element(table, lists, parent, me, free):
+    """Mutates: all. The neighbours of pivot me, by edges and elements, which it absorbs: where, how many."""
+    pivot = table[me]
+    n_elements, own = pivot.elements, pivot.start
+    n_own = pivot.length - n_elements
+    first = own if n_elements == 0 else free
+    end, degree = first, 0
+    pivot.width = -pivot.width
+    for k in range(n_elements + 1):
+        p, length = own + k, n_own
+        if k < n_elements:
+            e = lists[own + k]
+            element = table[e]
+            p, length = element.start, element.length
+            parent[e], element.mark = me, 0
+        for q in range(p, p + length):
+            i = lists[q]
+            other = table[i]
+            width = other.width
+            if width > 0:
+                degree += width
+                other.width = -width
+                lists[end] = i
+                end += 1
+    pivot.start, pivot.length, pivot.elements = first, end - first, NONE
+    return first, end, degree
+
+
+@inner
+def measure_outside(table, lists, first, last, flag):
+    """Mutates: marks; that of an element becomes ``flag`` + how much of it lies outside the new one."""
+    for p in range(first, last):
+        own = table[lists[p]]
+        start, width = own.start, -own.width
+        for q in range(start, start + own.elements):
+            element = table[lists[q]]
+            mark = element.mark
+            if mark >= flag:
+                element.mark = mark - width
+            elif mark != 0:
+                element.mark = element.degree + flag - width
+
+
+@inner
+def update_degrees(table, lists, bucket, into, parent, me, first, last, flag):
+    """Mutates: all. Prune the lists of the element's variables, bound their degrees, file them by a hash.
+
+    A variable without other neighbours goes with the pivot: returns how many vertices do.
+    """
+    went = 0
+    for p in range(first, last):
+        i = lists[p]
+        own = table[i]
+        start = own.start
+        stop, middle = start + own.length, start + own.elements
+        end, degree, key = start, 0, 0
+        for q in range(start, middle):
+            e = lists[q]
+            element = table[e]
+            mark = element.mark
+            if mark > flag:
+                degree += mark - flag
+                lists[end] = e
+                end += 1
+                key += e
+            elif mark != 0:  # it lies within the new one
+                parent[e], element.mark = me, 0
+        own.elements = end - start + 1
+        edges = end
+        for q in range(middle, stop):
+            j = lists[q]
+            width = table[j].width
+            if width > 0:
+                degree += width
+                lists[end] = j
+                end += 1
+                key += j
+        if degree == 0:
+            into[i] = me
+            went -= own.width
+            own.width = own.length = 0
+            continue
+        own.degree = min(own.degree, degree)
+        lists[end], lists[edges], lists[start] = lists[edges], lists[start], me
+        own.length = end - start + 1
+        key %= len(bucket)
+        own.next, own.key, bucket[key] = bucket[key], key, i
+    return went
+
+
+@inner
+def join_equals(table, lists, bucket, into, first, last, flag):
+    """Mutates: all. Variables with the same lists become one; returns the next flag."""
+    for p in range(first, last):
+        own = table[lists[p]]
+        if own.width == 0:
+            continue
+        key = own.key
+        i, bucket[key] = bucket[key], NONE
+        while i != NONE:
+            own = table[i]
+            if own.next == NONE:
+                break
+            start, length = own.start, own.length
+            for q in range(start + 1, start + length):
+                table[lists[q]].mark = flag
+            before, j = i, own.next
+            while j != NONE:
+                other = table[j]
+                same = other.length == length and other.elements == own.elements
+                q, stop = other.start + 1, other.start + length
+                while same and q < stop:
+                    same = table[lists[q]].mark == flag
+                    q += 1
+                if same:
+                    into[j] = i
+                    own.width += other.width
+                    other.width = other.length = 0
+                    table[before].next = other.next
+                else:
+                    before = j
+                j = other.next
+            flag += 1
+            i = own.next
+    return flag
+
+
+@inner
+def fresh(table, flag):
+    """Mutates: marks, where the flag would overflow. A flag that no mark has reached."""
+    if flag < MOST:
+        return flag
+    for i in range(len(table)):
+        if table[i].mark != 0:
+            table[i].mark = 1
+    return 2
+
+
+# --- A fill-reducing order: approximate minimum degree (Amestoy, Davis and Duff 1996).
+
+TICKET = np.dtype([("node", np.int32), ("below", np.int32)])  # a variable, the ticket below it on the pile
+
+
+class Pivots(NamedTuple):
+    """The pivots in order, and their tree.
+
+    Vertices that go together with pivot ``p`` lead to it along ``into`` (-1 at p itself); ``width[p]``
+    counts them, p included. ``below[p]`` later vertices are neighbours of the pivot, and the update
+    of them is complete when the later pivot ``parent[p]`` (or none, -1) goes. The last ``n_hubs`` have
+    so many neighbours that they were left out, and count for nobody's ``below``.
+    """
+
+    order: np.ndarray
+    into: np.ndarray
+    parent: np.ndarray
+    width: np.ndarray
+    below: np.ndarray
+    n_hubs: int
+
+
+def minimum_degree(indptr: np.ndarray, indices: np.ndarray) -> Pivots:
+    """The pivots of a graph; a symmetric pattern, of which the diagonal is left out."""
+    n, n_entries = len(indptr) - 1, len(indices)
+    table = np.zeros(n, VERTEX)
+    lists = np.empty(n_entries + n_entries // 5 + 2 * n + 1, np.int32)  # with elbow room
+    into, parent, head, bucket = (np.full(n + 1, NONE, np.int32) for _ in range(4))
+    tickets = np.empty(3 * n + 1, TICKET)  # ticket 0 says which is the next
+    order = np.empty(n, np.int32)
+    args = (indptr, indices, table, lists, tickets, (into, parent, head, bucket), order)
+    n_pivots, n_hubs = _eliminate(*args)
+    return Pivots(order[:n_pivots], into, parent, table["width"].copy(), table["degree"].copy(), n_hubs)
+
+
+@serial
+def _eliminate(indptr, indices, table, lists, tickets, links, order):
+    """Mutates: all but the graph. How many pivots there are, and how many of them are hubs."""
+    into, parent, head, bucket = links
+    free = copy_graph(indptr, indices, table, lists)
+    n_hubs = _set_hubs_aside(table, order)
+    _file_all(table, tickets, head)
+    n = len(table)
+    n_pivots, left, longest = 0, n - n_hubs, 0
+    least, flag = np.int64(0), np.int64(2)  # of a constant, numba would compile a version of its own
+    while left > 0:
+        me, least = _next_pivot(table, tickets, head, least)
+        pivot = table[me]
+        in_place = pivot.elements == 0
+        if not in_place and free + least >= len(lists):
+            free = compress(table, lists, free)
+        first, last, degree = new_element(table, lists, parent, me, free)
+        measure_outside(table, lists, first, last, flag)
+        went = update_degrees(table, lists, bucket, into, parent, me, first, last, flag)
+        degree -= went
+        longest = max(longest, degree)
+        flag = fresh(table, flag + longest)
+        flag = fresh(table, join_equals(table, lists, bucket, into, first, last, flag))
+        width = went - pivot.width
+        left -= width
+        if tickets[0].node + last - first > len(tickets):
+            _file_all(table, tickets, head)
+        least, end = _file_again(table, lists, tickets, head, first, last, degree, left, least)
+        if not in_place:
+            free = end
+        pivot.width, pivot.degree, pivot.length = width, degree, end - first
+        if end == first:
+            pivot.mark = 0  # nothing depends on it any more: a root
+        order[n_pivots] = me
+        n_pivots += 1
+    for h in range(n_hubs):  # they wait at the end of the array
+        i = order[n - n_hubs + h]
+        table[i].width, table[i].degree = 1, 0
+        order[n_pivots + h] = i
+    return n_pivots + n_hubs, n_hubs
+
+
+@inner
+def _set_hubs_aside(table, order):
+    """Mutates: table, order, at the end of which vertices of very many neighbours wait: their number."""
+    n = len(table)
+    many, n_hubs = max(16, int(10 * np.sqrt(n))), 0
+    for r in range(n):
+        i = n - 1 - r
+        own = table[i]
+        if own.degree > many:
+            n_hubs += 1
+            order[n - n_hubs] = i
+            own.width = own.length = 0
+    return n_hubs
+
+
+@inner
+def _file(tickets, head, i, degree):
+    """Mutates: tickets, head. A ticket for variable i on the pile of its degree; its older ones are void."""
+    t = tickets[0].node
+    ticket = tickets[t]
+    ticket.node, ticket.below, head[degree] = i, head[degree], t
+    tickets[0].node = t + 1
+
+
+@inner
+def _file_all(table, tickets, head):
+    """Mutates: tickets, head. One ticket for every variable outside the newest element."""
+    for degree in range(len(head)):
+        head[degree] = NONE
+    tickets[0].node = 1
+    for r in range(len(table)):
+        i = len(table) - 1 - r
+        own = table[i]
+        if own.width > 0 and own.elements >= 0:
+            _file(tickets, head, i, np.int64(own.degree))
+
+
+@inner
+def _next_pivot(table, tickets, head, least):
+    """Mutates: head. The variable of the first valid ticket, and its degree."""
+    while True:
+        while head[least] == NONE:
+            least += 1
+        t = head[least]
+        head[least] = tickets[t].below
+        i = np.int64(tickets[t].node)
+        own = table[i]
+        if own.degree == least and own.width > 0 and own.elements >= 0:
+            return i, least
+
+
+@inner
+def _file_again(table, lists, tickets, head, first, last, degree, left, least):
+    """Mutates: table, lists, head. The element's variables get tickets for their new degrees."""
+    end = first
+    for p in range(first, last):
+        i = np.int64(lists[p])
+        own = table[i]
+        width = -own.width
+        if width > 0:
+            own.width = width
+            bound = min(own.degree + degree - width, left - width)
+            own.degree = bound
+            _file(tickets, head, i, bound)
+            least = min(least, bound)
+            lists[end] = i
+            end += 1
+    return least, end

@@ -1,0 +1,206 @@
+"""What an operator is: few methods, and a list of what else it offers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from spectrograd.typing import Array
+
+Offer = Literal["products", "edges", "pattern", "resident", "tensors"]
+# Of an operator. ``products``: A X. ``edges``: the weights can be read, in any order. ``pattern``: who is
+# whose neighbour, as one CSR matrix. Of an engine. ``resident``: talls are arrays in this process's memory.
+# ``tensors``: they are torch's, on a device.
+PRODUCTS: frozenset[Offer] = frozenset(("products",))
+RESIDENT: frozenset[Offer] = frozenset(("products", "resident"))
+EDGES: frozenset[Offer] = frozenset(("products", "edges", "pattern"))
+ALL: frozenset[Offer] = EDGES | RESIDENT
+TENSORS: frozenset[Offer] = EDGES | {"tensors"}
+
+
+class Operator(ABC):
+    """The pencil ``(A, B)`` of the eigenproblem ``A u = lambda B u``, never an N x N array.
+
+    ``B = diag(metric)``. Products are an engine's: ``engine.apply(operator, X)``; how an operator breaks into
+    what an engine can do is its own :meth:`product`. What else may be asked of one, its ``offers`` say.
+
+    Attributes
+    ----------
+    lower, upper
+        Bounds on the spectrum of the pencil, known from theory: step sizes and polynomial filters
+        are scaled by them.
+    metric
+        N numbers (a tall N x 1 of an engine where the operator is placed), or None for ones.
+    """
+
+    lower: float
+    upper: float
+
+    @property
+    @abstractmethod
+    def n_nodes(self) -> int:
+        """Number of rows."""
+
+    @property
+    def metric(self) -> Any:
+        """The diagonal of B; None for the identity."""
+        return None
+
+    @property
+    def names(self) -> Array | None:
+        """Names of the rows, where the input had any."""
+        return None
+
+    @property
+    def n_edges(self) -> int:
+        """Edges of its own; 0 where it has none, or they are not known."""
+        return 0
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether a product reads a disk."""
+        return False
+
+    @property
+    def rank(self) -> int:
+        """Rank of its low-rank part; 0 without one."""
+        return 0
+
+    @property
+    def null_vector(self) -> Array | None:
+        """A vector (N) that the operator maps to zero, where one is known."""
+        return None
+
+    @property
+    def rows_aside(self) -> Array | None:
+        """Numbers of rows that take no part, all of whose eigenvectors lie at the upper end; None: none."""
+        return None
+
+    @property
+    def quotients(self) -> Array | None:
+        """Rayleigh quotients of the unit vectors of rows that take part, where they are known.
+
+        The spectrum reaches at least as far as the largest of them.
+        """
+        return None
+
+    @property
+    def offers(self) -> frozenset[Offer]:
+        """What a solver may ask for."""
+        return PRODUCTS
+
+    @abstractmethod
+    def product(self, engine: Any, X: Any) -> Any:
+        """``A X`` by the verbs of an engine, for an operator that is placed there and a tall X."""
+
+    @abstractmethod
+    def placed(self, engine: Any) -> Operator:
+        """The same operator with what is N long as talls of an engine."""
+
+    @abstractmethod
+    def rounding(self, dtype: DTypeLike) -> float:
+        """By how much rounding may move an eigenvalue, of the operator as it was made (not placed)."""
+
+    def standard_form(self) -> Operator:
+        """``B^-1/2 A B^-1/2``, whose metric is the identity."""
+        return self
+
+    def walk_form(self) -> Operator:
+        """The same pencil in the coordinates in which a sweep gathers vectors as they are."""
+        return self
+
+    @property
+    def standard_factors(self) -> Array | None:
+        """What multiplies the rows of a vector to make it one of :meth:`standard_form`; None: nothing."""
+        return None
+
+    @property
+    def walk_factors(self) -> Array | None:
+        """What multiplies the rows of a vector to make it one of :meth:`walk_form`; None: nothing."""
+        return None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """As of a square matrix."""
+        return (self.n_nodes, self.n_nodes)
+
+    def __matmul__(self, U: Array) -> Array:
+        """``A @ U`` on the default engine, for whoever has arrays at hand."""
+        columns = U if U.ndim == 2 else U[:, None]
+        if columns.dtype not in (np.float32, np.float64):
+            columns = columns.astype(np.float64)
+        engine = import_module("spectrograd.engines").LocalEngine()  # by name: engines stand above operators
+        result = engine.apply(self, np.ascontiguousarray(columns))
+        return np.asarray(result if U.ndim == 2 else result[:, 0])
+
+    def to_dense(self) -> Array:
+        """``A`` as a dense float64 array; for tests and the dense baseline only."""
+        return self @ np.eye(self.n_nodes)
+
+
+class OfferError(ValueError):
+    """A solver needs more of an operator than it offers."""
+
+
+def check_offers(who: str, needs: frozenset[Offer], operator: Operator, offers: frozenset[Offer]) -> None:
+    """One clear error where something is missing."""
+    missing = sorted(needs - offers)
+    if missing:
+        what = type(operator).__name__
+        raise OfferError(
+            f"solver {who!r} needs {', '.join(missing)}, but {what} on this engine offers only "
+            f"{', '.join(sorted(offers))}: use 'auto', 'lanczos', 'chebyshev', 'power', 'gradient-descent' "
+            "or 'forward-backward'"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class OperatorOfSeveral(Operator):
+    """An operator made of others on the same nodes."""
+
+    operators: tuple[Operator, ...]
+
+    @property
+    def n_nodes(self) -> int:
+        """Nodes, shared by all."""
+        return self.operators[0].n_nodes
+
+    @property
+    def names(self) -> Array | None:
+        """Names of the nodes."""
+        return self.operators[0].names
+
+
+# --- DenseOperator: a small symmetric matrix as an operator.
+
+
+@dataclass(frozen=True, eq=False)
+class DenseOperator(Operator):
+    """``A = matrix``, N x N on the host: for some hundred nodes."""
+
+    matrix: Array
+    lower: float
+    upper: float
+    names: Array | None = None
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of rows."""
+        return len(self.matrix)
+
+    def product(self, engine: Any, X: Any) -> Any:
+        """``A X``, by way of the host."""
+        return engine.put(np.asarray(self.matrix @ engine.rows(X), dtype=X.dtype))
+
+    def rounding(self, dtype: DTypeLike) -> float:
+        """Sums along full rows, of the matrix as it was made."""
+        return self.n_nodes * float(np.finfo(dtype).eps) * max(abs(self.lower), abs(self.upper))
+
+    def placed(self, engine: Any) -> DenseOperator:
+        """Itself."""
+        return self

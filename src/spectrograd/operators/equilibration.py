@@ -1,0 +1,196 @@
+"""Operators as single precision can take them, whatever the scale of the weights and however they differ.
+
+Solvers square what they multiply, many of them in float32: squares of 1e-23 vanish there, squares of 1e20 are
+infinite. Before a solver sees an operator it is therefore divided by a power of four near its size, which
+rounds nothing; and where degrees differ so much that no one divisor suits them all, a normalised Laplacian is
+solved in the coordinates in which its diagonal is one. Results go back to the operator that was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from spectrograd.graph import Graph, RowBlock
+from spectrograd.operators.base import Operator
+from spectrograd.operators.sparse import LowRank, SparseOperator
+from spectrograd.typing import Array
+
+# Sizes that are left alone. Relative errors of 1e-7 of the smallest, squared, are still normal numbers of
+# float32, and so are sums of squares of the largest, which is more than any unweighted graph's degree.
+SMALLEST, LARGEST = 2.0**-20, 2.0**32
+# How much degrees may differ: walks divide by them in float32, whose numbers span 2^126 both ways.
+WIDEST = 2.0**40
+MOST = 500  # powers of four: the divisor and its inverse are normal numbers
+
+
+@dataclass(frozen=True, eq=False)
+class Balanced:
+    """An operator that is fit for a solver, and the way back to the one it was made of.
+
+    Eigenvalues of the given operator are ``unit`` times those of ``operator``; its eigenvectors are those of
+    ``operator`` with their rows multiplied by ``row_factors`` (a number, or N numbers).
+    """
+
+    operator: SparseOperator
+    unit: float = 1.0
+    row_factors: float | Array = 1.0
+
+    def enter(self, vectors: Array) -> Array:
+        """N x k vectors of the given operator as vectors of the balanced one."""
+        return np.asarray(vectors / self._factors)
+
+    def leave(self, vectors: Array) -> Array:
+        """N x k vectors of the balanced operator as vectors of the given one."""
+        return np.asarray(vectors * self._factors)
+
+    def leave_tall(self, engine: Any, X: Any) -> Any:
+        """As :meth:`leave`, for a tall of an engine."""
+        return _multiplied(engine, X, self.row_factors)
+
+    def enter_tall(self, engine: Any, X: Any) -> Any:
+        """As :meth:`enter`, for a tall of an engine."""
+        return _multiplied(engine, X, 1 / self.row_factors)
+
+    @property
+    def same_shape(self) -> bool:
+        """Whether vectors differ by one factor at most."""
+        return not isinstance(self.row_factors, np.ndarray)
+
+    @property
+    def _factors(self) -> float | Array:
+        return self.row_factors[:, None] if isinstance(self.row_factors, np.ndarray) else self.row_factors
+
+
+def _multiplied(engine: Any, X: Any, factors: float | Array) -> Any:
+    if isinstance(factors, np.ndarray):
+        return engine.scaled(X, engine.put(factors[:, None]))
+    return engine.combine(X, factors * np.eye(X.shape[1]))
+
+
+def balanced(operator: Operator) -> Balanced | None:
+    """The operator in numbers that suit a solver; None where it suits as it is.
+
+    Examples
+    --------
+    >>> from spectrograd.operators.laplacian import laplacian
+    >>> heavy = laplacian(Graph.from_edges([0, 1], [1, 2], [3e99, 3e99]), "unnormalized")
+    >>> found = balanced(heavy)
+    >>> bool(1 <= found.operator.upper < 4), bool(found.unit * found.operator.upper == heavy.upper)
+    (True, True)
+    """
+    if not isinstance(operator, SparseOperator) or not operator.graph.is_resident:
+        return None  # a function of layers is of the size it is, a stream was scaled when it was made
+    if operator.graph.n_entries == 0:
+        return None
+    if _is_wide(operator):
+        return _absorbed(operator)
+    within = operator if operator.scale is None else _with_balanced_scale(operator)
+    size = operator.upper - operator.lower if operator.metric is None else float(operator.metric.max())
+    divisor = power_of_four(size)
+    if divisor == 1:
+        return None if within is operator else Balanced(within)
+    if operator.metric is None:
+        return Balanced(divided(within, divisor), unit=divisor)
+    pencil = replace(divided(within, divisor), metric=_frozen(operator.metric / divisor))
+    pencil = replace(pencil, lower=operator.lower, upper=operator.upper)
+    return Balanced(pencil, row_factors=float(1 / np.sqrt(divisor)))
+
+
+def of_common_size(operators: Sequence[SparseOperator]) -> tuple[tuple[SparseOperator, ...], float]:
+    """Layers that are to be added, in numbers that suit a solver, and what all of them were divided by.
+
+    Normalised Laplacians are what they are for any weights, so each of them is balanced by itself.
+    """
+    divisor = power_of_four(max(operator.upper for operator in operators))
+    found = []
+    for operator in operators:
+        fit = None if operator.scale is None else balanced(operator)
+        found.append(divided(operator, divisor) if fit is None else fit.operator)
+    return tuple(found), divisor
+
+
+def power_of_four(size: float) -> float:
+    """What to divide numbers of that size by: their roots then divide exactly too. 1 where they are fit."""
+    if not np.isfinite(size) or size == 0 or SMALLEST <= size <= LARGEST:
+        return 1.0
+    exponent = (int(np.frexp(size)[1]) - 1) // 2
+    return float(4.0 ** np.clip(exponent, -MOST, MOST))
+
+
+def _is_wide(operator: SparseOperator) -> bool:
+    for numbers, most in ((operator.metric, WIDEST), (operator.scale, WIDEST**0.5)):
+        if numbers is not None:
+            used = numbers[numbers > 0]
+            if len(used) and used.max() / most > used.min():
+                return True
+    return False
+
+
+def _with_balanced_scale(operator: SparseOperator) -> SparseOperator:
+    """The same matrix, its weights near one: what they lose the scale gains."""
+    assert operator.scale is not None
+    divisor = power_of_four(float(operator.graph.degrees.max()))
+    if divisor == 1:
+        return operator
+    return replace(
+        operator,
+        graph=_with_weights(operator.graph, 1 / divisor),
+        scale=operator.scale * np.sqrt(divisor),
+        low_rank=operator.low_rank and _even(operator.low_rank),
+    )
+
+
+def divided(operator: SparseOperator, divisor: float) -> SparseOperator:
+    """``A / divisor``, with its bounds; the metric stays."""
+    if divisor == 1:
+        return operator
+    low_rank = operator.low_rank
+    return replace(
+        operator,
+        graph=_with_weights(operator.graph, 1 / divisor),
+        diagonal=_frozen(operator.diagonal / divisor),
+        low_rank=low_rank and LowRank(low_rank.factors, low_rank.coefficients / divisor),
+        lower=operator.lower / divisor,
+        upper=operator.upper / divisor,
+    )
+
+
+def _with_weights(graph: Graph, factor: float) -> Graph:
+    """The graph with its weights multiplied, in float64: the small ones of float32 must not vanish."""
+    blocks = []
+    for block in graph.blocks:
+        weights = np.full(len(block.indices), factor) if block.weights is None else block.weights * factor
+        blocks.append(replace(block, weights=_frozen(weights.astype(np.float64, copy=False))))
+    return Graph(tuple(blocks), graph.n_nodes, graph.names)
+
+
+def _frozen(array: Array) -> Array:
+    """Read-only, as the numbers of graphs and Laplacians are: the same compiled kernels serve."""
+    array.flags.writeable = False
+    return array
+
+
+def _absorbed(operator: SparseOperator) -> Balanced:
+    """``B^-1/2 A B^-1/2`` with the scale multiplied into the weights: all entries are one at most.
+
+    A weight that float32 cannot hold then is one that moves no eigenvalue.
+    """
+    standard = operator.standard_form()
+    assert standard.scale is not None
+    W, scale = operator.graph.matrix, standard.scale
+    ends = np.repeat(scale, np.diff(W.indptr)) * scale[W.indices]  # first: the same for both directions
+    block = RowBlock(0, W.indptr.astype(np.int64), W.indices, _frozen(W.data * ends))
+    graph = Graph((block,), operator.n_nodes, operator.graph.names)
+    factors = 1.0 if operator.metric is None else 1 / np.sqrt(operator.metric)
+    low_rank = standard.low_rank and _even(standard.low_rank)
+    return Balanced(replace(standard, graph=graph, scale=None, low_rank=low_rank), row_factors=factors)
+
+
+def _even(low_rank: LowRank) -> LowRank:
+    """The same matrix, its factors near one: what they lose the coefficients gain."""
+    sizes = [power_of_four(float(np.abs(column).max())) for column in low_rank.factors.T]
+    return LowRank(low_rank.factors / sizes, low_rank.coefficients * np.square(sizes))

@@ -1,0 +1,168 @@
+"""How much memory a run needs, before it begins: what ``memory_limit`` is held against."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any
+
+from spectrograd.certificate.block_probe import COLUMNS
+from spectrograd.engines import on_cluster
+from spectrograd.graph import Graph, GraphError, MultilayerGraph
+from spectrograd.linalg.ldl import estimated_fill, factor_bytes
+from spectrograd.solvers.ritz import usual_width
+from spectrograd.store import StoredGraph, is_store, open_store
+from spectrograd.store.reader import N_BUFFERS
+from spectrograd.system import as_bytes
+
+BASE = 220_000_000  # interpreter, libraries, compiled kernels
+# Copies of an N x K block of float64 that solvers in memory hold at once, and the guard columns they add.
+BLOCKS, GUARDS = 6, 8
+# Of a filter over a stream, in float32: a block and the one before or its product, which are turned in their
+# place; and the K vectors of the last good state.
+STREAM_BLOCKS = 2
+# Of the certificate: Ritz vectors, their products, and each once more while they are rotated.
+CERTIFICATE_BLOCKS = 4
+PER_NODE = 52  # degrees, diagonal, metric and regularisation in two types, components, labels, order
+HIERARCHY = 24  # bytes per entry of the coarser graphs and of what is prolonged between them, about
+ROUGH_COLUMNS = 64  # of ``sgd-paper``: rows, three moments, and copies of both
+
+
+def layers_of(graph: Graph | MultilayerGraph) -> tuple[Graph, ...]:
+    """The layers, or the one graph."""
+    return graph.layers if isinstance(graph, MultilayerGraph) else (graph,)
+
+
+def resident_bytes(graph: Graph | MultilayerGraph, k: int) -> int:
+    """For K vectors of a graph that is loaded: its edges and six blocks of K + 8 columns."""
+    edges = sum(layer.n_entries * (12 if layer.is_weighted else 4) for layer in layers_of(graph))
+    return BASE + edges + graph.n_nodes * (PER_NODE + 8 * BLOCKS * (k + GUARDS))
+
+
+def streamed_bytes(graph: Graph | MultilayerGraph, k: int, solver: str = "auto") -> int:
+    """For K vectors of a graph that stays on disk: blocks of the solver or the certificate, in float32."""
+    blocks = 4 * max(_columns(k, solver), CERTIFICATE_BLOCKS * k)
+    layers = [layer for layer in layers_of(graph) if isinstance(layer, StoredGraph)]
+    if len(layers) > 1:  # the subspaces of the layers are kept
+        blocks += 8 * k * len(layers)
+    return BASE + _buffers(graph) + graph.n_nodes * (PER_NODE + blocks)
+
+
+def _columns(k: int, solver: str) -> int:
+    """Columns of float32 that a solver holds at once."""
+    if solver == "lanczos":
+        return least_basis(k) + 2 * k
+    if solver == "sgd":  # rows, the same in the problem's coordinates, and the next epoch's
+        return 3 * (k + -k % 8)
+    if solver == "sgd-paper":
+        return ROUGH_COLUMNS
+    return STREAM_BLOCKS * (usual_width(k) + COLUMNS) + k
+
+
+def room_for_columns(graph: Graph, n_columns: int, memory_limit: int | None) -> bool:
+    """Whether so many columns of float32 fit beside a graph on disk."""
+    needed = BASE + _buffers(graph) + graph.n_nodes * (PER_NODE + 4 * n_columns)
+    return memory_limit is None or needed <= memory_limit
+
+
+def room_for_doubles(graph: Graph, k: int, memory_limit: int | None) -> bool:
+    """Whether the certificate of a graph on disk may have its blocks in float64."""
+    doubles = graph.n_nodes * (PER_NODE + 8 * CERTIFICATE_BLOCKS * k)
+    return memory_limit is None or BASE + _buffers(graph) + doubles <= memory_limit
+
+
+def least_basis(k: int) -> int:
+    """Columns of the Krylov basis that goes on from K vectors."""
+    return max(2 * k + 20, k + 10 * min(k, 8))
+
+
+def _buffers(graph: Graph | MultilayerGraph) -> int:
+    layers = [layer for layer in layers_of(graph) if isinstance(layer, StoredGraph)]
+    largest = max((block.n_bytes for layer in layers for block in layer.meta.blocks), default=0)
+    changed = any(layer.meta.delta for layer in layers)  # merged blocks are arrays of their own
+    return (N_BUFFERS + 3 * changed) * largest
+
+
+def spare_bytes(graph: Graph, k: int, memory_limit: int | None) -> float:
+    """What a limit leaves to a factor or a hierarchy of a graph in memory."""
+    return math.inf if memory_limit is None else memory_limit - resident_bytes(graph, k)
+
+
+def solver_bytes(graph: Graph, solver: str) -> int:
+    """What a direct or a multilevel solver adds to :func:`resident_bytes`."""
+    if solver == "shift-invert":
+        return math.ceil(factor_bytes(estimated_fill(graph)))
+    return HIERARCHY * graph.n_entries if solver == "multilevel" else 0
+
+
+def largest_basis(graph: Graph, k: int, memory_limit: int | None) -> int | None:
+    """Columns of a Krylov basis that a limit leaves room for beside a stream; None without a limit."""
+    if memory_limit is None:
+        return None
+    beside = 2 * (usual_width(k) + COLUMNS) + 6 * k  # a block and its product, and what was found before
+    room = memory_limit - BASE - _buffers(graph) - graph.n_nodes * (PER_NODE + 4 * beside)
+    return max(0, room // (4 * graph.n_nodes))
+
+
+def open_within(
+    path: str | os.PathLike[str],
+    k: int,
+    memory_limit: int | str | None,
+    solver: str = "auto",
+    engine: Any = "auto",
+) -> Graph | MultilayerGraph:
+    """A store, in memory where that fits the limit (or there is none), else on disk; for a cluster, on disk.
+
+    Parameters
+    ----------
+    path : path-like
+        A store.
+    k : int
+        Eigenvectors that will be computed.
+    memory_limit : int, str or None
+        Bytes, or a text such as ``"2GB"``. What a stream leaves of it keeps the first blocks in memory.
+    solver : str
+        Which solver will run: they need different amounts.
+    engine : str or Client
+        Where it will run: workers of a cluster open the store for themselves.
+    """
+    limit, graph = as_bytes(memory_limit), open_store(path)
+    if on_cluster(engine):
+        return graph
+    if limit is None or resident_bytes(graph, k) <= limit:
+        return _loaded(graph)
+    spare = limit - streamed_bytes(graph, k, solver)
+    if spare < 0:
+        raise GraphError(f"{path}: {too_little(limit, limit - spare, k)}")
+    return open_store(path, memory_limit=spare + _buffers(graph))
+
+
+def check_limit(graph: Graph | MultilayerGraph, k: int, memory_limit: int | str | None) -> None:
+    """Refuse a limit that a graph in memory does not fit, with the least that would do."""
+    limit = as_bytes(memory_limit)
+    if limit is None or not graph.is_resident:
+        return
+    least = resident_bytes(graph, k)
+    if least > limit:
+        raise GraphError(f"{too_little(limit, least, k)}; a graph on disk takes less (spectrograd convert)")
+
+
+def too_little(limit: int, least: int, k: int) -> str:
+    """What to say of a limit."""
+    return (
+        f"memory_limit={limit / 1e6:,.0f}MB is too little for {k} vectors: at least "
+        f"{least // 1_000_000 + 1}MB are needed"
+    )
+
+
+def is_stored(thing: object) -> bool:
+    """Whether something is the path of a store."""
+    return isinstance(thing, str | os.PathLike) and is_store(thing)
+
+
+def _loaded(graph: Graph | MultilayerGraph) -> Graph | MultilayerGraph:
+    if isinstance(graph, StoredGraph):
+        return graph.in_memory()
+    assert isinstance(graph, MultilayerGraph)
+    layers = tuple(layer.in_memory() for layer in graph.layers if isinstance(layer, StoredGraph))
+    return MultilayerGraph(layers, graph.layer_names)

@@ -1,0 +1,373 @@
+"""Rows of new nodes from their edges to known ones (Bengio et al. 2004): each row by itself, no solve.
+
+Every row of ``A u = lambda B u`` can be solved for its own entry of ``u``. For a row of the training graph
+that gives the row of the embedding back; for a new row of weights it is what the eigenvectors would have
+there if the rest of them stayed as it is. Of a merged operator (Eq. 22) the layers' own embeddings are
+extended first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+
+from spectrograd.aggregation import make_aggregation
+from spectrograd.graph import Graph, MultilayerGraph
+from spectrograd.labels.kmeans import row_lengths
+from spectrograd.operators import Kind
+from spectrograd.operators.composite import FunctionOperator
+from spectrograd.pipeline.multilayer import Merged
+from spectrograd.pipeline.result import Result
+from spectrograd.pipeline.settings import Settings
+from spectrograd.pipeline.single import input_order
+from spectrograd.typing import Array
+
+MOST_SWEEPS = 10  # how far from known nodes a chain of new ones is followed
+SETTLED = 1e-3  # a sweep that changes rows by less, relative to the longest, is the last
+SMALLEST = 1e-9  # of the diagonal: where an eigenvalue meets a degree, the row has no answer of its own
+
+
+@dataclass(frozen=True, eq=False)
+class LayerRule:
+    """One layer's part in a row of the operator.
+
+    Attributes
+    ----------
+    kind
+        Which Laplacian.
+    degrees : array of shape (n_nodes,)
+        Of the training nodes; 0 where a node takes no part.
+    n_taking_part
+        How many nodes do.
+    added
+        What regularisation adds to every degree.
+    weight
+        Of the layer in the sum.
+    vectors, eigenvalues : arrays of shape (n_nodes, k) and (k,), or None
+        The layer's own embedding, where its projector is part of the operator ...
+    strength
+        ... and the weight of that projector.
+    """
+
+    kind: Kind
+    degrees: Array
+    n_taking_part: int
+    added: float = 0.0
+    weight: float = 1.0
+    vectors: Array | None = None
+    eigenvalues: Array | None = None
+    strength: float = 0.0
+
+    def scale(self, degrees: Array) -> Array:
+        """What multiplies both ends of an edge: ``1 / sqrt(degree)`` of a symmetric Laplacian, else 1."""
+        if self.kind != "symmetric":
+            return np.ones(len(degrees))
+        total = degrees + self.added
+        return np.asarray(np.where(total > 0, 1 / np.sqrt(np.where(total > 0, total, 1)), 0.0))
+
+    @cached_property
+    def known_scale(self) -> Array:
+        """Of the training nodes."""
+        return self.scale(self.degrees)
+
+    def diagonal(self, degrees: Array) -> Array:
+        """Of ``A``."""
+        total = degrees + self.added
+        return (total > 0).astype(np.float64) if self.kind == "symmetric" else total
+
+    def metric(self, degrees: Array) -> Array:
+        """Of ``B``."""
+        return degrees + self.added if self.kind == "random_walk" else np.ones(len(degrees))
+
+    def everywhere(self, vectors: Array) -> Array:
+        """What regularisation gathers from all training nodes, per unit of a row's scale; shape (k,)."""
+        return np.asarray(self.added / self.n_taking_part * (self.known_scale @ vectors), dtype=np.float64)
+
+    @cached_property
+    def own_everywhere(self) -> Array:
+        """The same of the layer's own embedding."""
+        assert self.vectors is not None
+        return self.everywhere(self.vectors)
+
+
+@dataclass(frozen=True, eq=False)
+class NewRows:
+    """Edges of new nodes.
+
+    Attributes
+    ----------
+    known : per layer a sparse matrix of shape (n_new, n_nodes)
+        Weights of the edges to training nodes.
+    between : per layer a sparse symmetric matrix of shape (n_new, n_new), or empty
+        Weights of the edges among the new nodes.
+    """
+
+    known: tuple[sp.csr_array, ...]
+    between: tuple[sp.csr_array, ...] = ()
+
+    def __len__(self) -> int:
+        return int(self.known[0].shape[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Extended:
+    """Rows for new nodes.
+
+    Attributes
+    ----------
+    vectors : array of shape (n_new, k)
+    reached : array of shape (n_new,)
+        Whether edges lead from a node to the training nodes; where not, its row is zero.
+    """
+
+    vectors: Array
+    reached: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Extension:
+    """A fitted embedding with what new rows need to know of its operator.
+
+    Attributes
+    ----------
+    vectors : array of shape (n_nodes, k)
+        All columns; zero where a node was set aside.
+    eigenvalues : array of shape (k,)
+    taking_part : array of bool, shape (n_nodes,)
+        False where a node was set aside.
+    layers
+        One rule per layer; a single graph has one.
+    sparse
+        Whether edges take part themselves, or only the layers' subspaces do.
+    """
+
+    vectors: Array
+    eigenvalues: Array
+    taking_part: Array
+    layers: tuple[LayerRule, ...]
+    sparse: bool = True
+
+    def extend(self, rows: NewRows) -> Extended:
+        """Rows of the embedding for new nodes; row i depends on row i of the question only.
+
+        New nodes that are joined to new nodes take part in a few sweeps, each of which carries rows one edge
+        further.
+        """
+        rows = self._among_linked(rows)
+        if not any(matrix.nnz for matrix in rows.between):
+            return self._from(rows, None)
+        found = self._from(replace(rows, between=()), None)
+        for _ in range(MOST_SWEEPS):
+            before, found = found, self._from(rows, found)
+            change = np.abs(found.vectors - before.vectors).max(initial=0)
+            size = np.abs(found.vectors).max(initial=0)
+            if change <= SETTLED * size and np.array_equal(found.reached, before.reached):
+                break
+        return found
+
+    def _among_linked(self, rows: NewRows) -> NewRows:
+        """Edges to nodes that were set aside lead nowhere."""
+        if self.taking_part.all():
+            return rows
+        keep = sp.diags_array(self.taking_part.astype(np.float64))
+        known = tuple(sp.csr_array(matrix @ keep) for matrix in rows.known)
+        for matrix in known:
+            matrix.eliminate_zeros()
+        return replace(rows, known=known)
+
+    @cached_property
+    def _everywhere(self) -> tuple[Array, ...]:
+        """Per layer, what regularisation gathers."""
+        return tuple(layer.everywhere(self.vectors) for layer in self.layers)
+
+    @cached_property
+    def _coupling(self) -> tuple[Array | None, ...]:
+        """Per layer ``U_s' U``, where its projector is part of the operator."""
+        return tuple(
+            None if layer.vectors is None else np.asarray(layer.vectors.T @ self.vectors, dtype=np.float64)
+            for layer in self.layers
+        )
+
+    def _from(self, rows: NewRows, before: Extended | None) -> Extended:
+        """One sweep: ``before`` has rows of the new nodes themselves."""
+        top = np.zeros((len(rows), self.vectors.shape[1]))
+        bottom = np.zeros_like(top)
+        reached = np.zeros(len(rows), bool)
+        for number, layer in enumerate(self.layers):
+            known = rows.known[number]
+            among = None if before is None else self._usable(rows.between[number], before.reached)
+            degrees = _sums(known) if among is None else _sums(known) + _sums(among)
+            reached |= degrees > 0
+            if self.sparse:
+                new = None if before is None else before.vectors
+                gathered = _gathered(
+                    layer, self.vectors, self._everywhere[number], known, degrees, among, new
+                )
+                top += layer.weight * gathered
+                diagonal = layer.weight * layer.diagonal(degrees)
+                bottom += diagonal[:, None] - self._share_of_metric(layer, degrees)
+            coupling = self._coupling[number]
+            if coupling is not None and layer.strength:
+                own = _of_layer(layer, known)
+                # not a matrix product: its last bits would depend on how many rows are asked for at once
+                top += layer.strength * np.einsum("ij,jk->ik", own, coupling)
+        if len(self.layers) > 1 or not self.sparse:
+            bottom -= self.eigenvalues
+        return Extended(np.where(reached[:, None], _divided(top, bottom), 0.0), reached)
+
+    def _share_of_metric(self, layer: LayerRule, degrees: Array) -> Array | float:
+        """``lambda B`` where there is one graph; layers share the identity as metric."""
+        if len(self.layers) > 1:
+            return 0.0
+        return np.outer(layer.metric(degrees), self.eigenvalues)
+
+    @staticmethod
+    def _usable(between: sp.csr_array, reached: Array) -> sp.csr_array:
+        return sp.csr_array(between @ sp.diags_array(reached.astype(np.float64)))
+
+
+def _of_layer(layer: LayerRule, known: sp.csr_array) -> Array:
+    """The layer's own embedding, extended by the edges to training nodes."""
+    assert layer.vectors is not None
+    assert layer.eigenvalues is not None
+    degrees = _sums(known)
+    own = _gathered(layer, layer.vectors, layer.own_everywhere, known, degrees)
+    metric = np.outer(layer.metric(degrees), layer.eigenvalues)
+    return _divided(own, layer.diagonal(degrees)[:, None] - metric)
+
+
+def _gathered(
+    layer: LayerRule,
+    vectors: Array,
+    everywhere: Array,
+    known: sp.csr_array,
+    degrees: Array,
+    among: sp.csr_array | None = None,
+    new: Array | None = None,
+) -> Array:
+    """``diag(scale) W diag(scale) U`` for the new rows, with regularisation's share."""
+    own = layer.scale(degrees)
+    scaled = known if layer.kind != "symmetric" else sp.csr_array(known @ sp.diags_array(layer.known_scale))
+    total = np.asarray(scaled @ vectors, dtype=np.float64)
+    if among is not None and new is not None:
+        total += among @ (own[:, None] * new)
+    if layer.added:
+        total += everywhere
+    return np.asarray(own[:, None] * total)
+
+
+def _divided(top: Array, bottom: Array) -> Array:
+    """``top / bottom``, kept in the range of numbers where the bottom vanishes."""
+    floor = SMALLEST * np.maximum(1.0, np.abs(bottom).max(axis=1, initial=0))[:, None]
+    safe = np.where(np.abs(bottom) < floor, np.where(bottom < 0, -floor, floor), bottom)
+    return np.asarray(np.where(top == 0, 0.0, top / safe))
+
+
+def _sums(matrix: sp.csr_array) -> Array:
+    return np.asarray(matrix.sum(axis=1), dtype=np.float64).ravel()
+
+
+# --- What a result knows of rows that are not in its graph: see :mod:`spectrograd.pipeline.extension`.
+
+
+def extension_of(graph: Graph | MultilayerGraph, result: Result, settings: Settings) -> Extension | None:
+    """What a result knows of rows that are not in its graph; None where its operator has no rows.
+
+    Functions of layers (``power-mean``, ``geometric``) are known by their products only, and layers on disk
+    block by block.
+    """
+    several = isinstance(graph, MultilayerGraph)
+    if isinstance(result.operator, FunctionOperator) or (several and result.operator.is_streamed):
+        return None
+    part, kind = np.zeros(graph.n_nodes, bool), settings.laplacian
+    part[result.rows] = True
+    part[result.connectivity.aside] = False  # over a disk they are among the rows
+    tau = result.regularization.tau
+    if isinstance(graph, Graph):
+        return Extension(result.vectors, result.eigenvalues, part, (_rule(graph, part, kind, tau),))
+    common: Kind = "symmetric" if kind == "random_walk" else kind
+    layers = [_rule(layer, part, common, tau) for layer in graph.layers]
+    assert result.merged is not None
+    rules = _weighed(layers, result.merged, make_aggregation(settings.aggregation).needs_embeddings)
+    has_edges = result.operator.n_edges > 0
+    return Extension(result.vectors, result.eigenvalues, part, rules, sparse=has_edges)
+
+
+def _rule(graph: Graph, part: Array, kind: Kind, tau: float) -> LayerRule:
+    degrees = np.empty(graph.n_nodes)
+    degrees[input_order(graph)] = graph.degrees
+    degrees = np.where(part, degrees, 0.0)
+    added = tau * float(degrees[part].mean())
+    return LayerRule(kind, degrees, int(part.sum()), added)
+
+
+def _weighed(layers: Sequence[LayerRule], merged: Merged, with_subspaces: bool) -> tuple[LayerRule, ...]:
+    """The rules with the weights and, where they are part of the operator, the layers' own embeddings."""
+    rules = [
+        replace(layer, weight=float(weight)) for layer, weight in zip(layers, merged.weights, strict=True)
+    ]
+    low_rank = getattr(merged.operator, "low_rank", None)
+    if low_rank is None or not with_subspaces:
+        return tuple(rules)
+    # An aggregation puts the layers' vectors first, all columns of a layer with one coefficient.
+    widths = [layer.embedding.n_components for layer in merged.layers]
+    starts = np.cumsum([0, *widths[:-1]])
+    return tuple(
+        replace(
+            rule,
+            vectors=layer.embedding.vectors,
+            eigenvalues=layer.embedding.eigenvalues,
+            strength=float(low_rank.coefficients[start]) if width else 0.0,
+        )
+        for rule, layer, start, width in zip(rules, merged.layers, starts, widths, strict=True)
+    )
+
+
+# --- How far a new row lies from the training data, on a scale on which training data is uniform.
+
+
+@dataclass(frozen=True, eq=False)
+class Remoteness:
+    """The statistic of the training rows, ascending."""
+
+    training: Array
+
+    @classmethod
+    def of(cls, statistic: Array) -> Remoteness:
+        """From the statistic of every training row that takes part."""
+        return cls(np.sort(np.asarray(statistic, dtype=np.float64)))
+
+    def score(self, statistic: Array) -> Array:
+        """Share of training rows that lie less far out; 1 beyond all of them."""
+        below = np.searchsorted(self.training, statistic, side="left")
+        return np.where(np.isinf(statistic), 1.0, below / max(1, len(self.training)))
+
+
+def disagreement(vectors: Array, rows: Sequence[sp.csr_array], weights: Sequence[float]) -> Array:
+    """How little the neighbours of a row agree where it belongs: 0 all in one direction, 1 in all of them.
+
+    ``1 - |sum_j w_j r_j| / sum_j w_j`` with r the rows of the embedding at unit length; of several layers the
+    weighted mean over those that know the row. Infinite where none does.
+
+    Parameters
+    ----------
+    vectors : array of shape (n_nodes, k)
+        The training rows.
+    rows : per layer a sparse matrix of shape (n, n_nodes)
+    weights
+        Of the layers.
+    """
+    lengths = row_lengths(vectors)
+    directions = vectors / np.where(lengths > 0, lengths, 1)[:, None]
+    total, mass = np.zeros(rows[0].shape[0]), np.zeros(rows[0].shape[0])
+    for matrix, weight in zip(rows, weights, strict=True):
+        degrees = np.asarray(matrix.sum(axis=1), dtype=np.float64).ravel()
+        known = degrees > 0
+        share = row_lengths(matrix @ directions) / np.where(known, degrees, 1)
+        total += np.where(known, weight * (1 - share), 0.0)
+        mass += np.where(known, weight, 0.0)
+    return np.asarray(np.where(mass > 0, total / np.where(mass > 0, mass, 1), np.inf))

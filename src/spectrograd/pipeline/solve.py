@@ -1,0 +1,514 @@
+"""From the basis that a solver found to an embedding with its certificate."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from spectrograd.certificate import Certificate, certify, unmeasured
+from spectrograd.certificate.certificate import (
+    GOOD_ANGLE,
+    LIKELY_MISS,
+    MOST_PART,
+    Complement,
+    before_the_bulk,
+    needed_cut,
+    of_the_leading,
+)
+from spectrograd.certificate.edge_insertion import Carried
+from spectrograd.certificate.lanczos_probe import Evidence, Guards, MeasuredRitz, look_outside
+from spectrograd.engines.base import Tall
+from spectrograd.linalg.ldl import count_below
+from spectrograd.linalg.subspace import Ritz, deflated_ritz, rayleigh_ritz, residuals
+from spectrograd.operators.base import Operator
+from spectrograd.operators.equilibration import balanced
+from spectrograd.operators.sparse import SparseOperator
+from spectrograd.pipeline.checkpoints import keep_result, kept_result
+from spectrograd.pipeline.memory_estimate import room_for_doubles
+from spectrograd.pipeline.plan import Choice, last_resort, plan
+from spectrograd.pipeline.result import Attempt, Embedded, embedding_of, in_units
+from spectrograd.serialization.checkpoint_folder import CheckpointError
+from spectrograd.serialization.codec import DamagedFileError
+from spectrograd.solvers import REGISTRY, make_solver
+from spectrograd.solvers.base import Problem, Progress, Solver
+from spectrograd.solvers.checkpoint import SolveCheckpoint
+from spectrograd.solvers.loop import (
+    GIVEN_UP,
+    INTERRUPTED,
+    OUT_OF_TIME,
+    Hook,
+    Solution,
+    SolverSettings,
+    Stopping,
+    solve,
+)
+from spectrograd.system import one_thread
+from spectrograd.typing import Array
+
+# What a solver may meet on a problem that is none of the user's making: the next one may do better.
+FAILURES = (ValueError, ArithmeticError, MemoryError, RuntimeError, AssertionError)
+
+
+# What a null vector that takes the place of a column may differ from it, in squares.
+NEARLY_PARALLEL = 1e-4
+# Nobody waits for a probe after Ctrl-C or when the time is over: anything may lie outside.
+UNPROBED = Complement(float("nan"), sure=-np.inf)
+
+
+def certified(
+    operator: Operator,
+    solution: Solution,
+    settings: SolverSettings,
+    choice: Choice | None = None,
+    *,
+    earlier: int = 0,
+    null: Array | None = None,
+) -> Embedded:
+    """The basis of a solution as an embedding with its certificate.
+
+    So many ``earlier`` attempts were probed in vain. ``null`` (N) is a null vector that is known of the
+    operator; None: what it knows itself.
+    """
+    fit, null = balanced(operator), operator.null_vector if null is None else null
+    if fit is not None:
+        engine = settings.engine
+        known = solution.evidence.in_units(1 / fit.unit)
+        inside = replace(solution, Q=fit.enter_tall(engine, solution.Q), evidence=known)
+        entered = None if null is None else fit.enter(null[:, None])[:, 0]
+        found = certified(fit.operator, inside, settings, choice, earlier=earlier, null=entered)
+        found = found.left(fit, engine)
+        return replace(found, solution=replace(found.solution, history=solution.history))
+    with settings.engine.threads(), one_thread():  # BLAS has nothing but small matrices to do
+        return _certified(operator, solution, settings, choice, earlier, _unit(operator, null))
+
+
+def _unit(operator: Operator, null: Array | None) -> Array | None:
+    """A null vector, of length one in the metric."""
+    if null is None:
+        return None
+    mass = 1.0 if operator.metric is None else operator.metric
+    return np.asarray(null / np.sqrt(null @ (mass * null)))
+
+
+def narrowed(operator: Operator, wide: Embedded, k: int, settings: SolverSettings) -> Embedded:
+    """The first k columns of an embedding with a certificate of their own, by the columns after them."""
+    evidence = _evidence_of_first(wide, k, settings)
+    first = settings.engine.columns(wide.solution.Q, slice(k))
+    solution = replace(wide.solution, Q=first, evidence=evidence)
+    found = certified(operator, solution, settings, wide.choice)
+    return replace(found, seconds=wide.seconds, attempts=wide.attempts)
+
+
+def _evidence_of_first(wide: Embedded, k: int, settings: SolverSettings) -> Evidence:
+    """What m Ritz pairs and their certificate tell of the first k of them.
+
+    Nothing of what the solver knew of the rest of the spectrum holds: it spoke of what lies beyond all m. The
+    pairs after the k-th, of residual r together, serve instead. To them belong m - k eigenvalues within r
+    (Kahan; Parlett 1998, Theorem 11.5.1). If those lie below ``sure``, where there are m at most, no more
+    than k are left below ``theta_k+1 - r``: this takes no product. Else the pairs are guards of a probe.
+    """
+    values, known, engine = wide.embedding.eigenvalues, wide.certificate, settings.engine
+    beyond, Q = float(values[k]), wide.solution.Q
+    solver = wide.solution.evidence
+    rest = float(np.linalg.norm(known.residuals[k:]))
+    if not solver.complete and beyond - rest > values[k - 1] and values[-1] + rest < known.sure:
+        odds = 0.0 if known.missed_probability == 0 else LIKELY_MISS  # at which ``sure`` was read off
+        pairs = Ritz(values[:k], engine.columns(Q, slice(k)), None)
+        last = MeasuredRitz(pairs, known.residuals[:k] - known.rounding, known.rounding)
+        return Evidence(beyond, outside=Carried(beyond, 0, beyond - rest, odds), last=last)
+    guards = Guards(engine.columns(Q, slice(k, None)), values[k:], known.residuals[k:])
+    return Evidence(beyond, solver.complete, solver.countable, guards)
+
+
+def _certified(
+    operator: Operator,
+    solution: Solution,
+    settings: SolverSettings,
+    choice: Choice | None,
+    earlier: int,
+    null: Array | None,
+) -> Embedded:
+    engine = settings.engine
+    problem = Problem(operator, solution.Q.shape[1], engine)
+    known = _by_last_product(problem, solution, settings, null)
+    if known is not None:
+        return _with_certificate(problem, solution, choice, *known)
+    placed, Q = problem.placed, solution.Q
+    if Q.dtype != np.float64 and not _single_will_do(problem, settings):
+        Q = problem.orthonormalize(engine.cast(Q, np.float64)).Q
+    ritz = _ritz(problem, Q, null)
+    del Q
+    rounding = operator.rounding(ritz.Q.dtype)
+    if ritz.Q.dtype != np.float64:
+        rounding = problem.sparse.rounding(ritz.Q.dtype, pieced=True)
+    measured = residuals(engine, placed, ritz) + rounding
+    if not (np.isfinite(ritz.values).all() and np.isfinite(measured).all()):
+        raise FloatingPointError("the vectors left the range of numbers")
+    try:
+        leading = _before_a_bulk(problem, ritz, solution, measured, settings, rounding, earlier)
+        if leading is not None:
+            return _with_certificate(problem, solution, choice, ritz, leading)
+        error = float(np.linalg.norm(measured))
+        outside = _evidence(problem, ritz, solution, error, rounding, settings, earlier)
+        cast = _turned_by_output(problem)
+        certificate = certify(engine, operator, ritz, settings.tol, outside, measured, rounding, cast)
+        certificate = _or_out_of_time(certificate, solution, settings)
+    except KeyboardInterrupt:
+        solution = replace(solution, stop_reason=INTERRUPTED)
+        certificate = certify(engine, operator, ritz, settings.tol, UNPROBED, measured, rounding)
+    except FAILURES as error:  # good vectors are worth keeping, but nobody vouches for them
+        certificate = unmeasured(ritz.values, f"the certificate failed ({type(error).__name__}: {error})")
+    return _with_certificate(problem, solution, choice, ritz, certificate)
+
+
+def _before_a_bulk(
+    problem: Problem,
+    ritz: Ritz,
+    solution: Solution,
+    measured: Array,
+    settings: SolverSettings,
+    rounding: float,
+    earlier: int,
+) -> Certificate | None:
+    """The certificate where K cuts through a bulk: of the vectors before it, the others as their guards."""
+    known, k = solution.evidence, problem.n_components
+    if not isinstance(settings.tol, str) or known.beyond is None or known.complete or known.guards is None:
+        return None
+    first = before_the_bulk(np.append(ritz.values, known.beyond), k)
+    distance = MOST_PART * (known.beyond - float(ritz.values[-1]))
+    if first is None or np.linalg.norm(measured) <= GOOD_ANGLE * distance:
+        return None
+    engine = problem.engine
+    inside = Ritz(
+        ritz.values[:first], engine.columns(ritz.Q, slice(first)), engine.columns(ritz.AQ, slice(first))
+    )
+    rest = engine.columns(ritz.Q, slice(first, None))
+    guards = Guards(rest, ritz.values[first:], measured[first:])
+    evidence = Evidence(float(ritz.values[first]), guards=guards)
+    part, alone = replace(solution, Q=inside.Q, evidence=evidence), replace(problem, n_components=first)
+    error = float(np.linalg.norm(measured[:first]))
+    outside = _evidence(alone, inside, part, error, rounding, settings, earlier)
+    found = certify(engine, problem.operator, inside, settings.tol, outside, measured[:first], rounding)
+    return of_the_leading(found, ritz, measured, known.beyond) if found.converged else None
+
+
+def _ritz(problem: Problem, Q: Tall, null: Array | None) -> Ritz:
+    """Ritz pairs of the span of Q, in which a known null vector is exact; it stays the first of them."""
+    engine = problem.engine
+    if null is None:
+        return rayleigh_ritz(engine, problem.placed, Q)
+    ritz = deflated_ritz(engine, problem.placed, Q, engine.put(null[:, None].astype(Q.dtype)))
+    rounded = np.abs(ritz.values) <= problem.operator.rounding(Q.dtype)
+    return ritz._replace(values=np.where(rounded, np.maximum(ritz.values, 0.0), ritz.values))
+
+
+def _with_null(problem: Problem, known: MeasuredRitz, null: Array) -> MeasuredRitz:
+    """The same without a product: a null vector n for the first column, the others orthogonal to it.
+
+    ``A (q - n n'Bq) = A q``, and the residual of what is left is that of q without its part along ``B n``:
+    none grows but by the length that q loses. Not where the first column is another vector.
+    """
+    engine, metric, Q = problem.engine, problem.placed.metric, known.ritz.Q
+    unit = engine.put(null[:, None].astype(Q.dtype))
+    across = engine.gram(unit, Q, metric)[0]
+    lost = float(np.square(across[1:]).sum())
+    if abs(across[0]) < 1 - NEARLY_PARALLEL or lost > NEARLY_PARALLEL:
+        return known
+    first = np.zeros(len(across))
+    first[0] = 1.0
+    kept = np.diag(1 - first)
+    Q = engine.combine(Q, kept, unit, np.where(first > 0, 1.0, -across)[None])
+    left = (1 - first) * known.residuals / np.sqrt(1 - lost)
+    return replace(known, ritz=Ritz((1 - first) * known.ritz.values, Q, None), residuals=left)
+
+
+def _single_will_do(problem: Problem, settings: SolverSettings) -> bool:
+    """Whether there is no room for float64, and float32 is exact enough: for an angle, not for a residual."""
+    operator = problem.operator
+    if not (isinstance(operator, SparseOperator) and operator.is_streamed and isinstance(settings.tol, str)):
+        return False
+    room = room_for_doubles(operator.graph, problem.n_components, settings.memory_limit)
+    return problem.engine.sums_in_pieces and not room
+
+
+def _by_last_product(
+    problem: Problem, solution: Solution, settings: SolverSettings, null: Array | None
+) -> tuple[Ritz, Certificate] | None:
+    """Ritz pairs and certificate without a sweep, where the solver's last product and its probe will do."""
+    last, outside = solution.evidence.last, solution.evidence.outside
+    if last is None or outside is None:
+        return None
+    last = last if null is None else _with_null(problem, last, null)
+    rest = (outside, last.residuals + last.rounding, last.rounding)
+    certificate = certify(
+        problem.engine, problem.operator, last.ritz, settings.tol, *rest, cast=_turned_by_output(problem)
+    )
+    return (last.ritz, certificate) if certificate.converged else None
+
+
+def _turned_by_output(problem: Problem) -> float:
+    """The sine by which the vectors of a graph on disk turn when they are returned in float32.
+
+    Every entry moves by half a unit of its last digit at most, so each of K unit columns by half an eps.
+    """
+    eps = float(np.finfo(np.float32).eps)
+    return eps * float(np.sqrt(problem.n_components)) if problem.operator.is_streamed else 0.0
+
+
+def _with_certificate(
+    problem: Problem, solution: Solution, choice: Choice | None, ritz: Ritz, certificate: Certificate
+) -> Embedded:
+    """The solution as an embedding, with what is known of it; in float64 unless the graph is on disk."""
+    engine = problem.engine
+    Q = ritz.Q if problem.operator.is_streamed else engine.cast(ritz.Q, np.float64)
+    embedding = embedding_of(engine, problem.operator, Q, ritz.values)
+    chosen = choice or Choice(solution.solver, "asked for")
+    attempt = Attempt.of(chosen, solution, certificate.sentence)
+    solution = replace(solution, Q=Q)  # the columns of the embedding but for their signs
+    return Embedded(embedding, certificate, solution, chosen, solution.seconds, (attempt,))
+
+
+def _or_out_of_time(certificate: Certificate, solution: Solution, settings: SolverSettings) -> Certificate:
+    """The certificate; where the time was over before it could be met, that is why it is not."""
+    late = solution.stop_reason == OUT_OF_TIME or time.perf_counter() >= settings.certified_by
+    if certificate.converged or certificate.objection or not late:
+        return certificate
+    return replace(certificate, objection="not certified, out of time")
+
+
+def _evidence(
+    problem: Problem,
+    ritz: Ritz,
+    solution: Solution,
+    error: float,
+    rounding: float,
+    settings: SolverSettings,
+    earlier: int,
+) -> Complement:
+    """What lies beyond the subspace: the solver knows it, a count tells, or a probe finds out."""
+    known = solution.evidence
+    top, beyond, outside = float(ritz.values[-1]), known.beyond, known.outside
+    if beyond is not None and known.complete:
+        return Complement(beyond)
+    if outside is not None and outside.odds_below(needed_cut(top, outside.lowest, error)) <= LIKELY_MISS:
+        return outside
+    late = time.perf_counter() >= settings.certified_by
+    if late or solution.stop_reason in (INTERRUPTED, OUT_OF_TIME):
+        return UNPROBED
+    if beyond is not None and beyond > top and known.countable:
+        sure = top + (MOST_PART + 0.01) * (beyond - top)
+        count = count_below(problem.sparse, sure, problem.engine.thresholds)
+        if count is not None:
+            return Complement(beyond if count == problem.n_components else top, sure=sure)
+    seed, until = settings.seed, settings.certified_by
+    rng = np.random.default_rng(None if seed is None else (seed, 1))  # not what the solver started from
+    looks = 2.0 ** (earlier + 1)  # a half of the level for the first attempt, a quarter for the second, ...
+    look = partial(look_outside, problem.engine, problem.operator, ritz, rng, residual=error, deadline=until)
+    return look(beyond=beyond, guards=known.guards, rounding=rounding, looks=looks)
+
+
+# --- One call from an operator to a certified embedding: choose, solve, Rayleigh-Ritz, certify, escalate.
+
+
+class SolveError(ValueError):
+    """Every solver of the plan failed; the message says how each of them did."""
+
+
+def embed(
+    operator: Operator,
+    n_components: int,
+    settings: SolverSettings,
+    *,
+    start: Array | None = None,
+    choices: Sequence[Choice] = (),
+) -> Embedded:
+    """Embed an operator: the arrow ``Operator -> Embedding`` of the house.
+
+    With ``solver="auto"`` the solvers of the plan (or of ``choices``) are tried in order, each from
+    where the last one stopped, until the certificate is met. One that fails is an attempt like the
+    others, with its error as outcome; only where all of them fail is there an error. The scale of the
+    weights plays no part.
+    """
+    fit = balanced(operator)
+    if fit is None:
+        return _embed(operator, n_components, settings, start, choices)
+    settings = replace(
+        settings,
+        hooks=[partial(_tell, hook, fit.unit) for hook in settings.hooks],
+        watch=settings.watch if fit.same_shape else None,  # it looks at vectors of the operator it knows
+    )
+    begin = None if start is None else fit.enter(start)
+    return _embed(fit.operator, n_components, settings, begin, choices).left(fit, settings.engine)
+
+
+def _tell(hook: Hook, unit: float, progress: Progress) -> None:
+    hook(in_units(progress, unit))
+
+
+def _embed(
+    operator: Operator,
+    n_components: int,
+    settings: SolverSettings,
+    start: Array | None,
+    choices: Sequence[Choice],
+) -> Embedded:
+    began = time.perf_counter()
+    settings = (
+        settings if settings.wrap is not None else settings.started()
+    )  # scores of a comparison are free
+    problem = Problem(operator, n_components, settings.engine, start)
+    result: Embedded | None = None
+    attempts: list[Attempt] = []
+    for choice in choices or choices_for(problem, settings):
+        left = _left(settings.time_budget, time.perf_counter() - began)
+        try:
+            latest = _attempted(problem, choice, settings, left, len(attempts))
+        except KeyboardInterrupt:
+            if result is None:
+                raise
+            result = result.interrupted()
+            break
+        if isinstance(latest, Attempt):
+            attempts.append(latest)
+            continue
+        attempts.extend(latest.attempts)
+        result = latest if result is None else latest.after(result.solution)
+        stopped = latest.solution.stop_reason in (INTERRUPTED, GIVEN_UP, OUT_OF_TIME)
+        stopped = stopped or left == 0 or time.perf_counter() >= settings.deadline
+        if result.certificate.converged or stopped or _without_gap(operator, latest):
+            break
+        problem = replace(problem, start=result.embedding.vectors)
+    if result is None:
+        result = _resorted(problem, settings, attempts)
+    return replace(result, attempts=tuple(attempts), seconds=time.perf_counter() - began)
+
+
+def _resorted(problem: Problem, settings: SolverSettings, attempts: list[Attempt]) -> Embedded:
+    """Mutates attempts: one more solver where all of the plan have failed, and an error where it does too."""
+    latest = _attempted(problem, last_resort(problem), replace(settings, params={}), None, len(attempts))
+    if isinstance(latest, Embedded):
+        attempts.extend(latest.attempts)
+        return latest
+    told = "; ".join(f"{attempt.solver} {attempt.outcome}" for attempt in (*attempts, latest))
+    raise SolveError(f"no solver could embed this graph: {told}")
+
+
+def _attempted(
+    problem: Problem, choice: Choice, settings: SolverSettings, time_budget: float | None, earlier: int
+) -> Embedded | Attempt:
+    """One solver's result with its certificate; or how it failed, which is an error if it was asked for.
+
+    There were so many ``earlier`` attempts.
+    """
+    began = time.perf_counter()
+    solver = _configured(choice, settings)  # wrong parameters are no failure of a solver
+    kept = settings.next_checkpoint()
+    found = kept_result(kept, problem)
+    if found is not None:
+        return found
+    try:
+        solution = _run(problem, solver, settings, time_budget, kept)
+        if settings.solver == "auto":
+            solution = _with_reason(solution, choice)
+        found = _judged(problem.operator, solution, settings, choice, earlier)
+        if kept is not None:
+            keep_result(kept, problem, found)
+        return found
+    except (CheckpointError, DamagedFileError):  # no other solver would read another file
+        raise
+    except (*FAILURES, TypeError, AttributeError, LookupError) as error:
+        blamed = None if kept is None else kept.blamed(error)
+        if blamed is not None:  # numbers of a file: a state that fits in form may be none in fact
+            raise blamed from error
+        if not isinstance(error, FAILURES):
+            raise
+        if settings.solver != "auto":
+            raise
+        return Attempt.failed(choice, error, time.perf_counter() - began)
+
+
+def _without_gap(operator: Operator, result: Embedded) -> bool:
+    """Whether the K-th eigenvalue is seen to be the next one as well, or lies in a bulk: no solver helps."""
+    if result.certificate.determined is not None:
+        return True
+    tiny = 1e-9 * (operator.upper - operator.lower)
+    beyond, top = result.solution.evidence.beyond, float(result.embedding.eigenvalues[-1])
+    return beyond is not None and result.certificate.max_residual < tiny and beyond - top < tiny
+
+
+def choices_for(problem: Problem, settings: SolverSettings) -> tuple[Choice, ...]:
+    """The plan of ``auto``, or the solver that was asked for."""
+    asked = (Choice(settings.solver, "asked for"),)
+    return plan(problem, settings.memory_limit) if settings.solver == "auto" else asked
+
+
+def _judged(
+    operator: Operator, solution: Solution, settings: SolverSettings, choice: Choice, earlier: int
+) -> Embedded:
+    """The solution with its certificate; one that was given up is not worth measuring."""
+    if solution.stop_reason != GIVEN_UP:
+        return certified(operator, solution, settings, choice, earlier=earlier)
+    k = solution.Q.shape[1]
+    certificate = unmeasured(np.full(k, np.nan), "given up for another problem")
+    embedding = embedding_of(settings.engine, operator, solution.Q, certificate.eigenvalues)
+    attempt = Attempt.of(choice, solution, certificate.sentence)
+    return Embedded(embedding, certificate, solution, choice, solution.seconds, (attempt,))
+
+
+def _with_reason(solution: Solution, choice: Choice) -> Solution:
+    """The choice of ``auto`` and its reason as the first event of the history."""
+    first, *rest = solution.history
+    event = f"auto picked {choice.name}: {choice.reason}"
+    return replace(solution, history=(replace(first, events=(event, *first.events)), *rest))
+
+
+def _run(
+    problem: Problem,
+    solver: Solver[Any],
+    settings: SolverSettings,
+    time_budget: float | None,
+    kept: SolveCheckpoint | None,
+) -> Solution:
+    width = problem.operator.upper - problem.operator.lower
+    return solve(
+        problem,
+        solver if settings.wrap is None else settings.wrap(solver),
+        stopping=Stopping(
+            tol=0.0 if solver.judges_itself else settings.tolerance * width, deadline=settings.deadline
+        ),
+        on_progress=settings.hooks,
+        seed=settings.seed,
+        time_budget=time_budget,
+        watch=settings.watch,
+        checkpoint=kept,
+    )
+
+
+def _configured(choice: Choice, settings: SolverSettings) -> Solver[Any]:
+    """The solver with the parameters of the choice or of the user, and the common ones where it has them."""
+    solver = make_solver(choice.name, **{**dict(choice.params), **settings.params})
+    known = {f.name for f in fields(solver)}  # type: ignore[arg-type]
+    common: dict[str, Any] = {}
+    if settings.batch_size is not None and "batch_size" in known - set(settings.params):
+        common["batch_size"] = settings.batch_size
+    if settings.tol == "auto" and "angle" in known - set(settings.params):
+        common["angle"] = GOOD_ANGLE / 3  # the certificate measures against half the gap
+    if settings.tol != "auto" and "hand_over" in known - set(settings.params):
+        common["hand_over"] = True  # the solver's own epochs promise no accuracy; somebody asked for one
+    if settings.max_iter is not None:
+        common["max_iter"] = settings.max_iter
+    return replace(solver, **common)  # type: ignore[type-var]
+
+
+def _left(budget: float | None, spent: float) -> float | None:
+    return None if budget is None else max(0.0, budget - spent)
+
+
+def solver_names() -> tuple[str, ...]:
+    """Every name that ``solver=`` accepts."""
+    return ("auto", *REGISTRY)

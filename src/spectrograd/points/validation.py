@@ -1,0 +1,156 @@
+"""Points as they came: checked, and those that share one place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
+
+from spectrograd.graph.validation import check_structure
+from spectrograd.typing import Array
+
+# Columns that vary most over so many rows tell nearly all points apart.
+TELLING_ROWS, TELLING_COLUMNS = 1000, 8
+BLOCK = 1 << 22  # numbers looked at together: what is made on the way stays small beside the points
+
+
+def checked_points(points: ArrayLike, n_neighbors: int) -> Any:
+    """Finite coordinates (N x p): in single precision where that holds them, else double; or sparse.
+
+    No copy is made of an array in the right form.
+    """
+    coordinates: Any = points if sp.issparse(points) else np.asarray(points)
+    if coordinates.dtype.kind not in "biuf":
+        raise ValueError(f"points have type {coordinates.dtype}; numbers are needed")
+    if coordinates.ndim == 1:
+        coordinates = coordinates[:, None]
+    if coordinates.ndim != 2 or coordinates.shape[1] == 0:
+        raise ValueError(f"points have shape {coordinates.shape}; one row of coordinates per point is needed")
+    if n_neighbors < 1:
+        raise ValueError(f"n_neighbors is {n_neighbors}; it must be at least 1")
+    others = coordinates.shape[0] - 1
+    if n_neighbors > others:
+        raise ValueError(f"n_neighbors is {n_neighbors}, but a point has only {others} others to choose from")
+    if sp.issparse(coordinates):
+        check_structure(coordinates)
+        return _finite_sparse(sp.csr_array(coordinates.astype(np.float64)))
+    given_kind, fits = coordinates.dtype.kind, np.can_cast(coordinates.dtype, np.float32)
+    coordinates = np.ascontiguousarray(coordinates, dtype=np.float32 if fits else np.float64)
+    if given_kind == "f":
+        _refuse_infinite(coordinates)
+    return coordinates
+
+
+def _refuse_infinite(points: Array) -> None:
+    bad = np.concatenate([~np.isfinite(block).all(axis=1) for block in _blocks(points)])
+    if bad.any():
+        raise ValueError(
+            f"{int(bad.sum())} points are not finite (first in row {int(np.argmax(bad))}); drop or fill them"
+        )
+
+
+def _finite_sparse(points: sp.csr_array) -> sp.csr_array:
+    bad = ~np.isfinite(points.data)
+    if bad.any():
+        row = int(np.searchsorted(points.indptr, np.argmax(bad), side="right")) - 1
+        raise ValueError(f"points are not finite (first in row {row}); drop or fill them")
+    return points
+
+
+def crowded_places(points: Array, k: int) -> list[Array]:
+    """Row numbers of the points of every place that holds more than k of them."""
+    with np.errstate(over="ignore", invalid="ignore"):  # of huge numbers any order will do
+        spread = points[:: max(1, len(points) // TELLING_ROWS)].std(axis=0)
+    telling = np.argsort(spread, kind="stable")[-TELLING_COLUMNS:]
+    suspects = _alike(points[:, telling], np.arange(len(points)), k)
+    groups = _alike(points, np.sort(np.concatenate(suspects)), k) if suspects else []
+    # Different places of one hash are not to be expected in the life of this code, but they are checked.
+    same = (group[(points[group] == points[group[0]]).all(axis=1)] for group in groups)
+    return [group for group in same if len(group) > k]
+
+
+def _alike(points: Array, rows: Array, k: int) -> list[Array]:
+    """More than k of these rows with one hash, each such group in the order of the rows."""
+    at_once = max(1, BLOCK // points.shape[1])
+    keys = [place_hashes(points[rows[start : start + at_once]]) for start in range(0, len(rows), at_once)]
+    _, place, count = np.unique(np.concatenate(keys), return_inverse=True, return_counts=True)
+    often = np.flatnonzero(count > k)
+    if not len(often):
+        return []
+    order = np.argsort(place, kind="stable")
+    begin = np.concatenate([[0], np.cumsum(count)])
+    return [rows[order[begin[at] : begin[at + 1]]] for at in often]
+
+
+def place_hashes(rows: Array) -> Array:
+    """A 64-bit hash of each row: the same place gives the same hash, in any position."""
+    bits = (rows + 0.0).view(
+        np.uint32 if rows.dtype == np.float32 else np.uint64
+    )  # -0.0 and 0.0 are one place
+    factors = (
+        np.random.default_rng(0).integers(2**64, size=rows.shape[1], dtype=np.uint64, endpoint=False) | 1
+    )
+    mixed = (bits.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)) * factors
+    return np.asarray((mixed ^ (mixed >> np.uint64(29))).sum(axis=1, dtype=np.uint64))
+
+
+def _blocks(points: Array) -> Iterator[Array]:
+    rows = max(1, BLOCK // points.shape[1])
+    return (points[start : start + rows] for start in range(0, len(points), rows))
+
+
+# --- Metrics under scikit-learn's names.
+
+Metric = str | Callable[[Any, Any], float]
+
+EUCLIDEAN = ("euclidean", "l2", "minkowski")
+# scikit-learn's other metrics that need no parameters; they are searched exactly.
+OTHERS = (
+    "manhattan",
+    "l1",
+    "cityblock",
+    "chebyshev",
+    "canberra",
+    "braycurtis",
+    "correlation",
+    "hamming",
+    "jaccard",
+    "haversine",
+)
+METRICS = (*EUCLIDEAN, "cosine", *OTHERS)
+
+
+def check_metric(metric: Metric) -> None:
+    """Refuse a name that stands for no metric here."""
+    if not callable(metric) and metric not in METRICS:
+        raise ValueError(f"unknown metric {metric!r}; choose one of {', '.join(METRICS)}, or a function")
+
+
+def in_metric(points: Any, metric: Metric) -> tuple[Any, Metric, Callable[[Array], Array]]:
+    """Points and metric to search with, and how the distances found become those that were asked for.
+
+    Cosine distances of rows are half the squared Euclidean ones of rows of length one.
+    """
+    if metric in EUCLIDEAN:
+        return points, "euclidean", lambda distances: distances
+    if metric == "cosine":
+        return _unit_rows(points), "euclidean", lambda distances: distances**2 / 2
+    return points, metric, lambda distances: distances
+
+
+def _unit_rows(points: Any) -> Any:
+    from sklearn.preprocessing import normalize
+
+    # Lengths of rows near the limits of their type must not overflow: largest entries first.
+    largest = abs(points).max(axis=1)
+    largest = np.asarray(largest.todense() if sp.issparse(largest) else largest).ravel()
+    if not largest.all():
+        row = int(np.argmin(largest != 0))
+        raise ValueError(
+            f"row {row} of the points is zero and has no direction; drop it, or metric='euclidean'"
+        )
+    scaled = sp.diags_array(1 / largest) @ points if sp.issparse(points) else points / largest[:, None]
+    return normalize(scaled, copy=False)

@@ -1,0 +1,261 @@
+"""Stores behind URLs (``s3://``, ``gs://``, ``http://`` ...): read by fsspec, piece by piece."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import secrets
+import shutil
+import threading
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from spectrograd.graph import GraphError
+from spectrograd.system import need
+
+
+class Size(NamedTuple):
+    """What ``stat`` of a file behind a URL tells."""
+
+    st_size: int
+
+
+class RemotePath(NamedTuple):
+    """A URL, with the few things that reading a store asks of a :class:`~pathlib.Path`."""
+
+    url: str
+
+    def __truediv__(self, name: str) -> RemotePath:
+        return RemotePath(f"{self.url.rstrip('/')}/{name}")
+
+    def __str__(self) -> str:
+        return self.url
+
+    @property
+    def opened(self) -> tuple[Any, str]:
+        """Its file system and what it is called there."""
+        fsspec = need("fsspec", f"{self.url}: a URL")
+        try:
+            found: tuple[Any, str] = fsspec.core.url_to_fs(self.url)
+        except (ImportError, ValueError) as error:  # a package for this protocol, or no such protocol
+            raise GraphError(f"{self.url}: {error}") from None
+        return found
+
+    def absolute(self) -> RemotePath:
+        """Itself."""
+        return self
+
+    def is_symlink(self) -> bool:
+        """Never."""
+        return False
+
+    def is_file(self) -> bool:
+        """Whether there is such a file."""
+        system, name = self.opened
+        return bool(system.isfile(name))
+
+    def stat(self) -> Size:
+        """Its size; an error where it is not there."""
+        system, name = self.opened
+        try:
+            return Size(int(system.size(name)))
+        except FileNotFoundError:
+            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), self.url) from None
+
+    def read_text(self, encoding: str) -> str:
+        """All of it."""
+        system, name = self.opened
+        return bytes(system.cat_file(name)).decode(encoding)
+
+
+StorePath = Path | RemotePath
+
+
+def store_path(path: str | os.PathLike[str] | RemotePath) -> StorePath:
+    """A path, or a URL."""
+    if isinstance(path, RemotePath):
+        return path
+    return RemotePath(path) if isinstance(path, str) and "://" in path else Path(path)
+
+
+# --- Folders that appear whole or not at all: stores, checkpoints, saved models.
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+MANIFEST = "meta.json"
+LARGEST_MANIFEST = 256 << 20  # bytes: 300 per block of 16 MB describe more than 10 TB
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # of Linux' renameat2
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_held: dict[Path, int] = {}  # locks of this process, and the threads that hold them
+
+
+@contextmanager
+def new_folder(target: Path, *, replace: bool = False) -> Iterator[Path]:
+    """A folder to write into; it takes the target's place when the block ends well, and else it is removed.
+
+    Parameters
+    ----------
+    target : Path
+        Where the folder shall stand; its parent must exist.
+    replace : bool
+        Whether a folder with a manifest that stands there already may be replaced. Nothing else ever is.
+    """
+    target = Path(os.path.realpath(target))
+    if not target.parent.is_dir():
+        raise GraphError(f"{target.parent}: no such folder; create it first")
+    check_target(target, replace)
+    with only_writer(target):
+        for left_over in target.parent.glob(f".{target.name}.*.tmp"):
+            shutil.rmtree(left_over, ignore_errors=True)
+        draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+        try:
+            draft.mkdir()
+            yield draft
+            _sync_all(draft)
+            check_target(target, replace)
+            _take_place(draft, target)
+        except OSError as error:
+            if error.errno in _FULL:
+                raise OSError(error.errno, "the disk is full; nothing was changed", str(target)) from error
+            raise
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+
+
+def check_target(target: Path, replace: bool) -> None:
+    """Refuse a target that stands there already, unless it is a folder of ours that may be replaced."""
+    if not target.exists():
+        return
+    if not (target / MANIFEST).is_file():
+        raise GraphError(f"{target}: exists and is no store; choose another name")
+    if not replace:
+        raise GraphError(f"{target}: exists already; --force replaces it")
+
+
+@contextmanager
+def only_writer(target: Path) -> Iterator[None]:
+    """Hold the target's lock, a file beside it; a second writer is refused by the first one's process number.
+
+    The system lets go of the lock when a process dies, however it dies.
+    """
+    path, me = target.with_name(f".{target.name}.lock"), threading.get_ident()
+    if _held.get(target) == me:  # who updates a store may have to write it anew
+        yield
+        return
+    handle = _locked(path, target)
+    _held[target] = me
+    try:
+        os.ftruncate(handle, 0)
+        os.write(handle, f"{os.getpid()}\n".encode())
+        yield
+    finally:
+        del _held[target]
+        with suppress(OSError):  # Windows does not remove open files
+            path.unlink()
+        os.close(handle)
+
+
+def _locked(path: Path, target: Path) -> int:
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            if fcntl is not None:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            owner = os.read(handle, 32).decode(errors="replace").strip() or "unknown"
+            os.close(handle)
+            raise GraphError(f"{target}: process {owner} is writing it; wait until it has ended") from None
+        with suppress(FileNotFoundError):  # the last owner may have removed it in between
+            if os.stat(path).st_ino == os.fstat(handle).st_ino or os.name == "nt":
+                return handle
+        os.close(handle)
+
+
+def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
+    """Write ``meta.json``, with a checksum of everything else in it."""
+    text = json.dumps({**content, "checksum": _checksum(content)}, indent=1, allow_nan=False)
+    draft = folder / f"{MANIFEST}.tmp"
+    draft.write_text(text + "\n", encoding="utf-8")
+    sync_files(folder, [draft.name])
+    os.replace(draft, folder / MANIFEST)  # readers find the old one or the new one
+    sync_folder(folder)
+
+
+def read_manifest(folder: StorePath) -> dict[str, Any]:
+    """Read ``meta.json`` back, or say what is wrong with it."""
+    path = folder / MANIFEST
+    if path.is_symlink():
+        raise GraphError(f"{path}: is a link, which is not followed; put the file itself there")
+    try:
+        if path.stat().st_size > LARGEST_MANIFEST:
+            raise GraphError(f"{path}: larger than {LARGEST_MANIFEST >> 20} MB; this is no manifest")
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise GraphError(f"{path}: {error.strerror}; a store is a folder with this file in it") from None
+    except (ValueError, RecursionError) as error:
+        raise GraphError(f"{path}: damaged ({error}); make the store again") from None
+    if not isinstance(content, dict):
+        raise GraphError(f"{path}: damaged (no object); make the store again")
+    stated = content.pop("checksum", None)
+    if stated != _checksum(content):
+        raise GraphError(f"{path}: damaged (its checksum is wrong); make the store again")
+    return content
+
+
+def _checksum(content: Mapping[str, Any]) -> int:
+    return zlib.crc32(json.dumps(content, sort_keys=True, separators=(",", ":")).encode())
+
+
+def _sync_all(folder: Path) -> None:
+    """Everything on the disk before the rename: else a power cut could leave a name without content."""
+    sync_files(folder, sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()))
+    sync_folder(folder)
+
+
+def sync_files(folder: Path, names: Iterable[str]) -> None:
+    """Wait until files are on the disk."""
+    for name in names:
+        with open(folder / name, "rb+") as handle:
+            os.fsync(handle.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """The names in a folder on the disk: else a power cut could take a new one back."""
+    if os.name == "nt":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _take_place(draft: Path, target: Path) -> None:
+    """Rename; the folder that was there is exchanged in one step where the system can, and then removed."""
+    if not target.exists():
+        os.rename(draft, target)
+    elif _exchange(draft, target):
+        shutil.rmtree(draft, ignore_errors=True)
+    else:  # two steps: for a moment a reader finds neither
+        aside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.old")
+        os.rename(target, aside)
+        os.rename(draft, target)
+        shutil.rmtree(aside, ignore_errors=True)
+    sync_folder(target.parent)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Whether both names now stand for the other's folder."""
+    with suppress(OSError, AttributeError):
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+        names = os.fsencode(one), os.fsencode(other)
+        return bool(rename(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0)
+    return False

@@ -1,0 +1,317 @@
+"""The contract between a solver and the loop, written down once.
+
+A solver is a frozen dataclass of hyperparameters. It owns no data: ``init`` makes a state, ``step``
+consumes a state and returns the next one (it may reuse the old one's arrays), ``finish`` turns the
+last state into a basis that is orthonormal in the problem's metric. Solvers never print.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from spectrograd.certificate.certificate import Complement
+from spectrograd.certificate.lanczos_probe import Evidence
+from spectrograd.engines import Engine, LocalEngine
+from spectrograd.engines.base import Tall, new_seed
+from spectrograd.linalg.subspace import (
+    Coordinates,
+    Orthonormal,
+    orthogonality_error,
+    orthonormalize,
+    rayleigh_ritz,
+    residuals,
+)
+from spectrograd.operators.base import EDGES, PRODUCTS, Offer, Operator, check_offers
+from spectrograd.operators.sparse import SparseOperator
+from spectrograd.typing import Array
+
+if TYPE_CHECKING:
+    from spectrograd.solvers.minibatch import BatchSource
+
+
+DERIVED = "derived"  # marks fields of states that `init` makes of the problem: no checkpoint holds them
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Find the ``n_components`` smallest eigenvectors of an operator, on an engine.
+
+    ``start`` is an N x K guess for a warm start, an array or a tall of the engine, or None.
+    """
+
+    operator: Operator
+    n_components: int
+    engine: Engine = field(default_factory=LocalEngine)
+    start: Tall | None = None
+
+    def __post_init__(self) -> None:
+        n_nodes, k = self.operator.n_nodes, self.n_components
+        if k < 1:
+            raise ValueError(f"n_components={k}: at least one vector is needed")
+        if k >= n_nodes:
+            raise ValueError(f"n_components={k} but the graph has only {n_nodes} nodes: choose fewer")
+        if self.start is not None and self.start.shape != (n_nodes, k):
+            raise ValueError(f"start has shape {self.start.shape}, expected {(n_nodes, k)}")
+
+    @property
+    def n_nodes(self) -> int:
+        """Rows of every vector."""
+        return self.operator.n_nodes
+
+    def placed_start(self, dtype: DTypeLike = np.float64) -> Tall | None:
+        """The start on the engine; of an array, which may come from anywhere, only what is finite."""
+        if isinstance(self.start, np.ndarray):
+            return self.engine.put(np.where(np.isfinite(self.start), self.start, 0).astype(dtype))
+        return None if self.start is None else self.engine.cast(self.start, dtype)
+
+    @cached_property
+    def batches(self) -> BatchSource:
+        """Random access to the edges, for stochastic solvers; made when first needed."""
+        from spectrograd.solvers.minibatch import BatchSource
+
+        return BatchSource.of(self.sparse)
+
+    @cached_property
+    def single_batches(self) -> BatchSource:
+        """The same in float32: half the traffic, for solvers that live with noise anyway."""
+        from spectrograd.solvers.minibatch import BatchSource, StreamedBatches
+
+        source = StreamedBatches if self.sparse.is_streamed else BatchSource
+        return source.of(self.sparse.astype(np.float32))
+
+    @property
+    def row_unit(self) -> float:
+        """What steps of a set length per coordinate are multiplied by: in a metric rows are smaller.
+
+        Orthonormal vectors have entries of ``1 / sqrt(N)``, in a metric of ``1 / sqrt(sum b)``.
+        """
+        metric = self.operator.metric
+        return 1.0 if metric is None else float(1 / np.sqrt(metric.mean()))
+
+    @property
+    def offers(self) -> frozenset[Offer]:
+        """What the operator and the engine offer together."""
+        return self.operator.offers | self.engine.offers
+
+    @property
+    def dear_sweeps(self) -> bool:
+        """Whether sweeps are to be saved: each one is a round of a network or reads a disk."""
+        return self.engine.cost.dear or self.operator.is_streamed
+
+    @property
+    def sparse(self) -> SparseOperator:
+        """The operator of a solver that needs its edges."""
+        if not isinstance(self.operator, SparseOperator):
+            check_offers("of edges", EDGES, self.operator, self.offers)
+            raise TypeError(f"{type(self.operator).__name__} has no row blocks")
+        return self.operator
+
+    @property
+    def sparse_walk(self) -> SparseOperator:
+        """The same without a scale."""
+        return self.sparse.walk_form()
+
+    @cached_property
+    def placed(self) -> Operator:
+        """The operator on the engine."""
+        return self.engine.place(self.operator)
+
+    @cached_property
+    def standard(self) -> Coordinates:
+        """The pencil with the identity as metric."""
+        return Coordinates.standard(self.engine, self.operator)
+
+    @cached_property
+    def walk(self) -> Coordinates:
+        """The pencil without a scale, as filters take it."""
+        return Coordinates.walk(self.engine, self.operator)
+
+    @cached_property
+    def inverse_walk_metric(self) -> Tall:
+        """One over the metric of the walk form, a tall N x 1 (the metric must not be None)."""
+        return self.engine.put(1 / np.asarray(self.operator.walk_form().metric)[:, None])
+
+    def apply(self, U: Tall) -> Tall:
+        """``A @ U``: one pass."""
+        return self.engine.apply(self.placed, U)
+
+    def gram(self, U: Tall, V: Tall) -> Array:
+        """``U' B V`` in float64."""
+        return self.engine.gram(U, V, self.placed.metric)
+
+    def orthonormalize(self, U: Tall, rng: np.random.Generator | None = None) -> Orthonormal:
+        """A basis of the same span with ``Q' B Q = I``."""
+        return orthonormalize(self.engine, U, self.placed.metric, rng)
+
+    def resident_guess(self, rng: np.random.Generator) -> Array:
+        """As :meth:`first_guess`, but N x K drawn from the generator itself, for solvers of arrays."""
+        if self.start is not None:
+            return np.asarray(self.first_guess(rng))
+        return np.asarray(self.orthonormalize(rng.standard_normal((self.n_nodes, self.n_components)), rng).Q)
+
+    def first_guess(self, rng: np.random.Generator) -> Tall:
+        """The warm start if there is one, else random; orthonormal in the metric."""
+        start = self.placed_start()
+        if start is not None:
+            return self.orthonormalize(start, rng).Q
+        guess = self.engine.random(self.n_nodes, self.n_components, new_seed(rng), np.float64)
+        return self.orthonormalize(guess, rng).Q
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run stands; ``seconds`` exclude the time spent measuring and in hooks."""
+
+    iteration: int
+    passes: float
+    edges_seen: int
+    objective: float
+    residual: float
+    orthogonality_error: float
+    seconds: float = 0.0
+    events: tuple[str, ...] = ()
+
+
+@dataclass(eq=False)
+class State:
+    """What every solver's state has; solvers add their own fields.
+
+    ``U`` spans the current subspace (it need not be orthonormal). ``passes`` counts applications of
+    the whole operator, ``edges_seen`` single edges read by stochastic methods. ``events`` collects
+    what the user should know: repairs, backed-off steps. Flat: talls, arrays, numbers and random numbers,
+    so that a checkpoint can be written of any of them; what is derived from the problem is marked
+    ``field(metadata={DERIVED: True})``.
+    """
+
+    U: Tall
+    rng: np.random.Generator
+    iteration: int = 0
+    passes: float = 0.0
+    edges_seen: int = 0
+    events: list[str] = field(default_factory=list)
+    done: bool = False
+
+
+StateT = TypeVar("StateT", bound=State)
+
+
+class Solver(ABC, Generic[StateT]):
+    """Base of all solvers, generic over their state; subclasses are frozen dataclasses.
+
+    Class attributes: ``name`` (as in the registry), ``max_iter`` (how many steps unless the user
+    says otherwise), ``report_every`` (steps between two measurements, which cost a pass each),
+    ``direct`` (the first step is the last, so there is nothing to measure before it), ``needs`` (what the
+    operator and the engine must offer; checked before any work), ``rough_after`` (steps after which even
+    rough vectors show whether they are localised; 0: never).
+    """
+
+    name: ClassVar[str]
+    direct: ClassVar[bool] = False
+    report_every: ClassVar[int] = 1
+    needs: ClassVar[frozenset[Offer]] = PRODUCTS
+    rough_after: ClassVar[int] = 0
+    max_iter: int
+
+    @property
+    def judges_itself(self) -> bool:
+        """Whether :meth:`terminate` looks at accuracy, so that the loop need not."""
+        return False
+
+    def suited(self, problem: Problem) -> Solver[Any]:
+        """The same method as it is written for the problem's engine: itself, unless there is another form."""
+        return self
+
+    def check(self, problem: Problem) -> None:
+        """Refuse what the solver cannot take, before any work is done."""
+        check_offers(self.name, self.needs, problem.operator, problem.offers)
+
+    @abstractmethod
+    def init(self, problem: Problem, rng: np.random.Generator) -> StateT:
+        """Make the first state."""
+
+    @abstractmethod
+    def step(self, problem: Problem, state: StateT) -> StateT:
+        """Consume a state and return the next; a direct method sets ``done``."""
+
+    def terminate(self, problem: Problem, state: StateT) -> bool:
+        """Whether nothing is left to do."""
+        return state.done
+
+    def progress(self, problem: Problem, state: StateT) -> Progress:
+        """Measure the current subspace: Rayleigh-Ritz, residuals, orthogonality."""
+        Q = self.finish(problem, state)
+        ritz = rayleigh_ritz(problem.engine, problem.placed, Q)
+        return Progress(
+            iteration=state.iteration,
+            passes=state.passes,
+            edges_seen=state.edges_seen,
+            objective=float(ritz.values.sum()),
+            residual=float(residuals(problem.engine, problem.placed, ritz).max()),
+            orthogonality_error=orthogonality_error(problem.engine, problem.placed, Q),
+            events=tuple(state.events),
+        )
+
+    def finish(self, problem: Problem, state: StateT) -> Tall:
+        """A basis of the result that is orthonormal in the metric, in float64 whatever the state is in."""
+        return problem.orthonormalize(problem.engine.cast(state.U, np.float64)).Q
+
+    def evidence(self, problem: Problem, state: StateT) -> Evidence:
+        """What is known of the eigenvalues beyond the result, at no cost: it helps the certificate."""
+        return Evidence()
+
+    def outside(self, problem: Problem, state: StateT) -> Complement | None:
+        """What lies beyond the result, where the solver can find out cheaper than the certificate's probe."""
+        return None
+
+    def vectors(self, problem: Problem, state: StateT) -> Tall:
+        """The subspace as it is, in the problem's own metric; not always orthonormal."""
+        return state.U
+
+    def kept(self, problem: Problem, state: StateT) -> StateT:
+        """What a run keeps of a measured state while the next step is at work: a copy.
+
+        Where the step writes over its state it may be less: what :meth:`finish` needs.
+        """
+        return copy.deepcopy(state)
+
+    def writes_over(self, state: StateT) -> bool:
+        """Whether the next step uses the memory of the state again: no checkpoint can be written later."""
+        return False
+
+    def copies_hold(self, state: StateT) -> bool:
+        """Whether a copy of a state stays what it is when steps go on.
+
+        Else a step that was left at a product must be able to go on from the state as it is then.
+        """
+        return True
+
+    def back_off(self, problem: Problem, state: StateT) -> StateT | None:
+        """Called with the last good state when the run diverges: retry more carefully, or None."""
+        return None
+
+
+@dataclass(eq=False)
+class StepState(State):
+    """A state with a step size that a diverging run can shorten."""
+
+    step_size: float = 0.0
+
+
+StepT = TypeVar("StepT", bound=StepState)
+
+
+class SteppingSolver(Solver[StepT]):
+    """A solver that walks with a step size and halves it when it diverges."""
+
+    def back_off(self, problem: Problem, state: StepT) -> StepT | None:
+        """Halve the step."""
+        state.step_size /= 2
+        state.events.append(f"iteration {state.iteration}: diverged, step halved to {state.step_size:.3g}")
+        return state

@@ -1,0 +1,183 @@
+"""Epochs over the edges that hand their subspace to a block method, for the accuracy they have not."""
+
+from __future__ import annotations
+
+import copy
+import math
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeVar, cast
+
+import numpy as np
+
+from spectrograd.certificate.certificate import Complement
+from spectrograd.certificate.lanczos_probe import Evidence
+from spectrograd.engines.base import Tall
+from spectrograd.solvers.base import Problem, Progress, SteppingSolver, StepState
+from spectrograd.solvers.chebyshev import Chebyshev, SweepingState
+from spectrograd.solvers.lanczos import Lanczos, LanczosState
+from spectrograd.solvers.minibatch import EdgeChunk, EdgeSource
+from spectrograd.solvers.ritz import RitzSolver, RitzState
+from spectrograd.typing import Array
+
+EDGES_AT_ONCE = 1 << 18  # a chunk's groups take 24 bytes per edge
+
+
+@dataclass(eq=False)
+class HandOverState(StepState):
+    """After the hand-over ``after`` is the state of the method that goes on, and ``handed`` its problem."""
+
+    handed: Problem | None = None
+    after: RitzState | None = None
+
+
+HandOverT = TypeVar("HandOverT", bound=HandOverState)
+
+
+@dataclass(frozen=True)
+class HandsOver(SteppingSolver[HandOverT]):
+    """``sgd`` but for where its rows live: first epochs, then, with ``hand_over``, a method that converges.
+
+    The parameters are those of :class:`~spectrograd.solvers.sgd.RepairedSGD`.
+    """
+
+    epochs: float = 5.0
+    batch_size: int = 4000
+    step_size: float = 1.0
+    hand_over: bool = False
+    finisher: Literal["lanczos", "chebyshev"] = "lanczos"
+    angle: float = 0.0
+    max_iter: int = 100
+
+    @abstractmethod
+    def epoch(self, problem: Problem, state: HandOverT) -> None:
+        """Mutates: the state, by one step per batch of all edges; the last epoch may be a part of one."""
+
+    @abstractmethod
+    def basis(self, problem: Problem, state: HandOverT) -> Tall:
+        """What the epochs found, orthonormal in the problem's own metric and float64."""
+
+    @property
+    def judges_itself(self) -> bool:
+        """Only the method that goes on does."""
+        return self.hand_over and self.angle > 0
+
+    def check_parameters(self) -> None:
+        """Refuse what no epoch can be made of."""
+        if not 0 < self.epochs < np.inf:
+            raise ValueError(f"epochs={self.epochs}: expected a positive number of passes over the edges")
+        if self.batch_size < 1:
+            raise ValueError(f"batch_size={self.batch_size}: at least one edge is needed")
+        if not 0 < self.step_size < np.inf:
+            raise ValueError(f"step_size={self.step_size}: expected a positive number")
+        if self.finisher not in ("lanczos", "chebyshev"):
+            raise ValueError(f"finisher={self.finisher!r}: expected 'lanczos' or 'chebyshev'")
+
+    @property
+    def n_epochs(self) -> int:
+        """Steps of the loop that are epochs, the last of which may be a part of one."""
+        return math.ceil(min(self.epochs, self.max_iter))
+
+    def n_steps(self, per_epoch: int) -> int:
+        """Batches of all epochs, where one epoch has so many."""
+        return math.ceil(min(self.epochs, self.max_iter) * per_epoch)
+
+    def tell(self, state: HandOverT, counts: Array, size: int) -> None:
+        """Mutates: the events, by what batches of ``size`` edges mean for nodes with so many edges each."""
+        if size < self.batch_size:
+            state.events.append(f"batches of {size} edges: larger ones would touch too many nodes at once")
+        unseen = float(((1 - min(self.epochs, 1)) ** counts).sum())
+        if self.epochs < 1 and unseen >= 1:
+            state.events.append(f"{self.epochs:g} passes over the edges miss about {unseen:.0f} nodes")
+
+    def chunks(self, state: HandOverT, source: EdgeSource, size: int) -> Iterator[tuple[EdgeChunk, Array]]:
+        """The edges of the state's epoch with the step of each batch of ``size``; mutates: ``edges_seen``."""
+        per_epoch = -(-source.n_edges // size)
+        total = self.n_steps(per_epoch)
+        done = state.iteration * per_epoch
+        for chunk in source.chunks(state.iteration, max(1, EDGES_AT_ONCE // size) * size):
+            n_batches = min(-(-len(chunk.heads) // size), total - done)
+            if n_batches <= 0:
+                break
+            chunk = chunk.part(slice(n_batches * size))
+            yield chunk, state.step_size * (1 - np.arange(done, done + n_batches) / total)
+            done += n_batches
+            state.edges_seen += len(chunk.heads)
+
+    def step(self, problem: Problem, state: HandOverT) -> HandOverT:
+        """One epoch; after the last one a step of the method that goes on."""
+        if state.iteration >= self.n_epochs:
+            return self._finishing_step(problem, state)
+        self.epoch(problem, state)
+        state.iteration += 1
+        if state.iteration >= self.epochs and not self.hand_over:
+            state.done = True
+        return state
+
+    def _finishing_step(self, problem: Problem, state: HandOverT) -> HandOverT:
+        solver = self._finisher(problem)
+        if state.after is None:
+            state.handed = replace(problem, start=self.basis(problem, state))
+            state.after = solver.init(state.handed, state.rng)
+            state.events.append(f"handed over to {solver.name} after {self.epochs:g} passes over the edges")
+        assert state.handed is not None
+        before = state.after.passes
+        state.after = solver.step(state.handed, state.after)
+        state.passes += state.after.passes - (0 if state.iteration == self.n_epochs else before)
+        state.iteration += 1
+        state.done = solver.terminate(state.handed, state.after)
+        return state
+
+    def _finisher(self, problem: Problem) -> RitzSolver[Any]:
+        solver = Lanczos(angle=self.angle) if self.finisher == "lanczos" else Chebyshev(angle=self.angle)
+        return cast(RitzSolver[Any], solver.suited(problem))
+
+    def finish(self, problem: Problem, state: HandOverT) -> Tall:
+        """An orthonormal basis, of the epochs or of the method that went on."""
+        if state.after is not None:
+            return self._finisher(problem).finish(problem, state.after)
+        return self.basis(problem, state)
+
+    def progress(self, problem: Problem, state: HandOverT) -> Progress:
+        """Measured by a product during the epochs where sweeps are cheap, known from the last step after."""
+        if state.after is None and problem.dear_sweeps:  # bounds; to know better would take a sweep
+            upper = problem.operator.upper
+            counts = (state.iteration, state.passes, state.edges_seen)
+            return Progress(*counts, problem.n_components * upper, upper, 0.0, events=tuple(state.events))
+        if state.after is None:
+            return super().progress(problem, state)
+        known = self._finisher(problem).progress(problem, state.after)
+        return replace(
+            known,
+            iteration=state.iteration,
+            passes=state.passes,
+            edges_seen=state.edges_seen,
+            events=(*state.events, *state.after.events),
+        )
+
+    def kept(self, problem: Problem, state: HandOverT) -> HandOverT:
+        """Of the method that went on, what it keeps itself."""
+        after, state.after = state.after, None
+        twin = copy.deepcopy(state)
+        state.after = after
+        if after is not None:
+            assert state.handed is not None
+            twin.after = self._finisher(problem).kept(state.handed, after)
+        return twin
+
+    def writes_over(self, state: HandOverT) -> bool:
+        """As the steps of the method that goes on."""
+        return isinstance(state.after, SweepingState)
+
+    def copies_hold(self, state: HandOverT) -> bool:
+        """As those of the method that goes on."""
+        return not isinstance(state.after, LanczosState) or state.after.basis is None
+
+    def evidence(self, problem: Problem, state: HandOverT) -> Evidence:
+        """That of the method that went on."""
+        return Evidence() if state.after is None else self._finisher(problem).evidence(problem, state.after)
+
+    def outside(self, problem: Problem, state: HandOverT) -> Complement | None:
+        """What the method that went on knows."""
+        return None if state.after is None else self._finisher(problem).outside(problem, state.after)

@@ -1,0 +1,279 @@
+"""Mini-batches of an operator as tensor operations: nothing of a batch is known to the host.
+
+All shapes are those of a batch of b edges with its 2b ends, however many of them are the same node: ends
+are sorted, equal ones share a slot, and slots without a node belong to row N, which is zero and stays zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, NamedTuple, TypeVar, cast
+
+import numpy as np
+
+from spectrograd.engines.base import new_seed
+from spectrograd.engines.torch_engine import TorchEngine
+from spectrograd.operators.sparse import SparseOperator
+from spectrograd.solvers.base import Problem, Solver
+from spectrograd.solvers.minibatch import EdgeChunk, EdgeSource, edge_source
+from spectrograd.typing import Array
+
+Tensor = Any
+SolverT = TypeVar("SolverT", bound=Solver[Any])
+
+
+class Batch(NamedTuple):
+    """What a batch does to the nodes it touches; 2b slots, K columns.
+
+    ``vertices`` are the nodes of the slots, ``counts`` how many of the batch's edges each has, ``metric`` and
+    ``push`` their masses and 1 / q_i, ``factors`` their rows of Z, ``rows`` of U, ``gradient`` of ``A_S U``.
+    Numbers of nodes are columns (2b x 1).
+    """
+
+    vertices: Tensor
+    counts: Tensor
+    metric: Tensor
+    push: Tensor
+    factors: Tensor
+    rows: Tensor
+    gradient: Tensor
+
+    @property
+    def projected(self) -> Tensor:
+        """``U' A_S U`` (K x K), a sum over a batch, in float64."""
+        return (self.rows.T @ self.gradient).double()
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceBatches:
+    """What batches need of an operator but its edges, on a device.
+
+    ``A = L(W) + diag(row_term) - Z diag(a) Z'``, the last two spread over the edges of each node. ``nodes``
+    has what is known of each: its share of the row term and of Z per edge, its mass and 1 / q_i. It has a row
+    N of zeros as the factors have; A is in units of ``weight_unit``, a power of two.
+    """
+
+    torch: Any
+    nodes: Tensor
+    factors: Tensor
+    coefficients: Tensor
+    weight_unit: float
+
+    @classmethod
+    def of(
+        cls,
+        engine: TorchEngine,
+        operator: SparseOperator,
+        counts: Array,
+        unit: float = 1.0,
+        push: Array | float = 1.0,
+    ) -> DeviceBatches:
+        """Of an operator whose nodes have so many edges each, and 1 / q_i where rows are pushed by it."""
+        low_rank, torch = operator.low_rank, engine.torch
+        metric = np.ones(operator.n_nodes) if operator.metric is None else operator.metric
+        coefficients = np.zeros(0) if low_rank is None else low_rank.coefficients / unit
+
+        def padded(rows: Array) -> Tensor:
+            zero = np.zeros((1, *rows.shape[1:]))
+            return torch.tensor(np.concatenate([rows, zero]), dtype=torch.float32, device=engine.device)
+
+        share = 1 / np.maximum(counts, 1)
+        nodes = np.broadcast_arrays(share * operator.row_term / unit, share, metric, push)
+        return cls(
+            torch,
+            padded(np.stack(nodes, axis=1)),
+            padded(np.zeros((operator.n_nodes, 0)) if low_rank is None else low_rank.factors),
+            torch.tensor(coefficients, dtype=torch.float64, device=engine.device),
+            unit,
+        )
+
+    @property
+    def metric(self) -> Tensor:
+        """Masses, (N + 1) x 1."""
+        return self.nodes[:, 2:3]
+
+    def padded(self, U: Tensor) -> Tensor:
+        """A copy of N x K rows in float32, with the row of zeros."""
+        out = self.torch.zeros((len(U) + 1, U.shape[1]), dtype=self.torch.float32, device=U.device)
+        out[:-1] = U
+        return out
+
+    def measured(self, U: Tensor, span: int = 1 << 17) -> tuple[Tensor, Tensor]:
+        """``M = U'BU`` (K x K) and ``Y = Z'U`` (r x K) in float64, from all rows."""
+        k, wide = U.shape[1], self.torch.float64
+        M = self.torch.zeros((k, k), dtype=wide, device=U.device)
+        Y = self.torch.zeros((self.factors.shape[1], k), dtype=wide, device=U.device)
+        for low in range(0, len(U), span):
+            rows = U[low : low + span].double()
+            M.addmm_((self.metric[low : low + span] * rows).T, rows)
+            Y.addmm_(self.factors[low : low + span].double().T, rows)
+        return M, Y
+
+    def batch(self, edges: EdgeChunk, U: Tensor, Y: Tensor) -> Batch:
+        """The part ``A_S`` (Eq. 15) of these edges applied to the rows that it touches."""
+        torch, n_ends = self.torch, 2 * len(edges.heads)
+        ends = torch.cat([edges.heads, edges.tails]).long()
+        (heads, tails), (vertices, slots) = ends.chunk(2), self._slots(ends)
+        counts = U.new_zeros(n_ends).index_add_(0, slots, U.new_ones(n_ends))[:, None]
+        pull = U.index_select(0, heads) - U.index_select(0, tails)
+        pull *= 1 / self.weight_unit if edges.weights is None else (edges.weights / self.weight_unit)[:, None]
+        gradient = U.new_zeros((n_ends, U.shape[1]))
+        gradient.index_add_(0, slots[: len(heads)], pull)
+        gradient.index_add_(0, slots[len(heads) :], pull, alpha=-1)
+        rows, factors, known = (table.index_select(0, vertices) for table in (U, self.factors, self.nodes))
+        own, share, metric, push = known.split(1, dim=1)
+        gradient.addcmul_(counts * own, rows)
+        if len(self.coefficients):
+            C = (self.coefficients[:, None] * Y).to(U.dtype)
+            gradient.addcmul_(counts * share, factors @ C, value=-1)
+        return Batch(vertices, counts, metric, push, factors, rows, gradient)
+
+    def _slots(self, ends: Tensor) -> tuple[Tensor, Tensor]:
+        """The distinct ends, filled up with row N, and where among them each end is."""
+        ordered, order = ends.sort()
+        group = self.torch.zeros_like(ends)
+        group[1:] = (ordered[1:] != ordered[:-1]).cumsum(0)
+        slots = self.torch.empty_like(ends)
+        slots[order] = group
+        vertices = self.torch.full_like(ends, len(self.nodes) - 1)
+        vertices[group] = ordered
+        return vertices, slots
+
+    def inverse(self, M: Tensor) -> tuple[Tensor, Tensor]:
+        """``M^-1`` through its Cholesky factor, and whether there is one; zeros where there is none."""
+        factor, failed = self.torch.linalg.cholesky_ex(M)
+        diagonal = factor.diagonal()
+        good = (failed == 0) & (diagonal.min() > 1e-7 * diagonal.max())
+        unit = self.torch.eye(len(M), dtype=M.dtype, device=M.device)
+        inverse = self.torch.cholesky_solve(unit, self.torch.where(good, factor, unit))
+        return self.torch.where(good, inverse, 0.0), good
+
+    def moved(
+        self, batch: Batch, steps: Tensor, U: Tensor, M: Tensor, Y: Tensor, *, printed: bool = False
+    ) -> None:
+        """Mutates: U, M and Y, by a step for each of the batch's rows.
+
+        M counts a node once, or with ``printed`` once per edge of the batch, as Eq. 19 does.
+        """
+        after = batch.rows + steps
+        U.index_copy_(0, batch.vertices, after)
+        both, k = self.torch.cat([batch.rows, after], dim=1).double(), len(M)
+        G = both.T @ ((batch.metric * batch.counts if printed else batch.metric) * both)
+        M += G[k:, k:] - G[:k, :k]
+        if len(Y):
+            change = batch.factors.double().T @ both
+            Y += change[:, k:] - change[:, :k]
+
+
+def torch_engine(problem: Problem) -> TorchEngine:
+    """The engine of a problem that offers tensors."""
+    return cast(TorchEngine, problem.engine)
+
+
+def with_settings_of(solver: Solver[Any], device_solver: type[SolverT]) -> SolverT:
+    """The solver for devices with another one's hyperparameters; one that it has not is an error."""
+    known = {f.name for f in fields(device_solver)}  # type: ignore[arg-type]
+    shared: dict[str, Any] = {}
+    for field in fields(solver):  # type: ignore[arg-type]
+        value = getattr(solver, field.name)
+        if field.name in known:
+            shared[field.name] = value
+        elif value != field.default:
+            raise ValueError(
+                f"solver {solver.name!r} on engine 'torch' has no parameter {field.name!r}; "
+                f"it has {', '.join(sorted(known))}"
+            )
+    return device_solver(**shared)
+
+
+# --- Edges on a device: all of them while they fit there, else chunk by chunk from the host or a disk.
+
+BYTES = 20  # of an edge: two ends, a weight, its place in an epoch's order
+
+
+def device_edges(engine: TorchEngine, operator: SparseOperator, rng: np.random.Generator) -> EdgeSource:
+    """The edges of an operator in walk form: on the device where they have room, else sent there."""
+    if fits(engine, operator):
+        return DeviceEdges.of(engine, operator, new_seed(rng))
+    return SentEdges(engine, edge_source(operator.graph, rng))
+
+
+def fits(engine: TorchEngine, operator: SparseOperator) -> bool:
+    """Whether all edges may stay on the device."""
+    return operator.graph.is_resident and BYTES * operator.graph.n_edges <= engine.blocks.most_bytes
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceEdges:
+    """Every edge once: 8 bytes each, and 4 for a weight; an epoch's order, drawn there, takes 8 more."""
+
+    torch: Any
+    edges: EdgeChunk
+    counts: Array
+    seed: int
+
+    @classmethod
+    def of(cls, engine: TorchEngine, operator: SparseOperator, seed: int = 0) -> DeviceEdges:
+        """Collect the edges; a scale of the operator becomes part of their weights."""
+        W = operator.graph.matrix
+        rows = np.repeat(np.arange(operator.n_nodes, dtype=np.int32), np.diff(W.indptr))
+        upper = np.flatnonzero(rows < W.indices)
+        heads, tails = rows[upper], W.indices[upper]
+        weights = W.data[upper] if operator.graph.is_weighted else None
+        if operator.scale is not None:
+            scales = operator.scale[heads] * operator.scale[tails]
+            weights = scales if weights is None else weights * scales
+        sent = _sent(engine, EdgeChunk(heads, tails, weights))
+        return cls(engine.torch, sent, np.diff(W.indptr), seed)
+
+    @property
+    def n_edges(self) -> int:
+        """All of them."""
+        return len(self.edges.heads)
+
+    def at(self, positions: Tensor) -> EdgeChunk:
+        """Those at some places."""
+        heads, tails, weights = self.edges
+        return EdgeChunk(heads[positions], tails[positions], None if weights is None else weights[positions])
+
+    def drawn(self, count: int, generator: Any) -> EdgeChunk:
+        """So many of them, each with the same odds, some perhaps twice."""
+        where = self.edges.heads.device
+        return self.at(self.torch.randint(self.n_edges, (count,), generator=generator, device=where))
+
+    def chunks(self, epoch: int, size: int) -> Iterator[EdgeChunk]:
+        """All of them in the random order of that epoch, ``size`` at a time (the last: fewer)."""
+        where = self.edges.heads.device
+        draw = self.torch.Generator(where).manual_seed((self.seed + epoch) % 2**63)
+        order = self.torch.randperm(self.n_edges, generator=draw, device=where)
+        return (self.at(positions) for positions in order.split(size))
+
+
+@dataclass(frozen=True, eq=False)
+class SentEdges:
+    """Edges in the memory of the host or on a disk, in random order there; a chunk at a time is sent."""
+
+    engine: TorchEngine
+    source: EdgeSource
+
+    @property
+    def n_edges(self) -> int:
+        """How many edges an epoch has."""
+        return self.source.n_edges
+
+    @cached_property
+    def counts(self) -> Array:
+        """How many edges each node has, shape (N,)."""
+        return self.source.counts
+
+    def chunks(self, epoch: int, size: int) -> Iterator[EdgeChunk]:
+        """All edges in the random order of that epoch, ``size`` at a time."""
+        return (_sent(self.engine, chunk) for chunk in self.source.chunks(epoch, size))
+
+
+def _sent(engine: TorchEngine, chunk: EdgeChunk) -> EdgeChunk:
+    """A chunk as tensors on the device, weights in float32."""
+    weights = None if chunk.weights is None else engine.blocks.move(chunk.weights).float()
+    return EdgeChunk(engine.blocks.move(chunk.heads), engine.blocks.move(chunk.tails), weights)

@@ -1,0 +1,337 @@
+"""``sgd`` on a device: unbiased, row-normalised steps over all edges in random order, in tensors."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from spectrograd.engines.base import new_seed
+from spectrograd.engines.torch_engine import DeviceTall
+from spectrograd.operators.base import TENSORS, check_offers
+from spectrograd.operators.sparse import SparseOperator
+from spectrograd.solvers.base import DERIVED, Problem, StepState
+from spectrograd.solvers.minibatch import EdgeChunk, EdgeSource
+from spectrograd.solvers.sgd import (
+    EDGES_PER_MEASUREMENT,
+    WORST_CONDITION,
+    effective_batch,
+    power_of_two,
+    pushes,
+)
+from spectrograd.solvers.sgd_base import HandOverState, HandsOver
+from spectrograd.solvers.sgd_paper import PaperMethod
+from spectrograd.solvers.torch_minibatch import (
+    Batch,
+    DeviceBatches,
+    DeviceEdges,
+    device_edges,
+    fits,
+    torch_engine,
+)
+from spectrograd.typing import Array
+
+Tensor = Any
+SMALLEST = float(np.finfo(np.float32).tiny)  # a shorter gradient is none
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceDescent:
+    """What epochs read and never change: edges, and what batches need of the operator."""
+
+    source: EdgeSource
+    rows: DeviceBatches
+    total_mass: float
+    batch_size: int
+
+
+@dataclass(eq=False)
+class DeviceDescentState(HandOverState):
+    """``U`` is in walk form, in float32 with a row N of zeros.
+
+    ``known`` are M and Y, kept from chunk to chunk for ``known_for`` edges now; None where U moved otherwise.
+    """
+
+    descent: DeviceDescent | None = field(default=None, metadata={DERIVED: True})
+    known: tuple[Tensor, Tensor] | None = None
+    known_for: int = 0
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> DeviceDescentState:
+        twin = copy.copy(self)  # the edges are shared
+        twin.U, twin.events = copy.deepcopy(self.U, memo), list(self.events)
+        twin.known, twin.after = copy.deepcopy(self.known, memo), copy.deepcopy(self.after, memo)
+        twin.rng = copy.deepcopy(self.rng, memo)
+        return twin
+
+
+@dataclass(frozen=True)
+class DeviceSGD(HandsOver[DeviceDescentState]):
+    """:class:`~spectrograd.solvers.sgd.RepairedSGD` in tensors: the same steps, other random numbers.
+
+    Edges that do not fit the device, or are on a disk, are sent there chunk by chunk. The host looks at M
+    once per chunk, and at nothing else before the end of an epoch.
+    """
+
+    name: ClassVar[str] = "sgd"
+    needs = TENSORS
+
+    def check(self, problem: Problem) -> None:
+        """A graph on disk will do, for its edges are kept in random order too."""
+        operator = problem.operator
+        if isinstance(operator, SparseOperator) and not operator.graph.is_resident:
+            check_offers(self.name, frozenset(("products", "tensors")), operator, problem.offers)
+        else:
+            super().check(problem)
+
+    def init(self, problem: Problem, rng: np.random.Generator) -> DeviceDescentState:
+        """Start from an orthonormal random basis, or the warm start, in walk form."""
+        self.check_parameters()
+        engine, operator = torch_engine(problem), problem.sparse_walk
+        source = device_edges(engine, operator, rng)
+        counts, size = source.counts, effective_batch(self.batch_size, source.n_edges)
+        unit = power_of_two(float(operator.graph.degrees.sum()) / max(1, counts.sum()))  # about a weight
+        push = pushes(counts, size / source.n_edges)
+        rows = DeviceBatches.of(engine, _with_unit_mass(operator), counts, unit, push)
+        U = rows.padded(problem.walk.enter(problem.first_guess(rng)).tensor)
+        U[:-1][engine.torch.tensor(counts == 0, device=U.device)] = 0  # no batch would ever move them
+        state = DeviceDescentState(DeviceTall(U), rng, step_size=self.step_size)
+        state.descent = DeviceDescent(source, rows, float(rows.metric.double().sum()), size)
+        self.tell(state, counts, size)
+        return state
+
+    def epoch(self, problem: Problem, state: DeviceDescentState) -> None:
+        """Mutates: the state, by one step per batch of all edges."""
+        descent = _descent(state)
+        with torch_engine(problem).one_thread():
+            for chunk, steps in self.chunks(state, descent.source, descent.batch_size):
+                self._run(problem, state, chunk, steps)
+        if not bool(descent.rows.torch.isfinite(state.U.tensor).all()):
+            raise FloatingPointError("the step was too long")
+        self._place_unlinked(problem, state)
+        state.known = None
+
+    def _run(self, problem: Problem, state: DeviceDescentState, chunk: EdgeChunk, steps: Array) -> None:
+        """Mutates: the state, by a chunk's batches; where M has no factor, rows stay until the next chunk."""
+        descent, size = _descent(state), _descent(state).batch_size
+        if state.known is None or not _is_sound(state.known[0].cpu().numpy()):
+            state.known, state.known_for = self._measured(problem, state), 0
+        (M, Y), U = state.known, state.U.tensor
+        for number, step in enumerate(steps):
+            batch = descent.rows.batch(chunk.part(slice(number * size, (number + 1) * size)), U, Y)
+            descent.rows.moved(batch, _moves(descent, batch, M, float(step)), U, M, Y)
+        state.known_for += len(chunk.heads)
+        if state.known_for >= EDGES_PER_MEASUREMENT * problem.n_nodes:
+            state.known = None
+
+    def _measured(self, problem: Problem, state: DeviceDescentState) -> tuple[Tensor, Tensor]:
+        """Mutates: U, to a root mean square of about one, orthonormal where it was near losing rank; M, Y."""
+        rows, total_mass = _descent(state).rows, _descent(state).total_mass
+        M, Y = rows.measured(state.U.tensor)
+        seen = M.cpu().numpy()
+        if not np.isfinite(seen).all():
+            raise FloatingPointError("the step was too long")
+        if not _is_sound(seen):
+            Q, lost = problem.orthonormalize(self._pencil_rows(problem, state), state.rng)
+            state.U = DeviceTall(rows.padded(problem.walk.enter(Q).tensor))
+            state.events.append(f"epoch {state.iteration}: re-orthonormalised, {lost} directions replaced")
+            M, Y = rows.measured(state.U.tensor)
+            seen = M.cpu().numpy()
+        factor = 1 / power_of_two(float(np.sqrt(np.trace(seen) / (len(seen) * total_mass))))
+        state.U.tensor.mul_(factor)
+        return M * factor**2, Y * factor
+
+    def _place_unlinked(self, problem: Problem, state: DeviceDescentState) -> None:
+        """Mutates: rows of nodes without edges, by a Jacobi step on the low-rank part, all that they have."""
+        descent, U = _descent(state), state.U.tensor
+        rows, counts = descent.rows, descent.source.counts
+        if counts.all() or not len(rows.coefficients):
+            return
+        chosen = rows.torch.tensor(np.flatnonzero(counts == 0), device=U.device)
+        _, Y = rows.measured(U)
+        drawn = rows.factors[chosen].double() @ (rows.coefficients[:, None] * Y)
+        placed: Any = problem.walk.operator
+        own = placed.diagonal.tensor[chosen] / rows.weight_unit
+        U[chosen] = (drawn / rows.torch.where(own > 0, own, 1.0)).to(U.dtype)
+
+    def _pencil_rows(self, problem: Problem, state: DeviceDescentState) -> DeviceTall:
+        """The rows without that of zeros, in the problem's own coordinates and float64."""
+        rows: DeviceTall = problem.walk.leave(DeviceTall(state.U.tensor[:-1].double()))
+        return rows
+
+    def basis(self, problem: Problem, state: DeviceDescentState) -> DeviceTall:
+        """Of the rows as they are."""
+        Q: DeviceTall = problem.orthonormalize(self._pencil_rows(problem, state)).Q
+        return Q
+
+
+def _descent(state: DeviceDescentState) -> DeviceDescent:
+    assert state.descent is not None
+    return state.descent
+
+
+def _is_sound(M: Array) -> bool:
+    """Whether a Gram matrix is finite and far from losing rank."""
+    return bool(np.isfinite(M).all() and np.linalg.cond(M) < WORST_CONDITION)
+
+
+def _moves(descent: DeviceDescent, batch: Batch, M: Tensor, step: float) -> Tensor:
+    """``- step sqrt(Tr M / sum b) g_i / |g_i|`` for the rows of a batch; none where M has no factor."""
+    torch, rows = descent.rows.torch, batch.rows
+    inverse, good = descent.rows.inverse(M)
+    size = torch.where(good, torch.trace(M), 0.0)  # directions forget it, float32 does not underflow with it
+    P = size * (inverse @ batch.projected @ inverse)
+    back = (batch.metric * batch.push * rows) @ ((P + P.T) / 2).to(rows.dtype)
+    g = batch.gradient @ (size * inverse).to(rows.dtype) - back
+    length = (step * (size / descent.total_mass).sqrt()).to(rows.dtype)
+    return torch.nn.functional.normalize(g, eps=SMALLEST) * -length
+
+
+def _with_unit_mass(operator: SparseOperator) -> SparseOperator:
+    """The operator with masses near one; directions do not change with their unit."""
+    if operator.metric is None:
+        return operator
+    return replace(operator, metric=operator.metric / power_of_two(float(operator.metric.mean())))
+
+
+# --- ``sgd-paper`` on a device: the paper's algorithm as tensor operations.
+
+
+@dataclass(eq=False)
+class DevicePaperState(StepState):
+    """``U`` has a row N of zeros; ``known`` are M and Y as updates made them, None where U moved otherwise.
+
+    ``moments`` are AMSGrad's, (N + 1) x 3K on the device; ``seed`` is that of the batches.
+    """
+
+    known: tuple[Tensor, Tensor] | None = None
+    moments: Tensor | None = None
+    seed: int = 0
+    edges: DeviceEdges | None = field(default=None, metadata={DERIVED: True})
+    rows: DeviceBatches | None = field(default=None, metadata={DERIVED: True})
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> DevicePaperState:
+        twin = copy.copy(self)  # what is only read is shared
+        twin.U, twin.events = copy.deepcopy(self.U, memo), list(self.events)
+        twin.known, twin.moments = copy.deepcopy(self.known, memo), copy.deepcopy(self.moments, memo)
+        twin.rng = copy.deepcopy(self.rng, memo)
+        return twin
+
+
+@dataclass(frozen=True)
+class DevicePaperSGD(PaperMethod[DevicePaperState]):
+    """Eqs. 8-19 with edges drawn, summed, factorised and moved on the device.
+
+    The same as :class:`~spectrograd.solvers.sgd_paper.PaperSGD`, but for the random numbers, and for other
+    batches than edges drawn with replacement, which are refused. Between two reports the host looks at
+    nothing: where M has no factor, rows stay as they are, and those batches count for nothing.
+    """
+
+    needs = TENSORS
+
+    def init(self, problem: Problem, rng: np.random.Generator) -> DevicePaperState:
+        """Start from an orthonormal random basis and compute ``M_0`` in full (Eq. 18)."""
+        self.check_parameters()
+        engine, operator = torch_engine(problem), problem.sparse
+        self._check_offered(fits(engine, operator))
+        edges = DeviceEdges.of(engine, operator)
+        rows = DeviceBatches.of(engine, operator, edges.counts)
+        U = rows.padded(problem.first_guess(rng).tensor)
+        state = DevicePaperState(
+            DeviceTall(U), rng, step_size=self.step_size * problem.row_unit, seed=new_seed(rng)
+        )
+        state.edges, state.rows = edges, rows
+        if self.optimizer == "amsgrad":
+            state.moments = U.new_zeros((len(U), 3 * U.shape[1]))
+        state.events.extend(self.advice(problem.n_nodes))
+        return state
+
+    def _check_offered(self, has_room: bool) -> None:
+        for name, only in (("batch", "edges"), ("replacement", True), ("redrawn", True)):
+            if getattr(self, name) != only:
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r}: solver 'sgd-paper' on engine 'torch' draws edges with "
+                    f"replacement, {name}={only!r}; engine='local' has the others"
+                )
+        if not has_room:
+            raise ValueError(
+                "solver 'sgd-paper' on engine 'torch' draws from all edges, which do not fit the device; "
+                "'sgd' reads them chunk by chunk"
+            )
+
+    def step(self, problem: Problem, state: DevicePaperState) -> DevicePaperState:
+        """All mini-batches up to the next report or refreshment (Eq. 10)."""
+        assert state.rows is not None
+        with torch_engine(problem).one_thread():
+            if state.known is None or self.refreshes(state.iteration):
+                state.known = state.rows.measured(state.U.tensor)
+            done = self._iterations(problem, state, self.undisturbed(state.iteration))
+        if not bool(state.rows.torch.isfinite(state.U.tensor).all()):
+            raise FloatingPointError("the step was too long")  # the loop backs off
+        if done == 0:
+            self._repair(problem, state)
+        state.iteration += done
+        state.edges_seen += done * self.batch_size
+        return state
+
+    def _iterations(self, problem: Problem, state: DevicePaperState, count: int) -> int:
+        """Mutates: the state, by so many batches; how many there were before M had no factor."""
+        engine, rows, edges = torch_engine(problem), state.rows, state.edges
+        assert rows is not None
+        assert edges is not None
+        assert state.known is not None
+        U, (M, Y), printed = state.U.tensor, state.known, self.gram_update == "printed"
+        draw = engine.torch.Generator(engine.device).manual_seed((state.seed + state.iteration) % 2**63)
+        done = engine.torch.zeros((), dtype=engine.torch.int64, device=engine.device)
+        for _ in range(count):
+            batch = rows.batch(edges.drawn(self.batch_size, draw), U, Y)
+            inverse, good = rows.inverse(M)
+            direction = self._direction(rows, batch, inverse, good, state.moments)
+            rows.moved(batch, -state.step_size * direction, U, M, Y, printed=printed)
+            done += good
+        return int(done)
+
+    def _direction(
+        self, rows: DeviceBatches, batch: Batch, inverse: Tensor, good: Tensor, moments: Tensor | None
+    ) -> Tensor:
+        """The rows ``2 (A_S U - B U M^-1 U'A_S U) M^-1`` of the batch (Eq. 17), or AMSGrad's form of them.
+
+        Mutates: the moments. Nothing moves where there is no ``M^-1``.
+        """
+        torch, u = rows.torch, batch.rows
+        P = inverse @ batch.projected @ inverse
+        back = (batch.metric * u) @ (P + P.T).to(u.dtype)
+        g = 2 * batch.gradient @ inverse.to(u.dtype) - back
+        if moments is None:
+            return g
+        before = moments.index_select(0, batch.vertices)
+        m, v, most = before.chunk(3, dim=1)
+        m = self.beta1 * m + (1 - self.beta1) * g
+        v = self.beta2 * v + (1 - self.beta2) * g.square()
+        most = torch.maximum(most, v)
+        now = torch.where(good, torch.cat([m, v, most], dim=1), before)
+        moments.index_copy_(0, batch.vertices, now)
+        return torch.where(good, m / (most.sqrt() + 1e-12), 0.0)
+
+    def _repair(self, problem: Problem, state: DevicePaperState) -> None:
+        """Mutates: the state, whose rows are orthonormal again."""
+        assert state.rows is not None
+        Q = problem.orthonormalize(self._wide(state), state.rng).Q
+        state.U, state.known = DeviceTall(state.rows.padded(Q.tensor)), None
+        state.events.append(f"iteration {state.iteration}: M was ill-conditioned, re-orthonormalised")
+
+    def _wide(self, state: DevicePaperState) -> DeviceTall:
+        """The rows without that of zeros, in float64."""
+        return DeviceTall(state.U.tensor[:-1].double())
+
+    def finish(self, problem: Problem, state: DevicePaperState) -> DeviceTall:
+        """Orthonormal in the metric."""
+        Q: DeviceTall = problem.orthonormalize(self._wide(state)).Q
+        return Q
+
+    def back_off(self, problem: Problem, state: DevicePaperState) -> DevicePaperState | None:
+        """Halve the step and forget the moments, which remember the explosion."""
+        if state.moments is not None:
+            state.moments.tensor.zero_()
+        return super().back_off(problem, state)

@@ -1,0 +1,340 @@
+"""What ``meta.json`` says of a store, checked before a byte of it is believed (docs/store.md)."""
+
+from __future__ import annotations
+
+import math
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from spectrograd.graph import GraphError
+from spectrograd.serialization.folders import MANIFEST, StorePath, read_manifest, write_manifest
+from spectrograd.typing import Array
+
+FORMAT, VERSION = "spectrograd store", 2
+READABLE = (1, 2)  # the first had no changes
+MOST_NODES = 2**31 - 1  # columns are int32
+ALIGNMENT = 64  # bytes: a cache line
+_FILE_NAME = re.compile(r"[a-z]+(-[0-9]+)?\.(bin|parquet)")
+ROWS, INTEGERS, TEXTS = "rows", "integers", "texts"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """So many bytes of a file, with their checksum (CRC-32)."""
+
+    file: str
+    offset: int
+    n_bytes: int
+    checksum: int
+
+
+@dataclass(frozen=True)
+class BlockPiece(Piece):
+    """One row block: rows ``start .. start + n_rows`` with ``n_entries`` entries, weighted or not."""
+
+    start: int
+    n_rows: int
+    n_entries: int
+    weighted: bool
+
+
+@dataclass(frozen=True)
+class EdgePiece(Piece):
+    """Edges, each once, in random order: ``n_edges`` sources, targets and, where weighted, weights."""
+
+    n_edges: int
+    weighted: bool
+
+
+@dataclass(frozen=True)
+class LayerMeta:
+    """One layer: its blocks, and what was found out about it while it was written."""
+
+    name: str
+    n_entries: int
+    weight_unit: float
+    weights: tuple[float, float]
+    degree_range: tuple[float, float]
+    n_isolated: int
+    n_components: int
+    largest_component: int
+    blocks: tuple[BlockPiece, ...]
+    degrees: Piece
+    components: Piece | None = None
+    edges: tuple[EdgePiece, ...] = ()
+    sample: EdgePiece | None = None
+    delta: tuple[BlockPiece, ...] = ()  # changes of the rows of some blocks
+
+    @property
+    def weighted(self) -> bool:
+        """Whether any weight differs from one."""
+        return any(block.weighted for block in self.blocks) or self.weights != (1.0, 1.0)
+
+    @property
+    def n_changed(self) -> int:
+        """Entries that are not as the blocks have them."""
+        return sum(piece.n_entries for piece in self.delta)
+
+    @property
+    def pieces(self) -> list[Piece]:
+        """Everything that is read of this layer."""
+        some = [piece for piece in (self.components, self.sample) if piece is not None]
+        return [*self.blocks, *self.delta, *self.edges, self.degrees, *some]
+
+
+@dataclass(frozen=True)
+class StoreMeta:
+    """The whole store. ``names`` and ``order`` are None where rows are the ids and in their order."""
+
+    n_nodes: int
+    ids: str
+    multilayer: bool
+    layers: tuple[LayerMeta, ...]
+    fingerprint: str
+    names: Piece | None = None
+    order: Piece | None = None
+    made: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def last_change(self) -> tuple[str, str] | None:
+        """The fingerprint before the last change, and the digest of that change; None: there was none.
+
+        It stands in the manifest, so it is there from the very moment that the change is: who was stopped
+        between changing a store and saving what depends on it finds out here that only the rest is left.
+        """
+        told = self.made.get("change")
+        if not isinstance(told, list) or len(told) != 2:
+            return None
+        return str(told[0]), str(told[1])
+
+    @property
+    def pieces(self) -> list[Piece]:
+        """Everything that is read of the store."""
+        shared = [piece for piece in (self.names, self.order) if piece is not None]
+        return shared + [piece for layer in self.layers for piece in layer.pieces]
+
+    @property
+    def n_edges(self) -> int:
+        """Edges of all layers together."""
+        return sum(layer.n_entries for layer in self.layers) // 2
+
+
+def block_sections(piece: BlockPiece) -> tuple[int, int, int]:
+    """Where the columns and the weights of a block begin, and where it ends, counted from its first byte."""
+    columns = aligned(8 * (piece.n_rows + 1))
+    weights = aligned(columns + 4 * piece.n_entries)
+    return columns, weights, weights + (aligned(4 * piece.n_entries) if piece.weighted else 0)
+
+
+def aligned(n_bytes: int) -> int:
+    """Round up to whole cache lines."""
+    return -(-n_bytes // ALIGNMENT) * ALIGNMENT
+
+
+def save_meta(folder: Path, meta: StoreMeta) -> None:
+    """Write the manifest."""
+    write_manifest(folder, {"format": FORMAT, "version": VERSION, "codec": "none", **asdict(meta)})
+
+
+def load_meta(folder: StorePath) -> StoreMeta:
+    """Read the manifest and check that it describes what lies in the folder."""
+    content = read_manifest(folder)
+    where = folder / MANIFEST
+    if content.pop("format", None) != FORMAT:
+        raise GraphError(f"{where}: this is no graph store")
+    version, codec = content.pop("version", None), content.pop("codec", None)
+    if version not in READABLE:
+        raise GraphError(
+            f"{where}: format version {version}, this program reads versions 1 to {VERSION}; "
+            "update spectrograd or convert the graph again"
+        )
+    if codec != "none":
+        raise GraphError(f"{where}: unknown codec {codec!r}; convert the graph again")
+    try:
+        layers = tuple(map(_layer, content.pop("layers")))
+        pieces: dict[str, Any] = {name: _maybe(content.pop(name)) for name in ("names", "order")}
+        meta = StoreMeta(layers=layers, **pieces, **content)
+        _check(folder, meta)
+    except GraphError:
+        raise
+    except (TypeError, KeyError, AttributeError, OverflowError, ValueError) as error:
+        raise GraphError(f"{where}: damaged ({error}); convert the graph again") from None
+    return meta
+
+
+def _layer(content: dict[str, Any]) -> LayerMeta:
+    piece_lists = {"blocks": BlockPiece, "edges": EdgePiece}
+    given = dict(content)
+    for name, kind in piece_lists.items():
+        given[name] = tuple(_piece(kind, piece) for piece in content[name])
+    given["delta"] = tuple(_piece(BlockPiece, piece) for piece in content.get("delta", ()))
+    for name in ("weights", "degree_range"):
+        low, high = content[name]
+        given[name] = (float(low), float(high))
+    given["degrees"] = _piece(Piece, content["degrees"])
+    given["components"] = _maybe(content["components"])
+    given["sample"] = None if content["sample"] is None else _piece(EdgePiece, content["sample"])
+    return LayerMeta(**given)
+
+
+def _maybe(content: dict[str, Any] | None) -> Piece | None:
+    return None if content is None else _piece(Piece, content)
+
+
+def _piece(kind: type[Any], content: dict[str, Any]) -> Any:
+    """Make a piece of plain numbers; whatever is not one is refused."""
+    piece = kind(**content)
+    for entry in fields(kind):
+        value: Any = getattr(piece, entry.name)
+        wanted: type = {"file": str, "weighted": bool}.get(entry.name, int)
+        if type(value) is not wanted or (isinstance(value, int) and not 0 <= value < 2**63):
+            raise TypeError(f"{entry.name} is {value!r}")
+    if not _FILE_NAME.fullmatch(piece.file):
+        raise TypeError(f"{piece.file!r} is not the name of a file inside the store")
+    return piece
+
+
+def _check(folder: StorePath, meta: StoreMeta) -> None:
+    """Sizes that fit together and files that are long enough."""
+    if type(meta.n_nodes) is not int or not 0 < meta.n_nodes <= MOST_NODES:
+        raise TypeError(f"n_nodes is {meta.n_nodes!r}")
+    if type(meta.fingerprint) is not str or type(meta.multilayer) is not bool:
+        raise TypeError(f"fingerprint is {meta.fingerprint!r}, multilayer {meta.multilayer!r}")
+    if not isinstance(meta.made, dict):
+        raise TypeError(f"made is {meta.made!r}")
+    if meta.ids not in (ROWS, INTEGERS, TEXTS) or (meta.ids == ROWS) != (meta.names is None):
+        raise TypeError(f"ids is {meta.ids!r}")
+    if not meta.layers or (len(meta.layers) > 1 and not meta.multilayer):
+        raise TypeError(f"{len(meta.layers)} layers")
+    for layer in meta.layers:
+        _check_layer(meta.n_nodes, layer)
+    sizes: dict[str, int] = {}
+    for piece in meta.pieces:
+        sizes[piece.file] = max(sizes.get(piece.file, 0), piece.offset + piece.n_bytes)
+    for name, size in sizes.items():
+        path = folder / name
+        try:
+            found = -1 if path.is_symlink() else path.stat().st_size
+        except OSError as error:
+            raise GraphError(f"{path}: {error.strerror}; convert the graph again") from None
+        if isinstance(path, Path) and not path.is_file():
+            raise GraphError(f"{path}: this is no file; convert the graph again")
+        if found < size:
+            raise GraphError(f"{path}: {found:,} bytes, {size:,} expected; convert the graph again")
+
+
+def _check_numbers(n_nodes: int, layer: LayerMeta) -> None:
+    """Refuse what is told of a layer where it is no such number."""
+    if type(layer.name) is not str:
+        raise TypeError(f"the name of a layer is {layer.name!r}")
+    for name in ("n_isolated", "n_components", "largest_component"):
+        value: Any = getattr(layer, name)
+        if type(value) is not int or not 0 <= value <= n_nodes:
+            raise TypeError(f"{name} is {value!r}")
+    if layer.n_components < 1:
+        raise TypeError(f"n_components is {layer.n_components}")
+    for name in ("weights", "degree_range"):
+        low, high = getattr(layer, name)
+        if not 0 <= low <= high < math.inf:
+            raise TypeError(f"{name} is {low!r} to {high!r}")
+
+
+def _check_layer(n_nodes: int, layer: LayerMeta) -> None:
+    _check_numbers(n_nodes, layer)
+    if type(layer.weight_unit) is not float:
+        raise TypeError(f"weight_unit is {layer.weight_unit!r}")
+    if not (0 < layer.weight_unit < math.inf and math.frexp(layer.weight_unit)[0] == 0.5):
+        raise TypeError(f"weight_unit is {layer.weight_unit!r}, no power of two")
+    row = 0
+    for block in layer.blocks:
+        fits = block.start == row and block.n_rows > 0 and block.n_entries <= block.n_rows * n_nodes
+        if not fits or block.n_entries >= 2**31 or block.n_bytes != block_sections(block)[2]:
+            raise TypeError(f"the block of row {block.start} has impossible sizes")
+        row += block.n_rows
+    total = sum(block.n_entries for block in layer.blocks)
+    if layer.components is not None and layer.components.n_bytes != 4 * n_nodes:
+        raise TypeError(f"layer {layer.name!r}: components are missing")
+    if row != n_nodes or layer.degrees.n_bytes != 8 * n_nodes:
+        raise TypeError(f"layer {layer.name!r}: rows are missing")
+    if type(layer.n_entries) is not int or abs(total - layer.n_entries) > layer.n_changed:
+        raise TypeError(f"layer {layer.name!r}: entries are missing")
+    ranges = {block.start: block.n_rows for block in layer.blocks}
+    for changes in layer.delta:
+        fits = ranges.pop(changes.start, None) == changes.n_rows and changes.weighted
+        if not fits or changes.n_bytes != block_sections(changes)[2]:
+            raise TypeError(f"the changes of row {changes.start} have impossible sizes")
+    for piece in (*layer.edges, *([layer.sample] if layer.sample else [])):
+        if piece.n_bytes != (12 if piece.weighted else 8) * piece.n_edges:
+            raise TypeError(f"{piece.file} has impossible sizes")
+
+
+# --- Arrays appended to files, with the place and the checksum of each piece.
+
+FILE_BYTES = 4 << 30  # of one blocks or edges file: even a store of a terabyte opens few files
+
+
+class PieceWriter:
+    """Appends pieces to ``stem-000.bin``, ``stem-001.bin`` ... (or to ``stem.bin``), each at a cache line."""
+
+    def __init__(self, folder: Path, stem: str, *, numbered: bool = True, first: int = 0) -> None:
+        self._folder, self._stem, self._numbered = folder, stem, numbered
+        self._number, self._offset = first - 1, FILE_BYTES
+        self._handle: BinaryIO | None = None
+
+    def append(self, sections: Sequence[Array], *, pad: bool = False) -> Piece:
+        """Write the sections one after the other; with ``pad`` each is filled up to whole cache lines."""
+        if self._offset >= FILE_BYTES and (self._numbered or self._handle is None):
+            self._next_file()
+        assert self._handle is not None
+        begin, checksum, n_bytes = self._offset, 0, 0
+        for section in sections:
+            data = np.ascontiguousarray(section).view(np.uint8)
+            parts = [data]
+            if pad:
+                parts.append(np.zeros(aligned(len(data)) - len(data), np.uint8))
+            for part in parts:
+                self._handle.write(part.data)
+                checksum = zlib.crc32(part.data, checksum)
+                n_bytes += len(part)
+        self._offset = begin + aligned(n_bytes)
+        self._handle.write(bytes(self._offset - begin - n_bytes))
+        return Piece(self._file, begin, n_bytes, checksum)
+
+    def block(self, start: int, indptr: Array, columns: Array, weights: Array | None) -> BlockPiece:
+        """Write one row block."""
+        sections = [indptr.astype(np.int64, copy=False), columns] + ([] if weights is None else [weights])
+        piece = self.append(sections, pad=True)
+        sizes = start, len(indptr) - 1, len(columns)
+        where = piece.file, piece.offset, piece.n_bytes, piece.checksum
+        return BlockPiece(*where, *sizes, weights is not None)
+
+    def edges(self, source: Array, target: Array, weight: Array | None) -> EdgePiece:
+        """Write edges, each once."""
+        piece = self.append([source, target] + ([] if weight is None else [weight]))
+        where = piece.file, piece.offset, piece.n_bytes, piece.checksum
+        return EdgePiece(*where, n_edges=len(source), weighted=weight is not None)
+
+    def _next_file(self) -> None:
+        self.close()
+        self._number, self._offset = self._number + 1, 0
+        self._file = f"{self._stem}-{self._number:03d}.bin" if self._numbered else f"{self._stem}.bin"
+        self._handle = open(self._folder / self._file, "wb")  # noqa: SIM115 (see close)
+
+    def close(self) -> None:
+        """Close the last file."""
+        if self._handle is not None:
+            self._handle.close()
+
+
+def write_file(folder: Path, name: str, array: Array) -> Piece:
+    """Write one array as a file of its own."""
+    data = np.ascontiguousarray(array).view(np.uint8)
+    with open(folder / name, "wb") as handle:
+        handle.write(data.data)
+    return Piece(name, 0, len(data), zlib.crc32(data.data))

@@ -1,0 +1,197 @@
+"""Ids that are no row numbers are numbered by DuckDB, in a process whose memory is gone when it ends.
+
+``python -m spectrograd.store.node_ids FOLDER BYTES ordered|any`` reads ``FOLDER/staged.parquet`` and writes
+``names.parquet`` (the ids, sorted) and ``numbered.parquet`` beside it. One operator per statement and Parquet
+between them: each statement then has the whole of the memory limit.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from spectrograd.graph import GraphError
+from spectrograd.store.edge_batches import (
+    AT_ONCE,
+    EdgeBatch,
+    EdgeSource,
+    IngestSettings,
+    check_weights,
+    in_background,
+)
+from spectrograd.store.format import INTEGERS, ROWS, TEXTS, Piece, StoreMeta, write_file
+from spectrograd.store.stored_graph import Store
+from spectrograd.system import need
+from spectrograd.typing import Array
+
+STAGED, NAMES, NUMBERED = "staged.parquet", "names.parquet", "numbered.parquet"
+MOST_MEMORY = 0.5  # of the limit: DuckDB's own count leaves out what its readers and writers hold
+LEAST_MEMORY = 128 << 20  # bytes below which DuckDB gives up
+
+
+def stage(folder: Path, source: EdgeSource, texts: bool, settings: IngestSettings) -> int:
+    """Write the edges as they are listed to one Parquet file: how many there are."""
+    what = "numbering nodes whose ids are texts" if texts else "numbering nodes whose ids are far apart"
+    arrow, parquet = need("pyarrow", what), need("pyarrow.parquet", what)
+    need("duckdb", what)
+    kind = arrow.string() if texts else arrow.int64()
+    columns = {"source": kind, "target": kind, "weight": arrow.float64(), "layer": arrow.int32()}
+    schema, done = arrow.schema({**columns, "number": arrow.int64()}), 0
+    with parquet.ParquetWriter(folder / STAGED, schema, compression="lz4", use_dictionary=texts) as writer:
+        for batch in in_background(source.batches(texts=texts)):
+            size = len(batch.source)
+            check_weights(batch.source, batch.target, batch.weight)
+            arrays = [arrow.array(end, kind) if isinstance(end, np.ndarray) else end for end in batch[:2]]
+            weight = arrow.nulls(size, arrow.float64()) if batch.weight is None else arrow.array(batch.weight)
+            layer = arrow.array(np.full(size, batch.layer, np.int32))
+            number = arrow.array(np.arange(done, done + size))
+            writer.write_batch(arrow.record_batch([*arrays, weight, layer, number], schema=schema))
+            done += size
+            settings.progress("read", done, None)
+    return done
+
+
+def number_nodes(folder: Path, settings: IngestSettings) -> None:
+    """Run the process that numbers what was staged."""
+    limit = max(LEAST_MEMORY, int(settings.memory_limit * MOST_MEMORY))
+    ordered = "ordered" if settings.duplicates == "first" else "any"
+    command = [sys.executable, "-m", __spec__.name, str(folder), str(limit), ordered]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["it was killed"])[-1]
+        if "No space left" in done.stderr:
+            raise OSError(28, "the disk is full; nothing was changed", str(folder.parent))
+        raise GraphError(f"numbering the nodes failed: {last}; a larger --memory-limit may help")
+    (folder / STAGED).unlink()
+
+
+def numbered_batches(folder: Path) -> Iterator[EdgeBatch]:
+    """The edges by row numbers."""
+    parquet = need("pyarrow.parquet", "numbering nodes")
+    with parquet.ParquetFile(folder / NUMBERED) as file:
+        for batch in file.iter_batches(AT_ONCE):
+            source, target, layer = (batch.column(name).to_numpy() for name in ("source", "target", "layer"))
+            column = batch.column("weight")
+            weight = None if column.null_count == len(column) else column.fill_null(1.0).to_numpy().copy()
+            for code in np.unique(layer).tolist():
+                chosen = layer == code
+                of_layer = None if weight is None else weight[chosen]
+                yield EdgeBatch(source[chosen], target[chosen], of_layer, code)
+
+
+def run(folder: str, limit: str, ordered: str) -> None:
+    """Number what was staged in a folder."""
+    import duckdb
+
+    base = Path(folder)
+
+    def file(name: str) -> str:
+        return "'" + str(base / name).replace("'", "''") + "'"
+
+    database = duckdb.connect()
+    database.execute(f"SET memory_limit = '{int(limit)}B'")
+    database.execute("SET threads = 2")
+    database.execute(f"SET temp_directory = {file('duckdb.tmp')}")
+    database.execute("SET preserve_insertion_order = false")
+    ends = f"SELECT source AS name FROM {file(STAGED)} UNION ALL SELECT target FROM {file(STAGED)}"
+    _copy(database, f"SELECT DISTINCT name FROM ({ends})", file("ids.parquet"))
+    _copy(database, f"SELECT name FROM {file('ids.parquet')} ORDER BY name", file(NAMES))
+    rows = f"read_parquet({file(NAMES)}, file_row_number = true)"
+    half = (
+        f"SELECT n.file_row_number AS source, e.target, e.weight, e.layer, e.number "
+        f"FROM {file(STAGED)} e JOIN {rows} n ON e.source = n.name"
+    )
+    _copy(database, half, file("half.parquet"))
+    last = "ORDER BY e.number" if ordered == "ordered" else ""
+    whole = (
+        f"SELECT e.source, n.file_row_number AS target, e.weight, e.layer "
+        f"FROM {file('half.parquet')} e JOIN {rows} n ON e.target = n.name {last}"
+    )
+    _copy(database, whole, file(NUMBERED))
+    for name in ("ids.parquet", "half.parquet"):
+        (base / name).unlink()
+
+
+def _copy(database: object, query: str, target: str) -> None:
+    database.execute(f"COPY ({query}) TO {target} (FORMAT parquet, COMPRESSION lz4_raw)")  # type: ignore[attr-defined]
+
+
+if __name__ == "__main__":
+    run(*sys.argv[1:])
+
+
+# --- The nodes of a store: how ids become rows, and the file that turns rows into ids again.
+
+
+class NewNames(NamedTuple):
+    """So many further nodes, and their ids: int64 or texts."""
+
+    n_nodes: int
+    names: Array
+
+
+class Nodes(NamedTuple):
+    """How ids become rows: ``row_of`` each id (None: they are rows), and the ids where these are no rows."""
+
+    n_nodes: int
+    row_of: Array | None = None
+    integers: Array | None = None
+    texts: Path | None = None
+
+
+def given_nodes(draft: Path, source: EdgeSource, n_nodes: int) -> Nodes:
+    """Ids that are rows already."""
+    names = source.names
+    if names is None:
+        return Nodes(n_nodes)
+    if names.dtype.kind in "iu":
+        whole = names.astype(np.int64)
+        return Nodes(n_nodes, integers=None if np.array_equal(whole, np.arange(n_nodes)) else whole)
+    arrow, parquet = need("pyarrow", "names of nodes"), need("pyarrow.parquet", "names of nodes")
+    path = draft / NAMES
+    parquet.write_table(arrow.table({"name": [str(name) for name in names.tolist()]}), path)
+    return Nodes(n_nodes, texts=path)
+
+
+def write_names(folder: Path, nodes: Nodes, order: Array | None) -> tuple[str, Piece | None]:
+    """The ids in the order of the rows."""
+    if nodes.integers is not None:
+        ids = nodes.integers if order is None else nodes.integers[order]
+        return INTEGERS, write_file(folder, "names.bin", ids)
+    if nodes.texts is None:
+        return ROWS, None
+    if order is not None:
+        parquet = need("pyarrow.parquet", "names of nodes")
+        parquet.write_table(parquet.read_table(nodes.texts).take(order), nodes.texts)
+    data = nodes.texts.read_bytes()
+    return TEXTS, Piece(NAMES, 0, len(data), zlib.crc32(data))
+
+
+def with_names(folder: Path, store: Store, new: NewNames, number: int) -> StoreMeta:
+    """The manifest with further nodes behind those that are there; files get this number."""
+    meta, after = store.meta, np.arange(store.meta.n_nodes, store.meta.n_nodes + new.n_nodes)
+    if store.order is not None:
+        grown = np.append(store.order, after).astype(np.int32)
+        meta = replace(meta, order=write_file(folder, f"order-{number:03d}.bin", grown))
+    if meta.ids == ROWS and new.names.dtype.kind in "iu" and np.array_equal(new.names, after):
+        return meta  # ids go on counting
+    if (meta.ids == TEXTS) == (new.names.dtype.kind in "iu"):
+        kind = "texts" if meta.ids == TEXTS else "integers"
+        raise GraphError(f"node {new.names.tolist()[0]!r}: the ids of {folder} are {kind}")
+    if meta.ids == TEXTS:
+        assert store.names is not None
+        arrow, parquet = need("pyarrow", "names of nodes"), need("pyarrow.parquet", "names of nodes")
+        path = folder / f"names-{number:03d}.parquet"
+        parquet.write_table(arrow.table({"name": [*store.names.tolist(), *new.names.tolist()]}), path)
+        data = path.read_bytes()
+        return replace(meta, names=Piece(path.name, 0, len(data), zlib.crc32(data)))
+    known = np.arange(meta.n_nodes) if store.names is None else store.names
+    ids = np.append(known, new.names).astype(np.int64)
+    return replace(meta, ids=INTEGERS, names=write_file(folder, f"names-{number:03d}.bin", ids))

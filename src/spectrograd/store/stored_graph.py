@@ -1,0 +1,510 @@
+"""An open store: its files, the blocks that stay in memory, and the sweeps over those that do not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import DTypeLike
+
+from spectrograd.graph import Graph, GraphError, MultilayerGraph, RowBlock
+from spectrograd.graph.graph import Search
+from spectrograd.graph.node_names import as_names
+from spectrograd.graph.validation import CleanArrays
+from spectrograd.serialization.codec import DamagedFileError
+from spectrograd.serialization.folders import MANIFEST, RemotePath, StorePath, store_path
+from spectrograd.store.format import INTEGERS, BlockPiece, EdgePiece, LayerMeta, Piece, StoreMeta, load_meta
+from spectrograd.store.reader import N_BUFFERS, ReadAhead, files_of
+from spectrograd.store.shuffled_edges import ChangedEdges, Edges, Rows, row_sums
+from spectrograd.system import as_bytes, need
+from spectrograd.typing import Array
+
+SUM_ROUNDING = 1e-9  # of a degree: both are sums in float64 of the same numbers, perhaps in another order
+
+
+class Store:
+    """An open store: its files, its nodes, and the blocks that stay in memory."""
+
+    def __init__(self, path: StorePath, meta: StoreMeta) -> None:
+        self.path, self.meta = path, meta
+        self.files = files_of(path, sorted({piece.file for piece in meta.pieces}))
+        self.pool: list[Array] = []
+        self.pinned: dict[BlockPiece, Array] = {}
+        self.seen: set[Piece] = set()  # pieces whose numbers were found to be in range
+        self.longest: dict[BlockPiece, int] = {}  # most entries of a row, of the blocks that were seen
+        self.summed: set[BlockPiece] = set()  # blocks whose sums were found to be the degrees
+        self.known_degrees: dict[Piece, Array] = {}
+        self._to_pin: set[BlockPiece] = set()
+
+    def pin(self, memory_limit: int | None) -> None:
+        """Keep the first blocks from their first reading on, as many as the limit leaves room for."""
+        if memory_limit is None:
+            return
+        blocks = [block for layer in self.meta.layers for block in layer.blocks]
+        room = memory_limit - N_BUFFERS * max(block.n_bytes for block in blocks)
+        if room < 0:
+            raise GraphError(
+                f"{self.path}: memory_limit={memory_limit:,} is less than the buffers of the reader; "
+                f"at least {memory_limit - room:,} bytes are needed"
+            )
+        for block in blocks:
+            room -= block.n_bytes
+            if room < 0:
+                return
+            self._to_pin.add(block)
+
+    def sweep(self, pieces: tuple[Any, ...]) -> Iterator[tuple[Any, Array]]:
+        """Every piece with its bytes: from memory where it is pinned, else read ahead."""
+        kept = {piece: self.pinned[piece] for piece in pieces if piece in self.pinned}
+        ahead = iter(ReadAhead(self.files, [piece for piece in pieces if piece not in kept], self.pool))
+        for piece in pieces:
+            raw = kept.get(piece)
+            if raw is None:
+                _, raw = next(ahead)
+            if piece in self._to_pin and piece not in self.pinned:
+                self.pinned[piece] = raw.copy()
+            yield piece, raw
+        for _ in ahead:  # lets the reader end
+            pass
+        self.files.counters.sweeps += 1
+
+    def check_rows(self, piece: Piece, *columns: Array) -> None:
+        """Refuse numbers that are no rows of this graph, once for each piece: kernels trust them."""
+        if piece in self.seen:
+            return
+        for rows in columns:
+            if len(rows) and int(rows.view(np.uint32).max()) >= self.meta.n_nodes:
+                raise self.damaged(piece, "a node number is out of range")
+        self.seen.add(piece)
+
+    def rows_of(self, piece: BlockPiece, raw: Array) -> Rows:
+        """A block as it was read; its structure and its weights are looked at once, since kernels are not.
+
+        Pointers ascend from 0 to the number of entries, columns are nodes, weights are finite and not
+        negative: whatever the checksums say, which whoever forges a store can compute too.
+        """
+        rows = Rows.of_bytes(piece, raw)
+        if piece in self.seen:
+            return rows
+        if not _ascends(rows.indptr, piece.n_entries):
+            raise self.damaged(piece, "row pointers do not ascend")
+        if rows.weights is not None and len(rows.weights):
+            low, high = float(rows.weights.min()), float(rows.weights.max())  # a NaN is both
+            if not 0 <= low <= high < np.inf:
+                raise self.damaged(piece, f"weights from {low:g} to {high:g}")
+        self.check_rows(piece, rows.columns)
+        return rows
+
+    def degrees(self, layer: LayerMeta) -> Array:
+        """Weighted degrees of a layer (float64, one per node), read once."""
+        known = self.known_degrees.get(layer.degrees)
+        if known is None:
+            known = self.files.read(layer.degrees).view(np.float64)
+            known.flags.writeable = False
+            self.known_degrees[layer.degrees] = known
+        return known
+
+    def components(self, layer: LayerMeta) -> Array:
+        """The component of every node (int32), read whenever it is asked for."""
+        piece = layer.components
+        if piece is None:
+            return np.zeros(self.meta.n_nodes, np.int32)
+        found = self.files.read(piece).view(np.int32)
+        if int(found.view(np.uint32).max()) >= layer.n_components:
+            raise self.damaged(piece, f"a component that is none of {layer.n_components:,}")
+        return found
+
+    def damaged(self, piece: Piece, what: str) -> GraphError:
+        """An error that says where."""
+        return DamagedFileError(
+            f"{self.path / piece.file} (byte {piece.offset:,}): damaged ({what}); convert the graph again"
+        )
+
+    @cached_property
+    def order(self) -> Array | None:
+        """Which row of the input each row is (int32, one per node); None where they are the same."""
+        if self.meta.order is None:
+            return None
+        raw = self.files.read(self.meta.order)
+        if len(raw) != 4 * self.meta.n_nodes:
+            raise self.damaged(self.meta.order, "no order of the nodes")
+        order = raw.view(np.int32)
+        if len(order) != self.meta.n_nodes or not np.array_equal(np.sort(order), np.arange(len(order))):
+            raise self.damaged(self.meta.order, "no order of the nodes")
+        return order
+
+    @cached_property
+    def names(self) -> Array | None:
+        """The id of every row; None where rows are the ids."""
+        piece = self.meta.names
+        if piece is None:
+            return self.order
+        raw = self.files.read(piece)
+        if self.meta.ids == INTEGERS:
+            if len(raw) != 8 * self.meta.n_nodes:
+                raise self.damaged(piece, f"{len(raw):,} bytes for {self.meta.n_nodes:,} ids")
+            names = raw.view(np.int64)
+        else:
+            arrow, parquet = need("pyarrow", "names of nodes"), need("pyarrow.parquet", "names of nodes")
+            try:
+                table = parquet.read_table(arrow.BufferReader(raw))
+                names = as_names(table.column("name").to_pylist())
+            except (arrow.ArrowException, OSError, KeyError, ValueError, TypeError) as error:
+                raise self.damaged(piece, f"no table of names: {error}") from None
+        if len(names) != self.meta.n_nodes:
+            raise self.damaged(piece, f"{len(names)} names for {self.meta.n_nodes} nodes")
+        names.flags.writeable = False
+        return names
+
+
+@dataclass(frozen=True, eq=False)
+class BlockStream:
+    """The row blocks of a layer, read anew whenever they are iterated.
+
+    A block is good until the one after next; whoever wants to keep one just keeps it.
+    """
+
+    store: Store
+    layer: LayerMeta
+    dtype: np.dtype[Any] = field(default_factory=lambda: np.dtype(np.float64))
+
+    def __iter__(self) -> Iterator[RowBlock]:
+        for piece, rows in self.rows(self.layer.blocks):
+            self._compare_degrees(piece, rows)
+            yield self._block(piece, rows)
+
+    def _compare_degrees(self, piece: BlockPiece, rows: Rows) -> None:
+        """Refuse degrees that are not the sums of the rows, in the first pass of who asked for degrees.
+
+        A certificate holds for the pencil that was solved, so with other degrees it would hold for another
+        graph. Parts of a graph that workers read are not compared: no worker holds all degrees.
+        """
+        known = self.store.known_degrees.get(self.layer.degrees)
+        if known is None or piece in self.store.summed:
+            return
+        told = known[piece.start : piece.start + piece.n_rows]
+        sums = row_sums(rows.indptr, rows.weights, self.layer.weight_unit)
+        if not np.allclose(sums, told, rtol=SUM_ROUNDING, atol=0.0):
+            raise self.store.damaged(
+                self.layer.degrees, f"degrees are not the sums of row {piece.start:,} on"
+            )
+        self.store.summed.add(piece)
+
+    def between(self, start: int, stop: int) -> Iterator[RowBlock]:
+        """Rows start .. stop; nothing else is read."""
+        pieces = [p for p in self.layer.blocks if p.start < stop and p.start + p.n_rows > start]
+        for piece, rows in self.rows(pieces):
+            yield self._block(piece, rows).between(start, stop)
+
+    def rows(self, blocks: Sequence[BlockPiece]) -> Iterator[tuple[BlockPiece, Rows]]:
+        """Some blocks as they are stored, with the changes of their rows."""
+        changes = {piece.start: piece for piece in self.layer.delta}
+        order: list[BlockPiece] = []
+        for block in blocks:
+            order += [block, changes[block.start]] if block.start in changes else [block]
+        sweep = self.store.sweep(tuple(order))
+        for piece, raw in sweep:
+            rows = self.store.rows_of(piece, raw)
+            if piece.start in changes:
+                rows = rows.with_changes(self.store.rows_of(*next(sweep)), self.layer.weight_unit)
+            yield piece, rows
+
+    def _block(self, piece: BlockPiece, rows: Rows) -> RowBlock:
+        if piece not in self.store.longest:
+            self.store.longest[piece] = int(np.diff(rows.indptr).max(initial=0))
+        rows.indptr.flags.writeable = rows.columns.flags.writeable = False
+        values = None
+        if rows.weights is not None:
+            values = np.multiply(rows.weights, self.layer.weight_unit, dtype=self.dtype)
+            values.flags.writeable = self.dtype != np.float64  # as in memory: kernels know both as types
+        return RowBlock(piece.start, rows.indptr, rows.columns, values)
+
+
+def _ascends(indptr: Array, n_entries: int) -> bool:
+    return bool(indptr[0] == 0 and indptr[-1] == n_entries and np.all(indptr[1:] >= indptr[:-1]))
+
+
+# --- Graphs on disk: as those in memory, but blocks are streamed and the rest is read when asked for.
+
+
+def is_store(path: str | os.PathLike[str]) -> bool:
+    """Whether a path or a URL is a folder with a manifest in it."""
+    return (store_path(path) / MANIFEST).is_file()
+
+
+def open_store(
+    path: str | os.PathLike[str] | RemotePath, *, memory_limit: int | str | None = None
+) -> StoredGraph | MultilayerGraph:
+    """Open a graph on disk; nothing but its description is read yet.
+
+    Parameters
+    ----------
+    path : path-like or URL
+        A folder made by ``spectrograd convert`` or :func:`spectrograd.write_graph`.
+    memory_limit : int or str, optional
+        Bytes (or ``"2GB"``) that reading may hold: its buffers, and with the rest as many of the first blocks
+        as fit, which then are read once only. None: the buffers alone.
+
+    Returns
+    -------
+    StoredGraph or MultilayerGraph
+        A :class:`~spectrograd.Graph` whose blocks are streamed; it goes on with the same data when the store
+        is replaced meanwhile. ``in_memory()`` loads it.
+    """
+    store = _opened(store_path(path))
+    store.pin(as_bytes(memory_limit))
+    graphs = tuple(StoredGraph(store, layer) for layer in range(len(store.meta.layers)))
+    if not store.meta.multilayer:
+        return graphs[0]
+    return MultilayerGraph(graphs, tuple(layer.name for layer in store.meta.layers))
+
+
+def _opened(path: StorePath) -> Store:
+    """All files of one version: where a writer has put the next one there meanwhile, that one is opened."""
+    while True:
+        before = _version(path)
+        try:
+            store = Store(path, load_meta(path))
+        except (GraphError, FileNotFoundError):
+            if _version(path) == before:
+                raise
+            continue
+        if _version(path) == before:
+            return store
+
+
+def _version(path: StorePath) -> tuple[int, int] | None:
+    """Which manifest there is: each is a file of its own. Behind a URL nobody can tell."""
+    if isinstance(path, RemotePath):
+        return None
+    try:
+        found = os.stat(path / MANIFEST)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+class StoredGraph(Graph):
+    """A graph on disk. Its blocks are streamed; degrees, names, components come from the store."""
+
+    def __init__(self, store: Store, layer: int, dtype: DTypeLike = np.float64) -> None:
+        meta = store.meta.layers[layer]
+        self.__dict__.update(  # past the dataclass: it would want the names now
+            store=store,
+            layer=layer,
+            meta=meta,
+            blocks=BlockStream(store, meta, np.dtype(dtype)),
+            n_nodes=store.meta.n_nodes,
+        )
+
+    store: Store
+    layer: int
+    meta: LayerMeta
+
+    @property
+    def is_resident(self) -> bool:
+        """Never: see :meth:`in_memory`."""
+        return False
+
+    @property
+    def n_entries(self) -> int:
+        """Stored entries of the adjacency matrix: each edge counts twice."""
+        return self.meta.n_entries
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether any weight differs from one."""
+        return self.meta.weighted
+
+    @cached_property
+    def names(self) -> Array | None:
+        """The id of every row; None where rows are the ids."""
+        return self.store.names
+
+    @cached_property
+    def input_names(self) -> Array:
+        """The id of every node in the order of the input, which is that of all results."""
+        order = self.input_order
+        if self.ids_are_rows:
+            return np.arange(self.n_nodes)
+        if order is None:
+            return self.node_names
+        names = np.empty_like(self.node_names)
+        names[order] = self.node_names
+        return names
+
+    @property
+    def ids_are_rows(self) -> bool:
+        """Whether nodes are known by the row numbers of the input."""
+        return self.store.meta.names is None
+
+    @property
+    def entries_before(self) -> tuple[Array, Array]:
+        """First rows of the blocks, and the number of rows, with the entries before each."""
+        rows = [0, *(block.start + block.n_rows for block in self.meta.blocks)]
+        return np.array(rows), np.cumsum([0, *(block.n_entries for block in self.meta.blocks)])
+
+    def rows_between(self, start: int, stop: int) -> list[RowBlock]:
+        """Rows start .. stop, copied; only blocks with some of them are read."""
+        return [block.copy() for block in self.blocks.between(start, stop)]
+
+    @property
+    def place(self) -> StorePlace:
+        """Where this graph is, for another process."""
+        return StorePlace(
+            self.store.path.absolute(), self.store.meta.fingerprint, self.layer, self.blocks.dtype
+        )
+
+    @cached_property
+    def longest_row(self) -> int:
+        """Most neighbours of a node: seen on the way by whoever read all blocks before."""
+        if not self.store.longest.keys() >= set(self.meta.blocks):
+            for _ in self.blocks:
+                pass
+        return max((self.store.longest[piece] for piece in self.meta.blocks), default=0)
+
+    @property
+    def input_order(self) -> Array | None:
+        """Which row of the input each row is (int32, one per node); None where they are the same."""
+        return self.store.order
+
+    @cached_property
+    def degrees(self) -> Array:
+        """Weighted degrees, float64, one per node."""
+        return self.store.degrees(self.meta)
+
+    @property
+    def components(self) -> Array:
+        """The component of every node (int32), numbered as their first nodes come; read when asked for."""
+        return self.store.components(self.meta)
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes read from the disk so far, by all layers of the store."""
+        return self.store.files.counters.bytes_read
+
+    @property
+    def sweeps(self) -> int:
+        """How many times all blocks of a layer were read."""
+        return self.store.files.counters.sweeps
+
+    def edge_chunks(self, seed: int, epoch: int = 0) -> Iterator[Edges]:
+        """Every edge once, in chunks that were drawn at random; each epoch takes them in another order."""
+        if not self.meta.edges:
+            raise GraphError(
+                f"{self.store.path}: has no edges in random order; convert the graph again with --edges"
+            )
+        order = np.random.default_rng([seed, epoch]).permutation(len(self.meta.edges))
+        shares = self._shares(len(order), np.random.default_rng([seed, epoch, 1]))
+        for piece, raw in self.store.sweep(tuple(self.meta.edges[at] for at in order)):
+            yield self._edges(piece, raw) if shares is None else next(shares).mixed(self._edges(piece, raw))
+
+    @property
+    def sample(self) -> Edges | None:
+        """Random edges, about ten ends per node; None where the graph has hardly more."""
+        piece = self.meta.sample
+        if piece is None:
+            return None
+        found, part = self._edges(piece, self.store.files.read(piece)), piece.n_edges / max(1, self.n_edges)
+        shares = self._shares(max(1, round(1 / part)), np.random.default_rng(0))
+        return found if shares is None else next(shares).mixed(found)
+
+    def _shares(self, n_parts: int, rng: np.random.Generator) -> Iterator[ChangedEdges] | None:
+        """The changed edges, dealt out at random to so many parts; None where there are none."""
+        if not self.meta.delta:
+            return None
+        pieces = [self.store.rows_of(piece, self.store.files.read(piece)) for piece in self.meta.delta]
+        starts = [piece.start for piece in self.meta.delta]
+        return ChangedEdges.of_rows(starts, pieces, self.meta.weight_unit).dealt(n_parts, rng)
+
+    def _edges(self, piece: EdgePiece, raw: Array) -> Edges:
+        source, target = raw[: 8 * piece.n_edges].view(np.int32).reshape(2, -1)
+        self.store.check_rows(piece, source, target)
+        weight = None
+        if piece.weighted:
+            weight = raw[8 * piece.n_edges :].view(np.float32) * self.meta.weight_unit
+            if not np.isfinite(weight.sum(dtype=np.float64)) or (len(weight) and weight.min() < 0):
+                raise self.store.damaged(piece, "weights that are none")
+        return Edges(source, target, weight)
+
+    def astype(self, dtype: DTypeLike) -> StoredGraph:
+        """The same graph, its weights turned into another type block by block."""
+        return StoredGraph(self.store, self.layer, dtype)
+
+    def shares_nodes(self, other: Graph) -> bool:
+        """Whether the rows of both stand for the same nodes."""
+        return (isinstance(other, StoredGraph) and other.store is self.store) or super().shares_nodes(other)
+
+    def in_memory(self) -> Graph:
+        """The graph in memory, its nodes in the order of the input."""
+        starts = np.zeros(self.n_nodes + 1, np.int64)
+        columns = np.empty(self.n_entries, np.int32)
+        weights = np.ones(self.n_entries, self.blocks.dtype) if self.is_weighted else None
+        for block in self.blocks:
+            first = starts[block.start]
+            starts[block.start : block.stop + 1] = first + block.indptr
+            columns[first : first + len(block.indices)] = block.indices
+            if weights is not None and block.weights is not None:
+                weights[first : first + len(block.indices)] = block.weights
+        graph = Graph._from_arrays(CleanArrays(starts, columns, weights), None)
+        order, names = self.store.order, self.names
+        if order is not None:
+            place = np.argsort(order)
+            matrix = graph.matrix[place][:, place].sorted_indices()
+            graph = Graph._from_clean_csr(matrix, None)
+            names = None if self.store.meta.names is None or names is None else names[place]
+        return Graph(graph.blocks, graph.n_nodes, names)
+
+    blocks: BlockStream
+
+    @property
+    def matrix(self) -> sp.csr_array:
+        """Not there."""
+        self._refuse()
+
+    @property
+    def pattern(self) -> tuple[Array, Array]:
+        """Not there."""
+        self._refuse()
+
+    @property
+    def search(self) -> Search:
+        """Not there."""
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        size = self.n_entries * (12 if self.is_weighted else 4) + 8 * self.n_nodes
+        raise GraphError(
+            f"this graph is on disk ({self.store.path}): this step needs it in memory; "
+            f"load it with read_graph(path) or in_memory() (about {max(1, size / 1e6):,.0f} MB)"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StorePlace.open, (self.place,)
+
+
+class StorePlace(NamedTuple):
+    """A graph on disk by name: what is sent to another process instead of its numbers."""
+
+    path: StorePath
+    fingerprint: str
+    layer: int
+    dtype: np.dtype[Any]
+
+    def open(self, digest: str = "") -> StoredGraph:
+        """The graph; an error where another one has taken its place.
+
+        Where a change of this ``digest`` is all that came after it, the graph with this change.
+        """
+        meta = load_meta(self.path)
+        followed = bool(digest) and meta.last_change == (self.fingerprint, digest)
+        if meta.fingerprint != self.fingerprint and not followed:
+            raise GraphError(f"{self.path}: was replaced meanwhile; open it again")
+        if not 0 <= self.layer < len(meta.layers):
+            raise GraphError(f"{self.path}: has no layer {self.layer}")
+        return StoredGraph(Store(self.path, meta), self.layer, self.dtype)
