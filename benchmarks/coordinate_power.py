@@ -52,7 +52,7 @@ def shift_passes(operator, k: int) -> float:
     """What estimating the positive semidefinite shift costs; about the same for every start."""
     state = State(np.zeros((operator.n_nodes, k)), np.random.default_rng(0))
     Similarity.of(Problem(operator, k), state, "psd")
-    return state.passes
+    return state.matvecs
 
 
 def contenders(shares: list[float]) -> list[tuple[str, str, dict, bool]]:
@@ -77,7 +77,7 @@ def report(title: str, graph: Graph, k: int, shares: list[float], seeds: range) 
             began = time.perf_counter()
             result = embed(operator, k, Settings(solver=solver, params=params, tol=TOLERANCE, seed=seed))
             seconds.append(time.perf_counter() - began)
-            passes = result.solution.last.passes
+            passes = result.solution.last.matvecs
             if params.get("shift") != "centre":
                 passes -= shift_passes(operator, k)
             counts.append(passes * graph.n_nodes * (k if is_block else 1) / 1e6)

@@ -297,8 +297,8 @@ def test_joint_by_mini_batches_finds_layers_and_clusters():
     last = found.result.solution.last
     read = sum(layer.n_edges for layer in made.graph.layers)
     assert last.iteration == 22
-    assert last.passes == pytest.approx(last.edges_seen / read)
-    assert 22 * 1.5 < last.passes <= 44
+    assert last.matvecs == pytest.approx(last.edges_seen / read)
+    assert 22 * 1.5 < last.matvecs <= 44
     assert not found.result.certificate.converged  # and says so
 
 
@@ -346,9 +346,9 @@ def test_joint_reads_the_edges_less_often_than_two_stages():
     apart = Settings("lanczos", tol=1e-4, seed=0)
     stages = merge(larger.graph, K, apart)
     merged = stages.embed(K, apart)
-    passes = np.mean([layer.solution.last.passes for layer in stages.layers]) + merged.solution.last.passes
+    passes = np.mean([layer.solution.last.matvecs for layer in stages.layers]) + merged.solution.last.matvecs
     together = merge(larger.graph, K, Settings(tol=1e-4, seed=0), aggregation="joint").result
-    assert together.solution.last.passes < 0.8 * passes
+    assert together.solution.last.matvecs < 0.8 * passes
     first, second = (
         metrics.nmi(larger.labels, assign(found.embedding.vectors, K, unit_rows=True, random_state=0).labels)
         for found in (merged, together)
@@ -364,7 +364,7 @@ def test_a_settled_layer_is_read_no_more():
     edges = [operator.graph.n_edges for operator in layers().operators]
     assert [product.shape[1] for product in own] == [0, 2, 0]
     assert total.shape[1] == 0
-    assert state.passes == pytest.approx(edges[1] / sum(edges))
+    assert state.matvecs == pytest.approx(edges[1] / sum(edges))
 
 
 def test_joint_takes_more_candidates_than_there_are_nodes():

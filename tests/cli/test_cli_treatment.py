@@ -43,7 +43,7 @@ def test_regularization_and_its_reason(folder):
         "lanczos",
         "lanczos",
     ]
-    assert {"reason", "outcome", "iterations", "passes", "seconds"} <= set(attempts[0])
+    assert {"reason", "outcome", "iterations", "matvecs", "seconds"} <= set(attempts[0])
     assert summary["components"]["sentence"] == "the graph is connected"
     summary, _, _ = summary_of(folder, "dangling.csv", "-k", "2", "--regularization", "none")
     assert (summary["regularization"]["tau"], summary["eigengap"]) == (0, None)

@@ -70,7 +70,7 @@ def test_products(engine, graphs, kind, where, tau):
     first, second = engine.apply(placed, X, engine.columns(X, slice(1, 3)))
     np.testing.assert_allclose(engine.rows(second), engine.rows(first)[:, 1:3], atol=1e-12)
     assert engine.work.sweeps == 3
-    assert engine.work.columns == 5 + 5 + 7
+    assert engine.work.matvecs == 5 + 5 + 7
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

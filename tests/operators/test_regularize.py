@@ -149,7 +149,7 @@ def test_a_rough_look_is_enough_on_larger_expanders(n_whiskers):
     assert [attempt.solver for attempt in model.attempts_] == ["lanczos", "lanczos"]
     assert model.attempts_[0].outcome == "not measured: given up for another problem"
     assert model.attempts_[0].iterations == 2
-    passes = [progress.passes for progress in model.history_]
+    passes = [progress.matvecs for progress in model.history_]
     assert passes == sorted(passes)
 
 

@@ -65,7 +65,7 @@ def test_k_beyond_the_clusters_is_said_and_does_not_cost_much():
     assert beyond.certificate.determined == 10
     assert "K cuts through a bulk: vectors after the tenth are not determined" in beyond.certificate.sentence
     assert beyond.certificate.leading_angle <= 0.03
-    assert 16 * beyond.solution.last.passes < 6 * 10 * right.solution.last.passes
+    assert 16 * beyond.solution.last.matvecs < 6 * 10 * right.solution.last.matvecs
     assert len(beyond.attempts) == 1
 
 
@@ -116,7 +116,7 @@ def test_escalations_and_their_reasons_are_kept(monkeypatch):
     events = [event for progress in result.solution.history for event in progress.events]
     assert "auto picked gradient-descent: too slow on purpose" in events
     assert "auto picked lanczos: escalated: to finish" in events
-    for count in ("iteration", "passes", "seconds"):
+    for count in ("iteration", "matvecs", "seconds"):
         values = [getattr(progress, count) for progress in result.solution.history]
         assert values == sorted(values)
     assert result.solution.last.iteration == sum(a.iterations for a in result.attempts)

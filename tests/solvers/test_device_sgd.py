@@ -188,7 +188,7 @@ def test_it_hands_over_on_the_device(blocks, monkeypatch, finisher):
     solution = solve(Problem(operator, K, engine), solver, stopping=Stopping(tol=1e-8), seed=0)
     assert solution.stop_reason == "converged"
     assert solution.last.edges_seen == 2 * blocks.graph.n_edges
-    assert solution.last.passes > 0
+    assert solution.last.matvecs > 0
     assert f"handed over to {finisher} after 2 passes over the edges" in solution.last.events
     exact = reference.smallest(operator, K)[1]
     assert reference.largest_sine(solution.Q.tensor.numpy(), exact, operator.metric) < 1e-4
@@ -198,7 +198,7 @@ def test_a_tolerance_makes_it_hand_over(blocks):
     settings = Settings(solver="sgd", tol=1e-4, seed=0, engine=make_engine("torch:cpu"))
     result = embed(laplacian(blocks.graph), K, settings)
     assert result.certificate.converged
-    assert result.solution.last.passes > 0
+    assert result.solution.last.matvecs > 0
 
 
 def test_a_part_of_an_epoch_is_a_part(blocks):

@@ -61,7 +61,7 @@ def test_a_certified_solve_takes_few_sweeps(tmp_path, solver, params, most):
     assert result.certificate.missed_probability <= 1e-3
     assert graph.sweeps <= most
     assert result.sweeps == pytest.approx(graph.sweeps)
-    assert result.columns >= 6 * (result.sweeps - 3)
+    assert result.matvecs >= 6 * (result.sweeps - 3)
 
 
 def test_localised_vectors_are_noticed_after_two_sweeps(tmp_path):
@@ -121,8 +121,8 @@ def test_sweeps_are_counted_in_memory_too():
     engine = LocalEngine()
     settings = Settings(n_components=6, solver="chebyshev", seed=0, engine=engine)
     result = embed(planted(), settings)
-    assert (result.sweeps, result.columns) == (engine.work.sweeps, engine.work.columns)
-    assert 0 < result.sweeps < result.columns
+    assert (result.sweeps, result.matvecs) == (engine.work.sweeps, engine.work.matvecs)
+    assert 0 < result.sweeps < result.matvecs
 
 
 def test_turning_columns_on_the_way_changes_neither_span_nor_estimate():

@@ -265,7 +265,7 @@ def test_averaging_takes_out_the_noise_of_the_last_steps(kind):
     for averaging in (False, True):
         solver = make_solver("sgd", epochs=4, averaging=averaging)
         solution = solve(Problem(operator, 4), solver, seed=0)
-        assert solution.last.passes == averaging
+        assert solution.last.matvecs == averaging
         sines.append(reference.largest_sine(solution.Q, exact, operator.metric))
     assert sines[1] < 0.8 * sines[0]
 
@@ -398,17 +398,17 @@ def test_it_hands_over_until_the_certificate_is_met(large, finisher):
     last = result.solution.last
     assert result.certificate.converged
     assert last.edges_seen == 3 * large.graph.n_edges
-    assert last.passes > 0
+    assert last.matvecs > 0
     assert f"handed over to {finisher} after 3 passes over the edges" in last.events
     if finisher == "lanczos":
         scratch = embed(operator, 5, Settings(solver=finisher, params={"block_size": 5}, seed=0))
-        assert last.passes + 3 < scratch.solution.last.passes
+        assert last.matvecs + 3 < scratch.solution.last.matvecs
 
 
 def test_a_tolerance_makes_it_hand_over(large):
     result = hand_over(laplacian(large.graph), tol=1e-4)
     assert result.certificate.converged
-    assert result.solution.last.passes > 0
+    assert result.solution.last.matvecs > 0
 
 
 # --- bad input --------------------------------------------------------------------------------------

@@ -151,7 +151,7 @@ class TestResults:
     def test_history_is_monotone(self, solutions, name, case):
         solution = solutions(name, case)
         history = solution.history
-        for field in ("iteration", "seconds", "passes", "edges_seen"):
+        for field in ("iteration", "seconds", "matvecs", "edges_seen"):
             values = [getattr(progress, field) for progress in history]
             assert values == sorted(values)
         assert len({progress.iteration for progress in history}) == len(history)
@@ -415,4 +415,4 @@ def test_unknown_batches_and_optimizers_are_refused(operators):
 def test_both_eigensolvers_are_exact(operators, truth, case, method):
     solution = quick("eigen", operators[case], params={"method": method})
     assert reference.largest_sine(solution.Q, truth[case][1], operators[case].metric) < EXACT["blocks"]
-    assert (solution.last.passes > 0) == (method == "arpack")
+    assert (solution.last.matvecs > 0) == (method == "arpack")

@@ -100,7 +100,7 @@ class JointSweeps(Solver[JointState]):
         total = sum(c * float(v[:k].sum()) for c, v in zip([1.0, *weights], state.values, strict=True))
         return Progress(
             iteration=state.iteration,
-            passes=state.passes,
+            matvecs=state.matvecs,
             edges_seen=state.edges_seen,
             objective=total,
             residual=float((state.residuals * self._importance()).max()),
@@ -127,7 +127,7 @@ class JointSweeps(Solver[JointState]):
         operator = self.layers.operators[at]
         if X.shape[1] == 0:
             return np.zeros_like(X)
-        state.passes += operator.graph.n_edges / sum(op.graph.n_edges for op in self.layers.operators)
+        state.matvecs += operator.graph.n_edges / sum(op.graph.n_edges for op in self.layers.operators)
         return np.asarray(operator @ X)
 
     def _products(
@@ -309,7 +309,7 @@ class JointEpochs(Solver[EpochsState]):
         state.iteration += 1
         state.done = state.iteration >= self._n_epochs
         state.edges_seen = sum(descent.edges_seen for descent in state.descents)
-        state.passes = state.edges_seen / max(1, sum(op.graph.n_edges for op in self.layers.operators))
+        state.matvecs = state.edges_seen / max(1, sum(op.graph.n_edges for op in self.layers.operators))
         state.events = [event for descent in state.descents for event in descent.events]
         return state
 
@@ -352,7 +352,7 @@ class JointEpochs(Solver[EpochsState]):
         return replace(
             known,
             iteration=state.iteration,
-            passes=state.passes,
+            matvecs=state.matvecs,
             edges_seen=state.edges_seen,
             events=tuple(state.events),
         )

@@ -72,7 +72,7 @@ def summarize(
                 "predicted_seconds": result.attempts[0].predicted_seconds if result.attempts else None,
                 "iterations": result.history[-1].iteration,
                 "passes": result.sweeps,
-                "matvecs": result.columns,
+                "matvecs": result.matvecs,
                 "stopped": result.stop_reason,
                 "attempts": [asdict(attempt) for attempt in result.attempts],
             },

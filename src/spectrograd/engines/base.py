@@ -42,7 +42,7 @@ class Work:
     """What was asked of an engine so far: ``sweeps`` over the edges, and ``columns`` multiplied in them."""
 
     sweeps: int = 0
-    columns: int = 0
+    matvecs: int = 0
 
 
 @dataclass(frozen=True)
@@ -349,7 +349,7 @@ class BaseEngine(ABC):
 
     def summary(self) -> dict[str, Any]:
         """What ``--summary-json`` holds."""
-        return {"name": self.name, "sweeps": self.work.sweeps, "columns": self.work.columns}
+        return {"name": self.name, "sweeps": self.work.sweeps, "matvecs": self.work.matvecs}
 
     # mandatory
 
@@ -401,7 +401,7 @@ class BaseEngine(ABC):
         if any(tall.dtype != X.dtype for tall in more):
             raise TypeError("talls that share a sweep must be of one type")
         self.work.sweeps += 1
-        self.work.columns += sum(tall.shape[1] for tall in talls)
+        self.work.matvecs += sum(tall.shape[1] for tall in talls)
         if not more:
             return operator.product(self, X)
         product = operator.product(self, self.stack(*talls))

@@ -105,7 +105,7 @@ class LocalEngine(BaseEngine):
             return np.asarray(a * product + b * X + c * before)
         assert operator.scale is None, "bring the operator to walk_form() first"
         self.work.sweeps += 1
-        self.work.columns += X.shape[1]
+        self.work.matvecs += X.shape[1]
         return self._fused(operator.astype(X.dtype), X, before, coefficients, out)
 
     def _fused(

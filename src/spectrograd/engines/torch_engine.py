@@ -221,7 +221,7 @@ class TorchEngine(BaseEngine):
         check()
         assert operator.scale is None, "bring the operator to walk_form() first"
         self.work.sweeps += 1
-        self.work.columns += X.shape[1]
+        self.work.matvecs += X.shape[1]
         return self._fused(operator, X, before, coefficients, out)
 
     def _fused(

@@ -80,7 +80,7 @@ class Watcher:
 
     def history(self, measured: Sequence[Progress]) -> list[dict[str, Any]]:
         """The measurements as plain values."""
-        kept = ("seconds", "iteration", "passes", "objective", "residual")
+        kept = ("seconds", "iteration", "matvecs", "objective", "residual")
         rows: list[dict[str, Any]] = [{name: getattr(item, name) for name in kept} for item in measured]
         for number, row in enumerate(rows):
             row["nmi"] = self.scores[number] if number < len(self.scores) else None

@@ -42,7 +42,7 @@ class Attempt:
     reason: str
     outcome: str
     iterations: int
-    passes: float
+    matvecs: float
     seconds: float
     predicted_seconds: float | None = None
 
@@ -50,7 +50,7 @@ class Attempt:
     def of(cls, choice: Choice, solution: Solution, outcome: str) -> Attempt:
         """The attempt behind a solution."""
         last = solution.last
-        cost = (last.iteration, last.passes, solution.seconds, choice.seconds)
+        cost = (last.iteration, last.matvecs, solution.seconds, choice.seconds)
         return cls(choice.name, choice.reason, outcome, *cost)
 
     @classmethod
@@ -174,7 +174,7 @@ class Result:
     tall: Tall | None = None
     label_tall: Tall | None = None
     sweeps: float = 0.0
-    columns: int = 0
+    matvecs: int = 0
 
     @property
     def vectors(self) -> Array:
@@ -220,7 +220,7 @@ class Result:
     def counted(self, before: Work, now: Work) -> Result:
         """The same with what an engine did meanwhile, and what mini-batches read."""
         edges = self.history[-1].edges_seen / max(1, self.operator.n_edges)
-        return replace(self, sweeps=now.sweeps - before.sweeps + edges, columns=now.columns - before.columns)
+        return replace(self, sweeps=now.sweeps - before.sweeps + edges, matvecs=now.matvecs - before.matvecs)
 
     def stopped(self) -> Result:
         """The same, marked as interrupted."""

@@ -59,7 +59,7 @@ class Moved(NamedTuple):
 
     vectors: Tall
     values: Array
-    passes: float
+    matvecs: float
     error: float
     last: MeasuredRitz | None = None
 
@@ -273,7 +273,7 @@ def corrected(prepared: PreparedGraph, start: Array, settings: Settings, before:
     if moved is None:
         return None
     seconds = time.perf_counter() - began
-    done = Progress(1, moved.passes, 0, float(moved.values.sum()), moved.error, 0.0, seconds)
+    done = Progress(1, moved.matvecs, 0, float(moved.values.sum()), moved.error, 0.0, seconds)
     known = Evidence(outside=outside, last=moved.last)
     solution = Solution(moved.vectors, "update", (done,), "done", seconds, settings.seed, evidence=known)
     choice = Choice("update", "the last embedding, corrected for the edges that changed")

@@ -170,7 +170,7 @@ class Progress:
     """Where a run stands; ``seconds`` exclude the time spent measuring and in hooks."""
 
     iteration: int
-    passes: float
+    matvecs: float
     edges_seen: int
     objective: float
     residual: float
@@ -193,7 +193,7 @@ class State:
     U: Tall
     rng: np.random.Generator
     iteration: int = 0
-    passes: float = 0.0
+    matvecs: float = 0.0
     edges_seen: int = 0
     events: list[str] = field(default_factory=list)
     done: bool = False
@@ -250,7 +250,7 @@ class Solver(ABC, Generic[StateT]):
         ritz = rayleigh_ritz(problem.engine, problem.placed, Q)
         return Progress(
             iteration=state.iteration,
-            passes=state.passes,
+            matvecs=state.matvecs,
             edges_seen=state.edges_seen,
             objective=float(ritz.values.sum()),
             residual=float(residuals(problem.engine, problem.placed, ritz).max()),

@@ -127,7 +127,7 @@ class Chebyshev(FilteringSolver[ChebyshevState]):
         state.highest = problem.operator.upper
         if width > WIDE:
             state.highest = upper_edge(problem.engine, problem.standard.operator, rng, EDGE_STEPS)
-            state.passes += EDGE_STEPS / problem.n_components
+            state.matvecs += EDGE_STEPS / problem.n_components
         if problem.start is not None:
             return self.measured(problem, problem.walk.operator, state)
         return self._sampled(problem, state)
@@ -227,7 +227,7 @@ class FewSweepsChebyshev(FilteringSolver[SweepingState]):
             self._first_product(problem, state)
         else:
             self._ritz(problem, state)
-        state.passes += width / problem.n_components
+        state.matvecs += width / problem.n_components
         return state
 
     def _begin(self, problem: Problem, state: SweepingState, dtype: Any) -> None:

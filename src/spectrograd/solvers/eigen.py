@@ -114,7 +114,7 @@ def _flipped(problem: Problem, operator: Operator, state: EigenState) -> sla.Lin
     """``upper I - A`` for ARPACK."""
 
     def multiply(x: Array) -> Array:
-        state.passes += 1
+        state.matvecs += 1
         product = problem.engine.apply(operator, x.reshape(-1, 1)).ravel()
         return np.asarray(operator.upper * x.ravel() - product)
 

@@ -85,7 +85,7 @@ class GradientDescent(FullStepSolver):
             raise FloatingPointError("the step was too long")
         state.U = moved
         state.iteration += 1
-        state.passes += 1
+        state.matvecs += 1
         return state
 
     def _moved(self, problem: Problem, state: StepState) -> tuple[Tall, float]:
@@ -123,7 +123,7 @@ class ForwardBackward(FullStepSolver):
         moved = engine.recurrence(walk, state.U, state.U, (-state.step_size, 1.0, 0.0))
         state.U, repaired = orthonormalize(engine, moved, walk.metric, state.rng)
         state.iteration += 1
-        state.passes += 1
+        state.matvecs += 1
         if repaired:
             state.events.append(f"iteration {state.iteration}: {repaired} lost directions replaced")
         return state

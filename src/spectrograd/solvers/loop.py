@@ -68,7 +68,7 @@ def after(earlier: Solution, later: Solution) -> Solution:
         replace(
             p,
             iteration=p.iteration + done.iteration,
-            passes=p.passes + done.passes,
+            matvecs=p.matvecs + done.matvecs,
             edges_seen=p.edges_seen + done.edges_seen,
             seconds=p.seconds + earlier.seconds,
         )

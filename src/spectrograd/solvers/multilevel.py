@@ -95,14 +95,14 @@ class Multilevel(RitzSolver[MultilevelState]):
             rough = filters.init(small, state.rng)
             for _ in range(3):
                 rough = filters.step(small, rough)
-            state.passes += rough.passes * coarse.graph.n_entries / max(1, problem.sparse.graph.n_entries)
+            state.matvecs += rough.matvecs * coarse.graph.n_entries / max(1, problem.sparse.graph.n_entries)
             block = rough.block
         for depth in range(len(levels) - 2, -1, -1):
             level = levels[depth]
             block = np.ascontiguousarray(level.up(block), dtype=np.float32)
             block = self._filtered(problem, level.operator, block)
             share = level.operator.graph.n_entries / max(1, problem.sparse.graph.n_entries)
-            state.passes += (self.degree + 1) * width * share / problem.n_components
+            state.matvecs += (self.degree + 1) * width * share / problem.n_components
             if depth > 0:
                 ritz, _, _ = ritz_pairs(problem.engine, level.operator, block, state.rng)
                 block = ritz.Q

@@ -105,7 +105,7 @@ class Power(Solver[PowerState]):
         if not state.is_orthonormal:  # else the product is still needed as it is, and small anyway
             lengths = np.sqrt(np.diag(problem.engine.gram(state.U, state.U, symmetric=True)))
             state.U = problem.engine.combine(state.U, np.diag(1 / np.maximum(lengths, 1e-300)))
-        state.passes += 1
+        state.matvecs += 1
         return state
 
     def _restart(self, problem: Problem, state: PowerState) -> None:
@@ -291,7 +291,7 @@ class CoordinatePower(Solver[CoordinateState]):
         if not (theta > 0 and np.isfinite(norm)):
             raise FloatingPointError("the Rayleigh quotient is not positive: take shift='psd'")
         state.U[:, j], state.values[j] = x / norm, theta
-        state.passes += n_rounds * size / n
+        state.matvecs += n_rounds * size / n
 
     def _rotate(self, problem: Problem, state: CoordinateState) -> None:
         """Rayleigh-Ritz: sets vectors of close eigenvalues apart. Costs N updates per vector."""
@@ -305,7 +305,7 @@ class CoordinatePower(Solver[CoordinateState]):
         values, rotation = values[::-1], rotation[:, ::-1]
         state.U, state.Z, state.values = Q @ rotation, Z @ rotation, values.copy()
         state.residuals = np.linalg.norm(product @ rotation - state.U * values, axis=0)
-        state.passes += Q.shape[1]
+        state.matvecs += Q.shape[1]
 
     def finish(self, problem: Problem, state: CoordinateState) -> Any:
         """Back to the pencil, orthonormal in its metric."""

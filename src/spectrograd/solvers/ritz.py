@@ -20,7 +20,7 @@ from spectrograd.solvers.base import Problem, Progress, Solver, State
 from spectrograd.typing import Array
 
 BULK_RESIDUAL = 1e-3  # of the width: what is asked of vectors that no gap determines
-PATIENCE = 3  # times the passes that the vectors before a bulk took
+PATIENCE = 3  # times the matvecs that the vectors before a bulk took
 
 
 @dataclass(eq=False)
@@ -36,7 +36,7 @@ class RitzState(State):
     values: Array = field(default_factory=lambda: np.empty(0))
     residuals: Array = field(default_factory=lambda: np.empty(0))
     n_lost: int = 0  # directions that were lost and replaced by random ones
-    leading_at: float = 0.0  # passes after which the vectors before a bulk were seen to be good
+    leading_at: float = 0.0  # matvecs after which the vectors before a bulk were seen to be good
 
     def __deepcopy__(self, memo: dict[int, Any]) -> RitzState:
         twin = copy.copy(self)
@@ -64,8 +64,8 @@ class RitzState(State):
         if first is None or self.angle_bound(first) > angle:
             return False
         if self.leading_at == 0:
-            self.leading_at = self.passes
-        patient = self.passes < PATIENCE * self.leading_at
+            self.leading_at = self.matvecs
+        patient = self.matvecs < PATIENCE * self.leading_at
         return not patient and bool(self.residuals[:k].max() <= tolerance)
 
 
@@ -94,7 +94,7 @@ class RitzSolver(Solver[RitzT]):
         k = problem.n_components
         return Progress(
             iteration=state.iteration,
-            passes=state.passes,
+            matvecs=state.matvecs,
             edges_seen=state.edges_seen,
             objective=float(state.values[:k].sum()),
             residual=float(state.residuals[:k].max()),
@@ -131,7 +131,7 @@ class RitzSolver(Solver[RitzT]):
     def account(self, problem: Problem, state: RitzT, columns: float) -> RitzT:
         """Count a step that read the operator for so many columns."""
         state.iteration += 1
-        state.passes += columns / problem.n_components
+        state.matvecs += columns / problem.n_components
         return state
 
 

@@ -277,7 +277,7 @@ class RepairedSGD(HandsOver[DescentState]):
         rows, diagonal = self._pencil_rows(problem, state), problem.sparse.diagonal[:, None]
         wanted = np.asarray(problem.apply(rows)) / np.where(diagonal > 0, diagonal, 1)
         state.U = state.descent.padded(problem.walk.enter(rows - AVERAGED * wanted))
-        state.passes += 1
+        state.matvecs += 1
 
     def epoch(self, problem: Problem, state: DescentState) -> None:
         """Mutates: the state, by one step per batch of all edges."""

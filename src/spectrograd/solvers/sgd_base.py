@@ -122,9 +122,9 @@ class HandsOver(SteppingSolver[HandOverT]):
             state.after = solver.init(state.handed, state.rng)
             state.events.append(f"handed over to {solver.name} after {self.epochs:g} passes over the edges")
         assert state.handed is not None
-        before = state.after.passes
+        before = state.after.matvecs
         state.after = solver.step(state.handed, state.after)
-        state.passes += state.after.passes - (0 if state.iteration == self.n_epochs else before)
+        state.matvecs += state.after.matvecs - (0 if state.iteration == self.n_epochs else before)
         state.iteration += 1
         state.done = solver.terminate(state.handed, state.after)
         return state
@@ -143,7 +143,7 @@ class HandsOver(SteppingSolver[HandOverT]):
         """Measured by a product during the epochs where sweeps are cheap, known from the last step after."""
         if state.after is None and problem.dear_sweeps:  # bounds; to know better would take a sweep
             upper = problem.operator.upper
-            counts = (state.iteration, state.passes, state.edges_seen)
+            counts = (state.iteration, state.matvecs, state.edges_seen)
             return Progress(*counts, problem.n_components * upper, upper, 0.0, events=tuple(state.events))
         if state.after is None:
             return super().progress(problem, state)
@@ -151,7 +151,7 @@ class HandsOver(SteppingSolver[HandOverT]):
         return replace(
             known,
             iteration=state.iteration,
-            passes=state.passes,
+            matvecs=state.matvecs,
             edges_seen=state.edges_seen,
             events=(*state.events, *state.after.events),
         )

@@ -54,7 +54,7 @@ class Similarity:
                 middle = max(middle, float(operator.diagonal.mean()))
             return cls(placed, middle)
         steps = min(LANCZOS_STEPS, operator.n_nodes - 1)
-        state.passes += steps
+        state.matvecs += steps
         return cls(placed, upper_edge(problem.engine, placed, state.rng, steps))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Similarity:
@@ -89,11 +89,11 @@ class Similarity:
         if n_steps < 1:
             raise ValueError(f"walk={n_steps}: at least one step is needed")
         columns = self.columns(nodes)
-        state.passes += len(nodes) / len(columns)
+        state.matvecs += len(nodes) / len(columns)
         for _ in range(n_steps - 1):
             columns = self.apply(engine, columns)
             columns /= np.abs(columns).max()  # a common factor: S^n stays a multiple of itself
-            state.passes += 1
+            state.matvecs += 1
         return columns
 
 

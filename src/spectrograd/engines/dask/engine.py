@@ -149,7 +149,7 @@ class DaskEngine(RowsOnWorkers):
         assert operator.scale is None, "bring the operator to walk_form() first"
         self._begin_sweep()
         self.work.sweeps += 1
-        self.work.columns += X.shape[1]
+        self.work.matvecs += X.shape[1]
         graph, a = _placed(operator), coefficients[0]
         diagonal, metric = self._same(operator.diagonal, X.dtype), self._same(operator.metric, X.dtype)
         steps = []
