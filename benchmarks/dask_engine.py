@@ -115,7 +115,7 @@ def _model() -> str:
             n_nodes = 2 * edges / DEGREE
             for share in (1.0, 0.1):
                 block = 4 * 2 * edges / workers + 8 * n_nodes
-                talls = 5 * 4 * COLUMNS * n_nodes / workers
+                multivectors = 5 * 4 * COLUMNS * n_nodes / workers
                 got = (workers - 1) / workers * 4 * COLUMNS * n_nodes * share
                 computing = 2 * edges / workers / THREADS * PER_ENTRY
                 rows.append(
@@ -125,7 +125,7 @@ def _model() -> str:
                         f"{share:.0%}",
                         f"{got * workers / 1e9:,.0f}",
                         f"{got / 1e9:,.1f}",
-                        f"{(block + talls + got) / 1e9:,.0f}",
+                        f"{(block + multivectors + got) / 1e9:,.0f}",
                         f"{computing:,.1f}",
                         f"{got / NETWORK:,.0f}",
                     )

@@ -1,4 +1,4 @@
-"""An engine whose talls let nobody look inside, and row blocks that forget."""
+"""An engine whose multivectors let nobody look inside, and row blocks that forget."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RefusingTall:
         return self
 
     def _refuse(self, *_, **__):
-        raise AssertionError("a solver looked into a tall")
+        raise AssertionError("a solver looked into a multivector")
 
     __array__ = __array_ufunc__ = __array_function__ = _refuse
     __getitem__ = __setitem__ = __len__ = __iter__ = __bool__ = _refuse
@@ -36,7 +36,7 @@ class RefusingTall:
 
 
 class RefusingEngine(BaseEngine):
-    """Seven methods, as any engine with talls of its own; counts how often all rows came to the host."""
+    """Seven methods, as any engine with multivectors of its own; counts how often all rows came to the host."""
 
     def __init__(self, n_blocks=3, per_round=0.0):
         self.work, self.cost = Work(), Cost(per_round)
@@ -53,12 +53,12 @@ class RefusingEngine(BaseEngine):
         assert len(indices) <= MOST_ROWS, "that many rows are no sample"
         return _open(X)[indices]
 
-    def map(self, function, *talls):
-        return RefusingTall(self.fold(function, *talls))
+    def map(self, function, *multivectors):
+        return RefusingTall(self.fold(function, *multivectors))
 
-    def fold(self, function, *talls):
-        starts = np.cumsum([0, *(len(block) for block in talls[0]._blocks)])
-        parts = zip(*(tall._blocks for tall in talls), strict=True)
+    def fold(self, function, *multivectors):
+        starts = np.cumsum([0, *(len(block) for block in multivectors[0]._blocks)])
+        parts = zip(*(multivector._blocks for multivector in multivectors), strict=True)
         return [function(int(start), *blocks) for start, blocks in zip(starts, parts, strict=False)]
 
     def sweep(self, operator, X):
@@ -72,8 +72,8 @@ class RefusingEngine(BaseEngine):
         return self.put(self._plain.combine(_open(X), C, _open(Y), E))
 
 
-def _open(tall):
-    return None if tall is None else np.concatenate(tall._blocks)
+def _open(multivector):
+    return None if multivector is None else np.concatenate(multivector._blocks)
 
 
 class ForgetfulBlocks:

@@ -312,8 +312,8 @@ def test_futures_are_released_at_once_and_history_is_cut(client):
     for _ in range(11):
         X = engine.apply(placed, X)
     engine.gram(X, X)
-    live = [step for tall in engine.session.talls for step in tall.steps if step.future is not None]
-    assert len(engine.session.talls) <= 5
+    live = [step for multivector in engine.session.multivectors for step in multivector.steps if step.future is not None]
+    assert len(engine.session.multivectors) <= 5
     assert len(live) <= 10
     depth, steps = 0, list(X.steps)
     while steps:

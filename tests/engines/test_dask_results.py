@@ -100,14 +100,14 @@ def test_left_rows_are_labelled_as_those_that_were_gathered(client, stored):
     engine = make_engine(client)
     left = embed(stored, Settings(**HOW, engine=engine)).embedding
     aside, how = np.array([5, N - 1]), {"n_init": 10, "softness": 1.0}
-    found, tall = assign_left(engine, left.tall, left.order, 3, aside=aside, random_state=0, **how)
+    found, multivector = assign_left(engine, left.multivector, left.order, 3, aside=aside, random_state=0, **how)
     expected = sweep_rows(left.vectors, aside, 3, 10, np.random.default_rng(0), 1.0)
     np.testing.assert_array_equal(found.labels, expected.labels)
     np.testing.assert_array_equal(found.membership, expected.membership)
     assert found.inertia == pytest.approx(expected.inertia, rel=1e-9)
-    np.testing.assert_array_equal(engine.rows(tall)[:, 0], found.labels[left.order])
+    np.testing.assert_array_equal(engine.rows(multivector)[:, 0], found.labels[left.order])
     with pytest.raises(ValueError, match="n_clusters is 9999; with 3003 rows"):
-        assign_left(engine, left.tall, None, 9999, aside=aside, random_state=0, **how)
+        assign_left(engine, left.multivector, None, 9999, aside=aside, random_state=0, **how)
 
 
 def test_the_same_result_as_on_local(client, stored):

@@ -96,8 +96,8 @@ def test_algebra_and_rows(engine):
     np.testing.assert_allclose(engine.gram(X, Y), rows.T @ other, atol=1e-10)
     np.testing.assert_allclose(engine.rows(engine.combine(X, C)), rows @ C, atol=1e-12)
     np.testing.assert_allclose(engine.rows(engine.combine(X, C, Y, E)), rows @ C + other @ E, atol=1e-12)
-    square, tall = rng.standard_normal((4, 4)), engine.put(rows.copy())
-    turned = engine.turned(tall, square, Y, np.ones((2, 4)))
+    square, multivector = rng.standard_normal((4, 4)), engine.put(rows.copy())
+    turned = engine.turned(multivector, square, Y, np.ones((2, 4)))
     np.testing.assert_allclose(engine.rows(turned), rows @ square + other @ np.ones((2, 4)), atol=1e-12)
     np.testing.assert_allclose(engine.rows(engine.stack(X, Y, X)), np.hstack([rows, other, rows]))
     np.testing.assert_allclose(engine.rows(engine.columns(X, slice(1, 3))), rows[:, 1:3])
@@ -166,11 +166,11 @@ def test_talls_that_share_a_sweep_are_of_one_type(engine, graphs):
 
 
 def test_the_refusing_engine_refuses():
-    tall = RefusingEngine().put(np.ones((N, 2)))
+    multivector = RefusingEngine().put(np.ones((N, 2)))
     for look in (np.asarray, np.sqrt, len, list, lambda X: X + 1, lambda X: X[0], lambda X: X @ np.eye(2)):
         with pytest.raises((AssertionError, TypeError)):
-            look(tall)
-    assert isinstance(tall, RefusingTall)
+            look(multivector)
+    assert isinstance(multivector, RefusingTall)
     with pytest.raises(AssertionError, match="no sample"):
         RefusingEngine().rows(RefusingEngine().put(np.ones((30_000, 1))), np.arange(25_000))
 
@@ -189,7 +189,7 @@ def test_engines_by_name():
     ("where", "kind"), [("whole", "random_walk"), ("seven", "symmetric"), ("stream", "random_walk")]
 )
 def test_a_solver_for_every_engine(engine, graphs, name, where, kind):
-    """The same eigenvalues, and nobody has looked into a tall or gathered one."""
+    """The same eigenvalues, and nobody has looked into a multivector or gathered one."""
     operator = laplacian(graphs[where], kind)
     expected = reference.smallest(laplacian(graphs["whole"], kind), K)[0]
     problem = Problem(operator, K, engine)

@@ -39,7 +39,7 @@ def outputs_of_every_parallel_kernel(graphs):
     degrees = graph.degrees.copy()  # writable, as above: read-only arrays would be compiled for anew
     args = (block.indptr.copy(), block.indices, block.weights.copy(), degrees, None)
     spmm.laplacian_rows(0, *args, U, U, out)
-    tall = columns(20 * dense.CHUNK, 5, rng)
+    multivector = columns(20 * dense.CHUNK, 5, rng)
     groups = grouped(*batch_of_edges(graph, rng, 4000))
     vertices = groups[0]
     row_part = (rng.random(len(vertices)), rng.random(1300))
@@ -47,7 +47,7 @@ def outputs_of_every_parallel_kernel(graphs):
     moments = (np.zeros((1300, 15)), np.array([0.9, 0.999]))
     rates = np.full(len(vertices), 1e-3)
     changes = batch.move_rows(vertices, G, (np.eye(5), H), rates, degrees, Z, moments, U)
-    return [out, dense.gram(tall, tall, dense.as_weights(None), False), G, H, U, moments[0], *changes]
+    return [out, dense.gram(multivector, multivector, dense.as_weights(None), False), G, H, U, moments[0], *changes]
 
 
 @pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="needs two threads")

@@ -88,7 +88,7 @@ def test_a_filter_over_a_stream_has_two_talls_and_what_it_would_return(tmp_path,
     tracemalloc.stop()
     columns = 2 * (usual_width(k) + COLUMNS) + k
     buffers = N_BUFFERS * max(block.n_bytes for block in graph.meta.blocks)
-    assert most < 4 * graph.n_nodes * (columns + 8) + buffers  # a few single vectors; a third tall has 20
+    assert most < 4 * graph.n_nodes * (columns + 8) + buffers  # a few single vectors; a third multivector has 20
 
 
 def test_a_filter_gives_in_where_there_is_no_gap(tmp_path):

@@ -25,7 +25,7 @@ import numpy as np
 from scipy.special import gammainc
 
 from spectrograd.certificate.certificate import ENOUGH, Complement, needed_cut, probe_seed
-from spectrograd.engines.base import Engine, Tall, new_seed
+from spectrograd.engines.base import Engine, MultiVector, new_seed
 from spectrograd.linalg.chebyshev import NARROWEST, Filter, damping
 from spectrograd.linalg.subspace import Ritz, orthonormalize
 from spectrograd.operators.base import Operator
@@ -52,17 +52,17 @@ class Rider:
     few degrees, it would cover the others with its rounding errors.
     """
 
-    X: Tall
+    X: MultiVector
     lengths: tuple[float, ...] = ()
     filters: tuple[Filter, ...] = ()
-    before: Tall | None = None
-    null: Tall | None = None
+    before: MultiVector | None = None
+    null: MultiVector | None = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Rider:
         """Itself: it never changes."""
         return self
 
-    def after(self, smooth: Filter, X: Tall, lengths: tuple[float, ...]) -> Rider:
+    def after(self, smooth: Filter, X: MultiVector, lengths: tuple[float, ...]) -> Rider:
         """One filter later."""
         lengths, filters = (*self.lengths, *lengths), (*self.filters, smooth)
         return replace(self, X=X, lengths=lengths, filters=filters, before=None)
@@ -71,7 +71,7 @@ class Rider:
         """The same at the beginning of a filter that goes on one degree at a time."""
         return replace(self, filters=(*self.filters, Filter(0, cut, upper)), before=None)
 
-    def advanced(self, engine: Engine, operator: Operator, product: Tall) -> Rider:
+    def advanced(self, engine: Engine, operator: Operator, product: MultiVector) -> Rider:
         """One degree of the last filter later; ``product`` is ``B^-1 A X``."""
         smooth = self.filters[-1]
         a, b, c = next(islice(damping(operator.lower, smooth.cut, smooth.upper), smooth.degree, None))
@@ -170,7 +170,7 @@ class Ridden(Complement):
 
 
 def look_at(
-    engine: Engine, operator: Operator, rider: Rider, Q: Tall, lowest: float, looks: int = 1
+    engine: Engine, operator: Operator, rider: Rider, Q: MultiVector, lowest: float, looks: int = 1
 ) -> Ridden:
     """What a rider tells of the complement of Q (N x K, orthonormal in the operator's metric); no sweep.
 
@@ -179,7 +179,7 @@ def look_at(
     return _seen(engine, operator, rider, _with_null(engine, operator, rider, Q), lowest, looks)
 
 
-def _with_null(engine: Engine, operator: Operator, rider: Rider, Q: Tall) -> Tall:
+def _with_null(engine: Engine, operator: Operator, rider: Rider, Q: MultiVector) -> MultiVector:
     """A null vector that was taken out takes the place of the first column of Q, its approximation.
 
     The argument counts eigenvalues, and any K vectors will do for it.
@@ -192,7 +192,7 @@ def _with_null(engine: Engine, operator: Operator, rider: Rider, Q: Tall) -> Tal
     return orthonormalize(engine, both, operator.metric).Q
 
 
-def _seen(engine: Engine, operator: Operator, rider: Rider, Q: Tall, lowest: float, looks: int) -> Ridden:
+def _seen(engine: Engine, operator: Operator, rider: Rider, Q: MultiVector, lowest: float, looks: int) -> Ridden:
     metric, s = operator.metric, int(rider.X.shape[1])
     outside = engine.combine(rider.X, np.eye(s), Q, -engine.gram(Q, rider.X, metric))
     eps = float(np.finfo(rider.X.dtype).eps)
@@ -246,7 +246,7 @@ def look_further(
     return seen
 
 
-def norm(engine: Engine, X: Tall, metric: Tall | None) -> float:
+def norm(engine: Engine, X: MultiVector, metric: MultiVector | None) -> float:
     """The largest singular value in the metric."""
     return longest(engine.gram(X, X, metric))
 

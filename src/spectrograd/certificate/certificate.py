@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from spectrograd.engines import Engine
-from spectrograd.engines.base import Tall
+from spectrograd.engines.base import MultiVector
 from spectrograd.graph import Graph
 from spectrograd.linalg.subspace import Ritz, orthogonality_error
 from spectrograd.operators.base import Operator, OperatorOfSeveral
@@ -337,7 +337,7 @@ def _objection(operator: Operator, values: Array, gap: float, floor: float) -> s
     return ""
 
 
-def _weight_aside(engine: Engine, operator: Operator, Q: Tall) -> str:
+def _weight_aside(engine: Engine, operator: Operator, Q: MultiVector) -> str:
     """An objection where a vector has weight on rows that take no part: it is none of the graph's."""
     rows = operator.rows_aside
     if rows is None or not len(rows):

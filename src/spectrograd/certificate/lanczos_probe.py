@@ -47,7 +47,7 @@ from scipy.special import gammainc, gammaincinv
 
 from spectrograd.certificate.certificate import ENOUGH, Complement, needed_cut, probe_seed
 from spectrograd.engines import Engine
-from spectrograd.engines.base import Tall, new_seed
+from spectrograd.engines.base import MultiVector, new_seed
 from spectrograd.kernels import LANES
 from spectrograd.linalg.subspace import Coordinates, Ritz, orthonormalize, rayleigh_ritz, residuals
 from spectrograd.operators.base import Operator
@@ -136,7 +136,7 @@ class Probed(Complement):
 class Guards:
     """Ritz vectors after those that were asked for, from the same subspace."""
 
-    vectors: Tall
+    vectors: MultiVector
     values: Array
     residuals: Array
 
@@ -188,7 +188,7 @@ def _accurate(engine: Engine, guards: Guards | None, top: float, residual: float
     return Guards(engine.columns(guards.vectors, slice(n)), guards.values[:n], guards.residuals[:n])
 
 
-def _measured(engine: Engine, standard: Coordinates, found: Tall, guards: Guards) -> Guards:
+def _measured(engine: Engine, standard: Coordinates, found: MultiVector, guards: Guards) -> Guards:
     """The guards in standard coordinates: orthogonal to what was found, and measured."""
     G = standard.enter(engine.cast(guards.vectors, found.dtype))
     same = np.eye(G.shape[1])
@@ -256,7 +256,7 @@ class _Walk:
         self,
         engine: Engine,
         operator: Operator,
-        found: Tall,
+        found: MultiVector,
         guards: Guards | None,
         seed: int,
         noise: float,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from spectrograd.engines import Engine, LocalEngine
-from spectrograd.engines.base import Tall
+from spectrograd.engines.base import MultiVector
 from spectrograd.linalg.subspace import Coordinates
 from spectrograd.operators.base import Operator
 from spectrograd.operators.laplacian import TAU, Regularization
@@ -17,10 +17,10 @@ TINY_SHARE = 0.1
 TOO_MANY = 0.5
 
 
-def participation(operator: Operator, vectors: Tall, engine: Engine | None = None) -> Array:
+def participation(operator: Operator, vectors: MultiVector, engine: Engine | None = None) -> Array:
     """Share of the graph's volume on which each vector lives: ``(sum d u^2)^2 / (vol sum d u^4)``.
 
-    One for a constant, the share itself for the indicator of a set, whatever its place. Vectors are a tall
+    One for a constant, the share itself for the indicator of a set, whatever its place. Vectors are a multivector
     of the engine, N x k; without one, a numpy array.
     """
     walk = Coordinates.walk(engine or LocalEngine(), operator)
@@ -31,7 +31,7 @@ def participation(operator: Operator, vectors: Tall, engine: Engine | None = Non
 
 def judge(
     operator: Operator,
-    vectors: Tall,
+    vectors: MultiVector,
     n_trivial: int = 1,
     *,
     tau: float = TAU,
@@ -39,7 +39,7 @@ def judge(
     engine: Engine | None = None,
     volume: float = 1.0,
 ) -> Regularization:
-    """Look at eigenvectors (a tall, N x k) and decide whether ``tau`` is called for.
+    """Look at eigenvectors (a multivector, N x k) and decide whether ``tau`` is called for.
 
     The first ``n_trivial`` vectors, which are constant on components, are not looked at. ``rough`` vectors
     still mix neighbours and so live on more than they will: half of them are then enough. ``volume`` is the

@@ -386,14 +386,14 @@ def write_embedding_parts(path: str | os.PathLike[str], graph: Source, embedding
     """Columns ``node,e0,e1,...`` of the embedding of a graph; see :func:`write_parts`."""
     if not isinstance(embedding, LeftEmbedding):
         return write_parts(path, embedding.vectors, graph.input_names)
-    return write_parts(path, embedding.tall, _names_by_row(graph, embedding), engine=embedding.engine)
+    return write_parts(path, embedding.multivector, _names_by_row(graph, embedding), engine=embedding.engine)
 
 
 def write_label_parts(path: str | os.PathLike[str], graph: Source, result: Result) -> list[Path]:
     """Columns ``node,label`` of a result with clusters; see :func:`write_parts`."""
     if result.labels is None:
         raise ValueError("there are no labels to write: this is an embedding only")
-    left, labels = result.embedding, result.label_tall
+    left, labels = result.embedding, result.label_multivector
     if not isinstance(left, LeftEmbedding):
         return write_parts(path, result.labels, graph.input_names)
     if labels is None:  # few enough for the client to have found them

@@ -1,9 +1,9 @@
-"""What an engine is: the contract between solvers and the place where tall blocks live and passes run.
+"""What an engine is: the contract between solvers and the place where multivectors live and passes run.
 
-A **tall** is N x k numbers in whatever form an engine keeps them: a numpy array, a tensor on a device, or
+A **multivector** is N x k numbers in whatever form an engine keeps them: a numpy array, a tensor on a device, or
 futures on a cluster. All that anybody else may ask of one is its ``shape`` and its ``dtype`` (numpy's);
-everything done with it is a verb of its engine, and no verb changes a tall it was given, but for ``out`` of
-:meth:`Engine.recurrence`. N-vectors (degrees, metrics, row factors) are talls of one column. Everything k x k
+everything done with it is a verb of its engine, and no verb changes a multivector it was given, but for ``out`` of
+:meth:`Engine.recurrence`. N-vectors (degrees, metrics, row factors) are multivectors of one column. Everything k x k
 is plain numpy in float64, on the caller's side, the same on every engine.
 
 To write one, derive from :class:`~spectrograd.engines.base.BaseEngine`:
@@ -26,7 +26,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from spectrograd.engines.krylov_basis import TallList
+from spectrograd.engines.krylov_basis import MultiVectorList
 from spectrograd.kernels.thresholds import USUAL, Thresholds
 from spectrograd.operators.base import Offer, Operator
 from spectrograd.operators.sparse import LowRank, SparseOperator
@@ -34,7 +34,7 @@ from spectrograd.system import check
 from spectrograd.typing import Array
 
 Coefficients = tuple[float, float, float]  # a, b and c of a three-term recurrence
-Tall: TypeAlias = Any  # N x k numbers that only their engine looks into
+MultiVector: TypeAlias = Any  # N x k numbers that only their engine looks into
 
 
 @dataclass
@@ -59,7 +59,7 @@ class Cost:
 
 
 class Statistics(NamedTuple):
-    """Columns of a tall X, seen as a whole; all but ``finite`` and ``mass`` have one number per column.
+    """Columns of a multivector X, seen as a whole; all but ``finite`` and ``mass`` have one number per column.
 
     ``peaks`` are the entries of largest magnitude with their signs (of several the first) and ``peak_rows``
     where they stand; ``second`` and ``fourth`` are sums of ``metric (x / |peak|)^2`` and ``^4``, and ``mass``
@@ -77,13 +77,13 @@ class Statistics(NamedTuple):
 class Nearest(NamedTuple):
     """One pass of k-means over N rows and c centres.
 
-    ``labels`` is a tall of one column of integers and ``gaps`` one of squared distances to the own centre;
+    ``labels`` is a multivector of one column of integers and ``gaps`` one of squared distances to the own centre;
     ``sums`` (c x k) and ``sizes`` (c) are of the rows of each centre, ``use`` (c) is by how much the squared
     distances would grow without it, ``inertia`` the sum of all gaps.
     """
 
-    labels: Tall
-    gaps: Tall
+    labels: MultiVector
+    gaps: MultiVector
     sums: Array
     sizes: Array
     use: Array
@@ -93,12 +93,12 @@ class Nearest(NamedTuple):
 class KrylovBasis(Protocol):
     """Columns that follow one another, as one object: an engine stores them as it likes, or spills them."""
 
-    def append(self, X: Tall) -> None:
+    def append(self, X: MultiVector) -> None:
         """Add the columns of X behind those that are there."""
         ...
 
-    def columns(self, start: int, stop: int) -> Tall:
-        """Some of the columns as a tall, which later changes of the basis leave alone."""
+    def columns(self, start: int, stop: int) -> MultiVector:
+        """Some of the columns as a multivector, which later changes of the basis leave alone."""
         ...
 
     def orthogonalize(self, first: int, count: int) -> tuple[Array, Array]:
@@ -113,17 +113,17 @@ class KrylovBasis(Protocol):
         """Mutates: columns start .. stop become their combinations Y; those behind close up."""
         ...
 
-    def parts(self) -> Iterator[Tall]:
+    def parts(self) -> Iterator[MultiVector]:
         """All of it, a few columns at a time, for a checkpoint."""
         ...
 
-    def restore(self, parts: Iterable[Tall]) -> None:
+    def restore(self, parts: Iterable[MultiVector]) -> None:
         """Mutates: an empty basis, which becomes the one that had these :meth:`parts`."""
         ...
 
 
 class Engine(Protocol):
-    """Where tall blocks live and passes run."""
+    """Where multivectors live and passes run."""
 
     @property
     def work(self) -> Work:
@@ -142,7 +142,7 @@ class Engine(Protocol):
 
     @property
     def offers(self) -> frozenset[Offer]:
-        """``resident`` where talls are arrays in this process's memory: some solvers cannot do without."""
+        """``resident`` where multivectors are arrays in this process's memory: some solvers cannot do without."""
         ...
 
     @property
@@ -170,34 +170,34 @@ class Engine(Protocol):
     # operators
 
     def place(self, operator: Operator) -> Operator:
-        """The operator with its N-vectors and low-rank factors as talls; once per solve."""
+        """The operator with its N-vectors and low-rank factors as multivectors; once per solve."""
         ...
 
-    def apply(self, operator: Operator, X: Tall, *more: Tall) -> Any:
-        """``A X`` in the type of X (and ``A Y`` ..., then as a tuple): one sweep, however many talls."""
+    def apply(self, operator: Operator, X: MultiVector, *more: MultiVector) -> Any:
+        """``A X`` in the type of X (and ``A Y`` ..., then as a tuple): one sweep, however many multivectors."""
         ...
 
-    def sweep(self, operator: SparseOperator, X: Tall) -> Tall:
+    def sweep(self, operator: SparseOperator, X: MultiVector) -> MultiVector:
         """Mandatory. ``diag(diagonal) X - diag(scale) W diag(scale) X``, of a placed operator.
 
         ``operator.graph.blocks`` are the row blocks of W, in memory or read again in each sweep.
         """
         ...
 
-    def subtract_low_rank(self, product: Tall, low_rank: LowRank, X: Tall) -> Tall:
+    def subtract_low_rank(self, product: MultiVector, low_rank: LowRank, X: MultiVector) -> MultiVector:
         """``product - Z diag(a) Z' X`` with factors Z that are placed; may use the product's memory."""
         ...
 
     def recurrence(
-        self, operator: Operator, X: Tall, before: Tall, coefficients: Coefficients, out: Tall | None = None
-    ) -> Tall:
+        self, operator: Operator, X: MultiVector, before: MultiVector, coefficients: Coefficients, out: MultiVector | None = None
+    ) -> MultiVector:
         """``a B^-1 A X + b X + c before`` in one sweep, for a placed operator without ``scale``.
 
-        ``out`` is a tall whose memory may be used again, ``before`` itself perhaps.
+        ``out`` is a multivector whose memory may be used again, ``before`` itself perhaps.
         """
         ...
 
-    def residual(self, operator: Operator, Q: Tall, AQ: Tall, values: Array) -> Array:
+    def residual(self, operator: Operator, Q: MultiVector, AQ: MultiVector, values: Array) -> Array:
         """Norms of ``A q - theta B q`` in ``B^-1``, one for each of the ``values``: the first columns of Q.
 
         From the differences, row by row: through Gram matrices they would cancel.
@@ -206,33 +206,33 @@ class Engine(Protocol):
 
     # algebra
 
-    def gram(self, X: Tall, Y: Tall, metric: Tall | None = None, *, symmetric: bool = False) -> Array:
+    def gram(self, X: MultiVector, Y: MultiVector, metric: MultiVector | None = None, *, symmetric: bool = False) -> Array:
         """Mandatory. ``X' diag(metric) Y`` in float64; one known to be ``symmetric`` may cost half."""
         ...
 
     def grams(
-        self, pairs: Sequence[tuple[Tall, Tall]], metric: Tall | None = None, *, symmetric: bool = False
+        self, pairs: Sequence[tuple[MultiVector, MultiVector]], metric: MultiVector | None = None, *, symmetric: bool = False
     ) -> list[Array]:
         """Several Gram matrices in one metric, which take one round where rounds are dear."""
         ...
 
-    def combine(self, X: Tall, C: Array, Y: Tall | None = None, E: Array | None = None) -> Tall:
+    def combine(self, X: MultiVector, C: Array, Y: MultiVector | None = None, E: Array | None = None) -> MultiVector:
         """Mandatory. ``X C + Y E`` for small C and E, in the type of X; without Y just ``X C``."""
         ...
 
-    def turned(self, X: Tall, C: Array, Y: Tall | None = None, E: Array | None = None) -> Tall:
+    def turned(self, X: MultiVector, C: Array, Y: MultiVector | None = None, E: Array | None = None) -> MultiVector:
         """As :meth:`combine` for a square C, but in the place of X, which is gone."""
         ...
 
-    def scaled(self, X: Tall, factors: Tall) -> Tall:
+    def scaled(self, X: MultiVector, factors: MultiVector) -> MultiVector:
         """``diag(factors) X``, in the type of X."""
         ...
 
-    def columns(self, X: Tall, chosen: slice) -> Tall:
+    def columns(self, X: MultiVector, chosen: slice) -> MultiVector:
         """Some columns of X."""
         ...
 
-    def stack(self, *talls: Tall) -> Tall:
+    def stack(self, *multivectors: MultiVector) -> MultiVector:
         """Their columns side by side, in the type of the first."""
         ...
 
@@ -242,56 +242,56 @@ class Engine(Protocol):
 
     # rows
 
-    def put(self, rows: Array) -> Tall:
-        """Host rows (N x k) as a tall."""
+    def put(self, rows: Array) -> MultiVector:
+        """Host rows (N x k) as a multivector."""
         ...
 
-    def rows(self, X: Tall, indices: Array | None = None) -> Array:
+    def rows(self, X: MultiVector, indices: Array | None = None) -> Array:
         """The rows that are asked for, on the host; all of them are for the output only."""
         ...
 
-    def map(self, function: Callable[..., Array], *talls: Tall) -> Tall:
-        """A tall of ``function(start, *blocks) -> rows``, given numpy blocks of the same rows of each.
+    def map(self, function: Callable[..., Array], *multivectors: MultiVector) -> MultiVector:
+        """A multivector of ``function(start, *blocks) -> rows``, given numpy blocks of the same rows of each.
 
         ``start`` is the number of the first row; how the rows are cut is the engine's affair.
         """
         ...
 
-    def fold(self, function: Callable[..., Any], *talls: Tall) -> list[Any]:
+    def fold(self, function: Callable[..., Any], *multivectors: MultiVector) -> list[Any]:
         """As :meth:`map`, but what the function returns comes to the host, in the order of the rows."""
         ...
 
-    def random(self, n_rows: int, n_columns: int, seed: int, dtype: DTypeLike) -> Tall:
+    def random(self, n_rows: int, n_columns: int, seed: int, dtype: DTypeLike) -> MultiVector:
         """Gaussian numbers that depend on the seed alone: not on the engine, nor on how rows are cut."""
         ...
 
-    def zeros(self, n_rows: int, n_columns: int, dtype: DTypeLike) -> Tall:
-        """A tall of zeros."""
+    def zeros(self, n_rows: int, n_columns: int, dtype: DTypeLike) -> MultiVector:
+        """A multivector of zeros."""
         ...
 
-    def cast(self, X: Tall, dtype: DTypeLike) -> Tall:
+    def cast(self, X: MultiVector, dtype: DTypeLike) -> MultiVector:
         """X in another type."""
         ...
 
-    def take(self, X: Tall, chosen: Array) -> Tall:
-        """The rows of X with these numbers, in this order, as a tall."""
+    def take(self, X: MultiVector, chosen: Array) -> MultiVector:
+        """The rows of X with these numbers, in this order, as a multivector."""
         ...
 
-    def spread(self, X: Tall, chosen: Array, n_rows: int) -> Tall:
-        """A tall of so many rows: those of X at these numbers, zeros elsewhere."""
+    def spread(self, X: MultiVector, chosen: Array, n_rows: int) -> MultiVector:
+        """A multivector of so many rows: those of X at these numbers, zeros elsewhere."""
         ...
 
     # statistics
 
-    def statistics(self, X: Tall, metric: Tall | None = None) -> Statistics:
+    def statistics(self, X: MultiVector, metric: MultiVector | None = None) -> Statistics:
         """What is to be known of whole columns: finite or not, where they peak, on how much they live."""
         ...
 
-    def row_norms(self, X: Tall) -> tuple[Tall, float]:
+    def row_norms(self, X: MultiVector) -> tuple[MultiVector, float]:
         """Lengths of the rows (N x 1, in float64) and their median, of at most 20,000 evenly spaced rows."""
         ...
 
-    def nearest(self, X: Tall, centres: Array) -> Nearest:
+    def nearest(self, X: MultiVector, centres: Array) -> Nearest:
         """Rows to their nearest centres: one step of k-means."""
         ...
 
@@ -302,7 +302,7 @@ CHUNK = 4096  # rows of one generator: 20 microseconds to make it, against 100 f
 
 
 def gaussian_rows(start: int, stop: int, n_columns: int, seed: int, dtype: DTypeLike) -> NDArray[Any]:
-    """Rows start .. stop of a tall of standard normal numbers, (stop - start) x n_columns.
+    """Rows start .. stop of a multivector of standard normal numbers, (stop - start) x n_columns.
 
     Each chunk of 4,096 rows has a generator of its own, keyed by the seed and the number of the chunk.
 
@@ -336,7 +336,7 @@ MEDIAN_ROWS = 20_000  # whose median stands for that of all: its error is below 
 class BaseEngine(ABC):
     """The contract of :class:`~spectrograd.engines.base.Engine` from three verbs, for numpy arrays.
 
-    An engine with talls of another kind also has ``put``, ``rows``, ``map`` and ``fold`` of its own.
+    An engine with multivectors of another kind also has ``put``, ``rows``, ``map`` and ``fold`` of its own.
     """
 
     name: ClassVar[str] = ""
@@ -354,35 +354,35 @@ class BaseEngine(ABC):
     # mandatory
 
     @abstractmethod
-    def sweep(self, operator: SparseOperator, X: Tall) -> Tall:
+    def sweep(self, operator: SparseOperator, X: MultiVector) -> MultiVector:
         """``diag(diagonal) X - diag(scale) W diag(scale) X`` for a placed operator."""
 
     @abstractmethod
-    def gram(self, X: Tall, Y: Tall, metric: Tall | None = None, *, symmetric: bool = False) -> Array:
+    def gram(self, X: MultiVector, Y: MultiVector, metric: MultiVector | None = None, *, symmetric: bool = False) -> Array:
         """``X' diag(metric) Y`` in float64."""
 
     @abstractmethod
-    def combine(self, X: Tall, C: Array, Y: Tall | None = None, E: Array | None = None) -> Tall:
+    def combine(self, X: MultiVector, C: Array, Y: MultiVector | None = None, E: Array | None = None) -> MultiVector:
         """``X C + Y E`` in the type of X."""
 
     # how rows are kept
 
-    def put(self, rows: Array) -> Tall:
-        """Host rows as a tall."""
+    def put(self, rows: Array) -> MultiVector:
+        """Host rows as a multivector."""
         return np.ascontiguousarray(rows)
 
-    def rows(self, X: Tall, indices: Array | None = None) -> Array:
+    def rows(self, X: MultiVector, indices: Array | None = None) -> Array:
         """The rows that are asked for."""
         return np.asarray(X if indices is None else X[indices])
 
-    def map(self, function: Callable[..., Array], *talls: Tall) -> Tall:
-        """``function(start, *blocks)`` as a tall; here all rows are one block."""
-        return function(0, *talls)
+    def map(self, function: Callable[..., Array], *multivectors: MultiVector) -> MultiVector:
+        """``function(start, *blocks)`` as a multivector; here all rows are one block."""
+        return function(0, *multivectors)
 
-    def fold(self, function: Callable[..., Any], *talls: Tall) -> list[Any]:
+    def fold(self, function: Callable[..., Any], *multivectors: MultiVector) -> list[Any]:
         """``function(start, *blocks)`` of each block, on the host; here of slices that stay in the cache."""
-        starts = range(0, talls[0].shape[0], IN_CACHE)
-        return [function(start, *(tall[start : start + IN_CACHE] for tall in talls)) for start in starts]
+        starts = range(0, multivectors[0].shape[0], IN_CACHE)
+        return [function(start, *(multivector[start : start + IN_CACHE] for multivector in multivectors)) for start in starts]
 
     # derived: operators
 
@@ -391,31 +391,31 @@ class BaseEngine(ABC):
         return nullcontext()
 
     def place(self, operator: Operator) -> Operator:
-        """The operator with talls for its vectors."""
+        """The operator with multivectors for its vectors."""
         return operator.placed(self)
 
-    def apply(self, operator: Operator, X: Tall, *more: Tall) -> Any:
+    def apply(self, operator: Operator, X: MultiVector, *more: MultiVector) -> Any:
         """``A X``, or several products at once."""
         check()
-        talls = (X, *more)
-        if any(tall.dtype != X.dtype for tall in more):
-            raise TypeError("talls that share a sweep must be of one type")
+        multivectors = (X, *more)
+        if any(multivector.dtype != X.dtype for multivector in more):
+            raise TypeError("multivectors that share a sweep must be of one type")
         self.work.sweeps += 1
-        self.work.matvecs += sum(tall.shape[1] for tall in talls)
+        self.work.matvecs += sum(multivector.shape[1] for multivector in multivectors)
         if not more:
             return operator.product(self, X)
-        product = operator.product(self, self.stack(*talls))
-        ends = np.cumsum([0, *(tall.shape[1] for tall in talls)])
-        return tuple(self.columns(product, slice(*ends[i : i + 2])) for i in range(len(talls)))
+        product = operator.product(self, self.stack(*multivectors))
+        ends = np.cumsum([0, *(multivector.shape[1] for multivector in multivectors)])
+        return tuple(self.columns(product, slice(*ends[i : i + 2])) for i in range(len(multivectors)))
 
-    def subtract_low_rank(self, product: Tall, low_rank: LowRank, X: Tall) -> Tall:
+    def subtract_low_rank(self, product: MultiVector, low_rank: LowRank, X: MultiVector) -> MultiVector:
         """A Gram matrix and a combination."""
         Z, a = low_rank.factors, low_rank.coefficients
         return self.combine(product, np.eye(X.shape[1]), Z, -a[:, None] * self.gram(Z, X))
 
     def recurrence(
-        self, operator: Operator, X: Tall, before: Tall, coefficients: Coefficients, out: Tall | None = None
-    ) -> Tall:
+        self, operator: Operator, X: MultiVector, before: MultiVector, coefficients: Coefficients, out: MultiVector | None = None
+    ) -> MultiVector:
         """A product and two combinations; nothing is written into ``out``."""
         a, b, c = (value * np.eye(X.shape[1]) for value in coefficients)
         product = self.apply(operator, X)
@@ -424,7 +424,7 @@ class BaseEngine(ABC):
         moved = self.combine(product, a, X, b)
         return moved if coefficients[2] == 0 else self.combine(moved, np.eye(X.shape[1]), before, c)
 
-    def residual(self, operator: Operator, Q: Tall, AQ: Tall, values: Array) -> Array:
+    def residual(self, operator: Operator, Q: MultiVector, AQ: MultiVector, values: Array) -> Array:
         """Squares of the differences, summed over the blocks."""
         more = () if operator.metric is None else (operator.metric,)
         squares = self.fold(lambda _, *blocks: _residual_squares(values, *blocks), Q, AQ, *more)
@@ -433,54 +433,54 @@ class BaseEngine(ABC):
     # derived: algebra
 
     def grams(
-        self, pairs: Sequence[tuple[Tall, Tall]], metric: Tall | None = None, *, symmetric: bool = False
+        self, pairs: Sequence[tuple[MultiVector, MultiVector]], metric: MultiVector | None = None, *, symmetric: bool = False
     ) -> list[Array]:
         """One after the other."""
         return [self.gram(X, Y, metric, symmetric=symmetric) for X, Y in pairs]
 
-    def turned(self, X: Tall, C: Array, Y: Tall | None = None, E: Array | None = None) -> Tall:
-        """A new tall: nothing can be written into the old one."""
+    def turned(self, X: MultiVector, C: Array, Y: MultiVector | None = None, E: Array | None = None) -> MultiVector:
+        """A new multivector: nothing can be written into the old one."""
         return self.combine(X, C, Y, E)
 
-    def scaled(self, X: Tall, factors: Tall) -> Tall:
+    def scaled(self, X: MultiVector, factors: MultiVector) -> MultiVector:
         """``diag(factors) X``."""
         return self.map(_multiplied, X, factors)
 
-    def columns(self, X: Tall, chosen: slice) -> Tall:
+    def columns(self, X: MultiVector, chosen: slice) -> MultiVector:
         """By a combination."""
         return self.combine(X, np.eye(X.shape[1])[:, chosen])
 
-    def stack(self, *talls: Tall) -> Tall:
-        """By combinations, one tall after the other."""
-        found, *more = talls
-        for tall in more:
-            a, b = found.shape[1], tall.shape[1]
-            found = self.combine(found, np.eye(a, a + b), tall, np.eye(b, a + b, a))
+    def stack(self, *multivectors: MultiVector) -> MultiVector:
+        """By combinations, one multivector after the other."""
+        found, *more = multivectors
+        for multivector in more:
+            a, b = found.shape[1], multivector.shape[1]
+            found = self.combine(found, np.eye(a, a + b), multivector, np.eye(b, a + b, a))
         return found
 
     def basis(self, n_rows: int, limit: int, dtype: DTypeLike) -> KrylovBasis:
-        """A list of talls."""
-        return TallList(self)
+        """A list of multivectors."""
+        return MultiVectorList(self)
 
     # derived: rows
 
-    def random(self, n_rows: int, n_columns: int, seed: int, dtype: DTypeLike) -> Tall:
+    def random(self, n_rows: int, n_columns: int, seed: int, dtype: DTypeLike) -> MultiVector:
         """Made on the host."""
         return self.put(gaussian_rows(0, n_rows, n_columns, seed, dtype))
 
-    def zeros(self, n_rows: int, n_columns: int, dtype: DTypeLike) -> Tall:
+    def zeros(self, n_rows: int, n_columns: int, dtype: DTypeLike) -> MultiVector:
         """Made on the host."""
         return self.put(np.zeros((n_rows, n_columns), dtype))
 
-    def cast(self, X: Tall, dtype: DTypeLike) -> Tall:
+    def cast(self, X: MultiVector, dtype: DTypeLike) -> MultiVector:
         """X itself where it is of that type."""
         return X if X.dtype == dtype else self.map(lambda _, rows: rows.astype(dtype), X)
 
-    def take(self, X: Tall, chosen: Array) -> Tall:
+    def take(self, X: MultiVector, chosen: Array) -> MultiVector:
         """Through the host."""
         return self.put(self.rows(X, chosen))
 
-    def spread(self, X: Tall, chosen: Array, n_rows: int) -> Tall:
+    def spread(self, X: MultiVector, chosen: Array, n_rows: int) -> MultiVector:
         """Through the host."""
         out = np.zeros((n_rows, X.shape[1]), X.dtype)
         out[chosen] = self.rows(X)
@@ -488,7 +488,7 @@ class BaseEngine(ABC):
 
     # derived: statistics
 
-    def statistics(self, X: Tall, metric: Tall | None = None) -> Statistics:
+    def statistics(self, X: MultiVector, metric: MultiVector | None = None) -> Statistics:
         """Two folds: the peaks, and the moments in their units."""
         peaks, rows, finite = _first_peaks(self.fold(_peaks, X))
         units = np.maximum(np.abs(peaks), 1e-300)
@@ -497,15 +497,15 @@ class BaseEngine(ABC):
         second, fourth, mass = (np.sum(parts, axis=0) for parts in zip(*sums, strict=True))
         return Statistics(finite, peaks, rows, second, fourth, float(mass))
 
-    def row_norms(self, X: Tall) -> tuple[Tall, float]:
+    def row_norms(self, X: MultiVector) -> tuple[MultiVector, float]:
         """Lengths row by row; the median of evenly spaced ones."""
         norms, n = self.map(_lengths, X), X.shape[0]
         few = np.arange(0, n, -(-n // MEDIAN_ROWS))
         return norms, float(np.median(self.rows(norms, few)))
 
-    def nearest(self, X: Tall, centres: Array) -> Nearest:
+    def nearest(self, X: MultiVector, centres: Array) -> Nearest:
         """Two maps and a fold."""
-        found = self.map(lambda _, rows: _winners(rows, centres), X)  # label, gap and lead in one tall
+        found = self.map(lambda _, rows: _winners(rows, centres), X)  # label, gap and lead in one multivector
         tallies = self.fold(lambda _, rows, own: _tallies(rows, own, len(centres)), X, found)
         sums, sizes, use, inertia = (sum(parts) for parts in zip(*tallies, strict=True))
         labels = self.map(lambda _, own: own[:, :1].astype(np.int64), found)

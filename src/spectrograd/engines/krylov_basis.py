@@ -1,4 +1,4 @@
-"""A Krylov basis as a list of talls, for engines that have nothing better."""
+"""A Krylov basis as a list of multivectors, for engines that have nothing better."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from spectrograd.system import one_thread
 from spectrograd.typing import Array
 
 if TYPE_CHECKING:
-    from spectrograd.engines.base import Engine, Tall
+    from spectrograd.engines.base import Engine, MultiVector
 
 
-class TallList:
-    """Columns in a few talls side by side; narrow ones are joined, so that there are O(log k) of them."""
+class MultiVectorList:
+    """Columns in a few multivectors side by side; narrow ones are joined, so that there are O(log k) of them."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.talls: list[Tall] = []
+        self.multivectors: list[MultiVector] = []
 
-    def append(self, X: Tall) -> None:
-        """Add columns; before that, the last talls are joined where the one before is no wider."""
-        talls = self.talls
-        while len(talls) > 1 and talls[-2].shape[1] <= talls[-1].shape[1]:
-            last = talls.pop()
-            talls[-1] = self.engine.stack(talls[-1], last)
-        talls.append(X)
+    def append(self, X: MultiVector) -> None:
+        """Add columns; before that, the last multivectors are joined where the one before is no wider."""
+        multivectors = self.multivectors
+        while len(multivectors) > 1 and multivectors[-2].shape[1] <= multivectors[-1].shape[1]:
+            last = multivectors.pop()
+            multivectors[-1] = self.engine.stack(multivectors[-1], last)
+        multivectors.append(X)
 
-    def columns(self, start: int, stop: int) -> Tall:
+    def columns(self, start: int, stop: int) -> MultiVector:
         """Some of the columns."""
         chosen = [
-            tall if (low, high) == (0, tall.shape[1]) else self.engine.columns(tall, slice(low, high))
-            for tall, low, high in self._within(start, stop)
+            multivector if (low, high) == (0, multivector.shape[1]) else self.engine.columns(multivector, slice(low, high))
+            for multivector, low, high in self._within(start, stop)
         ]
         return chosen[0] if len(chosen) == 1 else self.engine.stack(*chosen)
 
@@ -46,13 +46,13 @@ class TallList:
         coefficients = np.zeros((count, new.shape[1]))
         for begin in (first, 0):
             known = [self.engine.columns(t, slice(a, b)) for t, a, b in self._within(begin, count)]
-            found = [self.engine.gram(tall, new) for tall in known]
-            for tall, part in zip(known, found, strict=True):
-                new = self.engine.combine(new, np.eye(new.shape[1]), tall, -part)
+            found = [self.engine.gram(multivector, new) for multivector in known]
+            for multivector, part in zip(known, found, strict=True):
+                new = self.engine.combine(new, np.eye(new.shape[1]), multivector, -part)
             if found:
                 coefficients[begin:] += np.vstack(found)
         self._cut(count)
-        self.talls.append(new)
+        self.multivectors.append(new)
         return coefficients, self.engine.gram(new, new, symmetric=True)
 
     def rotate(self, start: int, stop: int, Y: Array) -> None:
@@ -60,33 +60,33 @@ class TallList:
         behind = None if stop == self._total else self.columns(stop, self._total)
         chosen = self.engine.combine(self.columns(start, stop), Y)
         self._cut(start)
-        self.talls += [chosen] if behind is None else [chosen, behind]
+        self.multivectors += [chosen] if behind is None else [chosen, behind]
 
-    def parts(self) -> Iterator[Tall]:
-        """The talls as they are: sums depend on how columns are grouped."""
-        return iter(self.talls)
+    def parts(self) -> Iterator[MultiVector]:
+        """The multivectors as they are: sums depend on how columns are grouped."""
+        return iter(self.multivectors)
 
-    def restore(self, parts: Iterable[Tall]) -> None:
-        """Mutates: the same talls again."""
-        self.talls = list(parts)
+    def restore(self, parts: Iterable[MultiVector]) -> None:
+        """Mutates: the same multivectors again."""
+        self.multivectors = list(parts)
 
     @property
     def _total(self) -> int:
-        return sum(tall.shape[1] for tall in self.talls)
+        return sum(multivector.shape[1] for multivector in self.multivectors)
 
-    def _within(self, start: int, stop: int) -> list[tuple[Tall, int, int]]:
-        """Talls with the part of each that lies between two columns."""
+    def _within(self, start: int, stop: int) -> list[tuple[MultiVector, int, int]]:
+        """Multivectors with the part of each that lies between two columns."""
         found, at = [], 0
-        for tall in self.talls:
-            low, high = max(start - at, 0), min(stop - at, tall.shape[1])
+        for multivector in self.multivectors:
+            low, high = max(start - at, 0), min(stop - at, multivector.shape[1])
             if low < high:
-                found.append((tall, low, high))
-            at += tall.shape[1]
+                found.append((multivector, low, high))
+            at += multivector.shape[1]
         return found
 
     def _cut(self, stop: int) -> None:
         """Mutates: only the first columns stay."""
-        self.talls = [
+        self.multivectors = [
             t if b == t.shape[1] else self.engine.columns(t, slice(a, b)) for t, a, b in self._within(0, stop)
         ]
 
@@ -128,7 +128,7 @@ class RowBasis:
                 return self._orthogonalize_few(first, count)
         from spectrograd.kernels.multivector import orthogonalize
 
-        run = orthogonalize if stored.shape[1] > self.thresholds.tall else orthogonalize.serial
+        run = orthogonalize if stored.shape[1] > self.thresholds.parallel_rows else orthogonalize.serial
         coefficients, inner = run(stored, first, count, width)
         return np.asarray(coefficients), np.asarray(inner)
 
@@ -153,7 +153,7 @@ class RowBasis:
         else:
             from spectrograd.kernels.multivector import rotate
 
-            run = rotate if part.shape[1] > self.thresholds.tall else rotate.serial
+            run = rotate if part.shape[1] > self.thresholds.parallel_rows else rotate.serial
             run(part, np.ascontiguousarray(Y, dtype=np.float64))
         if kept < stop - start:
             part[kept : kept + behind] = self.stored[stop : self.filled].copy()

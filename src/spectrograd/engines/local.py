@@ -25,7 +25,7 @@ SUMMED = 1 << 20  # rows whose partial sums, a small matrix for every few of the
 
 @dataclass(frozen=True)
 class LocalEngine(BaseEngine):
-    """Passes by compiled kernels; plain numpy where the graph is small. Talls are numpy arrays.
+    """Passes by compiled kernels; plain numpy where the graph is small. Multivectors are numpy arrays.
 
     ``n_jobs`` follows scikit-learn: None or -1 means all cores.
     """
@@ -161,7 +161,7 @@ class LocalEngine(BaseEngine):
 
     def _is_tall(self, X: Array) -> bool:
         """Whether the rows of a block are worth threads."""
-        return len(X) > self.thresholds.tall
+        return len(X) > self.thresholds.parallel_rows
 
     def _is_small(self, X: Array) -> bool:
         """Whether numpy is as fast as compiled code where a block is read once."""
@@ -184,7 +184,7 @@ class LocalEngine(BaseEngine):
         return np.asarray(combine(np.ascontiguousarray(X), C, Y, small))
 
     def turned(self, X: Array, C: Array, Y: Array | None = None, E: Array | None = None) -> Array:
-        """Mutates X, some rows at a time: no second tall is needed."""
+        """Mutates X, some rows at a time: no second multivector is needed."""
         for first in range(0, len(X), AT_ONCE):
             rows = slice(first, first + AT_ONCE)
             X[rows] = self.combine(X[rows], C, None if Y is None else Y[rows], E)
@@ -220,9 +220,9 @@ class LocalEngine(BaseEngine):
         """A copy: kernels take whole rows."""
         return np.ascontiguousarray(X[:, chosen])
 
-    def stack(self, *talls: Array) -> Array:
+    def stack(self, *multivectors: Array) -> Array:
         """Side by side."""
-        return talls[0] if len(talls) == 1 else np.hstack(talls).astype(talls[0].dtype, copy=False)
+        return multivectors[0] if len(multivectors) == 1 else np.hstack(multivectors).astype(multivectors[0].dtype, copy=False)
 
     def basis(self, n_rows: int, limit: int, dtype: DTypeLike) -> RowBasis:
         """Vectors as rows of one array."""

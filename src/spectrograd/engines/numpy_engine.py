@@ -11,7 +11,7 @@ from spectrograd.typing import Array
 
 
 class NumpyEngine(BaseEngine):
-    """Talls are numpy arrays; nothing is compiled, and nothing is fast."""
+    """Multivectors are numpy arrays; nothing is compiled, and nothing is fast."""
 
     name = "numpy"
 
@@ -31,7 +31,7 @@ class NumpyEngine(BaseEngine):
         return np.asarray(operator.diagonal * X - product, dtype=X.dtype)
 
     def gram(self, X: Array, Y: Array, metric: Array | None = None, *, symmetric: bool = False) -> Array:
-        """In float64, whatever the talls are."""
+        """In float64, whatever the multivectors are."""
         left = X.astype(np.float64) if metric is None else metric * X.astype(np.float64)
         return np.asarray(left.T @ Y.astype(np.float64))
 

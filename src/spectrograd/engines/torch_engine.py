@@ -1,4 +1,4 @@
-"""Talls on a device, and a Krylov basis of them."""
+"""Multivectors on a device, and a Krylov basis of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from spectrograd.typing import Array
 Tensor = Any
 
 
-class DeviceTall:
+class TorchMultiVector:
     """A tensor N x k of rows on a device, with the shape and the numpy type that everybody may ask for."""
 
     __slots__ = ("dtype", "shape", "tensor")
@@ -31,11 +31,11 @@ class DeviceTall:
         self.shape: tuple[int, int] = tuple(tensor.shape)
         self.dtype = np.dtype(str(tensor.dtype).removeprefix("torch."))
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> DeviceTall:
-        return DeviceTall(self.tensor.clone())
+    def __deepcopy__(self, memo: dict[int, Any]) -> TorchMultiVector:
+        return TorchMultiVector(self.tensor.clone())
 
     def __repr__(self) -> str:
-        return f"DeviceTall({self.shape}, {self.dtype}, {self.tensor.device})"
+        return f"TorchMultiVector({self.shape}, {self.dtype}, {self.tensor.device})"
 
 
 class DeviceBasis:
@@ -47,20 +47,20 @@ class DeviceBasis:
         )
         self.filled = 0
 
-    def append(self, X: DeviceTall) -> None:
+    def append(self, X: TorchMultiVector) -> None:
         """Add columns."""
         before, self.filled = self.filled, self.filled + X.shape[1]
         self.stored[before : self.filled] = X.tensor.T
 
-    def columns(self, start: int, stop: int) -> DeviceTall:
+    def columns(self, start: int, stop: int) -> TorchMultiVector:
         """A copy, N x (stop - start)."""
-        return DeviceTall(self.stored[start:stop].T.contiguous().clone())
+        return TorchMultiVector(self.stored[start:stop].T.contiguous().clone())
 
-    def parts(self) -> Iterator[DeviceTall]:
+    def parts(self) -> Iterator[TorchMultiVector]:
         """A few columns at a time."""
         return (self.columns(a, min(a + LANES, self.filled)) for a in range(0, self.filled, LANES))
 
-    def restore(self, parts: Iterable[DeviceTall]) -> None:
+    def restore(self, parts: Iterable[TorchMultiVector]) -> None:
         """Mutates: the same columns again."""
         for part in parts:
             self.append(part)
@@ -142,11 +142,11 @@ def nearest_centres(torch: Any, X: Tensor, centres: Tensor) -> tuple[Tensor, ...
 
 ROWS = 1 << 17  # rows at a time where float64 copies are made: 16 MB for sixteen columns
 WORTH_THREADS = 50_000  # rows; below, threads that wait for one another take ten times longer on a busy CPU
-OF_FREE = 0.5  # share of a card's free memory that graphs may keep; the rest is for talls
+OF_FREE = 0.5  # share of a card's free memory that graphs may keep; the rest is for multivectors
 
 
 class TorchEngine(BaseEngine):
-    """Talls are tensors on a device; products by torch's sparse kernels, small matrices on the host.
+    """Multivectors are tensors on a device; products by torch's sparse kernels, small matrices on the host.
 
     Parameters
     ----------
@@ -174,15 +174,15 @@ class TorchEngine(BaseEngine):
 
     # operators
 
-    def sweep(self, operator: SparseOperator, X: DeviceTall) -> DeviceTall:
+    def sweep(self, operator: SparseOperator, X: TorchMultiVector) -> TorchMultiVector:
         """Piece after piece, each added to its rows."""
         x = X.tensor
         diagonal = _opened(operator.diagonal).to(x.dtype)
         if operator.scale is None:
-            return DeviceTall(self._subtract_product(operator, x, diagonal * x))
+            return TorchMultiVector(self._subtract_product(operator, x, diagonal * x))
         scale = _opened(operator.scale).to(x.dtype)
         negative = self._subtract_product(operator, scale * x, self.torch.zeros_like(x))
-        return DeviceTall(negative.mul_(scale).addcmul_(diagonal, x))
+        return TorchMultiVector(negative.mul_(scale).addcmul_(diagonal, x))
 
     def _subtract_product(self, operator: SparseOperator, x: Any, out: Any, factor: float = 1.0) -> Any:
         """Mutates: ``out -= factor W x``."""
@@ -192,32 +192,32 @@ class TorchEngine(BaseEngine):
             out[start:stop].addmm_(W, x, alpha=-factor)
         return out
 
-    def subtract_low_rank(self, product: DeviceTall, low_rank: LowRank, X: DeviceTall) -> DeviceTall:
+    def subtract_low_rank(self, product: TorchMultiVector, low_rank: LowRank, X: TorchMultiVector) -> TorchMultiVector:
         """Mutates the product, which is then the result."""
         self._subtract_factors(product.tensor, low_rank, X)
         return product
 
-    def _subtract_factors(self, out: Any, low_rank: LowRank, X: DeviceTall, factor: float = 1.0) -> None:
+    def _subtract_factors(self, out: Any, low_rank: LowRank, X: TorchMultiVector, factor: float = 1.0) -> None:
         """Mutates: ``out -= factor Z diag(a) Z' X``."""
-        Z: Any = low_rank.factors  # placed: a tall
+        Z: Any = low_rank.factors  # placed: a multivector
         small = low_rank.coefficients[:, None] * self.gram(Z, X)
         out.addmm_(Z.tensor.to(out.dtype), self._small(small, out.dtype), alpha=-factor)
 
     def recurrence(
         self,
         operator: Operator,
-        X: DeviceTall,
-        before: DeviceTall,
+        X: TorchMultiVector,
+        before: TorchMultiVector,
         coefficients: Coefficients,
-        out: DeviceTall | None = None,
-    ) -> DeviceTall:
+        out: TorchMultiVector | None = None,
+    ) -> TorchMultiVector:
         """In the memory of ``out``: what is no product first, then the sweep is added to it."""
         a, b, c = coefficients
         if not isinstance(operator, SparseOperator):
             product = self.apply(operator, X).tensor
             if operator.metric is not None:
                 product = product / operator.metric.tensor.to(product.dtype)
-            return DeviceTall((a * product).add_(X.tensor, alpha=b).add_(before.tensor, alpha=c))
+            return TorchMultiVector((a * product).add_(X.tensor, alpha=b).add_(before.tensor, alpha=c))
         check()
         assert operator.scale is None, "bring the operator to walk_form() first"
         self.work.sweeps += 1
@@ -227,12 +227,12 @@ class TorchEngine(BaseEngine):
     def _fused(
         self,
         operator: SparseOperator,
-        X: DeviceTall,
-        before: DeviceTall,
+        X: TorchMultiVector,
+        before: TorchMultiVector,
         coefficients: Coefficients,
-        out: DeviceTall | None,
-    ) -> DeviceTall:
-        """All of it times the metric, by which it is divided at the end: no tall but the result is made."""
+        out: TorchMultiVector | None,
+    ) -> TorchMultiVector:
+        """All of it times the metric, by which it is divided at the end: no multivector but the result is made."""
         (a, b, c), x = coefficients, X.tensor
         metric = self.torch.ones_like(x[:, :1]) if operator.metric is None else _opened(operator.metric)
         own = (a * _opened(operator.diagonal) + b * metric).to(x.dtype)
@@ -241,9 +241,9 @@ class TorchEngine(BaseEngine):
         self._subtract_product(operator, x, result, a)
         if operator.low_rank is not None:
             self._subtract_factors(result, operator.low_rank, X, a)
-        return DeviceTall(result.div_(metric.to(x.dtype)))
+        return TorchMultiVector(result.div_(metric.to(x.dtype)))
 
-    def residual(self, operator: Operator, Q: DeviceTall, AQ: DeviceTall, values: Array) -> Array:
+    def residual(self, operator: Operator, Q: TorchMultiVector, AQ: TorchMultiVector, values: Array) -> Array:
         """From differences in float64, some rows at a time."""
         k, torch = len(values), self.torch
         theta, squares = self._small(values, torch.float64), torch.zeros(k, dtype=torch.float64)
@@ -257,7 +257,7 @@ class TorchEngine(BaseEngine):
     # algebra
 
     def gram(
-        self, X: DeviceTall, Y: DeviceTall, metric: DeviceTall | None = None, *, symmetric: bool = False
+        self, X: TorchMultiVector, Y: TorchMultiVector, metric: TorchMultiVector | None = None, *, symmetric: bool = False
     ) -> Array:
         """Some rows at a time in float64, added in order."""
         total = self.torch.zeros((X.shape[1], Y.shape[1]), dtype=self.torch.float64, device=self.device)
@@ -268,27 +268,27 @@ class TorchEngine(BaseEngine):
         return self._host(total)
 
     def combine(
-        self, X: DeviceTall, C: Array, Y: DeviceTall | None = None, E: Array | None = None
-    ) -> DeviceTall:
+        self, X: TorchMultiVector, C: Array, Y: TorchMultiVector | None = None, E: Array | None = None
+    ) -> TorchMultiVector:
         """In the type of X."""
         x = X.tensor
         product = x @ self._small(C, x.dtype)
         if Y is not None and E is not None:
             product.addmm_(Y.tensor.to(x.dtype), self._small(E, x.dtype))
-        return DeviceTall(product)
+        return TorchMultiVector(product)
 
-    def scaled(self, X: DeviceTall, factors: DeviceTall) -> DeviceTall:
+    def scaled(self, X: TorchMultiVector, factors: TorchMultiVector) -> TorchMultiVector:
         """In the type of X."""
-        return DeviceTall(X.tensor * factors.tensor.to(X.tensor.dtype))
+        return TorchMultiVector(X.tensor * factors.tensor.to(X.tensor.dtype))
 
-    def columns(self, X: DeviceTall, chosen: slice) -> DeviceTall:
+    def columns(self, X: TorchMultiVector, chosen: slice) -> TorchMultiVector:
         """A copy: kernels take whole rows."""
-        return DeviceTall(X.tensor[:, chosen].contiguous())
+        return TorchMultiVector(X.tensor[:, chosen].contiguous())
 
-    def stack(self, *talls: DeviceTall) -> DeviceTall:
+    def stack(self, *multivectors: TorchMultiVector) -> TorchMultiVector:
         """Side by side."""
-        kind = talls[0].tensor.dtype
-        return DeviceTall(self.torch.cat([tall.tensor.to(kind) for tall in talls], dim=1))
+        kind = multivectors[0].tensor.dtype
+        return TorchMultiVector(self.torch.cat([multivector.tensor.to(kind) for multivector in multivectors], dim=1))
 
     def basis(self, n_rows: int, limit: int, dtype: DTypeLike) -> DeviceBasis:
         """Vectors as rows of one tensor."""
@@ -296,39 +296,39 @@ class TorchEngine(BaseEngine):
 
     # rows
 
-    def put(self, rows: Array) -> DeviceTall:
+    def put(self, rows: Array) -> TorchMultiVector:
         """A copy on the device."""
-        return DeviceTall(self.torch.tensor(np.ascontiguousarray(rows), device=self.device))
+        return TorchMultiVector(self.torch.tensor(np.ascontiguousarray(rows), device=self.device))
 
-    def rows(self, X: DeviceTall, indices: Array | None = None) -> Array:
+    def rows(self, X: TorchMultiVector, indices: Array | None = None) -> Array:
         """A copy on the host."""
         chosen = X.tensor.clone() if indices is None else X.tensor[self._index(indices)]
         return self._host(chosen)
 
-    def map(self, function: Callable[..., Array], *talls: DeviceTall) -> DeviceTall:
+    def map(self, function: Callable[..., Array], *multivectors: TorchMultiVector) -> TorchMultiVector:
         """By way of the host, some rows at a time: for what has no verb of its own."""
-        return DeviceTall(self.torch.cat([self.put(part).tensor for part in self.fold(function, *talls)]))
+        return TorchMultiVector(self.torch.cat([self.put(part).tensor for part in self.fold(function, *multivectors)]))
 
-    def fold(self, function: Callable[..., Any], *talls: DeviceTall) -> list[Any]:
+    def fold(self, function: Callable[..., Any], *multivectors: TorchMultiVector) -> list[Any]:
         """By way of the host."""
         return [
-            function(rows.start, *(self._host(tall.tensor[rows]) for tall in talls))
-            for rows in self._spans(talls[0])
+            function(rows.start, *(self._host(multivector.tensor[rows]) for multivector in multivectors))
+            for rows in self._spans(multivectors[0])
         ]
 
-    def zeros(self, n_rows: int, n_columns: int, dtype: DTypeLike) -> DeviceTall:
+    def zeros(self, n_rows: int, n_columns: int, dtype: DTypeLike) -> TorchMultiVector:
         """Made on the device."""
-        return DeviceTall(self.torch.zeros((n_rows, n_columns), dtype=self._kind(dtype), device=self.device))
+        return TorchMultiVector(self.torch.zeros((n_rows, n_columns), dtype=self._kind(dtype), device=self.device))
 
-    def cast(self, X: DeviceTall, dtype: DTypeLike) -> DeviceTall:
+    def cast(self, X: TorchMultiVector, dtype: DTypeLike) -> TorchMultiVector:
         """X itself where it is of that type."""
-        return X if X.dtype == dtype else DeviceTall(X.tensor.to(self._kind(dtype)))
+        return X if X.dtype == dtype else TorchMultiVector(X.tensor.to(self._kind(dtype)))
 
-    def take(self, X: DeviceTall, chosen: Array) -> DeviceTall:
+    def take(self, X: TorchMultiVector, chosen: Array) -> TorchMultiVector:
         """On the device."""
-        return DeviceTall(X.tensor[self._index(chosen)])
+        return TorchMultiVector(X.tensor[self._index(chosen)])
 
-    def spread(self, X: DeviceTall, chosen: Array, n_rows: int) -> DeviceTall:
+    def spread(self, X: TorchMultiVector, chosen: Array, n_rows: int) -> TorchMultiVector:
         """On the device."""
         out = self.zeros(n_rows, X.shape[1], X.dtype)
         out.tensor[self._index(chosen)] = X.tensor
@@ -336,7 +336,7 @@ class TorchEngine(BaseEngine):
 
     # statistics
 
-    def statistics(self, X: DeviceTall, metric: DeviceTall | None = None) -> Statistics:
+    def statistics(self, X: TorchMultiVector, metric: TorchMultiVector | None = None) -> Statistics:
         """On the device, in float64."""
         finite, top, where = peaks(self.torch, X.tensor)
         units = top.abs().clamp_min(1e-300)
@@ -347,13 +347,13 @@ class TorchEngine(BaseEngine):
         second, fourth, mass = (self._host(sum(part)) for part in zip(*parts, strict=True))
         return Statistics(finite, self._host(top), self._host(where), second, fourth, float(mass))
 
-    def row_norms(self, X: DeviceTall) -> tuple[DeviceTall, float]:
+    def row_norms(self, X: TorchMultiVector) -> tuple[TorchMultiVector, float]:
         """Lengths on the device; the median of evenly spaced ones."""
-        norms, n = DeviceTall(row_lengths(self.torch, X.tensor)), X.shape[0]
+        norms, n = TorchMultiVector(row_lengths(self.torch, X.tensor)), X.shape[0]
         few = np.arange(0, n, -(-n // MEDIAN_ROWS))
         return norms, float(np.median(self.rows(norms, few)))
 
-    def nearest(self, X: DeviceTall, centres: Array) -> Nearest:
+    def nearest(self, X: TorchMultiVector, centres: Array) -> Nearest:
         """On the device, some rows at a time."""
         middle = self._small(centres, self.torch.float64)
         parts = [nearest_centres(self.torch, X.tensor[rows], middle) for rows in self._spans(X)]
@@ -361,7 +361,7 @@ class TorchEngine(BaseEngine):
         sums, sizes, use = (self._host(sum(part)) for part in tallies)
         gap = self.torch.cat(gaps)[:, None]
         return Nearest(
-            DeviceTall(self.torch.cat(labels)[:, None]), DeviceTall(gap), sums, sizes, use, float(gap.sum())
+            TorchMultiVector(self.torch.cat(labels)[:, None]), TorchMultiVector(gap), sums, sizes, use, float(gap.sum())
         )
 
     # how tensors and arrays meet
@@ -386,7 +386,7 @@ class TorchEngine(BaseEngine):
         finally:
             self.torch.set_num_threads(before)
 
-    def _spans(self, X: DeviceTall) -> list[slice]:
+    def _spans(self, X: TorchMultiVector) -> list[slice]:
         return [slice(start, start + ROWS) for start in range(0, X.shape[0], ROWS)]
 
     def _small(self, values: Array, kind: Any) -> Any:

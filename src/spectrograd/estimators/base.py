@@ -141,7 +141,7 @@ class Spectral(Updating, Living, Shown, BaseEstimator):
             checkpoint=self.checkpoint,
             checkpoint_every=self.checkpoint_every,
             hooks=_hooks(self.verbose),
-            keep_tall=getattr(self, "_keeps_tall", False),
+            keep_multivector=getattr(self, "_keeps_multivector", False),
         )
 
     def _fit(self, graph: Graph | MultilayerGraph) -> None:
@@ -179,7 +179,7 @@ class Spectral(Updating, Living, Shown, BaseEstimator):
         past: Past | None = None,
     ) -> None:
         """The fitted names; an interrupted fit keeps its best so far and then stops whoever called it."""
-        self._raw_vectors, self._tall = result.vectors, result.tall
+        self._raw_vectors, self._multivector = result.vectors, result.multivector
         # Which change came last, and the fingerprint of a store that the graph was read from: whoever knows
         # says so afterwards.
         self._last_change, self._store_seen = None, None

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, TextIO
 import numpy as np
 from numpy.typing import ArrayLike
 
-from spectrograd.engines.base import Tall
+from spectrograd.engines.base import MultiVector
 from spectrograd.graph import GraphError
 from spectrograd.graph.node_names import as_plain
 from spectrograd.io.parquet import write_row_groups
@@ -238,8 +238,8 @@ def write_parts(
     path : path-like
         ``name.parquet/``. Parts that are there are replaced, anything else is refused. With an engine it must
         be on a file system that its workers share with this process.
-    values : array or tall
-        Vectors (n_nodes, n_components) or labels (n_nodes,); with an ``engine``, a tall of it, whose rows
+    values : array or multivector
+        Vectors (n_nodes, n_components) or labels (n_nodes,); with an ``engine``, a multivector of it, whose rows
         never come here.
     nodes : array of shape (n_nodes,), optional
         Names, in the order of the rows; row numbers when not given.
@@ -274,9 +274,9 @@ def write_parts(
     return [target / name for name in names]
 
 
-def _by_workers(engine: Any, folder: Path, values: Tall, nodes: Array | None) -> list[str]:
-    talls = () if nodes is None else (engine.put(np.ascontiguousarray(as_plain(nodes))[:, None]),)
-    names: list[str] = engine.each_block("write", partial(_write_block, str(folder)), values, *talls)
+def _by_workers(engine: Any, folder: Path, values: MultiVector, nodes: Array | None) -> list[str]:
+    multivectors = () if nodes is None else (engine.put(np.ascontiguousarray(as_plain(nodes))[:, None]),)
+    names: list[str] = engine.each_block("write", partial(_write_block, str(folder)), values, *multivectors)
     return names
 
 

@@ -36,7 +36,7 @@ def joined(first, near, rest):
     return rest
 
 
-# --- Tall-and-skinny dense kernels: Gram matrices in float64, whatever the vectors are.
+# --- MultiVector-and-skinny dense kernels: Gram matrices in float64, whatever the vectors are.
 
 CHUNK = 512
 
@@ -107,7 +107,7 @@ def _gram_block(U, V, metric, rows, left, right, out):
 
 @parallel
 def combine(U, C, V, E):
-    """``U C + V E`` for tall U, V and small C, E; V and E may be None.
+    """``U C + V E`` for multivector U, V and small C, E; V and E may be None.
 
     No library threads to fight with, and the same bits for any number of them.
     """

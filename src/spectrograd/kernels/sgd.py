@@ -15,7 +15,7 @@ from spectrograd.kernels.simd import WIDTH, nothing, put, take, take_one, total,
 
 CHUNK = 256
 TILE = 64  # rows that are summed in float32 before float64 takes them over
-TALLEST = 2.0**40  # mean square of a row's entries that float32 can still square: rows double at every visit
+MAX_MEAN_SQUARE = 2.0**40  # mean square of a row's entries that float32 can still square: rows double at every visit
 ROW_TERM, METRIC, PUSH, SHARE = range(4)  # columns of what is known of a node
 
 
@@ -39,7 +39,7 @@ def descend(groups, nodes, low_rank, steps, total_mass, U, M, Y):
     known = np.empty((vertices.shape[1], 4), U.dtype)
     for batch in range(counts.shape[0]):
         solved, M_inverse = _inverse(M)
-        if not (solved and _trace(M) < TALLEST * n_columns * total_mass):
+        if not (solved and _trace(M) < MAX_MEAN_SQUARE * n_columns * total_mass):
             return batch
         n = counts[batch]
         n_chunks = (n + CHUNK - 1) // CHUNK

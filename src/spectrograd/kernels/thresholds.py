@@ -15,7 +15,7 @@ class Thresholds:
         Nodes up to which numpy and scipy are fast enough, and nothing has to be compiled.
     worth_threads
         Entries of a pass; fewer take less time than waking the threads may cost.
-    tall
+    parallel_rows
         Rows from which small dense products are worth threads.
     block
         Numbers of a block up to which numpy combines its columns as fast as compiled code does: a first fit
@@ -40,7 +40,7 @@ class Thresholds:
 
     small: int = 4096
     worth_threads: int = 50_000
-    tall: int = 20_000
+    parallel_rows: int = 20_000
     block: int = 1 << 19
     wide: int = 48
     reordered_from: int = 30_000

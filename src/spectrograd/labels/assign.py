@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from spectrograd.engines.base import Engine, Tall
+from spectrograd.engines.base import Engine, MultiVector
 from spectrograd.labels.cluster_qr import cluster_qr
 from spectrograd.labels.kmeans import kmeans
 from spectrograd.labels.kmeans import unit_rows as as_unit_rows
@@ -210,7 +210,7 @@ def _spread_rows(rows: Array, rng: np.random.Generator) -> Array:
 
 def assign_left(
     engine: Engine,
-    X: Tall,
+    X: MultiVector,
     order: Array | None,
     n_clusters: int,
     *,
@@ -219,11 +219,11 @@ def assign_left(
     aside: Array,
     random_state: int | np.random.Generator | None,
     deadline: float = math.inf,
-) -> tuple[Clustering, Tall]:
+) -> tuple[Clustering, MultiVector]:
     """k-means of rows of unit length, as :func:`~spectrograd.labels.assign` does it with very many rows.
 
     The rows of X (N x K) are numbered ``order`` in the result (None: as they are), to which ``aside`` refers.
-    The labels come back in the order of the result, and as a tall (N x 1) in that of X.
+    The labels come back in the order of the result, and as a multivector (N x 1) in that of X.
     """
     started, n, rng = time.perf_counter(), X.shape[0], np.random.default_rng(random_state)
     if not 1 <= n_clusters <= n:

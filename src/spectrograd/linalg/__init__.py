@@ -1,1 +1,1 @@
-"""Algebra of tall and skinny blocks on an engine, and what needs the matrix at hand: factors, grids."""
+"""Algebra of Multivectors on an engine, and what needs the matrix at hand: factors, grids."""

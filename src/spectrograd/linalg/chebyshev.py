@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg as la
 
-from spectrograd.engines.base import Coefficients, Engine, Tall
+from spectrograd.engines.base import Coefficients, Engine, MultiVector
 from spectrograd.operators.base import Operator
 from spectrograd.typing import Array
 
@@ -81,7 +81,7 @@ class Filter:
         here, there = (self.degree * self.rate(at) for at in (value, lower))  # log cosh, without overflow
         return here - there + math.log1p(math.exp(-2 * here)) - math.log1p(math.exp(-2 * there))
 
-    def apply(self, engine: Engine, operator: Operator, U: Tall) -> Tall:
+    def apply(self, engine: Engine, operator: Operator, U: MultiVector) -> MultiVector:
         """``p(B^-1 A) U`` up to a factor, one pass per degree, for an operator in ``walk_form()``."""
         work = Filtering(self, engine, operator, U)
         for _ in range(self.degree):
@@ -93,7 +93,7 @@ class Filtering:
     """A filter at work: ``current`` (N x k) is what ``degree`` degrees of it have made of U.
 
     One sweep for each degree; none for the first where the ``product`` ``B^-1 A U`` is known. The memory of
-    an U that is ``owned``, and then of the product too, is used again: two talls are all it takes.
+    an U that is ``owned``, and then of the product too, is used again: two multivectors are all it takes.
     """
 
     def __init__(
@@ -101,8 +101,8 @@ class Filtering:
         smooth: Filter,
         engine: Engine,
         operator: Operator,
-        U: Tall,
-        product: Tall | None = None,
+        U: MultiVector,
+        product: MultiVector | None = None,
         *,
         owned: bool = False,
     ) -> None:

@@ -9,7 +9,7 @@ import scipy.linalg as la
 
 from spectrograd.engines import Engine
 from spectrograd.graph import Graph, RowBlock
-from spectrograd.kernels import TALL, WORTH_THREADS
+from spectrograd.kernels import PARALLEL_ROWS, WORTH_THREADS
 from spectrograd.operators.sparse import LowRank, SparseOperator
 from spectrograd.typing import Array
 
@@ -40,14 +40,14 @@ class Level:
         """``P' diag(scale) R``."""
         from spectrograd.kernels.coarsening import restrict
 
-        run = restrict if len(R) > TALL else restrict.serial
+        run = restrict if len(R) > PARALLEL_ROWS else restrict.serial
         return np.asarray(run(self.begin, self.order, scale, np.ascontiguousarray(R)))
 
     def add_up(self, C: Array, X: Array) -> None:
         """Mutates X: ``X += P C``."""
         from spectrograd.kernels.coarsening import add_prolonged
 
-        run = add_prolonged if len(X) > TALL else add_prolonged.serial
+        run = add_prolonged if len(X) > PARALLEL_ROWS else add_prolonged.serial
         run(self.part, np.ascontiguousarray(C), X)
 
     def up(self, X: Array) -> Array:

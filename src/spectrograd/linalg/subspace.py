@@ -1,4 +1,4 @@
-"""Tall-and-skinny linear algebra on top of an engine: orthonormal bases and Rayleigh-Ritz."""
+"""MultiVector-and-skinny linear algebra on top of an engine: orthonormal bases and Rayleigh-Ritz."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import DTypeLike
 
-from spectrograd.engines.base import Engine, Tall, new_seed
+from spectrograd.engines.base import Engine, MultiVector, new_seed
 from spectrograd.operators.base import Operator
 from spectrograd.typing import Array
 
@@ -20,7 +20,7 @@ NEARLY = 1e-2  # orthonormal: a single round leaves nothing but rounding errors
 class Orthonormal(NamedTuple):
     """A basis with ``Q' B Q = I``, and how many directions had to be replaced by random ones."""
 
-    Q: Tall
+    Q: MultiVector
     repaired: int
 
 
@@ -28,12 +28,12 @@ class Ritz(NamedTuple):
     """Ritz pairs of a subspace in ascending order, with ``A Q`` for whoever needs residuals."""
 
     values: Array
-    Q: Tall
-    AQ: Tall
+    Q: MultiVector
+    AQ: MultiVector
 
 
 def orthonormalize(
-    engine: Engine, U: Tall, metric: Tall | None, rng: np.random.Generator | None = None
+    engine: Engine, U: MultiVector, metric: MultiVector | None, rng: np.random.Generator | None = None
 ) -> Orthonormal:
     """Cholesky QR, twice unless U was nearly orthonormal; lost directions become random ones, and count."""
     n, k = U.shape
@@ -79,7 +79,7 @@ def inverse_factor(M: Array, least: float = 1e-12) -> tuple[Array, int]:
     return (rotation[:, kept] / np.sqrt(values[kept])) / columns[:, None], int((~kept).sum())
 
 
-def rayleigh_ritz(engine: Engine, operator: Operator, Q: Tall) -> Ritz:
+def rayleigh_ritz(engine: Engine, operator: Operator, Q: MultiVector) -> Ritz:
     """Rotate an orthonormal basis to Ritz vectors: one pass and a small eigenproblem."""
     AQ = engine.apply(operator, Q)
     H = engine.gram(Q, AQ, None, symmetric=True)
@@ -87,7 +87,7 @@ def rayleigh_ritz(engine: Engine, operator: Operator, Q: Tall) -> Ritz:
     return Ritz(values, engine.combine(Q, rotation), engine.turned(AQ, rotation))
 
 
-def deflated_ritz(engine: Engine, operator: Operator, Q: Tall, null: Tall) -> Ritz:
+def deflated_ritz(engine: Engine, operator: Operator, Q: MultiVector, null: MultiVector) -> Ritz:
     """As :func:`rayleigh_ritz`, of a basis in which a known null vector takes the place of its approximation.
 
     ``Q`` is turned such that its first column is the projection of the null vector (N x 1, of unit length in
@@ -109,7 +109,7 @@ def residuals(engine: Engine, operator: Operator, ritz: Ritz) -> Array:
     return engine.residual(operator, ritz.Q, ritz.AQ, ritz.values)
 
 
-def orthogonality_error(engine: Engine, operator: Operator, Q: Tall, n_columns: int | None = None) -> float:
+def orthogonality_error(engine: Engine, operator: Operator, Q: MultiVector, n_columns: int | None = None) -> float:
     """Largest entry of ``|Q' B Q - I|``, for all or the first columns."""
     M = engine.gram(Q, Q, operator.metric)[:n_columns, :n_columns]
     if not np.isfinite(M).all():
@@ -124,13 +124,13 @@ def orthogonality_error(engine: Engine, operator: Operator, Q: Tall, n_columns: 
 class Coordinates:
     """A pencil whose vectors are those of the given one with their rows multiplied by ``factors``.
 
-    ``operator`` is placed on the engine; ``factors`` and ``inverse`` are talls N x 1, None for ones.
+    ``operator`` is placed on the engine; ``factors`` and ``inverse`` are multivectors N x 1, None for ones.
     """
 
     engine: Engine
     operator: Operator
-    factors: Tall | None = None
-    inverse: Tall | None = None
+    factors: MultiVector | None = None
+    inverse: MultiVector | None = None
 
     @classmethod
     def standard(cls, engine: Engine, operator: Operator) -> Coordinates:
@@ -149,11 +149,11 @@ class Coordinates:
             return cls(engine, placed)
         return cls(engine, placed, engine.put(factors[:, None]), engine.put(1 / factors[:, None]))
 
-    def enter(self, X: Tall) -> Tall:
+    def enter(self, X: MultiVector) -> MultiVector:
         """Vectors of the given pencil in these coordinates."""
         return X if self.factors is None else self.engine.scaled(X, self.factors)
 
-    def leave(self, X: Tall) -> Tall:
+    def leave(self, X: MultiVector) -> MultiVector:
         """Vectors in these coordinates as vectors of the given pencil."""
         return X if self.inverse is None else self.engine.scaled(X, self.inverse)
 
@@ -180,7 +180,7 @@ class Basis:
     placed on the engine and has no metric.
     """
 
-    def __init__(self, engine: Engine, operator: Operator, front: Tall, limit: int) -> None:
+    def __init__(self, engine: Engine, operator: Operator, front: MultiVector, limit: int) -> None:
         size = limit + 2 * int(front.shape[1]) + 1
         self._begin(engine, operator, limit, np.zeros((size, size)), front.dtype)
         self.filled = int(front.shape[1])
@@ -201,7 +201,7 @@ class Basis:
 
     @classmethod
     def revived(
-        cls, engine: Engine, operator: Operator, numbers: Mapping[str, Any], parts: Iterable[Tall]
+        cls, engine: Engine, operator: Operator, numbers: Mapping[str, Any], parts: Iterable[MultiVector]
     ) -> Basis:
         """The basis that had these :meth:`numbers` and these parts of its vectors."""
         basis = cls.__new__(cls)
@@ -222,7 +222,7 @@ class Basis:
         """Whether there is no room for another block."""
         return self.filled + self.front > self.limit + 1
 
-    def expand(self, rng: np.random.Generator, beside: Tall | None = None) -> Tall | None:
+    def expand(self, rng: np.random.Generator, beside: MultiVector | None = None) -> MultiVector | None:
         """Multiply the front; what is new in the product is the next one.
 
         The same sweep multiplies the columns ``beside``, where there are any: their product is returned.

@@ -14,7 +14,7 @@ from spectrograd.typing import Array
 
 Offer = Literal["products", "edges", "pattern", "resident", "tensors"]
 # Of an operator. ``products``: A X. ``edges``: the weights can be read, in any order. ``pattern``: who is
-# whose neighbour, as one CSR matrix. Of an engine. ``resident``: talls are arrays in this process's memory.
+# whose neighbour, as one CSR matrix. Of an engine. ``resident``: multivectors are arrays in this process's memory.
 # ``tensors``: they are torch's, on a device.
 PRODUCTS: frozenset[Offer] = frozenset(("products",))
 RESIDENT: frozenset[Offer] = frozenset(("products", "resident"))
@@ -35,7 +35,7 @@ class Operator(ABC):
         Bounds on the spectrum of the pencil, known from theory: step sizes and polynomial filters
         are scaled by them.
     metric
-        N numbers (a tall N x 1 of an engine where the operator is placed), or None for ones.
+        N numbers (a multivector N x 1 of an engine where the operator is placed), or None for ones.
     """
 
     lower: float
@@ -96,11 +96,11 @@ class Operator(ABC):
 
     @abstractmethod
     def product(self, engine: Any, X: Any) -> Any:
-        """``A X`` by the verbs of an engine, for an operator that is placed there and a tall X."""
+        """``A X`` by the verbs of an engine, for an operator that is placed there and a multivector X."""
 
     @abstractmethod
     def placed(self, engine: Any) -> Operator:
-        """The same operator with what is N long as talls of an engine."""
+        """The same operator with what is N long as multivectors of an engine."""
 
     @abstractmethod
     def rounding(self, dtype: DTypeLike) -> float:

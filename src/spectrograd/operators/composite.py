@@ -41,7 +41,7 @@ class LowRankOperator(Operator):
         return self.n_nodes * float(np.finfo(dtype).eps) * float(np.abs(a) @ np.square(Z).sum(axis=0))
 
     def placed(self, engine: Any) -> LowRankOperator:
-        """The same with its factors as a tall."""
+        """The same with its factors as a multivector."""
         return replace(self, low_rank=LowRank(engine.put(self.low_rank.factors), self.low_rank.coefficients))
 
 
@@ -224,7 +224,7 @@ def _fitted(values: Array, nodes: Array) -> Array:
 
 
 def _series_product(engine: Any, operator: Operator, coefficients: Array, X: Any) -> Any:
-    """``f(L) X`` by the three-term recurrence: one sweep per degree, three talls of memory."""
+    """``f(L) X`` by the three-term recurrence: one sweep per degree, three multivectors of memory."""
     middle, half = (operator.lower + operator.upper) / 2, (operator.upper - operator.lower) / 2
     unit = np.eye(X.shape[1])
     if len(coefficients) == 1 or half == 0:

@@ -47,12 +47,12 @@ class Balanced:
         """N x k vectors of the balanced operator as vectors of the given one."""
         return np.asarray(vectors * self._factors)
 
-    def leave_tall(self, engine: Any, X: Any) -> Any:
-        """As :meth:`leave`, for a tall of an engine."""
+    def inverse_transform_multivector(self, engine: Any, X: Any) -> Any:
+        """As :meth:`leave`, for a multivector of an engine."""
         return _multiplied(engine, X, self.row_factors)
 
-    def enter_tall(self, engine: Any, X: Any) -> Any:
-        """As :meth:`enter`, for a tall of an engine."""
+    def transform_multivector(self, engine: Any, X: Any) -> Any:
+        """As :meth:`enter`, for a multivector of an engine."""
         return _multiplied(engine, X, 1 / self.row_factors)
 
     @property

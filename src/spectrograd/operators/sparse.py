@@ -139,12 +139,12 @@ class SparseOperator(Operator):
         return self.diagonal.dtype
 
     def product(self, engine: Any, X: Any) -> Any:
-        """``A X`` on an engine, for a tall X; the operator is placed there."""
+        """``A X`` on an engine, for a multivector X; the operator is placed there."""
         product = engine.sweep(self, X)
         return product if self.low_rank is None else engine.subtract_low_rank(product, self.low_rank, X)
 
     def placed(self, engine: Any) -> SparseOperator:
-        """The same operator with its vectors and factors as talls of an engine."""
+        """The same operator with its vectors and factors as multivectors of an engine."""
 
         def put(vector: Array | None) -> Any:
             return None if vector is None else engine.put(np.asarray(vector)[:, None])

@@ -30,7 +30,7 @@ from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.layer_weights import LayerScores, layer_distances, weigh_layers
 from spectrograd.pipeline.result import Embedded, Result, Stages, found
 from spectrograd.pipeline.settings import Settings
-from spectrograd.pipeline.single import input_order, kept_tall, with_all_nodes
+from spectrograd.pipeline.single import input_order, multivector_of_all_nodes, with_all_nodes
 from spectrograd.pipeline.solve import certified, embed
 from spectrograd.solvers.loop import INTERRUPTED
 from spectrograd.typing import Array
@@ -263,7 +263,7 @@ class PreparedLayers:
             rows=kept,
             seconds=self.seconds | stages.seconds,
             merged=replace(self.merged, layers=layers),
-            tall=kept_tall(solved, settings, self.graph.n_nodes, kept, self.masked),
+            multivector=multivector_of_all_nodes(solved, settings, self.graph.n_nodes, kept, self.masked),
         )
 
     def _on_all_nodes(self, layer: Embedded) -> Embedded:

@@ -15,7 +15,7 @@ from spectrograd.certificate import Certificate
 from spectrograd.certificate.lanczos_probe import Evidence
 from spectrograd.embedding import Embedding, arrange
 from spectrograd.engines import Engine
-from spectrograd.engines.base import Engine, Tall, Work
+from spectrograd.engines.base import Engine, MultiVector, Work
 from spectrograd.graph.components import Connectivity
 from spectrograd.labels.assign import Clustering
 from spectrograd.labels.eigengap import Eigengap
@@ -101,7 +101,7 @@ class Embedded:
             certificate=self.certificate.in_units(unit),
             solution=replace(
                 run,
-                Q=fit.leave_tall(engine, run.Q),
+                Q=fit.inverse_transform_multivector(engine, run.Q),
                 history=history,
                 evidence=run.evidence.in_units(unit),
             ),
@@ -142,9 +142,9 @@ class Result:
         Whether the clusters are more than chance would give; None before labels were assigned.
     merged
         Of a multilayer graph: what is known of each layer.
-    tall
-        The vectors where the engine has them, for whoever asked (``Settings.keep_tall``).
-    label_tall
+    multivector
+        The vectors where the engine has them, for whoever asked (``Settings.keep_multivector``).
+    label_multivector
         The labels (N x 1) in the order of the graph's rows, where these were left with an engine.
     sweeps, columns
         How often the run, with its certificate, walked over all entries of the graph, however many columns it
@@ -171,8 +171,8 @@ class Result:
     n_clusters: int | None = None
     membership: Array | None = None
     cluster_verdict: ClusterVerdict | None = None
-    tall: Tall | None = None
-    label_tall: Tall | None = None
+    multivector: MultiVector | None = None
+    label_multivector: MultiVector | None = None
     sweeps: float = 0.0
     matvecs: int = 0
 
@@ -276,31 +276,31 @@ class Stages:
 
 
 class LeftEmbedding(Embedding):
-    """Rows on the workers of an engine, ``tall`` (N x K) in the order of the graph's rows.
+    """Rows on the workers of an engine, ``multivector`` (N x K) in the order of the graph's rows.
 
     ``order`` says which row of the result each of them is; None where that is the same.
     """
 
     engine: Engine
-    tall: Tall
+    multivector: MultiVector
     order: Array | None
 
     def __init__(
         self,
         engine: Engine,
-        tall: Tall,
+        multivector: MultiVector,
         eigenvalues: Array,
         names: Array | None = None,
         order: Array | None = None,
     ) -> None:
         self.__dict__.update(  # past the dataclass: it would want the vectors now
-            engine=engine, tall=tall, eigenvalues=eigenvalues, names=names, order=order
+            engine=engine, multivector=multivector, eigenvalues=eigenvalues, names=names, order=order
         )
 
     @cached_property
     def vectors(self) -> Array:
         """N x K, gathered when first asked for."""
-        rows = self.engine.rows(self.tall)
+        rows = self.engine.rows(self.multivector)
         if self.order is None:
             return rows
         found = np.empty_like(rows)
@@ -310,29 +310,29 @@ class LeftEmbedding(Embedding):
     @property
     def n_components(self) -> int:
         """Number of columns."""
-        return int(self.tall.shape[1])
+        return int(self.multivector.shape[1])
 
     def without_first(self) -> LeftEmbedding:
         """Drop the trivial vector."""
-        rest = self.engine.columns(self.tall, slice(1, None))
+        rest = self.engine.columns(self.multivector, slice(1, None))
         return LeftEmbedding(self.engine, rest, self.eigenvalues[1:], self.names, self.order)
 
     def of_nodes(self, order: Array, masked: Array, names: Array | None) -> LeftEmbedding:
         """In float32, as rows of the result; those that are masked are zero."""
-        tall = self.engine.cast(self.tall, np.float32)
+        multivector = self.engine.cast(self.multivector, np.float32)
         if len(masked):
-            taking_part = np.ones((tall.shape[0], 1), np.float32)
+            taking_part = np.ones((multivector.shape[0], 1), np.float32)
             taking_part[masked] = 0
-            tall = self.engine.scaled(tall, self.engine.put(taking_part))
+            multivector = self.engine.scaled(multivector, self.engine.put(taking_part))
         same = np.array_equal(order, np.arange(len(order)))
-        return LeftEmbedding(self.engine, tall, self.eigenvalues, names, None if same else order)
+        return LeftEmbedding(self.engine, multivector, self.eigenvalues, names, None if same else order)
 
 
-def embedding_of(engine: Engine, operator: Operator, Q: Tall, values: Array) -> Embedding:
+def embedding_of(engine: Engine, operator: Operator, Q: MultiVector, values: Array) -> Embedding:
     """The columns of Q in order and with their signs; on the host, unless the edges are not there either."""
     if not (engine.leaves_rows and operator.is_streamed):
         return arrange(engine.rows(Q), values, operator.names)
     order = np.argsort(values, kind="stable")
     signs = np.where(engine.statistics(Q).peaks < 0, -1.0, 1.0)
-    tall = engine.combine(Q, np.diag(signs)[:, order])
-    return LeftEmbedding(engine, tall, values[order], operator.names)
+    multivector = engine.combine(Q, np.diag(signs)[:, order])
+    return LeftEmbedding(engine, multivector, values[order], operator.names)

@@ -115,10 +115,10 @@ def label(result: Result, settings: Settings, *, many: int = MANY) -> Result:
     settings.on_stage("assign")
     n_clusters = settings.n_clusters or result.embedding.n_components
     left = result.embedding
-    if isinstance(left, LeftEmbedding) and settings.assign_labels == "kmeans" and left.tall.shape[0] > many:
-        clustering, label_tall = assign_left(
+    if isinstance(left, LeftEmbedding) and settings.assign_labels == "kmeans" and left.multivector.shape[0] > many:
+        clustering, label_multivector = assign_left(
             left.engine,
-            left.tall,
+            left.multivector,
             left.order,
             n_clusters,
             n_init=settings.n_init,
@@ -127,7 +127,7 @@ def label(result: Result, settings: Settings, *, many: int = MANY) -> Result:
             random_state=settings.seed,
             deadline=settings.labelled_by,
         )
-        return finish_labels(replace(result.labelled(clustering), label_tall=label_tall), settings)
+        return finish_labels(replace(result.labelled(clustering), label_multivector=label_multivector), settings)
     with settings.engine.threads():
         clustering = assign(
             result.vectors,
@@ -172,7 +172,7 @@ def _followed(result: Result) -> Result:
         membership = membership.copy()
         membership[rows] = found.membership
     result = replace(result, labels=labels, membership=membership)
-    if result.label_tall is not None and isinstance(result.embedding, LeftEmbedding):
+    if result.label_multivector is not None and isinstance(result.embedding, LeftEmbedding):
         engine = result.embedding.engine
-        return replace(result, label_tall=engine.put(found.labels[:, None].astype(np.float64)))
+        return replace(result, label_multivector=engine.put(found.labels[:, None].astype(np.float64)))
     return result

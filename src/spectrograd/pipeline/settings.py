@@ -38,8 +38,8 @@ class Settings(SolverSettings):
         How several layers become one operator.
     assign_labels, n_init
         How rows become clusters.
-    keep_tall
-        Leave the embedding where the engine has it as well: ``Result.tall``.
+    keep_multivector
+        Leave the embedding where the engine has it as well: ``Result.multivector``.
     checkpoint, checkpoint_every
         A folder where the run is kept, so that the same call goes on where it was stopped, and how many
         seconds lie between two checkpoints, at least.
@@ -58,7 +58,7 @@ class Settings(SolverSettings):
     aggregation_params: Mapping[str, Any] = field(default_factory=dict)
     assign_labels: str = "kmeans"
     n_init: int = 10
-    keep_tall: bool = False
+    keep_multivector: bool = False
     checkpoint: str | os.PathLike[str] | None = None
     checkpoint_every: float = CHECKPOINT_EVERY
     on_stage: Callable[[str], None] = unwatched

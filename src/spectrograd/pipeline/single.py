@@ -12,7 +12,7 @@ import numpy as np
 from spectrograd.certificate import exact
 from spectrograd.certificate.localization import judge
 from spectrograd.embedding import Embedding, row_slices
-from spectrograd.engines.base import Tall
+from spectrograd.engines.base import MultiVector
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
 from spectrograd.graph.components import (
     Connectivity,
@@ -61,9 +61,9 @@ def with_all_nodes(solved: Embedded, graph: Graph | MultilayerGraph, kept: Array
     return Embedding(rows, solved.embedding.eigenvalues, result_names(one))
 
 
-def kept_tall(solved: Embedded, settings: Settings, n_nodes: int, kept: Array, masked: Array) -> Tall | None:
+def multivector_of_all_nodes(solved: Embedded, settings: Settings, n_nodes: int, kept: Array, masked: Array) -> MultiVector | None:
     """As :func:`with_all_nodes`, on the engine and without a look at the host; None unless asked for."""
-    if not settings.keep_tall:
+    if not settings.keep_multivector:
         return None
     engine, Q = settings.engine, solved.solution.Q
     Q = engine.put(Q) if isinstance(Q, np.ndarray) else Q  # of whole components, which nobody solved for
@@ -107,7 +107,7 @@ class PreparedGraph:
             eigengap=gap,
             rows=self.kept,
             seconds=stages.seconds,
-            tall=kept_tall(solved, settings, self.graph.n_nodes, self.kept, self.masked),
+            multivector=multivector_of_all_nodes(solved, settings, self.graph.n_nodes, self.kept, self.masked),
         )
 
     def _solved(
@@ -207,7 +207,7 @@ class _TakingPart:
     def operator(self, tau: float = 0.0) -> SparseOperator:
         return masked(self.graph, self.settings.laplacian, tau, self.masked)
 
-    def judged(self, operator: SparseOperator, n_trivial: int, vectors: Tall, **how: Any) -> Regularization:
+    def judged(self, operator: SparseOperator, n_trivial: int, vectors: MultiVector, **how: Any) -> Regularization:
         """What the vectors tell, on the part of the volume that is not masked."""
         metric = operator.walk_form().metric
         share = 1.0
@@ -221,7 +221,7 @@ class _TakingPart:
         """What the vectors found tell, wherever they are."""
         if isinstance(found.embedding, LeftEmbedding):
             how |= {"engine": found.embedding.engine}
-            return self.judged(operator, n_trivial, found.embedding.tall, **how)
+            return self.judged(operator, n_trivial, found.embedding.multivector, **how)
         return self.judged(operator, n_trivial, found.embedding.vectors, **how)
 
     def with_tau(self, decision: Regularization) -> Found:
@@ -289,10 +289,10 @@ class _TakingPart:
 class _Watch:
     """Gives a run up when its rough vectors are already seen to be localised."""
 
-    judged: Callable[[Tall], Regularization]
+    judged: Callable[[MultiVector], Regularization]
     decision: Regularization | None = None
 
-    def __call__(self, vectors: Tall) -> bool:
+    def __call__(self, vectors: MultiVector) -> bool:
         found = self.judged(vectors)
         if found.tau > 0:
             self.decision = found

@@ -22,7 +22,7 @@ from spectrograd.certificate.certificate import (
 )
 from spectrograd.certificate.edge_insertion import Carried
 from spectrograd.certificate.lanczos_probe import Evidence, Guards, MeasuredRitz, look_outside
-from spectrograd.engines.base import Tall
+from spectrograd.engines.base import MultiVector
 from spectrograd.linalg.ldl import count_below
 from spectrograd.linalg.subspace import Ritz, deflated_ritz, rayleigh_ritz, residuals
 from spectrograd.operators.base import Operator
@@ -78,7 +78,7 @@ def certified(
     if fit is not None:
         engine = settings.engine
         known = solution.evidence.in_units(1 / fit.unit)
-        inside = replace(solution, Q=fit.enter_tall(engine, solution.Q), evidence=known)
+        inside = replace(solution, Q=fit.transform_multivector(engine, solution.Q), evidence=known)
         entered = None if null is None else fit.enter(null[:, None])[:, 0]
         found = certified(fit.operator, inside, settings, choice, earlier=earlier, null=entered)
         found = found.left(fit, engine)
@@ -197,7 +197,7 @@ def _before_a_bulk(
     return of_the_leading(found, ritz, measured, known.beyond) if found.converged else None
 
 
-def _ritz(problem: Problem, Q: Tall, null: Array | None) -> Ritz:
+def _ritz(problem: Problem, Q: MultiVector, null: Array | None) -> Ritz:
     """Ritz pairs of the span of Q, in which a known null vector is exact; it stays the first of them."""
     engine = problem.engine
     if null is None:

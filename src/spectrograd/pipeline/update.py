@@ -19,7 +19,7 @@ from spectrograd.certificate.certificate import GOOD_ANGLE, LIKELY_MISS, MOST_PA
 from spectrograd.certificate.edge_insertion import Carried, Growth
 from spectrograd.certificate.lanczos_probe import Evidence, MeasuredRitz
 from spectrograd.engines import Engine, LocalEngine
-from spectrograd.engines.base import Tall
+from spectrograd.engines.base import MultiVector
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.graph.node_names import NodeRows
 from spectrograd.linalg.chebyshev import NARROWEST, Filter
@@ -57,7 +57,7 @@ class Moved(NamedTuple):
     beginning.
     """
 
-    vectors: Tall
+    vectors: MultiVector
     values: Array
     matvecs: float
     error: float

@@ -19,7 +19,7 @@ from numpy.typing import DTypeLike
 from spectrograd.certificate.certificate import Complement
 from spectrograd.certificate.lanczos_probe import Evidence
 from spectrograd.engines import Engine, LocalEngine
-from spectrograd.engines.base import Tall, new_seed
+from spectrograd.engines.base import MultiVector, new_seed
 from spectrograd.linalg.subspace import (
     Coordinates,
     Orthonormal,
@@ -43,13 +43,13 @@ DERIVED = "derived"  # marks fields of states that `init` makes of the problem: 
 class Problem:
     """Find the ``n_components`` smallest eigenvectors of an operator, on an engine.
 
-    ``start`` is an N x K guess for a warm start, an array or a tall of the engine, or None.
+    ``start`` is an N x K guess for a warm start, an array or a multivector of the engine, or None.
     """
 
     operator: Operator
     n_components: int
     engine: Engine = field(default_factory=LocalEngine)
-    start: Tall | None = None
+    start: MultiVector | None = None
 
     def __post_init__(self) -> None:
         n_nodes, k = self.operator.n_nodes, self.n_components
@@ -65,7 +65,7 @@ class Problem:
         """Rows of every vector."""
         return self.operator.n_nodes
 
-    def placed_start(self, dtype: DTypeLike = np.float64) -> Tall | None:
+    def placed_start(self, dtype: DTypeLike = np.float64) -> MultiVector | None:
         """The start on the engine; of an array, which may come from anywhere, only what is finite."""
         if isinstance(self.start, np.ndarray):
             return self.engine.put(np.where(np.isfinite(self.start), self.start, 0).astype(dtype))
@@ -134,19 +134,19 @@ class Problem:
         return Coordinates.walk(self.engine, self.operator)
 
     @cached_property
-    def inverse_walk_metric(self) -> Tall:
-        """One over the metric of the walk form, a tall N x 1 (the metric must not be None)."""
+    def inverse_walk_metric(self) -> MultiVector:
+        """One over the metric of the walk form, a multivector N x 1 (the metric must not be None)."""
         return self.engine.put(1 / np.asarray(self.operator.walk_form().metric)[:, None])
 
-    def apply(self, U: Tall) -> Tall:
+    def apply(self, U: MultiVector) -> MultiVector:
         """``A @ U``: one pass."""
         return self.engine.apply(self.placed, U)
 
-    def gram(self, U: Tall, V: Tall) -> Array:
+    def gram(self, U: MultiVector, V: MultiVector) -> Array:
         """``U' B V`` in float64."""
         return self.engine.gram(U, V, self.placed.metric)
 
-    def orthonormalize(self, U: Tall, rng: np.random.Generator | None = None) -> Orthonormal:
+    def orthonormalize(self, U: MultiVector, rng: np.random.Generator | None = None) -> Orthonormal:
         """A basis of the same span with ``Q' B Q = I``."""
         return orthonormalize(self.engine, U, self.placed.metric, rng)
 
@@ -156,7 +156,7 @@ class Problem:
             return np.asarray(self.first_guess(rng))
         return np.asarray(self.orthonormalize(rng.standard_normal((self.n_nodes, self.n_components)), rng).Q)
 
-    def first_guess(self, rng: np.random.Generator) -> Tall:
+    def first_guess(self, rng: np.random.Generator) -> MultiVector:
         """The warm start if there is one, else random; orthonormal in the metric."""
         start = self.placed_start()
         if start is not None:
@@ -185,12 +185,12 @@ class State:
 
     ``U`` spans the current subspace (it need not be orthonormal). ``passes`` counts applications of
     the whole operator, ``edges_seen`` single edges read by stochastic methods. ``events`` collects
-    what the user should know: repairs, backed-off steps. Flat: talls, arrays, numbers and random numbers,
+    what the user should know: repairs, backed-off steps. Flat: multivectors, arrays, numbers and random numbers,
     so that a checkpoint can be written of any of them; what is derived from the problem is marked
     ``field(metadata={DERIVED: True})``.
     """
 
-    U: Tall
+    U: MultiVector
     rng: np.random.Generator
     iteration: int = 0
     matvecs: float = 0.0
@@ -258,7 +258,7 @@ class Solver(ABC, Generic[StateT]):
             events=tuple(state.events),
         )
 
-    def finish(self, problem: Problem, state: StateT) -> Tall:
+    def finish(self, problem: Problem, state: StateT) -> MultiVector:
         """A basis of the result that is orthonormal in the metric, in float64 whatever the state is in."""
         return problem.orthonormalize(problem.engine.cast(state.U, np.float64)).Q
 
@@ -270,7 +270,7 @@ class Solver(ABC, Generic[StateT]):
         """What lies beyond the result, where the solver can find out cheaper than the certificate's probe."""
         return None
 
-    def vectors(self, problem: Problem, state: StateT) -> Tall:
+    def vectors(self, problem: Problem, state: StateT) -> MultiVector:
         """The subspace as it is, in the problem's own metric; not always orthonormal."""
         return state.U
 

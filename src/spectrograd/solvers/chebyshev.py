@@ -15,7 +15,7 @@ from spectrograd.certificate.block_probe import LOOKS, Rider, longest, look_furt
 from spectrograd.certificate.certificate import ENOUGH, Complement
 from spectrograd.certificate.lanczos_probe import Evidence, MeasuredRitz
 from spectrograd.certificate.localization import TINY_SHARE
-from spectrograd.engines.base import Tall
+from spectrograd.engines.base import MultiVector
 from spectrograd.linalg.chebyshev import GROWN, NARROWEST, Filter, Filtering, Sizes, bulk_of
 from spectrograd.linalg.subspace import Ritz, inverse_factor, orthogonality_error, orthonormalize, upper_edge
 from spectrograd.operators.sparse import SparseOperator
@@ -200,7 +200,7 @@ class SweepingState(ChebyshevState):
     """
 
     rider: Rider | None = None
-    product: Tall | None = None
+    product: MultiVector | None = None
     has_hubs: bool = False  # the first filter's cut then follows the bulk, not the width of the spectrum
 
     @property
@@ -341,14 +341,14 @@ class FewSweepsChebyshev(FilteringSolver[SweepingState]):
         degree, localized = self._filter(problem, state, replace(smooth, upper=upper, degree=self.degree))
         return degree + work.degree, localized
 
-    def _localized(self, problem: Problem, X: Tall, width: int) -> bool:
+    def _localized(self, problem: Problem, X: MultiVector, width: int) -> bool:
         """Whether most of the first ``width`` columns live on tiny parts of the graph already."""
         seen = problem.engine.statistics(X, problem.walk.operator.metric)
         shares = X.shape[1] * seen.second**2 / (seen.fourth * seen.mass)
         return float(np.median(shares[:width])) < TINY_SHARE
 
     def _ritz(self, problem: Problem, state: SweepingState) -> None:
-        """Mutates: Ritz pairs of the block, and its product; one sweep, and two talls at any time."""
+        """Mutates: Ritz pairs of the block, and its product; one sweep, and two multivectors at any time."""
         engine, walk = problem.engine, problem.walk.operator
         block, lost = self._orthonormal(problem, state)
         state.block = None
@@ -365,7 +365,7 @@ class FewSweepsChebyshev(FilteringSolver[SweepingState]):
             state.n_lost += lost
             state.events.append(f"iteration {state.iteration}: {lost} lost directions replaced")
 
-    def _orthonormal(self, problem: Problem, state: SweepingState) -> tuple[Tall, int]:
+    def _orthonormal(self, problem: Problem, state: SweepingState) -> tuple[MultiVector, int]:
         """The block, its own columns nearly orthonormal after one round, and how many directions were lost.
 
         What one round leaves the generalised Rayleigh-Ritz corrects.
@@ -398,7 +398,7 @@ class FewSweepsChebyshev(FilteringSolver[SweepingState]):
             return None
         return problem.operator.rounding(state.block.dtype, pieced=True)
 
-    def vectors(self, problem: Problem, state: SweepingState) -> Tall:
+    def vectors(self, problem: Problem, state: SweepingState) -> MultiVector:
         """The first K columns, made when they are first asked for."""
         if state.U.shape[1] == 0:
             state.U = problem.walk.leave(problem.engine.columns(state.block, slice(problem.n_components)))
@@ -419,7 +419,7 @@ class FewSweepsChebyshev(FilteringSolver[SweepingState]):
         """Of the columns where they are."""
         return orthogonality_error(problem.engine, problem.walk.operator, state.block, problem.n_components)
 
-    def finish(self, problem: Problem, state: SweepingState) -> Tall:
+    def finish(self, problem: Problem, state: SweepingState) -> MultiVector:
         """In the precision of the run: where the certificate wants more, it casts."""
         U = self.vectors(problem, state)
         orthonormal = orthogonality_error(problem.engine, problem.placed, U) < ORTHONORMAL

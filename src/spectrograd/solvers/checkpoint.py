@@ -238,7 +238,7 @@ def _encoded(problem: Problem, value: Any, sink: ArraySink) -> Any:
 
 @dataclass(eq=False)
 class _Writer(PlainWriter):
-    """Dataclasses and named tuples of this package field by field, talls by their rows."""
+    """Dataclasses and named tuples of this package field by field, multivectors by their rows."""
 
     problem: Problem
     sink: ArraySink
@@ -257,7 +257,7 @@ class _Writer(PlainWriter):
         if isinstance(value, Similarity):
             return {"similarity": value.shift}
         if isinstance(value, Basis):
-            parts = [self._tall(part) for part in value.vectors.parts()]  # one after the other: each is large
+            parts = [self._multivector(part) for part in value.vectors.parts()]  # one after the other: each is large
             return {"basis": self.encode(value.numbers(), where), "parts": parts}
         kind = type(value)
         if _name(kind) in KINDS:
@@ -265,7 +265,7 @@ class _Writer(PlainWriter):
         if hasattr(value, "numpy"):  # a small tensor
             return {"tensor": self.sink.add(value.cpu().numpy())}
         if hasattr(value, "shape") and hasattr(value, "dtype"):
-            return self._tall(value)
+            return self._multivector(value)
         return super().other(value, where)
 
     def _by_fields(self, value: Any, where: str) -> dict[str, Any]:
@@ -280,8 +280,8 @@ class _Writer(PlainWriter):
     def _field(self, value: Any, derived: bool, where: str) -> Any:
         return {"derived": True} if derived and value is not None else self.encode(value, where)
 
-    def _tall(self, tall: Any) -> dict[str, Any]:
-        return {"tall": self.sink.add(self.problem.engine.rows(tall), passing=True)}
+    def _multivector(self, multivector: Any) -> dict[str, Any]:
+        return {"multivector": self.sink.add(self.problem.engine.rows(multivector), passing=True)}
 
     def _generator(self, generator: np.random.Generator) -> dict[str, Any]:
         """Its state, once: several parts of a state may draw from one generator."""
@@ -311,10 +311,10 @@ class _Reader(PlainReader):
         return array
 
     def other(self, value: Mapping[str, Any]) -> Any:
-        """Talls on the engine, generators as they were, our own values by their fields."""
+        """Multivectors on the engine, generators as they were, our own values by their fields."""
         problem = self.problem
-        if "tall" in value:
-            return problem.engine.put(self.arrays[value["tall"]])
+        if "multivector" in value:
+            return problem.engine.put(self.arrays[value["multivector"]])
         if "tensor" in value:
             return problem.engine.put(self.arrays[value["tensor"]]).tensor
         if "generator" in value:

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import scipy.linalg as la
 
-from spectrograd.engines.base import Tall
+from spectrograd.engines.base import MultiVector
 from spectrograd.linalg.subspace import orthonormalize
 from spectrograd.solvers.base import Problem, SteppingSolver, StepState
 from spectrograd.typing import Array
@@ -29,7 +29,7 @@ class FullStepSolver(SteppingSolver[StepState]):
         guess = problem.walk.enter(problem.first_guess(rng))
         return StepState(guess, rng, step_size=self.step_size or 1 / width)
 
-    def finish(self, problem: Problem, state: StepState) -> Tall:
+    def finish(self, problem: Problem, state: StepState) -> MultiVector:
         """Back to the pencil, orthonormal in its metric."""
         return problem.orthonormalize(problem.walk.leave(state.U)).Q
 
@@ -39,7 +39,7 @@ class FullStepSolver(SteppingSolver[StepState]):
 LONGEST_MOVE = 10.0  # relative to U; sensible steps stay below 2
 
 
-def objective_and_gradient(problem: Problem, U: Tall) -> tuple[float, Tall]:
+def objective_and_gradient(problem: Problem, U: MultiVector) -> tuple[float, MultiVector]:
     """``J(U) = Tr(M^-1 U'AU)`` with ``M = U'BU`` (Eq. 8), and its gradient in closed form.
 
     ``grad J = 2 (A U - B U M^-1 U'AU) M^-1``: two triangular solves, no differentiation through the
@@ -88,7 +88,7 @@ class GradientDescent(FullStepSolver):
         state.matvecs += 1
         return state
 
-    def _moved(self, problem: Problem, state: StepState) -> tuple[Tall, float]:
+    def _moved(self, problem: Problem, state: StepState) -> tuple[MultiVector, float]:
         """Where the step leads, and the longest move of a column relative to the longest column."""
         engine, walk, U = problem.engine, problem.walk.operator, state.U
         product = engine.recurrence(walk, U, U, (1.0, 0.0, 0.0))  # B^-1 A U

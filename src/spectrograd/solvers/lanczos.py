@@ -12,7 +12,7 @@ import scipy.linalg as la
 from spectrograd.certificate.block_probe import LOOKS, MOST_MORE, Ridden, Rider, look_at, new_rider
 from spectrograd.certificate.certificate import ENOUGH, Complement, needed_cut
 from spectrograd.certificate.lanczos_probe import Evidence, Guards
-from spectrograd.engines.base import Tall, new_seed
+from spectrograd.engines.base import MultiVector, new_seed
 from spectrograd.kernels import LANES, SMALL
 from spectrograd.linalg.chebyshev import GROWN, Filter, bulk_of, has_hubs
 from spectrograd.linalg.subspace import Basis, RitzValues, orthonormalize
@@ -111,7 +111,7 @@ class Lanczos(RitzSolver[LanczosState]):
             state.basis = Basis(problem.engine, problem.standard.operator, front, limit)
         return self._shown(problem, state, front)
 
-    def _front(self, problem: Problem, rng: np.random.Generator, size: int, dtype: Any) -> Tall:
+    def _front(self, problem: Problem, rng: np.random.Generator, size: int, dtype: Any) -> MultiVector:
         """The first block, orthonormal."""
         engine, start, parts = problem.engine, problem.placed_start(dtype), []
         if start is not None:
@@ -178,7 +178,7 @@ class Lanczos(RitzSolver[LanczosState]):
         front = orthonormalize(problem.engine, X, None, rng).Q
         return Basis(problem.engine, basis.operator, front, max(basis.limit, 3 * front.shape[1]))
 
-    def _shown(self, problem: Problem, state: LanczosState, X: Tall) -> LanczosState:
+    def _shown(self, problem: Problem, state: LanczosState, X: MultiVector) -> LanczosState:
         """The start, padded to K and not yet measured: nothing is known of it."""
         k, lower, upper = problem.n_components, problem.operator.lower, problem.operator.upper
         engine, missing = problem.engine, k - X.shape[1]
@@ -263,7 +263,7 @@ class FewSweepsLanczos(Lanczos):
         cut = min(max(bulk.low, operator.lower + 0.05 * width), operator.upper - 0.05 * width)
         return cut, min(operator.upper, max(bulk.end, cut + 0.05 * width))
 
-    def _advanced(self, problem: Problem, state: RidingState, rider: Rider, product: Tall) -> Rider:
+    def _advanced(self, problem: Problem, state: RidingState, rider: Rider, product: MultiVector) -> Rider:
         """One degree later; or at the beginning again, where its filter is seen to end too low."""
         engine, operator = problem.engine, problem.standard.operator
         grown = len(rider.lengths) > 1 and rider.lengths[-1] > GROWN * rider.lengths[0]

@@ -15,14 +15,14 @@ import numpy as np
 
 from spectrograd.certificate.lanczos_probe import Evidence
 from spectrograd.engines import Engine, LocalEngine
-from spectrograd.engines.base import Tall
+from spectrograd.engines.base import MultiVector
 from spectrograd.kernels import SMALL
 from spectrograd.solvers.base import Problem, Progress, Solver, State
 from spectrograd.solvers.checkpoint import Moment, RunCheckpoints, SolveCheckpoint
 from spectrograd.system import Interrupted, check, one_thread
 
 Hook = Callable[[Progress], None]
-Watch = Callable[[Tall], bool]
+Watch = Callable[[MultiVector], bool]
 GIVEN_UP, INTERRUPTED, OUT_OF_TIME = "given up", "interrupted", "time_budget"
 MAX_BACK_OFFS = 30
 
@@ -47,7 +47,7 @@ class Stopping:
 class Solution:
     """What a run returns: a basis orthonormal in the metric, and how it came about."""
 
-    Q: Tall
+    Q: MultiVector
     solver: str
     history: tuple[Progress, ...]
     stop_reason: str

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from spectrograd.engines.base import Engine, Tall, new_seed
+from spectrograd.engines.base import Engine, MultiVector, new_seed
 from spectrograd.linalg.subspace import orthonormalize
 from spectrograd.operators.base import ALL
 from spectrograd.solvers.base import DERIVED, Problem, Solver, State
@@ -129,12 +129,12 @@ class Power(Solver[PowerState]):
         state.is_orthonormal = False
         return state
 
-    def finish(self, problem: Problem, state: PowerState) -> Tall:
+    def finish(self, problem: Problem, state: PowerState) -> MultiVector:
         """Back to the pencil, orthonormal in its metric."""
         return problem.orthonormalize(problem.standard.leave(state.U)).Q
 
 
-def _has_negative(engine: Engine, Q: Tall, product: Tall) -> bool:
+def _has_negative(engine: Engine, Q: MultiVector, product: MultiVector) -> bool:
     """Whether negative eigenvalues of S are among those found, alone or mixed with positive ones.
 
     Without them the Ritz values of S are close to the roots of those of ``S^2`` after a few products.

@@ -13,7 +13,7 @@ import scipy.linalg as la
 from spectrograd.certificate.certificate import before_the_bulk
 from spectrograd.certificate.lanczos_probe import Evidence, Guards
 from spectrograd.engines import Engine
-from spectrograd.engines.base import Tall, new_seed
+from spectrograd.engines.base import MultiVector, new_seed
 from spectrograd.linalg.subspace import Ritz, inverse_factor, orthogonality_error, orthonormalize, residuals
 from spectrograd.operators.base import Operator
 from spectrograd.solvers.base import Problem, Progress, Solver, State
@@ -32,7 +32,7 @@ class RitzState(State):
     state may share them.
     """
 
-    block: Tall = field(default_factory=lambda: np.empty((0, 0)))
+    block: MultiVector = field(default_factory=lambda: np.empty((0, 0)))
     values: Array = field(default_factory=lambda: np.empty(0))
     residuals: Array = field(default_factory=lambda: np.empty(0))
     n_lost: int = 0  # directions that were lost and replaced by random ones
@@ -147,7 +147,7 @@ def usual_width(k: int) -> int:
     return width + -width % 4
 
 
-def guarded_start(problem: Problem, width: int, rng: np.random.Generator, dtype: Any) -> Tall:
+def guarded_start(problem: Problem, width: int, rng: np.random.Generator, dtype: Any) -> MultiVector:
     """The warm start, completed by random columns, in walk form; not yet orthonormal.
 
     The random columns are Gaussian in the metric, and of about unit length.
@@ -171,9 +171,9 @@ def guarded_start(problem: Problem, width: int, rng: np.random.Generator, dtype:
 def ritz_pairs(
     engine: Engine,
     operator: Operator,
-    U: Tall,
+    U: MultiVector,
     rng: np.random.Generator | None = None,
-    times: Callable[[Tall], Tall] | None = None,
+    times: Callable[[MultiVector], MultiVector] | None = None,
 ) -> tuple[Ritz, Array, int]:
     """Ritz pairs of the span of U, their residuals, and how many lost directions were replaced.
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from spectrograd.certificate.certificate import Complement
 from spectrograd.certificate.lanczos_probe import Evidence
-from spectrograd.engines.base import Tall
+from spectrograd.engines.base import MultiVector
 from spectrograd.solvers.base import Problem, Progress, SteppingSolver, StepState
 from spectrograd.solvers.chebyshev import Chebyshev, SweepingState
 from spectrograd.solvers.lanczos import Lanczos, LanczosState
@@ -55,7 +55,7 @@ class HandsOver(SteppingSolver[HandOverT]):
         """Mutates: the state, by one step per batch of all edges; the last epoch may be a part of one."""
 
     @abstractmethod
-    def basis(self, problem: Problem, state: HandOverT) -> Tall:
+    def basis(self, problem: Problem, state: HandOverT) -> MultiVector:
         """What the epochs found, orthonormal in the problem's own metric and float64."""
 
     @property
@@ -133,7 +133,7 @@ class HandsOver(SteppingSolver[HandOverT]):
         solver = Lanczos(angle=self.angle) if self.finisher == "lanczos" else Chebyshev(angle=self.angle)
         return cast(RitzSolver[Any], solver.suited(problem))
 
-    def finish(self, problem: Problem, state: HandOverT) -> Tall:
+    def finish(self, problem: Problem, state: HandOverT) -> MultiVector:
         """An orthonormal basis, of the epochs or of the method that went on."""
         if state.after is not None:
             return self._finisher(problem).finish(problem, state.after)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from spectrograd.embedding import Embedding
-from spectrograd.engines.base import Engine, Tall
+from spectrograd.engines.base import Engine, MultiVector
 from spectrograd.linalg.subspace import upper_edge
 from spectrograd.operators.base import Operator
 from spectrograd.operators.sparse import SparseOperator
@@ -61,7 +61,7 @@ class Similarity:
         """Itself: it never changes, and the loop copies states."""
         return self
 
-    def apply(self, engine: Engine, U: Tall) -> Tall:
+    def apply(self, engine: Engine, U: MultiVector) -> MultiVector:
         """``S @ U``: one pass."""
         unit = np.eye(U.shape[1])
         return engine.combine(U, self.shift * unit, engine.apply(self.operator, U), -unit)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from spectrograd.engines.base import new_seed
-from spectrograd.engines.torch_engine import DeviceTall
+from spectrograd.engines.torch_engine import TorchMultiVector
 from spectrograd.operators.base import TENSORS, check_offers
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.solvers.base import DERIVED, Problem, StepState
@@ -96,7 +96,7 @@ class DeviceSGD(HandsOver[DeviceDescentState]):
         rows = DeviceBatches.of(engine, _with_unit_mass(operator), counts, unit, push)
         U = rows.padded(problem.walk.enter(problem.first_guess(rng)).tensor)
         U[:-1][engine.torch.tensor(counts == 0, device=U.device)] = 0  # no batch would ever move them
-        state = DeviceDescentState(DeviceTall(U), rng, step_size=self.step_size)
+        state = DeviceDescentState(TorchMultiVector(U), rng, step_size=self.step_size)
         state.descent = DeviceDescent(source, rows, float(rows.metric.double().sum()), size)
         self.tell(state, counts, size)
         return state
@@ -134,7 +134,7 @@ class DeviceSGD(HandsOver[DeviceDescentState]):
             raise FloatingPointError("the step was too long")
         if not _is_sound(seen):
             Q, lost = problem.orthonormalize(self._pencil_rows(problem, state), state.rng)
-            state.U = DeviceTall(rows.padded(problem.walk.enter(Q).tensor))
+            state.U = TorchMultiVector(rows.padded(problem.walk.enter(Q).tensor))
             state.events.append(f"epoch {state.iteration}: re-orthonormalised, {lost} directions replaced")
             M, Y = rows.measured(state.U.tensor)
             seen = M.cpu().numpy()
@@ -155,14 +155,14 @@ class DeviceSGD(HandsOver[DeviceDescentState]):
         own = placed.diagonal.tensor[chosen] / rows.weight_unit
         U[chosen] = (drawn / rows.torch.where(own > 0, own, 1.0)).to(U.dtype)
 
-    def _pencil_rows(self, problem: Problem, state: DeviceDescentState) -> DeviceTall:
+    def _pencil_rows(self, problem: Problem, state: DeviceDescentState) -> TorchMultiVector:
         """The rows without that of zeros, in the problem's own coordinates and float64."""
-        rows: DeviceTall = problem.walk.leave(DeviceTall(state.U.tensor[:-1].double()))
+        rows: TorchMultiVector = problem.walk.leave(TorchMultiVector(state.U.tensor[:-1].double()))
         return rows
 
-    def basis(self, problem: Problem, state: DeviceDescentState) -> DeviceTall:
+    def basis(self, problem: Problem, state: DeviceDescentState) -> TorchMultiVector:
         """Of the rows as they are."""
-        Q: DeviceTall = problem.orthonormalize(self._pencil_rows(problem, state)).Q
+        Q: TorchMultiVector = problem.orthonormalize(self._pencil_rows(problem, state)).Q
         return Q
 
 
@@ -239,7 +239,7 @@ class DevicePaperSGD(PaperMethod[DevicePaperState]):
         rows = DeviceBatches.of(engine, operator, edges.counts)
         U = rows.padded(problem.first_guess(rng).tensor)
         state = DevicePaperState(
-            DeviceTall(U), rng, step_size=self.step_size * problem.row_unit, seed=new_seed(rng)
+            TorchMultiVector(U), rng, step_size=self.step_size * problem.row_unit, seed=new_seed(rng)
         )
         state.edges, state.rows = edges, rows
         if self.optimizer == "amsgrad":
@@ -318,16 +318,16 @@ class DevicePaperSGD(PaperMethod[DevicePaperState]):
         """Mutates: the state, whose rows are orthonormal again."""
         assert state.rows is not None
         Q = problem.orthonormalize(self._wide(state), state.rng).Q
-        state.U, state.known = DeviceTall(state.rows.padded(Q.tensor)), None
+        state.U, state.known = TorchMultiVector(state.rows.padded(Q.tensor)), None
         state.events.append(f"iteration {state.iteration}: M was ill-conditioned, re-orthonormalised")
 
-    def _wide(self, state: DevicePaperState) -> DeviceTall:
+    def _wide(self, state: DevicePaperState) -> TorchMultiVector:
         """The rows without that of zeros, in float64."""
-        return DeviceTall(state.U.tensor[:-1].double())
+        return TorchMultiVector(state.U.tensor[:-1].double())
 
-    def finish(self, problem: Problem, state: DevicePaperState) -> DeviceTall:
+    def finish(self, problem: Problem, state: DevicePaperState) -> TorchMultiVector:
         """Orthonormal in the metric."""
-        Q: DeviceTall = problem.orthonormalize(self._wide(state)).Q
+        Q: TorchMultiVector = problem.orthonormalize(self._wide(state)).Q
         return Q
 
     def back_off(self, problem: Problem, state: DevicePaperState) -> DevicePaperState | None:

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from spectrograd.certificate import Certificate
-from spectrograd.engines.torch_engine import DeviceTall, TorchEngine, found_device
+from spectrograd.engines.torch_engine import TorchMultiVector, TorchEngine, found_device
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
 from spectrograd.graph.validation import from_tensor
 from spectrograd.operators.base import Operator
@@ -263,7 +263,7 @@ def keep_on_device(model: ModelT) -> ModelT:
             f"engine={getattr(model, 'engine', None)!r} has no device to keep tensors on: use 'torch', "
             "'torch:cuda' or 'torch:cpu'"
         )
-    model._keeps_tall = True  # type: ignore[attr-defined]
+    model._keeps_multivector = True  # type: ignore[attr-defined]
     return model
 
 
@@ -287,8 +287,8 @@ def embedding_tensor(model: Any, device: str | None = None) -> Any:
     (300, 2)
     """
     torch = need("torch", "embedding_tensor")
-    kept = getattr(model, "_tall", None)
-    if isinstance(kept, DeviceTall):
+    kept = getattr(model, "_multivector", None)
+    if isinstance(kept, TorchMultiVector):
         tensor = kept.tensor[:, kept.shape[1] - model.embedding_.shape[1] :]  # without the constant
         if model._rotation is not None:
             tensor = tensor @ tensor.new_tensor(model._rotation)

@@ -24,7 +24,7 @@ from spectrograd.engines.dask.multivector import (
 from spectrograd.engines.dask.partition import balanced_bounds, block_bytes
 from spectrograd.engines.dask.session import (
     TIMEOUT,
-    DaskTall,
+    DaskMultiVector,
     EngineError,
     Session,
     Step,
@@ -41,14 +41,14 @@ FAN_IN = 16  # of a tree of sums: two levels, the last of them the client's, ser
 # Bytes that come to a block in a sweep, up to which all of it is one task: they take as long as a task more.
 AT_ONCE = 4 << 20
 GROUPS = 3  # tasks per row block for what comes from others: while one waits for rows another computes
-SETTLE = 32  # sweeps after which talls become data of the client: no more are replayed for a lost worker
+SETTLE = 32  # sweeps after which multivectors become data of the client: no more are replayed for a lost worker
 OWNERS_HOLD = 1.0  # seconds before somebody asks again who is there: it takes milliseconds
 KEPT_GRAPHS = 8  # that stay with the workers though no operator is placed: layers are used again
 USABLE = 0.6  # of a worker's memory: above this Dask begins to spill
 
 
 class DaskEngine(RowsOnWorkers):
-    """Talls are futures, one per row block, and there is one row block per worker (docs/cluster.md).
+    """Multivectors are futures, one per row block, and there is one row block per worker (docs/cluster.md).
 
     ``engine`` is ``"dask"`` (the current client), ``"dask:4"`` (as many processes on this machine),
     ``"dask:tcp://host:port"`` or a ``dask.distributed.Client``.
@@ -76,7 +76,7 @@ class DaskEngine(RowsOnWorkers):
     # operators
 
     def place(self, operator: Operator) -> Operator:
-        """Row blocks to their owners, vectors as talls."""
+        """Row blocks to their owners, vectors as multivectors."""
         if not isinstance(operator, SparseOperator):
             return operator.placed(self)
         if operator.n_nodes not in self.bounds:
@@ -109,7 +109,7 @@ class DaskEngine(RowsOnWorkers):
             )
         return not tight
 
-    def sweep(self, operator: SparseOperator, X: DaskTall) -> DaskTall:
+    def sweep(self, operator: SparseOperator, X: DaskMultiVector) -> DaskMultiVector:
         """Own rows first, then what comes from others, added up in a fixed order."""
         self._begin_sweep()
         graph = _placed(operator)
@@ -122,28 +122,28 @@ class DaskEngine(RowsOnWorkers):
             here = (diagonal.steps[i], block_of(scale, i), X.steps[i], V.steps[i])
             own = Step("sweep", tasks.own_rows, (rows, i, *here), i)
             steps.append(_joined(graph, own, V, (1.0, block_of(scale, i), None)))
-        return self.tall(steps, X.bounds, X.shape[1], X.dtype)
+        return self.multivector(steps, X.bounds, X.shape[1], X.dtype)
 
     def _streamed(
-        self, graph: PlacedGraph, diagonal: DaskTall, scale: DaskTall | None, X: DaskTall, V: DaskTall
-    ) -> DaskTall:
+        self, graph: PlacedGraph, diagonal: DaskMultiVector, scale: DaskMultiVector | None, X: DaskMultiVector, V: DaskMultiVector
+    ) -> DaskMultiVector:
         steps = []
         for i, where in enumerate(graph.rows):
             here = (where, diagonal.steps[i], block_of(scale, i), X.steps[i], *V.steps)
             steps.append(Step("streamed", tasks.streamed_rows, here, i))
-        return self.tall(steps, X.bounds, X.shape[1], X.dtype)
+        return self.multivector(steps, X.bounds, X.shape[1], X.dtype)
 
     def recurrence(
         self,
         operator: Operator,
-        X: DaskTall,
-        before: DaskTall,
+        X: DaskMultiVector,
+        before: DaskMultiVector,
         coefficients: Coefficients,
-        out: DaskTall | None = None,
-    ) -> DaskTall:
+        out: DaskMultiVector | None = None,
+    ) -> DaskMultiVector:
         """One sweep; nothing is written into ``out``."""
         if not isinstance(operator, SparseOperator) or _placed(operator).streamed:
-            moved: DaskTall = super().recurrence(operator, X, before, coefficients, out)
+            moved: DaskMultiVector = super().recurrence(operator, X, before, coefficients, out)
             return moved
         check()
         assert operator.scale is None, "bring the operator to walk_form() first"
@@ -158,16 +158,16 @@ class DaskEngine(RowsOnWorkers):
             here = (rows, i, diagonal.steps[i], masses, coefficients, X.steps[i], before.steps[i])
             own = Step("recurrence", tasks.own_recurrence, here, i)
             steps.append(_joined(graph, own, X, (a, None, masses)))
-        moved = self.tall(steps, X.bounds, X.shape[1], X.dtype)
+        moved = self.multivector(steps, X.bounds, X.shape[1], X.dtype)
         return moved if operator.low_rank is None else self._less(moved, operator.low_rank, X, a, metric)
 
-    def subtract_low_rank(self, product: DaskTall, low_rank: LowRank, X: DaskTall) -> DaskTall:
+    def subtract_low_rank(self, product: DaskMultiVector, low_rank: LowRank, X: DaskMultiVector) -> DaskMultiVector:
         """The small product does not come to the client on its way."""
         return self._less(product, low_rank, X, 1.0, None)
 
     def _less(
-        self, product: DaskTall, low_rank: LowRank, X: DaskTall, weight: float, metric: DaskTall | None
-    ) -> DaskTall:
+        self, product: DaskMultiVector, low_rank: LowRank, X: DaskMultiVector, weight: float, metric: DaskMultiVector | None
+    ) -> DaskMultiVector:
         Z = self._same(low_rank.factors, X.dtype)
         inner = _tree("gram", self._gram_steps(Z, X, None, False), 1)[0]
         values = (weight * low_rank.coefficients, inner)
@@ -181,7 +181,7 @@ class DaskEngine(RowsOnWorkers):
             self.bytes_moved()
             self._unsettled = 0
 
-    def residual(self, operator: Operator, Q: DaskTall, AQ: DaskTall, values: Array) -> Array:
+    def residual(self, operator: Operator, Q: DaskMultiVector, AQ: DaskMultiVector, values: Array) -> Array:
         """Squares by the kernel of ``local``, summed in a fixed order."""
         metric = self._same(operator.metric, Q.dtype)
         squares = self.steps("residual", tasks.residual_squares, (Q, AQ, values, metric))
@@ -190,22 +190,22 @@ class DaskEngine(RowsOnWorkers):
     # algebra
 
     def gram(
-        self, X: DaskTall, Y: DaskTall, metric: DaskTall | None = None, *, symmetric: bool = False
+        self, X: DaskMultiVector, Y: DaskMultiVector, metric: DaskMultiVector | None = None, *, symmetric: bool = False
     ) -> Array:
         """Shares of the blocks, added up in a fixed order: the same bits whoever is lost."""
         return self.grams([(X, Y)], metric, symmetric=symmetric)[0]
 
     def grams(
         self,
-        pairs: Sequence[tuple[DaskTall, DaskTall]],
-        metric: DaskTall | None = None,
+        pairs: Sequence[tuple[DaskMultiVector, DaskMultiVector]],
+        metric: DaskMultiVector | None = None,
         *,
         symmetric: bool = False,
     ) -> list[Array]:
         """All in one round to the workers."""
         return self._totals("gram", [self._gram_steps(X, Y, metric, symmetric) for X, Y in pairs])
 
-    def _gram_steps(self, X: DaskTall, Y: DaskTall, metric: DaskTall | None, symmetric: bool) -> list[Step]:
+    def _gram_steps(self, X: DaskMultiVector, Y: DaskMultiVector, metric: DaskMultiVector | None, symmetric: bool) -> list[Step]:
         return self.steps("gram", tasks.gram, (X, Y, metric, symmetric or X is Y))
 
     def _totals(self, name: str, shares: Sequence[Sequence[Step]]) -> list[Array]:
@@ -214,7 +214,7 @@ class DaskEngine(RowsOnWorkers):
         found = iter(self.session.results([step for steps in few for step in steps]))
         return [tasks.added(*islice(found, len(steps))) for steps in few]
 
-    def combine(self, X: DaskTall, C: Array, Y: DaskTall | None = None, E: Array | None = None) -> DaskTall:
+    def combine(self, X: DaskMultiVector, C: Array, Y: DaskMultiVector | None = None, E: Array | None = None) -> DaskMultiVector:
         """Block by block."""
         Y = None if Y is None or E is None else self.cast(Y, X.dtype)
         small = (np.array(C), Y, None if E is None else np.array(E))
@@ -263,7 +263,7 @@ def _placed(operator: SparseOperator) -> PlacedGraph:
     return graph
 
 
-def _joined(graph: PlacedGraph, own: Step, V: DaskTall, factors: tuple[float, Any, Any]) -> Step:
+def _joined(graph: PlacedGraph, own: Step, V: DaskMultiVector, factors: tuple[float, Any, Any]) -> Step:
     """A block's own share with that of its neighbours: several tasks, so that computing hides transfers.
 
     Where hardly anything travels, one task.
@@ -284,7 +284,7 @@ def _joined(graph: PlacedGraph, own: Step, V: DaskTall, factors: tuple[float, An
     return Step("sum", tasks.added, (own, *shares), i)
 
 
-def _travelling(graph: PlacedGraph, i: int, j: int, V: DaskTall) -> Step:
+def _travelling(graph: PlacedGraph, i: int, j: int, V: DaskMultiVector) -> Step:
     """What block i gets of block j: its rows, or the few it touches."""
     touched = graph.touched.get((i, j))
     return V.steps[j] if touched is None else Step("halo", tasks.take, (V.steps[j], touched), j)

@@ -1,4 +1,4 @@
-"""Talls as rows on the workers: how they come there, what is done block by block, and how they come back."""
+"""Multivectors as rows on the workers: how they come there, what is done block by block, and how they come back."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from numpy.typing import DTypeLike
 from spectrograd.engines.base import BaseEngine, Statistics
 from spectrograd.engines.dask import tasks
 from spectrograd.engines.dask.partition import cut, even_bounds
-from spectrograd.engines.dask.session import DaskTall, Session, Step, kept, release
+from spectrograd.engines.dask.session import DaskMultiVector, Session, Step, kept, release
 from spectrograd.graph import Graph, RowBlock
 from spectrograd.store.stored_graph import StoredGraph
 from spectrograd.typing import Array
 
 
 class RowsOnWorkers(BaseEngine):
-    """The verbs that need nothing but rows; ``bounds`` has the cut of talls by their number of rows."""
+    """The verbs that need nothing but rows; ``bounds`` has the cut of multivectors by their number of rows."""
 
     session: Session
     bounds: dict[int, Array]
-    frozen: WeakValueDictionary[Any, DaskTall]  # what was put, by where it is in memory
+    frozen: WeakValueDictionary[Any, DaskMultiVector]  # what was put, by where it is in memory
 
-    def put(self, rows: Array) -> DaskTall:
+    def put(self, rows: Array) -> DaskMultiVector:
         """Kept by the client, sent to the owners when they need it; what nobody can change, once."""
         where = rows.__array_interface__["data"][0], rows.shape, rows.strides, rows.dtype
         known = None if rows.flags.writeable else self.frozen.get(where)
@@ -38,12 +38,12 @@ class RowsOnWorkers(BaseEngine):
         bounds = self.bounds_of(len(rows))
         blocks = (np.ascontiguousarray(rows[bounds[i] : bounds[i + 1]]) for i in range(len(bounds) - 1))
         steps = [kept("put", block, i) for i, block in enumerate(blocks)]
-        tall = self.tall(steps, bounds, rows.shape[1], rows.dtype, start=False)
+        multivector = self.multivector(steps, bounds, rows.shape[1], rows.dtype, start=False)
         if not rows.flags.writeable:
-            tall.source, self.frozen[where] = rows, tall  # as long as it is alive nothing else is there
-        return tall
+            multivector.source, self.frozen[where] = rows, multivector  # as long as it is alive nothing else is there
+        return multivector
 
-    def rows(self, X: DaskTall, indices: Array | None = None) -> Array:
+    def rows(self, X: DaskMultiVector, indices: Array | None = None) -> Array:
         """Only what is asked for travels."""
         if indices is None:
             return np.concatenate(self.session.results(X.steps))
@@ -56,37 +56,37 @@ class RowsOnWorkers(BaseEngine):
             out[at == i] = found
         return out
 
-    def map(self, function: Callable[..., Array], *talls: DaskTall) -> DaskTall:
+    def map(self, function: Callable[..., Array], *multivectors: DaskMultiVector) -> DaskMultiVector:
         """The function goes to the rows; one row of ones tells what it makes of them."""
         with np.errstate(all="ignore"):
-            sample = function(0, *(np.ones((1, tall.shape[1]), tall.dtype) for tall in talls))
-        starts = [int(row) for row in talls[0].bounds[:-1]]
+            sample = function(0, *(np.ones((1, multivector.shape[1]), multivector.dtype) for multivector in multivectors))
+        starts = [int(row) for row in multivectors[0].bounds[:-1]]
         steps = [
-            Step("map", tasks.mapped, (function, start, *(tall.steps[i] for tall in talls)), i)
+            Step("map", tasks.mapped, (function, start, *(multivector.steps[i] for multivector in multivectors)), i)
             for i, start in enumerate(starts)
         ]
-        return self.tall(steps, talls[0].bounds, sample.shape[1], sample.dtype)
+        return self.multivector(steps, multivectors[0].bounds, sample.shape[1], sample.dtype)
 
-    def fold(self, function: Callable[..., Any], *talls: DaskTall) -> list[Any]:
+    def fold(self, function: Callable[..., Any], *multivectors: DaskMultiVector) -> list[Any]:
         """What the function makes of slices of the blocks, in the order of the rows."""
-        return list(chain.from_iterable(self._of_blocks("fold", tasks.folded, function, talls)))
+        return list(chain.from_iterable(self._of_blocks("fold", tasks.folded, function, multivectors)))
 
-    def each_block(self, name: str, function: Callable[..., Any], *talls: DaskTall) -> list[Any]:
+    def each_block(self, name: str, function: Callable[..., Any], *multivectors: DaskMultiVector) -> list[Any]:
         """``function(start, *blocks)`` of whole blocks, run where they are; what it returns comes here.
 
         It may run again for the same block when a worker is lost. The tasks have the ``name``.
         """
-        return self._of_blocks(name, tasks.whole, function, talls)
+        return self._of_blocks(name, tasks.whole, function, multivectors)
 
-    def _of_blocks(self, name: str, task: Any, function: Any, talls: Sequence[DaskTall]) -> list[Any]:
+    def _of_blocks(self, name: str, task: Any, function: Any, multivectors: Sequence[DaskMultiVector]) -> list[Any]:
         return self.session.results(
             [
-                Step(name, task, (function, int(start), *(tall.steps[i] for tall in talls)), i)
-                for i, start in enumerate(talls[0].bounds[:-1])
+                Step(name, task, (function, int(start), *(multivector.steps[i] for multivector in multivectors)), i)
+                for i, start in enumerate(multivectors[0].bounds[:-1])
             ]
         )
 
-    def random(self, n_rows: int, n_columns: int, seed: int, dtype: DTypeLike) -> DaskTall:
+    def random(self, n_rows: int, n_columns: int, seed: int, dtype: DTypeLike) -> DaskMultiVector:
         """Made where the rows are."""
         bounds = self.bounds_of(n_rows)
         given = (n_columns, seed, np.dtype(dtype))
@@ -94,35 +94,35 @@ class RowsOnWorkers(BaseEngine):
             Step("random", tasks.random, (int(bounds[i]), int(bounds[i + 1]), *given), i)
             for i in range(len(bounds) - 1)
         ]
-        return self.tall(steps, bounds, n_columns, dtype)
+        return self.multivector(steps, bounds, n_columns, dtype)
 
-    def zeros(self, n_rows: int, n_columns: int, dtype: DTypeLike) -> DaskTall:
+    def zeros(self, n_rows: int, n_columns: int, dtype: DTypeLike) -> DaskMultiVector:
         """Made where the rows are."""
         bounds = self.bounds_of(n_rows)
         sizes = np.diff(bounds)
         steps = [
             Step("zeros", tasks.zeros, (int(n), n_columns, np.dtype(dtype)), i) for i, n in enumerate(sizes)
         ]
-        return self.tall(steps, bounds, n_columns, dtype)
+        return self.multivector(steps, bounds, n_columns, dtype)
 
-    def cast(self, X: DaskTall, dtype: DTypeLike) -> DaskTall:
+    def cast(self, X: DaskMultiVector, dtype: DTypeLike) -> DaskMultiVector:
         """X itself where it is of that type."""
         if X.dtype == dtype:
             return X
         return self.blockwise("cast", tasks.cast, (X, np.dtype(dtype)), X, dtype=dtype)
 
-    def columns(self, X: DaskTall, chosen: slice) -> DaskTall:
+    def columns(self, X: DaskMultiVector, chosen: slice) -> DaskMultiVector:
         """Copies."""
         n_columns = len(range(*chosen.indices(X.shape[1])))
         return self.blockwise("columns", tasks.columns, (X, chosen), X, n_columns)
 
-    def stack(self, *talls: DaskTall) -> DaskTall:
+    def stack(self, *multivectors: DaskMultiVector) -> DaskMultiVector:
         """Side by side."""
-        if len(talls) == 1:
-            return talls[0]
-        return self.blockwise("stack", tasks.stack, talls, talls[0], sum(t.shape[1] for t in talls))
+        if len(multivectors) == 1:
+            return multivectors[0]
+        return self.blockwise("stack", tasks.stack, multivectors, multivectors[0], sum(t.shape[1] for t in multivectors))
 
-    def statistics(self, X: DaskTall, metric: DaskTall | None = None) -> Statistics:
+    def statistics(self, X: DaskMultiVector, metric: DaskMultiVector | None = None) -> Statistics:
         """By the blocks, each in units of its own peaks: one round."""
         steps = [
             Step("statistics", tasks.statistics, (int(start), X.steps[i], block_of(metric, i)), i)
@@ -133,14 +133,14 @@ class RowsOnWorkers(BaseEngine):
     # blocks
 
     def bounds_of(self, n_rows: int) -> Array:
-        """One cut for all talls of so many rows."""
+        """One cut for all multivectors of so many rows."""
         if n_rows not in self.bounds:
             self.bounds[n_rows] = even_bounds(n_rows, self.session.n_blocks)
         return self.bounds[n_rows]
 
     def steps(self, name: str, task: Callable[..., Any], arguments: Sequence[Any]) -> list[Step]:
-        """One step per block; talls among the arguments stand for their blocks."""
-        n_blocks = next(len(a.steps) for a in arguments if isinstance(a, DaskTall))
+        """One step per block; multivectors among the arguments stand for their blocks."""
+        n_blocks = next(len(a.steps) for a in arguments if isinstance(a, DaskMultiVector))
         return [Step(name, task, tuple(block_of(a, i) for a in arguments), i) for i in range(n_blocks)]
 
     def blockwise(
@@ -148,28 +148,28 @@ class RowsOnWorkers(BaseEngine):
         name: str,
         task: Callable[..., Array],
         arguments: Sequence[Any],
-        like: DaskTall,
+        like: DaskMultiVector,
         n_columns: int | None = None,
         dtype: DTypeLike | None = None,
-    ) -> DaskTall:
-        """A tall of what the task makes of each block, with the cut of ``like``."""
+    ) -> DaskMultiVector:
+        """A multivector of what the task makes of each block, with the cut of ``like``."""
         width = like.shape[1] if n_columns is None else n_columns
-        return self.tall(self.steps(name, task, arguments), like.bounds, width, dtype or like.dtype)
+        return self.multivector(self.steps(name, task, arguments), like.bounds, width, dtype or like.dtype)
 
-    def tall(
+    def multivector(
         self, steps: Sequence[Step], bounds: Array, n_columns: int, dtype: DTypeLike, *, start: bool = True
-    ) -> DaskTall:
-        """A tall of these steps, which are submitted."""
-        tall = DaskTall(steps, bounds, n_columns, dtype)
-        self.session.talls.add(tall)
+    ) -> DaskMultiVector:
+        """A multivector of these steps, which are submitted."""
+        multivector = DaskMultiVector(steps, bounds, n_columns, dtype)
+        self.session.multivectors.add(multivector)
         if start:
-            self.session.start(*tall.steps)
-        return tall
+            self.session.start(*multivector.steps)
+        return multivector
 
 
 def block_of(argument: Any, block: int) -> Any:
-    """The step of one block where the argument is a tall, else the argument itself."""
-    return argument.steps[block] if isinstance(argument, DaskTall) else argument
+    """The step of one block where the argument is a multivector, else the argument itself."""
+    return argument.steps[block] if isinstance(argument, DaskMultiVector) else argument
 
 
 def joined_statistics(parts: Sequence[Statistics]) -> Statistics:

@@ -113,7 +113,7 @@ def received(run: str, since: float, dask_worker: Any = None) -> tuple[int, floa
     return total, latest
 
 
-# --- Steps: how each block of a tall is made, so that it can be made again when a worker is lost.
+# --- Steps: how each block of a multivector is made, so that it can be made again when a worker is lost.
 
 
 @dataclass(eq=False)
@@ -130,7 +130,7 @@ class Step:
     arguments: tuple[Any, ...] = ()
     block: int = 0
     on_host: bool = False
-    held: bool = False  # by a tall that is alive: else its future goes as soon as it was used
+    held: bool = False  # by a multivector that is alive: else its future goes as soon as it was used
     future: Any = None
 
     @property
@@ -162,22 +162,22 @@ def kept(name: str, rows: Array, block: int) -> Step:
     return Step(name, _Kept(rows), (), block, on_host=True)
 
 
-class DaskTall:
+class DaskMultiVector:
     """N x k numbers as one step per row block; ``bounds`` are the first rows of the blocks, and N.
 
-    When a tall is gone its futures are released at once, while other steps may still know how it was made.
+    When a multivector is gone its futures are released at once, while other steps may still know how it was made.
     """
 
     def __init__(self, steps: Sequence[Step], bounds: Array, n_columns: int, dtype: DTypeLike) -> None:
         self.steps, self.bounds = tuple(steps), bounds
         self.shape, self.dtype = (int(bounds[-1]), int(n_columns)), np.dtype(dtype)
-        self.casts: dict[np.dtype[Any], DaskTall] = {}  # itself in other types, made once
+        self.casts: dict[np.dtype[Any], DaskMultiVector] = {}  # itself in other types, made once
         self.source: Array | None = None  # what was put there, where nobody can change it
         for step in self.steps:
             step.held = True
         weakref.finalize(self, release, self.steps)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> DaskTall:
+    def __deepcopy__(self, memo: dict[int, Any]) -> DaskMultiVector:
         return self  # nobody changes one
 
 
@@ -251,7 +251,7 @@ class Session:
     patience: float = 60.0  # seconds without any worker before giving up: a scheduler may start new ones
     run: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
     owners: list[str] = field(default_factory=list)
-    talls: WeakSet[DaskTall] = field(default_factory=WeakSet)
+    multivectors: WeakSet[DaskMultiVector] = field(default_factory=WeakSet)
     placed: WeakSet[Step] = field(default_factory=WeakSet)  # row blocks of graphs
     losses: int = 0
     rounds: int = 0  # times that the client waited for results
@@ -418,7 +418,7 @@ class Session:
         """Mutates: forgets every future whose result is not in the memory of a worker that is alive."""
         self.losses += 1
         self.map_owners()
-        known = {step for tall in list(self.talls) for step in tall.steps} | set(self.placed)
+        known = {step for multivector in list(self.multivectors) for step in multivector.steps} | set(self.placed)
         have = [step for step in known if step.future is not None]
         finished = [step for step in have if step.future.status == "finished"]
         where = self.client.who_has([step.future for step in finished]) if finished else {}
@@ -428,11 +428,11 @@ class Session:
                 step.future = None
 
     def settle(self) -> None:
-        """Mutates: all talls as data of the client, so that neither side keeps their history."""
-        for tall in list(self.talls):
-            if any(not step.on_host for step in tall.steps):
-                rows = self.results(tall.steps)
-                for step, block in zip(tall.steps, rows, strict=True):
+        """Mutates: all multivectors as data of the client, so that neither side keeps their history."""
+        for multivector in list(self.multivectors):
+            if any(not step.on_host for step in multivector.steps):
+                rows = self.results(multivector.steps)
+                for step, block in zip(multivector.steps, rows, strict=True):
                     step.settle(block)
 
 

@@ -15,7 +15,7 @@ from spectrograd.engines.base import Statistics, gaussian_rows
 from spectrograd.engines.dask.partition import RowParts, cut
 from spectrograd.engines.local import LocalEngine
 from spectrograd.graph import GraphError, RowBlock
-from spectrograd.kernels import SMALL, TALL, WORTH_THREADS
+from spectrograd.kernels import SMALL, PARALLEL_ROWS, WORTH_THREADS
 from spectrograd.store.stored_graph import StoredGraph, StorePlace
 from spectrograd.typing import Array
 
@@ -241,7 +241,7 @@ def residual_squares(Q: Array, AQ: Array, values: Array, metric: Array | None) -
         return np.asarray((rest**2 / masses).sum(axis=0))
     from spectrograd.kernels.multivector import as_weights, residual
 
-    run = residual if len(Q) > TALL else residual.serial
+    run = residual if len(Q) > PARALLEL_ROWS else residual.serial
     return np.asarray(run(Q, AQ, values, as_weights(mass, Q.dtype), False)[1])
 
 
