@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.harness import table
 from spectrograd import datasets, metrics
 from spectrograd.aggregation import Layers, layer_operators, without_absent
-from spectrograd.aggregation.joint import LOOSER, JointState, JointSweeps, run
+from spectrograd.aggregation.joint import LOOSER, JointState, JointPasses, run
 from spectrograd.labels.assign import assign
 from spectrograd.pipeline.multilayer import merge
 from spectrograd.pipeline.settings import Settings
@@ -19,7 +19,7 @@ K, ALPHA, TOL = 5, 0.5, 1e-4
 
 
 @dataclass(frozen=True)
-class MergeAlone(JointSweeps):
+class MergeAlone(JointPasses):
     """The second stage with the steps of ``joint``: the layers are given and stay."""
 
     given: tuple[np.ndarray, ...] = ()
@@ -42,7 +42,7 @@ def same_steps(layers: Layers, seed: int) -> tuple[float, float, np.ndarray]:
     passes, bases = 0.0, []
     for operator in layers.operators:
         enough = limit * operator.upper / (upper + ALPHA * count)
-        alone = JointSweeps(Layers((without_absent(operator),), np.ones(1)), np.zeros(1), settle=enough)
+        alone = JointPasses(Layers((without_absent(operator),), np.ones(1)), np.zeros(1), settle=enough)
         found = solve(Problem(operator, K), alone, stopping=Stopping(None, enough), seed=seed)
         passes += found.last.matvecs * operator.graph.n_edges / edges
         bases.append(found.Q[:, K:])
@@ -81,7 +81,7 @@ def by_mini_batches(sizes: tuple[int, ...] = (4_000, 10_000)) -> str:
     rows = []
     for n_nodes, seed in ((n_nodes, seed) for n_nodes in sizes for seed in (0, 1)):
         data = datasets.make_multilayer_gmm(n_nodes, random_state=seed)
-        for steps in ("sweeps", "sgd"):
+        for steps in ("passes", "sgd"):
             options = {"steps": steps}
             found = merge(data.graph, K, Settings(seed=seed), aggregation="joint", aggregation_params=options)
             assert found.result is not None

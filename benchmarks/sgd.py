@@ -60,7 +60,7 @@ HUBS = Case("K=8, 70 % inside, hubs", 8, 0.3, 2.5)
 def run() -> dict[str, str]:
     from benchmarks import multilayer_joint, sgd_batches
 
-    parts = (scores, hubs, layers, sweeps)
+    parts = (scores, hubs, layers, passes)
     return {
         "sgd": "\n\n".join(part() for part in parts),
         "sgd-batches": sgd_batches.run(),
@@ -172,7 +172,7 @@ def chebyshev_sweeps(operator: Operator, exact: np.ndarray) -> float:
     return state.matvecs * exact.shape[1] / state.block.shape[1]  # type: ignore[attr-defined,no-any-return]
 
 
-def sweeps() -> str:
+def passes() -> str:
     rows = []
     for case in CASES[:2]:
         operator, _, exact = case.data(SIZE)

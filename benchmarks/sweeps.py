@@ -33,7 +33,7 @@ SOLVERS: tuple[tuple[str, str, dict[str, Any]], ...] = (
 class Run(NamedTuple):
     """What a solve took."""
 
-    sweeps: int
+    passes: int
     bytes_read: int
     seconds: float
     certified: bool
@@ -82,7 +82,7 @@ def _of_family(family: str, path: Path) -> list[tuple[Any, ...]]:
         first = each[0]
         verdict = "yes" if first.certified else f"no (sine {min(first.angle, 1):.2g})"
         cells = [_cell(each, runs, at) for at in range(len(SPEEDS))]
-        rows.append((family, title, first.sweeps, f"{first.bytes_read / 1e6:,.0f}", verdict, *cells))
+        rows.append((family, title, first.passes, f"{first.bytes_read / 1e6:,.0f}", verdict, *cells))
     return rows
 
 
@@ -105,7 +105,7 @@ def solved(
     result = embed(graph, settings)
     seconds = time.perf_counter() - began
     certificate = result.certificate
-    return Run(graph.sweeps, graph.bytes_read, seconds, certificate.converged, certificate.angle_bound)
+    return Run(graph.passes, graph.bytes_read, seconds, certificate.converged, certificate.angle_bound)
 
 
 def _speed(speed: int | None) -> str:

@@ -88,11 +88,11 @@ def _updated(data: Any, share: float) -> list[str]:
         # steps between the vectors of eight clusters take twelve blocks
         limit = f"{streamed_bytes(open_store(path), 8) + 4 * 12 * 8 * graph.n_nodes}"
         model = SpectralClustering(8, memory_limit=limit, random_state=0).fit(path)
-        sweeps = model.graph_.sweeps
+        passes = model.graph_.passes
         model.partial_fit(Graph.from_edges(entries.row[new], entries.col[new]))
         assert not model.graph_.is_resident
         nmi = metrics.score(data.labels, model.labels_)["nmi"]
-        told = [sweeps, model.graph_.sweeps, model.update_action_]
+        told = [passes, model.graph_.passes, model.update_action_]
         return [*map(str, told), f"{nmi:.3f}", f"{model.certificate_.angle_bound:.3f}"]
 
 

@@ -15,7 +15,7 @@ from spectrograd import (
 )
 from spectrograd.aggregation import REGISTRY, Layers, layer_operators, make_aggregation
 from spectrograd.aggregation.geometric import karcher_mean
-from spectrograd.aggregation.joint import JointState, JointSweeps
+from spectrograd.aggregation.joint import JointState, JointPasses
 from spectrograd.aggregation.projection import resolve_alpha
 from spectrograd.engines import LocalEngine
 from spectrograd.graph import Graph, MultilayerGraph
@@ -320,9 +320,9 @@ def test_joint_by_mini_batches_draws_layers_along_at_first(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"steps": "leaps"}, "steps='leaps': expected 'sweeps' or 'sgd'"),
+        ({"steps": "leaps"}, "steps='leaps': expected 'passes' or 'sgd'"),
         ({"steps": "sgd", "degree": 3}, "takes 'degree' only without steps='sgd'"),
-        ({"epochs": 3}, "takes 'epochs' only without steps='sweeps'"),
+        ({"epochs": 3}, "takes 'epochs' only without steps='passes'"),
         ({"steps": "sgd", "epochs": 0}, "epochs=0: expected at least one pass"),
     ],
 )
@@ -357,7 +357,7 @@ def test_joint_reads_the_edges_less_often_than_two_stages():
 
 
 def test_a_settled_layer_is_read_no_more():
-    solver = JointSweeps(layers(), np.full(3, 0.5))
+    solver = JointPasses(layers(), np.full(3, 0.5))
     state = JointState(np.zeros((240, 1)), np.random.default_rng(0), settled=np.array([True, False, True]))
     blocks = [np.ones((240, 2))] * 4
     own, total = solver._products(state, blocks, None)

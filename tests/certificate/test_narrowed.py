@@ -63,9 +63,9 @@ def test_narrowing_reads_a_store_no_more(tmp_path):
     settings = Settings(n_components=21, seed=0)
     wide = embed(operator, 21, settings)
     assert wide.certificate.converged
-    before = graph.sweeps
+    before = graph.passes
     found = narrowed(operator, wide, 3, settings)
-    assert graph.sweeps == before
+    assert graph.passes == before
     assert found.certificate.converged
     assert found.embedding.vectors.shape == (graph.n_nodes, 3)
 

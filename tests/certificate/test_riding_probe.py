@@ -172,11 +172,11 @@ def test_where_sweeps_are_dear_the_certificate_takes_hardly_any(kind):
     operator = laplacian(cut(graph, 3, streamed=True), kind)
     solution = solve(Problem(operator, 4, engine), make_solver("chebyshev", angle=0.01), seed=0)
     assert isinstance(solution.evidence.outside, Ridden)
-    before = engine.work.sweeps
+    before = engine.work.passes
     result = embed(operator, 4, Settings(solver="chebyshev", seed=0, engine=engine))
     assert result.certificate.converged
     assert result.certificate.missed_probability <= LIKELY_MISS
-    assert engine.work.sweeps - before <= before + 2  # the solve itself, and Rayleigh-Ritz for its residuals
+    assert engine.work.passes - before <= before + 2  # the solve itself, and Rayleigh-Ritz for its residuals
 
 
 def test_a_skipped_eigenvector_is_seen():

@@ -61,9 +61,9 @@ class RefusingEngine(BaseEngine):
         parts = zip(*(multivector._blocks for multivector in multivectors), strict=True)
         return [function(int(start), *blocks) for start, blocks in zip(starts, parts, strict=False)]
 
-    def sweep(self, operator, X):
+    def spmm(self, operator, X):
         vectors = {name: _open(getattr(operator, name)) for name in ("diagonal", "scale", "metric")}
-        return self.put(self._plain.sweep(replace(operator, **vectors), _open(X)))
+        return self.put(self._plain.spmm(replace(operator, **vectors), _open(X)))
 
     def gram(self, X, Y, metric=None, *, symmetric=False):
         return self._plain.gram(_open(X), _open(Y), _open(metric))
@@ -81,10 +81,10 @@ class ForgetfulBlocks:
 
     def __init__(self, blocks):
         self._blocks = blocks
-        self.sweeps = 0
+        self.passes = 0
 
     def __iter__(self):
-        self.sweeps += 1
+        self.passes += 1
         given = []
         for block in self._blocks:
             weights = None if block.weights is None else block.weights.copy()

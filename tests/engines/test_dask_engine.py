@@ -203,7 +203,7 @@ def test_bytes_that_move_are_those_of_the_model(client, graph, share):
         X = engine.apply(placed, X)
     engine.gram(X, X)
     measured = (engine.bytes_moved() - before) / 6
-    expected = placed.graph.bytes_per_sweep(12, np.float32)
+    expected = placed.graph.bytes_per_pass(12, np.float32)
     assert expected == pytest.approx((2 - 1) * 4000 * 12 * 4 * share, rel=0.02)
     assert measured == pytest.approx(expected, rel=0.2, abs=3000)  # Gram matrices and headers
     summary = engine.summary()
@@ -407,5 +407,5 @@ def test_commands_take_an_engine_and_tell_what_moved(client, tmp_path):
     connect._clients.pop(where.partition(":")[2]).close()
     engine = json.loads(told.read_text())["engine"]
     assert engine["name"] == "dask"
-    assert engine["bytes_per_sweep"] > 0
+    assert engine["bytes_per_pass"] > 0
     assert main([*given, "--engine", "quantum", "-q"]) == 2

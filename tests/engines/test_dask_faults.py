@@ -54,8 +54,8 @@ class Disturbed(DaskEngine):
         super().__init__(client, **more)
         self.events, self.begun = events, 0
 
-    def _begin_sweep(self):
-        super()._begin_sweep()
+    def _begin_pass(self):
+        super()._begin_pass()
         self.begun += 1
         if self.begun in self.events:
             self.events[self.begun]()

@@ -28,7 +28,7 @@ def test_workers_in_network_namespaces():
         assert all(len(names) == 2 for names in seen.values())  # the loopback and one cable
         engine = make_engine(client)
         far = cluster(graph, Settings(**how, engine=engine))
-        assert engine.bytes_moved() > 4000 * 8 * far.sweeps
+        assert engine.bytes_moved() > 4000 * 8 * far.passes
     near = cluster(graph, Settings(**how, engine=make_engine("local")))
     Q, P = (np.linalg.qr(found.vectors)[0] for found in (far, near))
     assert np.linalg.norm(Q - P @ (P.T @ Q), 2) < 1e-3

@@ -25,7 +25,7 @@ from spectrograd.graph import (
 )
 from spectrograd.io.write_results import write_parts
 from spectrograd.labels.assign import assign_left
-from spectrograd.labels.sampled_kmeans import sweep_rows
+from spectrograd.labels.sampled_kmeans import assign_in_chunks
 from spectrograd.pipeline import (
     Settings,
     embed,
@@ -101,7 +101,7 @@ def test_left_rows_are_labelled_as_those_that_were_gathered(client, stored):
     left = embed(stored, Settings(**HOW, engine=engine)).embedding
     aside, how = np.array([5, N - 1]), {"n_init": 10, "softness": 1.0}
     found, multivector = assign_left(engine, left.multivector, left.order, 3, aside=aside, random_state=0, **how)
-    expected = sweep_rows(left.vectors, aside, 3, 10, np.random.default_rng(0), 1.0)
+    expected = assign_in_chunks(left.vectors, aside, 3, 10, np.random.default_rng(0), 1.0)
     np.testing.assert_array_equal(found.labels, expected.labels)
     np.testing.assert_array_equal(found.membership, expected.membership)
     assert found.inertia == pytest.approx(expected.inertia, rel=1e-9)

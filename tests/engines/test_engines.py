@@ -69,7 +69,7 @@ def test_products(engine, graphs, kind, where, tau):
     np.testing.assert_allclose(engine.rows(single), dense @ rows, rtol=1e-4, atol=2e-3)
     first, second = engine.apply(placed, X, engine.columns(X, slice(1, 3)))
     np.testing.assert_allclose(engine.rows(second), engine.rows(first)[:, 1:3], atol=1e-12)
-    assert engine.work.sweeps == 3
+    assert engine.work.passes == 3
     assert engine.work.matvecs == 5 + 5 + 7
 
 

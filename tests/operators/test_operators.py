@@ -77,7 +77,7 @@ def test_a_solver_refuses_what_it_cannot_take_before_any_work(layers, name):
         OfferError, match=f"solver '{name}' needs .*, but SumOperator on this engine offers only"
     ):
         solve(problem, solver)
-    assert engine.work.sweeps == 0
+    assert engine.work.passes == 0
 
 
 def test_auto_plans_among_what_fits(layers):

@@ -146,7 +146,7 @@ def test_rows_on_a_device(tmp_path, monkeypatch, solver):
 
 def test_a_finished_run_is_there_at_once(tmp_path, monkeypatch):
     whole = cluster(GRAPH, settings(tmp_path / "run", n_clusters=4))
-    sweep, seen = LocalEngine.sweep, []
+    sweep, seen = LocalEngine.spmm, []
 
     def counted(self, *given):
         seen.append(given)
@@ -161,7 +161,7 @@ def test_a_finished_run_is_there_at_once(tmp_path, monkeypatch):
 
 def terminated_at(number, monkeypatch, name=signal.SIGTERM):
     """The signal comes in the middle of a sweep."""
-    sweep, seen = LocalEngine.sweep, []
+    sweep, seen = LocalEngine.spmm, []
 
     def counted(self, *given):
         seen.append(given)

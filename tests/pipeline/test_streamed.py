@@ -93,7 +93,7 @@ def test_sweeps_are_few_and_none_is_only_for_the_probe(tmp_path):
     disk = stored(tmp_path / "graph.store", block_model())
     result = embed(disk, Settings(n_components=4, seed=0))
     assert result.certificate.converged
-    assert disk.sweeps == result.sweeps <= 12
+    assert disk.passes == result.passes <= 12
     assert disk.bytes_read > 0
 
 

@@ -42,7 +42,7 @@ def fitted(path, room_for_steps=12 * 4 * 4):
 def test_partial_fit_changes_the_store_and_follows_it(grown, tmp_path):
     path, change, truth = grown
     model = fitted(path)
-    sweeps_of_fit = model.graph_.sweeps
+    sweeps_of_fit = model.graph_.passes
     assert not model.graph_.is_resident
     friends = np.flatnonzero(model.labels_ == model.labels_[0])[:5]
     assert model.predict(Graph.from_edges(friends, [9_000] * 5)) == model.labels_[0]
@@ -58,7 +58,7 @@ def test_partial_fit_changes_the_store_and_follows_it(grown, tmp_path):
     disk = open_store(path)
     assert disk.meta.delta
     assert disk.n_edges == model.graph_.n_edges
-    assert model.graph_.sweeps <= sweeps_of_fit / 2  # no probe: the evidence of the fit is carried over
+    assert model.graph_.passes <= sweeps_of_fit / 2  # no probe: the evidence of the fit is carried over
     with pytest.raises(GraphError, match=r"was replaced meanwhile"):
         spectrograd.load(tmp_path / "model")
 
@@ -121,7 +121,7 @@ def test_edges_that_go_rest_on_the_probe_of_the_fit_too(grown):
     """A correction without a probe; the gap of the fit is its lower bound, so nothing cries refit."""
     path, _, truth = grown
     model = fitted(path)
-    sweeps_of_fit, sure = model.graph_.sweeps, model.certificate_.sure
+    sweeps_of_fit, sure = model.graph_.passes, model.certificate_.sure
     assert 0 < model.certificate_.gap_bound <= model.certificate_.gap
     entries = read_graph(path).matrix.tocoo()
     once = np.flatnonzero(entries.row < entries.col)
@@ -129,7 +129,7 @@ def test_edges_that_go_rest_on_the_probe_of_the_fit_too(grown):
     model.partial_fit(remove=Graph.from_edges(entries.row[gone], entries.col[gone]))
     assert model.update_action_ == "kept"
     assert model.certificate_.converged
-    assert model.graph_.sweeps <= sweeps_of_fit / 2
+    assert model.graph_.passes <= sweeps_of_fit / 2
     exact = SpectralClustering(4, random_state=0).fit(read_graph(path))
     assert model.certificate_.sure < min(sure, exact.certificate_.eigenvalues[-1] + exact.certificate_.gap)
     assert metrics.score(truth[:5_980], model.labels_)["ari"] > 0.98

@@ -17,7 +17,7 @@ from spectrograd.linalg.chebyshev import Filter, Filtering, Sizes
 from spectrograd.operators.laplacian import laplacian, masked
 from spectrograd.pipeline import Settings, embed
 from spectrograd.solvers import Problem, solve
-from spectrograd.solvers.chebyshev import MOST_SWEEPS, FewSweepsChebyshev
+from spectrograd.solvers.chebyshev import MAX_PASSES, FewPassChebyshev
 from spectrograd.solvers.ritz import usual_width
 from spectrograd.store.edge_batches import GraphSource, IngestSettings
 from spectrograd.store.ingest import ingest
@@ -59,9 +59,9 @@ def test_a_certified_solve_takes_few_sweeps(tmp_path, solver, params, most):
     result = embed(graph, Settings(n_components=6, solver=solver, params=params, seed=0))
     assert result.certificate.converged
     assert result.certificate.missed_probability <= 1e-3
-    assert graph.sweeps <= most
-    assert result.sweeps == pytest.approx(graph.sweeps)
-    assert result.matvecs >= 6 * (result.sweeps - 3)
+    assert graph.passes <= most
+    assert result.passes == pytest.approx(graph.passes)
+    assert result.matvecs >= 6 * (result.passes - 3)
 
 
 def test_localised_vectors_are_noticed_after_two_sweeps(tmp_path):
@@ -69,7 +69,7 @@ def test_localised_vectors_are_noticed_after_two_sweeps(tmp_path):
     result = embed(graph, Settings(n_components=6, seed=0))
     assert result.regularization.tau > 0
     assert result.certificate.converged
-    assert graph.sweeps <= 21
+    assert graph.passes <= 21
     assert "given up" in result.attempts[0].outcome
 
 
@@ -80,7 +80,7 @@ def test_a_filter_over_a_stream_has_two_talls_and_what_it_would_return(tmp_path,
     ingest(path, GraphSource(planted(60_000)), IngestSettings(block_bytes=1 << 18))
     graph = open_store(path)
     problem = Problem(laplacian(graph), k, ENGINE)
-    solver = FewSweepsChebyshev(angle=0.01)
+    solver = FewPassChebyshev(angle=0.01)
     solve(problem, solver, seed=0)  # compiled, and its buffers made
     tracemalloc.start()
     solve(problem, solver, seed=0)
@@ -97,16 +97,16 @@ def test_a_filter_gives_in_where_there_is_no_gap(tmp_path):
         tmp_path, datasets.make_block_model(6_000, 5, mean_degree=20, mixing=0.8, random_state=1).graph
     )
     problem = Problem(laplacian(graph), 5, ENGINE)
-    given_in = solve(problem, FewSweepsChebyshev(angle=0.01), seed=0)
-    assert graph.sweeps < MOST_SWEEPS + FewSweepsChebyshev.degree
+    given_in = solve(problem, FewPassChebyshev(angle=0.01), seed=0)
+    assert graph.passes < MAX_PASSES + FewPassChebyshev.degree
     assert "max_iter asks for more" in given_in.last.events[-1]
-    for more in (FewSweepsChebyshev(angle=0.01, max_iter=12), FewSweepsChebyshev(max_iter=12)):
+    for more in (FewPassChebyshev(angle=0.01, max_iter=12), FewPassChebyshev(max_iter=12)):
         assert not any("asks for more" in event for event in solve(problem, more, seed=0).last.events)
 
 
 def test_an_interrupted_filter_returns_what_was_kept(tmp_path):
     graph, k = on_disk(tmp_path, planted()), 6
-    problem, solver = Problem(laplacian(graph), k, ENGINE), FewSweepsChebyshev(angle=1e-6, precision="single")
+    problem, solver = Problem(laplacian(graph), k, ENGINE), FewPassChebyshev(angle=1e-6, precision="single")
     state = solver.init(problem, np.random.default_rng(0))
     state = solver.step(problem, state)
     before = solver.finish(problem, state).copy()
@@ -121,8 +121,8 @@ def test_sweeps_are_counted_in_memory_too():
     engine = LocalEngine()
     settings = Settings(n_components=6, solver="chebyshev", seed=0, engine=engine)
     result = embed(planted(), settings)
-    assert (result.sweeps, result.matvecs) == (engine.work.sweeps, engine.work.matvecs)
-    assert 0 < result.sweeps < result.matvecs
+    assert (result.passes, result.matvecs) == (engine.work.passes, engine.work.matvecs)
+    assert 0 < result.passes < result.matvecs
 
 
 def test_turning_columns_on_the_way_changes_neither_span_nor_estimate():
@@ -133,7 +133,7 @@ def test_turning_columns_on_the_way_changes_neither_span_nor_estimate():
     sizes, straight = Sizes(9), Sizes(9)
     for degree in range(6):
         for work, seen in ((plain, straight), (turned, sizes)):
-            work.sweep()
+            work.advance()
             seen.measure(ENGINE.gram(work.current, work.current, operator.metric))
         if degree in (2, 4):
             turned.rotate(sizes.evened())

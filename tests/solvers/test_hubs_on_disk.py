@@ -64,7 +64,7 @@ def test_blocks_beside_a_hub_are_found(tmp_path, solver):
     V = vectors[:, :4]
     assert np.linalg.norm(V - Q @ (Q.T @ V), 2) <= result.certificate.angle_bound + 1e-6
     if solver == "auto":
-        assert disk.sweeps < 80  # half of what filters take before they give in, and Krylov after them
+        assert disk.passes < 80  # half of what filters take before they give in, and Krylov after them
         assert len(result.attempts) == 1
 
 

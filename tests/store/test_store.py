@@ -120,7 +120,7 @@ def test_blocks_are_read_again_and_may_be_kept(tmp_path, graphs):
     columns = np.concatenate([block.indices for block in kept])
     np.testing.assert_array_equal(columns, graphs[False].matrix.indices)
     assert [block.start for block in disk.blocks] == [block.start for block in kept]
-    assert disk.sweeps == 2
+    assert disk.passes == 2
     for _ in disk.blocks:  # left early: the reader ends, the next sweep is whole
         break
     assert sum(len(block.indices) for block in disk.blocks) == disk.n_entries

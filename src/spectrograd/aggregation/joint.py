@@ -44,7 +44,7 @@ class JointState(State):
 
 
 @dataclass(frozen=True)
-class JointSweeps(Solver[JointState]):
+class JointPasses(Solver[JointState]):
     """Sweeps of Chebyshev steps that share every pass.
 
     Parameters
@@ -89,7 +89,7 @@ class JointSweeps(Solver[JointState]):
 
     def step(self, problem: Problem, state: JointState) -> JointState:
         """One sweep: every block filtered with all the others held, then Rayleigh-Ritz."""
-        self._sweep(problem, state)
+        self._pass_over_layers(problem, state)
         self._measure(problem, state)
         state.iteration += 1
         return state
@@ -217,7 +217,7 @@ class JointSweeps(Solver[JointState]):
         rest = (AQ @ rotation - blocks[at] * values)[:, :k]
         state.residuals[at] = np.linalg.norm(rest, axis=0).max()
 
-    def _sweep(self, problem: Problem, state: JointState) -> None:
+    def _pass_over_layers(self, problem: Problem, state: JointState) -> None:
         """Chebyshev filters of all moving blocks in step; they damp what lies above the last Ritz value."""
         attraction, bounds = self._attraction(state, problem.n_components, state.blocks), self._bounds()
         moving = np.flatnonzero([state.merging, *~state.settled])
@@ -382,7 +382,7 @@ def run(
     settings: SolverSettings,
     *,
     alpha: float | str = "auto",
-    steps: str = "sweeps",
+    steps: str = "passes",
     **options: Any,
 ) -> tuple[Solution, Array, tuple[Array, ...]]:
     """The joint run: its story, the merged basis and the layers' own.
@@ -411,16 +411,16 @@ def run(
 
 def _solver(
     steps: str, layers: Layers, alphas: Array, limit: float, options: dict[str, Any]
-) -> JointEpochs | JointSweeps:
+) -> JointEpochs | JointPasses:
     """The way asked for, with its own options and no others."""
-    own = {"sgd": ("epochs", "coupling"), "sweeps": tuple(set(OPTIONS) - {"steps", "epochs"})}
+    own = {"sgd": ("epochs", "coupling"), "passes": tuple(set(OPTIONS) - {"steps", "epochs"})}
     if steps not in own:
-        raise ValueError(f"steps={steps!r}: expected 'sweeps' or 'sgd'")
+        raise ValueError(f"steps={steps!r}: expected 'passes' or 'sgd'")
     foreign = sorted(set(options) - set(own[steps]))
     if foreign:
         raise ValueError(f"aggregation 'joint' takes {foreign[0]!r} only without steps={steps!r}")
-    if steps == "sweeps":
-        return JointSweeps(layers, alphas, settle=limit, **options)
+    if steps == "passes":
+        return JointPasses(layers, alphas, settle=limit, **options)
     if any(operator.is_streamed for operator in layers.operators):
-        raise ValueError("steps='sgd' of 'joint' needs the layers in memory: choose steps='sweeps'")
+        raise ValueError("steps='sgd' of 'joint' needs the layers in memory: choose steps='passes'")
     return JointEpochs(layers, alphas, **options)

@@ -71,7 +71,7 @@ def summarize(
                 "reason": result.reason,
                 "predicted_seconds": result.attempts[0].predicted_seconds if result.attempts else None,
                 "iterations": result.history[-1].iteration,
-                "passes": result.sweeps,
+                "passes": result.passes,
                 "matvecs": result.matvecs,
                 "stopped": result.stop_reason,
                 "attempts": [asdict(attempt) for attempt in result.attempts],
@@ -92,7 +92,7 @@ def read_from_disk(graph: Graph | MultilayerGraph) -> dict[str, int]:
     one = layers[0]  # layers of a store share its files
     if not isinstance(one, StoredGraph):
         return {"bytes_read": 0, "passes_over_disk": 0}
-    return {"bytes_read": one.bytes_read, "passes_over_disk": one.sweeps}
+    return {"bytes_read": one.bytes_read, "passes_over_disk": one.passes}
 
 
 def outline(session: Session, source: Input, graph: Graph | MultilayerGraph) -> dict[str, Any]:

@@ -8,7 +8,7 @@ is plain numpy in float64, on the caller's side, the same on every engine.
 
 To write one, derive from :class:`~spectrograd.engines.base.BaseEngine`:
 
-- three verbs are mandatory: ``sweep``, ``gram``, ``combine``;
+- three verbs are mandatory: ``spmm``, ``gram``, ``combine``;
 - four more say how rows are kept (``put``, ``rows``, ``map``, ``fold``); the base has them for numpy arrays;
 - all others are derived from these seven. Override one where the engine can do it faster.
 
@@ -41,7 +41,7 @@ MultiVector: TypeAlias = Any  # N x k numbers that only their engine looks into
 class Work:
     """What was asked of an engine so far: ``sweeps`` over the edges, and ``columns`` multiplied in them."""
 
-    sweeps: int = 0
+    passes: int = 0
     matvecs: int = 0
 
 
@@ -177,7 +177,7 @@ class Engine(Protocol):
         """``A X`` in the type of X (and ``A Y`` ..., then as a tuple): one sweep, however many multivectors."""
         ...
 
-    def sweep(self, operator: SparseOperator, X: MultiVector) -> MultiVector:
+    def spmm(self, operator: SparseOperator, X: MultiVector) -> MultiVector:
         """Mandatory. ``diag(diagonal) X - diag(scale) W diag(scale) X``, of a placed operator.
 
         ``operator.graph.blocks`` are the row blocks of W, in memory or read again in each sweep.
@@ -349,12 +349,12 @@ class BaseEngine(ABC):
 
     def summary(self) -> dict[str, Any]:
         """What ``--summary-json`` holds."""
-        return {"name": self.name, "sweeps": self.work.sweeps, "matvecs": self.work.matvecs}
+        return {"name": self.name, "passes": self.work.passes, "matvecs": self.work.matvecs}
 
     # mandatory
 
     @abstractmethod
-    def sweep(self, operator: SparseOperator, X: MultiVector) -> MultiVector:
+    def spmm(self, operator: SparseOperator, X: MultiVector) -> MultiVector:
         """``diag(diagonal) X - diag(scale) W diag(scale) X`` for a placed operator."""
 
     @abstractmethod
@@ -400,7 +400,7 @@ class BaseEngine(ABC):
         multivectors = (X, *more)
         if any(multivector.dtype != X.dtype for multivector in more):
             raise TypeError("multivectors that share a sweep must be of one type")
-        self.work.sweeps += 1
+        self.work.passes += 1
         self.work.matvecs += sum(multivector.shape[1] for multivector in multivectors)
         if not more:
             return operator.product(self, X)

@@ -54,7 +54,7 @@ class LocalEngine(BaseEngine):
         """Itself: all is at hand, and kernels take vectors as they are."""
         return operator
 
-    def sweep(self, operator: SparseOperator, X: Array) -> Array:
+    def spmm(self, operator: SparseOperator, X: Array) -> Array:
         """Block after block, wherever the blocks come from."""
         operator = operator.astype(X.dtype)
         if operator.n_nodes <= self.thresholds.small and operator.graph.is_resident:
@@ -104,7 +104,7 @@ class LocalEngine(BaseEngine):
                 product = self.scaled(product, 1 / operator.metric)
             return np.asarray(a * product + b * X + c * before)
         assert operator.scale is None, "bring the operator to walk_form() first"
-        self.work.sweeps += 1
+        self.work.passes += 1
         self.work.matvecs += X.shape[1]
         return self._fused(operator.astype(X.dtype), X, before, coefficients, out)
 

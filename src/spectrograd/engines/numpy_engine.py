@@ -18,7 +18,7 @@ class NumpyEngine(BaseEngine):
     def __init__(self) -> None:
         self.work = Work()
 
-    def sweep(self, operator: SparseOperator, X: Array) -> Array:
+    def spmm(self, operator: SparseOperator, X: Array) -> Array:
         """Row block after row block; those of a graph on disk are forgotten as the loop goes on."""
         V = X if operator.scale is None else operator.scale * X
         product = np.empty_like(V)

@@ -174,7 +174,7 @@ class TorchEngine(BaseEngine):
 
     # operators
 
-    def sweep(self, operator: SparseOperator, X: TorchMultiVector) -> TorchMultiVector:
+    def spmm(self, operator: SparseOperator, X: TorchMultiVector) -> TorchMultiVector:
         """Piece after piece, each added to its rows."""
         x = X.tensor
         diagonal = _opened(operator.diagonal).to(x.dtype)
@@ -220,7 +220,7 @@ class TorchEngine(BaseEngine):
             return TorchMultiVector((a * product).add_(X.tensor, alpha=b).add_(before.tensor, alpha=c))
         check()
         assert operator.scale is None, "bring the operator to walk_form() first"
-        self.work.sweeps += 1
+        self.work.passes += 1
         self.work.matvecs += X.shape[1]
         return self._fused(operator, X, before, coefficients, out)
 

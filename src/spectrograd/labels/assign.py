@@ -15,7 +15,7 @@ from spectrograd.labels.cluster_qr import cluster_qr
 from spectrograd.labels.kmeans import kmeans
 from spectrograd.labels.kmeans import unit_rows as as_unit_rows
 from spectrograd.labels.matching import in_order
-from spectrograd.labels.sampled_kmeans import MANY, Fitted, membership, sample_rows, sweep_rows
+from spectrograd.labels.sampled_kmeans import MANY, Fitted, membership, sample_rows, assign_in_chunks
 from spectrograd.system import one_thread
 from spectrograd.typing import Array
 
@@ -92,7 +92,7 @@ def assign(
     inertia: float | None
     if method == "kmeans" and unit_rows and len(everything) > MANY:
         rows = _checked_rows(everything, n_clusters)
-        all_labels, sure, inertia = sweep_rows(rows, out, n_clusters, n_init, rng, softness, deadline)
+        all_labels, sure, inertia = assign_in_chunks(rows, out, n_clusters, n_init, rng, softness, deadline)
     else:
         part = np.delete(np.arange(len(everything)), out) if len(out) else slice(None)
         rows = _checked_rows(everything[part], n_clusters)

@@ -78,7 +78,7 @@ FITTED = 100_000
 AT_ONCE = 1 << 19  # numbers of a block: a few copies of it in float64 are next to nothing
 
 
-class Swept(NamedTuple):
+class ChunkedAssignment(NamedTuple):
     """Labels (int64) and confidence (float32) of all rows, -1 and NaN for those aside; the sum of squares."""
 
     labels: Array
@@ -86,7 +86,7 @@ class Swept(NamedTuple):
     inertia: float
 
 
-def sweep_rows(
+def assign_in_chunks(
     vectors: Array,
     aside: Array,
     n_clusters: int,
@@ -94,7 +94,7 @@ def sweep_rows(
     rng: np.random.Generator,
     softness: float,
     deadline: float = math.inf,
-) -> Swept:
+) -> ChunkedAssignment:
     """k-means on rows of (softly) unit length; parameters are those of :func:`~spectrograd.labels.assign`.
 
     The embedding (N x K) is read once, and nothing of its size is made of it.
@@ -130,7 +130,7 @@ class Fitted:
         with one_thread():
             return cls(best_look(rows, n_clusters, n_init, rng, deadline=deadline).means(rows), length)
 
-    def swept(self, vectors: Array, taking_part: Array) -> Swept:
+    def swept(self, vectors: Array, taking_part: Array) -> ChunkedAssignment:
         """Every row (n x K) that takes part to its nearest centre; clusters are numbered as the centres."""
         labels, sure = np.full(len(vectors), -1, np.int64), np.full(len(vectors), np.nan, np.float32)
         inertia, n_clusters = 0.0, len(self.centres)
@@ -145,7 +145,7 @@ class Fitted:
                 with one_thread():
                     squares = squared_distances(rows.astype(np.float64), self.centres)
                 sure[part] = confidence(squares, seen.labels) if n_clusters > 1 else 1.0
-        return Swept(labels, sure, inertia)
+        return ChunkedAssignment(labels, sure, inertia)
 
 
 def sample_rows(taking_part: Array, n_clusters: int, rng: np.random.Generator) -> Array:

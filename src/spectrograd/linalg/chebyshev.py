@@ -85,7 +85,7 @@ class Filter:
         """``p(B^-1 A) U`` up to a factor, one pass per degree, for an operator in ``walk_form()``."""
         work = Filtering(self, engine, operator, U)
         for _ in range(self.degree):
-            work.sweep()
+            work.advance()
         return work.current
 
 
@@ -110,7 +110,7 @@ class Filtering:
         self._given, self._previous, self._product = None if owned else U, U, product
         self._coefficients = damping(operator.lower, smooth.cut, smooth.upper)
 
-    def sweep(self) -> None:
+    def advance(self) -> None:
         """Mutates: one degree more. The memory of the degree before is used again."""
         a, b, c = next(self._coefficients)
         if self._product is not None:

@@ -140,7 +140,7 @@ class SparseOperator(Operator):
 
     def product(self, engine: Any, X: Any) -> Any:
         """``A X`` on an engine, for a multivector X; the operator is placed there."""
-        product = engine.sweep(self, X)
+        product = engine.spmm(self, X)
         return product if self.low_rank is None else engine.subtract_low_rank(product, self.low_rank, X)
 
     def placed(self, engine: Any) -> SparseOperator:

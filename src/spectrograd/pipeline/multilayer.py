@@ -354,7 +354,7 @@ class AlphaPoint:
     distances: Array
 
 
-def sweep_alpha(
+def scan_alpha(
     layers: Layers | Merged,
     alphas: Iterable[float | str],
     n_components: int,

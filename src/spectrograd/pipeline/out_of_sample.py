@@ -26,7 +26,7 @@ from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.single import input_order
 from spectrograd.typing import Array
 
-MOST_SWEEPS = 10  # how far from known nodes a chain of new ones is followed
+MAX_PASSES = 10  # how far from known nodes a chain of new ones is followed
 SETTLED = 1e-3  # a sweep that changes rows by less, relative to the longest, is the last
 SMALLEST = 1e-9  # of the diagonal: where an eigenvalue meets a degree, the row has no answer of its own
 
@@ -161,7 +161,7 @@ class Extension:
         if not any(matrix.nnz for matrix in rows.between):
             return self._from(rows, None)
         found = self._from(replace(rows, between=()), None)
-        for _ in range(MOST_SWEEPS):
+        for _ in range(MAX_PASSES):
             before, found = found, self._from(rows, found)
             change = np.abs(found.vectors - before.vectors).max(initial=0)
             size = np.abs(found.vectors).max(initial=0)

@@ -238,7 +238,7 @@ def look(problem: Problem) -> Looks:
 
 def by_products(problem: Problem, memory_limit: int | None = None) -> tuple[Choice, ...]:
     """The plan where neither edges nor rows can be looked at; few wide passes where each one is dear."""
-    if problem.operator.is_streamed or problem.dear_sweeps:
+    if problem.operator.is_streamed or problem.passes_are_expensive:
         return in_few_passes(problem, memory_limit)
     return (Choice("lanczos", "the operator has no edges of its own: products only"),)
 

@@ -173,7 +173,7 @@ class Result:
     cluster_verdict: ClusterVerdict | None = None
     multivector: MultiVector | None = None
     label_multivector: MultiVector | None = None
-    sweeps: float = 0.0
+    passes: float = 0.0
     matvecs: int = 0
 
     @property
@@ -220,7 +220,7 @@ class Result:
     def counted(self, before: Work, now: Work) -> Result:
         """The same with what an engine did meanwhile, and what mini-batches read."""
         edges = self.history[-1].edges_seen / max(1, self.operator.n_edges)
-        return replace(self, sweeps=now.sweeps - before.sweeps + edges, matvecs=now.matvecs - before.matvecs)
+        return replace(self, passes=now.passes - before.passes + edges, matvecs=now.matvecs - before.matvecs)
 
     def stopped(self) -> Result:
         """The same, marked as interrupted."""

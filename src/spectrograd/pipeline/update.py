@@ -43,7 +43,7 @@ from spectrograd.typing import Array
 
 # Directions of which float32 knows a few digits, in squares: the products of others would be noise.
 DISTINCT = 1e-6
-MOST_DEGREE, MOST_SWEEPS = 16, 5  # what takes more is work for a solver
+MOST_DEGREE, MAX_PASSES = 16, 5  # what takes more is work for a solver
 SPREAD = 1e4  # by how much a filter may let the first vector outgrow the last in float32
 # Blocks of a step: vectors, changes, their products, and all side by side; and so with the vectors before.
 LEAST_BLOCKS, CONJUGATE_BLOCKS = 8, 12
@@ -120,16 +120,16 @@ class Steps:
         vectors = np.ascontiguousarray(start, dtype=np.float32)
         ritz = rayleigh_ritz(engine, operator, orthonormalize(engine, vectors, operator.metric).Q)
         error = _size(engine, operator, ritz)
-        if self._owed(error, self._wanted(ritz), operator.upper - float(ritz.values[-1])) > MOST_SWEEPS:
+        if self._owed(error, self._wanted(ritz), operator.upper - float(ritz.values[-1])) > MAX_PASSES:
             return None
-        for step in range(1, MOST_SWEEPS + 1):
+        for step in range(1, MAX_PASSES + 1):
             ritz = self._step(ritz)
             larger, error = error, _size(engine, operator, ritz)
             wanted = self._wanted(ritz)
             if error <= wanted:
                 last = MeasuredRitz(ritz, residuals(engine, operator, ritz), self.grown * self.floor)
                 return Moved(ritz.Q, ritz.values, 1.0 + step, error, last)
-            if error * (error / larger) ** (MOST_SWEEPS - step) > wanted:
+            if error * (error / larger) ** (MAX_PASSES - step) > wanted:
                 return None
         return None
 

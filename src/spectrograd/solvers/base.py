@@ -101,7 +101,7 @@ class Problem:
         return self.operator.offers | self.engine.offers
 
     @property
-    def dear_sweeps(self) -> bool:
+    def passes_are_expensive(self) -> bool:
         """Whether sweeps are to be saved: each one is a round of a network or reads a disk."""
         return self.engine.cost.dear or self.operator.is_streamed
 

@@ -117,7 +117,7 @@ class Chebyshev(FilteringSolver[ChebyshevState]):
 
     def suited(self, problem: Problem) -> Solver[Any]:
         """Where sweeps are dear, the form that takes few of them."""
-        return in_few_sweeps(self) if problem.dear_sweeps else self
+        return in_few_passes(self) if problem.passes_are_expensive else self
 
     def init(self, problem: Problem, rng: np.random.Generator) -> ChebyshevState:
         """A random block, or the warm start with random guard vectors."""
@@ -184,7 +184,7 @@ def filter_degree(
 RESIDUAL_OVER_ANGLE = 2.0
 ORTHONORMAL = 1e-5  # what float32 leaves of a basis that was rotated, and nobody minds
 # A gap that takes a filter more is narrow: a Krylov basis gets farther in as many sweeps, where it has room.
-MOST_SWEEPS = 60
+MAX_PASSES = 60
 OVER_ASKED = 3  # the angle of a certificate over the one that solvers are asked for
 ROUGH = 0.05  # residuals above this are those of no vector in particular
 NO_VECTORS = np.empty((0, 0))
@@ -192,7 +192,7 @@ BETWEEN_LOOKS = 2  # degrees after which a first filter looks whether its vector
 
 
 @dataclass(eq=False)
-class SweepingState(ChebyshevState):
+class FewPassState(ChebyshevState):
     """``block`` has the rider's columns after its own (N x (w + s)), and ``product`` is ``B^-1 A`` of it.
 
     Both are written over by the next step. ``rider`` tells how its columns came about and has none itself.
@@ -210,17 +210,17 @@ class SweepingState(ChebyshevState):
 
 
 @dataclass(frozen=True)
-class FewSweepsChebyshev(FilteringSolver[SweepingState]):
+class FewPassChebyshev(FilteringSolver[FewPassState]):
     """See the module's text; parameters are those of :class:`Chebyshev`."""
 
     rough_after = 1
     shortest = 2
 
-    def init(self, problem: Problem, rng: np.random.Generator) -> SweepingState:
+    def init(self, problem: Problem, rng: np.random.Generator) -> FewPassState:
         """A random block, or the warm start with random guard vectors; one sweep."""
         dtype = np.float64 if self.precision == "double" else np.float32
         width = guarded_width(problem, self.guard)
-        state = SweepingState(NO_VECTORS, rng, highest=problem.operator.upper)
+        state = FewPassState(NO_VECTORS, rng, highest=problem.operator.upper)
         state.values = np.zeros(width)
         self._begin(problem, state, dtype)
         if problem.start is None:
@@ -230,7 +230,7 @@ class FewSweepsChebyshev(FilteringSolver[SweepingState]):
         state.matvecs += width / problem.n_components
         return state
 
-    def _begin(self, problem: Problem, state: SweepingState, dtype: Any) -> None:
+    def _begin(self, problem: Problem, state: FewPassState, dtype: Any) -> None:
         """Mutates: the first block, and the columns of a probe beside it."""
         engine = problem.engine
         block = guarded_start(problem, state.width, state.rng, dtype)
@@ -241,7 +241,7 @@ class FewSweepsChebyshev(FilteringSolver[SweepingState]):
         rider = new_rider(engine, problem.operator.walk_form(), state.rng, dtype)
         state.block, state.rider = engine.stack(block, rider.X), replace(rider, X=None)
 
-    def _first_product(self, problem: Problem, state: SweepingState) -> None:
+    def _first_product(self, problem: Problem, state: FewPassState) -> None:
         """Mutates: mean and deviation of the spectrum, from the product that begins the first filter."""
         engine, walk, block = problem.engine, problem.walk.operator, state.block
         product = state.product = engine.recurrence(walk, block, block, (1.0, 0.0, 0.0))
@@ -253,7 +253,7 @@ class FewSweepsChebyshev(FilteringSolver[SweepingState]):
         state.highest, state.has_hubs = bulk.end, bulk.has_hubs
         state.values, state.residuals = (np.full(state.width, of) for of in (bulk.mean, bulk.deviation))
 
-    def step(self, problem: Problem, state: SweepingState) -> SweepingState:
+    def step(self, problem: Problem, state: FewPassState) -> FewPassState:
         """One filter and one Rayleigh-Ritz, whose product is the first of the next filter."""
         operator, k = problem.walk.operator, problem.n_components
         limit = SINGLE_FLOOR * (operator.upper - operator.lower)
@@ -272,16 +272,16 @@ class FewSweepsChebyshev(FilteringSolver[SweepingState]):
         self._give_in(state)
         return state
 
-    def _give_in(self, state: SweepingState) -> None:
+    def _give_in(self, state: FewPassState) -> None:
         """Mutates: the state is done after so many sweeps, unless iterations or digits were asked for."""
         if state.rider is None or self.max_iter != type(self).max_iter or self.angle == 0:
             return
-        n_sweeps = len(state.rider.lengths) + state.iteration
-        if n_sweeps >= MOST_SWEEPS and not state.done:
+        n_passes = len(state.rider.lengths) + state.iteration
+        if n_passes >= MAX_PASSES and not state.done:
             state.done = True
-            state.events.append(f"{n_sweeps} sweeps and no gap in sight: max_iter asks for more")
+            state.events.append(f"{n_passes} sweeps and no gap in sight: max_iter asks for more")
 
-    def _cut(self, state: SweepingState, ends: tuple[float, float], fresh: bool) -> float:
+    def _cut(self, state: FewPassState, ends: tuple[float, float], fresh: bool) -> float:
         """Where the first filter had it, while guard vectors are as rough as that has left them."""
         usual = super()._cut(state, ends, fresh)
         if fresh and state.has_hubs:
@@ -292,7 +292,7 @@ class FewSweepsChebyshev(FilteringSolver[SweepingState]):
         before, k_th = state.rider.filters[-1].cut, state.values[state.residuals < ROUGH].max(initial=-np.inf)
         return before if k_th < before < usual else usual
 
-    def _filter(self, problem: Problem, state: SweepingState, smooth: Filter) -> tuple[int, bool]:
+    def _filter(self, problem: Problem, state: FewPassState, smooth: Filter) -> tuple[int, bool]:
         """Mutates: the block, filtered; how many degrees, and whether localised vectors ended it."""
         engine, walk, rider, width = problem.engine, problem.walk.operator, state.rider, state.width
         assert rider is not None
@@ -305,7 +305,7 @@ class FewSweepsChebyshev(FilteringSolver[SweepingState]):
             lengths.append(longest(M[width:, width:]))
             if lengths[-1] > GROWN * lengths[0] and smooth.upper < walk.upper:
                 return self._filter_again(problem, state, smooth, work)
-            work.sweep()
+            work.advance()
             M = engine.gram(work.current, work.current, walk.metric)
             sizes.measure(M[:width, :width])
             if fresh and sizes.error(problem.n_components) * RESIDUAL_OVER_ANGLE <= (self.angle or 1e-3):
@@ -324,7 +324,7 @@ class FewSweepsChebyshev(FilteringSolver[SweepingState]):
         return done.degree, localized
 
     def _filter_again(
-        self, problem: Problem, state: SweepingState, smooth: Filter, work: Filtering
+        self, problem: Problem, state: FewPassState, smooth: Filter, work: Filtering
     ) -> tuple[int, bool]:
         """Mutates: a new random block through a filter that ends where the spectrum certainly does.
 
@@ -347,7 +347,7 @@ class FewSweepsChebyshev(FilteringSolver[SweepingState]):
         shares = X.shape[1] * seen.second**2 / (seen.fourth * seen.mass)
         return float(np.median(shares[:width])) < TINY_SHARE
 
-    def _ritz(self, problem: Problem, state: SweepingState) -> None:
+    def _ritz(self, problem: Problem, state: FewPassState) -> None:
         """Mutates: Ritz pairs of the block, and its product; one sweep, and two multivectors at any time."""
         engine, walk = problem.engine, problem.walk.operator
         block, lost = self._orthonormal(problem, state)
@@ -365,7 +365,7 @@ class FewSweepsChebyshev(FilteringSolver[SweepingState]):
             state.n_lost += lost
             state.events.append(f"iteration {state.iteration}: {lost} lost directions replaced")
 
-    def _orthonormal(self, problem: Problem, state: SweepingState) -> tuple[MultiVector, int]:
+    def _orthonormal(self, problem: Problem, state: FewPassState) -> tuple[MultiVector, int]:
         """The block, its own columns nearly orthonormal after one round, and how many directions were lost.
 
         What one round leaves the generalised Rayleigh-Ritz corrects.
@@ -378,7 +378,7 @@ class FewSweepsChebyshev(FilteringSolver[SweepingState]):
         Q, lost = orthonormalize(engine, own, metric, state.rng)
         return engine.stack(Q, riding), lost
 
-    def terminate(self, problem: Problem, state: SweepingState) -> bool:
+    def terminate(self, problem: Problem, state: FewPassState) -> bool:
         """Whether the angle is met, by the guard vectors or by what the rider has seen."""
         k, rider = problem.n_components, state.rider
         if super().terminate(problem, state) or self.angle == 0 or state.iteration == 0:
@@ -392,40 +392,40 @@ class FewSweepsChebyshev(FilteringSolver[SweepingState]):
         tau = seen.farthest(top)
         return seen.odds_below(tau) <= ENOUGH and error <= OVER_ASKED * self.angle * (tau - top - rounding)
 
-    def _rounding(self, problem: Problem, state: SweepingState) -> float | None:
+    def _rounding(self, problem: Problem, state: FewPassState) -> float | None:
         """By how much that of a product may move an eigenvalue; None where too much to count on it."""
         if not (problem.engine.sums_in_pieces and isinstance(problem.operator, SparseOperator)):
             return None
         return problem.operator.rounding(state.block.dtype, pieced=True)
 
-    def vectors(self, problem: Problem, state: SweepingState) -> MultiVector:
+    def vectors(self, problem: Problem, state: FewPassState) -> MultiVector:
         """The first K columns, made when they are first asked for."""
         if state.U.shape[1] == 0:
             state.U = problem.walk.leave(problem.engine.columns(state.block, slice(problem.n_components)))
         return state.U
 
-    def kept(self, problem: Problem, state: SweepingState) -> SweepingState:
+    def kept(self, problem: Problem, state: FewPassState) -> FewPassState:
         """The first K columns, with their values."""
         twin = copy.copy(state)
         twin.block = problem.engine.columns(state.block, slice(problem.n_components))
         twin.product, twin.rider, twin.U, twin.events = None, None, NO_VECTORS, list(state.events)
         return twin
 
-    def writes_over(self, state: SweepingState) -> bool:
+    def writes_over(self, state: FewPassState) -> bool:
         """Always."""
         return True
 
-    def orthogonality(self, problem: Problem, state: SweepingState) -> float:
+    def orthogonality(self, problem: Problem, state: FewPassState) -> float:
         """Of the columns where they are."""
         return orthogonality_error(problem.engine, problem.walk.operator, state.block, problem.n_components)
 
-    def finish(self, problem: Problem, state: SweepingState) -> MultiVector:
+    def finish(self, problem: Problem, state: FewPassState) -> MultiVector:
         """In the precision of the run: where the certificate wants more, it casts."""
         U = self.vectors(problem, state)
         orthonormal = orthogonality_error(problem.engine, problem.placed, U) < ORTHONORMAL
         return U if orthonormal else problem.orthonormalize(U).Q
 
-    def evidence(self, problem: Problem, state: SweepingState) -> Evidence:
+    def evidence(self, problem: Problem, state: FewPassState) -> Evidence:
         """The last product too, where the engine keeps enough digits of it."""
         measured = state.product is not None and state.iteration > 0
         state.product = None  # the last sweep is over
@@ -437,7 +437,7 @@ class FewSweepsChebyshev(FilteringSolver[SweepingState]):
         ritz = Ritz(state.values[:k], self.vectors(problem, state), None)
         return replace(known, last=MeasuredRitz(ritz, state.residuals[:k], rounding))
 
-    def outside(self, problem: Problem, state: SweepingState) -> Complement | None:
+    def outside(self, problem: Problem, state: FewPassState) -> Complement | None:
         """What the rider has seen, and with a few sweeps more still sees."""
         k, engine, walk, rider = problem.n_components, problem.engine, problem.walk.operator, state.rider
         if rider is None or state.width <= k or state.iteration == 0:
@@ -460,6 +460,6 @@ def _squares(values: Array, _: int, X: Array, product: Array, metric: Array | No
     return np.asarray((mass * rest**2).sum(axis=0))
 
 
-def in_few_sweeps(solver: Chebyshev) -> FewSweepsChebyshev:
+def in_few_passes(solver: Chebyshev) -> FewPassChebyshev:
     """The same settings in the form that takes few sweeps."""
-    return FewSweepsChebyshev(**{field.name: getattr(solver, field.name) for field in fields(solver)})
+    return FewPassChebyshev(**{field.name: getattr(solver, field.name) for field in fields(solver)})

@@ -44,7 +44,7 @@ KINDS = frozenset(
         "pipeline.embedded:Embedded",
         "pipeline.plan:Choice",
         "solvers.chebyshev:ChebyshevState",
-        "solvers.chebyshev_sweeps:SweepingState",
+        "solvers.chebyshev_sweeps:FewPassState",
         "solvers.checkpoint:Moment",
         "solvers.checkpoint:PackedMoment",
         "solvers.coordinate_power:CoordinateState",

@@ -94,7 +94,7 @@ class Lanczos(RitzSolver[LanczosState]):
 
     def suited(self, problem: Problem) -> Solver[Any]:
         """Where sweeps are dear, the form that takes few of them."""
-        return in_few_sweeps(self) if problem.dear_sweeps else self
+        return in_few_passes(self) if problem.passes_are_expensive else self
 
     def init(self, problem: Problem, rng: np.random.Generator) -> LanczosState:
         """A random block, led by the warm start if there is one."""
@@ -213,7 +213,7 @@ class RidingState(LanczosState):
 
 
 @dataclass(frozen=True)
-class FewSweepsLanczos(Lanczos):
+class FewPassLanczos(Lanczos):
     """See the module's text; parameters are those of :class:`Lanczos`."""
 
     def suited(self, problem: Problem) -> Solver[Any]:
@@ -308,6 +308,6 @@ class FewSweepsLanczos(Lanczos):
         return self._seen(problem, state) if isinstance(state, RidingState) else None
 
 
-def in_few_sweeps(solver: Lanczos) -> FewSweepsLanczos:
+def in_few_passes(solver: Lanczos) -> FewPassLanczos:
     """The same settings in the form that takes few sweeps."""
-    return FewSweepsLanczos(**{field.name: getattr(solver, field.name) for field in fields(solver)})
+    return FewPassLanczos(**{field.name: getattr(solver, field.name) for field in fields(solver)})

@@ -264,7 +264,7 @@ class CoordinatePower(Solver[CoordinateState]):
     def step(self, problem: Problem, state: CoordinateState) -> CoordinateState:
         """Some sweeps over one vector; after the last vector a Rayleigh-Ritz step."""
         if state.residuals[state.active] > self._goal(problem):
-            self._sweep(problem, state)
+            self._update_coordinates(problem, state)
         state.iteration += 1
         state.active += 1
         if state.active == state.U.shape[1]:
@@ -275,7 +275,7 @@ class CoordinatePower(Solver[CoordinateState]):
     def _goal(self, problem: Problem) -> float:
         return self.vector_tol * (problem.operator.upper - problem.operator.lower)
 
-    def _sweep(self, problem: Problem, state: CoordinateState) -> None:
+    def _update_coordinates(self, problem: Problem, state: CoordinateState) -> None:
         """Coordinate updates of the active vector, with those before it deflated."""
         from spectrograd.kernels.baselines import coordinate_rounds
 

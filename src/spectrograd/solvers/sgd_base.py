@@ -15,7 +15,7 @@ from spectrograd.certificate.certificate import Complement
 from spectrograd.certificate.lanczos_probe import Evidence
 from spectrograd.engines.base import MultiVector
 from spectrograd.solvers.base import Problem, Progress, SteppingSolver, StepState
-from spectrograd.solvers.chebyshev import Chebyshev, SweepingState
+from spectrograd.solvers.chebyshev import Chebyshev, FewPassState
 from spectrograd.solvers.lanczos import Lanczos, LanczosState
 from spectrograd.solvers.minibatch import EdgeChunk, EdgeSource
 from spectrograd.solvers.ritz import RitzSolver, RitzState
@@ -141,7 +141,7 @@ class HandsOver(SteppingSolver[HandOverT]):
 
     def progress(self, problem: Problem, state: HandOverT) -> Progress:
         """Measured by a product during the epochs where sweeps are cheap, known from the last step after."""
-        if state.after is None and problem.dear_sweeps:  # bounds; to know better would take a sweep
+        if state.after is None and problem.passes_are_expensive:  # bounds; to know better would take a sweep
             upper = problem.operator.upper
             counts = (state.iteration, state.matvecs, state.edges_seen)
             return Progress(*counts, problem.n_components * upper, upper, 0.0, events=tuple(state.events))
@@ -168,7 +168,7 @@ class HandsOver(SteppingSolver[HandOverT]):
 
     def writes_over(self, state: HandOverT) -> bool:
         """As the steps of the method that goes on."""
-        return isinstance(state.after, SweepingState)
+        return isinstance(state.after, FewPassState)
 
     def copies_hold(self, state: HandOverT) -> bool:
         """As those of the method that goes on."""

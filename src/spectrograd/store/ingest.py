@@ -35,7 +35,7 @@ from spectrograd.store.stored_graph import StoredGraph, open_store
 from spectrograd.system import need
 from spectrograd.typing import Array
 
-LABEL_SWEEPS = 3  # of label propagation: more move few nodes
+LABEL_PASSES = 3  # of label propagation: more move few nodes
 
 
 def find_order(graph: StoredGraph, settings: IngestSettings) -> Array | None:
@@ -82,7 +82,7 @@ def label_order(graph: StoredGraph, most: int = USUAL.near) -> Array:
     n_nodes = graph.n_nodes
     labels, sizes = np.arange(n_nodes, dtype=np.int32), np.ones(n_nodes, np.int32)
     votes, touched = np.zeros(n_nodes, np.int32), np.empty(n_nodes, np.int32)
-    for _ in range(LABEL_SWEEPS):
+    for _ in range(LABEL_PASSES):
         for block in graph.blocks:
             spread_labels(block.start, block.indptr, block.indices, labels, sizes, most, votes, touched)
     return np.argsort(labels, kind="stable").astype(np.int32)

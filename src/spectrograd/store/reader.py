@@ -28,7 +28,7 @@ class Counters:
     """What was read from the disk, and how many times all of it."""
 
     bytes_read: int = 0
-    sweeps: int = 0
+    passes: int = 0
 
 
 class Files:

@@ -58,7 +58,7 @@ class Store:
                 return
             self._to_pin.add(block)
 
-    def sweep(self, pieces: tuple[Any, ...]) -> Iterator[tuple[Any, Array]]:
+    def stream(self, pieces: tuple[Any, ...]) -> Iterator[tuple[Any, Array]]:
         """Every piece with its bytes: from memory where it is pinned, else read ahead."""
         kept = {piece: self.pinned[piece] for piece in pieces if piece in self.pinned}
         ahead = iter(ReadAhead(self.files, [piece for piece in pieces if piece not in kept], self.pool))
@@ -71,7 +71,7 @@ class Store:
             yield piece, raw
         for _ in ahead:  # lets the reader end
             pass
-        self.files.counters.sweeps += 1
+        self.files.counters.passes += 1
 
     def check_rows(self, piece: Piece, *columns: Array) -> None:
         """Refuse numbers that are no rows of this graph, once for each piece: kernels trust them."""
@@ -207,11 +207,11 @@ class BlockStream:
         order: list[BlockPiece] = []
         for block in blocks:
             order += [block, changes[block.start]] if block.start in changes else [block]
-        sweep = self.store.sweep(tuple(order))
-        for piece, raw in sweep:
+        stream = self.store.stream(tuple(order))
+        for piece, raw in stream:
             rows = self.store.rows_of(piece, raw)
             if piece.start in changes:
-                rows = rows.with_changes(self.store.rows_of(*next(sweep)), self.layer.weight_unit)
+                rows = rows.with_changes(self.store.rows_of(*next(stream)), self.layer.weight_unit)
             yield piece, rows
 
     def _block(self, piece: BlockPiece, rows: Rows) -> RowBlock:
@@ -389,9 +389,9 @@ class StoredGraph(Graph):
         return self.store.files.counters.bytes_read
 
     @property
-    def sweeps(self) -> int:
+    def passes(self) -> int:
         """How many times all blocks of a layer were read."""
-        return self.store.files.counters.sweeps
+        return self.store.files.counters.passes
 
     def edge_chunks(self, seed: int, epoch: int = 0) -> Iterator[Edges]:
         """Every edge once, in chunks that were drawn at random; each epoch takes them in another order."""
@@ -401,7 +401,7 @@ class StoredGraph(Graph):
             )
         order = np.random.default_rng([seed, epoch]).permutation(len(self.meta.edges))
         shares = self._shares(len(order), np.random.default_rng([seed, epoch, 1]))
-        for piece, raw in self.store.sweep(tuple(self.meta.edges[at] for at in order)):
+        for piece, raw in self.store.stream(tuple(self.meta.edges[at] for at in order)):
             yield self._edges(piece, raw) if shares is None else next(shares).mixed(self._edges(piece, raw))
 
     @property

@@ -109,9 +109,9 @@ class DaskEngine(RowsOnWorkers):
             )
         return not tight
 
-    def sweep(self, operator: SparseOperator, X: DaskMultiVector) -> DaskMultiVector:
+    def spmm(self, operator: SparseOperator, X: DaskMultiVector) -> DaskMultiVector:
         """Own rows first, then what comes from others, added up in a fixed order."""
-        self._begin_sweep()
+        self._begin_pass()
         graph = _placed(operator)
         diagonal, scale = self._same(operator.diagonal, X.dtype), self._same(operator.scale, X.dtype)
         V = X if scale is None else self.scaled(X, scale)
@@ -120,7 +120,7 @@ class DaskEngine(RowsOnWorkers):
         steps = []
         for i, rows in enumerate(graph.rows):
             here = (diagonal.steps[i], block_of(scale, i), X.steps[i], V.steps[i])
-            own = Step("sweep", tasks.own_rows, (rows, i, *here), i)
+            own = Step("spmm", tasks.own_rows, (rows, i, *here), i)
             steps.append(_joined(graph, own, V, (1.0, block_of(scale, i), None)))
         return self.multivector(steps, X.bounds, X.shape[1], X.dtype)
 
@@ -147,8 +147,8 @@ class DaskEngine(RowsOnWorkers):
             return moved
         check()
         assert operator.scale is None, "bring the operator to walk_form() first"
-        self._begin_sweep()
-        self.work.sweeps += 1
+        self._begin_pass()
+        self.work.passes += 1
         self.work.matvecs += X.shape[1]
         graph, a = _placed(operator), coefficients[0]
         diagonal, metric = self._same(operator.diagonal, X.dtype), self._same(operator.metric, X.dtype)
@@ -173,7 +173,7 @@ class DaskEngine(RowsOnWorkers):
         values = (weight * low_rank.coefficients, inner)
         return self.blockwise("low-rank", tasks.subtract_low_rank, (product, Z, *values, metric), product)
 
-    def _begin_sweep(self) -> None:
+    def _begin_pass(self) -> None:
         self.session.map_owners(after=OWNERS_HOLD)
         self._unsettled += 1
         if self._unsettled > self._settle_after:
@@ -238,7 +238,7 @@ class DaskEngine(RowsOnWorkers):
             "workers": len(set(self.session.owners)),
             "blocks": self.session.n_blocks,
             "bytes_moved": moved,
-            "bytes_per_sweep": moved / max(1, self.work.sweeps),
+            "bytes_per_pass": moved / max(1, self.work.passes),
             "tasks": self.session.tasks,
             "rounds": self.session.rounds,
             "recoveries": self.session.losses,

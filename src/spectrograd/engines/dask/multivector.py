@@ -207,7 +207,7 @@ class PlacedGraph(Graph):
     n_sent: Array = None  # type: ignore[assignment]
     streamed: bool = False
 
-    def bytes_per_sweep(self, n_columns: int, dtype: DTypeLike) -> int:
+    def bytes_per_pass(self, n_columns: int, dtype: DTypeLike) -> int:
         """Bytes that move between workers when so many columns are multiplied, by the plan."""
         between = int(self.n_sent.sum() - np.trace(self.n_sent))
         return between * n_columns * np.dtype(dtype).itemsize
