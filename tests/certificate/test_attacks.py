@@ -8,7 +8,7 @@ import pytest
 import reference
 from spectrograd import SpectralClustering, SpectralEmbedding
 from spectrograd.certificate.certificate import probe_seed
-from spectrograd.certificate.lanczos_probe import Guards, Probed, Recurrence, look_outside
+from spectrograd.certificate.lanczos_probe import Guards, LanczosProbeEvidence, Recurrence, run_lanczos_probe
 from spectrograd.datasets import make_block_model
 from spectrograd.engines import LocalEngine
 from spectrograd.graph import Graph
@@ -84,7 +84,7 @@ def test_guards_are_believed_as_measured():
     ritz = Ritz(values[[0, 2]], found, operator @ found)
     missed = T[:, 1:2].astype(np.float32)
     lie = Guards(missed, np.array([0.9]), np.array([0.0]))
-    seen = look_outside(LocalEngine(), operator, ritz, np.random.default_rng(0), beyond=0.9, guards=lie)
+    seen = run_lanczos_probe(LocalEngine(), operator, ritz, np.random.default_rng(0), beyond=0.9, guards=lie)
     assert seen.lowest <= values[1] + 1e-6
     assert seen.odds_below(values[2] + 1e-3) == 1
 
@@ -92,14 +92,14 @@ def test_guards_are_believed_as_measured():
 def test_rounding_weakens_the_evidence():
     recurrence = Recurrence((1.0,) * 8, (0.3,) * 8)
     odds = [
-        Probed(0.5, 8, None, recurrence, 1.0, 0.5, 0.05, noise).odds_below(0.3) for noise in (0, 1e-2, 0.3)
+        LanczosProbeEvidence(0.5, 8, None, recurrence, 1.0, 0.5, 0.05, noise).odds_below(0.3) for noise in (0, 1e-2, 0.3)
     ]
     assert odds[0] < odds[1] < odds[2] == 1
 
 
 def test_attempts_share_the_level():
     recurrence = Recurrence((1.0,) * 8, (0.3,) * 8)
-    one, four = (Probed(0.5, 8, None, recurrence, 1.0, looks=looks).odds_below(0.3) for looks in (1.0, 4.0))
+    one, four = (LanczosProbeEvidence(0.5, 8, None, recurrence, 1.0, looks=looks).odds_below(0.3) for looks in (1.0, 4.0))
     assert four == pytest.approx(4 * one)
 
 

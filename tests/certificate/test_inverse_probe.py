@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from spectrograd.certificate.certificate import LIKELY_MISS, needed_cut
-from spectrograd.certificate.lanczos_probe import MOST_SOLVES, look_through
+from spectrograd.certificate.lanczos_probe import MOST_SOLVES, run_inverse_probe
 from spectrograd.datasets import make_gaussian_mixture
 from spectrograd.engines import LocalEngine
 from spectrograd.graph import Graph
@@ -26,7 +26,7 @@ def look(values, found, seed, *, metric=None, beyond=np.inf, residual=0.0, **eff
     values = np.asarray(values, dtype=float)
     metric = np.ones(len(values)) if metric is None else metric
     Q = np.eye(len(values))[:, found] / np.sqrt(metric[found])
-    return look_through(
+    return run_inverse_probe(
         LocalEngine(),
         lambda X: X / (values - POLE)[:, None],
         metric,

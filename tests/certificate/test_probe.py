@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spectrograd.certificate.certificate import LIKELY_MISS, needed_cut
-from spectrograd.certificate.lanczos_probe import Guards, Probed, Recurrence, look_outside
+from spectrograd.certificate.lanczos_probe import Guards, LanczosProbeEvidence, Recurrence, run_lanczos_probe
 from spectrograd.datasets import make_block_model
 from spectrograd.engines import LocalEngine
 from spectrograd.graph import Graph
@@ -78,7 +78,7 @@ def test_the_odds_are_a_bound():
     for _ in range(2000):
         x = rng.standard_normal(len(values))
         recurrence, _ = lanczos(values, x, 3)
-        seen = Probed(min(1.0, recurrence.lowest), 3, None, recurrence, float(x @ x))
+        seen = LanczosProbeEvidence(min(1.0, recurrence.lowest), 3, None, recurrence, float(x @ x))
         odds.append(seen.odds_below(0.2))
     assert np.mean(np.array(odds) < 0.4) > 0.05  # some starts did look as if nothing was missed
     for level in (0.01, 0.03, 0.1, 0.3):
@@ -89,12 +89,12 @@ def test_the_odds_are_a_bound():
 def test_what_was_missed_is_found_and_what_was_not_is_certified(n):
     values = np.concatenate([[0.0, 0.1, 0.2], np.linspace(0.5, 1.5, n - 3)])
     operator = diagonal_operator(values)
-    good = look_outside(ENGINE, operator, coordinate_ritz(operator, [0, 1, 2]), np.random.default_rng(0))
+    good = run_lanczos_probe(ENGINE, operator, coordinate_ritz(operator, [0, 1, 2]), np.random.default_rng(0))
     assert good.odds_below(needed_cut(0.2, good.lowest, 0.0)) <= LIKELY_MISS
     assert 0.5 <= good.lowest < 0.6
     for seed in range(5):
         skipped = coordinate_ritz(operator, [0, 2])
-        seen = look_outside(ENGINE, operator, skipped, np.random.default_rng(seed), beyond=0.5)
+        seen = run_lanczos_probe(ENGINE, operator, skipped, np.random.default_rng(seed), beyond=0.5)
         assert seen.lowest <= 0.2
 
 
@@ -102,7 +102,7 @@ def test_found_directions_do_not_come_back():
     """Hundreds of steps with a tiny gap: rounding errors along zero would grow beyond all bounds."""
     values = np.concatenate([[0.0, 0.2], np.linspace(0.203, 1.9, 5000)])
     operator = diagonal_operator(values)
-    seen = look_outside(ENGINE, operator, coordinate_ritz(operator, [0, 1]), np.random.default_rng(0))
+    seen = run_lanczos_probe(ENGINE, operator, coordinate_ritz(operator, [0, 1]), np.random.default_rng(0))
     assert seen.columns > 60
     assert seen.lowest > 0.2029
     assert seen.odds_below(needed_cut(0.2, seen.lowest, 0.0)) <= LIKELY_MISS
@@ -111,7 +111,7 @@ def test_found_directions_do_not_come_back():
 def test_a_guess_that_is_no_gap_is_not_believed():
     operator = diagonal_operator(np.concatenate([[0.0, 0.1], np.linspace(0.5, 1.5, 3000)]))
     ritz = coordinate_ritz(operator, [0, 1])
-    seen = look_outside(ENGINE, operator, ritz, np.random.default_rng(0), beyond=0.1)
+    seen = run_lanczos_probe(ENGINE, operator, ritz, np.random.default_rng(0), beyond=0.1)
     assert seen.lowest >= 0.5
 
 
@@ -121,7 +121,7 @@ def test_a_graph_smaller_than_the_probe_is_exhausted(n):
     i, j = np.triu_indices(n, 1)
     operator = laplacian(Graph.from_edges(i, j, n_nodes=n))
     Q = np.full((n, 1), 1 / math.sqrt(operator.metric.sum()))
-    seen = look_outside(ENGINE, operator, Ritz(np.zeros(1), Q, operator @ Q), np.random.default_rng(0))
+    seen = run_lanczos_probe(ENGINE, operator, Ritz(np.zeros(1), Q, operator @ Q), np.random.default_rng(0))
     assert seen.lowest == pytest.approx(n / (n - 1), abs=1e-5)
     assert seen.odds_below(0.5) <= LIKELY_MISS
     assert seen.columns <= 2
@@ -135,7 +135,7 @@ def test_the_probe_does_not_depend_on_the_form_of_the_laplacian():
         u = np.ones((5000, 1)) if kind == "random_walk" else np.sqrt(graph.degrees)[:, None]
         Q = u / np.sqrt(ENGINE.gram(u, u, operator.metric))
         ritz = Ritz(np.zeros(1), Q, operator @ Q)
-        lowest.append(look_outside(ENGINE, operator, ritz, np.random.default_rng(0)).lowest)
+        lowest.append(run_lanczos_probe(ENGINE, operator, ritz, np.random.default_rng(0)).lowest)
     assert lowest[0] == pytest.approx(lowest[1], rel=1e-3)
 
 
@@ -166,7 +166,7 @@ def test_a_missed_eigenvalue_moves_no_farther_than_stated(seed, noise):
 
 def test_leaky_guards_weaken_the_evidence_until_there_is_none():
     recurrence = Recurrence((1.0,) * 8, (0.3,) * 8)
-    odds = [Probed(0.5, 8, None, recurrence, 1.0, 0.5, leak).odds_below(0.3) for leak in (0.0, 0.1, 0.3)]
+    odds = [LanczosProbeEvidence(0.5, 8, None, recurrence, 1.0, 0.5, leak).odds_below(0.3) for leak in (0.0, 0.1, 0.3)]
     assert odds[0] < odds[1] < odds[2] == 1
 
 
@@ -191,12 +191,12 @@ def test_guards_make_the_probe_shorter_and_miss_nothing():
     tau, columns = needed_cut(0.06, 0.062, 0.0), np.zeros(2)
     for seed in range(5):
         looked = [
-            look_outside(ENGINE, operator, ritz, np.random.default_rng(seed), beyond=0.062, guards=guards)
+            run_lanczos_probe(ENGINE, operator, ritz, np.random.default_rng(seed), beyond=0.062, guards=guards)
             for guards in (None, guards_after(operator, 4, 3))
         ]
         assert all(seen.odds_below(tau) <= LIKELY_MISS for seen in looked)
         columns += [seen.columns for seen in looked]
     assert columns[1] < 0.55 * columns[0]
     skipped, rng = coordinate_ritz(operator, [0, 1, 3]), np.random.default_rng(0)
-    seen = look_outside(ENGINE, operator, skipped, rng, beyond=0.062, guards=guards_after(operator, 4, 3))
+    seen = run_lanczos_probe(ENGINE, operator, skipped, rng, beyond=0.062, guards=guards_after(operator, 4, 3))
     assert seen.lowest <= 0.06  # the one at 0.04

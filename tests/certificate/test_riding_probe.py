@@ -10,12 +10,12 @@ from refusing import RefusingEngine, cut
 
 from spectrograd.certificate.block_probe import (
     COLUMNS,
-    Ridden,
-    Rider,
-    look_at,
-    look_further,
-    look_within,
-    new_rider,
+    BlockProbeEvidence,
+    ProbeBlock,
+    evidence_from_block,
+    extend_block_probe,
+    evidence_from_gram,
+    new_probe_block,
 )
 from spectrograd.certificate.certificate import LIKELY_MISS
 from spectrograd.datasets import make_block_model
@@ -39,44 +39,44 @@ def diagonal_operator(values):
 
 
 def ridden(values, found, filters, rng, dtype=np.float64):
-    """What a rider tells when the unit vectors ``found`` were found."""
+    """What a probe_block tells when the unit vectors ``found`` were found."""
     operator = diagonal_operator(values)
-    rider = swept(operator, new_rider(ENGINE, operator, rng, dtype), filters)
-    return look_at(ENGINE, operator, rider, np.eye(len(values), dtype=dtype)[:, found], 1.0)
+    probe_block = swept(operator, new_probe_block(ENGINE, operator, rng, dtype), filters)
+    return evidence_from_block(ENGINE, operator, probe_block, np.eye(len(values), dtype=dtype)[:, found], 1.0)
 
 
-def swept(operator, rider, filters):
-    """The rider after all degrees of the filters."""
+def swept(operator, probe_block, filters):
+    """The probe_block after all degrees of the filters."""
     for smooth in filters:
-        rider = rider.beginning(smooth.cut, smooth.upper)
+        probe_block = probe_block.beginning(smooth.cut, smooth.upper)
         for _ in range(smooth.degree):
-            product = ENGINE.recurrence(operator, rider.X, rider.X, (1.0, 0.0, 0.0))
-            rider = rider.advanced(ENGINE, operator, product)
-    return rider
+            product = ENGINE.recurrence(operator, probe_block.X, probe_block.X, (1.0, 0.0, 0.0))
+            probe_block = probe_block.advanced(ENGINE, operator, product)
+    return probe_block
 
 
 def test_degree_by_degree_is_the_filter():
-    """What a rider does one product at a time, with the norms of what went in."""
+    """What a probe_block does one product at a time, with the norms of what went in."""
     operator, smooth = diagonal_operator(np.linspace(0, 2, 50)), Filter(5, 0.8, 2.0)
-    rider = new_rider(ENGINE, operator, np.random.default_rng(0), np.float64)
-    after = swept(operator, rider, (smooth,))
-    np.testing.assert_allclose(after.X, smooth.apply(ENGINE, operator, rider.X), atol=1e-12)
+    probe_block = new_probe_block(ENGINE, operator, np.random.default_rng(0), np.float64)
+    after = swept(operator, probe_block, (smooth,))
+    np.testing.assert_allclose(after.X, smooth.apply(ENGINE, operator, probe_block.X), atol=1e-12)
     assert after.filters == (smooth,)
-    assert after.lengths[0] == pytest.approx(np.linalg.norm(rider.X, 2))
+    assert after.lengths[0] == pytest.approx(np.linalg.norm(probe_block.X, 2))
     assert len(after.lengths) == 5
 
 
 def test_a_known_null_vector_is_taken_out_and_counts_as_found():
-    """Its rounding errors would cover the rest; what the rider tells of the others stays a bound."""
+    """Its rounding errors would cover the rest; what the probe_block tells of the others stays a bound."""
     graph = make_block_model(1500, 4, mean_degree=16, random_state=0).graph
     operator = laplacian(graph)
     exact = solve(Problem(operator, 4), make_solver("eigen"), seed=0).Q
-    rider = new_rider(ENGINE, operator, np.random.default_rng(0), np.float32)
-    assert np.abs(ENGINE.gram(rider.null, rider.X, operator.metric)).max() < 1e-5
-    rider = swept(operator, rider, (Filter(12, 0.5, 1.6),))
-    assert look_at(ENGINE, operator, rider, exact.astype(np.float32), 0.5).odds_below(0.45) < LIKELY_MISS
+    probe_block = new_probe_block(ENGINE, operator, np.random.default_rng(0), np.float32)
+    assert np.abs(ENGINE.gram(probe_block.null, probe_block.X, operator.metric)).max() < 1e-5
+    probe_block = swept(operator, probe_block, (Filter(12, 0.5, 1.6),))
+    assert evidence_from_block(ENGINE, operator, probe_block, exact.astype(np.float32), 0.5).odds_below(0.45) < LIKELY_MISS
     without = np.ascontiguousarray(exact[:, [0, 2, 3]], dtype=np.float32)
-    assert look_at(ENGINE, operator, rider, without, 0.5).odds_below(0.45) > 0.05
+    assert evidence_from_block(ENGINE, operator, probe_block, without, 0.5).odds_below(0.45) > 0.05
 
 
 ONE, TWO = (Filter(6, 1.0, 2.0),), (Filter(3, 0.9, 2.0), Filter(4, 1.0, 2.0))
@@ -132,26 +132,26 @@ def test_evidence_reaches_as_far_as_the_filters_prove_and_no_eigenvalue_beyond_i
 def test_a_block_tells_by_its_gram_matrix_what_its_rows_tell(dtype):
     values = np.concatenate([[0.0, 0.2, 0.3], np.linspace(1.0, 2.0, 500)])
     operator, rng = diagonal_operator(values), np.random.default_rng(3)
-    rider = swept(operator, new_rider(ENGINE, operator, rng, dtype), (Filter(5, 1.0, 2.0),))
-    block = np.hstack([np.eye(503, 5, dtype=dtype), rider.X])
-    rows = look_at(ENGINE, operator, rider, block[:, :3], 1.0)
-    told = look_within(operator, rider, ENGINE.gram(block, block), 3, 1.0, float(np.finfo(dtype).eps))
+    probe_block = swept(operator, new_probe_block(ENGINE, operator, rng, dtype), (Filter(5, 1.0, 2.0),))
+    block = np.hstack([np.eye(503, 5, dtype=dtype), probe_block.X])
+    rows = evidence_from_block(ENGINE, operator, probe_block, block[:, :3], 1.0)
+    told = evidence_from_gram(operator, probe_block, ENGINE.gram(block, block), 3, 1.0, float(np.finfo(dtype).eps))
     assert told.rho == pytest.approx(rows.rho, rel=1e-4)
     assert told.odds_below(0.5) == pytest.approx(rows.odds_below(0.5), rel=1e-2)
 
 
 def test_beyond_a_cut_nothing_is_known():
-    seen = Ridden(1.0, 0, None, 1e-9, (Filter(9, 0.6, 2.0), Filter(9, 0.8, 2.0)))
+    seen = BlockProbeEvidence(1.0, 0, None, 1e-9, (Filter(9, 0.6, 2.0), Filter(9, 0.8, 2.0)))
     assert seen.odds_below(0.5) < 1e-6
     assert seen.odds_below(0.7) == 1.0
     assert seen.odds_below(1.0) == 1.0
 
 
 def test_rounding_is_never_mistaken_for_evidence():
-    """A single-precision rider that was damped below its rounding errors says so."""
+    """A single-precision probe_block that was damped below its rounding errors says so."""
     values = np.concatenate([[0.0], np.full(500, 0.999), [2.0]])
-    rider = Rider(np.zeros((502, COLUMNS), np.float32), (22.0,) * 60, (Filter(60, 1.0, 2.0),))
-    seen = look_at(ENGINE, diagonal_operator(values), rider, np.eye(502, dtype=np.float32)[:, :1], 1.0)
+    probe_block = ProbeBlock(np.zeros((502, COLUMNS), np.float32), (22.0,) * 60, (Filter(60, 1.0, 2.0),))
+    seen = evidence_from_block(ENGINE, diagonal_operator(values), probe_block, np.eye(502, dtype=np.float32)[:, :1], 1.0)
     assert seen.rho == 0
     assert seen.odds_below(0.9) == seen.best_odds(0.9) == 1.0
 
@@ -171,7 +171,7 @@ def test_where_sweeps_are_dear_the_certificate_takes_hardly_any(kind):
     engine = RefusingEngine(per_round=0.1)
     operator = laplacian(cut(graph, 3, streamed=True), kind)
     solution = solve(Problem(operator, 4, engine), make_solver("chebyshev", angle=0.01), seed=0)
-    assert isinstance(solution.evidence.outside, Ridden)
+    assert isinstance(solution.evidence.outside, BlockProbeEvidence)
     before = engine.work.passes
     result = embed(operator, 4, Settings(solver="chebyshev", seed=0, engine=engine))
     assert result.certificate.converged
@@ -183,10 +183,10 @@ def test_a_skipped_eigenvector_is_seen():
     graph = make_block_model(1500, 4, mean_degree=16, random_state=0).graph
     operator = laplacian(graph)
     exact = solve(Problem(operator, 4), make_solver("eigen"), seed=0).Q
-    rider = new_rider(ENGINE, operator, np.random.default_rng(0), np.float64)
-    rider = swept(operator, rider, (Filter(12, 0.5, 2.0),))
-    assert look_at(ENGINE, operator, rider, exact, 0.5).odds_below(0.45) < LIKELY_MISS
-    assert look_at(ENGINE, operator, rider, exact[:, :3].copy(), 0.5).odds_below(0.45) > 0.05
+    probe_block = new_probe_block(ENGINE, operator, np.random.default_rng(0), np.float64)
+    probe_block = swept(operator, probe_block, (Filter(12, 0.5, 2.0),))
+    assert evidence_from_block(ENGINE, operator, probe_block, exact, 0.5).odds_below(0.45) < LIKELY_MISS
+    assert evidence_from_block(ENGINE, operator, probe_block, exact[:, :3].copy(), 0.5).odds_below(0.45) > 0.05
 
 
 def test_a_cut_at_the_end_of_the_spectrum_is_moved_inside():
@@ -194,6 +194,6 @@ def test_a_cut_at_the_end_of_the_spectrum_is_moved_inside():
     values = np.concatenate([[0.0, 0.1], np.linspace(1.0, 2.0, 200)])
     operator, rng = diagonal_operator(values), np.random.default_rng(0)
     found = Ritz(values[:2], np.eye(202)[:, :2].copy(), None)
-    rider = new_rider(ENGINE, operator, rng, np.float64)
-    seen = look_further(ENGINE, operator, rider, found, 1.0, operator.upper, 1e-6)
+    probe_block = new_probe_block(ENGINE, operator, rng, np.float64)
+    seen = extend_block_probe(ENGINE, operator, probe_block, found, 1.0, operator.upper, 1e-6)
     assert seen.odds_below(0.2) < LIKELY_MISS

@@ -9,7 +9,7 @@ from threadpoolctl import threadpool_limits
 
 import reference
 from spectrograd import datasets, metrics
-from spectrograd.certificate.lanczos_probe import look_outside
+from spectrograd.certificate.lanczos_probe import run_lanczos_probe
 from spectrograd.certificate.localization import judge, participation
 from spectrograd.engines import LocalEngine, NumpyEngine, make_engine
 from spectrograd.engines.base import gaussian_rows
@@ -247,7 +247,7 @@ def test_the_probe_sees_what_was_skipped_on_every_engine(engine, graphs):
     for chosen, missed in (([0, 1, 2], False), ([0, 1, 3], True)):
         Q = orthonormalize(engine, engine.put(vectors[:, chosen]), engine.place(operator).metric).Q
         ritz = rayleigh_ritz(engine, engine.place(operator), Q)
-        outside = look_outside(engine, operator, ritz, np.random.default_rng(0))
+        outside = run_lanczos_probe(engine, operator, ritz, np.random.default_rng(0))
         assert (outside.lowest < float(values[3]) - 0.01) == missed
 
 

@@ -170,7 +170,7 @@ def test_where_the_whole_plan_fails_there_is_a_last_resort_and_then_an_error_tha
 
 def test_a_certificate_that_fails_leaves_good_vectors_without_a_word_for_them(monkeypatch):
     operator = laplacian(make_block_model(700, 3, random_state=0).graph)
-    monkeypatch.setattr(certifying, "look_outside", lambda *_, **__: np.linalg.cholesky(-np.eye(2)))
+    monkeypatch.setattr(certifying, "run_lanczos_probe", lambda *_, **__: np.linalg.cholesky(-np.eye(2)))
     result = embed(operator, 3, Settings(solver="power", seed=0))
     assert not result.certificate.converged
     assert "the certificate failed (LinAlgError" in result.certificate.sentence
@@ -189,7 +189,7 @@ def test_past_the_time_budget_no_other_solver_begins_and_nobody_probes(monkeypat
     operator = laplacian(make_block_model(700, 3, random_state=0).graph)
     plan = (Choice("gradient-descent", "too slow on purpose"), Choice("lanczos", "escalated"))
     monkeypatch.setattr(room, "plan", lambda problem, memory_limit=None: plan)
-    monkeypatch.setattr(certifying, "look_outside", None)
+    monkeypatch.setattr(certifying, "run_lanczos_probe", None)
     result = embed(operator, 3, Settings(seed=0, tol=0.0, max_iter=10**9, time_budget=0.2))
     assert [attempt.solver for attempt in result.attempts] == ["gradient-descent"]
     assert result.solution.stop_reason == "time_budget"

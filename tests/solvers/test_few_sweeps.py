@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from spectrograd import Graph, GraphWarning, datasets, open_store, write_graph
-from spectrograd.certificate.block_probe import COLUMNS, new_rider
+from spectrograd.certificate.block_probe import COLUMNS, new_probe_block
 from spectrograd.engines import LocalEngine, local
 from spectrograd.kernels import SUM_PIECE
 from spectrograd.linalg.chebyshev import Filter, Filtering, Sizes
@@ -156,7 +156,7 @@ def test_the_null_vector_of_a_laplacian_is_known(kind, tau):
         assert vector is not None
         assert np.abs(form @ vector[:, None]).max() < 1e-12 * np.abs(vector).max() * form.upper
         assert np.all(vector[operator.rows_aside] == 0)
-    X = new_rider(ENGINE, operator.walk_form(), rng, np.float64).X
+    X = new_probe_block(ENGINE, operator.walk_form(), rng, np.float64).X
     assert np.all(X[operator.rows_aside] == 0)
 
 

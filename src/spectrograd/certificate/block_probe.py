@@ -44,7 +44,7 @@ ROUNDING = 2  # units of a sweep's last digit, of the length of what went into i
 
 
 @dataclass(frozen=True, eq=False)
-class Rider:
+class ProbeBlock:
     """Columns on their way: ``X`` (N x s) after the ``filters``.
 
     ``lengths`` are the norms of what went into each sweep, and ``before`` is what went into the last one.
@@ -58,20 +58,20 @@ class Rider:
     before: MultiVector | None = None
     null: MultiVector | None = None
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Rider:
+    def __deepcopy__(self, memo: dict[int, Any]) -> ProbeBlock:
         """Itself: it never changes."""
         return self
 
-    def after(self, smooth: Filter, X: MultiVector, lengths: tuple[float, ...]) -> Rider:
+    def after(self, smooth: Filter, X: MultiVector, lengths: tuple[float, ...]) -> ProbeBlock:
         """One filter later."""
         lengths, filters = (*self.lengths, *lengths), (*self.filters, smooth)
         return replace(self, X=X, lengths=lengths, filters=filters, before=None)
 
-    def beginning(self, cut: float, upper: float) -> Rider:
+    def beginning(self, cut: float, upper: float) -> ProbeBlock:
         """The same at the beginning of a filter that goes on one degree at a time."""
         return replace(self, filters=(*self.filters, Filter(0, cut, upper)), before=None)
 
-    def advanced(self, engine: Engine, operator: Operator, product: MultiVector) -> Rider:
+    def advanced(self, engine: Engine, operator: Operator, product: MultiVector) -> ProbeBlock:
         """One degree of the last filter later; ``product`` is ``B^-1 A X``."""
         smooth = self.filters[-1]
         a, b, c = next(islice(damping(operator.lower, smooth.cut, smooth.upper), smooth.degree, None))
@@ -84,7 +84,7 @@ class Rider:
         return replace(self, X=X, lengths=lengths, filters=filters, before=self.X)
 
 
-def new_rider(engine: Engine, operator: Operator, rng: np.random.Generator, dtype: Any) -> Rider:
+def new_probe_block(engine: Engine, operator: Operator, rng: np.random.Generator, dtype: Any) -> ProbeBlock:
     """Columns that are standard normal in the metric of the operator, which is in the form to be swept.
 
     They are zero on rows that take no part, as every vector is that could have been missed.
@@ -96,16 +96,16 @@ def new_rider(engine: Engine, operator: Operator, rng: np.random.Generator, dtyp
         factors[operator.rows_aside] = 0
     X, known = engine.scaled(X, engine.put(factors[:, None])), operator.null_vector
     if known is None:
-        return Rider(X)
+        return ProbeBlock(X)
     null = engine.put((known / np.sqrt(known @ (mass * known)))[:, None].astype(dtype))
     metric = engine.place(operator).metric
     for _ in range(2):  # the second time takes out what rounding left
         X = engine.combine(X, np.eye(COLUMNS), null, -engine.gram(null, X, metric))
-    return Rider(X, null=null)
+    return ProbeBlock(X, null=null)
 
 
 @dataclass(frozen=True, eq=False)
-class Ridden(Complement):
+class BlockProbeEvidence(Complement):
     """What the columns tell: ``rho`` is their norm outside of what was found.
 
     The sweeps, through ``filters`` that leave one at ``lower``, began with columns of these ``lengths``;
@@ -169,80 +169,80 @@ class Ridden(Complement):
         return min(1.0, self.looks * chance)
 
 
-def look_at(
-    engine: Engine, operator: Operator, rider: Rider, Q: MultiVector, lowest: float, looks: int = 1
-) -> Ridden:
-    """What a rider tells of the complement of Q (N x K, orthonormal in the operator's metric); no sweep.
+def evidence_from_block(
+    engine: Engine, operator: Operator, probe_block: ProbeBlock, Q: MultiVector, lowest: float, looks: int = 1
+) -> BlockProbeEvidence:
+    """What a probe_block tells of the complement of Q (N x K, orthonormal in the operator's metric); no sweep.
 
     As many ``looks`` share the level of the odds.
     """
-    return _seen(engine, operator, rider, _with_null(engine, operator, rider, Q), lowest, looks)
+    return _seen(engine, operator, probe_block, _with_null(engine, operator, probe_block, Q), lowest, looks)
 
 
-def _with_null(engine: Engine, operator: Operator, rider: Rider, Q: MultiVector) -> MultiVector:
+def _with_null(engine: Engine, operator: Operator, probe_block: ProbeBlock, Q: MultiVector) -> MultiVector:
     """A null vector that was taken out takes the place of the first column of Q, its approximation.
 
     The argument counts eigenvalues, and any K vectors will do for it.
     """
-    if rider.null is None:
+    if probe_block.null is None:
         return Q
     k = Q.shape[1]
     rest = np.diag(np.arange(k) > 0).astype(float)
-    both = engine.combine(Q, rest, engine.cast(rider.null, Q.dtype), np.eye(1, k))
+    both = engine.combine(Q, rest, engine.cast(probe_block.null, Q.dtype), np.eye(1, k))
     return orthonormalize(engine, both, operator.metric).Q
 
 
-def _seen(engine: Engine, operator: Operator, rider: Rider, Q: MultiVector, lowest: float, looks: int) -> Ridden:
-    metric, s = operator.metric, int(rider.X.shape[1])
-    outside = engine.combine(rider.X, np.eye(s), Q, -engine.gram(Q, rider.X, metric))
-    eps = float(np.finfo(rider.X.dtype).eps)
-    return _told(operator, rider, norm(engine, outside, metric), lowest, eps, looks)
+def _seen(engine: Engine, operator: Operator, probe_block: ProbeBlock, Q: MultiVector, lowest: float, looks: int) -> BlockProbeEvidence:
+    metric, s = operator.metric, int(probe_block.X.shape[1])
+    outside = engine.combine(probe_block.X, np.eye(s), Q, -engine.gram(Q, probe_block.X, metric))
+    eps = float(np.finfo(probe_block.X.dtype).eps)
+    return _block_evidence(operator, probe_block, norm(engine, outside, metric), lowest, eps, looks)
 
 
-def _told(operator: Operator, rider: Rider, rho: float, lowest: float, eps: float, looks: int) -> Ridden:
-    cost = len(rider.lengths) * COLUMNS
-    rest = (COLUMNS, rider.lengths, eps, looks)
-    return Ridden(lowest, cost, None, rho, rider.filters, operator.lower, *rest)
+def _block_evidence(operator: Operator, probe_block: ProbeBlock, rho: float, lowest: float, eps: float, looks: int) -> BlockProbeEvidence:
+    cost = len(probe_block.lengths) * COLUMNS
+    rest = (COLUMNS, probe_block.lengths, eps, looks)
+    return BlockProbeEvidence(lowest, cost, None, rho, probe_block.filters, operator.lower, *rest)
 
 
-def look_within(
-    operator: Operator, rider: Rider, M: Array, k: int, lowest: float, eps: float, looks: int = 1
-) -> Ridden:
-    """As :func:`look_at`, by the Gram matrix M of a block: K orthonormal columns first, the rider's last."""
+def evidence_from_gram(
+    operator: Operator, probe_block: ProbeBlock, M: Array, k: int, lowest: float, eps: float, looks: int = 1
+) -> BlockProbeEvidence:
+    """As :func:`evidence_from_block`, by the Gram matrix M of a block: K orthonormal columns first, the probe_block's last."""
     s = COLUMNS
     across, own = M[:k, -s:], M[:k, :k]
     rho = longest(M[-s:, -s:] - across.T @ np.linalg.solve(own, across))
-    return _told(operator, rider, rho, lowest, eps, looks)
+    return _block_evidence(operator, probe_block, rho, lowest, eps, looks)
 
 
-def look_further(
+def extend_block_probe(
     engine: Engine,
     operator: Operator,
-    rider: Rider,
+    probe_block: ProbeBlock,
     ritz: Ritz,
     lowest: float,
     cut: float,
     residual: float,
     looks: int = 1,
-) -> Ridden:
+) -> BlockProbeEvidence:
     """The same, with as many sweeps more as the odds take.
 
     ``ritz`` are the vectors found, with values and ``residual``; ``lowest`` is the solver's guess of the next
     eigenvalue and ``cut`` where filters begin. Where rounding hides what is looked for, no sweep helps.
     """
     tau = needed_cut(float(ritz.values[-1]), lowest, residual)
-    Q = _with_null(engine, operator, rider, ritz.Q)
-    seen = _seen(engine, operator, rider, Q, lowest, looks)
+    Q = _with_null(engine, operator, probe_block, ritz.Q)
+    seen = _seen(engine, operator, probe_block, Q, lowest, looks)
     if tau >= min(cut, operator.upper):
         return seen
     inside = operator.upper - NARROWEST * (operator.upper - operator.lower)
-    rider = rider.beginning(min(cut, inside), operator.upper)
+    probe_block = probe_block.beginning(min(cut, inside), operator.upper)
     for _ in range(MOST_MORE):
         if seen.odds_below(tau) <= ENOUGH or seen.best_odds(tau) > ENOUGH:
             break
-        product = engine.recurrence(operator, rider.X, rider.X, (1.0, 0.0, 0.0))
-        rider = rider.advanced(engine, operator, product)
-        seen = _seen(engine, operator, rider, Q, lowest, looks)
+        product = engine.recurrence(operator, probe_block.X, probe_block.X, (1.0, 0.0, 0.0))
+        probe_block = probe_block.advanced(engine, operator, product)
+        seen = _seen(engine, operator, probe_block, Q, lowest, looks)
     return seen
 
 

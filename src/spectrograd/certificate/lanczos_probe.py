@@ -53,7 +53,7 @@ from spectrograd.linalg.subspace import Coordinates, Ritz, orthonormalize, rayle
 from spectrograd.operators.base import Operator
 from spectrograd.typing import Array
 
-FIRST_LOOK, MOST_STEPS = 4, 500
+FIRST_CHECK, MOST_STEPS = 4, 500
 SMALL_LEAK = 0.3
 MOST_GUARDS = 8  # measured by one product of their own, which for so many columns is as quick as for one
 ENORMOUS = 1e150
@@ -89,7 +89,7 @@ class Recurrence:
 
 
 @dataclass(frozen=True, eq=False)
-class Probed(Complement):
+class LanczosProbeEvidence(Complement):
     """The recurrence of a random vector whose squared length was ``square``.
 
     ``theta`` and ``leak`` are the lowest value and the residual, rounding included, of the guard vectors that
@@ -198,7 +198,7 @@ def _measured(engine: Engine, standard: Coordinates, found: MultiVector, guards:
     return Guards(ritz.Q, ritz.values, residuals(engine, standard.operator, ritz))
 
 
-def look_outside(
+def run_lanczos_probe(
     engine: Engine,
     operator: Operator,
     ritz: Ritz,
@@ -232,7 +232,7 @@ def look_outside(
     if measured is not None:  # what the solver said of them is not needed any more
         guess = float(measured.values[0])
     most = min(MOST_STEPS, operator.n_nodes - walk.at)
-    pause = FIRST_LOOK
+    pause = FIRST_CHECK
     while True:
         for _ in range(min(pause, most - walk.n_steps)):
             walk.step()
@@ -297,11 +297,11 @@ class _Walk:
         self.vectors.rotate(self.at, last + 2, np.vstack([np.zeros((last - self.at, 2)), kept]))
         self.recurrence = self.recurrence.followed(alpha, beta)
 
-    def seen(self, guess: float) -> Probed:
+    def seen(self, guess: float) -> LanczosProbeEvidence:
         """The evidence so far."""
         lowest = min(guess, self.recurrence.lowest)
         out = (self.theta, self.leak, self.noise, self.looks)
-        return Probed(lowest, self.n_columns + self.n_steps, None, self.recurrence, self.square, *out)
+        return LanczosProbeEvidence(lowest, self.n_columns + self.n_steps, None, self.recurrence, self.square, *out)
 
 
 # --- The probe of :mod:`~spectrograd.certificate.probe` with a factorisation at hand: the inverse tells sooner.
@@ -332,7 +332,7 @@ class Inverted(Complement):
         return float(gammainc(len(self.squares) / 2, largest / 2))
 
 
-def look_through(
+def run_inverse_probe(
     engine: Engine,
     times: Times,
     metric: Array,

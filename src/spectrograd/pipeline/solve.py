@@ -21,7 +21,7 @@ from spectrograd.certificate.certificate import (
     of_the_leading,
 )
 from spectrograd.certificate.edge_insertion import Carried
-from spectrograd.certificate.lanczos_probe import Evidence, Guards, MeasuredRitz, look_outside
+from spectrograd.certificate.lanczos_probe import Evidence, Guards, MeasuredRitz, run_lanczos_probe
 from spectrograd.engines.base import MultiVector
 from spectrograd.linalg.ldl import count_below
 from spectrograd.linalg.subspace import Ritz, deflated_ritz, rayleigh_ritz, residuals
@@ -308,7 +308,7 @@ def _evidence(
     seed, until = settings.seed, settings.certified_by
     rng = np.random.default_rng(None if seed is None else (seed, 1))  # not what the solver started from
     looks = 2.0 ** (earlier + 1)  # a half of the level for the first attempt, a quarter for the second, ...
-    look = partial(look_outside, problem.engine, problem.operator, ritz, rng, residual=error, deadline=until)
+    look = partial(run_lanczos_probe, problem.engine, problem.operator, ritz, rng, residual=error, deadline=until)
     return look(beyond=beyond, guards=known.guards, rounding=rounding, looks=looks)
 
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 import numpy as np
 import scipy.linalg as la
 
-from spectrograd.certificate.block_probe import LOOKS, Rider, longest, look_further, look_within, new_rider
+from spectrograd.certificate.block_probe import LOOKS, ProbeBlock, longest, extend_block_probe, evidence_from_gram, new_probe_block
 from spectrograd.certificate.certificate import ENOUGH, Complement
 from spectrograd.certificate.lanczos_probe import Evidence, MeasuredRitz
 from spectrograd.certificate.localization import TINY_SHARE
@@ -188,18 +188,18 @@ MAX_PASSES = 60
 OVER_ASKED = 3  # the angle of a certificate over the one that solvers are asked for
 ROUGH = 0.05  # residuals above this are those of no vector in particular
 NO_VECTORS = np.empty((0, 0))
-BETWEEN_LOOKS = 2  # degrees after which a first filter looks whether its vectors are localised
+PASSES_BETWEEN_CHECKS = 2  # degrees after which a first filter looks whether its vectors are localised
 
 
 @dataclass(eq=False)
 class FewPassState(ChebyshevState):
-    """``block`` has the rider's columns after its own (N x (w + s)), and ``product`` is ``B^-1 A`` of it.
+    """``block`` has the probe_block's columns after its own (N x (w + s)), and ``product`` is ``B^-1 A`` of it.
 
-    Both are written over by the next step. ``rider`` tells how its columns came about and has none itself.
-    What a run keeps meanwhile has the first K columns only, and neither product nor rider.
+    Both are written over by the next step. ``probe_block`` tells how its columns came about and has none itself.
+    What a run keeps meanwhile has the first K columns only, and neither product nor probe_block.
     """
 
-    rider: Rider | None = None
+    probe_block: ProbeBlock | None = None
     product: MultiVector | None = None
     has_hubs: bool = False  # the first filter's cut then follows the bulk, not the width of the spectrum
 
@@ -238,8 +238,8 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
             part = np.ones((problem.n_nodes, 1))
             part[problem.operator.rows_aside] = 0
             block = engine.scaled(block, engine.put(part))
-        rider = new_rider(engine, problem.operator.walk_form(), state.rng, dtype)
-        state.block, state.rider = engine.stack(block, rider.X), replace(rider, X=None)
+        probe_block = new_probe_block(engine, problem.operator.walk_form(), state.rng, dtype)
+        state.block, state.probe_block = engine.stack(block, probe_block.X), replace(probe_block, X=None)
 
     def _first_product(self, problem: Problem, state: FewPassState) -> None:
         """Mutates: mean and deviation of the spectrum, from the product that begins the first filter."""
@@ -274,9 +274,9 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
 
     def _give_in(self, state: FewPassState) -> None:
         """Mutates: the state is done after so many sweeps, unless iterations or digits were asked for."""
-        if state.rider is None or self.max_iter != type(self).max_iter or self.angle == 0:
+        if state.probe_block is None or self.max_iter != type(self).max_iter or self.angle == 0:
             return
-        n_passes = len(state.rider.lengths) + state.iteration
+        n_passes = len(state.probe_block.lengths) + state.iteration
         if n_passes >= MAX_PASSES and not state.done:
             state.done = True
             state.events.append(f"{n_passes} sweeps and no gap in sight: max_iter asks for more")
@@ -287,15 +287,15 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
         if fresh and state.has_hubs:
             low, high = (float((state.values + of * state.residuals).mean()) for of in (-2, 2))
             return min(max(low, ends[0] + 0.1 * (high - ends[0])), usual)
-        if fresh or state.iteration > 1 or state.rider is None or not state.rider.filters:
+        if fresh or state.iteration > 1 or state.probe_block is None or not state.probe_block.filters:
             return usual
-        before, k_th = state.rider.filters[-1].cut, state.values[state.residuals < ROUGH].max(initial=-np.inf)
+        before, k_th = state.probe_block.filters[-1].cut, state.values[state.residuals < ROUGH].max(initial=-np.inf)
         return before if k_th < before < usual else usual
 
     def _filter(self, problem: Problem, state: FewPassState, smooth: Filter) -> tuple[int, bool]:
         """Mutates: the block, filtered; how many degrees, and whether localised vectors ended it."""
-        engine, walk, rider, width = problem.engine, problem.walk.operator, state.rider, state.width
-        assert rider is not None
+        engine, walk, probe_block, width = problem.engine, problem.walk.operator, state.probe_block, state.width
+        assert probe_block is not None
         fresh = state.iteration == 0 and problem.start is None
         most, sizes = self.degree if fresh else smooth.degree, Sizes(width)
         work = Filtering(smooth, engine, walk, state.block, state.product, owned=True)
@@ -311,7 +311,7 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
             if fresh and sizes.error(problem.n_components) * RESIDUAL_OVER_ANGLE <= (self.angle or 1e-3):
                 break
             localized = (
-                fresh and work.degree % BETWEEN_LOOKS == 0 and self._localized(problem, work.current, width)
+                fresh and work.degree % PASSES_BETWEEN_CHECKS == 0 and self._localized(problem, work.current, width)
             )
             if localized:
                 break
@@ -320,7 +320,7 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
                 work.rotate(turn)
                 M = turn.T @ M @ turn
         state.block, done = work.current, replace(smooth, degree=work.degree)
-        state.rider = rider.after(done, None, tuple(lengths))
+        state.probe_block = probe_block.after(done, None, tuple(lengths))
         return done.degree, localized
 
     def _filter_again(
@@ -374,20 +374,20 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
         factor, lost = inverse_factor(engine.gram(block, block, metric)[:width, :width])
         if not lost:
             return engine.turned(block, la.block_diag(factor, np.eye(block.shape[1] - width))), 0
-        own, riding = (engine.columns(block, of) for of in (slice(width), slice(width, None)))
+        own, probe_columns = (engine.columns(block, of) for of in (slice(width), slice(width, None)))
         Q, lost = orthonormalize(engine, own, metric, state.rng)
-        return engine.stack(Q, riding), lost
+        return engine.stack(Q, probe_columns), lost
 
     def terminate(self, problem: Problem, state: FewPassState) -> bool:
-        """Whether the angle is met, by the guard vectors or by what the rider has seen."""
-        k, rider = problem.n_components, state.rider
+        """Whether the angle is met, by the guard vectors or by what the probe_block has seen."""
+        k, probe_block = problem.n_components, state.probe_block
         if super().terminate(problem, state) or self.angle == 0 or state.iteration == 0:
             return super().terminate(problem, state)
-        if rider is None or state.width <= k or not rider.filters:
+        if probe_block is None or state.width <= k or not probe_block.filters:
             return False
         engine, walk, rounding = problem.engine, problem.walk.operator, self._rounding(problem, state) or 0.0
         M, eps = engine.gram(state.block, state.block, walk.metric), float(np.finfo(state.block.dtype).eps)
-        seen = look_within(walk, rider, M, k, float(state.values[k]), eps, LOOKS)
+        seen = evidence_from_gram(walk, probe_block, M, k, float(state.values[k]), eps, LOOKS)
         top, error = float(state.values[k - 1]), float(np.linalg.norm(state.residuals[:k] + rounding))
         tau = seen.farthest(top)
         return seen.odds_below(tau) <= ENOUGH and error <= OVER_ASKED * self.angle * (tau - top - rounding)
@@ -408,7 +408,7 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
         """The first K columns, with their values."""
         twin = copy.copy(state)
         twin.block = problem.engine.columns(state.block, slice(problem.n_components))
-        twin.product, twin.rider, twin.U, twin.events = None, None, NO_VECTORS, list(state.events)
+        twin.product, twin.probe_block, twin.U, twin.events = None, None, NO_VECTORS, list(state.events)
         return twin
 
     def writes_over(self, state: FewPassState) -> bool:
@@ -438,19 +438,19 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
         return replace(known, last=MeasuredRitz(ritz, state.residuals[:k], rounding))
 
     def outside(self, problem: Problem, state: FewPassState) -> Complement | None:
-        """What the rider has seen, and with a few sweeps more still sees."""
-        k, engine, walk, rider = problem.n_components, problem.engine, problem.walk.operator, state.rider
-        if rider is None or state.width <= k or state.iteration == 0:
+        """What the probe_block has seen, and with a few sweeps more still sees."""
+        k, engine, walk, probe_block = problem.n_components, problem.engine, problem.walk.operator, state.probe_block
+        if probe_block is None or state.width <= k or state.iteration == 0:
             return None
         self.vectors(problem, state)  # all that is asked for after this
         Q, X = (engine.columns(state.block, of) for of in (slice(k), slice(state.width, None)))
-        rider, state.block = replace(rider, X=X), None
-        Q = Q if rider.null is not None else orthonormalize(engine, Q, walk.metric).Q  # else done with it
+        probe_block, state.block = replace(probe_block, X=X), None
+        Q = Q if probe_block.null is not None else orthonormalize(engine, Q, walk.metric).Q  # else done with it
         ritz, residual = Ritz(state.values[:k], Q, None), float(np.linalg.norm(state.residuals[:k]))
         top, cut = float(state.values[k - 1]), float(state.values[-1])
         lowest = float(state.values[k] - state.residuals[k])  # guard vectors are rough
         lowest = lowest if lowest > top else float(state.values[k])
-        return look_further(engine, walk, rider, ritz, lowest, cut, residual, LOOKS)
+        return extend_block_probe(engine, walk, probe_block, ritz, lowest, cut, residual, LOOKS)
 
 
 def _squares(values: Array, _: int, X: Array, product: Array, metric: Array | None = None) -> Array:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import scipy.linalg as la
 
-from spectrograd.certificate.block_probe import LOOKS, MOST_MORE, Ridden, Rider, look_at, new_rider
+from spectrograd.certificate.block_probe import LOOKS, MOST_MORE, BlockProbeEvidence, ProbeBlock, evidence_from_block, new_probe_block
 from spectrograd.certificate.certificate import ENOUGH, Complement, needed_cut
 from spectrograd.certificate.lanczos_probe import Evidence, Guards
 from spectrograd.engines.base import MultiVector, new_seed
@@ -205,10 +205,10 @@ MOST_BLOCKS = 12  # of a basis, unless told otherwise: as many sweeps before a r
 
 
 @dataclass(eq=False)
-class RidingState(LanczosState):
-    """``rider`` shares the sweeps; ``extra`` of them were made for it alone, the angle being met."""
+class BlockLanczosState(LanczosState):
+    """``probe_block`` shares the sweeps; ``extra`` of them were made for it alone, the angle being met."""
 
-    rider: Rider | None = None
+    probe_block: ProbeBlock | None = None
     extra: int = 0
 
 
@@ -220,34 +220,34 @@ class FewPassLanczos(Lanczos):
         """Itself."""
         return self
 
-    def init(self, problem: Problem, rng: np.random.Generator) -> RidingState:
-        """As in memory, with a wide block and a rider; no sweep yet."""
+    def init(self, problem: Problem, rng: np.random.Generator) -> BlockLanczosState:
+        """As in memory, with a wide block and a probe_block; no sweep yet."""
         width = self.block_size or guarded_width(problem, None)
         wide = replace(self, block_size=width, basis_size=self.basis_size or MOST_BLOCKS * width)
         begun = Lanczos.init(wide, problem, rng)
-        state = RidingState(**{field.name: getattr(begun, field.name) for field in fields(begun)})
+        state = BlockLanczosState(**{field.name: getattr(begun, field.name) for field in fields(begun)})
         if state.basis is not None:
             form, dtype = problem.operator.standard_form(), state.basis.dtype
-            state.rider = new_rider(problem.engine, form, rng, dtype)
+            state.probe_block = new_probe_block(problem.engine, form, rng, dtype)
         return state
 
     def fill(self, problem: Problem, state: LanczosState, basis: Basis) -> None:
-        """Mutates the basis and the rider: full, or as large as the angle takes."""
-        assert isinstance(state, RidingState)
-        assert state.rider is not None
+        """Mutates the basis and the probe_block: full, or as large as the angle takes."""
+        assert isinstance(state, BlockLanczosState)
+        assert state.probe_block is not None
         k, engine = problem.n_components, problem.engine
         while True:
-            rider = state.rider
-            if rider.X.dtype != basis.dtype:  # it goes on in double precision
-                cast = (engine.cast(X, basis.dtype) for X in (rider.X, rider.before))
-                rider = replace(rider, **dict(zip(("X", "before"), cast, strict=True)))
-            product = basis.expand(state.rng, rider.X)
+            probe_block = state.probe_block
+            if probe_block.X.dtype != basis.dtype:  # it goes on in double precision
+                cast = (engine.cast(X, basis.dtype) for X in (probe_block.X, probe_block.before))
+                probe_block = replace(probe_block, **dict(zip(("X", "before"), cast, strict=True)))
+            product = basis.expand(state.rng, probe_block.X)
             state.look(basis, k, self.angle)
-            if not rider.filters:
-                rider = rider.beginning(*self._ends(problem, state))
+            if not probe_block.filters:
+                probe_block = probe_block.beginning(*self._ends(problem, state))
                 if has_hubs(problem.operator):  # a recurrence of its own takes fewer passes than its filter
                     state.extra = MOST_MORE
-            state.rider = self._advanced(problem, state, rider, product)
+            state.probe_block = self._advanced(problem, state, probe_block, product)
             if basis.full or (basis.done > k + 1 and state.angle_bound(k) <= self.angle):
                 return
 
@@ -263,25 +263,25 @@ class FewPassLanczos(Lanczos):
         cut = min(max(bulk.low, operator.lower + 0.05 * width), operator.upper - 0.05 * width)
         return cut, min(operator.upper, max(bulk.end, cut + 0.05 * width))
 
-    def _advanced(self, problem: Problem, state: RidingState, rider: Rider, product: MultiVector) -> Rider:
+    def _advanced(self, problem: Problem, state: BlockLanczosState, probe_block: ProbeBlock, product: MultiVector) -> ProbeBlock:
         """One degree later; or at the beginning again, where its filter is seen to end too low."""
         engine, operator = problem.engine, problem.standard.operator
-        grown = len(rider.lengths) > 1 and rider.lengths[-1] > GROWN * rider.lengths[0]
-        if not grown or rider.filters[-1].upper >= operator.upper:
-            return rider.advanced(engine, operator, product)
-        cut, dtype = rider.filters[-1].cut, rider.X.dtype
+        grown = len(probe_block.lengths) > 1 and probe_block.lengths[-1] > GROWN * probe_block.lengths[0]
+        if not grown or probe_block.filters[-1].upper >= operator.upper:
+            return probe_block.advanced(engine, operator, product)
+        cut, dtype = probe_block.filters[-1].cut, probe_block.X.dtype
         state.events.append(
-            f"iteration {state.iteration}: the spectrum goes on beyond {rider.filters[-1].upper:.4g}, where "
+            f"iteration {state.iteration}: the spectrum goes on beyond {probe_block.filters[-1].upper:.4g}, where "
             f"the filter of the probe was to end; the probe began again, up to {operator.upper:.4g}"
         )
-        fresh = new_rider(engine, problem.operator.standard_form(), state.rng, dtype)
+        fresh = new_probe_block(engine, problem.operator.standard_form(), state.rng, dtype)
         return fresh.beginning(cut, operator.upper)
 
     def terminate(self, problem: Problem, state: LanczosState) -> bool:
-        """Whether the angle is met and the rider has seen enough, or will not."""
+        """Whether the angle is met and the probe_block has seen enough, or will not."""
         if not super().terminate(problem, state):
             return False
-        if state.done or not isinstance(state, RidingState):
+        if state.done or not isinstance(state, BlockLanczosState):
             return True
         seen, state.extra = self._seen(problem, state), state.extra + 1
         if seen is None or state.extra > MOST_MORE:
@@ -294,18 +294,18 @@ class FewPassLanczos(Lanczos):
         residual = float(np.linalg.norm(state.residuals[:k]))
         return needed_cut(float(state.values[k - 1]), lowest, residual)
 
-    def _seen(self, problem: Problem, state: RidingState) -> Ridden | None:
+    def _seen(self, problem: Problem, state: BlockLanczosState) -> BlockProbeEvidence | None:
         k, engine, operator = problem.n_components, problem.engine, problem.standard.operator
-        if state.rider is None or not state.rider.filters or len(state.values) <= k:
+        if state.probe_block is None or not state.probe_block.filters or len(state.values) <= k:
             return None
-        U = problem.standard.enter(engine.cast(state.U, state.rider.X.dtype))
+        U = problem.standard.enter(engine.cast(state.U, state.probe_block.X.dtype))
         lowest = float(state.values[k] - state.residuals[k])
         lowest = lowest if lowest > state.values[k - 1] else float(state.values[k])
-        return look_at(engine, operator, state.rider, orthonormalize(engine, U, None).Q, lowest, LOOKS)
+        return evidence_from_block(engine, operator, state.probe_block, orthonormalize(engine, U, None).Q, lowest, LOOKS)
 
     def outside(self, problem: Problem, state: LanczosState) -> Complement | None:
-        """What the rider has seen."""
-        return self._seen(problem, state) if isinstance(state, RidingState) else None
+        """What the probe_block has seen."""
+        return self._seen(problem, state) if isinstance(state, BlockLanczosState) else None
 
 
 def in_few_passes(solver: Lanczos) -> FewPassLanczos:

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.linalg as la
 
 from spectrograd.certificate.certificate import Complement, probe_seed
-from spectrograd.certificate.lanczos_probe import Evidence, look_through
+from spectrograd.certificate.lanczos_probe import Evidence, run_inverse_probe
 from spectrograd.engines.base import Coefficients, new_seed
 from spectrograd.kernels.thresholds import USUAL, Thresholds
 from spectrograd.linalg.chebyshev import Filter
@@ -219,7 +219,7 @@ class ShiftInvert(RitzSolver[FactoredState]):
         if inverse is None or len(state.values) <= k or inverse.factor.quick:
             return None
         found = np.ascontiguousarray(state.block[:, :k])[inverse.factor.order]
-        return look_through(
+        return run_inverse_probe(
             problem.engine,
             lambda X: inverse.recur_panels(X[None], [(1.0, 0.0, 0.0)])[0],
             inverse.metric,
