@@ -13,7 +13,7 @@ from spectrograd.kernels.thresholds import Thresholds
 from spectrograd.labels import kmeans as module
 from spectrograd.labels.assign import assign
 from spectrograd.labels.cluster_qr import cluster_qr, pivot_centres
-from spectrograd.labels.kmeans import Search, kmeans, look, spread_centres
+from spectrograd.labels.kmeans import Search, kmeans, assign_to_centers, spread_centres
 
 
 def blobs(n_rows, n_blobs, rng, n_columns=3, noise=1.0):
@@ -50,7 +50,7 @@ def test_breathing_mends_a_start_that_lloyd_cannot():
 
 def test_the_neighbour_of_a_centre_that_goes_stays():
     rows = np.repeat([[0.0], [0.1], [5.0], [9.0]], [9, 9, 9, 60], axis=0)
-    found = look(rows, np.array([[0.0], [0.1], [5.0], [9.0]]), compiled=False)
+    found = assign_to_centers(rows, np.array([[0.0], [0.1], [5.0], [9.0]]), compiled=False)
     assert module._to_spare(found, 2) in ([0, 2], [1, 2])
     assert sorted(module._to_spare(found, 4)) == [0, 1, 2, 3]
 
@@ -132,7 +132,7 @@ def test_few_places(small, n_places, n_clusters, n_columns, seed):
 def test_spread_centres_are_rows_apart():
     rows, truth = blobs(300, 5, np.random.default_rng(4), noise=0.01)
     chosen = spread_centres(rows, 5, np.random.default_rng(0))
-    nearest = look(chosen, rows, compiled=False)
+    nearest = assign_to_centers(chosen, rows, compiled=False)
     assert nearest.gaps.max() == 0
     assert len(set(truth[nearest.labels])) == 5
     assert spread_centres(np.zeros((4, 2)), 3, np.random.default_rng(0)).shape == (3, 2)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import reference
 from spectrograd.kernels import nearest
 from spectrograd.kernels.nearest import CHUNK
-from spectrograd.labels.kmeans import centre_table, descend, look
+from spectrograd.labels.kmeans import centre_table, descend, assign_to_centers
 
 FORMS = pytest.mark.parametrize("compiled", [False, True])
 
@@ -25,7 +25,7 @@ def test_a_look_is_what_it_says(compiled, dtype, n_rows, n_columns, n_centres):
     rng = np.random.default_rng(n_centres)
     rows = rng.standard_normal((n_rows, n_columns)).astype(dtype)
     centres = rng.standard_normal((n_centres, n_columns))
-    found = look(rows, centres, compiled=compiled)
+    found = assign_to_centers(rows, centres, compiled=compiled)
     labels, gaps, tallies = reference.assign_rows(rows, centres)
     np.testing.assert_array_equal(found.labels, labels)
     np.testing.assert_allclose(found.gaps, gaps, atol=1e-12)
@@ -54,10 +54,10 @@ def test_the_kernel_adds_up_chunk_by_chunk():
 def test_the_same_bits_for_any_number_of_threads():
     rng = np.random.default_rng(0)
     rows, centres = rng.standard_normal((9_000, 5)), rng.standard_normal((6, 5))
-    alone = look(rows, centres, compiled=True)
+    alone = assign_to_centers(rows, centres, compiled=True)
     for n_threads in range(1, numba.config.NUMBA_NUM_THREADS + 1):
         numba.set_num_threads(n_threads)
-        shared = look(rows, centres, compiled=True, worth_threads=1)
+        shared = assign_to_centers(rows, centres, compiled=True, worth_threads=1)
         for name in ("labels", "gaps", "sums", "sizes", "use"):
             np.testing.assert_array_equal(getattr(alone, name), getattr(shared, name))
 
@@ -81,7 +81,7 @@ def test_inertia_never_grows_and_the_end_is_a_fixed_point(compiled, n_centres, n
     inertia = [descend(rows, start, compiled=compiled, max_steps=steps).inertia for steps in range(6)]
     assert all(after <= before * (1 + 1e-12) + 1e-9 for before, after in pairwise(inertia))
     found = descend(rows, start, compiled=compiled)
-    again = look(rows, found.means(rows), compiled=compiled)
+    again = assign_to_centers(rows, found.means(rows), compiled=compiled)
     assert again.inertia == pytest.approx(found.inertia, abs=1e-9)
 
 
@@ -99,7 +99,7 @@ def test_permuted_rows_have_permuted_labels(compiled, seed):
 @FORMS
 def test_a_centre_without_rows_moves_to_the_row_that_is_worst_off(compiled):
     rows = np.array([[0.0], [0.1], [0.2], [9.0]])
-    found = look(rows, np.array([[0.0], [-50.0]]), compiled=compiled)
+    found = assign_to_centers(rows, np.array([[0.0], [-50.0]]), compiled=compiled)
     assert found.sizes.tolist() == [4, 0]
     np.testing.assert_allclose(found.means(rows), [[2.325], [9.0]])
 

@@ -20,7 +20,7 @@ WORTH_THREADS = 5_000_000  # multiplications of one pass
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class Assignment:
     """Where every row belongs, seen from some ``centres``; ``measure`` finds :attr:`gaps` and :attr:`use`."""
 
     centres: Array
@@ -68,7 +68,7 @@ def descend(
     tolerance: float = 0.0,
     max_steps: int = MAX_STEPS,
     deadline: float = math.inf,
-) -> Look:
+) -> Assignment:
     """The last look of Lloyd's algorithm, as soon as a step moves the centres by no more than ``tolerance``.
 
     The rows should be near the origin or the expanded squares lose digits. ``tolerance`` is a sum of squares.
@@ -82,27 +82,27 @@ def descend(
     ([0, 0, 1, 1], 0.025)
     """
     for _ in range(max_steps):
-        found = look(points, centres, compiled=compiled)
+        found = assign_to_centers(points, centres, compiled=compiled)
         means = found.means(points)
         if ((means - centres) ** 2).sum() <= tolerance or time.perf_counter() >= deadline:
             return found
         centres = means
-    return look(points, centres, compiled=compiled)
+    return assign_to_centers(points, centres, compiled=compiled)
 
 
-def look(points: Array, centres: Array, *, compiled: bool, worth_threads: int = WORTH_THREADS) -> Look:
+def assign_to_centers(points: Array, centres: Array, *, compiled: bool, worth_threads: int = WORTH_THREADS) -> Assignment:
     """One pass over the rows; where it is compiled, the same bits for any number of threads."""
-    return _compiled_look(points, centres, worth_threads) if compiled else _plain_look(points, centres)
+    return _assign_compiled(points, centres, worth_threads) if compiled else _assign_plain(points, centres)
 
 
-def _plain_look(points: Array, centres: Array) -> Look:
+def _assign_plain(points: Array, centres: Array) -> Assignment:
     scores = _scores(points, centres)
     labels = np.argmax(scores, axis=1)
     members = scores  # its memory is warm
     members.fill(0)
     members[np.arange(len(points)), labels] = 1
     sizes = np.bincount(labels, minlength=len(centres))
-    return Look(centres, labels, members.T @ points, sizes, partial(_measure, points, centres, labels))
+    return Assignment(centres, labels, members.T @ points, sizes, partial(_measure, points, centres, labels))
 
 
 def _measure(points: Array, centres: Array, labels: Array) -> tuple[Array, Array]:
@@ -121,7 +121,7 @@ def _scores(points: Array, centres: Array) -> Array:
     return np.asarray(scores)
 
 
-def _compiled_look(points: Array, centres: Array, worth_threads: int) -> Look:
+def _assign_compiled(points: Array, centres: Array, worth_threads: int) -> Assignment:
     from spectrograd.kernels.nearest import CHUNK, assign_rows
 
     n_chunks = -(-len(points) // CHUNK)
@@ -136,7 +136,7 @@ def _compiled_look(points: Array, centres: Array, worth_threads: int) -> Look:
         assign_rows(0, n_chunks, *given)
     total = tallies.sum(axis=0)
     sums, sizes, use = total[:, :-2], total[:, -2], total[:, -1]
-    return Look(centres, labels, sums, sizes, lambda: (gaps, use))
+    return Assignment(centres, labels, sums, sizes, lambda: (gaps, use))
 
 
 def centre_table(centres: Array) -> Array:
@@ -184,11 +184,11 @@ def kmeans(
     >>> bool(labels[0] == labels[1] != labels[2] == labels[3]), round(inertia, 3)
     (True, 0.025)
     """
-    found = best_look(points, n_clusters, n_init, rng, origin, thresholds, deadline)
+    found = best_assignment(points, n_clusters, n_init, rng, origin, thresholds, deadline)
     return found.labels, found.inertia
 
 
-def best_look(
+def best_assignment(
     points: Array,
     n_clusters: int,
     n_init: int,
@@ -196,7 +196,7 @@ def best_look(
     origin: Array | float = 0.0,
     thresholds: Thresholds = USUAL,
     deadline: float = math.inf,
-) -> Look:
+) -> Assignment:
     """The last look of :func:`kmeans`, which knows its centres."""
     searched_by = (time.perf_counter() + deadline) / 2  # half of what is left for runs over all rows
     compiled = len(points) > thresholds.small
@@ -229,7 +229,7 @@ class Search:
     origin: Array | float = 0.0
     deadline: float = math.inf
 
-    def best(self, n_clusters: int, n_init: int) -> Look:
+    def best(self, n_clusters: int, n_init: int) -> Assignment:
         """Breathe until neither many nor few other centres help."""
         directed = n_init > 1 and self.points.shape[1] >= n_clusters
         if directed:
@@ -253,7 +253,7 @@ class Search:
                 best = other
         return best
 
-    def _settled(self, centres: Array, max_steps: int = MAX_STEPS) -> Look:
+    def _settled(self, centres: Array, max_steps: int = MAX_STEPS) -> Assignment:
         return descend(
             self.points,
             centres,
@@ -263,19 +263,19 @@ class Search:
             deadline=self.deadline,
         )
 
-    def _breath(self, best: Look, extra: int) -> Look:
+    def _breath(self, best: Assignment, extra: int) -> Assignment:
         """Split the worst clusters, then do without the centres of least use (Fritzke, arXiv 2006.15666)."""
         more = self._settled(np.vstack([best.centres, self.points[self._rows_to_add(best, extra)]]), BREATH)
         return self._settled(np.delete(more.centres, _to_spare(more, extra), axis=0))
 
-    def _rows_to_add(self, best: Look, count: int) -> list[int]:
+    def _rows_to_add(self, best: Assignment, count: int) -> list[int]:
         """A row of each cluster of large error, drawn by its squared distance."""
         errors = np.bincount(best.labels, best.gaps, len(best.centres))
         worst = np.argsort(errors)[::-1][:count]
         return [int(_drawn(np.where(best.labels == c, best.gaps, 0), 1, self.rng)[0]) for c in worst]
 
 
-def _to_spare(found: Look, count: int) -> list[int]:
+def _to_spare(found: Assignment, count: int) -> list[int]:
     """Centres of least use; the nearest to one that goes will take its rows, so it stays while it can."""
     apart = _squares(found.centres, found.centres)
     np.fill_diagonal(apart, np.inf)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spectrograd.labels.kmeans import best_look, look, row_lengths, sample_size, soft_unit
+from spectrograd.labels.kmeans import best_assignment, assign_to_centers, row_lengths, sample_size, soft_unit
 from spectrograd.labels.matching import in_order
 from spectrograd.system import one_thread
 from spectrograd.typing import Array
@@ -128,7 +128,7 @@ class Fitted:
         length = float(np.median(row_lengths(few))) * softness**0.5
         rows = soft_unit(few, length)
         with one_thread():
-            return cls(best_look(rows, n_clusters, n_init, rng, deadline=deadline).means(rows), length)
+            return cls(best_assignment(rows, n_clusters, n_init, rng, deadline=deadline).means(rows), length)
 
     def swept(self, vectors: Array, taking_part: Array) -> ChunkedAssignment:
         """Every row (n x K) that takes part to its nearest centre; clusters are numbered as the centres."""
@@ -139,7 +139,7 @@ class Fitted:
             part = start + np.flatnonzero(taking_part[start : start + size])
             if len(part):
                 rows = soft_unit(vectors[part], self.length)
-                seen = look(rows, self.centres, compiled=True)
+                seen = assign_to_centers(rows, self.centres, compiled=True)
                 labels[part] = seen.labels
                 inertia += float(seen.gaps.sum())
                 with one_thread():
