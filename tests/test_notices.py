@@ -15,7 +15,7 @@ from spectrograd.io import read_graph, write_graph
 DATA = datasets.make_block_model(300, 3, random_state=0)
 
 
-def in_pieces(n_alone):
+def component_labels(n_alone):
     """A graph of three blocks and some pairs of nodes that nothing joins to it."""
     ends = DATA.graph.matrix.tocoo()
     upper = ends.row < ends.col
@@ -33,9 +33,9 @@ def caught(call):
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: SpectralClustering(3, random_state=0).fit(in_pieces(4)),
-        lambda: SpectralClustering(3, random_state=0).fit_predict(in_pieces(4)),
-        lambda: make_pipeline(FunctionTransformer(), SpectralClustering(3)).fit(in_pieces(4)),
+        lambda: SpectralClustering(3, random_state=0).fit(component_labels(4)),
+        lambda: SpectralClustering(3, random_state=0).fit_predict(component_labels(4)),
+        lambda: make_pipeline(FunctionTransformer(), SpectralClustering(3)).fit(component_labels(4)),
         lambda: Graph.from_edges([0, 1, 1], [1, 2, 1]),
         lambda: SpectralEmbedding(3, solver="lanczos", max_iter=1, tol=1e-14).fit(DATA.graph),
     ],
@@ -54,7 +54,7 @@ def test_warnings_about_files_name_the_caller(tmp_path):
 
 @pytest.mark.parametrize(("n_alone", "share"), [(4, ""), (20, " (6.2%)")])
 def test_excluded_nodes_are_told_in_the_words_of_the_caller(n_alone, share, tmp_path, capsys):
-    graph = in_pieces(n_alone)
+    graph = component_labels(n_alone)
     (python,) = caught(lambda: SpectralClustering(3, random_state=0).fit(graph))
     write_graph(tmp_path / "g.csv", graph)
     assert main(["cluster", str(tmp_path / "g.csv"), "-k", "3", "-o", str(tmp_path / "o.csv")]) == 0

@@ -160,7 +160,7 @@ def test_the_first_vector_over_a_disk_is_exact_to_its_precision(kind, tmp_path):
 
 
 def test_several_null_vectors_are_all_there():
-    """Of a graph in two pieces the known vector is one of two, and both are found."""
+    """Of a graph in two components the known vector is one of two, and both are found."""
     piece = reference.random_graph(60, np.random.default_rng(0)).matrix.toarray()
     W = np.block([[piece, np.zeros_like(piece)], [np.zeros_like(piece), piece]])
     found = embed(laplacian(Graph.from_matrix(W)), 2, Settings(solver="eigen", seed=0)).embedding

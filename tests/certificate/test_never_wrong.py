@@ -65,7 +65,7 @@ def ring(n, rng):  # every eigenvalue but the first comes twice
 
 
 @family
-def copies(n, rng):  # equal pieces: every eigenvalue comes five times
+def copies(n, rng):  # equal components: every eigenvalue comes five times
     piece = reference.random_graph(n // 5, rng).matrix
     return Graph.from_matrix(sp.csr_array(sp.block_diag([piece] * 5)))
 

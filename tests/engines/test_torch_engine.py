@@ -1,4 +1,4 @@
-"""What only the torch engine has: devices, pieces of rows, streams to a device, and its memory."""
+"""What only the torch engine has: devices, slices of rows, streams to a device, and its memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from refusing import cut
 
 from spectrograd import datasets
 from spectrograd.engines import LocalEngine, make_engine
-from spectrograd.engines.torch_blocks import DeviceBlocks, host_pieces
+from spectrograd.engines.torch_blocks import DeviceBlocks, host_slices
 from spectrograd.graph import Graph
 from spectrograd.linalg.subspace import orthonormalize
 from spectrograd.operators.laplacian import laplacian
@@ -30,9 +30,9 @@ def model():
     return datasets.make_block_model(N, K, random_state=1)
 
 
-def small_pieces(most_bytes=np.inf, piece=700):
+def small_pieces(most_bytes=np.inf, block_slice=700):
     engine = make_engine("torch:cpu")
-    engine.blocks.most_bytes, engine.blocks.piece = most_bytes, piece
+    engine.blocks.most_bytes, engine.blocks.block_slice = most_bytes, block_slice
     return engine
 
 
@@ -67,7 +67,7 @@ def test_a_local_fit_never_loads_torch():
     assert done.stdout.strip() == "False"
 
 
-# --- pieces -------------------------------------------------------------------------------------------
+# --- slices -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("most", [1, 7, 300, 10**6])
@@ -79,7 +79,7 @@ def test_pieces_are_the_block(most):
     graph = Graph.from_matrix(np.triu(W, 1) + np.triu(W, 1).T)
     dense = np.zeros((30, 30))
     for block in cut(graph, 3).blocks:
-        for start, indptr, indices, weights in host_pieces(block, most):
+        for start, indptr, indices, weights in host_slices(block, most):
             assert len(indices) <= most
             rows = start + np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
             np.add.at(dense, (rows, indices), weights)
@@ -181,9 +181,9 @@ class Peak(torch.utils._python_dispatch.TorchDispatchMode):
 
 
 def peak_of_a_solve(mean_degree, n_nodes, most_bytes, solver=None):
-    """Bytes on the device at once, pieces of the graph being copied there as to a card."""
+    """Bytes on the device at once, slices of the graph being copied there as to a card."""
     graph = datasets.make_block_model(n_nodes, K, mean_degree=mean_degree, random_state=0).graph
-    engine = small_pieces(most_bytes, piece=10_000)
+    engine = small_pieces(most_bytes, block_slice=10_000)
     engine.blocks.move = lambda array: torch.tensor(np.asarray(array))
     problem = Problem(laplacian(graph), K, engine)
     with Peak() as peak:
@@ -194,7 +194,7 @@ def peak_of_a_solve(mean_degree, n_nodes, most_bytes, solver=None):
 
 def test_memory_is_a_few_talls_and_the_pieces_in_flight():
     """A streamed solve never holds the graph: four times the edges take no more memory."""
-    n, in_flight = 10_000, 2 * 10_000 * (4 + 4)  # columns and ones of a piece, and of the next
+    n, in_flight = 10_000, 2 * 10_000 * (4 + 4)  # columns and ones of a block_slice, and of the next
     few, many = (peak_of_a_solve(degree, n, most_bytes=0) for degree in (20, 80))
     assert abs(many - few) < in_flight
     multivector = 8 * n * (K + 4)  # columns of the filter, guards included, in float64

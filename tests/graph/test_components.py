@@ -1,4 +1,4 @@
-"""Graphs in pieces: nothing is split needlessly, specks take no directions, and they are named."""
+"""Graphs in components: nothing is split needlessly, specks take no directions, and they are named."""
 
 import numpy as np
 import pytest
@@ -70,8 +70,8 @@ def test_names_are_told():
 def test_components_are_never_split_when_there_are_enough(kind, k):
     graph = together(clique(10), clique(8), clique(6), clique(5))
     labels = SpectralClustering(k, laplacian=kind, random_state=0).fit_predict(graph)
-    pieces = [set(part) for part in np.split(labels, [10, 18, 24])]
-    assert all(len(piece) == 1 for piece in pieces)
+    components = [set(part) for part in np.split(labels, [10, 18, 24])]
+    assert all(len(piece) == 1 for piece in components)
     assert len(set(labels)) == k
 
 

@@ -23,7 +23,7 @@ from spectrograd.points.knn_graph import knn_graph
 def matrix_of(kind):
     """From a path to an expander, in one piece and in several."""
     rng = np.random.default_rng(1)
-    if kind == "pieces":
+    if kind == "components":
         parts = [reference.random_graph(n, rng, mean_degree=2).matrix for n in (9, 30, 5)]
         return sp.csr_array(sp.block_diag([*parts, sp.csr_array((2, 2))]))
     if kind == "expanders":  # each large enough for steps from below
@@ -40,7 +40,7 @@ def matrix_of(kind):
     return reference.random_graph(150, rng, mean_degree={"sparse": 2, "expander": 20}[kind]).matrix
 
 
-KINDS = ["pieces", "whiskers", "expanders", "path", "sparse", "expander"]
+KINDS = ["components", "whiskers", "expanders", "path", "sparse", "expander"]
 
 
 @pytest.mark.parametrize("small", [0, 4096])
@@ -114,8 +114,8 @@ def tangled():
 def test_fill_is_told_before_the_factor(flat, tangled):
     assert estimated_fill(flat) < 30 * flat.n_edges
     assert estimated_fill(tangled) > 10 * tangled.n_edges
-    pieces = Graph.from_matrix(sp.block_diag([flat.matrix, tangled.matrix]))
-    assert estimated_fill(pieces) > estimated_fill(tangled) / 2  # the worst component decides
+    components = Graph.from_matrix(sp.block_diag([flat.matrix, tangled.matrix]))
+    assert estimated_fill(components) > estimated_fill(tangled) / 2  # the worst component decides
     in_order = Graph.from_matrix(sp.block_diag([tangled.matrix, flat.matrix]))
     assert estimated_fill(in_order) >= estimated_fill(tangled)
 

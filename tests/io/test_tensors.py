@@ -93,7 +93,7 @@ def test_a_tensor_on_the_engines_device(matrix, form):
     np.testing.assert_allclose(model.fit(tensor_of(matrix, form)).embedding_, expected, atol=1e-3)
 
 
-def in_pieces(matrix):
+def component_labels(matrix):
     """The same with a node that has no edge, which is set aside, and nodes in another order."""
     larger = np.zeros((201, 201))
     larger[1:, 1:] = matrix
@@ -114,7 +114,7 @@ KEPT = {
 @pytest.mark.parametrize("kind", KEPT)
 def test_an_embedding_that_stays_on_the_device(matrix, kind):
     model = keep_on_device(KEPT[kind]().set_params(engine="torch:cpu", random_state=0))
-    given = in_pieces(matrix)
+    given = component_labels(matrix)
     given = [given, given] if kind == "layers" else given
     model.fit(given)
     if kind == "followed":

@@ -62,12 +62,12 @@ def test_layers_are_counted_by_the_sum_of_their_laplacians():
 
 def test_components_count():
     clique = np.ones((9, 9)) - np.eye(9)
-    for n_pieces in (3, 30):  # fewer and more than are looked for
+    for n_components_of_graph in (3, 30):  # fewer and more than are looked for
         model = SpectralClustering("auto", random_state=0).fit(
-            Graph.from_matrix(sp.block_diag([clique] * n_pieces))
+            Graph.from_matrix(sp.block_diag([clique] * n_components_of_graph))
         )
-        assert model.n_clusters_ == n_pieces
-        assert len(set(model.labels_)) == n_pieces
+        assert model.n_clusters_ == n_components_of_graph
+        assert len(set(model.labels_)) == n_components_of_graph
 
 
 def test_small_graphs_and_given_numbers():

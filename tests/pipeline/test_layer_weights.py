@@ -249,8 +249,8 @@ def test_influence_needs_a_fit():
 
 
 def test_layers_in_many_pieces_are_told_and_do_not_cost_hours():
-    pieces = sp.block_diag([np.ones((5, 5)) - np.eye(5)] * (N // 5), format="csr")
-    layers = {"whole": data().graph.layers[0], "crumbs": Graph.from_matrix(pieces)}
+    components = sp.block_diag([np.ones((5, 5)) - np.eye(5)] * (N // 5), format="csr")
+    layers = {"whole": data().graph.layers[0], "crumbs": Graph.from_matrix(components)}
     with pytest.warns(GraphWarning, match=rf"more than {K} connected pieces: 'crumbs' \({N // 5}\)"):
         fitted = model(layers, layer_weights=None)
     assert fitted.certificate_.converged

@@ -12,27 +12,27 @@ from spectrograd.points.knn_graph import join_components, knn_graph
 from spectrograd.points.query import SMALLEST_WEIGHT
 
 
-def blobs(n_pieces, n_features, seed=0, size=25):
+def blobs(n_components_of_graph, n_features, seed=0, size=25):
     rng = np.random.default_rng(seed)
-    centres = 40 * rng.standard_normal((n_pieces, n_features))
-    return np.repeat(centres, size, axis=0) + rng.standard_normal((n_pieces * size, n_features))
+    centres = 40 * rng.standard_normal((n_components_of_graph, n_features))
+    return np.repeat(centres, size, axis=0) + rng.standard_normal((n_components_of_graph * size, n_features))
 
 
 def slow_links(points, labels):
-    """Total length of the minimum spanning tree of pieces, from all distances."""
+    """Total length of the minimum spanning tree of components, from all distances."""
     gaps = np.linalg.norm(points[:, None] - points[None], axis=2)
-    pieces = range(labels.max() + 1)
-    between = np.array([[gaps[np.ix_(labels == a, labels == b)].min() for b in pieces] for a in pieces])
+    components = range(labels.max() + 1)
+    between = np.array([[gaps[np.ix_(labels == a, labels == b)].min() for b in components] for a in components])
     return minimum_spanning_tree(between).sum()
 
 
 @pytest.mark.parametrize("n_features", [1, 2, 20])
-@pytest.mark.parametrize("n_pieces", [2, 3, 9])
-def test_links_are_the_shortest_that_join_all(n_features, n_pieces):
-    points = blobs(n_pieces, n_features)
+@pytest.mark.parametrize("n_components_of_graph", [2, 3, 9])
+def test_links_are_the_shortest_that_join_all(n_features, n_components_of_graph):
+    points = blobs(n_components_of_graph, n_features)
     apart = knn_graph(points, 5)
     found, labels = connected_components(apart.matrix)
-    assert found >= n_pieces - (n_features == 1)  # on a line blobs may meet
+    assert found >= n_components_of_graph - (n_features == 1)  # on a line blobs may meet
     lengths = []
 
     def weigh(rows, cols, gaps):

@@ -12,7 +12,7 @@ import pytest
 from spectrograd import Graph, GraphWarning, datasets, open_store, write_graph
 from spectrograd.certificate.block_probe import COLUMNS, new_probe_block
 from spectrograd.engines import LocalEngine, local
-from spectrograd.kernels import SUM_PIECE
+from spectrograd.kernels import SUM_BLOCK
 from spectrograd.linalg.chebyshev import Filter, Filtering, Sizes
 from spectrograd.operators.laplacian import laplacian, masked
 from spectrograd.pipeline import Settings, embed
@@ -175,6 +175,6 @@ def test_long_rows_keep_their_digits_in_single_precision():
     exact = -np.float64(np.float32(0.1)) * n
     found = ENGINE.apply(operator, X)[0].astype(np.float64)
     # Higham's bound on a sum in pieces, whatever the processor's vectors do; one by one: 5.8e-4
-    bound = (SUM_PIECE + n / SUM_PIECE) * np.finfo(np.float32).eps / 2
+    bound = (SUM_BLOCK + n / SUM_BLOCK) * np.finfo(np.float32).eps / 2
     assert np.abs(found / exact - 1).max() < bound
-    assert operator.rounding(np.float32, pieced=True) < operator.rounding(np.float32) / 50
+    assert operator.rounding(np.float32, blocked=True) < operator.rounding(np.float32) / 50

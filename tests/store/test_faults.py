@@ -38,12 +38,12 @@ def flip(path, at):
 
 
 def test_a_flipped_bit_in_a_block_is_named(store, capsys):
-    piece = load_meta(store).layers[0].blocks[3]
-    flip(store / piece.file, piece.offset + 17)
+    segment = load_meta(store).layers[0].blocks[3]
+    flip(store / segment.file, segment.offset + 17)
     disk = open_store(store)
     blocks = iter(disk.blocks)
     assert len([next(blocks) for _ in range(3)]) == 3  # those before it are good
-    with pytest.raises(GraphError, match=rf"blocks-000\.bin, block of row {piece.start} .*wrong checksum"):
+    with pytest.raises(GraphError, match=rf"blocks-000\.bin, block of row {segment.start} .*wrong checksum"):
         next(blocks)
     assert main(["embed", str(store), "-k", "2", "-o", str(store.parent / "e.csv")]) == 2
     assert "block of row" in capsys.readouterr().err
@@ -149,13 +149,13 @@ def test_columns_out_of_range_are_refused_whatever_the_checksum_says(store):
     import zlib
 
     meta = load_meta(store)
-    piece = meta.layers[0].blocks[2]
-    data = bytearray((store / piece.file).read_bytes())
-    columns = piece.offset + -(-8 * (piece.n_rows + 1) // 64) * 64
+    segment = meta.layers[0].blocks[2]
+    data = bytearray((store / segment.file).read_bytes())
+    columns = segment.offset + -(-8 * (segment.n_rows + 1) // 64) * 64
     data[columns : columns + 4] = (10**9).to_bytes(4, "little")
-    (store / piece.file).write_bytes(data)
-    checksum = zlib.crc32(data[piece.offset : piece.offset + piece.n_bytes])
-    forged = replace(piece, checksum=checksum)
+    (store / segment.file).write_bytes(data)
+    checksum = zlib.crc32(data[segment.offset : segment.offset + segment.n_bytes])
+    forged = replace(segment, checksum=checksum)
 
     def change(content):
         content["layers"][0]["blocks"][2] = asdict(forged)

@@ -121,7 +121,7 @@ def test_edges_that_come_and_go_leave_nothing_behind(tmp_path):
     assert disk.meta.delta == ()
     np.testing.assert_array_equal(disk.degrees, there)
     assert sorted(file.name for file in (tmp_path / "g").iterdir()) == sorted(
-        {"meta.json", *(piece.file for piece in disk.store.meta.pieces)}
+        {"meta.json", *(segment.file for segment in disk.store.meta.segments)}
     )
 
 
@@ -207,11 +207,11 @@ def test_a_second_writer_is_refused_by_name(tmp_path):
 def test_a_damaged_change_is_named(tmp_path):
     graph = reference.random_graph(300, np.random.default_rng(1), weighted=False)
     disk = changed_store(stored(tmp_path / "g", graph), EdgeChanges(Graph.from_edges([0], [299])))
-    piece = load_meta(tmp_path / "g").layers[0].delta[0]
-    data = bytearray((tmp_path / "g" / piece.file).read_bytes())
-    data[piece.offset + 3] ^= 1
-    (tmp_path / "g" / piece.file).write_bytes(data)
-    with pytest.raises(GraphError, match=rf"{piece.file}, block of row {piece.start} .*wrong checksum"):
+    segment = load_meta(tmp_path / "g").layers[0].delta[0]
+    data = bytearray((tmp_path / "g" / segment.file).read_bytes())
+    data[segment.offset + 3] ^= 1
+    (tmp_path / "g" / segment.file).write_bytes(data)
+    with pytest.raises(GraphError, match=rf"{segment.file}, block of row {segment.start} .*wrong checksum"):
         list(open_store(tmp_path / "g").blocks)
     del disk
 

@@ -1,4 +1,4 @@
-"""Do eigenvectors live on the graph, or on tiny pieces of it? What regularisation is decided by."""
+"""Do eigenvectors live on the graph, or on tiny components of it? What regularisation is decided by."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def _sentence(row: dict[str, Any]) -> str:
     weights = "unweighted" if low == high == 1 else f"weights {low:.4g} to {high:.4g}"
     return (
         f"layer    {row['name']}: {row['n_edges']:,} edges, {weights}, degree {row['degrees'][0]:.4g} to "
-        f"{row['degrees'][1]:.4g}, pieces {row['n_components']:,}, lone nodes {row['n_isolated']:,}"
+        f"{row['degrees'][1]:.4g}, components {row['n_components']:,}, lone nodes {row['n_isolated']:,}"
     )
 
 
@@ -121,7 +121,7 @@ def _facts(graph: Graph | MultilayerGraph) -> dict[str, Any]:
 def _layer_facts(name: str, layer: Graph) -> dict[str, Any]:
     from scipy.sparse.csgraph import connected_components
 
-    pieces = connected_components(layer.matrix, directed=False, return_labels=False)
+    components = connected_components(layer.matrix, directed=False, return_labels=False)
     lone = layer.isolated
     data = layer.matrix.data
     filled = layer.degrees[layer.degrees > 0]
@@ -130,7 +130,7 @@ def _layer_facts(name: str, layer: Graph) -> dict[str, Any]:
         "n_edges": layer.n_edges,
         "weights": [float(data.min()), float(data.max())] if len(data) else [1.0, 1.0],
         "degrees": [float(filled.min()), float(filled.max())] if len(filled) else [0.0, 0.0],
-        "n_components": int(pieces - len(lone)),
+        "n_components": int(components - len(lone)),
         "n_isolated": len(lone),
         "lone_nodes": [str(node) for node in layer.node_names[lone[:3]]],
     }
@@ -147,7 +147,7 @@ def _findings(row: dict[str, Any], n_layers: int) -> list[str]:
         found.append(f"{row['n_isolated']:,} nodes have no edge{some}; remove them from the file")
     if row["n_components"] > 1:
         found.append(
-            f"{where}{row['n_components']:,} separate pieces; the first eigenvectors only tell them apart"
+            f"{where}{row['n_components']:,} separate components; the first eigenvectors only tell them apart"
         )
     low, high = row["weights"]
     if low > 0 and high / low > WIDE_RANGE:

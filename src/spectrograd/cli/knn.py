@@ -50,7 +50,7 @@ Examples:
     "--connect/--no-connect",
     default=True,
     show_default=True,
-    help="Join separate pieces by their shortest links.",
+    help="Join separate components by their shortest links.",
 )
 @jobs_option
 @raw_option

@@ -146,10 +146,10 @@ class Engine(Protocol):
         ...
 
     @property
-    def sums_in_pieces(self) -> bool:
+    def has_blocked_summation(self) -> bool:
         """Whether sweeps in float32 over several columns keep their digits on long rows, too.
 
-        Rows are then summed in pieces (``kernels.SUM_PIECE``) and columns in float64: a certificate may rest
+        Rows are then summed in pieces (``kernels.SUM_BLOCK``) and columns in float64: a certificate may rest
         on such a product.
         """
         ...
@@ -344,7 +344,7 @@ class BaseEngine(ABC):
     cost: Cost = Cost()
     thresholds: Thresholds = USUAL
     offers: ClassVar[frozenset[Offer]] = frozenset()
-    sums_in_pieces: ClassVar[bool] = False
+    has_blocked_summation: ClassVar[bool] = False
     leaves_rows: ClassVar[bool] = False
 
     def summary(self) -> dict[str, Any]:

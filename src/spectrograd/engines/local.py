@@ -35,7 +35,7 @@ class LocalEngine(BaseEngine):
     work: Work = field(default_factory=Work, compare=False, repr=False)
 
     name: ClassVar[str] = "local"
-    sums_in_pieces: ClassVar[bool] = True
+    has_blocked_summation: ClassVar[bool] = True
     offers: ClassVar[frozenset[Offer]] = frozenset(("resident",))
 
     def __post_init__(self) -> None:

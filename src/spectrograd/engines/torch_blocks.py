@@ -1,4 +1,4 @@
-"""Row blocks of a graph on a device: kept there while they fit, streamed piece by piece where they do not."""
+"""Row blocks of a graph on a device: kept there while they fit, streamed block_slice by block_slice where they do not."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from spectrograd.graph.graph import RowBlock
 from spectrograd.typing import Array
 
 Tensor = Any  # of torch, which is not imported for a name
-PIECE = 1 << 24  # entries sent at a time: 64 MB of columns, 2 ms of a bus, far below 2^31
+MAX_SLICE_ENTRIES = 1 << 24  # entries sent at a time: 64 MB of columns, 2 ms of a bus, far below 2^31
 
 
-class Piece(NamedTuple):
-    """Rows start .. stop of W, or a part of them: pieces of a long row add up."""
+class BlockSlice(NamedTuple):
+    """Rows start .. stop of W, or a part of them: slices of a long row add up."""
 
     start: int
     stop: int
     matrix: Tensor
 
 
-class HostPiece(NamedTuple):
+class HostSlice(NamedTuple):
     """The same on the host: row pointers from zero, int32 as columns are; no weights where all are one."""
 
     start: int
@@ -34,13 +34,13 @@ class HostPiece(NamedTuple):
     weights: Array | None
 
 
-def host_pieces(block: RowBlock, most: int = PIECE) -> Iterator[HostPiece]:
-    """A row block in pieces of at most ``most`` entries; a row that is longer is split.
+def host_slices(block: RowBlock, most: int = MAX_SLICE_ENTRIES) -> Iterator[HostSlice]:
+    """A row block in slices of at most ``most`` entries; a row that is longer is split.
 
     Examples
     --------
     >>> block = RowBlock(5, np.array([0, 1, 6]), np.arange(6, dtype=np.int32), None)
-    >>> [(piece.start, piece.indptr.tolist()) for piece in host_pieces(block, 3)]
+    >>> [(block_slice.start, block_slice.indptr.tolist()) for block_slice in host_slices(block, 3)]
     [(5, [0, 1, 3]), (6, [0, 3])]
     """
     indptr = block.indptr
@@ -52,7 +52,7 @@ def host_pieces(block: RowBlock, most: int = PIECE) -> Iterator[HostPiece]:
             first = 0
         own = np.clip(indptr[first : last + 1], low, high) - low
         weights = None if block.weights is None else block.weights[low:high]
-        yield HostPiece(block.start + first, own.astype(np.int32), block.indices[low:high], weights)
+        yield HostSlice(block.start + first, own.astype(np.int32), block.indices[low:high], weights)
 
 
 @dataclass
@@ -60,56 +60,56 @@ class DeviceBlocks:
     """Row blocks as sparse tensors of a device.
 
     Graphs whose blocks are in memory are kept on the device, the latest ones, up to ``most_bytes`` in all;
-    others, and those that are a stream, are sent anew in every sweep, one piece at a time.
+    others, and those that are a stream, are sent anew in every sweep, one block_slice at a time.
     """
 
     torch: Any
     device: Any
     most_bytes: float
-    piece: int = PIECE
-    _kept: dict[int, tuple[Graph, list[Piece], int]] = field(default_factory=dict, repr=False)
+    block_slice: int = MAX_SLICE_ENTRIES
+    _kept: dict[int, tuple[Graph, list[BlockSlice], int]] = field(default_factory=dict, repr=False)
     _ones: dict[Any, Tensor] = field(default_factory=dict, repr=False)
 
-    def pieces(self, graph: Graph, dtype: Any) -> Iterator[Piece]:
+    def slices(self, graph: Graph, dtype: Any) -> Iterator[BlockSlice]:
         """All of W, with weights in a type of torch."""
         if not graph.is_resident or _bytes(graph) > self.most_bytes:
-            return (self._sent(piece, graph.n_nodes, dtype) for b in graph.blocks for piece in self._cut(b))
+            return (self._sent(block_slice, graph.n_nodes, dtype) for b in graph.blocks for block_slice in self._cut(b))
         if id(graph) not in self._kept:
             self._make_room(_bytes(graph))
             sent = [self._sent(p, graph.n_nodes, None) for b in graph.blocks for p in self._cut(b)]
             self._kept[id(graph)] = graph, sent, _bytes(graph)  # with the graph: its id stays its own
-        return (self._typed(piece, dtype) for piece in self._kept[id(graph)][1])
+        return (self._typed(block_slice, dtype) for block_slice in self._kept[id(graph)][1])
 
-    def _cut(self, block: RowBlock) -> Iterator[HostPiece]:
-        return host_pieces(block, self.piece)
+    def _cut(self, block: RowBlock) -> Iterator[HostSlice]:
+        return host_slices(block, self.block_slice)
 
     def _make_room(self, size: int) -> None:
         """Mutates: the oldest graphs go."""
         while self._kept and sum(kept for *_, kept in self._kept.values()) + size > self.most_bytes:
             del self._kept[next(iter(self._kept))]
 
-    def _sent(self, piece: HostPiece, n_nodes: int, dtype: Any) -> Piece:
+    def _sent(self, block_slice: HostSlice, n_nodes: int, dtype: Any) -> BlockSlice:
         """On the device; without a type, weights as they are and none where all are one."""
-        indptr, indices = self.move(piece.indptr), self.move(piece.indices)
-        values = None if piece.weights is None else self.move(piece.weights)
-        stop = piece.start + len(piece.indptr) - 1
-        parts = Piece(piece.start, stop, (indptr, indices, values, n_nodes))
+        indptr, indices = self.move(block_slice.indptr), self.move(block_slice.indices)
+        values = None if block_slice.weights is None else self.move(block_slice.weights)
+        stop = block_slice.start + len(block_slice.indptr) - 1
+        parts = BlockSlice(block_slice.start, stop, (indptr, indices, values, n_nodes))
         return parts if dtype is None else self._typed(parts, dtype)
 
-    def _typed(self, piece: Piece, dtype: Any) -> Piece:
-        indptr, indices, values, n_nodes = piece.matrix
+    def _typed(self, block_slice: BlockSlice, dtype: Any) -> BlockSlice:
+        indptr, indices, values, n_nodes = block_slice.matrix
         if values is None:
             values = self._unit(len(indices), dtype)
-        shape = (piece.stop - piece.start, n_nodes)
+        shape = (block_slice.stop - block_slice.start, n_nodes)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")  # said once per process
             matrix = self.torch.sparse_csr_tensor(
                 indptr, indices, values.to(dtype), size=shape, check_invariants=False
             )
-        return Piece(piece.start, piece.stop, matrix)
+        return BlockSlice(block_slice.start, block_slice.stop, matrix)
 
     def _unit(self, count: int, dtype: Any) -> Tensor:
-        """Ones, shared by all pieces."""
+        """Ones, shared by all slices."""
         ones = self._ones.get(dtype)
         if ones is None or len(ones) < count:
             ones = self._ones[dtype] = self.torch.ones(count, dtype=dtype, device=self.device)

@@ -175,7 +175,7 @@ class TorchEngine(BaseEngine):
     # operators
 
     def spmm(self, operator: SparseOperator, X: TorchMultiVector) -> TorchMultiVector:
-        """Piece after piece, each added to its rows."""
+        """Piece after block_slice, each added to its rows."""
         x = X.tensor
         diagonal = _opened(operator.diagonal).to(x.dtype)
         if operator.scale is None:
@@ -188,7 +188,7 @@ class TorchEngine(BaseEngine):
         """Mutates: ``out -= factor W x``."""
         if self.device.type == "cpu":  # others were kept to one thread, and torch with them
             self.torch.set_num_threads(self._n_threads if len(x) > WORTH_THREADS else 1)
-        for start, stop, W in self.blocks.pieces(operator.graph, x.dtype):
+        for start, stop, W in self.blocks.slices(operator.graph, x.dtype):
             out[start:stop].addmm_(W, x, alpha=-factor)
         return out
 

@@ -1,4 +1,4 @@
-"""Graphs as frozen values, and what can be said of them without an eigenvector: pieces, order, traversal."""
+"""Graphs as frozen values, and what can be said of them without an eigenvector: components, order, traversal."""
 
 from spectrograd.graph.graph import Graph, Recall, RowBlock
 from spectrograd.graph.multilayer import MultilayerGraph

@@ -105,7 +105,7 @@ def connect(
         ``"components"``: components that count are embedded together; specks (isolated nodes, and
         components below a twentieth of a cluster's fair share) are set aside. ``"largest"``: all but the
         largest component is set aside. ``"regularize"``: nothing is set aside; the caller adds
-        ``tau / N`` to every pair. ``"error"``: a graph in pieces is an error.
+        ``tau / N`` to every pair. ``"error"``: a graph in components is an error.
 
     Examples
     --------
@@ -123,7 +123,7 @@ def connect(
     if len(sizes) == 1 or policy == "regularize":
         return Connectivity(policy, labels, sizes, nothing)
     if policy == "error":
-        raise GraphError(_in_pieces(graph, labels, sizes))
+        raise GraphError(_component_labels(graph, labels, sizes))
     if policy == "largest":
         return Connectivity(policy, labels, sizes, np.flatnonzero(labels > 0))
     share = graph.n_nodes / (2 if isinstance(n_clusters, str) else n_clusters)
@@ -145,7 +145,7 @@ def report_aside(connectivity: Connectivity, names: Array) -> None:
     many = f" ({share:.1%})" if share > MANY_EXCLUDED else ""
     keep = f"{parameter('disconnected', 'regularize')} labels them too"
     if many:
-        keep = f"to keep them, {parameter('disconnected', 'regularize')} ties all pieces together"
+        keep = f"to keep them, {parameter('disconnected', 'regularize')} ties all components together"
     warn(
         f"{len(aside)} of {n_nodes} nodes{many} are not connected to the rest and were set aside "
         f"(cluster -1): {_some(names[aside])}; {keep}",
@@ -212,7 +212,7 @@ def _whole_components(labels: Array, sizes: Array, n_clusters: int) -> Array:
     return np.asarray(cluster_of[labels])
 
 
-def _in_pieces(graph: Graph | MultilayerGraph, labels: Array, sizes: Array) -> str:
+def _component_labels(graph: Graph | MultilayerGraph, labels: Array, sizes: Array) -> str:
     outside = graph.node_names[labels > 0]
     return (
         f"the graph has {len(sizes)} components; {len(outside)} nodes are outside the largest "

@@ -10,5 +10,5 @@ from spectrograd.kernels.thresholds import USUAL
 SMALL, WORTH_THREADS, PARALLEL_ROWS = USUAL.small, USUAL.worth_threads, USUAL.parallel_rows
 # Entries of a row that are summed up before they are added to the rest: in float32 the sum of a long row
 # would else be lost in its rounding errors. Rows of 100,000 entries have some two hundred pieces.
-SUM_PIECE = 512
+SUM_BLOCK = 512
 LANES = 8  # columns of a row that a kernel holds in registers

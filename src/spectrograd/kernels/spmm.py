@@ -3,7 +3,7 @@
 import numba
 import numpy as np
 
-from spectrograd.kernels import SUM_PIECE
+from spectrograd.kernels import SUM_BLOCK
 from spectrograd.kernels.jit import inner, parallel
 from spectrograd.kernels.simd import WIDTH, nothing, put, put_first, take, take_first
 
@@ -72,8 +72,8 @@ def neighbour_lanes(span, indices, weights, V, k):
     In pieces: rounding errors then grow with the length of a piece and the number of pieces, not of entries.
     """
     total = nothing(V)
-    for first in range(span[0], span[1], SUM_PIECE):
-        total = total + _piece_lanes((first, min(span[1], first + SUM_PIECE)), indices, weights, V, k)
+    for first in range(span[0], span[1], SUM_BLOCK):
+        total = total + _sum_block_lanes((first, min(span[1], first + SUM_BLOCK)), indices, weights, V, k)
     return total
 
 
@@ -81,13 +81,13 @@ def neighbour_lanes(span, indices, weights, V, k):
 def neighbour_rest(span, indices, weights, V, rest):
     """The same for the last ``rest`` columns."""
     total = nothing(V)
-    for first in range(span[0], span[1], SUM_PIECE):
-        total = total + _piece_rest((first, min(span[1], first + SUM_PIECE)), indices, weights, V, rest)
+    for first in range(span[0], span[1], SUM_BLOCK):
+        total = total + _sum_block_rest((first, min(span[1], first + SUM_BLOCK)), indices, weights, V, rest)
     return total
 
 
 @inner
-def _piece_lanes(span, indices, weights, V, k):
+def _sum_block_lanes(span, indices, weights, V, k):
     total = nothing(V)
     first = span[0]
     if weights is None:  # four sums at once: the next addition need not wait for the last
@@ -109,7 +109,7 @@ def _piece_lanes(span, indices, weights, V, k):
 
 
 @inner
-def _piece_rest(span, indices, weights, V, rest):
+def _sum_block_rest(span, indices, weights, V, rest):
     total = nothing(V)
     k = V.shape[1] - rest
     for p in range(span[0], span[1]):

@@ -107,7 +107,7 @@ def _looked_at(layers: Sequence[Graph], labels: Array, weak: Array) -> _Seen:
     row_of = np.cumsum(weak) - 1
     votes = np.zeros((int(weak.sum()), n_clusters)) if several else np.zeros((0, n_clusters))
     for layer in layers:
-        for block in pieces(layer):
+        for block in components(layer):
             span, sizes = slice(block.start, block.stop), np.diff(block.indptr)
             counts[span] += sizes
             filled = np.flatnonzero(sizes)
@@ -131,7 +131,7 @@ def _looked_at(layers: Sequence[Graph], labels: Array, weak: Array) -> _Seen:
     return _Seen(counts, union, best, lead)
 
 
-def pieces(layer: Graph) -> Iterator[RowBlock]:
+def components(layer: Graph) -> Iterator[RowBlock]:
     """The blocks of a graph, cut such that what is made of one stays small."""
     for block in layer.blocks:
         n_cuts = max(1, -(-len(block.indices) // AT_ONCE))
@@ -145,7 +145,7 @@ def _distinct(layers: Sequence[Graph], n: int) -> tuple[Array, Array]:
     """Neighbours of every row in any layer, each counted once; more than one of them is as good as two."""
     first, last = np.full(n, n, np.int64), np.full(n, -1, np.int64)
     for layer in layers:
-        for block in pieces(layer):
+        for block in components(layer):
             filled = np.flatnonzero(np.diff(block.indptr))
             if len(filled):
                 starts = block.indptr[:-1][filled]

@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike
 from scipy.linalg.blas import dger, sger
 
 from spectrograd.graph import Graph
-from spectrograd.kernels import SUM_PIECE
+from spectrograd.kernels import SUM_BLOCK
 from spectrograd.operators.base import EDGES, PRODUCTS, Offer, Operator
 from spectrograd.typing import Array
 
@@ -261,23 +261,23 @@ class SparseOperator(Operator):
         assert self.scale is not None
         return np.where(self.scale > 0, self.scale, 1)
 
-    def rounding(self, dtype: DTypeLike, *, pieced: bool = False) -> float:
+    def rounding(self, dtype: DTypeLike, *, blocked: bool = False) -> float:
         """By how much rounding may move an eigenvalue: the operator as it is applied, less the one meant.
 
         Sums along a row of n entries, the degree among them, are off by ``n eps`` times the sum of the
         absolute values; a few more operations (factors, a Gram matrix, LAPACK) count as eight entries. Where
-        an engine sums in pieces (``pieced``), n is the length of a piece and their number, and sums along a
+        an engine sums in pieces (``blocked``), n is the length of a piece and their number, and sums along a
         column are in float64.
         """
         eps = float(np.finfo(dtype).eps)
         longest = self.graph.longest_row
         per_mass = 1.0 if self.metric is None else 1 / self.metric
         size = 2 * float(np.abs(self.diagonal * per_mass).max()) + max(abs(self.lower), abs(self.upper))
-        if pieced and longest > SUM_PIECE:
-            longest = SUM_PIECE + -(-longest // SUM_PIECE)
+        if blocked and longest > SUM_BLOCK:
+            longest = SUM_BLOCK + -(-longest // SUM_BLOCK)
         floor = (longest + 8) * eps * size
         if self.low_rank is None:
             return floor
         squares = (np.square(self.low_rank.factors).T * per_mass).sum(axis=1)
-        along = self.n_nodes * float(np.finfo(np.float64).eps) + 8 * eps if pieced else self.n_nodes * eps
+        along = self.n_nodes * float(np.finfo(np.float64).eps) + 8 * eps if blocked else self.n_nodes * eps
         return floor + along * float(np.abs(self.low_rank.coefficients) @ squares)

@@ -18,7 +18,7 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 from spectrograd.graph import Graph
 from spectrograd.labels import assign
 from spectrograd.labels.kmeans import unit_rows
-from spectrograd.labels.neighbor_labels import follow_neighbours, pieces
+from spectrograd.labels.neighbor_labels import follow_neighbours, components
 from spectrograd.labels.sampled_kmeans import membership
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.layer_weights import TRACY_WIDOM
@@ -268,7 +268,7 @@ def _cuts(layers: Sequence[Graph], weights: Array, labels: Array, k: int) -> _Cu
         volume += scale * np.bincount(places[part], layer.degrees[part], k)
         own, few, neighbours = np.zeros(k), [], np.zeros(len(labels), np.int64)
         step = max(1, layer.n_entries // WEIGHTS)
-        for block in pieces(layer):
+        for block in components(layer):
             rows = np.repeat(labels[block.start : block.stop], np.diff(block.indptr))
             neighbours[block.start : block.stop] = np.diff(block.indptr)
             same = (rows == labels[block.indices]) & (rows >= 0)

@@ -103,11 +103,11 @@ def merge(
     scores = None
     if automatic or (chosen.needs_embeddings and chosen.run is None):
         share = _budget_share(settings, len(operators) + 1)
-        pieces = [_pieces(layer) for layer in graph.layers]
-        _tell_of_pieces(graph.layer_names, pieces, n_components)
+        components = [_pieces(layer) for layer in graph.layers]
+        _report_components(graph.layer_names, components, n_components)
         embedded = tuple(
             _embed_layer(operator, n_components, _loosened(share) if count > n_components else share)
-            for operator, count in zip(operators, pieces, strict=True)
+            for operator, count in zip(operators, components, strict=True)
         )
     if automatic:
         scores = weigh_layers(operators, _vectors(embedded), settings.seed)
@@ -148,11 +148,11 @@ def _loosened(settings: Settings) -> Settings:
     return replace(settings, solver="eigen", params={"tol": LOOSE})
 
 
-def _tell_of_pieces(names: Sequence[str], pieces: Sequence[int], n_components: int) -> None:
-    many = [f"{name!r} ({count})" for name, count in zip(names, pieces, strict=True) if count > n_components]
+def _report_components(names: Sequence[str], components: Sequence[int], n_components: int) -> None:
+    many = [f"{name!r} ({count})" for name, count in zip(names, components, strict=True) if count > n_components]
     if many:
         warn(
-            f"layers in more than {n_components} connected pieces: {', '.join(many)}; their own embeddings "
+            f"layers in more than {n_components} connected components: {', '.join(many)}; their own embeddings "
             "are one choice of many, and are not certified",
             GraphWarning,
         )
@@ -223,7 +223,7 @@ def _check_linked(graph: MultilayerGraph, aside: Array | None) -> None:
         raise GraphError(f"{len(nowhere)} nodes have no edge in any layer: {shown}; remove them first")
 
 
-# --- A multilayer graph before and after its layers are merged: pieces, tau, number of clusters, solution.
+# --- A multilayer graph before and after its layers are merged: components, tau, number of clusters, solution.
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,7 +273,7 @@ class PreparedLayers:
 
 
 def prepare_layers(graph: MultilayerGraph, settings: Settings) -> PreparedLayers:
-    """Sort out the pieces, embed the layers where the aggregation asks for it, and merge them.
+    """Sort out the components, embed the layers where the aggregation asks for it, and merge them.
 
     Components are those of the union of the layers: a node missing from some layers is connected through
     the others. tau is added to every layer, in units of its own mean degree. ``"auto"`` clusters are
@@ -328,15 +328,15 @@ def _gap(graph: MultilayerGraph, settings: Settings, tau: float, masked: Array) 
 
 
 def _decide(wanted: float | str | None, settings: Settings, connectivity: Connectivity) -> Regularization:
-    in_pieces = connectivity.n_components > 1 and settings.disconnected == "regularize"
-    if in_pieces and not isinstance(wanted, float):
+    component_labels = connectivity.n_components > 1 and settings.disconnected == "regularize"
+    if component_labels and not isinstance(wanted, float):
         reason = (
             f"{connectivity.n_components} components: {TAU:g} mean degrees in every layer tie them together"
         )
         return Regularization(TAU, reason)
     if isinstance(wanted, str):
         reason = (
-            "not used: several layers seldom share their dangling pieces; a number adds tau to each layer"
+            "not used: several layers seldom share their dangling components; a number adds tau to each layer"
         )
         return Regularization(0.0, reason)
     return Regularization(wanted or 0.0, "asked for" if wanted else "off")

@@ -80,7 +80,7 @@ def multivector_of_all_nodes(solved: Embedded, settings: Settings, n_nodes: int,
 
 @dataclass(frozen=True, eq=False)
 class PreparedGraph:
-    """A graph whose pieces are sorted out: what is left to do is to solve, by whatever solver.
+    """A graph whose components are sorted out: what is left to do is to solve, by whatever solver.
 
     ``part`` has the nodes ``kept`` (row numbers of the result) in an order that is good for passes. Where a
     graph is on disk it is all of it, and ``masked`` are its rows that take no part.
@@ -119,12 +119,12 @@ class PreparedGraph:
             solved = _whole_components(operator, groups[self.kept], settings)
             none_needed = Regularization(0.0, "not needed: whole components make the clusters")
             return solved, operator, none_needed, None
-        pieces = self.connectivity.labels[self.kept]  # 0, 1, ...: set aside from the smallest on
+        components = self.connectivity.labels[self.kept]  # 0, 1, ...: set aside from the smallest on
         guess = None if start is None else start[self.kept]
         n_taking_part = self.part.n_nodes - len(self.masked)
-        pieces[self.masked] = -1
+        components[self.masked] = -1
         nodes = _TakingPart(
-            self.part, n_columns(n_taking_part, settings), settings, pieces, guess, self.masked
+            self.part, n_columns(n_taking_part, settings), settings, components, guess, self.masked
         )
         solved, operator, decision = nodes.embedded(wanted)
         gap = None
@@ -136,7 +136,7 @@ class PreparedGraph:
 
 
 def prepare_graph(graph: Graph, settings: Settings) -> PreparedGraph:
-    """Sort out the pieces of a graph; whatever is set aside is named in a warning."""
+    """Sort out the components of a graph; whatever is set aside is named in a warning."""
     checked(settings.regularization)
     connectivity = connect(graph, settings.n_components, settings.disconnected)
     report_aside(connectivity, graph.node_names)
@@ -182,15 +182,15 @@ class _TakingPart:
     graph: Graph
     k: int
     settings: Settings
-    pieces: Array  # component of every node, -1 for those that are masked
+    components: Array  # component of every node, -1 for those that are masked
     start: Array | None
     masked: Array
 
     def embedded(self, wanted: float | str | None) -> Found:
-        tie = self.settings.disconnected == "regularize" and self.n_pieces > 1
+        tie = self.settings.disconnected == "regularize" and self.n_components_of_graph > 1
         if tie and wanted in ("auto", None, 0.0):
             reason = (
-                f"{self.n_pieces} components: {TAU:g} mean degrees added to every degree tie them together"
+                f"{self.n_components_of_graph} components: {TAU:g} mean degrees added to every degree tie them together"
             )
             return self.with_tau(Regularization(TAU, reason))
         if wanted == "auto" and self.settings.laplacian == "unnormalized":
@@ -201,8 +201,8 @@ class _TakingPart:
         return self.with_tau(Regularization(wanted or 0.0, "asked for" if wanted else "off"))
 
     @property
-    def n_pieces(self) -> int:
-        return int(self.pieces.max()) + 1
+    def n_components_of_graph(self) -> int:
+        return int(self.components.max()) + 1
 
     def operator(self, tau: float = 0.0) -> SparseOperator:
         return masked(self.graph, self.settings.laplacian, tau, self.masked)
@@ -234,10 +234,10 @@ class _TakingPart:
         operator = self.operator()
         problem = Problem(operator, self.k, self.settings.engine, self.first_guess(operator))
         choices = choices_for(problem, self.settings)
-        watch = _Watch(partial(self.judged, operator, self.n_pieces, rough=True, engine=self.settings.engine))
+        watch = _Watch(partial(self.judged, operator, self.n_components_of_graph, rough=True, engine=self.settings.engine))
         settings = replace(self.settings, watch=watch)
         result = embed(operator, self.k, settings, start=problem.start, choices=choices)
-        decision = watch.decision or self.judged_by(operator, self.n_pieces, result)
+        decision = watch.decision or self.judged_by(operator, self.n_components_of_graph, result)
         if decision.tau and result.solution.stop_reason == INTERRUPTED:
             return result, operator, replace(decision, tau=0.0, reason="not used: interrupted before")
         if decision.tau == 0:
@@ -277,11 +277,11 @@ class _TakingPart:
 
     def first_guess(self, operator: SparseOperator) -> Array | None:
         """The warm start; else, of several components, their null vectors, which need not be found again."""
-        if self.start is not None or self.n_pieces == 1:
+        if self.start is not None or self.n_components_of_graph == 1:
             return self.start
-        null = null_vectors(operator, self.pieces)
+        null = null_vectors(operator, self.components)
         rng = np.random.default_rng(self.settings.seed)
-        rest = rng.standard_normal((self.graph.n_nodes, self.k - self.n_pieces))
+        rest = rng.standard_normal((self.graph.n_nodes, self.k - self.n_components_of_graph))
         return np.hstack([null, rest / np.sqrt(self.graph.n_nodes)])
 
 
@@ -299,13 +299,13 @@ class _Watch:
         return found.tau > 0
 
 
-def null_vectors(operator: SparseOperator, pieces: Array) -> Array:
-    """One per piece, N x pieces, orthonormal in the metric; rows whose piece is -1 are zero."""
-    metric, outside = operator.walk_form().metric, pieces < 0
+def null_vectors(operator: SparseOperator, components: Array) -> Array:
+    """One per component, N x components, orthonormal in the metric; rows whose component is -1 are zero."""
+    metric, outside = operator.walk_form().metric, components < 0
     if not outside.any():
-        return operator.from_walk(indicators(pieces, metric))
+        return operator.from_walk(indicators(components, metric))
     mass = np.where(outside, 0.0, 1.0 if metric is None else metric)
-    vectors = operator.from_walk(indicators(np.where(outside, 0, pieces), mass))
+    vectors = operator.from_walk(indicators(np.where(outside, 0, components), mass))
     vectors[outside] = 0
     return vectors
 

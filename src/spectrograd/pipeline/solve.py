@@ -145,7 +145,7 @@ def _certified(
     del Q
     rounding = operator.rounding(ritz.Q.dtype)
     if ritz.Q.dtype != np.float64:
-        rounding = problem.sparse.rounding(ritz.Q.dtype, pieced=True)
+        rounding = problem.sparse.rounding(ritz.Q.dtype, blocked=True)
     measured = residuals(engine, placed, ritz) + rounding
     if not (np.isfinite(ritz.values).all() and np.isfinite(measured).all()):
         raise FloatingPointError("the vectors left the range of numbers")
@@ -233,7 +233,7 @@ def _single_will_do(problem: Problem, settings: SolverSettings) -> bool:
     if not (isinstance(operator, SparseOperator) and operator.is_streamed and isinstance(settings.tol, str)):
         return False
     room = room_for_doubles(operator.graph, problem.n_components, settings.memory_limit)
-    return problem.engine.sums_in_pieces and not room
+    return problem.engine.has_blocked_summation and not room
 
 
 def _by_last_product(

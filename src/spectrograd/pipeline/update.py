@@ -136,7 +136,7 @@ class Steps:
     @property
     def floor(self) -> float:
         """By how much rounding in float32 may move an eigenvalue."""
-        return self.operator.rounding(np.float32, pieced=True)
+        return self.operator.rounding(np.float32, blocked=True)
 
     def _wanted(self, ritz: Ritz) -> float:
         """The residual at which steps may end."""
@@ -298,7 +298,7 @@ def _moved(settings: Settings, operator: SparseOperator, start: Array, before: B
     engine, k = settings.engine, start.shape[1]
     if not operator.is_streamed:
         return filtered(engine, operator, start, before.gap)
-    if before.outside is None or not engine.sums_in_pieces or balanced(operator) is not None:
+    if before.outside is None or not engine.has_blocked_summation or balanced(operator) is not None:
         return None
     sizes = (n for n in (CONJUGATE_BLOCKS, LEAST_BLOCKS) if _fits(operator, n * k, settings))
     n_blocks = next(sizes, None)

@@ -1,4 +1,4 @@
-"""The shortest links that make one piece of several: Boruvka's minimum spanning tree between components."""
+"""The shortest links that make one component of several: Boruvka's minimum spanning tree between components."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ def join_components(
 ) -> sp.csr_array:
     """Add edges between the components of a symmetric matrix until there is only one.
 
-    Each round joins every component but the largest to the nearest other one, so the number of pieces
+    Each round joins every component but the largest to the nearest other one, so the number of components
     at least halves. ``weigh(rows, cols, distances)`` gives the weights of the links, whose lengths are
     in this ``metric`` of scikit-learn.
     """
-    n_pieces, labels = connected_components(matrix, directed=False)
-    if n_pieces == 1:
+    n_components_of_graph, labels = connected_components(matrix, directed=False)
+    if n_components_of_graph == 1:
         return matrix
     tree = metric == "euclidean" and not sp.issparse(points) and points.shape[1] <= TREE_MAX_FEATURES
     compare = _by_tree if tree else partial(_by_pairs, metric=metric)
     most, drawn = compared
     few = tree or len(labels) <= most
-    taking_part = np.arange(len(labels)) if few else _drawn_from_each(labels, max(1, drawn // n_pieces))
+    taking_part = np.arange(len(labels)) if few else _drawn_from_each(labels, max(1, drawn // n_components_of_graph))
     where = points[taking_part]
-    while n_pieces > 1:
+    while n_components_of_graph > 1:
         rows, cols, gaps = _shortest_links(where, labels[taking_part], compare)
         rows, cols = taking_part[rows], taking_part[cols]
         links = sp.coo_array((weigh(rows, cols, gaps), (rows, cols)), shape=matrix.shape).tocsr()
         matrix = sp.csr_array(matrix.maximum(links).maximum(links.T.tocsr()))
-        n_pieces, labels = connected_components(matrix, directed=False)
+        n_components_of_graph, labels = connected_components(matrix, directed=False)
     return matrix
 
 
@@ -60,30 +60,30 @@ def _drawn_from_each(labels: Array, count: int) -> Array:
     """Row numbers of so many points of each component, or all of a smaller one."""
     n_points = len(labels)
     order = np.random.default_rng(0).permutation(n_points)
-    pieces = order[np.argsort(labels[order], kind="stable")]
+    components = order[np.argsort(labels[order], kind="stable")]
     sizes = np.bincount(labels)
     place = np.arange(n_points) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    return np.sort(pieces[place < count])
+    return np.sort(components[place < count])
 
 
 def _shortest_links(points: Any, labels: Array, compare: Compare) -> tuple[Array, Array, Array]:
     """For every component but the largest, its point nearest to any other component, and that one."""
-    _, piece = np.unique(labels, return_inverse=True)
-    asking = np.flatnonzero(piece != np.argmax(np.bincount(piece)))
-    nearest, gaps = _nearest_strangers(points, piece, asking, compare)
-    order = np.lexsort((gaps, piece[asking]))
-    first = order[np.unique(piece[asking][order], return_index=True)[1]]
+    _, component = np.unique(labels, return_inverse=True)
+    asking = np.flatnonzero(component != np.argmax(np.bincount(component)))
+    nearest, gaps = _nearest_strangers(points, component, asking, compare)
+    order = np.lexsort((gaps, component[asking]))
+    first = order[np.unique(component[asking][order], return_index=True)[1]]
     return asking[first], nearest[first], gaps[first]
 
 
-def _nearest_strangers(points: Any, piece: Array, asking: Array, compare: Compare) -> tuple[Array, Array]:
+def _nearest_strangers(points: Any, component: Array, asking: Array, compare: Compare) -> tuple[Array, Array]:
     """The nearest point of another component, for each of those asking.
 
     Numbers of different components differ in some bit: one search per bit and side sees every pair.
     """
     nearest, gaps = np.zeros(len(asking), dtype=np.int64), np.full(len(asking), np.inf)
-    for bit in range(int(piece.max()).bit_length()):
-        side = (piece >> bit) & 1
+    for bit in range(int(component.max()).bit_length()):
+        side = (component >> bit) & 1
         for own in (0, 1):
             here, there = np.flatnonzero(side[asking] == own), np.flatnonzero(side != own)
             if len(here) == 0 or len(there) == 0:
@@ -146,9 +146,9 @@ def knn_graph(
         The share of the true neighbours that an approximate search must find. It is measured on 400 exact
         rows, and the search goes on until it is met; 1 is exact. ``graph.recall`` has what was measured.
     connect
-        Join the pieces of the graph, if there are several, by the shortest links between them (a minimum
-        spanning tree of pieces), weighted as every edge. They stay weak: pieces far apart stay clusters.
-        Above 15 dimensions and 20,000 points the links are the shortest between samples of the pieces.
+        Join the components of the graph, if there are several, by the shortest links between them (a minimum
+        spanning tree of components), weighted as every edge. They stay weak: components far apart stay clusters.
+        Above 15 dimensions and 20,000 points the links are the shortest between samples of the components.
     n_jobs
         Threads for the search; an exact one takes one unless told otherwise, as in scikit-learn.
 

@@ -394,9 +394,9 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
 
     def _rounding(self, problem: Problem, state: FewPassState) -> float | None:
         """By how much that of a product may move an eigenvalue; None where too much to count on it."""
-        if not (problem.engine.sums_in_pieces and isinstance(problem.operator, SparseOperator)):
+        if not (problem.engine.has_blocked_summation and isinstance(problem.operator, SparseOperator)):
             return None
-        return problem.operator.rounding(state.block.dtype, pieced=True)
+        return problem.operator.rounding(state.block.dtype, blocked=True)
 
     def vectors(self, problem: Problem, state: FewPassState) -> MultiVector:
         """The first K columns, made when they are first asked for."""

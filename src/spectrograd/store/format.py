@@ -25,7 +25,7 @@ ROWS, INTEGERS, TEXTS = "rows", "integers", "texts"
 
 
 @dataclass(frozen=True)
-class Piece:
+class Segment:
     """So many bytes of a file, with their checksum (CRC-32)."""
 
     file: str
@@ -35,7 +35,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class BlockPiece(Piece):
+class BlockSegment(Segment):
     """One row block: rows ``start .. start + n_rows`` with ``n_entries`` entries, weighted or not."""
 
     start: int
@@ -45,7 +45,7 @@ class BlockPiece(Piece):
 
 
 @dataclass(frozen=True)
-class EdgePiece(Piece):
+class EdgeSegment(Segment):
     """Edges, each once, in random order: ``n_edges`` sources, targets and, where weighted, weights."""
 
     n_edges: int
@@ -64,12 +64,12 @@ class LayerMeta:
     n_isolated: int
     n_components: int
     largest_component: int
-    blocks: tuple[BlockPiece, ...]
-    degrees: Piece
-    components: Piece | None = None
-    edges: tuple[EdgePiece, ...] = ()
-    sample: EdgePiece | None = None
-    delta: tuple[BlockPiece, ...] = ()  # changes of the rows of some blocks
+    blocks: tuple[BlockSegment, ...]
+    degrees: Segment
+    components: Segment | None = None
+    edges: tuple[EdgeSegment, ...] = ()
+    sample: EdgeSegment | None = None
+    delta: tuple[BlockSegment, ...] = ()  # changes of the rows of some blocks
 
     @property
     def weighted(self) -> bool:
@@ -79,12 +79,12 @@ class LayerMeta:
     @property
     def n_changed(self) -> int:
         """Entries that are not as the blocks have them."""
-        return sum(piece.n_entries for piece in self.delta)
+        return sum(segment.n_entries for segment in self.delta)
 
     @property
-    def pieces(self) -> list[Piece]:
+    def segments(self) -> list[Segment]:
         """Everything that is read of this layer."""
-        some = [piece for piece in (self.components, self.sample) if piece is not None]
+        some = [segment for segment in (self.components, self.sample) if segment is not None]
         return [*self.blocks, *self.delta, *self.edges, self.degrees, *some]
 
 
@@ -97,8 +97,8 @@ class StoreMeta:
     multilayer: bool
     layers: tuple[LayerMeta, ...]
     fingerprint: str
-    names: Piece | None = None
-    order: Piece | None = None
+    names: Segment | None = None
+    order: Segment | None = None
     made: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -114,10 +114,10 @@ class StoreMeta:
         return str(told[0]), str(told[1])
 
     @property
-    def pieces(self) -> list[Piece]:
+    def segments(self) -> list[Segment]:
         """Everything that is read of the store."""
-        shared = [piece for piece in (self.names, self.order) if piece is not None]
-        return shared + [piece for layer in self.layers for piece in layer.pieces]
+        shared = [segment for segment in (self.names, self.order) if segment is not None]
+        return shared + [segment for layer in self.layers for segment in layer.segments]
 
     @property
     def n_edges(self) -> int:
@@ -125,11 +125,11 @@ class StoreMeta:
         return sum(layer.n_entries for layer in self.layers) // 2
 
 
-def block_sections(piece: BlockPiece) -> tuple[int, int, int]:
+def block_sections(segment: BlockSegment) -> tuple[int, int, int]:
     """Where the columns and the weights of a block begin, and where it ends, counted from its first byte."""
-    columns = aligned(8 * (piece.n_rows + 1))
-    weights = aligned(columns + 4 * piece.n_entries)
-    return columns, weights, weights + (aligned(4 * piece.n_entries) if piece.weighted else 0)
+    columns = aligned(8 * (segment.n_rows + 1))
+    weights = aligned(columns + 4 * segment.n_entries)
+    return columns, weights, weights + (aligned(4 * segment.n_entries) if segment.weighted else 0)
 
 
 def aligned(n_bytes: int) -> int:
@@ -158,8 +158,8 @@ def load_meta(folder: StorePath) -> StoreMeta:
         raise GraphError(f"{where}: unknown codec {codec!r}; convert the graph again")
     try:
         layers = tuple(map(_layer, content.pop("layers")))
-        pieces: dict[str, Any] = {name: _maybe(content.pop(name)) for name in ("names", "order")}
-        meta = StoreMeta(layers=layers, **pieces, **content)
+        segments: dict[str, Any] = {name: _maybe(content.pop(name)) for name in ("names", "order")}
+        meta = StoreMeta(layers=layers, **segments, **content)
         _check(folder, meta)
     except GraphError:
         raise
@@ -169,35 +169,35 @@ def load_meta(folder: StorePath) -> StoreMeta:
 
 
 def _layer(content: dict[str, Any]) -> LayerMeta:
-    piece_lists = {"blocks": BlockPiece, "edges": EdgePiece}
+    segment_lists = {"blocks": BlockSegment, "edges": EdgeSegment}
     given = dict(content)
-    for name, kind in piece_lists.items():
-        given[name] = tuple(_piece(kind, piece) for piece in content[name])
-    given["delta"] = tuple(_piece(BlockPiece, piece) for piece in content.get("delta", ()))
+    for name, kind in segment_lists.items():
+        given[name] = tuple(_segment(kind, segment) for segment in content[name])
+    given["delta"] = tuple(_segment(BlockSegment, segment) for segment in content.get("delta", ()))
     for name in ("weights", "degree_range"):
         low, high = content[name]
         given[name] = (float(low), float(high))
-    given["degrees"] = _piece(Piece, content["degrees"])
+    given["degrees"] = _segment(Segment, content["degrees"])
     given["components"] = _maybe(content["components"])
-    given["sample"] = None if content["sample"] is None else _piece(EdgePiece, content["sample"])
+    given["sample"] = None if content["sample"] is None else _segment(EdgeSegment, content["sample"])
     return LayerMeta(**given)
 
 
-def _maybe(content: dict[str, Any] | None) -> Piece | None:
-    return None if content is None else _piece(Piece, content)
+def _maybe(content: dict[str, Any] | None) -> Segment | None:
+    return None if content is None else _segment(Segment, content)
 
 
-def _piece(kind: type[Any], content: dict[str, Any]) -> Any:
-    """Make a piece of plain numbers; whatever is not one is refused."""
-    piece = kind(**content)
+def _segment(kind: type[Any], content: dict[str, Any]) -> Any:
+    """Make a segment of plain numbers; whatever is not one is refused."""
+    segment = kind(**content)
     for entry in fields(kind):
-        value: Any = getattr(piece, entry.name)
+        value: Any = getattr(segment, entry.name)
         wanted: type = {"file": str, "weighted": bool}.get(entry.name, int)
         if type(value) is not wanted or (isinstance(value, int) and not 0 <= value < 2**63):
             raise TypeError(f"{entry.name} is {value!r}")
-    if not _FILE_NAME.fullmatch(piece.file):
-        raise TypeError(f"{piece.file!r} is not the name of a file inside the store")
-    return piece
+    if not _FILE_NAME.fullmatch(segment.file):
+        raise TypeError(f"{segment.file!r} is not the name of a file inside the store")
+    return segment
 
 
 def _check(folder: StorePath, meta: StoreMeta) -> None:
@@ -215,8 +215,8 @@ def _check(folder: StorePath, meta: StoreMeta) -> None:
     for layer in meta.layers:
         _check_layer(meta.n_nodes, layer)
     sizes: dict[str, int] = {}
-    for piece in meta.pieces:
-        sizes[piece.file] = max(sizes.get(piece.file, 0), piece.offset + piece.n_bytes)
+    for segment in meta.segments:
+        sizes[segment.file] = max(sizes.get(segment.file, 0), segment.offset + segment.n_bytes)
     for name, size in sizes.items():
         path = folder / name
         try:
@@ -269,25 +269,25 @@ def _check_layer(n_nodes: int, layer: LayerMeta) -> None:
         fits = ranges.pop(changes.start, None) == changes.n_rows and changes.weighted
         if not fits or changes.n_bytes != block_sections(changes)[2]:
             raise TypeError(f"the changes of row {changes.start} have impossible sizes")
-    for piece in (*layer.edges, *([layer.sample] if layer.sample else [])):
-        if piece.n_bytes != (12 if piece.weighted else 8) * piece.n_edges:
-            raise TypeError(f"{piece.file} has impossible sizes")
+    for segment in (*layer.edges, *([layer.sample] if layer.sample else [])):
+        if segment.n_bytes != (12 if segment.weighted else 8) * segment.n_edges:
+            raise TypeError(f"{segment.file} has impossible sizes")
 
 
-# --- Arrays appended to files, with the place and the checksum of each piece.
+# --- Arrays appended to files, with the place and the checksum of each segment.
 
 FILE_BYTES = 4 << 30  # of one blocks or edges file: even a store of a terabyte opens few files
 
 
-class PieceWriter:
-    """Appends pieces to ``stem-000.bin``, ``stem-001.bin`` ... (or to ``stem.bin``), each at a cache line."""
+class SegmentWriter:
+    """Appends segments to ``stem-000.bin``, ``stem-001.bin`` ... (or to ``stem.bin``), each at a cache line."""
 
     def __init__(self, folder: Path, stem: str, *, numbered: bool = True, first: int = 0) -> None:
         self._folder, self._stem, self._numbered = folder, stem, numbered
         self._number, self._offset = first - 1, FILE_BYTES
         self._handle: BinaryIO | None = None
 
-    def append(self, sections: Sequence[Array], *, pad: bool = False) -> Piece:
+    def append(self, sections: Sequence[Array], *, pad: bool = False) -> Segment:
         """Write the sections one after the other; with ``pad`` each is filled up to whole cache lines."""
         if self._offset >= FILE_BYTES and (self._numbered or self._handle is None):
             self._next_file()
@@ -304,21 +304,21 @@ class PieceWriter:
                 n_bytes += len(part)
         self._offset = begin + aligned(n_bytes)
         self._handle.write(bytes(self._offset - begin - n_bytes))
-        return Piece(self._file, begin, n_bytes, checksum)
+        return Segment(self._file, begin, n_bytes, checksum)
 
-    def block(self, start: int, indptr: Array, columns: Array, weights: Array | None) -> BlockPiece:
+    def block(self, start: int, indptr: Array, columns: Array, weights: Array | None) -> BlockSegment:
         """Write one row block."""
         sections = [indptr.astype(np.int64, copy=False), columns] + ([] if weights is None else [weights])
-        piece = self.append(sections, pad=True)
+        segment = self.append(sections, pad=True)
         sizes = start, len(indptr) - 1, len(columns)
-        where = piece.file, piece.offset, piece.n_bytes, piece.checksum
-        return BlockPiece(*where, *sizes, weights is not None)
+        where = segment.file, segment.offset, segment.n_bytes, segment.checksum
+        return BlockSegment(*where, *sizes, weights is not None)
 
-    def edges(self, source: Array, target: Array, weight: Array | None) -> EdgePiece:
+    def edges(self, source: Array, target: Array, weight: Array | None) -> EdgeSegment:
         """Write edges, each once."""
-        piece = self.append([source, target] + ([] if weight is None else [weight]))
-        where = piece.file, piece.offset, piece.n_bytes, piece.checksum
-        return EdgePiece(*where, n_edges=len(source), weighted=weight is not None)
+        segment = self.append([source, target] + ([] if weight is None else [weight]))
+        where = segment.file, segment.offset, segment.n_bytes, segment.checksum
+        return EdgeSegment(*where, n_edges=len(source), weighted=weight is not None)
 
     def _next_file(self) -> None:
         self.close()
@@ -332,9 +332,9 @@ class PieceWriter:
             self._handle.close()
 
 
-def write_file(folder: Path, name: str, array: Array) -> Piece:
+def write_file(folder: Path, name: str, array: Array) -> Segment:
     """Write one array as a file of its own."""
     data = np.ascontiguousarray(array).view(np.uint8)
     with open(folder / name, "wb") as handle:
         handle.write(data.data)
-    return Piece(name, 0, len(data), zlib.crc32(data.data))
+    return Segment(name, 0, len(data), zlib.crc32(data.data))

@@ -27,7 +27,7 @@ from spectrograd.store.edge_batches import (
     SpooledLayer,
     in_background,
 )
-from spectrograd.store.format import LayerMeta, PieceWriter, StoreMeta, save_meta, write_file
+from spectrograd.store.format import LayerMeta, SegmentWriter, StoreMeta, save_meta, write_file
 from spectrograd.store.node_ids import Nodes, given_nodes, write_names
 from spectrograd.store.row_blocks import Buckets, count, sorted_rows, weight_unit, write_blocks
 from spectrograd.store.shuffled_edges import Sample, Shuffle, upper_edges
@@ -255,9 +255,9 @@ def _write(
     row_of = nodes.row_of
     if place is not None:
         row_of = place if row_of is None else place[np.maximum(row_of, 0)]
-    writers = {stem: PieceWriter(folder, stem) for stem in ("blocks", "edges")}
+    writers = {stem: SegmentWriter(folder, stem) for stem in ("blocks", "edges")}
     writers |= {
-        stem: PieceWriter(folder, stem, numbered=False) for stem in ("degrees", "components", "sample")
+        stem: SegmentWriter(folder, stem, numbered=False) for stem in ("degrees", "components", "sample")
     }
     try:
         layers = tuple(
@@ -269,8 +269,8 @@ def _write(
             writer.close()
     order = None if place is None else np.argsort(place).astype(np.int32)
     ids, names = write_names(folder, nodes, order)
-    order_piece = None if order is None else write_file(folder, "order.bin", order)
-    return StoreMeta(nodes.n_nodes, ids, len(layers) > 1, layers, "", names, order_piece)
+    order_segment = None if order is None else write_file(folder, "order.bin", order)
+    return StoreMeta(nodes.n_nodes, ids, len(layers) > 1, layers, "", names, order_segment)
 
 
 def _write_layer(
@@ -279,7 +279,7 @@ def _write_layer(
     layer: SpooledLayer,
     n_nodes: int,
     row_of: Array | None,
-    writers: dict[str, PieceWriter],
+    writers: dict[str, SegmentWriter],
     settings: IngestSettings,
 ) -> LayerMeta:
     """Count, scatter, sort and write one layer."""
@@ -301,7 +301,7 @@ def _write_layer(
             take(upper_edges(rows))
         settings.progress("sort", sum(block.n_entries for block in blocks) // 2, n_edges)
     buckets.path.unlink()
-    linked, pieces = degrees[degrees > 0], np.bincount(counted.component)
+    linked, segments = degrees[degrees > 0], np.bincount(counted.component)
     several, weighted = counted.n_components > 1, any(block.weighted for block in blocks)
     return LayerMeta(
         name=name,
@@ -311,7 +311,7 @@ def _write_layer(
         degree_range=value_range(linked, 0.0),
         n_isolated=n_nodes - len(linked),
         n_components=counted.n_components,
-        largest_component=int(pieces.max()),
+        largest_component=int(segments.max()),
         blocks=tuple(blocks),
         degrees=writers["degrees"].append([degrees]),
         components=writers["components"].append([counted.component]) if several else None,

@@ -26,7 +26,7 @@ from spectrograd.store.edge_batches import (
     check_weights,
     in_background,
 )
-from spectrograd.store.format import INTEGERS, ROWS, TEXTS, Piece, StoreMeta, write_file
+from spectrograd.store.format import INTEGERS, ROWS, TEXTS, Segment, StoreMeta, write_file
 from spectrograd.store.stored_graph import Store
 from spectrograd.system import need
 from spectrograd.typing import Array
@@ -160,7 +160,7 @@ def given_nodes(draft: Path, source: EdgeSource, n_nodes: int) -> Nodes:
     return Nodes(n_nodes, texts=path)
 
 
-def write_names(folder: Path, nodes: Nodes, order: Array | None) -> tuple[str, Piece | None]:
+def write_names(folder: Path, nodes: Nodes, order: Array | None) -> tuple[str, Segment | None]:
     """The ids in the order of the rows."""
     if nodes.integers is not None:
         ids = nodes.integers if order is None else nodes.integers[order]
@@ -171,7 +171,7 @@ def write_names(folder: Path, nodes: Nodes, order: Array | None) -> tuple[str, P
         parquet = need("pyarrow.parquet", "names of nodes")
         parquet.write_table(parquet.read_table(nodes.texts).take(order), nodes.texts)
     data = nodes.texts.read_bytes()
-    return TEXTS, Piece(NAMES, 0, len(data), zlib.crc32(data))
+    return TEXTS, Segment(NAMES, 0, len(data), zlib.crc32(data))
 
 
 def with_names(folder: Path, store: Store, new: NewNames, number: int) -> StoreMeta:
@@ -191,7 +191,7 @@ def with_names(folder: Path, store: Store, new: NewNames, number: int) -> StoreM
         path = folder / f"names-{number:03d}.parquet"
         parquet.write_table(arrow.table({"name": [*store.names.tolist(), *new.names.tolist()]}), path)
         data = path.read_bytes()
-        return replace(meta, names=Piece(path.name, 0, len(data), zlib.crc32(data)))
+        return replace(meta, names=Segment(path.name, 0, len(data), zlib.crc32(data)))
     known = np.arange(meta.n_nodes) if store.names is None else store.names
     ids = np.append(known, new.names).astype(np.int64)
     return replace(meta, ids=INTEGERS, names=write_file(folder, f"names-{number:03d}.bin", ids))

@@ -16,10 +16,10 @@ import numpy as np
 
 from spectrograd.serialization.codec import DamagedFileError
 from spectrograd.serialization.folders import RemotePath, StorePath
-from spectrograd.store.format import ALIGNMENT, Piece
+from spectrograd.store.format import ALIGNMENT, Segment
 from spectrograd.typing import Array
 
-# Held by the consumer: the piece at work, and by the loop variable the one before; one is ready, one is read.
+# Held by the consumer: the segment at work, and by the loop variable the one before; one is ready, one is read.
 N_BUFFERS = 4
 
 
@@ -51,24 +51,24 @@ class Files:
         for handle in getattr(self, "_handles", {}).values():
             os.close(handle)
 
-    def read(self, piece: Piece, out: Array | None = None) -> Array:
-        """The bytes of a piece, in ``out`` (uint8, long enough) or an array of their own; checked."""
+    def read(self, segment: Segment, out: Array | None = None) -> Array:
+        """The bytes of a segment, in ``out`` (uint8, long enough) or an array of their own; checked."""
         began = time.perf_counter()
         if out is None:
-            out = buffer_of(piece.n_bytes)
-        view, done = out[: piece.n_bytes], 0
-        while done < piece.n_bytes:
-            count = self._read_at(self._handles[piece.file], view[done:], piece.offset + done)
+            out = buffer_of(segment.n_bytes)
+        view, done = out[: segment.n_bytes], 0
+        while done < segment.n_bytes:
+            count = self._read_at(self._handles[segment.file], view[done:], segment.offset + done)
             if count == 0:
                 raise DamagedFileError(
-                    f"{self._place(piece)}: the file ends too early; convert the graph again"
+                    f"{self._place(segment)}: the file ends too early; convert the graph again"
                 )
             done += count
-        self.counters.bytes_read += piece.n_bytes
-        if zlib.crc32(view.data) != piece.checksum:
-            raise DamagedFileError(f"{self._place(piece)}: damaged (wrong checksum); convert the graph again")
+        self.counters.bytes_read += segment.n_bytes
+        if zlib.crc32(view.data) != segment.checksum:
+            raise DamagedFileError(f"{self._place(segment)}: damaged (wrong checksum); convert the graph again")
         if self.speed is not None:
-            time.sleep(max(0.0, piece.n_bytes / self.speed - (time.perf_counter() - began)))
+            time.sleep(max(0.0, segment.n_bytes / self.speed - (time.perf_counter() - began)))
         return view
 
     def _read_at(self, handle: Any, view: Array, offset: int) -> int:
@@ -78,14 +78,14 @@ class Files:
             raw.seek(offset)
             return raw.readinto(view.data) or 0
 
-    def _place(self, piece: Piece) -> str:
-        start = getattr(piece, "start", None)
+    def _place(self, segment: Segment) -> str:
+        start = getattr(segment, "start", None)
         block = "" if start is None else f", block of row {start:,}"
-        return f"{self.folder / piece.file}{block} (byte {piece.offset:,})"
+        return f"{self.folder / segment.file}{block} (byte {segment.offset:,})"
 
 
 class RemoteFiles(Files):
-    """The files of a store behind a URL: each piece is one request."""
+    """The files of a store behind a URL: each segment is one request."""
 
     def _opened(self, path: Any) -> Any:
         return path.opened
@@ -112,32 +112,32 @@ def buffer_of(n_bytes: int) -> Array:
 
 
 class ReadAhead:
-    """The bytes of pieces one after the other, read by a thread while the last one is at work.
+    """The bytes of segments one after the other, read by a thread while the last one is at work.
 
-    A piece is good until the one after next is asked for; a buffer that somebody still holds then is left to
+    A segment is good until the one after next is asked for; a buffer that somebody still holds then is left to
     him, and another takes its place.
     """
 
-    def __init__(self, files: Files, pieces: Sequence[Piece], pool: list[Array]) -> None:
-        self._files, self._pieces, self._pool = files, pieces, pool
-        self._size = max((piece.n_bytes for piece in pieces), default=0)
+    def __init__(self, files: Files, segments: Sequence[Segment], pool: list[Array]) -> None:
+        self._files, self._segments, self._pool = files, segments, pool
+        self._size = max((segment.n_bytes for segment in segments), default=0)
         self._full: queue.Queue[Array | BaseException] = queue.Queue()
         self._free: queue.Queue[Array | None] = queue.Queue()  # None: nobody wants more
 
-    def __iter__(self) -> Iterator[tuple[Piece, Array]]:
-        if not self._pieces:
+    def __iter__(self) -> Iterator[tuple[Segment, Array]]:
+        if not self._segments:
             return
-        for _ in range(min(N_BUFFERS, len(self._pieces))):
+        for _ in range(min(N_BUFFERS, len(self._segments))):
             self._free.put(self._buffer())
         reader = threading.Thread(target=self._read_all, name="spectrograd reader", daemon=True)
         reader.start()
         held: list[Array] = []
         try:
-            for piece in self._pieces:
+            for segment in self._segments:
                 found = self._full.get()
                 if isinstance(found, BaseException):
                     raise found
-                yield piece, found[: piece.n_bytes]
+                yield segment, found[: segment.n_bytes]
                 held.append(found)
                 del found
                 if len(held) > 1:
@@ -170,12 +170,12 @@ class ReadAhead:
                     self._pool.append(left)
 
     def _read_all(self) -> None:
-        for piece in self._pieces:
+        for segment in self._segments:
             buffer = self._free.get()
             if buffer is None:
                 return
             try:
-                self._files.read(piece, buffer)
+                self._files.read(segment, buffer)
             except BaseException as error:  # raised where the blocks are asked for
                 self._full.put(error)
                 return

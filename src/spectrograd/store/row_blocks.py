@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spectrograd.store.edge_batches import IngestSettings, SpooledLayer
-from spectrograd.store.format import BlockPiece, PieceWriter, aligned
+from spectrograd.store.format import BlockSegment, SegmentWriter, aligned
 from spectrograd.store.shuffled_edges import row_sums
 from spectrograd.typing import Array
 
 RULES = ("sum", "max", "first")  # as kernels.ingest counts them
-MOST_BUCKETS = 4096  # more make the pieces of a batch that go to each too small to write
+MOST_BUCKETS = 4096  # more make the segments of a batch that go to each too small to write
 BUCKET_ENTRIES = 4 << 20  # at most: beyond, sorting leaves the cache for good
 N_SORTERS = 2  # threads that sort, each with a bucket of its own
 
@@ -193,17 +193,17 @@ def _sort(buckets: Buckets, bucket: int, rule: str, halve: bool, unit: float) ->
     return SortedRows(first, indptr, columns, stored, degrees, low == high == 1, (low, high))
 
 
-def write_blocks(writer: PieceWriter, rows: SortedRows, block_bytes: int) -> list[BlockPiece]:
+def write_blocks(writer: SegmentWriter, rows: SortedRows, block_bytes: int) -> list[BlockSegment]:
     """Cut sorted rows into blocks of at most so many bytes; a row that is longer has a block of its own."""
     per_entry = 4 if rows.unit_weights else 8
     ends = 8 * np.arange(len(rows.indptr)) + per_entry * rows.indptr
-    pieces, first, last = [], 0, len(rows.indptr) - 1
+    segments, first, last = [], 0, len(rows.indptr) - 1
     while first < last:
         until = int(np.searchsorted(ends, ends[first] + block_bytes - aligned(200), side="right")) - 1
         until = min(max(until, first + 1), last)
         begin, end = rows.indptr[first], rows.indptr[until]
         weights = None if rows.unit_weights else rows.values[begin:end]
         indptr = rows.indptr[first : until + 1] - begin
-        pieces.append(writer.block(rows.start + first, indptr, rows.columns[begin:end], weights))
+        segments.append(writer.block(rows.start + first, indptr, rows.columns[begin:end], weights))
         first = until
-    return pieces
+    return segments

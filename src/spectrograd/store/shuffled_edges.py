@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from spectrograd.store.edge_batches import IngestSettings
-from spectrograd.store.format import BlockPiece, EdgePiece, PieceWriter, block_sections
+from spectrograd.store.format import BlockSegment, EdgeSegment, SegmentWriter, block_sections
 from spectrograd.store.row_blocks import SortedRows
 from spectrograd.typing import Array
 
@@ -51,20 +51,20 @@ class Shuffle:
         self._table.append((self._handle.tell(), starts))
         self._handle.write(record.data)
 
-    def write(self, writer: PieceWriter, weighted: bool) -> tuple[EdgePiece, ...]:
+    def write(self, writer: SegmentWriter, weighted: bool) -> tuple[EdgeSegment, ...]:
         """Gather and shuffle every chunk."""
         self._handle.flush()
-        pieces = []
+        segments = []
         for chunk in range(self.n_chunks):
             parts = [self._part(place, starts, chunk) for place, starts in self._table]
             edges = np.concatenate(parts) if parts else np.empty((0, 3), np.int32)
             if len(edges):
                 order = self._rng.permutation(len(edges))  # shuffling rows in place takes ten times as long
                 weight = edges[order, 2].view(np.float32) if weighted else None
-                pieces.append(writer.edges(edges[order, 0], edges[order, 1], weight))
+                segments.append(writer.edges(edges[order, 0], edges[order, 1], weight))
         self._handle.close()
         self._path.unlink()
-        return tuple(pieces)
+        return tuple(segments)
 
     def _part(self, place: int, starts: Array, chunk: int) -> Array:
         begin, end = int(starts[chunk]), int(starts[chunk + 1])
@@ -101,7 +101,7 @@ class Sample:
         chosen = np.flatnonzero(self._rng.random(len(edges.source)) < self._share)
         self._parts.append(StoredEdges(*(column[chosen] for column in edges)))
 
-    def write(self, writer: PieceWriter, weighted: bool) -> EdgePiece:
+    def write(self, writer: SegmentWriter, weighted: bool) -> EdgeSegment:
         """Write all that were taken."""
         source, target, weight = (np.concatenate(column) for column in zip(*self._parts, strict=True))
         return writer.edges(source, target, weight if weighted else None)
@@ -118,13 +118,13 @@ class Rows(NamedTuple):
     weights: Array | None
 
     @classmethod
-    def of_bytes(cls, piece: BlockPiece, raw: Array) -> Rows:
+    def of_bytes(cls, segment: BlockSegment, raw: Array) -> Rows:
         """A block as it was read."""
-        columns, weights, _ = block_sections(piece)
+        columns, weights, _ = block_sections(segment)
         return cls(
-            raw[: 8 * (piece.n_rows + 1)].view(np.int64),
-            raw[columns : columns + 4 * piece.n_entries].view(np.int32),
-            raw[weights : weights + 4 * piece.n_entries].view(np.float32) if piece.weighted else None,
+            raw[: 8 * (segment.n_rows + 1)].view(np.int64),
+            raw[columns : columns + 4 * segment.n_entries].view(np.int32),
+            raw[weights : weights + 4 * segment.n_entries].view(np.float32) if segment.weighted else None,
         )
 
     def keys(self, start: int = 0) -> Array:

@@ -18,7 +18,7 @@ from spectrograd.graph.node_names import as_names
 from spectrograd.graph.validation import CleanArrays
 from spectrograd.serialization.codec import DamagedFileError
 from spectrograd.serialization.folders import MANIFEST, RemotePath, StorePath, store_path
-from spectrograd.store.format import INTEGERS, BlockPiece, EdgePiece, LayerMeta, Piece, StoreMeta, load_meta
+from spectrograd.store.format import INTEGERS, BlockSegment, EdgeSegment, LayerMeta, Segment, StoreMeta, load_meta
 from spectrograd.store.reader import N_BUFFERS, ReadAhead, files_of
 from spectrograd.store.shuffled_edges import ChangedEdges, Edges, Rows, row_sums
 from spectrograd.system import as_bytes, need
@@ -32,14 +32,14 @@ class Store:
 
     def __init__(self, path: StorePath, meta: StoreMeta) -> None:
         self.path, self.meta = path, meta
-        self.files = files_of(path, sorted({piece.file for piece in meta.pieces}))
+        self.files = files_of(path, sorted({segment.file for segment in meta.segments}))
         self.pool: list[Array] = []
-        self.pinned: dict[BlockPiece, Array] = {}
-        self.seen: set[Piece] = set()  # pieces whose numbers were found to be in range
-        self.longest: dict[BlockPiece, int] = {}  # most entries of a row, of the blocks that were seen
-        self.summed: set[BlockPiece] = set()  # blocks whose sums were found to be the degrees
-        self.known_degrees: dict[Piece, Array] = {}
-        self._to_pin: set[BlockPiece] = set()
+        self.pinned: dict[BlockSegment, Array] = {}
+        self.seen: set[Segment] = set()  # segments whose numbers were found to be in range
+        self.longest: dict[BlockSegment, int] = {}  # most entries of a row, of the blocks that were seen
+        self.summed: set[BlockSegment] = set()  # blocks whose sums were found to be the degrees
+        self.known_degrees: dict[Segment, Array] = {}
+        self._to_pin: set[BlockSegment] = set()
 
     def pin(self, memory_limit: int | None) -> None:
         """Keep the first blocks from their first reading on, as many as the limit leaves room for."""
@@ -58,46 +58,46 @@ class Store:
                 return
             self._to_pin.add(block)
 
-    def stream(self, pieces: tuple[Any, ...]) -> Iterator[tuple[Any, Array]]:
-        """Every piece with its bytes: from memory where it is pinned, else read ahead."""
-        kept = {piece: self.pinned[piece] for piece in pieces if piece in self.pinned}
-        ahead = iter(ReadAhead(self.files, [piece for piece in pieces if piece not in kept], self.pool))
-        for piece in pieces:
-            raw = kept.get(piece)
+    def stream(self, segments: tuple[Any, ...]) -> Iterator[tuple[Any, Array]]:
+        """Every segment with its bytes: from memory where it is pinned, else read ahead."""
+        kept = {segment: self.pinned[segment] for segment in segments if segment in self.pinned}
+        ahead = iter(ReadAhead(self.files, [segment for segment in segments if segment not in kept], self.pool))
+        for segment in segments:
+            raw = kept.get(segment)
             if raw is None:
                 _, raw = next(ahead)
-            if piece in self._to_pin and piece not in self.pinned:
-                self.pinned[piece] = raw.copy()
-            yield piece, raw
+            if segment in self._to_pin and segment not in self.pinned:
+                self.pinned[segment] = raw.copy()
+            yield segment, raw
         for _ in ahead:  # lets the reader end
             pass
         self.files.counters.passes += 1
 
-    def check_rows(self, piece: Piece, *columns: Array) -> None:
-        """Refuse numbers that are no rows of this graph, once for each piece: kernels trust them."""
-        if piece in self.seen:
+    def check_rows(self, segment: Segment, *columns: Array) -> None:
+        """Refuse numbers that are no rows of this graph, once for each segment: kernels trust them."""
+        if segment in self.seen:
             return
         for rows in columns:
             if len(rows) and int(rows.view(np.uint32).max()) >= self.meta.n_nodes:
-                raise self.damaged(piece, "a node number is out of range")
-        self.seen.add(piece)
+                raise self.damaged(segment, "a node number is out of range")
+        self.seen.add(segment)
 
-    def rows_of(self, piece: BlockPiece, raw: Array) -> Rows:
+    def rows_of(self, segment: BlockSegment, raw: Array) -> Rows:
         """A block as it was read; its structure and its weights are looked at once, since kernels are not.
 
         Pointers ascend from 0 to the number of entries, columns are nodes, weights are finite and not
         negative: whatever the checksums say, which whoever forges a store can compute too.
         """
-        rows = Rows.of_bytes(piece, raw)
-        if piece in self.seen:
+        rows = Rows.of_bytes(segment, raw)
+        if segment in self.seen:
             return rows
-        if not _ascends(rows.indptr, piece.n_entries):
-            raise self.damaged(piece, "row pointers do not ascend")
+        if not _ascends(rows.indptr, segment.n_entries):
+            raise self.damaged(segment, "row pointers do not ascend")
         if rows.weights is not None and len(rows.weights):
             low, high = float(rows.weights.min()), float(rows.weights.max())  # a NaN is both
             if not 0 <= low <= high < np.inf:
-                raise self.damaged(piece, f"weights from {low:g} to {high:g}")
-        self.check_rows(piece, rows.columns)
+                raise self.damaged(segment, f"weights from {low:g} to {high:g}")
+        self.check_rows(segment, rows.columns)
         return rows
 
     def degrees(self, layer: LayerMeta) -> Array:
@@ -111,18 +111,18 @@ class Store:
 
     def components(self, layer: LayerMeta) -> Array:
         """The component of every node (int32), read whenever it is asked for."""
-        piece = layer.components
-        if piece is None:
+        segment = layer.components
+        if segment is None:
             return np.zeros(self.meta.n_nodes, np.int32)
-        found = self.files.read(piece).view(np.int32)
+        found = self.files.read(segment).view(np.int32)
         if int(found.view(np.uint32).max()) >= layer.n_components:
-            raise self.damaged(piece, f"a component that is none of {layer.n_components:,}")
+            raise self.damaged(segment, f"a component that is none of {layer.n_components:,}")
         return found
 
-    def damaged(self, piece: Piece, what: str) -> GraphError:
+    def damaged(self, segment: Segment, what: str) -> GraphError:
         """An error that says where."""
         return DamagedFileError(
-            f"{self.path / piece.file} (byte {piece.offset:,}): damaged ({what}); convert the graph again"
+            f"{self.path / segment.file} (byte {segment.offset:,}): damaged ({what}); convert the graph again"
         )
 
     @cached_property
@@ -141,13 +141,13 @@ class Store:
     @cached_property
     def names(self) -> Array | None:
         """The id of every row; None where rows are the ids."""
-        piece = self.meta.names
-        if piece is None:
+        segment = self.meta.names
+        if segment is None:
             return self.order
-        raw = self.files.read(piece)
+        raw = self.files.read(segment)
         if self.meta.ids == INTEGERS:
             if len(raw) != 8 * self.meta.n_nodes:
-                raise self.damaged(piece, f"{len(raw):,} bytes for {self.meta.n_nodes:,} ids")
+                raise self.damaged(segment, f"{len(raw):,} bytes for {self.meta.n_nodes:,} ids")
             names = raw.view(np.int64)
         else:
             arrow, parquet = need("pyarrow", "names of nodes"), need("pyarrow.parquet", "names of nodes")
@@ -155,9 +155,9 @@ class Store:
                 table = parquet.read_table(arrow.BufferReader(raw))
                 names = as_names(table.column("name").to_pylist())
             except (arrow.ArrowException, OSError, KeyError, ValueError, TypeError) as error:
-                raise self.damaged(piece, f"no table of names: {error}") from None
+                raise self.damaged(segment, f"no table of names: {error}") from None
         if len(names) != self.meta.n_nodes:
-            raise self.damaged(piece, f"{len(names)} names for {self.meta.n_nodes} nodes")
+            raise self.damaged(segment, f"{len(names)} names for {self.meta.n_nodes} nodes")
         names.flags.writeable = False
         return names
 
@@ -174,55 +174,55 @@ class BlockStream:
     dtype: np.dtype[Any] = field(default_factory=lambda: np.dtype(np.float64))
 
     def __iter__(self) -> Iterator[RowBlock]:
-        for piece, rows in self.rows(self.layer.blocks):
-            self._compare_degrees(piece, rows)
-            yield self._block(piece, rows)
+        for segment, rows in self.rows(self.layer.blocks):
+            self._compare_degrees(segment, rows)
+            yield self._block(segment, rows)
 
-    def _compare_degrees(self, piece: BlockPiece, rows: Rows) -> None:
+    def _compare_degrees(self, segment: BlockSegment, rows: Rows) -> None:
         """Refuse degrees that are not the sums of the rows, in the first pass of who asked for degrees.
 
         A certificate holds for the pencil that was solved, so with other degrees it would hold for another
         graph. Parts of a graph that workers read are not compared: no worker holds all degrees.
         """
         known = self.store.known_degrees.get(self.layer.degrees)
-        if known is None or piece in self.store.summed:
+        if known is None or segment in self.store.summed:
             return
-        told = known[piece.start : piece.start + piece.n_rows]
+        told = known[segment.start : segment.start + segment.n_rows]
         sums = row_sums(rows.indptr, rows.weights, self.layer.weight_unit)
         if not np.allclose(sums, told, rtol=SUM_ROUNDING, atol=0.0):
             raise self.store.damaged(
-                self.layer.degrees, f"degrees are not the sums of row {piece.start:,} on"
+                self.layer.degrees, f"degrees are not the sums of row {segment.start:,} on"
             )
-        self.store.summed.add(piece)
+        self.store.summed.add(segment)
 
     def between(self, start: int, stop: int) -> Iterator[RowBlock]:
         """Rows start .. stop; nothing else is read."""
-        pieces = [p for p in self.layer.blocks if p.start < stop and p.start + p.n_rows > start]
-        for piece, rows in self.rows(pieces):
-            yield self._block(piece, rows).between(start, stop)
+        segments = [p for p in self.layer.blocks if p.start < stop and p.start + p.n_rows > start]
+        for segment, rows in self.rows(segments):
+            yield self._block(segment, rows).between(start, stop)
 
-    def rows(self, blocks: Sequence[BlockPiece]) -> Iterator[tuple[BlockPiece, Rows]]:
+    def rows(self, blocks: Sequence[BlockSegment]) -> Iterator[tuple[BlockSegment, Rows]]:
         """Some blocks as they are stored, with the changes of their rows."""
-        changes = {piece.start: piece for piece in self.layer.delta}
-        order: list[BlockPiece] = []
+        changes = {segment.start: segment for segment in self.layer.delta}
+        order: list[BlockSegment] = []
         for block in blocks:
             order += [block, changes[block.start]] if block.start in changes else [block]
         stream = self.store.stream(tuple(order))
-        for piece, raw in stream:
-            rows = self.store.rows_of(piece, raw)
-            if piece.start in changes:
+        for segment, raw in stream:
+            rows = self.store.rows_of(segment, raw)
+            if segment.start in changes:
                 rows = rows.with_changes(self.store.rows_of(*next(stream)), self.layer.weight_unit)
-            yield piece, rows
+            yield segment, rows
 
-    def _block(self, piece: BlockPiece, rows: Rows) -> RowBlock:
-        if piece not in self.store.longest:
-            self.store.longest[piece] = int(np.diff(rows.indptr).max(initial=0))
+    def _block(self, segment: BlockSegment, rows: Rows) -> RowBlock:
+        if segment not in self.store.longest:
+            self.store.longest[segment] = int(np.diff(rows.indptr).max(initial=0))
         rows.indptr.flags.writeable = rows.columns.flags.writeable = False
         values = None
         if rows.weights is not None:
             values = np.multiply(rows.weights, self.layer.weight_unit, dtype=self.dtype)
             values.flags.writeable = self.dtype != np.float64  # as in memory: kernels know both as types
-        return RowBlock(piece.start, rows.indptr, rows.columns, values)
+        return RowBlock(segment.start, rows.indptr, rows.columns, values)
 
 
 def _ascends(indptr: Array, n_entries: int) -> bool:
@@ -366,7 +366,7 @@ class StoredGraph(Graph):
         if not self.store.longest.keys() >= set(self.meta.blocks):
             for _ in self.blocks:
                 pass
-        return max((self.store.longest[piece] for piece in self.meta.blocks), default=0)
+        return max((self.store.longest[segment] for segment in self.meta.blocks), default=0)
 
     @property
     def input_order(self) -> Array | None:
@@ -401,16 +401,16 @@ class StoredGraph(Graph):
             )
         order = np.random.default_rng([seed, epoch]).permutation(len(self.meta.edges))
         shares = self._shares(len(order), np.random.default_rng([seed, epoch, 1]))
-        for piece, raw in self.store.stream(tuple(self.meta.edges[at] for at in order)):
-            yield self._edges(piece, raw) if shares is None else next(shares).mixed(self._edges(piece, raw))
+        for segment, raw in self.store.stream(tuple(self.meta.edges[at] for at in order)):
+            yield self._edges(segment, raw) if shares is None else next(shares).mixed(self._edges(segment, raw))
 
     @property
     def sample(self) -> Edges | None:
         """Random edges, about ten ends per node; None where the graph has hardly more."""
-        piece = self.meta.sample
-        if piece is None:
+        segment = self.meta.sample
+        if segment is None:
             return None
-        found, part = self._edges(piece, self.store.files.read(piece)), piece.n_edges / max(1, self.n_edges)
+        found, part = self._edges(segment, self.store.files.read(segment)), segment.n_edges / max(1, self.n_edges)
         shares = self._shares(max(1, round(1 / part)), np.random.default_rng(0))
         return found if shares is None else next(shares).mixed(found)
 
@@ -418,18 +418,18 @@ class StoredGraph(Graph):
         """The changed edges, dealt out at random to so many parts; None where there are none."""
         if not self.meta.delta:
             return None
-        pieces = [self.store.rows_of(piece, self.store.files.read(piece)) for piece in self.meta.delta]
-        starts = [piece.start for piece in self.meta.delta]
-        return ChangedEdges.of_rows(starts, pieces, self.meta.weight_unit).dealt(n_parts, rng)
+        segments = [self.store.rows_of(segment, self.store.files.read(segment)) for segment in self.meta.delta]
+        starts = [segment.start for segment in self.meta.delta]
+        return ChangedEdges.of_rows(starts, segments, self.meta.weight_unit).dealt(n_parts, rng)
 
-    def _edges(self, piece: EdgePiece, raw: Array) -> Edges:
-        source, target = raw[: 8 * piece.n_edges].view(np.int32).reshape(2, -1)
-        self.store.check_rows(piece, source, target)
+    def _edges(self, segment: EdgeSegment, raw: Array) -> Edges:
+        source, target = raw[: 8 * segment.n_edges].view(np.int32).reshape(2, -1)
+        self.store.check_rows(segment, source, target)
         weight = None
-        if piece.weighted:
-            weight = raw[8 * piece.n_edges :].view(np.float32) * self.meta.weight_unit
+        if segment.weighted:
+            weight = raw[8 * segment.n_edges :].view(np.float32) * self.meta.weight_unit
             if not np.isfinite(weight.sum(dtype=np.float64)) or (len(weight) and weight.min() < 0):
-                raise self.store.damaged(piece, "weights that are none")
+                raise self.store.damaged(segment, "weights that are none")
         return Edges(source, target, weight)
 
     def astype(self, dtype: DTypeLike) -> StoredGraph:

@@ -1,6 +1,6 @@
 """Changed edges go into a store that stays where it is: readers see all of a change, or nothing of it.
 
-New pieces stand in files of their own, which nobody knows until the manifest that names them takes the old
+New segments stand in files of their own, which nobody knows until the manifest that names them takes the old
 one's place. Where the changes outgrow a tenth of the graph the store is written anew.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 from spectrograd.graph import GraphError
 from spectrograd.serialization.folders import only_writer, sync_files
 from spectrograd.store.edge_batches import GraphSource, IngestSettings
-from spectrograd.store.format import BlockPiece, LayerMeta, PieceWriter, StoreMeta, load_meta, save_meta
+from spectrograd.store.format import BlockSegment, LayerMeta, SegmentWriter, StoreMeta, load_meta, save_meta
 from spectrograd.store.ingest import check_free, fingerprint, ingest, value_range
 from spectrograd.store.node_ids import NewNames, with_names
 from spectrograd.store.shuffled_edges import Changes, Rows, current_weights, row_sums, rows_of_keys, united
@@ -69,11 +69,11 @@ def update_store(
             raise GraphError(f"{path}: was changed by somebody else meanwhile; open it again")
         number = _next_number(path)
         check_free(path, 16 * sum(len(part.keys) for part in changes.values()) + 16 * meta.n_nodes)
-        old_files = {piece.file for piece in meta.pieces}
+        old_files = {segment.file for segment in meta.segments}
         try:
             meta = _changed(path, meta, changes, new, number)
             meta = replace(meta, made={**meta.made, "change": [seen, digest]})
-            sync_files(path, {piece.file for piece in meta.pieces} - old_files)
+            sync_files(path, {segment.file for segment in meta.segments} - old_files)
             save_meta(path, meta)
         finally:
             _remove_unknown(path)
@@ -97,7 +97,7 @@ def _next_number(path: Path) -> int:
 
 def _remove_unknown(path: Path) -> None:
     """Files that the manifest does not name: of an earlier version, or of a writer that was killed."""
-    known = {piece.file for piece in load_meta(path).pieces}
+    known = {segment.file for segment in load_meta(path).segments}
     for file in path.iterdir():
         if file.suffix in (".bin", ".parquet") and file.name not in known:
             file.unlink()
@@ -107,7 +107,7 @@ def _changed(
     path: Path, meta: StoreMeta, changes: Mapping[int, Changes], new: NewNames | None, number: int
 ) -> StoreMeta:
     store, n_nodes = Store(path, meta), meta.n_nodes + (0 if new is None else new.n_nodes)
-    writers = {stem: PieceWriter(path, stem, first=number) for stem in STEMS}
+    writers = {stem: SegmentWriter(path, stem, first=number) for stem in STEMS}
     nothing = Changes(np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64))
     try:
         layers = []
@@ -138,9 +138,9 @@ class _Found(NamedTuple):
 class _Layer:
     """One layer on its way to its next version."""
 
-    def __init__(self, store: Store, index: int, n_nodes: int, writers: dict[str, PieceWriter]) -> None:
+    def __init__(self, store: Store, index: int, n_nodes: int, writers: dict[str, SegmentWriter]) -> None:
         self.store, self.meta, self.n_nodes, self.writers = store, store.meta.layers[index], n_nodes, writers
-        self.delta = {piece.start: piece for piece in self.meta.delta}
+        self.delta = {segment.start: segment for segment in self.meta.delta}
         self.degrees = np.zeros(n_nodes)
         self.degrees[: store.meta.n_nodes] = store.degrees(self.meta)
         self.before: list[Array] = []
@@ -161,7 +161,7 @@ class _Layer:
                 self._change_block(block, entries[begin:end], changes, block.start >= n_old)
         return self._found(tuple(blocks), changes)
 
-    def _change_block(self, block: BlockPiece, entries: Array, changes: Changes, fresh: bool) -> None:
+    def _change_block(self, block: BlockSegment, entries: Array, changes: Changes, fresh: bool) -> None:
         unit, one = self.meta.weight_unit, 1 / self.meta.weight_unit
         if fresh:
             empty = np.empty(0, np.int32)
@@ -190,18 +190,18 @@ class _Layer:
         self.delta.pop(block.start, None)
         if len(delta.columns):
             assert delta.weights is not None
-            piece = self.writers["delta"].block(block.start, delta.indptr, delta.columns, delta.weights)
-            self.delta[block.start] = piece
+            segment = self.writers["delta"].block(block.start, delta.indptr, delta.columns, delta.weights)
+            self.delta[block.start] = segment
 
-    def _old_changes(self, block: BlockPiece) -> tuple[Array, Array]:
-        piece = self.delta.get(block.start)
-        if piece is None:
+    def _old_changes(self, block: BlockSegment) -> tuple[Array, Array]:
+        segment = self.delta.get(block.start)
+        if segment is None:
             return np.empty(0, np.int64), np.empty(0, np.float32)
-        rows = self.store.rows_of(piece, self.store.files.read(piece))
+        rows = self.store.rows_of(segment, self.store.files.read(segment))
         assert rows.weights is not None
-        return rows.keys(piece.start), rows.weights
+        return rows.keys(segment.start), rows.weights
 
-    def _found(self, blocks: tuple[BlockPiece, ...], changes: Changes) -> _Found:
+    def _found(self, blocks: tuple[BlockSegment, ...], changes: Changes) -> _Found:
         before, after = (np.concatenate(part or [np.empty(0)]) for part in (self.before, self.after))
         linked = self.degrees[self.degrees > 0]
         present = after[after > 0]
@@ -232,9 +232,9 @@ def _with_components(path: Path, meta: StoreMeta, index: int, number: int, found
     if found.cut:
         component = np.arange(meta.n_nodes, dtype=np.int32)
         store = Store(path, meta)
-        for piece, rows in BlockStream(store, meta.layers[index]).rows(meta.layers[index].blocks):
+        for segment, rows in BlockStream(store, meta.layers[index]).rows(meta.layers[index].blocks):
             heads = np.repeat(
-                np.arange(piece.start, piece.start + piece.n_rows, dtype=np.int32), np.diff(rows.indptr)
+                np.arange(segment.start, segment.start + segment.n_rows, dtype=np.int32), np.diff(rows.indptr)
             )
             _join(component, heads, rows.columns.copy())
         n_components = int(label_roots(component))
@@ -246,7 +246,7 @@ def _with_components(path: Path, meta: StoreMeta, index: int, number: int, found
         component = joined[old]
     written = None
     if n_components > 1:
-        writer = PieceWriter(path, "components", first=number + index)
+        writer = SegmentWriter(path, "components", first=number + index)
         written = writer.append([component])
         writer.close()
     largest = int(np.bincount(component).max())
