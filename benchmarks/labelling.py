@@ -81,8 +81,8 @@ def _measured(labels: Any, cluster: Callable[[int], Any]) -> tuple[float, float]
 
 
 def _ours(found: Result, k: int, seed: int) -> Any:
-    vectors, aside = found.vectors, found.connectivity.aside
-    return assign(vectors, k, unit_rows=True, softness=found.softness, aside=aside, random_state=seed).labels
+    vectors, excluded = found.vectors, found.connectivity.excluded
+    return assign(vectors, k, unit_rows=True, softness=found.softness, excluded=excluded, random_state=seed).labels
 
 
 def _ten_starts(found: Result, k: int, seed: int) -> Any:

@@ -120,7 +120,7 @@ def measure(chosen: LayerSet) -> tuple[np.ndarray, float]:
 def fit(
     chosen: LayerSet, layers: Sequence[sp.csr_array], aggregation: str, weights: object
 ) -> MultilayerSpectralClustering:
-    """Nodes that no layer has are set aside with a warning, and count as a cluster of their own."""
+    """Nodes that no layer has are excluded with a warning, and count as a cluster of their own."""
     options = {"aggregation": aggregation, "layer_weights": weights, "laplacian": chosen.laplacian}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GraphWarning)

@@ -134,8 +134,8 @@ def labels_of(name: str, vectors: Any, k: int) -> Any:
     if name == OURS:
         from spectrograd.labels.assign import assign
 
-        aside = np.flatnonzero(~vectors.any(axis=1))
-        return assign(vectors, k, unit_rows=True, softness=1.0, aside=aside, random_state=0).labels
+        excluded = np.flatnonzero(~vectors.any(axis=1))
+        return assign(vectors, k, unit_rows=True, softness=1.0, excluded=excluded, random_state=0).labels
     from sklearn.cluster import KMeans
 
     with warnings.catch_warnings():

@@ -54,7 +54,7 @@ def test_pieces_and_an_automatic_number(folder):
     assert summary["n_clusters"] == 4
     assert len(summary["eigengap"]["eigenvalues"]) == 21
     assert {name for name, label in labels.items() if label == -1} == {"nspeck", "ncrumb"}
-    assert summary["components"]["n_set_aside"] == 2
+    assert summary["components"]["n_excluded"] == 2
     assert "nspeck" in stderr
     assert "ncrumb" in stderr
     assert np.unique(list(labels.values())).tolist() == [-1, 0, 1, 2, 3]

@@ -41,7 +41,7 @@ from spectrograd.store.stored_graph import open_store
 
 N = 3003  # three of them without edges
 HOW = {"n_components": 3, "n_clusters": 3, "seed": 0, "solver": "chebyshev"}
-pytestmark = pytest.mark.filterwarnings("ignore:.*were set aside")
+pytestmark = pytest.mark.filterwarnings("ignore:.*were excluded")
 
 
 class Counting(DaskEngine):
@@ -99,15 +99,15 @@ def test_no_tall_of_several_columns_comes_to_the_client(client, stored, tmp_path
 def test_left_rows_are_labelled_as_those_that_were_gathered(client, stored):
     engine = make_engine(client)
     left = embed(stored, Settings(**HOW, engine=engine)).embedding
-    aside, how = np.array([5, N - 1]), {"n_init": 10, "softness": 1.0}
-    found, multivector = assign_left(engine, left.multivector, left.order, 3, aside=aside, random_state=0, **how)
-    expected = assign_in_chunks(left.vectors, aside, 3, 10, np.random.default_rng(0), 1.0)
+    excluded, how = np.array([5, N - 1]), {"n_init": 10, "softness": 1.0}
+    found, multivector = assign_left(engine, left.multivector, left.order, 3, excluded=excluded, random_state=0, **how)
+    expected = assign_in_chunks(left.vectors, excluded, 3, 10, np.random.default_rng(0), 1.0)
     np.testing.assert_array_equal(found.labels, expected.labels)
     np.testing.assert_array_equal(found.membership, expected.membership)
     assert found.inertia == pytest.approx(expected.inertia, rel=1e-9)
     np.testing.assert_array_equal(engine.rows(multivector)[:, 0], found.labels[left.order])
     with pytest.raises(ValueError, match="n_clusters is 9999; with 3003 rows"):
-        assign_left(engine, left.multivector, None, 9999, aside=aside, random_state=0, **how)
+        assign_left(engine, left.multivector, None, 9999, excluded=excluded, random_state=0, **how)
 
 
 def test_the_same_result_as_on_local(client, stored):

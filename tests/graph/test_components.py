@@ -45,16 +45,16 @@ def specked():
 def test_specks_take_no_directions(specked, kind):
     graph, labels = specked
     with pytest.warns(
-        GraphWarning, match=r"32 of 332 nodes .* set aside \(cluster -1\): 300, 301, 302, 303, 304, \.\.\."
+        GraphWarning, match=r"32 of 332 nodes .* excluded \(cluster -1\): 300, 301, 302, 303, 304, \.\.\."
     ):
         model = SpectralClustering(3, laplacian=kind, random_state=0).fit(graph)
     assert metrics.nmi(labels, model.labels_[:300]) > 0.95
     assert (model.labels_[300:] == -1).all()
-    assert model.set_aside_.tolist() == list(range(300, 332))
+    assert model.excluded_.tolist() == list(range(300, 332))
     assert not model.embedding_[300:].any()
     assert model.converged_
     assert model.connectivity_.n_components == 13
-    assert "13 components, the largest with 300 nodes; 32 nodes set aside" in model.connectivity_.sentence
+    assert "13 components, the largest with 300 nodes; 32 nodes excluded" in model.connectivity_.sentence
 
 
 def test_names_are_told():
@@ -62,7 +62,7 @@ def test_names_are_told():
     graph = Graph.from_matrix(matrix, names=[*"abcdef", "zoe"])
     with pytest.warns(GraphWarning, match=r"1 of 7 nodes .*: zoe;"):
         model = SpectralEmbedding(2, random_state=0).fit(graph)
-    assert model.set_aside_.tolist() == ["zoe"]
+    assert model.excluded_.tolist() == ["zoe"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -96,7 +96,7 @@ def test_more_clusters_than_components(n_nodes, kind):
     assert metrics.nmi(truth, model.labels_) > 0.95
     assert model.converged_
     np.testing.assert_allclose(model.eigenvalues_[:2], 0, atol=1e-6)
-    assert len(model.connectivity_.aside) == 0
+    assert len(model.connectivity_.excluded) == 0
 
 
 def test_many_tiny_components():
@@ -132,7 +132,7 @@ def test_regularize_labels_everybody(specked, kind):
     graph, labels = specked
     model = SpectralClustering(3, laplacian=kind, disconnected="regularize", random_state=0).fit(graph)
     assert (model.labels_ >= 0).all()
-    assert len(model.set_aside_) == 0
+    assert len(model.excluded_) == 0
     assert model.regularization_.tau == 0.1
     assert model.regularization_.reason.startswith("13 components: 0.1 mean degrees")
     if kind != "unnormalized":  # there tau lifts clusters and specks alike

@@ -90,9 +90,9 @@ def test_nodes_set_aside_and_a_start_keep_their_places(scattered):
         np.append(edges.row, 5000), np.append(edges.col, 5001), np.append(edges.data, 1.0), n_nodes=5002
     )
     settings = Settings(n_components=3, solver="chebyshev", seed=0, engine=LocalEngine(thresholds=SOON))
-    with pytest.warns(UserWarning, match="set aside"):
+    with pytest.warns(UserWarning, match="excluded"):
         first = embed(with_specks, settings)
     assert not first.vectors[5000:].any()
-    with pytest.warns(UserWarning, match="set aside"):
+    with pytest.warns(UserWarning, match="excluded"):
         again = embed(with_specks, replace(settings, seed=1), start=first.vectors)
     assert again.passes < first.passes / 2

@@ -94,7 +94,7 @@ def test_a_tensor_on_the_engines_device(matrix, form):
 
 
 def component_labels(matrix):
-    """The same with a node that has no edge, which is set aside, and nodes in another order."""
+    """The same with a node that has no edge, which is excluded, and nodes in another order."""
     larger = np.zeros((201, 201))
     larger[1:, 1:] = matrix
     order = np.random.default_rng(0).permutation(201)

@@ -1,4 +1,4 @@
-"""Confidence in labels: high inside clusters, none half-way between them, undefined for nodes set aside."""
+"""Confidence in labels: high inside clusters, none half-way between them, undefined for nodes excluded."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def test_one_cluster_and_an_empty_one():
 
 
 def test_rows_set_aside_have_none():
-    clustering = assign(np.eye(4)[[0, 0, 1, 1, 2]], 2, aside=[4])
+    clustering = assign(np.eye(4)[[0, 0, 1, 1, 2]], 2, excluded=[4])
     assert np.isnan(clustering.membership[4])
     assert clustering.membership[:4] == pytest.approx(1)
 

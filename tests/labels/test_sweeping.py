@@ -22,17 +22,17 @@ def noisy_rows(n, k, dtype=np.float32):
 @pytest.mark.parametrize("softness", [0.0, 1.0])
 def test_one_sweep_finds_what_many_steps_find(monkeypatch, softness):
     rows, truth = noisy_rows(60_000, 5)
-    aside = np.array([3, 50_000])
-    rows[aside] = 0
-    given = {"unit_rows": True, "softness": softness, "aside": aside, "random_state": 0}
+    excluded = np.array([3, 50_000])
+    rows[excluded] = 0
+    given = {"unit_rows": True, "softness": softness, "excluded": excluded, "random_state": 0}
     here = assign(rows, 5, **given)
     monkeypatch.setattr(clustering, "MANY", 10_000)
     monkeypatch.setattr(sweeping, "FITTED", 20_000)
     swept = assign(rows, 5, **given)
     assert metrics.score(here.labels, swept.labels)["ari"] > 0.999
     assert metrics.score(truth, swept.labels)["ari"] > 0.97
-    assert swept.labels[aside].tolist() == [-1, -1]
-    assert np.isnan(swept.membership[aside]).all()
+    assert swept.labels[excluded].tolist() == [-1, -1]
+    assert np.isnan(swept.membership[excluded]).all()
     np.testing.assert_allclose(swept.membership, here.membership, atol=0.02)
     assert swept.inertia == pytest.approx(here.inertia, rel=1e-2)
     firsts = [int(np.argmax(swept.labels == label)) for label in range(5)]

@@ -44,7 +44,7 @@ def test_rows_of_the_graph_are_their_own_extension(kind, tau):
 def test_graphs_in_pieces(policy):
     apart = sp.block_diag([blocks(1).matrix, blocks(2, 120).matrix, [[0, 1], [1, 0]]]).tocsr()
     graph = Graph.from_matrix(apart)
-    with pytest.warns(UserWarning, match="set aside") if policy != "regularize" else nullcontext():
+    with pytest.warns(UserWarning, match="excluded") if policy != "regularize" else nullcontext():
         result, extension = fitted(graph, disconnected=policy)
     found = extension.extend(NewRows((graph.matrix,)))
     np.testing.assert_allclose(found.vectors, result.vectors, atol=1e-8)

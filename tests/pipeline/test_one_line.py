@@ -55,7 +55,7 @@ def command(*args):
 
 @pytest.fixture
 def estimator(graph):
-    with pytest.warns(GraphWarning, match="set aside"):
+    with pytest.warns(GraphWarning, match="excluded"):
         return SpectralClustering(3, random_state=0).fit(graph)
 
 
@@ -67,7 +67,7 @@ def test_command_and_estimator_give_the_same_labels(stored, estimator):
 
 
 def test_command_and_estimator_give_the_same_vectors(graph, stored):
-    with pytest.warns(GraphWarning, match="set aside"):
+    with pytest.warns(GraphWarning, match="excluded"):
         model = SpectralEmbedding(4, random_state=3).fit(graph)
     assert command("embed", stored / "graph.npz", "-k", 4, "--seed", 3, "-o", stored / "e.npy", "-q") == 0
     np.testing.assert_array_equal(np.load(stored / "e.npy"), model.embedding_)
@@ -119,7 +119,7 @@ def test_threads_bind_the_labels_too(graph, monkeypatch):
             return counted()
 
     monkeypatch.setattr(room, "assign", lambda *a, **k: inside.append(Engine.depth) or original(*a, **k))
-    with pytest.warns(GraphWarning, match="set aside"):
+    with pytest.warns(GraphWarning, match="excluded"):
         cluster(graph, Settings(n_components=3, seed=0, engine=Engine(1)))
     assert inside == [1]
 
@@ -134,11 +134,11 @@ def test_the_hint_of_the_page_is_the_rule_of_auto():
 
 
 def test_a_result_is_one_flat_value(graph):
-    with pytest.warns(GraphWarning, match="set aside"):
+    with pytest.warns(GraphWarning, match="excluded"):
         result = embed(graph, Settings(n_components=3, seed=0))
     assert result.labels is None
     assert result.vectors.shape == (graph.n_nodes, 3)
-    assert not result.vectors[result.connectivity.aside].any()
+    assert not result.vectors[result.connectivity.excluded].any()
     assert set(result.seconds) == {"solve"}
     assert result.operator.n_nodes == len(result.rows) == graph.n_nodes - 2
     with pytest.raises(ValueError, match="no labels to score"):

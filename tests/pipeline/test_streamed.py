@@ -81,8 +81,8 @@ def test_the_result_is_that_of_the_graph_in_memory(tmp_path, make, order):
     metric = 1.0 if isinstance(graph, MultilayerGraph) else np.sqrt(graph.degrees)[:, None]
     assert sine(here.vectors * metric, there.vectors * metric) < 0.03
     assert metrics.score(here.labels, there.labels)["ari"] >= 0.99
-    assert here.connectivity.aside.tolist() == there.connectivity.aside.tolist()
-    assert np.all(there.vectors[there.connectivity.aside] == 0)
+    assert here.connectivity.excluded.tolist() == there.connectivity.excluded.tolist()
+    assert np.all(there.vectors[there.connectivity.excluded] == 0)
     names = graph.node_names
     assert disk.input_names.tolist() == names.tolist()
     found = there.embedding.names

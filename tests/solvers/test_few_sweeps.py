@@ -155,9 +155,9 @@ def test_the_null_vector_of_a_laplacian_is_known(kind, tau):
         vector = form.null_vector
         assert vector is not None
         assert np.abs(form @ vector[:, None]).max() < 1e-12 * np.abs(vector).max() * form.upper
-        assert np.all(vector[operator.rows_aside] == 0)
+        assert np.all(vector[operator.excluded_rows] == 0)
     X = new_probe_block(ENGINE, operator.walk_form(), rng, np.float64).X
-    assert np.all(X[operator.rows_aside] == 0)
+    assert np.all(X[operator.excluded_rows] == 0)
 
 
 def test_a_null_vector_is_not_invented():

@@ -79,7 +79,7 @@ def make_aggregation(name: str) -> Aggregation:
 
 
 def layer_operators(
-    graph: MultilayerGraph, kind: Kind, tau: float = 0.0, aside: Array | None = None
+    graph: MultilayerGraph, kind: Kind, tau: float = 0.0, excluded: Array | None = None
 ) -> tuple[SparseOperator, ...]:
     """One Laplacian per layer, all with the identity as metric so that they can be added.
 
@@ -88,7 +88,7 @@ def layer_operators(
     ``tau`` regularises every layer that has edges. Rows ``aside`` take no part.
     """
     common: Kind = "symmetric" if kind == "random_walk" else kind
-    nothing = np.empty(0, np.int64) if aside is None else aside
+    nothing = np.empty(0, np.int64) if excluded is None else excluded
     return tuple(
         masked(layer, common, tau if layer.n_edges else 0.0, nothing, allow_isolated=True)
         for layer in graph.layers

@@ -92,8 +92,8 @@ def new_probe_block(engine: Engine, operator: Operator, rng: np.random.Generator
     X = engine.random(operator.n_nodes, COLUMNS, probe_seed(new_seed(rng), operator), dtype)
     mass = np.ones(operator.n_nodes) if operator.metric is None else operator.metric
     factors = 1 / np.sqrt(mass)
-    if operator.rows_aside is not None:
-        factors[operator.rows_aside] = 0
+    if operator.excluded_rows is not None:
+        factors[operator.excluded_rows] = 0
     X, known = engine.scaled(X, engine.put(factors[:, None])), operator.null_vector
     if known is None:
         return ProbeBlock(X)

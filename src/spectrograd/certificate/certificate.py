@@ -339,7 +339,7 @@ def _objection(operator: Operator, values: Array, gap: float, floor: float) -> s
 
 def _weight_aside(engine: Engine, operator: Operator, Q: MultiVector) -> str:
     """An objection where a vector has weight on rows that take no part: it is none of the graph's."""
-    rows = operator.rows_aside
+    rows = operator.excluded_rows
     if rows is None or not len(rows):
         return ""
     chosen = np.zeros((operator.n_nodes, 1))

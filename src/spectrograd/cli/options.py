@@ -302,7 +302,7 @@ _SOLVE_OPTIONS = (
         "--disconnected",
         "components regularize largest error",
         "components",
-        "What to do with a graph in pieces; nodes set aside get cluster -1.",
+        "What to do with a graph in pieces; nodes excluded get cluster -1.",
     ),
     click.option(
         "-s",

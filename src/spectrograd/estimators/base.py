@@ -190,7 +190,7 @@ class Spectral(Updating, Living, Shown, BaseEstimator):
         self._rotation = None if past is None else past.rotation(embedding.vectors, self.names_, named)
         self.embedding_ = rotated(embedding.vectors, self._rotation).astype(self._float, copy=False)
         self.connectivity_ = result.connectivity
-        self.set_aside_ = self.names_[result.connectivity.aside]
+        self.excluded_ = self.names_[result.connectivity.excluded]
         self.regularization_, self.eigengap_ = result.regularization, result.eigengap
         self.certificate_, self.converged_ = result.certificate, result.converged
         self.history_, self.attempts_ = result.history, result.attempts
@@ -264,7 +264,7 @@ class Clusterer(ClusterMixin, LivingClusters, Spectral):
         Returns
         -------
         array of shape (n_nodes,)
-            ``labels_``, in the order of ``names_``; -1 for nodes set aside.
+            ``labels_``, in the order of ``names_``; -1 for nodes excluded.
         """
         return self.fit(X, None, **columns).labels_
 

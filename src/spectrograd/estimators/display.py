@@ -141,7 +141,7 @@ def _treatment(model: Any) -> str:
     """What was done to the graph: regularisation, and nodes that took no part."""
     from spectrograd.report.document import treatment_words
 
-    names = model.set_aside_
+    names = model.excluded_
     excluded = {"count": len(names), "share": len(names) / len(model.names_), "names": names[:SHOWN_EXCLUDED]}
     excluded["names"] = [str(name) for name in excluded["names"]]
     told = treatment_words(model.regularization_.summary(), excluded if len(names) else None)

@@ -226,7 +226,7 @@ class Knowledge:
     def remoteness(self) -> Remoteness:
         """How far out the training rows themselves lie."""
         assert self.extension is not None
-        part = self.extension.taking_part
+        part = self.extension.active
         if self.makers is not None and len(self.makers) == 1 and isinstance(self.makers[0], PointRows):
             return Remoteness.of(self.makers[0].known.remoteness[part])
         if isinstance(self.graph, StoredGraph):

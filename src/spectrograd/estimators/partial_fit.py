@@ -250,7 +250,7 @@ class Updating(Fitted):
         else:
             graph = changed_graph(known.graph, changes)
         rows = _new_rows(graph, known.graph.n_nodes)
-        if graph.is_resident or len(self.connectivity_.aside):  # in memory a probe is cheap
+        if graph.is_resident or len(self.connectivity_.excluded):  # in memory a probe is cheap
             return Changed(graph, rows, known.makers, None, changes.digest)
         problem = self.laplacian, self.regularization_.tau
         outside = carried(self.certificate_, known.graph, graph, changes, problem)
@@ -282,13 +282,13 @@ class Updating(Fitted):
         return Changed(graph, rows, tuple(part.maker for part in grown))
 
     def _start(self, graph: Graph | MultilayerGraph, rows: NewRows | None) -> Array | None:
-        """The old vectors, with rows for nodes that are new or were set aside; None where there are none."""
+        """The old vectors, with rows for nodes that are new or were excluded; None where there are none."""
         old, extension = self._raw_vectors, self._knowledge.extension
         if not graph.is_resident:
             return _with_averages(old, rows)
         if extension is None:
             return old if rows is None else None
-        unknown = np.flatnonzero(np.append(~extension.taking_part, np.ones(graph.n_nodes - len(old), bool)))
+        unknown = np.flatnonzero(np.append(~extension.active, np.ones(graph.n_nodes - len(old), bool)))
         if not len(unknown):
             return old
         start = np.vstack([old, np.zeros((graph.n_nodes - len(old), old.shape[1]), old.dtype)])
@@ -328,8 +328,8 @@ class Updating(Fitted):
             return label(result, settings)
         before = np.full(len(result.vectors), -1)
         before[: len(past.labels)] = past.labels
-        aside = result.connectivity.aside
-        moved = followed(result.vectors, before, result.softness, aside)
+        excluded = result.connectivity.excluded
+        moved = followed(result.vectors, before, result.softness, excluded)
         clustering = Clustering(moved, int(self.n_clusters_), "kmeans", None, 0.0)
         return finish_labels(result.labelled(clustering), settings)
 

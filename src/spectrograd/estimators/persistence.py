@@ -305,7 +305,7 @@ def _check_fitted(fitted: dict[str, Any], ahead: bool) -> None:
     (n_nodes,) = sizes
     rows = {name: fitted.get(name) for name in PER_NODE} | {"names of nodes": known.names}
     if known.extension is not None:
-        rows |= {"extension": known.extension.vectors, "taking_part": known.extension.taking_part}
+        rows |= {"extension": known.extension.vectors, "active": known.extension.active}
     for name, array in rows.items():
         if array is None:
             continue

@@ -73,8 +73,8 @@ class SpectralEmbedding(FitsOneGraph, Embedder):
         ``tau`` in units of the mean degree d: adds ``tau d / N`` to every pair of nodes, implicitly. "auto"
         adds 0.1 (or 0.3) only where the eigenvectors are seen to sit on tiny dangling pieces.
     disconnected : {"components", "regularize", "largest", "error"}
-        What to do with a graph in pieces. "components" embeds them together and sets specks aside,
-        "regularize" ties all pieces together, "largest" keeps one, "error" refuses. Nodes set aside are
+        What to do with a graph in pieces. "components" embeds them together and sets specks excluded,
+        "regularize" ties all pieces together, "largest" keeps one, "error" refuses. Nodes excluded are
         named in a warning; their rows are zero.
     tol, max_iter, time_budget
         When to stop; a run out of time returns its best state, and ``certificate_`` tells how good it is.
@@ -131,7 +131,7 @@ class SpectralEmbedding(FitsOneGraph, Embedder):
     regularization_ : Regularization
         The ``tau`` that was used and the reason.
     connectivity_ : Connectivity
-        Components, and the row numbers set ``aside``; ``set_aside_`` holds their names.
+        Components, and the row numbers set ``aside``; ``excluded_`` holds their names.
     names_ : node names in the order of the rows, where the input had any
 
     Examples
@@ -167,9 +167,9 @@ class SpectralClustering(FitsOneGraph, Clusterer):
     Attributes
     ----------
     labels_ : array of shape (n_nodes,)
-        -1 for nodes set aside.
+        -1 for nodes excluded.
     membership_ : array of shape (n_nodes,)
-        How sure each label is, 0 to 1: how much nearer its centre is than the next. NaN for nodes set aside.
+        How sure each label is, 0 to 1: how much nearer its centre is than the next. NaN for nodes excluded.
     cluster_verdict_ : ClusterVerdict
         Whether the clusters are more than chance would give: ``.verdict`` is "clear", "weak" or "none beyond
         chance", ``.sentence`` says why. ``certificate_`` is about the eigenvectors only.

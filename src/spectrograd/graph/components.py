@@ -1,4 +1,4 @@
-"""Connected components: what a policy keeps for the eigenproblem, what it sets aside, and why."""
+"""Connected components: what a policy keeps for the eigenproblem, what it excludes, and why."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Policy = Literal["components", "regularize", "largest", "error"]
 SPECK = 0.05
 MOST = 20  # components beyond which their number is taken for the number of clusters, where none is given
 SHOWN = 5
-MANY_EXCLUDED = 0.02  # share of the nodes set aside above which the warning says how to keep them
+MANY_EXCLUDED = 0.02  # share of the nodes excluded above which the warning says how to keep them
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class Connectivity:
         Component of every node, largest first.
     sizes
         Nodes per component, descending.
-    aside
+    excluded
         Row numbers that take no part in the eigenproblem: their rows of the embedding are zero, their
         cluster is -1.
     groups
@@ -43,7 +43,7 @@ class Connectivity:
     policy: str
     labels: Array
     sizes: Array
-    aside: Array
+    excluded: Array
     groups: Array | None = None
 
     @property
@@ -54,9 +54,9 @@ class Connectivity:
     @property
     def kept(self) -> Array:
         """Row numbers that take part."""
-        taking_part = np.ones(len(self.labels), bool)
-        taking_part[self.aside] = False
-        return np.flatnonzero(taking_part)
+        active = np.ones(len(self.labels), bool)
+        active[self.excluded] = False
+        return np.flatnonzero(active)
 
     def moved(self, order: Array) -> Connectivity:
         """The same for nodes in another order: row i becomes row ``order[i]``."""
@@ -65,7 +65,7 @@ class Connectivity:
         groups = None if self.groups is None else np.empty_like(self.groups)
         if groups is not None:
             groups[order] = self.groups
-        return replace(self, labels=labels, aside=np.sort(order[self.aside]), groups=groups)
+        return replace(self, labels=labels, excluded=np.sort(order[self.excluded]), groups=groups)
 
     @property
     def sentence(self) -> str:
@@ -75,7 +75,7 @@ class Connectivity:
         found = f"{self.n_components} components, the largest with {self.sizes[0]:,} nodes"
         if self.policy == "regularize":
             return f"{found}; regularisation ties them together"
-        done = f"{len(self.aside):,} nodes set aside" if len(self.aside) else "all take part"
+        done = f"{len(self.excluded):,} nodes excluded" if len(self.excluded) else "all take part"
         return f"{found}; {done}" + (
             "; whole components make the clusters" if self.groups is not None else ""
         )
@@ -86,7 +86,7 @@ class Connectivity:
             "policy": self.policy,
             "n_components": self.n_components,
             "largest": int(self.sizes[0]),
-            "n_set_aside": len(self.aside),
+            "n_excluded": len(self.excluded),
             "sentence": self.sentence,
         }
 
@@ -103,8 +103,8 @@ def connect(
         as two, unless there are more than 20 components that count.
     policy
         ``"components"``: components that count are embedded together; specks (isolated nodes, and
-        components below a twentieth of a cluster's fair share) are set aside. ``"largest"``: all but the
-        largest component is set aside. ``"regularize"``: nothing is set aside; the caller adds
+        components below a twentieth of a cluster's fair share) are excluded. ``"largest"``: all but the
+        largest component is excluded. ``"regularize"``: nothing is excluded; the caller adds
         ``tau / N`` to every pair. ``"error"``: a graph in components is an error.
 
     Examples
@@ -128,27 +128,27 @@ def connect(
         return Connectivity(policy, labels, sizes, np.flatnonzero(labels > 0))
     share = graph.n_nodes / (2 if isinstance(n_clusters, str) else n_clusters)
     counts = sizes >= max(2.0, SPECK * min(share, float(sizes[0])))
-    aside = np.flatnonzero(~counts[labels])
+    excluded = np.flatnonzero(~counts[labels])
     n_counting = int(counts.sum())
     enough = max(n_counting, MOST + 1) if isinstance(n_clusters, str) else n_clusters
     if n_counting < enough or n_counting == 1:  # an eigenproblem is left
-        return Connectivity(policy, labels, sizes, aside)
-    return Connectivity(policy, labels, sizes, aside, _whole_components(labels, sizes[counts], enough))
+        return Connectivity(policy, labels, sizes, excluded)
+    return Connectivity(policy, labels, sizes, excluded, _whole_components(labels, sizes[counts], enough))
 
 
-def report_aside(connectivity: Connectivity, names: Array) -> None:
-    """Warn by name of the nodes set aside; where they are many, with their share and how to keep them."""
-    aside, n_nodes = connectivity.aside, len(connectivity.labels)
-    if not len(aside):
+def report_excluded(connectivity: Connectivity, names: Array) -> None:
+    """Warn by name of the nodes excluded; where they are many, with their share and how to keep them."""
+    excluded, n_nodes = connectivity.excluded, len(connectivity.labels)
+    if not len(excluded):
         return
-    share = len(aside) / n_nodes
+    share = len(excluded) / n_nodes
     many = f" ({share:.1%})" if share > MANY_EXCLUDED else ""
     keep = f"{parameter('disconnected', 'regularize')} labels them too"
     if many:
         keep = f"to keep them, {parameter('disconnected', 'regularize')} ties all components together"
     warn(
-        f"{len(aside)} of {n_nodes} nodes{many} are not connected to the rest and were set aside "
-        f"(cluster -1): {_some(names[aside])}; {keep}",
+        f"{len(excluded)} of {n_nodes} nodes{many} are not connected to the rest and were excluded "
+        f"(cluster -1): {_some(names[excluded])}; {keep}",
         GraphWarning,
     )
 

@@ -19,7 +19,7 @@ from spectrograd.labels.sampled_kmeans import MANY, Fitted, membership, sample_r
 from spectrograd.system import one_thread
 from spectrograd.typing import Array
 
-SET_ASIDE = -1
+EXCLUDED = -1
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +27,7 @@ class Clustering:
     """A partition of the nodes and how it was found.
 
     ``membership`` is the confidence in each label, 0 to 1 (:mod:`spectrograd.labels.sampled_kmeans`; NaN for rows
-    set aside, None where it was not measured). ``inertia`` is the sum of squared distances to the centres for
+    excluded, None where it was not measured). ``inertia`` is the sum of squared distances to the centres for
     k-means, None for the other methods.
     """
 
@@ -47,7 +47,7 @@ def assign(
     n_init: int = 10,
     unit_rows: bool = False,
     softness: float = 0.0,
-    aside: ArrayLike = (),
+    excluded: ArrayLike = (),
     random_state: int | np.random.Generator | None = None,
     deadline: float = math.inf,
 ) -> Clustering:
@@ -72,7 +72,7 @@ def assign(
     softness
         With ``unit_rows``, divide by ``sqrt(|row|^2 + softness median|row|^2)`` instead: rows much shorter
         than the median, which are mostly noise, stay short.
-    aside
+    excluded
         Row numbers that take no part; their label is -1.
     random_state
         Seed; the same seed gives the same labels.
@@ -87,7 +87,7 @@ def assign(
     """
     started = time.perf_counter()
     everything = np.asarray(vectors)
-    out = np.asarray(aside, dtype=np.int64)
+    out = np.asarray(excluded, dtype=np.int64)
     rng = np.random.default_rng(random_state)
     inertia: float | None
     if method == "kmeans" and unit_rows and len(everything) > MANY:
@@ -99,7 +99,7 @@ def assign(
         if unit_rows:
             rows = as_unit_rows(rows, softness)
         labels, inertia = _labels(rows, n_clusters, method, n_init, rng, centred=unit_rows, deadline=deadline)
-        all_labels = np.full(len(everything), SET_ASIDE, dtype=np.int64)
+        all_labels = np.full(len(everything), EXCLUDED, dtype=np.int64)
         all_labels[part] = labels
         sure = np.full(len(everything), np.nan, dtype=np.float32)
         sure[part] = membership(rows, labels, n_clusters)
@@ -216,7 +216,7 @@ def assign_left(
     *,
     n_init: int,
     softness: float,
-    aside: Array,
+    excluded: Array,
     random_state: int | np.random.Generator | None,
     deadline: float = math.inf,
 ) -> tuple[Clustering, MultiVector]:
@@ -231,13 +231,13 @@ def assign_left(
     if not engine.statistics(X).finite:
         raise ValueError("the embedding is not finite")
     places = np.arange(n) if order is None else np.asarray(order, np.int64)
-    taking_part = np.ones(n, np.int8)
-    taking_part[aside] = 0
+    active = np.ones(n, np.int8)
+    active[excluded] = 0
     row_of = np.empty_like(places)
     row_of[places] = np.arange(n)
-    few = engine.rows(X, row_of[sample_rows(taking_part > 0, n_clusters, rng)])
+    few = engine.rows(X, row_of[sample_rows(active > 0, n_clusters, rng)])
     fitted = Fitted.to(few, n_clusters, n_init, rng, softness, deadline)
-    where = engine.put(np.column_stack([places, taking_part[places]]))
+    where = engine.put(np.column_stack([places, active[places]]))
     seen = engine.map(partial(_seen, fitted), X, where)
     sums = engine.fold(partial(_first_places, n_clusters, n), seen, where)
     first, inertia = np.min([part[0] for part in sums], axis=0), sum(part[1] for part in sums)

@@ -69,7 +69,7 @@ def nearest_cluster(vectors: Array, labels: Array, softness: float) -> NearestCl
     return NearestCluster(sums / sizes[:, None], length)
 
 
-def followed(vectors: Array, labels: Array, softness: float, aside: Array) -> Array:
+def followed(vectors: Array, labels: Array, softness: float, excluded: Array) -> Array:
     """Labels of rows that have moved a little: Lloyd's algorithm from the clusters they had.
 
     Parameters
@@ -82,7 +82,7 @@ def followed(vectors: Array, labels: Array, softness: float, aside: Array) -> Ar
         Rows that take no part: their label is -1.
     """
     part = np.ones(len(vectors), bool)
-    part[aside] = False
+    part[excluded] = False
     rule = nearest_cluster(vectors[part], labels[part], softness)
     names = np.flatnonzero(~np.isnan(rule.centres[:, 0]))
     rows = rule.scaled(np.asarray(vectors[part], dtype=np.float64))

@@ -88,7 +88,7 @@ class ChunkedAssignment(NamedTuple):
 
 def assign_in_chunks(
     vectors: Array,
-    aside: Array,
+    excluded: Array,
     n_clusters: int,
     n_init: int,
     rng: np.random.Generator,
@@ -99,11 +99,11 @@ def assign_in_chunks(
 
     The embedding (N x K) is read once, and nothing of its size is made of it.
     """
-    taking_part = np.ones(len(vectors), bool)
-    taking_part[aside] = False
-    chosen = sample_rows(taking_part, n_clusters, rng)
+    active = np.ones(len(vectors), bool)
+    active[excluded] = False
+    chosen = sample_rows(active, n_clusters, rng)
     fitted = Fitted.to(vectors[chosen], n_clusters, n_init, rng, softness, deadline)
-    found = fitted.swept(vectors, taking_part)
+    found = fitted.swept(vectors, active)
     return found._replace(labels=in_order(found.labels, n_clusters))
 
 
@@ -130,13 +130,13 @@ class Fitted:
         with one_thread():
             return cls(best_assignment(rows, n_clusters, n_init, rng, deadline=deadline).means(rows), length)
 
-    def swept(self, vectors: Array, taking_part: Array) -> ChunkedAssignment:
+    def swept(self, vectors: Array, active: Array) -> ChunkedAssignment:
         """Every row (n x K) that takes part to its nearest centre; clusters are numbered as the centres."""
         labels, sure = np.full(len(vectors), -1, np.int64), np.full(len(vectors), np.nan, np.float32)
         inertia, n_clusters = 0.0, len(self.centres)
         size = max(1, AT_ONCE // max(vectors.shape[1], n_clusters))
         for start in range(0, len(vectors), size):
-            part = start + np.flatnonzero(taking_part[start : start + size])
+            part = start + np.flatnonzero(active[start : start + size])
             if len(part):
                 rows = soft_unit(vectors[part], self.length)
                 seen = assign_to_centers(rows, self.centres, compiled=True)
@@ -148,12 +148,12 @@ class Fitted:
         return ChunkedAssignment(labels, sure, inertia)
 
 
-def sample_rows(taking_part: Array, n_clusters: int, rng: np.random.Generator) -> Array:
+def sample_rows(active: Array, n_clusters: int, rng: np.random.Generator) -> Array:
     """Numbers of the rows that centres are fitted on."""
-    return _sample(taking_part, max(FITTED, sample_size(n_clusters)), rng)
+    return _sample(active, max(FITTED, sample_size(n_clusters)), rng)
 
 
-def _sample(taking_part: Array, size: int, rng: np.random.Generator) -> Array:
+def _sample(active: Array, size: int, rng: np.random.Generator) -> Array:
     """Row numbers, ascending, all of them equally likely."""
-    rows = np.flatnonzero(taking_part)
+    rows = np.flatnonzero(active)
     return np.sort(rng.choice(rows, min(size, len(rows)), replace=False, shuffle=False))

@@ -77,7 +77,7 @@ class Operator(ABC):
         return None
 
     @property
-    def rows_aside(self) -> Array | None:
+    def excluded_rows(self) -> Array | None:
         """Numbers of rows that take no part, all of whose eigenvectors lie at the upper end; None: none."""
         return None
 

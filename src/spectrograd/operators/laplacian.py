@@ -169,7 +169,7 @@ DIVISOR = 2.0**20
 
 
 def masked(
-    graph: Graph, kind: Kind, tau: float, aside: Array, *, allow_isolated: bool = False
+    graph: Graph, kind: Kind, tau: float, excluded: Array, *, allow_isolated: bool = False
 ) -> SparseOperator:
     """The Laplacian of the graph without the nodes ``aside``, as an operator on all rows.
 
@@ -190,19 +190,19 @@ def masked(
     >>> np.linalg.eigvalsh(A.to_dense()).round(3).tolist()
     [0.0, 1.0, 2.0, 2.0, 2.0]
     """
-    if len(aside) == 0:
+    if len(excluded) == 0:
         whole = regularized(graph, kind, tau) if tau else None
         return whole or laplacian(graph, kind, allow_isolated=allow_isolated)
     laplacian(graph, kind, allow_isolated=True)  # checks the kind and the size of the weights
     kept = np.ones(graph.n_nodes, bool)
-    kept[aside] = False
+    kept[excluded] = False
     added = tau * float(graph.degrees[kept].mean())
     degrees = np.where(kept, graph.degrees + added, np.where(graph.degrees > 0, graph.degrees, 1.0))
     low_rank = None
     if tau:
         low_rank = LowRank(kept[:, None].astype(np.float32), np.array([added / kept.sum()]))
     forms = {"random_walk": _random_walk, "symmetric": _symmetric}
-    return replace(forms.get(kind, _unnormalized)(graph, kept, degrees, low_rank), aside=aside)
+    return replace(forms.get(kind, _unnormalized)(graph, kept, degrees, low_rank), excluded=excluded)
 
 
 def _random_walk(graph: Graph, kept: Array, degrees: Array, low_rank: LowRank | None) -> SparseOperator:

@@ -73,19 +73,19 @@ class SparseOperator(Operator):
     low_rank: LowRank | None = None
     lower: float = 0.0
     upper: float = 2.0
-    aside: Array | None = None
+    excluded: Array | None = None
 
     @property
-    def rows_aside(self) -> Array | None:
+    def excluded_rows(self) -> Array | None:
         """Those of the mask."""
-        return self.aside
+        return self.excluded
 
     @property
     def null_vector(self) -> Array | None:
         """``1 / scale`` on the rows that take part, where those are a Laplacian."""
         part = np.ones(self.n_nodes)
-        if self.aside is not None:
-            part[self.aside] = 0
+        if self.excluded is not None:
+            part[self.excluded] = 0
         scale = 1.0 if self.scale is None else self._positive_scale
         vector = part / scale
         image = part * (self.diagonal * vector - scale * self.graph.degrees)
@@ -101,7 +101,7 @@ class SparseOperator(Operator):
         if self.low_rank is not None:
             entries = entries - np.square(self.low_rank.factors) @ self.low_rank.coefficients
         entries = entries if self.metric is None else entries / self.metric
-        return entries if self.aside is None else np.delete(entries, self.aside)
+        return entries if self.excluded is None else np.delete(entries, self.excluded)
 
     @property
     def n_nodes(self) -> int:

@@ -164,8 +164,8 @@ def judge_clusters(result: Result, settings: Settings) -> ClusterVerdict:
         why = "too few nodes for a random graph to compare with"
         return ClusterVerdict(NOT_JUDGED, *base, reason=why, **shown)
     strength = float(np.clip((cuts.inside - chance.inside) / max(1 - chance.inside, 1e-9), -1.0, 1.0))
-    taking_part = max(1, int((labels >= 0).sum()))
-    needed = cloud_confidence(chance.confidence, strength, k, cuts.neighbours * k / taking_part) + SURE
+    active = max(1, int((labels >= 0).sum()))
+    needed = cloud_confidence(chance.confidence, strength, k, cuts.neighbours * k / active) + SURE
     shown |= {
         "chance_conductance": chance.conductance,
         "strength": strength,

@@ -287,7 +287,7 @@ def _measure_angles(trials: Sequence[Trial]) -> None:
 
 
 def _on_all_nodes(result: Result) -> Array | None:
-    """The metric of the operator for the rows of all nodes; those set aside are zero anyway."""
+    """The metric of the operator for the rows of all nodes; those excluded are zero anyway."""
     if result.operator.metric is None:
         return None
     metric = np.ones(len(result.vectors))

@@ -21,7 +21,7 @@ from spectrograd.aggregation import (
 from spectrograd.aggregation.projection import aggregate as project
 from spectrograd.embedding import Embedding
 from spectrograd.graph import Graph, GraphError, GraphWarning, MultilayerGraph
-from spectrograd.graph.components import Connectivity, connect, report_aside, sublayers
+from spectrograd.graph.components import Connectivity, connect, report_excluded, sublayers
 from spectrograd.labels.eigengap import Eigengap, n_eigenvalues, widest_gap
 from spectrograd.notices import warn
 from spectrograd.operators.base import Operator
@@ -81,7 +81,7 @@ def merge(
     layer_weights: Sequence[float] | str | None = None,
     aggregation_params: Mapping[str, Any] | None = None,
     tau: float = 0.0,
-    aside: Array | None = None,
+    excluded: Array | None = None,
 ) -> Merged:
     """Walk ``laplacian -> solve`` once per layer, then make the single operator (Eq. 22).
 
@@ -96,8 +96,8 @@ def merge(
     automatic = isinstance(layer_weights, str) and layer_weights == "auto"
     weights = _without_empty(_given_weights(layer_weights, graph.n_layers), graph)
     if not tau:
-        _check_linked(graph, aside)
-    operators = layer_operators(graph, laplacian, tau, aside)
+        _check_linked(graph, excluded)
+    operators = layer_operators(graph, laplacian, tau, excluded)
     began = time.perf_counter()
     embedded: tuple[Embedded, ...] = ()
     scores = None
@@ -214,10 +214,10 @@ def _without_empty(weights: Array, graph: MultilayerGraph) -> Array:
     return checked_weights(np.where(empty, 0.0, weights), len(weights))
 
 
-def _check_linked(graph: MultilayerGraph, aside: Array | None) -> None:
-    """A node may miss from some layers, but not from all, unless it was set aside."""
+def _check_linked(graph: MultilayerGraph, excluded: Array | None) -> None:
+    """A node may miss from some layers, but not from all, unless it was excluded."""
     nowhere = np.flatnonzero(sum(layer.degrees for layer in graph.layers) == 0)
-    nowhere = nowhere if aside is None else np.setdiff1d(nowhere, aside)
+    nowhere = nowhere if excluded is None else np.setdiff1d(nowhere, excluded)
     if len(nowhere):
         shown = ", ".join(str(graph.node_names[i]) for i in nowhere[:5])
         raise GraphError(f"{len(nowhere)} nodes have no edge in any layer: {shown}; remove them first")
@@ -282,8 +282,8 @@ def prepare_layers(graph: MultilayerGraph, settings: Settings) -> PreparedLayers
     stages = Stages(settings.on_stage)
     wanted = checked(settings.regularization)
     connectivity = connect(graph, settings.n_components, settings.disconnected)
-    report_aside(connectivity, graph.node_names)
-    kept, rows, masked = _taking_part(graph, connectivity)
+    report_excluded(connectivity, graph.node_names)
+    kept, rows, masked = _active(graph, connectivity)
     regularization = _decide(wanted, settings, connectivity)
     with stages("layers"):
         gap = _gap(kept, settings, regularization.tau, masked)
@@ -298,20 +298,20 @@ def prepare_layers(graph: MultilayerGraph, settings: Settings) -> PreparedLayers
             layer_weights=settings.layer_weights,
             aggregation_params=settings.aggregation_params,
             tau=regularization.tau,
-            aside=masked,
+            excluded=masked,
         )
     moved = connectivity if graph.is_resident else connectivity.moved(rows)
     return PreparedLayers(graph, merged, int(k), regularization, moved, gap, merged.seconds, rows, masked)
 
 
-def _taking_part(graph: MultilayerGraph, connectivity: Connectivity) -> tuple[MultilayerGraph, Array, Array]:
+def _active(graph: MultilayerGraph, connectivity: Connectivity) -> tuple[MultilayerGraph, Array, Array]:
     """The layers to merge, which row of the result each of their rows is, and which of them are masked.
 
     Layers on disk keep all rows: those that take no part are masked.
     """
     if graph.is_resident:
         return sublayers(graph, connectivity.kept), connectivity.kept, np.empty(0, np.int64)
-    return graph, input_order(graph.layers[0]), connectivity.aside
+    return graph, input_order(graph.layers[0]), connectivity.excluded
 
 
 def _gap(graph: MultilayerGraph, settings: Settings, tau: float, masked: Array) -> Eigengap | None:

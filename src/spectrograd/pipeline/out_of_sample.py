@@ -41,7 +41,7 @@ class LayerRule:
         Which Laplacian.
     degrees : array of shape (n_nodes,)
         Of the training nodes; 0 where a node takes no part.
-    n_taking_part
+    n_active
         How many nodes do.
     added
         What regularisation adds to every degree.
@@ -55,7 +55,7 @@ class LayerRule:
 
     kind: Kind
     degrees: Array
-    n_taking_part: int
+    n_active: int
     added: float = 0.0
     weight: float = 1.0
     vectors: Array | None = None
@@ -85,7 +85,7 @@ class LayerRule:
 
     def everywhere(self, vectors: Array) -> Array:
         """What regularisation gathers from all training nodes, per unit of a row's scale; shape (k,)."""
-        return np.asarray(self.added / self.n_taking_part * (self.known_scale @ vectors), dtype=np.float64)
+        return np.asarray(self.added / self.n_active * (self.known_scale @ vectors), dtype=np.float64)
 
     @cached_property
     def own_everywhere(self) -> Array:
@@ -135,10 +135,10 @@ class Extension:
     Attributes
     ----------
     vectors : array of shape (n_nodes, k)
-        All columns; zero where a node was set aside.
+        All columns; zero where a node was excluded.
     eigenvalues : array of shape (k,)
-    taking_part : array of bool, shape (n_nodes,)
-        False where a node was set aside.
+    active : array of bool, shape (n_nodes,)
+        False where a node was excluded.
     layers
         One rule per layer; a single graph has one.
     sparse
@@ -147,7 +147,7 @@ class Extension:
 
     vectors: Array
     eigenvalues: Array
-    taking_part: Array
+    active: Array
     layers: tuple[LayerRule, ...]
     sparse: bool = True
 
@@ -170,10 +170,10 @@ class Extension:
         return found
 
     def _among_linked(self, rows: NewRows) -> NewRows:
-        """Edges to nodes that were set aside lead nowhere."""
-        if self.taking_part.all():
+        """Edges to nodes that were excluded lead nowhere."""
+        if self.active.all():
             return rows
-        keep = sp.diags_array(self.taking_part.astype(np.float64))
+        keep = sp.diags_array(self.active.astype(np.float64))
         known = tuple(sp.csr_array(matrix @ keep) for matrix in rows.known)
         for matrix in known:
             matrix.eliminate_zeros()
@@ -285,7 +285,7 @@ def extension_of(graph: Graph | MultilayerGraph, result: Result, settings: Setti
         return None
     part, kind = np.zeros(graph.n_nodes, bool), settings.laplacian
     part[result.rows] = True
-    part[result.connectivity.aside] = False  # over a disk they are among the rows
+    part[result.connectivity.excluded] = False  # over a disk they are among the rows
     tau = result.regularization.tau
     if isinstance(graph, Graph):
         return Extension(result.vectors, result.eigenvalues, part, (_rule(graph, part, kind, tau),))

@@ -123,7 +123,7 @@ class Result:
     Attributes
     ----------
     embedding
-        Vectors (N x K; rows of nodes set aside are zero), eigenvalues and node names.
+        Vectors (N x K; rows of nodes excluded are zero), eigenvalues and node names.
     certificate, solver, reason, attempts, history, stop_reason
         How good it is, who found it, why that one, and how.
     operator
@@ -135,7 +135,7 @@ class Result:
     seconds
         By stage.
     labels, n_clusters
-        One cluster per node, -1 for nodes set aside; None before labels were assigned.
+        One cluster per node, -1 for nodes excluded; None before labels were assigned.
     membership
         How sure each label is, 0 to 1: how much nearer its centre is than the next.
     cluster_verdict
@@ -321,9 +321,9 @@ class LeftEmbedding(Embedding):
         """In float32, as rows of the result; those that are masked are zero."""
         multivector = self.engine.cast(self.multivector, np.float32)
         if len(masked):
-            taking_part = np.ones((multivector.shape[0], 1), np.float32)
-            taking_part[masked] = 0
-            multivector = self.engine.scaled(multivector, self.engine.put(taking_part))
+            active = np.ones((multivector.shape[0], 1), np.float32)
+            active[masked] = 0
+            multivector = self.engine.scaled(multivector, self.engine.put(active))
         same = np.array_equal(order, np.arange(len(order)))
         return LeftEmbedding(self.engine, multivector, self.eigenvalues, names, None if same else order)
 

@@ -123,7 +123,7 @@ def label(result: Result, settings: Settings, *, many: int = MANY) -> Result:
             n_clusters,
             n_init=settings.n_init,
             softness=result.softness,
-            aside=result.connectivity.aside,
+            excluded=result.connectivity.excluded,
             random_state=settings.seed,
             deadline=settings.labelled_by,
         )
@@ -136,7 +136,7 @@ def label(result: Result, settings: Settings, *, many: int = MANY) -> Result:
             n_init=settings.n_init,
             unit_rows=True,
             softness=result.softness,
-            aside=result.connectivity.aside,
+            excluded=result.connectivity.excluded,
             random_state=settings.seed,
             deadline=settings.labelled_by,
         )

@@ -19,7 +19,7 @@ from spectrograd.graph.components import (
     connect,
     indicators,
     on_all_rows,
-    report_aside,
+    report_excluded,
     subgraph,
 )
 from spectrograd.graph.ordering import near_order, reordered
@@ -69,9 +69,9 @@ def multivector_of_all_nodes(solved: Embedded, settings: Settings, n_nodes: int,
     Q = engine.put(Q) if isinstance(Q, np.ndarray) else Q  # of whole components, which nobody solved for
     Q = engine.combine(Q, np.diag(np.where(engine.statistics(Q).peaks < 0, -1.0, 1.0)))
     if len(masked):
-        taking_part = np.ones((len(kept), 1))
-        taking_part[masked] = 0
-        Q = engine.scaled(Q, engine.put(taking_part))
+        active = np.ones((len(kept), 1))
+        active[masked] = 0
+        Q = engine.scaled(Q, engine.put(active))
     return engine.spread(Q, kept, n_nodes)
 
 
@@ -119,12 +119,12 @@ class PreparedGraph:
             solved = _whole_components(operator, groups[self.kept], settings)
             none_needed = Regularization(0.0, "not needed: whole components make the clusters")
             return solved, operator, none_needed, None
-        components = self.connectivity.labels[self.kept]  # 0, 1, ...: set aside from the smallest on
+        components = self.connectivity.labels[self.kept]  # 0, 1, ...: excluded from the smallest on
         guess = None if start is None else start[self.kept]
-        n_taking_part = self.part.n_nodes - len(self.masked)
+        n_active = self.part.n_nodes - len(self.masked)
         components[self.masked] = -1
-        nodes = _TakingPart(
-            self.part, n_columns(n_taking_part, settings), settings, components, guess, self.masked
+        nodes = _ActiveProblem(
+            self.part, n_columns(n_active, settings), settings, components, guess, self.masked
         )
         solved, operator, decision = nodes.embedded(wanted)
         gap = None
@@ -136,10 +136,10 @@ class PreparedGraph:
 
 
 def prepare_graph(graph: Graph, settings: Settings) -> PreparedGraph:
-    """Sort out the components of a graph; whatever is set aside is named in a warning."""
+    """Sort out the components of a graph; whatever is excluded is named in a warning."""
     checked(settings.regularization)
     connectivity = connect(graph, settings.n_components, settings.disconnected)
-    report_aside(connectivity, graph.node_names)
+    report_excluded(connectivity, graph.node_names)
     kept = connectivity.kept
     n_columns(len(kept), settings)  # too many are refused before any work
     if not graph.is_resident:
@@ -154,7 +154,7 @@ def prepare_graph(graph: Graph, settings: Settings) -> PreparedGraph:
 def _on_all_rows(graph: Graph, connectivity: Connectivity) -> PreparedGraph:
     """A graph on disk, whose rows stay where they are; the result is in the order of the input."""
     order = input_order(graph)
-    return PreparedGraph(graph, graph, order, connectivity.moved(order), connectivity.aside)
+    return PreparedGraph(graph, graph, order, connectivity.moved(order), connectivity.excluded)
 
 
 def input_order(graph: Graph) -> Array:
@@ -176,7 +176,7 @@ Found = tuple[Embedded, SparseOperator, Regularization]
 
 
 @dataclass(frozen=True, eq=False)
-class _TakingPart:
+class _ActiveProblem:
     """The nodes that take part, on their way through the solver."""
 
     graph: Graph

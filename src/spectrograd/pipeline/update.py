@@ -268,7 +268,7 @@ def corrected(prepared: PreparedGraph, start: Array, settings: Settings, before:
     began = time.perf_counter()
     decided = before.regularization
     operator = masked(prepared.part, settings.laplacian, decided.tau, prepared.masked)
-    outside = None if len(prepared.connectivity.aside) else before.outside
+    outside = None if len(prepared.connectivity.excluded) else before.outside
     moved = _moved(settings, operator, start[prepared.kept], replace(before, outside=outside))
     if moved is None:
         return None

@@ -45,11 +45,11 @@ def join_components(
     compare = _by_tree if tree else partial(_by_pairs, metric=metric)
     most, drawn = compared
     few = tree or len(labels) <= most
-    taking_part = np.arange(len(labels)) if few else _drawn_from_each(labels, max(1, drawn // n_components_of_graph))
-    where = points[taking_part]
+    active = np.arange(len(labels)) if few else _drawn_from_each(labels, max(1, drawn // n_components_of_graph))
+    where = points[active]
     while n_components_of_graph > 1:
-        rows, cols, gaps = _shortest_links(where, labels[taking_part], compare)
-        rows, cols = taking_part[rows], taking_part[cols]
+        rows, cols, gaps = _shortest_links(where, labels[active], compare)
+        rows, cols = active[rows], active[cols]
         links = sp.coo_array((weigh(rows, cols, gaps), (rows, cols)), shape=matrix.shape).tocsr()
         matrix = sp.csr_array(matrix.maximum(links).maximum(links.T.tocsr()))
         n_components_of_graph, labels = connected_components(matrix, directed=False)

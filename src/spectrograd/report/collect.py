@@ -142,7 +142,7 @@ def gather_run(
         None if truth is None else truth[0],
         class_names,
         edges.tolist(),
-        _excluded(names, result.connectivity.aside),
+        _excluded(names, result.connectivity.excluded),
     )
 
 

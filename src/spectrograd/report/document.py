@@ -411,7 +411,7 @@ def _uncertain(run: Run) -> list[dict[str, Any]] | None:
     labels, sure = run.nodes.labels, run.nodes.membership
     if labels is None or sure is None:
         return None
-    worst = np.argsort(sure, kind="stable")[:SHOWN_UNCERTAIN]  # NaN, of nodes set aside, is last
+    worst = np.argsort(sure, kind="stable")[:SHOWN_UNCERTAIN]  # NaN, of nodes excluded, is last
     worst = worst[np.isfinite(sure[worst])]
     return [
         {"node": str(run.nodes.names[row]), "cluster": int(labels[row]), "confidence": float(sure[row])}

@@ -245,10 +245,10 @@ def _take_place(draft: Path, target: Path) -> None:
     elif _exchange(draft, target):
         shutil.rmtree(draft, ignore_errors=True)
     else:  # two steps: for a moment a reader finds neither
-        aside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.old")
-        os.rename(target, aside)
+        excluded = target.with_name(f".{target.name}.{secrets.token_hex(4)}.old")
+        os.rename(target, excluded)
         os.rename(draft, target)
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(excluded, ignore_errors=True)
     sync_folder(target.parent)
 
 

@@ -234,9 +234,9 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
         """Mutates: the first block, and the columns of a probe beside it."""
         engine = problem.engine
         block = guarded_start(problem, state.width, state.rng, dtype)
-        if problem.operator.rows_aside is not None:  # else they would have to be filtered out
+        if problem.operator.excluded_rows is not None:  # else they would have to be filtered out
             part = np.ones((problem.n_nodes, 1))
-            part[problem.operator.rows_aside] = 0
+            part[problem.operator.excluded_rows] = 0
             block = engine.scaled(block, engine.put(part))
         probe_block = new_probe_block(engine, problem.operator.walk_form(), state.rng, dtype)
         state.block, state.probe_block = engine.stack(block, probe_block.X), replace(probe_block, X=None)
