@@ -24,13 +24,13 @@ from spectrograd.graph import (
     GraphError,
 )
 from spectrograd.io.write_results import write_parts
-from spectrograd.labels.assign import assign_left
+from spectrograd.labels.assign import assign_distributed
 from spectrograd.labels.sampled_kmeans import assign_in_chunks
 from spectrograd.pipeline import (
     Settings,
     embed,
 )
-from spectrograd.pipeline.result import LeftEmbedding
+from spectrograd.pipeline.result import DistributedEmbedding
 from spectrograd.pipeline.run import label
 from spectrograd.store.edge_batches import (
     GraphSource,
@@ -80,7 +80,7 @@ def test_no_tall_of_several_columns_comes_to_the_client(client, stored, tmp_path
     engine = Counting(client)
     settings = Settings(**HOW, engine=engine)
     result = embed(stored, settings)
-    assert isinstance(result.embedding, LeftEmbedding)
+    assert isinstance(result.embedding, DistributedEmbedding)
     result = label(result, settings, many=100)
     result_labels = write_label_parts(tmp_path / "labels.parquet", stored, result)
     vectors = write_embedding_parts(tmp_path / "vectors.parquet", stored, result.embedding.without_first())
@@ -100,14 +100,14 @@ def test_left_rows_are_labelled_as_those_that_were_gathered(client, stored):
     engine = make_engine(client)
     left = embed(stored, Settings(**HOW, engine=engine)).embedding
     excluded, how = np.array([5, N - 1]), {"n_init": 10, "softness": 1.0}
-    found, multivector = assign_left(engine, left.multivector, left.order, 3, excluded=excluded, random_state=0, **how)
+    found, multivector = assign_distributed(engine, left.multivector, left.order, 3, excluded=excluded, random_state=0, **how)
     expected = assign_in_chunks(left.vectors, excluded, 3, 10, np.random.default_rng(0), 1.0)
     np.testing.assert_array_equal(found.labels, expected.labels)
     np.testing.assert_array_equal(found.membership, expected.membership)
     assert found.inertia == pytest.approx(expected.inertia, rel=1e-9)
     np.testing.assert_array_equal(engine.rows(multivector)[:, 0], found.labels[left.order])
     with pytest.raises(ValueError, match="n_clusters is 9999; with 3003 rows"):
-        assign_left(engine, left.multivector, None, 9999, excluded=excluded, random_state=0, **how)
+        assign_distributed(engine, left.multivector, None, 9999, excluded=excluded, random_state=0, **how)
 
 
 def test_the_same_result_as_on_local(client, stored):

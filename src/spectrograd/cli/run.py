@@ -39,7 +39,7 @@ from spectrograd.pipeline import Result, Settings
 from spectrograd.pipeline.cluster_verdict import CLEAR, NOT_JUDGED
 from spectrograd.pipeline.memory_estimate import check_limit, open_within
 from spectrograd.pipeline.multilayer import Merged
-from spectrograd.pipeline.result import LeftEmbedding, Result
+from spectrograd.pipeline.result import DistributedEmbedding, Result
 from spectrograd.points.knn_graph import neighbour_graph
 from spectrograd.points.query import KnownPoints
 from spectrograd.points.search import Wanted
@@ -384,7 +384,7 @@ Source = Graph | MultilayerGraph
 
 def write_embedding_parts(path: str | os.PathLike[str], graph: Source, embedding: Embedding) -> list[Path]:
     """Columns ``node,e0,e1,...`` of the embedding of a graph; see :func:`write_parts`."""
-    if not isinstance(embedding, LeftEmbedding):
+    if not isinstance(embedding, DistributedEmbedding):
         return write_parts(path, embedding.vectors, graph.input_names)
     return write_parts(path, embedding.multivector, _names_by_row(graph, embedding), engine=embedding.engine)
 
@@ -394,7 +394,7 @@ def write_label_parts(path: str | os.PathLike[str], graph: Source, result: Resul
     if result.labels is None:
         raise ValueError("there are no labels to write: this is an embedding only")
     left, labels = result.embedding, result.label_multivector
-    if not isinstance(left, LeftEmbedding):
+    if not isinstance(left, DistributedEmbedding):
         return write_parts(path, result.labels, graph.input_names)
     if labels is None:  # few enough for the client to have found them
         rows = result.labels if left.order is None else result.labels[left.order]
@@ -402,7 +402,7 @@ def write_label_parts(path: str | os.PathLike[str], graph: Source, result: Resul
     return write_parts(path, labels, _names_by_row(graph, left), engine=left.engine)
 
 
-def _names_by_row(graph: Source, left: LeftEmbedding) -> Array | None:
+def _names_by_row(graph: Source, left: DistributedEmbedding) -> Array | None:
     """The names of the nodes in the order of the graph's rows; None where they are the row numbers."""
     if left.names is None:
         return left.order

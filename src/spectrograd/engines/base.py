@@ -155,7 +155,7 @@ class Engine(Protocol):
         ...
 
     @property
-    def leaves_rows(self) -> bool:
+    def is_distributed(self) -> bool:
         """Whether results stay where they are until somebody asks: with others, who can write them too."""
         ...
 
@@ -345,7 +345,7 @@ class BaseEngine(ABC):
     thresholds: Thresholds = USUAL
     offers: ClassVar[frozenset[Offer]] = frozenset()
     has_blocked_summation: ClassVar[bool] = False
-    leaves_rows: ClassVar[bool] = False
+    is_distributed: ClassVar[bool] = False
 
     def summary(self) -> dict[str, Any]:
         """What ``--summary-json`` holds."""

@@ -208,7 +208,7 @@ def _spread_rows(rows: Array, rng: np.random.Generator) -> Array:
 # --- Clusters of rows that stay where an engine has them: a sample of them comes to the host, and the labels.
 
 
-def assign_left(
+def assign_distributed(
     engine: Engine,
     X: MultiVector,
     order: Array | None,

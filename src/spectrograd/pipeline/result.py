@@ -275,7 +275,7 @@ class Stages:
 # --- An embedding that is left with the workers that found it, until somebody asks for its rows.
 
 
-class LeftEmbedding(Embedding):
+class DistributedEmbedding(Embedding):
     """Rows on the workers of an engine, ``multivector`` (N x K) in the order of the graph's rows.
 
     ``order`` says which row of the result each of them is; None where that is the same.
@@ -312,12 +312,12 @@ class LeftEmbedding(Embedding):
         """Number of columns."""
         return int(self.multivector.shape[1])
 
-    def without_first(self) -> LeftEmbedding:
+    def without_first(self) -> DistributedEmbedding:
         """Drop the trivial vector."""
         rest = self.engine.columns(self.multivector, slice(1, None))
-        return LeftEmbedding(self.engine, rest, self.eigenvalues[1:], self.names, self.order)
+        return DistributedEmbedding(self.engine, rest, self.eigenvalues[1:], self.names, self.order)
 
-    def of_nodes(self, order: Array, masked: Array, names: Array | None) -> LeftEmbedding:
+    def of_nodes(self, order: Array, masked: Array, names: Array | None) -> DistributedEmbedding:
         """In float32, as rows of the result; those that are masked are zero."""
         multivector = self.engine.cast(self.multivector, np.float32)
         if len(masked):
@@ -325,14 +325,14 @@ class LeftEmbedding(Embedding):
             active[masked] = 0
             multivector = self.engine.scaled(multivector, self.engine.put(active))
         same = np.array_equal(order, np.arange(len(order)))
-        return LeftEmbedding(self.engine, multivector, self.eigenvalues, names, None if same else order)
+        return DistributedEmbedding(self.engine, multivector, self.eigenvalues, names, None if same else order)
 
 
 def embedding_of(engine: Engine, operator: Operator, Q: MultiVector, values: Array) -> Embedding:
     """The columns of Q in order and with their signs; on the host, unless the edges are not there either."""
-    if not (engine.leaves_rows and operator.is_streamed):
+    if not (engine.is_distributed and operator.is_streamed):
         return arrange(engine.rows(Q), values, operator.names)
     order = np.argsort(values, kind="stable")
     signs = np.where(engine.statistics(Q).peaks < 0, -1.0, 1.0)
     multivector = engine.combine(Q, np.diag(signs)[:, order])
-    return LeftEmbedding(engine, multivector, values[order], operator.names)
+    return DistributedEmbedding(engine, multivector, values[order], operator.names)

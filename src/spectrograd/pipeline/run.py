@@ -11,7 +11,7 @@ import numpy as np
 
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.labels import assign
-from spectrograd.labels.assign import assign_left
+from spectrograd.labels.assign import assign_distributed
 from spectrograd.labels.eigengap import MOST
 from spectrograd.labels.neighbor_labels import follow_neighbours
 from spectrograd.labels.sampled_kmeans import MANY
@@ -19,7 +19,7 @@ from spectrograd.notices import parameter
 from spectrograd.pipeline.checkpoints import checkpointed
 from spectrograd.pipeline.cluster_verdict import graphs_of, judge_clusters
 from spectrograd.pipeline.multilayer import PreparedLayers, prepare_layers
-from spectrograd.pipeline.result import LeftEmbedding, Result
+from spectrograd.pipeline.result import DistributedEmbedding, Result
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.single import PreparedGraph, prepare_graph
 from spectrograd.system import deferred
@@ -115,8 +115,8 @@ def label(result: Result, settings: Settings, *, many: int = MANY) -> Result:
     settings.on_stage("assign")
     n_clusters = settings.n_clusters or result.embedding.n_components
     left = result.embedding
-    if isinstance(left, LeftEmbedding) and settings.assign_labels == "kmeans" and left.multivector.shape[0] > many:
-        clustering, label_multivector = assign_left(
+    if isinstance(left, DistributedEmbedding) and settings.assign_labels == "kmeans" and left.multivector.shape[0] > many:
+        clustering, label_multivector = assign_distributed(
             left.engine,
             left.multivector,
             left.order,
@@ -172,7 +172,7 @@ def _followed(result: Result) -> Result:
         membership = membership.copy()
         membership[rows] = found.membership
     result = replace(result, labels=labels, membership=membership)
-    if result.label_multivector is not None and isinstance(result.embedding, LeftEmbedding):
+    if result.label_multivector is not None and isinstance(result.embedding, DistributedEmbedding):
         engine = result.embedding.engine
         return replace(result, label_multivector=engine.put(found.labels[:, None].astype(np.float64)))
     return result

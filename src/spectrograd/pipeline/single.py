@@ -27,7 +27,7 @@ from spectrograd.labels.eigengap import Eigengap, n_eigenvalues, widest_gap
 from spectrograd.operators.laplacian import MORE_TAU, TAU, Regularization, checked, masked
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.plan import Choice
-from spectrograd.pipeline.result import Attempt, Embedded, LeftEmbedding, Result, Stages, found
+from spectrograd.pipeline.result import Attempt, Embedded, DistributedEmbedding, Result, Stages, found
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solve import choices_for, embed, narrowed
 from spectrograd.solvers.base import Problem, Progress
@@ -48,7 +48,7 @@ def with_all_nodes(solved: Embedded, graph: Graph | MultilayerGraph, kept: Array
     Of a graph on disk it is in float32: it may be as large as memory, and its digits end there anyway.
     """
     one = graph.layers[0] if isinstance(graph, MultilayerGraph) else graph
-    if isinstance(solved.embedding, LeftEmbedding):
+    if isinstance(solved.embedding, DistributedEmbedding):
         return solved.embedding.of_nodes(kept, masked, result_names(one))
     vectors = solved.embedding.vectors
     if graph.is_resident:
@@ -219,7 +219,7 @@ class _ActiveProblem:
         self, operator: SparseOperator, n_trivial: int, found: Embedded, **how: Any
     ) -> Regularization:
         """What the vectors found tell, wherever they are."""
-        if isinstance(found.embedding, LeftEmbedding):
+        if isinstance(found.embedding, DistributedEmbedding):
             how |= {"engine": found.embedding.engine}
             return self.judged(operator, n_trivial, found.embedding.multivector, **how)
         return self.judged(operator, n_trivial, found.embedding.vectors, **how)

@@ -55,7 +55,7 @@ class DaskEngine(RowsOnWorkers):
     """
 
     name = "dask"
-    leaves_rows = True
+    is_distributed = True
     cost = Cost(per_round=0.02, per_byte=1e-9)  # of a few tasks, and of loopback or 10 GbE
 
     def __init__(
