@@ -24,7 +24,7 @@ from spectrograd.points.ivf_index import main_directions, projected
 from spectrograd.points.search import Wanted, find_neighbours, measured_recall
 
 THREADS = 2
-ROWS_TO_TELL = 500
+RECALL_SAMPLE_ROWS = 500
 ROWS_TO_REPEAT = 30_000  # a search is run twice on so many points: the same graph?
 ROWS_OF_ALL_PAIRS = 2_000  # all pairs are timed on so many queries, times N over that
 # points -> lists, visits, and breadth of HNSW's search (0: not tried), that first reach .98; for a million
@@ -46,7 +46,7 @@ def run() -> str:
         "Wide points are brought to 64 columns and three times the candidates ranked exactly, by the same "
         "code. faiss knows how many lists to visit for a recall of .98; ours has to find out, in the time "
         f"shown. All pairs are timed on {ROWS_OF_ALL_PAIRS:,} rows, times the rest. The recall is that of "
-        f"{ROWS_TO_TELL} exact rows.\n\n"
+        f"{RECALL_SAMPLE_ROWS} exact rows.\n\n"
     ) + table(head, rows)
 
 
@@ -71,7 +71,7 @@ def _measure(cloud: Cloud, search: str) -> tuple[str, ...]:
     scale = len(points) / len(distances)
     wall, busy = (time.perf_counter() - wall) * scale, (time.process_time() - busy) * scale
     peak = int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1]) / 1000
-    sample = np.random.default_rng(5).choice(len(distances), ROWS_TO_TELL, replace=False)
+    sample = np.random.default_rng(5).choice(len(distances), RECALL_SAMPLE_ROWS, replace=False)
     true = blocks.nearest_of_rows(blocks.Cloud.around(points), sample, K)[1]
     recall = measured_recall(distances[sample], true)
     where = f"{cloud.name}, {len(points):,} x {points.shape[1]}"

@@ -20,7 +20,7 @@ from spectrograd.cli.options import (
     point_options,
     solve_options,
 )
-from spectrograd.cli.report import check_targets, run_output_options, saved_model, tell_run
+from spectrograd.cli.report import check_targets, run_output_options, saved_model, save_page_and_run
 from spectrograd.cli.session import Session
 
 EXAMPLES = """\b
@@ -114,7 +114,7 @@ def cluster(
     reading.check_size(k, 0, graph)
     classes, class_names = reading.read_truth(session, truth, graph, label_column)
     if session.dry_run:
-        return plan.tell_plan(graph, k, options, output=output, report=page, run=folder)
+        return plan.print_plan(graph, k, options, output=output, report=page, run=folder)
     result = running.run(session, graph, settings, pipeline.cluster)
     scores = _score(session, classes, result)
     told = partial(summarize, session, source, graph, result, scores)
@@ -126,7 +126,7 @@ def cluster(
             writing.write_result(output, write, result.labels, graph.input_names)
         model = partial(saved_model, source.fingerprint, graph, result, settings, points=learned)
         run = partial(gather_run, graph, result, truth=known, class_names=class_names)
-        tell_run(page, folder, lambda: run(summary=told()), model)
+        save_page_and_run(page, folder, lambda: run(summary=told()), model)
     session.save_summary(told())
     return running.verdict(session, result, settings, running.clusters_found(result), output, page, folder)
 
@@ -206,7 +206,7 @@ def embed(
         graph = learned.graph
     reading.check_size(k, 1, graph)
     if session.dry_run:
-        return plan.tell_plan(graph, k + 1, options, output=output, report=page, run=folder)
+        return plan.print_plan(graph, k + 1, options, output=output, report=page, run=folder)
     result = running.run(session, graph, settings, pipeline.embed)
     told = partial(summarize, session, source, graph, result, None)
     with session.stage("report"):
@@ -218,7 +218,7 @@ def embed(
         model = partial(
             saved_model, source.fingerprint, graph, result, settings, points=learned, drop_first=True
         )
-        tell_run(page, folder, lambda: gather_run(graph, result, told(), drop_first=True), model)
+        save_page_and_run(page, folder, lambda: gather_run(graph, result, told(), drop_first=True), model)
     session.save_summary(told())
     what = f"{embedding.n_components} coordinates of {graph.n_nodes:,} nodes"
     return running.verdict(session, result, settings, what, output, page, folder)

@@ -92,7 +92,7 @@ def compare(
     rows, merged = _rows(session, graph, names, classes, how | {"k": k})
     with session.stage("report"):
         _write_page(session, output, graph, rows, how["time_budget"])
-    _tell(session, rows)
+    _print_report(session, rows)
     session.save_summary(_summary(session, source, graph, rows) | layer_summary(merged, graph))
     code = _exit_code(rows)
     if code == GOOD:
@@ -160,7 +160,7 @@ def _write_page(session: Session, output: str, graph: Any, rows: Sequence[Any], 
     write_page(output, compare_document(graph, rows, picture=draw_comparison(rows), run=run))
 
 
-def _tell(session: Session, rows: Sequence[dict[str, Any]]) -> None:
+def _print_report(session: Session, rows: Sequence[dict[str, Any]]) -> None:
     """The table, with all columns where the terminal is wide enough."""
     from spectrograd.cli.tables import WIDE, solver_table
     from spectrograd.pipeline.compare import failures

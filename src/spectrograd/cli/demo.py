@@ -56,7 +56,7 @@ def demo(session: Session, output: str, nodes: int) -> int:
         png = _save(session, folder, data, merged, trials)
         summary = summarize(session, source, data.graph, chosen.result, chosen.scores)
         _write_page(session, folder, data, trials, png, summary)
-    _tell(session, data, merged, rows, folder)
+    _print_report(session, data, merged, rows, folder)
     summary = summarize(session, source, data.graph, chosen.result, chosen.scores)
     session.save_summary(summary | {"rows": rows, "output": {k: str(folder / v) for k, v in FILES.items()}})
     return finish(rows, chosen)
@@ -185,7 +185,7 @@ def agreement(merged: Merged, result: Result, names: Sequence[str]) -> Agreement
     return Agreement((*names, "merged"), pairwise_agreement([*bases, result.vectors]))
 
 
-def _tell(
+def _print_report(
     session: Session, data: LayeredData, merged: Merged, rows: list[dict[str, Any]], folder: Path
 ) -> None:
     from spectrograd.cli.tables import MARK, row_table

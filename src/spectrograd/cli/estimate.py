@@ -124,7 +124,7 @@ def _seconds_per_pass(operator: SparseOperator, k: int) -> float:
     return time.perf_counter() - began
 
 
-def tell_plan(
+def print_plan(
     graph: Graph | MultilayerGraph, k: int | str, options: SolveOptions, **outputs: str | None
 ) -> int:
     """What ``--dry-run`` prints instead of solving."""

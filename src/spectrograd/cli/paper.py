@@ -118,7 +118,7 @@ def paper(session: Session, table: str, yelp: str | None, nodes: int, **options:
     if study and yelp is not None:
         raise click.UsageError(f"--{study} is for --table 1", click.get_current_context())
     if session.dry_run:
-        return _tell_plan(experiment, yelp or study, options["skip_dense"], nodes)
+        return _print_plan(experiment, yelp or study, options["skip_dense"], nodes)
     if study:
         return run_study(session, study, parse_seeds(options["seeds"] or str(session.seed)), nodes)
     data, source = _synthetic(session, nodes) if yelp is None else _yelp(session, yelp, options["strict"])
@@ -147,13 +147,13 @@ def _repeat(
     if chosen.result is None:
         raise RuntimeError(f"the default solver failed: {chosen.error}")
     ratios = _ratios(rows, seconds_per_pass(merged.operator, k))
-    _tell(session, experiment, rows, ratios, (data, merged))
+    _print_report(session, experiment, rows, ratios, (data, merged))
     summary = summarize(session, source, data.graph, chosen.result, chosen.scores)
     session.save_summary(summary | {"table": experiment.table, "rows": rows, "ratios": ratios})
     return finish(rows, chosen)
 
 
-def _tell_plan(experiment: Experiment, yelp: str | None, skip_dense: bool, nodes: int) -> int:
+def _print_plan(experiment: Experiment, yelp: str | None, skip_dense: bool, nodes: int) -> int:
     """What ``--dry-run`` prints instead of solving."""
     click.echo("dry run: nothing is computed or written")
     click.echo(f"table    {experiment.table}: {experiment.data}, {yelp or f'{nodes:,} nodes'}")
@@ -217,7 +217,7 @@ def _ratios(rows: list[dict[str, Any]], one_pass: float) -> dict[str, float | No
     }
 
 
-def _tell(
+def _print_report(
     session: Session,
     experiment: Experiment,
     rows: list[dict[str, Any]],
@@ -281,14 +281,14 @@ def parse_seeds(text: str) -> list[int]:
 
 def run_study(session: Session, study: str, seeds: Sequence[int], nodes: int) -> int:
     """Calculate a study, print it and put it into the summary."""
-    tell = {"seeds": _tell_seeds, "ablation": _tell_ablation, "scale": _tell_scale}[study]
+    tell = {"seeds": _print_seeds, "ablation": _print_ablation, "scale": _print_scale}[study]
     with session.stage("solve"), session.progress(f"{study} of Table 1"):
         found = tell(seeds, nodes)
     session.save_summary({"table": 1, "study": study, "seeds": list(seeds), "nodes": nodes, "found": found})
     return 0
 
 
-def _tell_seeds(seeds: Sequence[int], nodes: int) -> dict[str, Any]:
+def _print_seeds(seeds: Sequence[int], nodes: int) -> dict[str, Any]:
     from spectrograd.paper.setting import METHODS, over_seeds
 
     found = over_seeds(nodes, seeds, METHODS)
@@ -301,7 +301,7 @@ def _tell_seeds(seeds: Sequence[int], nodes: int) -> dict[str, Any]:
     return {name: [asdict(score) for score in scores] for name, scores in found.items()}
 
 
-def _tell_ablation(seeds: Sequence[int], nodes: int) -> dict[str, Any]:
+def _print_ablation(seeds: Sequence[int], nodes: int) -> dict[str, Any]:
     from spectrograd.paper.setting import CLAIMS, over_readings, over_seeds
 
     readings = over_readings(nodes, seeds)
@@ -326,7 +326,7 @@ def _tell_ablation(seeds: Sequence[int], nodes: int) -> dict[str, Any]:
     }
 
 
-def _tell_scale(seeds: Sequence[int], nodes: int) -> dict[str, Any]:
+def _print_scale(seeds: Sequence[int], nodes: int) -> dict[str, Any]:
     largest = nodes if nodes != FIRST else LARGEST
     found = over_sizes(largest, seeds)
     click.echo(f"Table 1's data against N, seeds {_named(seeds)}: mean (spread)\n")

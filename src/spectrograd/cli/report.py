@@ -56,7 +56,7 @@ def check_targets(session: Session, page: str | None, folder: str | None) -> Non
             raise click.BadParameter(f"{folder} cannot be written", param_hint="'--run'")
 
 
-def tell_run(
+def save_page_and_run(
     page: str | None, folder: str | None, gather: Callable[[], Run], model: Callable[[], Any]
 ) -> None:
     """Write the page and save the run with its model, where they are wanted."""

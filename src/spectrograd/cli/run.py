@@ -70,7 +70,7 @@ def run(
     session.spend(result.seconds)
     session.engine = settings.engine.summary()
     if result.merged is not None:
-        _tell_layers(session, result.merged, settings)
+        _print_layers(session, result.merged, settings)
     session.detail(f"components: {result.connectivity.sentence}")
     session.detail(f"regularization: {result.regularization.reason}")
     if result.regularization.tau:
@@ -100,7 +100,7 @@ def _meter(settings: Settings) -> Meter:
     return Meter(limit, settings.time_budget)
 
 
-def _tell_layers(session: Session, merged: Merged, settings: Settings) -> None:
+def _print_layers(session: Session, merged: Merged, settings: Settings) -> None:
     shares = zip(merged.layer_names, merged.weights, strict=True)
     session.detail("layer weights: " + ", ".join(f"{name} {weight:.2f}" for name, weight in shares))
     for name, layer in zip(merged.layer_names, merged.layers, strict=False):

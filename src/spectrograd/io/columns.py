@@ -102,7 +102,7 @@ def assign_roles(
     if "weight" not in roles and "weight" not in chosen:
         _assign_third(where, names, roles, is_numeric)
     if not quiet:
-        _tell_unused(where, names, roles)
+        _report_unused(where, names, roles)
     return tuple(roles)
 
 
@@ -178,7 +178,7 @@ def _assign_third(
         )
 
 
-def _tell_unused(where: str, names: Sequence[Any], roles: Sequence[str | None]) -> None:
+def _report_unused(where: str, names: Sequence[Any], roles: Sequence[str | None]) -> None:
     unused = [name for name, role in zip(names, roles, strict=True) if role is None]
     if not unused:
         return

@@ -339,14 +339,14 @@ def embed(
         return _embed(operator, n_components, settings, start, choices)
     settings = replace(
         settings,
-        hooks=[partial(_tell, hook, fit.unit) for hook in settings.hooks],
+        hooks=[partial(_report, hook, fit.unit) for hook in settings.hooks],
         watch=settings.watch if fit.same_shape else None,  # it looks at vectors of the operator it knows
     )
     begin = None if start is None else fit.enter(start)
     return _embed(fit.operator, n_components, settings, begin, choices).left(fit, settings.engine)
 
 
-def _tell(hook: Hook, unit: float, progress: Progress) -> None:
+def _report(hook: Hook, unit: float, progress: Progress) -> None:
     hook(in_units(progress, unit))
 
 

@@ -186,7 +186,7 @@ def projected(cloud: Cloud, directions: Array | None) -> Array:
 
 # Rows with known neighbours: some say how many lists to visit, others how well that went (to about half a
 # per cent). Apart, or the second figure would flatter.
-ROWS_TO_TUNE, ROWS_TO_TELL = 200, 400
+ROWS_TO_TUNE, RECALL_SAMPLE_ROWS = 200, 400
 # Candidates kept per neighbour wanted where distances are those of projected points.
 CANDIDATES_PROJECTED = 3
 # A search that falls short visits more lists and keeps more candidates; after so many it has become exact.
@@ -279,7 +279,7 @@ def search_lists(points: Array, k: int, recall: float) -> tuple[Array, Array, Re
     """
     rng = np.random.default_rng(0)  # fixed: the same points always give the same graph
     cloud = Cloud.around(points)
-    sample = rng.choice(len(points), min(len(points), ROWS_TO_TUNE + ROWS_TO_TELL), replace=False)
+    sample = rng.choice(len(points), min(len(points), ROWS_TO_TUNE + RECALL_SAMPLE_ROWS), replace=False)
     known, true = nearest_of_rows(cloud, sample, k)
     tune, tell = slice(ROWS_TO_TUNE), slice(ROWS_TO_TUNE, None)
     directions = main_directions(cloud, rng)

@@ -13,7 +13,7 @@ from spectrograd.graph.validation import check_structure
 from spectrograd.typing import Array
 
 # Columns that vary most over so many rows tell nearly all points apart.
-TELLING_ROWS, TELLING_COLUMNS = 1000, 8
+SAMPLED_ROWS, SAMPLED_COLUMNS = 1000, 8
 BLOCK = 1 << 22  # numbers looked at together: what is made on the way stays small beside the points
 
 
@@ -63,8 +63,8 @@ def _finite_sparse(points: sp.csr_array) -> sp.csr_array:
 def crowded_places(points: Array, k: int) -> list[Array]:
     """Row numbers of the points of every place that holds more than k of them."""
     with np.errstate(over="ignore", invalid="ignore"):  # of huge numbers any order will do
-        spread = points[:: max(1, len(points) // TELLING_ROWS)].std(axis=0)
-    telling = np.argsort(spread, kind="stable")[-TELLING_COLUMNS:]
+        spread = points[:: max(1, len(points) // SAMPLED_ROWS)].std(axis=0)
+    telling = np.argsort(spread, kind="stable")[-SAMPLED_COLUMNS:]
     suspects = _alike(points[:, telling], np.arange(len(points)), k)
     groups = _alike(points, np.sort(np.concatenate(suspects)), k) if suspects else []
     # Different places of one hash are not to be expected in the life of this code, but they are checked.

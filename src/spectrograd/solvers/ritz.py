@@ -117,9 +117,9 @@ class RitzSolver(Solver[RitzT]):
 
     def measured(self, problem: Problem, operator: Operator, state: RitzT) -> RitzT:
         """The state after a Rayleigh-Ritz on its block, for the operator placed in walk form."""
-        return self.told(problem, state, *ritz_pairs(problem.engine, operator, state.block, state.rng))
+        return self.set_ritz_pairs(problem, state, *ritz_pairs(problem.engine, operator, state.block, state.rng))
 
-    def told(self, problem: Problem, state: RitzT, ritz: Ritz, residuals: Array, lost: int) -> RitzT:
+    def set_ritz_pairs(self, problem: Problem, state: RitzT, ritz: Ritz, residuals: Array, lost: int) -> RitzT:
         """The state with these Ritz pairs in walk form."""
         state.values, state.block, state.residuals = ritz.values, ritz.Q, residuals
         state.U = problem.walk.leave(problem.engine.columns(ritz.Q, slice(problem.n_components)))
