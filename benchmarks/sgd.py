@@ -180,7 +180,7 @@ def passes() -> str:
         for epochs in (2, 3, 4):
             start = after(operator, k, epochs, 0)
             more = krylov_sweeps(operator, exact, start)
-            params = {"epochs": epochs, "hand_over": True}
+            params = {"epochs": epochs, "polish": True}
             result = embed(operator, k, Settings(solver="sgd", params=params, seed=0))
             rows.append(
                 [case.name, f"`sgd` {epochs}, then block Krylov", epochs + more, certified(result, epochs)]

@@ -26,7 +26,7 @@ PLANE = "k-NN in the plane"
 SOLVERS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("chebyshev", "chebyshev", {}),
     ("block Krylov", "lanczos", {}),
-    ("sgd, 3 passes, then Krylov", "sgd", {"epochs": 3, "hand_over": True}),
+    ("sgd, 3 passes, then Krylov", "sgd", {"epochs": 3, "polish": True}),
 )
 
 

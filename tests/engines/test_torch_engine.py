@@ -121,7 +121,7 @@ def sine(operator, P, Q):
 )
 def test_subspaces_equal_those_of_local(model, name):
     """The stochastic one by its hand-over."""
-    operator, params = laplacian(model.graph), {"hand_over": True} if name == "sgd" else {}
+    operator, params = laplacian(model.graph), {"polish": True} if name == "sgd" else {}
     found = []
     for engine in (LocalEngine(), make_engine("torch:cpu")):
         solution = solve(

@@ -37,7 +37,7 @@ SOLVERS = {
     "shift-invert": {"tol": 1e-12},
     "multilevel": {"tol": 1e-8},
     "coordinate-power": {},
-    "sgd": {"tol": 1e-6, "params": {"epochs": 2, "hand_over": True}},
+    "sgd": {"tol": 1e-6, "params": {"epochs": 2, "polish": True}},
     "sgd-paper": {"max_iter": 200, "params": {"replacement": False}},
     "stochastic-fb": {"max_iter": 300},
     "eigen": {},

@@ -179,17 +179,17 @@ def blocks():
     return datasets.make_block_model(1200, K, random_state=2)
 
 
-@pytest.mark.parametrize("finisher", ["lanczos", "chebyshev"])
-def test_it_hands_over_on_the_device(blocks, monkeypatch, finisher):
+@pytest.mark.parametrize("polish_solver", ["lanczos", "chebyshev"])
+def test_it_hands_over_on_the_device(blocks, monkeypatch, polish_solver):
     """As the local one: epochs and passes are counted, and the subspace never leaves the device."""
     operator, engine = laplacian(blocks.graph), make_engine("torch:cpu")
     monkeypatch.setattr(type(engine), "rows", lambda *_: pytest.fail("rows came to the host"))
-    solver = make_solver("sgd", epochs=2, hand_over=True, finisher=finisher)
+    solver = make_solver("sgd", epochs=2, polish=True, polish_solver=polish_solver)
     solution = solve(Problem(operator, K, engine), solver, stopping=Stopping(tol=1e-8), seed=0)
     assert solution.stop_reason == "converged"
     assert solution.last.edges_seen == 2 * blocks.graph.n_edges
     assert solution.last.matvecs > 0
-    assert f"handed over to {finisher} after 2 passes over the edges" in solution.last.events
+    assert f"handed over to {polish_solver} after 2 passes over the edges" in solution.last.events
     exact = reference.smallest(operator, K)[1]
     assert reference.largest_sine(solution.Q.tensor.numpy(), exact, operator.metric) < 1e-4
 
@@ -208,7 +208,7 @@ def test_a_part_of_an_epoch_is_a_part(blocks):
     assert solution.last.edges_seen == pytest.approx(1.5 * blocks.graph.n_edges, abs=size)
 
 
-@pytest.mark.parametrize("params", [{"epochs": 0}, {"batch_size": 0}, {"finisher": "magic"}])
+@pytest.mark.parametrize("params", [{"epochs": 0}, {"batch_size": 0}, {"polish_solver": "magic"}])
 def test_bad_parameters_are_named(blocks, params):
     (name,) = params
     problem = Problem(laplacian(blocks.graph), K, make_engine("torch:cpu"))

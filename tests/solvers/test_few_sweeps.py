@@ -51,7 +51,7 @@ def on_disk(path, graph):
 
 @pytest.mark.parametrize(
     ("solver", "params", "most"),
-    [("auto", {}, 14), ("lanczos", {}, 13), ("sgd", {"epochs": 3, "hand_over": True}, 13)],
+    [("auto", {}, 14), ("lanczos", {}, 13), ("sgd", {"epochs": 3, "polish": True}, 13)],
 )
 def test_a_certified_solve_takes_few_sweeps(tmp_path, solver, params, most):
     """All that were read from the disk are told, and those of the certificate are among them."""

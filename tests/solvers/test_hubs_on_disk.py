@@ -36,7 +36,7 @@ def on_disk(path, graph):
 
 
 def settings(solver, k, **more):
-    params = {"hand_over": True} if solver == "sgd" else {}
+    params = {"polish": True} if solver == "sgd" else {}
     fixed = {"laplacian": "unnormalized", "regularization": None, "seed": 0}
     return Settings(n_components=k, solver=solver, params=params, **fixed, **more)
 

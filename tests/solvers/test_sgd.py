@@ -380,33 +380,33 @@ def test_a_low_rank_part_changes_the_subspace():
 # --- hand-over --------------------------------------------------------------------------------------
 
 
-def hand_over(operator, **options):
+def polish(operator, **options):
     return embed(operator, 5, Settings(solver="sgd", seed=0, **options))
 
 
 def test_without_a_tolerance_it_stops_after_its_epochs(large):
-    result = hand_over(laplacian(large.graph))
+    result = polish(laplacian(large.graph))
     assert (result.solution.stop_reason, result.solution.last.iteration) == ("done", 5)
     assert not result.certificate.converged
     assert "NOT converged" in result.certificate.sentence
 
 
-@pytest.mark.parametrize("finisher", ["lanczos", "chebyshev"])
-def test_it_hands_over_until_the_certificate_is_met(large, finisher):
+@pytest.mark.parametrize("polish_solver", ["lanczos", "chebyshev"])
+def test_it_hands_over_until_the_certificate_is_met(large, polish_solver):
     operator = laplacian(large.graph)
-    result = hand_over(operator, params={"epochs": 3, "hand_over": True, "finisher": finisher})
+    result = polish(operator, params={"epochs": 3, "polish": True, "polish_solver": polish_solver})
     last = result.solution.last
     assert result.certificate.converged
     assert last.edges_seen == 3 * large.graph.n_edges
     assert last.matvecs > 0
-    assert f"handed over to {finisher} after 3 passes over the edges" in last.events
-    if finisher == "lanczos":
-        scratch = embed(operator, 5, Settings(solver=finisher, params={"block_size": 5}, seed=0))
+    assert f"handed over to {polish_solver} after 3 passes over the edges" in last.events
+    if polish_solver == "lanczos":
+        scratch = embed(operator, 5, Settings(solver=polish_solver, params={"block_size": 5}, seed=0))
         assert last.matvecs + 3 < scratch.solution.last.matvecs
 
 
 def test_a_tolerance_makes_it_hand_over(large):
-    result = hand_over(laplacian(large.graph), tol=1e-4)
+    result = polish(laplacian(large.graph), tol=1e-4)
     assert result.certificate.converged
     assert result.solution.last.matvecs > 0
 
@@ -422,7 +422,7 @@ def test_a_tolerance_makes_it_hand_over(large):
         {"batch_size": 0},
         {"step_size": -1.0},
         {"step_size": float("inf")},
-        {"finisher": "magic"},
+        {"polish_solver": "magic"},
     ],
 )
 def test_bad_parameters_are_named(params):

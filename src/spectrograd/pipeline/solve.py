@@ -498,8 +498,8 @@ def _configured(choice: Choice, settings: SolverSettings) -> Solver[Any]:
         common["batch_size"] = settings.batch_size
     if settings.tol == "auto" and "angle" in known - set(settings.params):
         common["angle"] = GOOD_ANGLE / 3  # the certificate measures against half the gap
-    if settings.tol != "auto" and "hand_over" in known - set(settings.params):
-        common["hand_over"] = True  # the solver's own epochs promise no accuracy; somebody asked for one
+    if settings.tol != "auto" and "polish" in known - set(settings.params):
+        common["polish"] = True  # the solver's own epochs promise no accuracy; somebody asked for one
     if settings.max_iter is not None:
         common["max_iter"] = settings.max_iter
     return replace(solver, **common)  # type: ignore[type-var]

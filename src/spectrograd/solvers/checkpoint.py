@@ -51,7 +51,7 @@ KINDS = frozenset(
         "solvers.device_sgd:DeviceDescentState",
         "solvers.device_sgd_paper:DevicePaperState",
         "solvers.eigen:EigenState",
-        "solvers.hand_over:HandOverState",
+        "solvers.polish:SGDBaseState",
         "solvers.lanczos:LanczosState",
         "solvers.lanczos_sweeps:BlockLanczosState",
         "solvers.lobpcg:LobpcgState",

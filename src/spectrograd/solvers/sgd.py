@@ -18,7 +18,7 @@ from spectrograd.operators.base import ALL
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.solvers.base import DERIVED, Problem, Solver
 from spectrograd.solvers.minibatch import EdgeChunk, EdgeSource, check_edges, edge_source
-from spectrograd.solvers.sgd_base import HandOverState, HandsOver
+from spectrograd.solvers.sgd_base import SGDBaseState, SGDBase
 from spectrograd.typing import Array
 
 # A batch has at most a 256th of the edges: at a 64th one start in three needs another pass, at a 10th
@@ -181,7 +181,7 @@ WORST_CONDITION = 1e4  # of M; runs that go well stay below ten
 
 
 @dataclass(eq=False)
-class DescentState(HandOverState):
+class DescentState(SGDBaseState):
     """``U`` holds rows of float32 in walk form, padded to whole lanes; the rest belongs to the epochs.
 
     ``known`` are M and Y, kept from batch to batch for ``known_for`` edges now; None where U moved otherwise.
@@ -199,7 +199,7 @@ class DescentState(HandOverState):
 
 
 @dataclass(frozen=True)
-class RepairedSGD(HandsOver[DescentState]):
+class RepairedSGD(SGDBase[DescentState]):
     """Minimise ``J(U) = Tr(M^-1 U'AU)``, ``M = U'BU``, by mini-batches with an unbiased gradient.
 
     Definition: for a batch ``S`` of edges (Eq. 15) the rows that it touches move along
@@ -223,9 +223,9 @@ class RepairedSGD(HandsOver[DescentState]):
     averaging
         Bring every row two thirds of the way to the mean of its neighbours after the epochs: one pass
         more, which takes out most of the noise that the last steps leave. Not before a hand-over.
-    hand_over
+    polish
         Go on with another method from the subspace found, until the angle or the tolerance asked for is met.
-    finisher
+    polish_solver
         That method: ``"lanczos"`` (block Krylov, the fewest passes) or ``"chebyshev"`` (the least memory).
     angle
         Bound on the sine of the subspace angle after the hand-over; 0 leaves stopping to the loop.
@@ -267,7 +267,7 @@ class RepairedSGD(HandsOver[DescentState]):
     def step(self, problem: Problem, state: DescentState) -> DescentState:
         """One epoch, the last of them averaged if asked for; then a step of the method that goes on."""
         state = super().step(problem, state)
-        if self.averaging and not self.hand_over and state.iteration == self.n_epochs:
+        if self.averaging and not self.polish and state.iteration == self.n_epochs:
             self._average(problem, state)
         return state
 

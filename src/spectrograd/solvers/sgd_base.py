@@ -25,19 +25,19 @@ EDGES_AT_ONCE = 1 << 18  # a chunk's groups take 24 bytes per edge
 
 
 @dataclass(eq=False)
-class HandOverState(StepState):
+class SGDBaseState(StepState):
     """After the hand-over ``after`` is the state of the method that goes on, and ``handed`` its problem."""
 
-    handed: Problem | None = None
+    polishing: Problem | None = None
     after: RitzState | None = None
 
 
-HandOverT = TypeVar("HandOverT", bound=HandOverState)
+SGDBaseStateT = TypeVar("SGDBaseStateT", bound=SGDBaseState)
 
 
 @dataclass(frozen=True)
-class HandsOver(SteppingSolver[HandOverT]):
-    """``sgd`` but for where its rows live: first epochs, then, with ``hand_over``, a method that converges.
+class SGDBase(SteppingSolver[SGDBaseStateT]):
+    """``sgd`` but for where its rows live: first epochs, then, with ``polish``, a method that converges.
 
     The parameters are those of :class:`~spectrograd.solvers.sgd.RepairedSGD`.
     """
@@ -45,23 +45,23 @@ class HandsOver(SteppingSolver[HandOverT]):
     epochs: float = 5.0
     batch_size: int = 4000
     step_size: float = 1.0
-    hand_over: bool = False
-    finisher: Literal["lanczos", "chebyshev"] = "lanczos"
+    polish: bool = False
+    polish_solver: Literal["lanczos", "chebyshev"] = "lanczos"
     angle: float = 0.0
     max_iter: int = 100
 
     @abstractmethod
-    def epoch(self, problem: Problem, state: HandOverT) -> None:
+    def epoch(self, problem: Problem, state: SGDBaseStateT) -> None:
         """Mutates: the state, by one step per batch of all edges; the last epoch may be a part of one."""
 
     @abstractmethod
-    def basis(self, problem: Problem, state: HandOverT) -> MultiVector:
+    def basis(self, problem: Problem, state: SGDBaseStateT) -> MultiVector:
         """What the epochs found, orthonormal in the problem's own metric and float64."""
 
     @property
     def judges_itself(self) -> bool:
         """Only the method that goes on does."""
-        return self.hand_over and self.angle > 0
+        return self.polish and self.angle > 0
 
     def check_parameters(self) -> None:
         """Refuse what no epoch can be made of."""
@@ -71,8 +71,8 @@ class HandsOver(SteppingSolver[HandOverT]):
             raise ValueError(f"batch_size={self.batch_size}: at least one edge is needed")
         if not 0 < self.step_size < np.inf:
             raise ValueError(f"step_size={self.step_size}: expected a positive number")
-        if self.finisher not in ("lanczos", "chebyshev"):
-            raise ValueError(f"finisher={self.finisher!r}: expected 'lanczos' or 'chebyshev'")
+        if self.polish_solver not in ("lanczos", "chebyshev"):
+            raise ValueError(f"polish_solver={self.polish_solver!r}: expected 'lanczos' or 'chebyshev'")
 
     @property
     def n_epochs(self) -> int:
@@ -83,7 +83,7 @@ class HandsOver(SteppingSolver[HandOverT]):
         """Batches of all epochs, where one epoch has so many."""
         return math.ceil(min(self.epochs, self.max_iter) * per_epoch)
 
-    def tell(self, state: HandOverT, counts: Array, size: int) -> None:
+    def tell(self, state: SGDBaseStateT, counts: Array, size: int) -> None:
         """Mutates: the events, by what batches of ``size`` edges mean for nodes with so many edges each."""
         if size < self.batch_size:
             state.events.append(f"batches of {size} edges: larger ones would touch too many nodes at once")
@@ -91,7 +91,7 @@ class HandsOver(SteppingSolver[HandOverT]):
         if self.epochs < 1 and unseen >= 1:
             state.events.append(f"{self.epochs:g} passes over the edges miss about {unseen:.0f} nodes")
 
-    def chunks(self, state: HandOverT, source: EdgeSource, size: int) -> Iterator[tuple[EdgeChunk, Array]]:
+    def chunks(self, state: SGDBaseStateT, source: EdgeSource, size: int) -> Iterator[tuple[EdgeChunk, Array]]:
         """The edges of the state's epoch with the step of each batch of ``size``; mutates: ``edges_seen``."""
         per_epoch = -(-source.n_edges // size)
         total = self.n_steps(per_epoch)
@@ -105,41 +105,41 @@ class HandsOver(SteppingSolver[HandOverT]):
             done += n_batches
             state.edges_seen += len(chunk.heads)
 
-    def step(self, problem: Problem, state: HandOverT) -> HandOverT:
+    def step(self, problem: Problem, state: SGDBaseStateT) -> SGDBaseStateT:
         """One epoch; after the last one a step of the method that goes on."""
         if state.iteration >= self.n_epochs:
-            return self._finishing_step(problem, state)
+            return self._polish_step(problem, state)
         self.epoch(problem, state)
         state.iteration += 1
-        if state.iteration >= self.epochs and not self.hand_over:
+        if state.iteration >= self.epochs and not self.polish:
             state.done = True
         return state
 
-    def _finishing_step(self, problem: Problem, state: HandOverT) -> HandOverT:
-        solver = self._finisher(problem)
+    def _polish_step(self, problem: Problem, state: SGDBaseStateT) -> SGDBaseStateT:
+        solver = self._polish_solver(problem)
         if state.after is None:
-            state.handed = replace(problem, start=self.basis(problem, state))
-            state.after = solver.init(state.handed, state.rng)
+            state.polishing = replace(problem, start=self.basis(problem, state))
+            state.after = solver.init(state.polishing, state.rng)
             state.events.append(f"handed over to {solver.name} after {self.epochs:g} passes over the edges")
-        assert state.handed is not None
+        assert state.polishing is not None
         before = state.after.matvecs
-        state.after = solver.step(state.handed, state.after)
+        state.after = solver.step(state.polishing, state.after)
         state.matvecs += state.after.matvecs - (0 if state.iteration == self.n_epochs else before)
         state.iteration += 1
-        state.done = solver.terminate(state.handed, state.after)
+        state.done = solver.terminate(state.polishing, state.after)
         return state
 
-    def _finisher(self, problem: Problem) -> RitzSolver[Any]:
-        solver = Lanczos(angle=self.angle) if self.finisher == "lanczos" else Chebyshev(angle=self.angle)
+    def _polish_solver(self, problem: Problem) -> RitzSolver[Any]:
+        solver = Lanczos(angle=self.angle) if self.polish_solver == "lanczos" else Chebyshev(angle=self.angle)
         return cast(RitzSolver[Any], solver.suited(problem))
 
-    def finish(self, problem: Problem, state: HandOverT) -> MultiVector:
+    def finish(self, problem: Problem, state: SGDBaseStateT) -> MultiVector:
         """An orthonormal basis, of the epochs or of the method that went on."""
         if state.after is not None:
-            return self._finisher(problem).finish(problem, state.after)
+            return self._polish_solver(problem).finish(problem, state.after)
         return self.basis(problem, state)
 
-    def progress(self, problem: Problem, state: HandOverT) -> Progress:
+    def progress(self, problem: Problem, state: SGDBaseStateT) -> Progress:
         """Measured by a product during the epochs where sweeps are cheap, known from the last step after."""
         if state.after is None and problem.passes_are_expensive:  # bounds; to know better would take a sweep
             upper = problem.operator.upper
@@ -147,7 +147,7 @@ class HandsOver(SteppingSolver[HandOverT]):
             return Progress(*counts, problem.n_components * upper, upper, 0.0, events=tuple(state.events))
         if state.after is None:
             return super().progress(problem, state)
-        known = self._finisher(problem).progress(problem, state.after)
+        known = self._polish_solver(problem).progress(problem, state.after)
         return replace(
             known,
             iteration=state.iteration,
@@ -156,28 +156,28 @@ class HandsOver(SteppingSolver[HandOverT]):
             events=(*state.events, *state.after.events),
         )
 
-    def kept(self, problem: Problem, state: HandOverT) -> HandOverT:
+    def kept(self, problem: Problem, state: SGDBaseStateT) -> SGDBaseStateT:
         """Of the method that went on, what it keeps itself."""
         after, state.after = state.after, None
         twin = copy.deepcopy(state)
         state.after = after
         if after is not None:
-            assert state.handed is not None
-            twin.after = self._finisher(problem).kept(state.handed, after)
+            assert state.polishing is not None
+            twin.after = self._polish_solver(problem).kept(state.polishing, after)
         return twin
 
-    def writes_over(self, state: HandOverT) -> bool:
+    def writes_over(self, state: SGDBaseStateT) -> bool:
         """As the steps of the method that goes on."""
         return isinstance(state.after, FewPassState)
 
-    def copies_hold(self, state: HandOverT) -> bool:
+    def copies_hold(self, state: SGDBaseStateT) -> bool:
         """As those of the method that goes on."""
         return not isinstance(state.after, LanczosState) or state.after.basis is None
 
-    def evidence(self, problem: Problem, state: HandOverT) -> Evidence:
+    def evidence(self, problem: Problem, state: SGDBaseStateT) -> Evidence:
         """That of the method that went on."""
-        return Evidence() if state.after is None else self._finisher(problem).evidence(problem, state.after)
+        return Evidence() if state.after is None else self._polish_solver(problem).evidence(problem, state.after)
 
-    def outside(self, problem: Problem, state: HandOverT) -> Complement | None:
+    def outside(self, problem: Problem, state: SGDBaseStateT) -> Complement | None:
         """What the method that went on knows."""
-        return None if state.after is None else self._finisher(problem).outside(problem, state.after)
+        return None if state.after is None else self._polish_solver(problem).outside(problem, state.after)

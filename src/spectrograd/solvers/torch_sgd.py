@@ -21,7 +21,7 @@ from spectrograd.solvers.sgd import (
     power_of_two,
     pushes,
 )
-from spectrograd.solvers.sgd_base import HandOverState, HandsOver
+from spectrograd.solvers.sgd_base import SGDBaseState, SGDBase
 from spectrograd.solvers.sgd_paper import PaperMethod
 from spectrograd.solvers.torch_minibatch import (
     Batch,
@@ -48,7 +48,7 @@ class DeviceDescent:
 
 
 @dataclass(eq=False)
-class DeviceDescentState(HandOverState):
+class DeviceDescentState(SGDBaseState):
     """``U`` is in walk form, in float32 with a row N of zeros.
 
     ``known`` are M and Y, kept from chunk to chunk for ``known_for`` edges now; None where U moved otherwise.
@@ -67,7 +67,7 @@ class DeviceDescentState(HandOverState):
 
 
 @dataclass(frozen=True)
-class DeviceSGD(HandsOver[DeviceDescentState]):
+class DeviceSGD(SGDBase[DeviceDescentState]):
     """:class:`~spectrograd.solvers.sgd.RepairedSGD` in tensors: the same steps, other random numbers.
 
     Edges that do not fit the device, or are on a disk, are sent there chunk by chunk. The host looks at M
