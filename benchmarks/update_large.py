@@ -31,7 +31,7 @@ def new_points() -> str:
     fit_seconds, joint = timed(SpectralClustering(10, random_state=0).fit, points)
     seconds, labels = timed(model.predict, new)
     one_seconds, _ = timed(model.predict, new[:1])
-    votes = model._knowledge.makers[0].known.ask(new.astype(np.float64)).weights
+    votes = model._training_data.makers[0].known.ask(new.astype(np.float64)).weights
     counts = (votes != 0).astype(int) @ np.eye(10, dtype=int)[model.labels_]
     every = np.concatenate([model.labels_, labels, counts.argmax(axis=1)])
     renamed, _ = align_labels(joint.labels_[:N_FITTED], model.labels_, every)

@@ -118,7 +118,7 @@ def test_another_change_of_the_store_is_refused(here, capsys):
 )
 def test_one_wrong_number_in_a_model_is_refused_on_load(here, capsys, name, at, value):
     SpectralClustering(3, random_state=0).fit(read_graph("graph.csv")).save("m")
-    (path,) = Path("m").glob(f"_knowledge.graph.*.{name}.npy")
+    (path,) = Path("m").glob(f"_training_data.graph.*.{name}.npy")
     array = np.load(path)
     array[at] = np.array(value).astype(array.dtype)
     np.save(path, array)

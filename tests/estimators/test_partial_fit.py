@@ -40,7 +40,7 @@ def test_many_updates_are_as_good_as_a_fit(blocks):
         model.partial_fit(edges_inside(blocks.labels, 6, seed))
         assert not model.refit_advised_
     assert (model.labels_ == first).mean() > 0.98
-    again = SpectralClustering(3, random_state=0).fit(model._knowledge.graph)
+    again = SpectralClustering(3, random_state=0).fit(model._training_data.graph)
     assert metrics.nmi(blocks.labels, model.labels_) >= metrics.nmi(blocks.labels, again.labels_) - 0.01
     assert model.certificate_.converged
 
@@ -60,7 +60,7 @@ def test_removal_undoes_an_addition(blocks):
     there = np.asarray(blocks.graph.matrix[change.src.to_numpy(), change.dst.to_numpy()]).ravel() > 0
     change = change[~there]
     model.partial_fit(change).partial_fit(remove=change)
-    assert (model._knowledge.graph.matrix != blocks.graph.matrix).nnz == 0
+    assert (model._training_data.graph.matrix != blocks.graph.matrix).nnz == 0
 
 
 def test_a_cluster_that_splits_is_noticed():

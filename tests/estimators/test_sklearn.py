@@ -51,9 +51,9 @@ class OneLayerPerColumn:
         X = validate_data(self, X, reset=False)
         return super().partial_fit([X[:, [column]] for column in range(X.shape[1])])
 
-    def _question(self, X):
+    def _query(self, X):
         X = validate_data(self, X, reset=False)
-        return super()._question([X[:, [column]] for column in range(X.shape[1])])
+        return super()._query([X[:, [column]] for column in range(X.shape[1])])
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -27,7 +27,7 @@ def known(points, k=5, **wanted):
 def same_answers(one, other):
     np.testing.assert_array_equal(one.weights.toarray(), other.weights.toarray())
     np.testing.assert_array_equal(one.same, other.same)
-    np.testing.assert_array_equal(one.remoteness, other.remoteness)
+    np.testing.assert_array_equal(one.outlier_scale, other.outlier_scale)
 
 
 def test_row_products_do_not_depend_on_the_company():
@@ -55,7 +55,7 @@ def test_lists_answer_for_each_point_by_itself(n_features, metric):
     for part in (slice(7, 8), slice(100, 290)):
         alone = model.ask(new[part])
         np.testing.assert_array_equal(alone.weights.toarray(), found.weights[part].toarray())
-        np.testing.assert_array_equal(alone.remoteness, found.remoteness[part])
+        np.testing.assert_array_equal(alone.outlier_scale, found.outlier_scale[part])
     assert (found.same == -1).all()
 
 
@@ -79,7 +79,7 @@ def test_points_far_out_are_answered_and_known_as_such():
     model, far = known(points), np.stack([points[0] + 1e3, points[0] * 1e12])
     found = model.ask(far)
     assert (np.diff(found.weights.indptr) == 5).all()
-    assert (found.remoteness > 100).all()
+    assert (found.outlier_scale > 100).all()
     with pytest.raises(ValueError, match="row 1 lies too far from the training points"):
         model.ask(np.stack([points[0], np.full(70, 1e300)]))
 
@@ -97,15 +97,15 @@ def test_lists_grow():
 def test_a_saved_model_has_its_lists(tmp_path):
     points, new = mixture(3000, 20), mixture(50, 20, seed=1)
     model = SpectralClustering(10, random_state=0).fit(points)
-    model._knowledge = type(model._knowledge)(
-        model._knowledge.graph,
-        model._knowledge.extension,
-        model._knowledge.names,
+    model._training_data = type(model._training_data)(
+        model._training_data.graph,
+        model._training_data.extension,
+        model._training_data.names,
         (PointRows(known(points, 10)),),
-        model._knowledge.clusters,
+        model._training_data.clusters,
     )
     model.save(tmp_path / "model")
     again = spectrograd.load(tmp_path / "model")
-    assert again._knowledge.makers[0].known.index is not None
+    assert again._training_data.makers[0].known.index is not None
     np.testing.assert_array_equal(again.transform(new), model.transform(new))
     np.testing.assert_array_equal(again.transform(points[:9]), model.embedding_[:9])

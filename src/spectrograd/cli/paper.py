@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 Figures = dict[str, float | None]
-# Shown by a computation in docs/method.md for the first table; the second has no data to show it with.
+# DisplayMixin by a computation in docs/method.md for the first table; the second has no data to show it with.
 RI_IS = {
     1: "agrees numerically with the adjusted Rand index (ARI), not with RI",
     2: "is taken to be the adjusted Rand index (ARI), as it is in Table 1; that is not shown",

@@ -309,7 +309,7 @@ def _check_names(model: Any, path: str, graph: Any) -> None:
     from spectrograd.graph import GraphError
 
     names = graph.node_names
-    lost = names[model._knowledge.rows_by_name.rows(names) < 0]
+    lost = names[model._training_data.rows_by_name.rows(names) < 0]
     if len(lost):
         raise GraphError(f"{path}: node {str(lost[0])!r} is not in the run; it was made of another graph")
 
@@ -321,7 +321,7 @@ def _check_degrees(model: Any, path: str, graph: Any) -> None:
     from spectrograd.graph import GraphError
 
     of_store, of_run = (getattr(one, "layers", (one,)) for one in (graph, model.graph_))
-    rows = model._knowledge.rows_by_name.rows(graph.node_names)
+    rows = model._training_data.rows_by_name.rows(graph.node_names)
     same = len(of_store) == len(of_run) and graph.n_edges == model.graph_.n_edges
     if not same or not all(
         np.allclose(there.degrees, here.degrees[rows], rtol=STORED)

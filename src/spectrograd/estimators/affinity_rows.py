@@ -24,12 +24,12 @@ HALF = (
 class Rows(NamedTuple):
     """Weights of new samples, shape (n_new, n_nodes); which training sample each one *is*, or -1.
 
-    ``remoteness`` is a distance from the training data, where there are distances.
+    ``outlier_scale`` is a distance from the training data, where there are distances.
     """
 
     weights: sp.csr_array
     same: Array
-    remoteness: Array | None = None
+    outlier_scale: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ class PointRows:
         """Neighbours among the training points, weighted as in the graph."""
         with LocalEngine(model.n_jobs).threads(), one_thread():  # our threads share the rows
             asked = self.known.ask(X)
-        return Rows(asked.weights, asked.same, asked.remoteness)
+        return Rows(asked.weights, asked.same, asked.outlier_scale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +109,7 @@ class DistanceRows:
         return Rows(weights, np.where(gaps[:, 0] == 0, near[:, 0], -1))
 
 
-RowMaker = PointRows | KernelRows | MatrixRows | DistanceRows
+QueryAffinity = PointRows | KernelRows | MatrixRows | DistanceRows
 
 
 def _nearest_listed(distances: sp.csr_array, count: int) -> tuple[Array, Array]:

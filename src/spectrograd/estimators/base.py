@@ -13,10 +13,10 @@ from sklearn.utils import check_random_state
 
 from spectrograd.engines import make_engine
 from spectrograd.estimators.convergence import warn_unless_converged
-from spectrograd.estimators.display import Shown
+from spectrograd.estimators.display import DisplayMixin
 from spectrograd.estimators.inputs import Affinity, is_pairwise
-from spectrograd.estimators.out_of_sample import Knowledge, Living, LivingClusters, rotated
-from spectrograd.estimators.partial_fit import UPDATE_ATTRIBUTES, Past, Updating
+from spectrograd.estimators.out_of_sample import TrainingData, OutOfSampleMixin, ClusterQueryMixin, rotated
+from spectrograd.estimators.partial_fit import UPDATE_ATTRIBUTES, PreviousFit, PartialFitMixin
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.graph.node_names import plain_texts
 from spectrograd.labels.eigengap import MOST
@@ -85,7 +85,7 @@ def _check_pyamg() -> None:
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class Spectral(Updating, Living, Shown, BaseEstimator):
+class Spectral(PartialFitMixin, OutOfSampleMixin, DisplayMixin, BaseEstimator):
     """Base of the four estimators, with the parameters they share.
 
     A dataclass, so that each parameter is written once: scikit-learn reads the signature of the
@@ -149,10 +149,10 @@ class Spectral(Updating, Living, Shown, BaseEstimator):
         self._within_limit(graph, settings)
         self.knn_recall_ = graph.recall
         start = self._warm_start(graph.n_nodes, settings.n_components)
-        past = Past.of(self) if self.warm_start else None
+        previous = PreviousFit.of(self) if self.warm_start else None
         self._forget_updates()
         result = self._run(graph, settings, start=start)
-        self._keep(graph, result, settings, getattr(self, "drop_first", False), past)
+        self._keep(graph, result, settings, getattr(self, "drop_first", False), previous)
         warn_unless_converged(result, settings)
 
     def _within_limit(self, graph: Graph | MultilayerGraph, settings: Settings) -> None:
@@ -176,7 +176,7 @@ class Spectral(Updating, Living, Shown, BaseEstimator):
         result: Result,
         settings: Settings,
         drop_first: bool,
-        past: Past | None = None,
+        previous: PreviousFit | None = None,
     ) -> None:
         """The fitted names; an interrupted fit keeps its best so far and then stops whoever called it."""
         self._raw_vectors, self._multivector = result.vectors, result.multivector
@@ -187,7 +187,7 @@ class Spectral(Updating, Living, Shown, BaseEstimator):
         self.eigenvalues_, names = embedding.eigenvalues, result.embedding.names
         self.names_ = np.arange(len(result.vectors)) if names is None else plain_texts(names)
         named = self._makers is None
-        self._rotation = None if past is None else past.rotation(embedding.vectors, self.names_, named)
+        self._rotation = None if previous is None else previous.rotation(embedding.vectors, self.names_, named)
         self.embedding_ = rotated(embedding.vectors, self._rotation).astype(self._float, copy=False)
         self.connectivity_ = result.connectivity
         self.excluded_ = self.names_[result.connectivity.excluded]
@@ -202,12 +202,12 @@ class Spectral(Updating, Living, Shown, BaseEstimator):
         if result.labels is not None:
             self.labels_, self.n_clusters_ = result.labels, int(result.n_clusters or 0)
             self.membership_, self.cluster_verdict_ = result.membership, result.cluster_verdict
-            if past is not None:
-                renamed = past.renamed(result.labels, self.names_, named)
+            if previous is not None:
+                renamed = previous.renamed(result.labels, self.names_, named)
                 self.labels_, self.label_changes_ = renamed
             clusters = nearest_cluster(result.vectors, self.labels_, result.softness)
         extension = extension_of(graph, result, settings)
-        self._knowledge = Knowledge(graph, extension, self.names_, self._makers, clusters)
+        self._training_data = TrainingData(graph, extension, self.names_, self._makers, clusters)
         del self._makers
         if result.interrupted:
             raise KeyboardInterrupt
@@ -243,7 +243,7 @@ class Embedder(Spectral):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class Clusterer(ClusterMixin, LivingClusters, Spectral):
+class Clusterer(ClusterMixin, ClusterQueryMixin, Spectral):
     """An estimator whose result is a label per node."""
 
     n_clusters: int | str = field(default=8, kw_only=False)

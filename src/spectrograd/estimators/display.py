@@ -13,7 +13,7 @@ SHOWN_SIZES = 20
 SHOWN_EXCLUDED = 10
 
 
-class Shown:
+class DisplayMixin:
     """Mixin of the estimators, in front of scikit-learn's base class."""
 
     embedding_: NDArray[Any]

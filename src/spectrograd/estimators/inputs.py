@@ -19,7 +19,7 @@ from spectrograd.estimators.affinity_rows import (
     KernelRows,
     MatrixRows,
     PointRows,
-    RowMaker,
+    QueryAffinity,
 )
 from spectrograd.graph import Graph, GraphError, GraphWarning, MultilayerGraph
 from spectrograd.graph.validation import ROUNDING, check_structure, from_tensor
@@ -68,7 +68,7 @@ def as_graph(model: Any, X: Any, columns: Mapping[str, str] | None = None) -> Gr
     check_affinity(model.affinity)
     X = checked_matrix(X)
     model.affinity_ = told_affinity({"X": X}) if model.affinity == AUTO else model.affinity
-    maker: RowMaker
+    maker: QueryAffinity
     if model.affinity_ == "precomputed":
         # Graph looks for what is not finite, and names the edge
         X = validate_data(model, X, accept_sparse=True, ensure_all_finite=False, ensure_min_samples=2)
@@ -300,7 +300,7 @@ def check_affinity(affinity: Affinity) -> None:
         raise ValueError(f"affinity={affinity!r}: expected one of {', '.join(known)}, or a function")
 
 
-def _affinity(model: Any, X: Any) -> tuple[Any, Graph, RowMaker]:
+def _affinity(model: Any, X: Any) -> tuple[Any, Graph, QueryAffinity]:
     """The matrix scikit-learn calls ``affinity_matrix_``, the graph of its edges, and how to ask it more."""
     if model.affinity_ in ("nearest_neighbors", "precomputed_nearest_neighbors"):
         graph, maker = _neighbors(model, X)
@@ -319,7 +319,7 @@ def without_diagonal(matrix: Any) -> Any:
     return edges
 
 
-def _neighbors(model: Any, X: Any) -> tuple[Graph, RowMaker]:
+def _neighbors(model: Any, X: Any) -> tuple[Graph, QueryAffinity]:
     wanted = max(X.shape[0] // 10, 1) if model.n_neighbors is None else model.n_neighbors
     model.n_neighbors_ = min(wanted, X.shape[0] - 1)
     if model.affinity_ == "nearest_neighbors":

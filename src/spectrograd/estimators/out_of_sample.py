@@ -14,7 +14,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from spectrograd.estimators.affinity_rows import KernelRows, MatrixRows, PointRows, RowMaker, Rows
+from spectrograd.estimators.affinity_rows import KernelRows, MatrixRows, PointRows, QueryAffinity, Rows
 from spectrograd.estimators.inputs import checked_matrix, graph_of_table
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
 from spectrograd.graph.node_names import NodeRows
@@ -22,13 +22,13 @@ from spectrograd.io import graph_of
 from spectrograd.io.interop.frames import column_names, from_frame, is_frame
 from spectrograd.labels.nearest_cluster import NearestCluster
 from spectrograd.pipeline.edge_changes import sampled_rows
-from spectrograd.pipeline.out_of_sample import Extension, NewRows, Remoteness, disagreement
+from spectrograd.pipeline.out_of_sample import Extension, NewRows, OutlierScale, disagreement
 from spectrograd.store import StoredGraph
 from spectrograd.typing import Array
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class Query:
     """New nodes, and what is known of them.
 
     Attributes
@@ -37,7 +37,7 @@ class Question:
         Their edges.
     same : array of shape (n_new,)
         The training sample that a new one is, or -1.
-    remoteness : array of shape (n_new,) or None
+    outlier_scale : array of shape (n_new,) or None
         A distance from the training data, where there are distances.
     names : array of shape (n_new,)
         Names of the new nodes, or row numbers.
@@ -45,12 +45,12 @@ class Question:
 
     rows: NewRows
     same: Array
-    remoteness: Array | None
+    outlier_scale: Array | None
     names: Array
 
 
-def asked_of_graph(model: Any, maker: RowMaker | None, names: NodeRows, X: Any) -> Question:
-    """The question to a model of one graph."""
+def query_graph(model: Any, maker: QueryAffinity | None, names: NodeRows, X: Any) -> Query:
+    """The query to a model of one graph."""
     given = graph_of_table(X, {}) or graph_of(X)
     if given is None and maker is None and is_frame(X) and len(column_names(X)) in (2, 3):
         given = from_frame(X)  # a model of a graph is asked by edges
@@ -70,10 +70,10 @@ def asked_of_graph(model: Any, maker: RowMaker | None, names: NodeRows, X: Any) 
     return _joined([maker(model, X)], _may_be_far(maker))
 
 
-def asked_of_layers(
-    model: Any, makers: Sequence[RowMaker] | None, names: NodeRows, layer_names: Sequence[str], X: Any
-) -> Question:
-    """The question to a model of several layers; a node may have edges in some layers only."""
+def query_layers(
+    model: Any, makers: Sequence[QueryAffinity] | None, names: NodeRows, layer_names: Sequence[str], X: Any
+) -> Query:
+    """The query to a model of several layers; a node may have edges in some layers only."""
     graph = from_frame(X) if is_frame(X) else graph_of(X)
     if isinstance(graph, MultilayerGraph):
         by_name = dict(zip(graph.layer_names, graph.layers, strict=True))
@@ -106,8 +106,8 @@ def _in_order(layers: Mapping[Any, Any], layer_names: Sequence[str]) -> tuple[An
 
 
 def _rows_of_layers(
-    model: Any, makers: Sequence[RowMaker] | None, n_nodes: int, layers: Sequence[Any]
-) -> Question:
+    model: Any, makers: Sequence[QueryAffinity] | None, n_nodes: int, layers: Sequence[Any]
+) -> Query:
     given = [layer for layer in layers if layer is not None]
     if not given or any(layer.shape[0] != given[0].shape[0] for layer in map(_matrix, given)):
         raise ValueError("layers of new nodes must have as many rows, one per new node")
@@ -127,7 +127,7 @@ def _matrix(layer: Any) -> Any:
     return checked_matrix(layer) if sp.issparse(layer) else np.atleast_2d(np.asarray(layer))
 
 
-def _may_be_far(maker: RowMaker) -> bool:
+def _may_be_far(maker: QueryAffinity) -> bool:
     """A kernel may vanish between points; an edge that was given by hand does not."""
     return isinstance(maker, KernelRows)
 
@@ -143,7 +143,7 @@ def _node_rows(X: Any, n_nodes: int) -> Any:
     return matrix
 
 
-def _joined(found: Sequence[Rows], may_be_far: bool) -> Question:
+def _joined(found: Sequence[Rows], may_be_far: bool) -> Query:
     linked = sum(np.asarray(rows.weights.sum(axis=1)).ravel() for rows in found)
     bare = np.flatnonzero(linked == 0)
     if len(bare) and not may_be_far:
@@ -152,12 +152,12 @@ def _joined(found: Sequence[Rows], may_be_far: bool) -> Question:
         )
     same = np.stack([rows.same for rows in found])
     agreed = np.where((same == same[0]).all(axis=0), same[0], -1)
-    remoteness = found[0].remoteness if len(found) == 1 else None
+    outlier_scale = found[0].outlier_scale if len(found) == 1 else None
     rows = NewRows(tuple(rows.weights for rows in found))
-    return Question(rows, agreed, remoteness, np.arange(len(agreed)))
+    return Query(rows, agreed, outlier_scale, np.arange(len(agreed)))
 
 
-def _by_names(layers: Sequence[Graph | None], given: Array, names: NodeRows) -> Question:
+def _by_names(layers: Sequence[Graph | None], given: Array, names: NodeRows) -> Query:
     """New nodes are those the model does not know; edges between known ones are not looked at."""
     row = names.rows(given)
     new, old = np.flatnonzero(row < 0), np.flatnonzero(row >= 0)
@@ -179,16 +179,16 @@ def _by_names(layers: Sequence[Graph | None], given: Array, names: NodeRows) -> 
     bare = np.flatnonzero(linked == 0)
     if len(bare):
         raise GraphError(f"the new node {given[new[bare[0]]]} has no edge: nothing can be said of it")
-    return Question(NewRows(tuple(known), tuple(between)), np.full(len(new), -1), None, given[new])
+    return Query(NewRows(tuple(known), tuple(between)), np.full(len(new), -1), None, given[new])
 
 
-# --- Models that answer for nodes they have not seen: ``transform``, ``predict`` and how far to trust them.
+# --- Models that scores for nodes they have not seen: ``transform``, ``predict`` and how far to trust them.
 
 UNKNOWN = -1  # the label of a node that no cluster can be found for
 
 
 @dataclass(eq=False)
-class Answer:
+class QueryScores:
     """What the last ``transform`` or ``predict`` found beside its result."""
 
     scores: Array | None = None
@@ -204,8 +204,8 @@ class Found(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Knowledge:
-    """What a fitted model keeps in order to answer for new nodes, and to be updated.
+class TrainingData:
+    """What a fitted model keeps in order to scores for new nodes, and to be updated.
 
     ``makers`` tell how arrays of samples become weights, one per layer; None where ``fit`` was given a graph.
     """
@@ -213,9 +213,9 @@ class Knowledge:
     graph: Graph | MultilayerGraph
     extension: Extension | None
     names: Array
-    makers: Sequence[RowMaker] | None = None
+    makers: Sequence[QueryAffinity] | None = None
     clusters: NearestCluster | None = None
-    answer: Answer = field(default_factory=Answer)
+    scores: QueryScores = field(default_factory=QueryScores)
 
     @cached_property
     def rows_by_name(self) -> NodeRows:
@@ -223,36 +223,36 @@ class Knowledge:
         return NodeRows(self.names)
 
     @cached_property
-    def remoteness(self) -> Remoteness:
+    def outlier_scale(self) -> OutlierScale:
         """How far out the training rows themselves lie."""
         assert self.extension is not None
         part = self.extension.active
         if self.makers is not None and len(self.makers) == 1 and isinstance(self.makers[0], PointRows):
-            return Remoteness.of(self.makers[0].known.remoteness[part])
+            return OutlierScale.of(self.makers[0].known.outlier_scale[part])
         if isinstance(self.graph, StoredGraph):
             rows = sampled_rows(self.graph)
             linked = np.asarray(rows.sum(axis=1)).ravel() > 0
-            return Remoteness.of(self._disagreement([rows])[linked])
+            return OutlierScale.of(self._disagreement([rows])[linked])
         layers = self.graph.layers if isinstance(self.graph, MultilayerGraph) else (self.graph,)
-        return Remoteness.of(self._disagreement([layer.matrix for layer in layers])[part])
+        return OutlierScale.of(self._disagreement([layer.matrix for layer in layers])[part])
 
     def _disagreement(self, rows: Sequence[Any]) -> Array:
         assert self.extension is not None
         return disagreement(self.extension.vectors, rows, [layer.weight for layer in self.extension.layers])
 
-    def rows(self, question: Question) -> Found:
+    def rows(self, query: Query) -> Found:
         """Rows of the embedding for new nodes."""
         assert self.extension is not None
-        found = self.extension.extend(question.rows)
-        at = question.same >= 0
+        found = self.extension.extend(query.rows)
+        at = query.same >= 0
         vectors, reached = found.vectors, found.reached | at
-        vectors[at] = self.extension.vectors[question.same[at]]
-        self.answer.names = question.names
-        statistic = question.remoteness
+        vectors[at] = self.extension.vectors[query.same[at]]
+        self.scores.names = query.names
+        statistic = query.outlier_scale
         if statistic is None:
-            statistic = self._disagreement(question.rows.known)
-        self.answer.scores = np.where(reached, self.remoteness.score(statistic), 1.0)
-        return Found(vectors, reached, question.same)
+            statistic = self._disagreement(query.rows.known)
+        self.scores.scores = np.where(reached, self.outlier_scale.score(statistic), 1.0)
+        return Found(vectors, reached, query.same)
 
 
 def rotated(vectors: Array, rotation: Array | None) -> Array:
@@ -260,10 +260,10 @@ def rotated(vectors: Array, rotation: Array | None) -> Array:
     return vectors if rotation is None else np.einsum("ij,jk->ik", vectors, rotation)
 
 
-class Living(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+class OutOfSampleMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     """Mixin of the four estimators: what they know of nodes they have not seen."""
 
-    _knowledge: Knowledge
+    _training_data: TrainingData
     _float: Any
     _rotation: Array | None
 
@@ -302,30 +302,30 @@ class Living(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
     def _rows_for(self, X: Any) -> Found:
         check_is_fitted(self)
-        knowledge = self._knowledge
-        if not knowledge.graph.is_resident and isinstance(knowledge.graph, MultilayerGraph):
+        training_data = self._training_data
+        if not training_data.graph.is_resident and isinstance(training_data.graph, MultilayerGraph):
             raise ValueError(
                 "the layers of this model are on disk, where new nodes are not looked up: add them with "
                 "partial_fit (spectrograd update), or fit the model in memory"
             )
-        if knowledge.extension is None:
+        if training_data.extension is None:
             raise ValueError(
                 f"aggregation={self.aggregation!r} has no rows for new nodes: "
                 "choose 'projection', 'mean', 'grassmann' or 'joint', or fit again"
             )
-        return knowledge.rows(self._question(X))
+        return training_data.rows(self._query(X))
 
-    def _question(self, X: Any) -> Question:
-        makers, names = self._knowledge.makers, self._knowledge.rows_by_name
-        if isinstance(self._knowledge.graph, MultilayerGraph):
-            return asked_of_layers(self, makers, names, self._knowledge.graph.layer_names, X)
-        return asked_of_graph(self, None if makers is None else makers[0], names, X)
+    def _query(self, X: Any) -> Query:
+        makers, names = self._training_data.makers, self._training_data.rows_by_name
+        if isinstance(self._training_data.graph, MultilayerGraph):
+            return query_layers(self, makers, names, self._training_data.graph.layer_names, X)
+        return query_graph(self, None if makers is None else makers[0], names, X)
 
     @property
     def graph_(self) -> Graph | MultilayerGraph:
         """The graph of the model, as the last ``fit`` or ``partial_fit`` left it."""
         check_is_fitted(self)
-        return self._knowledge.graph
+        return self._training_data.graph
 
     @property
     def outlier_score_(self) -> Array:
@@ -343,15 +343,15 @@ class Living(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return self._answered("names")
 
     def _answered(self, what: str) -> Array:
-        value: Array | None = getattr(getattr(self, "_knowledge", Answer()), "answer", Answer()).__dict__[
+        value: Array | None = getattr(getattr(self, "_training_data", QueryScores()), "scores", QueryScores()).__dict__[
             what
         ]
         if value is None:
-            raise AttributeError(f"there is an answer for new nodes after transform or predict only ({what})")
+            raise AttributeError(f"there is an scores for new nodes after transform or predict only ({what})")
         return value
 
 
-class LivingClusters(Living):
+class ClusterQueryMixin(OutOfSampleMixin):
     """What clusterings add: labels of new nodes."""
 
     labels_: Array
@@ -373,7 +373,7 @@ class LivingClusters(Living):
         q = outlier_quantile
         if q is not None and not (isinstance(q, int | float) and 0 < q <= 1):
             raise ValueError(f"outlier_quantile={q!r}: expected a number above 0 and at most 1, or None")
-        found, clusters = self._rows_for(X), self._knowledge.clusters
+        found, clusters = self._rows_for(X), self._training_data.clusters
         assert clusters is not None
         labels = np.where(found.reached, clusters.labels(found.vectors), UNKNOWN)
         labels = np.where(found.same >= 0, self.labels_[found.same], labels)

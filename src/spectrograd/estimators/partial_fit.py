@@ -13,10 +13,10 @@ from sklearn.utils.validation import validate_data
 
 from spectrograd.certificate import Certificate
 from spectrograd.certificate.edge_insertion import Carried
-from spectrograd.estimators.affinity_rows import KernelRows, PointRows, RowMaker
+from spectrograd.estimators.affinity_rows import KernelRows, PointRows, QueryAffinity
 from spectrograd.estimators.convergence import warn_unless_converged
 from spectrograd.estimators.inputs import graph_of_table, kernel_matrix, without_diagonal
-from spectrograd.estimators.out_of_sample import Knowledge
+from spectrograd.estimators.out_of_sample import TrainingData
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
 from spectrograd.graph.components import Connectivity
 from spectrograd.graph.node_names import NodeRows
@@ -45,10 +45,10 @@ class Grown(NamedTuple):
 
     graph: Graph
     rows: sp.csr_array
-    maker: RowMaker
+    maker: QueryAffinity
 
 
-def more_points(model: Any, maker: RowMaker, graph: Graph, new: Any) -> Grown:
+def more_points(model: Any, maker: QueryAffinity, graph: Graph, new: Any) -> Grown:
     """Join new points to a graph of points.
 
     Old neighbours stay neighbours: who among the old points would now choose a new one is not asked, since
@@ -70,7 +70,7 @@ def more_points(model: Any, maker: RowMaker, graph: Graph, new: Any) -> Grown:
 
 
 @dataclass(frozen=True, eq=False)
-class Past:
+class PreviousFit:
     """The last fit.
 
     Attributes
@@ -91,12 +91,12 @@ class Past:
     grown: bool = False
 
     @classmethod
-    def of(cls, model: Any, *, grown: bool = False) -> Past | None:
+    def of(cls, model: Any, *, grown: bool = False) -> PreviousFit | None:
         """What a fitted model leaves behind; None before its first fit."""
-        if not hasattr(model, "_knowledge"):
+        if not hasattr(model, "_training_data"):
             return None
         labels = getattr(model, "labels_", None)
-        return cls(model.names_, model.embedding_, labels, model._knowledge.makers is None, grown)
+        return cls(model.names_, model.embedding_, labels, model._training_data.makers is None, grown)
 
     def common(self, names: Array, named: bool) -> tuple[Array, Array]:
         """Row numbers then and now of the nodes that both fits know."""
@@ -138,7 +138,7 @@ class Changed(NamedTuple):
 
     graph: Graph | MultilayerGraph
     rows: NewRows | None
-    makers: Sequence[RowMaker] | None
+    makers: Sequence[QueryAffinity] | None
     outside: Carried | None = None
     digest: str | None = None
 
@@ -146,7 +146,7 @@ class Changed(NamedTuple):
 class Fitted(Protocol):
     """What updating asks of the estimator that it is a part of."""
 
-    _knowledge: Knowledge
+    _training_data: TrainingData
     _raw_vectors: Array
     certificate_: Certificate
     regularization_: Regularization
@@ -163,11 +163,11 @@ class Fitted(Protocol):
     def _settings(self, n_nodes: int) -> Settings: ...
 
     def _keep(
-        self, graph: Graph | MultilayerGraph, result: Result, settings: Settings, drop_first: bool, past: Any
+        self, graph: Graph | MultilayerGraph, result: Result, settings: Settings, drop_first: bool, previous: Any
     ) -> None: ...
 
 
-class Updating(Fitted):
+class PartialFitMixin(Fitted):
     """Mixin of the four estimators: their answer to a graph that changes."""
 
     def partial_fit(
@@ -204,7 +204,7 @@ class Updating(Fitted):
             With ``drift_`` (sine of the angle between the subspaces before and after), ``label_changes_``,
             ``update_action_`` ("kept", "warm start" or "refit"), ``refit_advised_`` and ``refit_reason_``.
         """
-        if not hasattr(self, "_knowledge"):
+        if not hasattr(self, "_training_data"):
             return self.fit(X)
         self._update(X, remove, mode, new_nodes)
         return self
@@ -215,7 +215,7 @@ class Updating(Fitted):
 
     def _follow_store(self, changes: EdgeChanges) -> Result:
         """Take the graph on disk as it is into a model that was saved before these last changes of it."""
-        known = self._knowledge
+        known = self._training_data
         rows = _new_rows(known.graph, len(self._raw_vectors))
         return self._follow(Changed(known.graph, rows, known.makers, None, changes.digest))
 
@@ -235,7 +235,7 @@ class Updating(Fitted):
 
     def _changed(self, X: Any, remove: Any, mode: Any, new_nodes: Any) -> Changed:
         """Take edges or points into the graph."""
-        known = self._knowledge
+        known = self._training_data
         edges = None if X is None else _edges(X, known.graph)
         if X is not None and edges is None:
             return self._with_points(X)
@@ -258,7 +258,7 @@ class Updating(Fitted):
 
     def _with_points(self, X: Any) -> Changed:
         """Further points, joined to the old ones."""
-        known, several = self._knowledge, isinstance(self._knowledge.graph, MultilayerGraph)
+        known, several = self._training_data, isinstance(self._training_data.graph, MultilayerGraph)
         if known.makers is None or (several and not isinstance(X, list | tuple)):
             raise GraphError("partial_fit takes edges: a table, a graph, or a square matrix of all nodes")
         kinds = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
@@ -283,7 +283,7 @@ class Updating(Fitted):
 
     def _start(self, graph: Graph | MultilayerGraph, rows: NewRows | None) -> Array | None:
         """The old vectors, with rows for nodes that are new or were excluded; None where there are none."""
-        old, extension = self._raw_vectors, self._knowledge.extension
+        old, extension = self._raw_vectors, self._training_data.extension
         if not graph.is_resident:
             return _with_averages(old, rows)
         if extension is None:
@@ -301,33 +301,33 @@ class Updating(Fitted):
         return start
 
     def _take(self, graph: Graph | MultilayerGraph, done: Updated, settings: Settings, makers: Any) -> Result:
-        past = Past.of(self, grown=True)
-        assert past is not None
+        previous = PreviousFit.of(self, grown=True)
+        assert previous is not None
         gap = getattr(self, "_gap_at_fit", None) or self._safe_gap()
         result = done.result
-        if past.labels is not None:
-            result = self._labelled(result, done.drift, past, settings)
+        if previous.labels is not None:
+            result = self._labelled(result, done.drift, previous, settings)
         self._makers = makers
-        self._keep(graph, result, settings, getattr(self, "drop_first", False), past)
+        self._keep(graph, result, settings, getattr(self, "drop_first", False), previous)
         self._gap_at_fit, self.drift_, self.update_action_ = gap, done.drift, done.action
         self.refit_reason_ = refit_reason(result, gap, done.drift)
         self.refit_advised_ = bool(self.refit_reason_)
         warn_unless_converged(result, settings)
-        return result if past.labels is None else replace(result, labels=self.labels_)
+        return result if previous.labels is None else replace(result, labels=self.labels_)
 
     def _safe_gap(self) -> float:
         """The gap of the fit for later comparison; over a store its lower bound, the estimate being rough."""
         known = self.certificate_
-        return known.gap if self._knowledge.graph.is_resident else known.gap_bound
+        return known.gap if self._training_data.graph.is_resident else known.gap_bound
 
-    def _labelled(self, result: Result, drift: float, past: Past, settings: Settings) -> Result:
+    def _labelled(self, result: Result, drift: float, previous: PreviousFit, settings: Settings) -> Result:
         """Clusters that moved a little are followed; others are found anew."""
-        assert past.labels is not None
+        assert previous.labels is not None
         streamed = result.operator.is_streamed  # where so many rows are labelled by a sample of them
         if drift > FAR or streamed or settings.assign_labels != "kmeans":
             return label(result, settings)
         before = np.full(len(result.vectors), -1)
-        before[: len(past.labels)] = past.labels
+        before[: len(previous.labels)] = previous.labels
         excluded = result.connectivity.excluded
         moved = followed(result.vectors, before, result.softness, excluded)
         clustering = Clustering(moved, int(self.n_clusters_), "kmeans", None, 0.0)

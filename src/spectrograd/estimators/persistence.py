@@ -41,7 +41,7 @@ KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "NearestCluster": ("labels.nearest_cluster", ()),
     "Extension": ("pipeline.out_of_sample", ()),
     "LayerRule": ("pipeline.out_of_sample", ()),
-    "Remoteness": ("pipeline.out_of_sample", ()),
+    "OutlierScale": ("pipeline.out_of_sample", ()),
     "Lists": ("points.ivf_index", ()),
     "ListIndex": ("points.ivf_index", ()),
     "KnownPoints": ("points.query", ()),
@@ -49,13 +49,13 @@ KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "KernelRows": ("estimators.affinity_rows", ("keys",)),
     "MatrixRows": ("estimators.affinity_rows", ()),
     "DistanceRows": ("estimators.affinity_rows", ()),
-    "Knowledge": ("estimators.out_of_sample", ("remoteness",)),
-    "Answer": ("estimators.out_of_sample", ()),
+    "TrainingData": ("estimators.out_of_sample", ("outlier_scale",)),
+    "QueryScores": ("estimators.out_of_sample", ()),
     "ClusterVerdict": ("pipeline.cluster_verdict", ()),
     "Attempt": ("pipeline.result", ()),
     "Progress": ("solvers.base", ()),
 }
-LOST = {"Answer": ("scores", "names")}  # fields that a saved value does without
+LOST = {"QueryScores": ("scores", "names")}  # fields that a saved value does without
 
 
 @dataclass(eq=False)
@@ -290,11 +290,11 @@ def _check_fitted(fitted: dict[str, Any], ahead: bool) -> None:
     import numpy as np
 
     from spectrograd.certificate import Certificate
-    from spectrograd.estimators.out_of_sample import Knowledge
+    from spectrograd.estimators.out_of_sample import TrainingData
     from spectrograd.graph import Graph, MultilayerGraph
 
-    known, certificate = fitted["_knowledge"], fitted["certificate_"]
-    if not isinstance(known, Knowledge) or not isinstance(certificate, Certificate):
+    known, certificate = fitted["_training_data"], fitted["certificate_"]
+    if not isinstance(known, TrainingData) or not isinstance(certificate, Certificate):
         raise GraphError("what the model knows is missing")
     graph = known.graph
     if not isinstance(graph, Graph | MultilayerGraph):

@@ -37,7 +37,7 @@ def copy_graph(indptr, indices, table, lists):
 
 @inner
 def compress(table, lists, free):
-    """Mutates: table, lists. Living lists move together; returns where free space begins."""
+    """Mutates: table, lists. OutOfSampleMixin lists move together; returns where free space begins."""
     for j in range(len(table)):
         own = table[j]
         if own.length > 0 and own.mark != 0:

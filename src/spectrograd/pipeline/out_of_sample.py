@@ -152,7 +152,7 @@ class Extension:
     sparse: bool = True
 
     def extend(self, rows: NewRows) -> Extended:
-        """Rows of the embedding for new nodes; row i depends on row i of the question only.
+        """Rows of the embedding for new nodes; row i depends on row i of the query only.
 
         New nodes that are joined to new nodes take part in a few sweeps, each of which carries rows one edge
         further.
@@ -331,13 +331,13 @@ def _weighed(layers: Sequence[LayerRule], merged: Merged, with_subspaces: bool) 
 
 
 @dataclass(frozen=True, eq=False)
-class Remoteness:
+class OutlierScale:
     """The statistic of the training rows, ascending."""
 
     training: Array
 
     @classmethod
-    def of(cls, statistic: Array) -> Remoteness:
+    def of(cls, statistic: Array) -> OutlierScale:
         """From the statistic of every training row that takes part."""
         return cls(np.sort(np.asarray(statistic, dtype=np.float64)))
 

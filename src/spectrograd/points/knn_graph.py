@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse.csgraph import connected_components
 
 from spectrograd.graph import Graph
-from spectrograd.points.query import KnownPoints, Weights, edge_weights, remoteness
+from spectrograd.points.query import KnownPoints, Weights, edge_weights, outlier_scale
 from spectrograd.points.search import TREE_MAX_FEATURES, Neighbours, Search, Wanted, find_neighbours
 from spectrograd.points.validation import Metric, check_metric, checked_points, crowded_places, in_metric
 from spectrograd.typing import Array
@@ -188,7 +188,7 @@ def neighbour_graph(
             matrix, coordinates, lambda rows, cols, gaps: weigh(rows, cols, as_asked(gaps)), searched
         )
     known = KnownPoints(
-        given, scale, remoteness(scale, scale[found.indices]), wanted.k, wanted.metric, found.index
+        given, scale, outlier_scale(scale, scale[found.indices]), wanted.k, wanted.metric, found.index
     )
     return replace(Graph._from_clean_csr(matrix, None), recall=found.recall), known
 

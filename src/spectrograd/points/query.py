@@ -51,13 +51,13 @@ class Asked(NamedTuple):
     """What is known of new points.
 
     ``weights`` to known points (n_new x n_points); the known point in the ``same`` place or -1; ``scale``:
-    the distance to the last neighbour; ``remoteness``: that over the mean of the neighbours' own.
+    the distance to the last neighbour; ``outlier_scale``: that over the mean of the neighbours' own.
     """
 
     weights: sp.csr_array
     same: Array
     scale: Array
-    remoteness: Array
+    outlier_scale: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +73,7 @@ class KnownPoints:
         As they were given.
     scale : array of shape (n_points,)
         Distance of each point to its last neighbour.
-    remoteness : array of shape (n_points,)
+    outlier_scale : array of shape (n_points,)
         That distance over the mean of its neighbours' own.
     n_neighbors, metric
         Neighbours each point chooses, and by which distance.
@@ -83,7 +83,7 @@ class KnownPoints:
 
     points: Any
     scale: Array
-    remoteness: Array
+    outlier_scale: Array
     n_neighbors: int
     metric: Metric = "euclidean"
     index: ListIndex | None = None
@@ -103,7 +103,7 @@ class KnownPoints:
         pointers = np.arange(len(near) + 1) * near.shape[1]
         shape = (len(near), len(self.scale))
         matrix = sp.csr_array((weights.ravel(), near.ravel(), pointers), shape=shape)
-        return Asked(matrix, same, gaps[:, -1], remoteness(gaps[:, -1], self.scale[near]))
+        return Asked(matrix, same, gaps[:, -1], outlier_scale(gaps[:, -1], self.scale[near]))
 
     def with_more(self, new: Any, asked: Asked) -> KnownPoints:
         """The same with these points, after they were asked for; what the old ones have chosen stays."""
@@ -112,7 +112,7 @@ class KnownPoints:
             self,
             points=(sp.vstack if sp.issparse(self.points) else np.vstack)([self.points, new]),
             scale=np.concatenate([self.scale, asked.scale]),
-            remoteness=np.concatenate([self.remoteness, asked.remoteness]),
+            outlier_scale=np.concatenate([self.outlier_scale, asked.outlier_scale]),
             index=None if index is None else index.with_more(self._in_metric(new)[0], len(self.scale)),
         )
 
@@ -187,7 +187,7 @@ def _distances(one: Any, other: Any, rows: Array, cols: Array) -> Array:
     return found
 
 
-def remoteness(own: Array, others: Array) -> Array:
+def outlier_scale(own: Array, others: Array) -> Array:
     """Scales (n) over the mean of the neighbours' own (n x k); beside twins 1 for a twin, else infinite."""
     mean = others.mean(axis=1)
     safe = np.where(mean > 0, mean, 1.0)
