@@ -195,7 +195,7 @@ class FileSource:
     format: str | None = None
     names: Array | None = None
     _codes: dict[tuple[int, str], int] = field(default_factory=dict)
-    _doors: dict[str, TextEdges | ParquetEdges] = field(default_factory=dict)
+    _readers: dict[str, TextEdges | ParquetEdges] = field(default_factory=dict)
     _versions: dict[str, tuple[int, int]] = field(default_factory=dict)  # size and time of every file
 
     @property
@@ -221,15 +221,15 @@ class FileSource:
                 yield from self._file(group, path, texts)
 
     def _file(self, group: int, path: str, texts: bool) -> Iterator[EdgeBatch]:
-        if path not in self._doors:  # kept: what it finds out about columns it says once
+        if path not in self._readers:  # kept: what it finds out about columns it says once
             suffix = data_suffix(path) if self.format is None else f".{self.format}"
             if suffix == PARQUET_SUFFIX:
-                self._doors[path] = ParquetEdges(path, self.columns)
+                self._readers[path] = ParquetEdges(path, self.columns)
             else:
-                self._doors[path] = TextEdges(path, self.columns, self.header, self.format)
-        door = self._doors[path]
+                self._readers[path] = TextEdges(path, self.columns, self.header, self.format)
+        reader = self._readers[path]
         found, seen = False, self._versions.setdefault(path, _version(path))
-        for source, target, weight, labels in door.texts() if texts else door.integers():
+        for source, target, weight, labels in reader.texts() if texts else reader.integers():
             found = True
             if labels is None:
                 yield EdgeBatch(source, target, weight, self._code(group, ""))

@@ -1,4 +1,4 @@
-"""Files in: which door a path takes."""
+"""Files in: which reader a path takes."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def quoted(text: str, delimiter: str) -> str:
     return text
 
 
-# --- Graphs out: one function, the suffix says which door.
+# --- Graphs out: one function, the suffix says which reader.
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _MATRICES: Mapping[str, Callable[[BinaryIO, Graph], None]] = {".npz": write_npz, ".mtx": write_mtx}

@@ -12,9 +12,9 @@ from spectrograd.io.interop.igraph import from_igraph, is_igraph
 from spectrograd.io.interop.networkx import from_networkx, is_networkx
 from spectrograd.io.interop.pyg import from_pyg, is_pyg
 
-# --- Objects of other libraries: which door one takes.
+# --- Objects of other libraries: which reader one takes.
 
-_DOORS: tuple[tuple[Callable[[Any], bool], Callable[[Any], Graph | MultilayerGraph]], ...] = (
+_READERS: tuple[tuple[Callable[[Any], bool], Callable[[Any], Graph | MultilayerGraph]], ...] = (
     (is_networkx, from_networkx),
     (is_igraph, from_igraph),
     (is_edge_frame, from_frame),
@@ -27,4 +27,4 @@ def graph_of(thing: Any) -> Graph | MultilayerGraph | None:
     """Make a graph of a foreign graph or edge table; None where a thing is neither (an array, say)."""
     if isinstance(thing, Graph | MultilayerGraph):
         return thing
-    return next((door(thing) for fits, door in _DOORS if fits(thing)), None)
+    return next((reader(thing) for fits, reader in _READERS if fits(thing)), None)
