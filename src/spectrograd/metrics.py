@@ -128,10 +128,10 @@ def conductance(graph: Graph, labels: ArrayLike) -> Array:
     else:
         inside = _weight_inside(graph, ranks, len(clusters))
     leaving = volume - inside
-    room = np.minimum(volume, volume.sum() - volume)
+    capacity = np.minimum(volume, volume.sum() - volume)
     # Differences of sums: what is left of rounding is no weight.
-    shares = np.full(len(room), np.nan)
-    np.divide(np.maximum(leaving, 0), room, out=shares, where=room > 0)
+    shares = np.full(len(capacity), np.nan)
+    np.divide(np.maximum(leaving, 0), capacity, out=shares, where=capacity > 0)
     return shares
 
 

@@ -265,15 +265,15 @@ def _check_block_model(
     if degree_exponent is not None and degree_exponent <= 2:
         raise ValueError(f"degree_exponent is {degree_exponent}; degrees have a finite mean only above 2")
     inside = n_nodes // n_clusters - 1
-    room = {"inside": inside, "across": n_nodes - inside - 2}
+    capacity = {"inside": inside, "across": n_nodes - inside - 2}
     wanted = {"inside": mean_degree * (1 - mixing), "across": mean_degree * mixing}
     if n_clusters == 1:
-        room, wanted = {"inside": inside}, {"inside": mean_degree}
+        capacity, wanted = {"inside": inside}, {"inside": mean_degree}
     for where, degree in wanted.items():
-        if not 0 <= degree <= room[where] / 2:
+        if not 0 <= degree <= capacity[where] / 2:
             raise ValueError(
                 f"mean_degree {mean_degree} with mixing {mixing} asks for {degree:g} neighbours {where} "
-                f"the blocks; 0..{room[where] / 2:g} can be drawn"
+                f"the blocks; 0..{capacity[where] / 2:g} can be drawn"
             )
 
 

@@ -75,7 +75,7 @@ class DeviceBlocks:
         if not graph.is_resident or _bytes(graph) > self.most_bytes:
             return (self._sent(block_slice, graph.n_nodes, dtype) for b in graph.blocks for block_slice in self._cut(b))
         if id(graph) not in self._kept:
-            self._make_room(_bytes(graph))
+            self._reserve(_bytes(graph))
             sent = [self._sent(p, graph.n_nodes, None) for b in graph.blocks for p in self._cut(b)]
             self._kept[id(graph)] = graph, sent, _bytes(graph)  # with the graph: its id stays its own
         return (self._typed(block_slice, dtype) for block_slice in self._kept[id(graph)][1])
@@ -83,7 +83,7 @@ class DeviceBlocks:
     def _cut(self, block: RowBlock) -> Iterator[HostSlice]:
         return host_slices(block, self.block_slice)
 
-    def _make_room(self, size: int) -> None:
+    def _reserve(self, size: int) -> None:
         """Mutates: the oldest graphs go."""
         while self._kept and sum(kept for *_, kept in self._kept.values()) + size > self.most_bytes:
             del self._kept[next(iter(self._kept))]

@@ -271,7 +271,7 @@ class Vocabulary:
         from spectrograd.kernels.text import number_words
 
         codes = np.empty(words.shape[1], np.int32)
-        self._make_room(words)
+        self._reserve(words)
         table = self._slots, self._starts, self._letters
         self._n_known = number_words(text, words, *table, self._n_known, codes)
         return codes
@@ -280,7 +280,7 @@ class Vocabulary:
         """The words; an error where one is no UTF-8."""
         return self._letters[: self._starts[self._n_known]].tobytes().decode("utf-8").split("\n")[:-1]
 
-    def _make_room(self, words: Array) -> None:
+    def _reserve(self, words: Array) -> None:
         """Grow the table until all the words could be new."""
         from spectrograd.kernels.text import spread_slots
 

@@ -66,18 +66,18 @@ def galerkin(indptr, indices, weights, part, begin, order):
     Each of a fixed number of parts of the coarse rows has its own table of where a column stands.
     """
     n_coarse = begin.shape[0] - 1
-    room = np.zeros(n_coarse + 1, np.int64)
+    capacity = np.zeros(n_coarse + 1, np.int64)
     for c in range(n_coarse):
-        room[c + 1] = room[c]
+        capacity[c + 1] = capacity[c]
         for q in range(begin[c], begin[c + 1]):
-            room[c + 1] += indptr[order[q] + 1] - indptr[order[q]]
-    columns = np.empty(room[-1], np.int32)
-    values = np.empty(room[-1])
+            capacity[c + 1] += indptr[order[q] + 1] - indptr[order[q]]
+    columns = np.empty(capacity[-1], np.int32)
+    values = np.empty(capacity[-1])
     length = np.zeros(n_coarse + 1, np.int64)
     for t in numba.prange(N_PARTS):
         place = np.full(n_coarse, -1, np.int64)
         for c in range(t * n_coarse // N_PARTS, (t + 1) * n_coarse // N_PARTS):
-            first = room[c]
+            first = capacity[c]
             end = first
             for q in range(begin[c], begin[c + 1]):
                 i = order[q]
@@ -104,8 +104,8 @@ def galerkin(indptr, indices, weights, part, begin, order):
     for t in numba.prange(N_PARTS):
         for c in range(t * n_coarse // N_PARTS, (t + 1) * n_coarse // N_PARTS):
             for x in range(length[c + 1] - length[c]):
-                indices_out[length[c] + x] = columns[room[c] + x]
-                weights_out[length[c] + x] = values[room[c] + x]
+                indices_out[length[c] + x] = columns[capacity[c] + x]
+                weights_out[length[c] + x] = values[capacity[c] + x]
     return length, indices_out, weights_out
 
 

@@ -11,19 +11,19 @@ def search_all(indptr: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.
 
     Components are numbered as they are met. The matrix must be symmetric.
     """
-    component, seen, queue, ends = _room(len(indptr) - 1)
+    component, seen, queue, ends = _capacity(len(indptr) - 1)
     n_levels = _search(indptr, indices, 0, True, component, seen, queue, ends)
     return component, np.diff(ends[: n_levels + 1]), int(queue[ends[n_levels] - 1]), queue
 
 
 def level_widths(indptr: np.ndarray, indices: np.ndarray, source: int) -> tuple[np.ndarray, int]:
     """Vertices per breadth-first level from ``source``, and a vertex of the last level."""
-    component, seen, queue, ends = _room(len(indptr) - 1)
+    component, seen, queue, ends = _capacity(len(indptr) - 1)
     n_levels = _search(indptr, indices, source, False, component, seen, queue, ends)
     return np.diff(ends[: n_levels + 1]), int(queue[ends[n_levels] - 1])
 
 
-def _room(n):
+def _capacity(n):
     """Component, whether seen, and queue of the vertices; where in the queue each level ends."""
     return np.zeros(n, np.int32), np.zeros(n, np.uint8), np.empty(n, np.int32), np.zeros(n + 1, np.int64)
 

@@ -70,7 +70,7 @@ class Factor(ABC):
         inside, ones = self.enter(X), np.ones(len(X))
         ones.flags.writeable = False  # as a metric is: the same compiled kernels
         found = np.zeros_like(inside)
-        self.step(ones, inside, found, self.room(inside), (1.0, 0.0, 0.0))
+        self.step(ones, inside, found, self.workspace(inside), (1.0, 0.0, 0.0))
         return self.leave(found, X.shape[1])
 
     @abstractmethod
@@ -82,7 +82,7 @@ class Factor(ABC):
         """The first columns in the order of the nodes."""
 
     @abstractmethod
-    def room(self, panels: Array) -> Array:
+    def workspace(self, panels: Array) -> Array:
         """Scratch that the steps with such panels may share."""
 
     @abstractmethod
@@ -126,7 +126,7 @@ class SmallFactor(Factor):
         """The one panel."""
         return np.asarray(panels[0])
 
-    def room(self, panels: Array) -> Array:
+    def workspace(self, panels: Array) -> Array:
         """None is needed."""
         return np.empty(0)
 
@@ -178,7 +178,7 @@ class FrontFactor(Factor):
         from_panels(panels, self.fronts.position, out)
         return out
 
-    def room(self, panels: Array) -> Array:
+    def workspace(self, panels: Array) -> Array:
         """Panels with the places of the parts behind the columns."""
         return np.empty((len(panels), self.parts.n_places, LANES))
 

@@ -59,13 +59,13 @@ def _columns(k: int, solver: str) -> int:
     return STREAM_BLOCKS * (usual_width(k) + COLUMNS) + k
 
 
-def room_for_columns(graph: Graph, n_columns: int, memory_limit: int | None) -> bool:
+def columns_that_fit(graph: Graph, n_columns: int, memory_limit: int | None) -> bool:
     """Whether so many columns of float32 fit beside a graph on disk."""
     needed = BASE + _buffers(graph) + graph.n_nodes * (PER_NODE + 4 * n_columns)
     return memory_limit is None or needed <= memory_limit
 
 
-def room_for_doubles(graph: Graph, k: int, memory_limit: int | None) -> bool:
+def doubles_fit(graph: Graph, k: int, memory_limit: int | None) -> bool:
     """Whether the certificate of a graph on disk may have its blocks in float64."""
     doubles = graph.n_nodes * (PER_NODE + 8 * CERTIFICATE_BLOCKS * k)
     return memory_limit is None or BASE + _buffers(graph) + doubles <= memory_limit
@@ -96,12 +96,12 @@ def solver_bytes(graph: Graph, solver: str) -> int:
 
 
 def largest_basis(graph: Graph, k: int, memory_limit: int | None) -> int | None:
-    """Columns of a Krylov basis that a limit leaves room for beside a stream; None without a limit."""
+    """Columns of a Krylov basis that a limit leaves budget for beside a stream; None without a limit."""
     if memory_limit is None:
         return None
     beside = 2 * (usual_width(k) + COLUMNS) + 6 * k  # a block and its product, and what was found before
-    room = memory_limit - BASE - _buffers(graph) - graph.n_nodes * (PER_NODE + 4 * beside)
-    return max(0, room // (4 * graph.n_nodes))
+    budget = memory_limit - BASE - _buffers(graph) - graph.n_nodes * (PER_NODE + 4 * beside)
+    return max(0, budget // (4 * graph.n_nodes))
 
 
 def open_within(

@@ -176,14 +176,14 @@ def plan(problem: Problem, memory_limit: int | None = None) -> tuple[Choice, ...
 def candidates(problem: Problem, memory_limit: int | None = None) -> list[Choice]:
     """What could solve a problem in memory, the quickest first, each with its predicted seconds."""
     operator, sizes = problem.sparse, problem.engine.thresholds
-    room = min(most_factor_bytes(), spare_bytes(operator.graph, problem.n_components, memory_limit))
+    budget = min(most_factor_bytes(), spare_bytes(operator.graph, problem.n_components, memory_limit))
     looks = look(problem)
     names = ["lanczos", "chebyshev"]
     if looks.n <= sizes.dense_at_most and "resident" in problem.offers:
         names.append("eigen")
-    if factor_bytes(looks.factor.entries) <= room:
+    if factor_bytes(looks.factor.entries) <= budget:
         names.append("shift-invert")
-    fits = solver_bytes(operator.graph, "multilevel") <= room
+    fits = solver_bytes(operator.graph, "multilevel") <= budget
     if looks.n > sizes.small and operator.rank <= 1 and fits and looks.shrinkage <= sizes.shrinks:
         names.append("multilevel")
     seconds = {name: predicted_seconds(name, looks, sizes.small) for name in names}

@@ -29,7 +29,7 @@ from spectrograd.operators.base import Operator
 from spectrograd.operators.equilibration import balanced
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.checkpoints import keep_result, kept_result
-from spectrograd.pipeline.memory_estimate import room_for_doubles
+from spectrograd.pipeline.memory_estimate import doubles_fit
 from spectrograd.pipeline.plan import Choice, last_resort, plan
 from spectrograd.pipeline.result import Attempt, Embedded, embedding_of, in_units
 from spectrograd.serialization.checkpoint_folder import CheckpointError
@@ -228,12 +228,12 @@ def _with_null(problem: Problem, known: MeasuredRitz, null: Array) -> MeasuredRi
 
 
 def _single_will_do(problem: Problem, settings: SolverSettings) -> bool:
-    """Whether there is no room for float64, and float32 is exact enough: for an angle, not for a residual."""
+    """Whether there is no budget for float64, and float32 is exact enough: for an angle, not for a residual."""
     operator = problem.operator
     if not (isinstance(operator, SparseOperator) and operator.is_streamed and isinstance(settings.tol, str)):
         return False
-    room = room_for_doubles(operator.graph, problem.n_components, settings.memory_limit)
-    return problem.engine.has_blocked_summation and not room
+    budget = doubles_fit(operator.graph, problem.n_components, settings.memory_limit)
+    return problem.engine.has_blocked_summation and not budget
 
 
 def _by_last_product(

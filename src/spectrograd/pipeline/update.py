@@ -29,7 +29,7 @@ from spectrograd.operators.base import Operator
 from spectrograd.operators.equilibration import balanced
 from spectrograd.operators.laplacian import Kind, Regularization, masked
 from spectrograd.pipeline.edge_changes import EdgeChanges, placed
-from spectrograd.pipeline.memory_estimate import room_for_columns
+from spectrograd.pipeline.memory_estimate import columns_that_fit
 from spectrograd.pipeline.plan import Choice
 from spectrograd.pipeline.result import Embedded, Result, found
 from spectrograd.pipeline.run import embed
@@ -310,7 +310,7 @@ def _moved(settings: Settings, operator: SparseOperator, start: Array, before: B
 
 
 def _fits(operator: SparseOperator, n_columns: int, settings: Settings) -> bool:
-    return room_for_columns(operator.graph, n_columns, settings.memory_limit)
+    return columns_that_fit(operator.graph, n_columns, settings.memory_limit)
 
 
 def _outside(vectors: Array, basis: Array, metric: Array | None) -> Array:

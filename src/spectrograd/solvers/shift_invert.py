@@ -91,7 +91,7 @@ class Inverse:
 
     def recur_panels(self, current: Array, steps: Sequence[Coefficients]) -> Array:
         """The same for panels in the factor's order; mutates those given, if there are several steps."""
-        previous, work = np.zeros(current.shape), self.factor.room(current)
+        previous, work = np.zeros(current.shape), self.factor.workspace(current)
         for a, b, c in steps:
             missing = None if self.woodbury is None else a * self.woodbury.times(current)
             self.factor.step(self.metric, current, previous, work, (a, b, c))

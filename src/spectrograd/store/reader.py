@@ -107,8 +107,8 @@ def files_of(folder: StorePath, names: Sequence[str]) -> Files:
 
 def buffer_of(n_bytes: int) -> Array:
     """Bytes that begin at a cache line."""
-    room = np.empty(n_bytes + ALIGNMENT, np.uint8)
-    return room[-room.ctypes.data % ALIGNMENT :][:n_bytes]
+    capacity = np.empty(n_bytes + ALIGNMENT, np.uint8)
+    return capacity[-capacity.ctypes.data % ALIGNMENT :][:n_bytes]
 
 
 class ReadAhead:

@@ -137,9 +137,9 @@ class Rows(NamedTuple):
         from spectrograd.kernels.edge_lists import merge_rows
 
         assert changes.weights is not None
-        room, one = len(self.columns) + len(changes.columns), np.float32(1 / unit)
-        indptr, columns = np.empty(len(self.indptr), np.int64), np.empty(room, np.int32)
-        weights = np.empty(room, np.float32)
+        capacity, one = len(self.columns) + len(changes.columns), np.float32(1 / unit)
+        indptr, columns = np.empty(len(self.indptr), np.int64), np.empty(capacity, np.int32)
+        weights = np.empty(capacity, np.float32)
         n = merge_rows(self[:2], self.weights, tuple(changes), one, indptr, columns, weights)
         columns, weights = columns[:n], weights[:n]
         plain = self.weights is None and bool(((changes.weights == 0) | (changes.weights == one)).all())

@@ -42,19 +42,19 @@ class Store:
         self._to_pin: set[BlockSegment] = set()
 
     def pin(self, memory_limit: int | None) -> None:
-        """Keep the first blocks from their first reading on, as many as the limit leaves room for."""
+        """Keep the first blocks from their first reading on, as many as the limit leaves spare for."""
         if memory_limit is None:
             return
         blocks = [block for layer in self.meta.layers for block in layer.blocks]
-        room = memory_limit - N_BUFFERS * max(block.n_bytes for block in blocks)
-        if room < 0:
+        spare = memory_limit - N_BUFFERS * max(block.n_bytes for block in blocks)
+        if spare < 0:
             raise GraphError(
                 f"{self.path}: memory_limit={memory_limit:,} is less than the buffers of the reader; "
-                f"at least {memory_limit - room:,} bytes are needed"
+                f"at least {memory_limit - spare:,} bytes are needed"
             )
         for block in blocks:
-            room -= block.n_bytes
-            if room < 0:
+            spare -= block.n_bytes
+            if spare < 0:
                 return
             self._to_pin.add(block)
 
