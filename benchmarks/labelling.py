@@ -82,7 +82,7 @@ def _measured(labels: Any, cluster: Callable[[int], Any]) -> tuple[float, float]
 
 def _ours(found: Result, k: int, seed: int) -> Any:
     vectors, excluded = found.vectors, found.connectivity.excluded
-    return assign(vectors, k, unit_rows=True, softness=found.softness, excluded=excluded, random_state=seed).labels
+    return assign(vectors, k, unit_rows=True, norm_regularization=found.norm_regularization, excluded=excluded, random_state=seed).labels
 
 
 def _ten_starts(found: Result, k: int, seed: int) -> Any:
@@ -90,7 +90,7 @@ def _ten_starts(found: Result, k: int, seed: int) -> Any:
     from threadpoolctl import threadpool_limits
 
     kept = found.connectivity.kept
-    rows = _unit_rows(found.vectors[kept], found.softness)
+    rows = _unit_rows(found.vectors[kept], found.norm_regularization)
     labels = np.full(len(found.connectivity.labels), -1)
     with threadpool_limits(1):
         labels[kept] = KMeans(k, n_init=10, random_state=seed).fit(rows).labels_

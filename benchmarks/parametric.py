@@ -63,7 +63,7 @@ def run() -> str:
 
 def _scores(placed: Placed, classes: Any) -> tuple[str, ...]:
     """Clusters of the known points, and each new point in the nearest of them."""
-    labels = assign(placed.known, K, unit_rows=True, softness=1.0, random_state=0).labels
+    labels = assign(placed.known, K, unit_rows=True, norm_regularization=1.0, random_state=0).labels
     known, new = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (placed.known, placed.new))
     centres = np.array([known[labels == c].mean(axis=0) for c in range(K)])
     joined = (new @ centres.T - (centres**2).sum(axis=1) / 2).argmax(axis=1)

@@ -99,7 +99,7 @@ def test_no_tall_of_several_columns_comes_to_the_client(client, stored, tmp_path
 def test_left_rows_are_labelled_as_those_that_were_gathered(client, stored):
     engine = make_engine(client)
     left = embed(stored, Settings(**HOW, engine=engine)).embedding
-    excluded, how = np.array([5, N - 1]), {"n_init": 10, "softness": 1.0}
+    excluded, how = np.array([5, N - 1]), {"n_init": 10, "norm_regularization": 1.0}
     found, multivector = assign_distributed(engine, left.multivector, left.order, 3, excluded=excluded, random_state=0, **how)
     expected = assign_in_chunks(left.vectors, excluded, 3, 10, np.random.default_rng(0), 1.0)
     np.testing.assert_array_equal(found.labels, expected.labels)

@@ -264,16 +264,16 @@ def test_a_warm_start_on_every_engine(engine, graphs, start):
     assert solution.last.residual < 1e-4
 
 
-@pytest.mark.parametrize("softness", [None, 1.0])
-def test_labels_on_every_engine(engine, softness):
+@pytest.mark.parametrize("norm_regularization", [None, 1.0])
+def test_labels_on_every_engine(engine, norm_regularization):
     """The same clusters as on the host, and only a sample and the labels were gathered."""
     rng = np.random.default_rng(6)
     truth = np.repeat(np.arange(4), 1500)
     rows = 3 * np.eye(4)[truth] + 0.4 * rng.standard_normal((6000, 4))
-    found = assign_anywhere(engine, engine.put(rows), 4, softness=softness, random_state=0)
+    found = assign_anywhere(engine, engine.put(rows), 4, norm_regularization=norm_regularization, random_state=0)
     assert getattr(engine, "gathers", 1) == 1
     assert metrics.score(truth, found.labels)["ari"] > 0.999
-    host = assign(rows, 4, unit_rows=softness is not None, softness=softness or 0.0, random_state=0)
+    host = assign(rows, 4, unit_rows=norm_regularization is not None, norm_regularization=norm_regularization or 0.0, random_state=0)
     np.testing.assert_array_equal(found.labels, host.labels)
     assert found.inertia == pytest.approx(host.inertia, rel=1e-3)
 

@@ -196,7 +196,7 @@ def test_rows_set_aside_take_no_part():
     rng = np.random.default_rng(0)
     truth = np.repeat([0, 1], 30)
     vectors = np.vstack([[[np.nan, np.nan]], indicator_embedding(truth, rng)])
-    found = assign(vectors, 2, excluded=[0], unit_rows=True, softness=1.0, random_state=0)
+    found = assign(vectors, 2, excluded=[0], unit_rows=True, norm_regularization=1.0, random_state=0)
     assert found.labels[0] == -1
     assert adjusted_rand_score(truth, found.labels[1:]) == 1.0
 

@@ -19,12 +19,12 @@ def noisy_rows(n, k, dtype=np.float32):
     return (rows * rng.uniform(0.5, 2, (n, 1))).astype(dtype), truth
 
 
-@pytest.mark.parametrize("softness", [0.0, 1.0])
-def test_one_sweep_finds_what_many_steps_find(monkeypatch, softness):
+@pytest.mark.parametrize("norm_regularization", [0.0, 1.0])
+def test_one_sweep_finds_what_many_steps_find(monkeypatch, norm_regularization):
     rows, truth = noisy_rows(60_000, 5)
     excluded = np.array([3, 50_000])
     rows[excluded] = 0
-    given = {"unit_rows": True, "softness": softness, "excluded": excluded, "random_state": 0}
+    given = {"unit_rows": True, "norm_regularization": norm_regularization, "excluded": excluded, "random_state": 0}
     here = assign(rows, 5, **given)
     monkeypatch.setattr(clustering, "MANY", 10_000)
     monkeypatch.setattr(sweeping, "FITTED", 20_000)
@@ -54,7 +54,7 @@ assign(rows[:5000], k, unit_rows=True, random_state=0)  # loads all that is need
 write_labels(folder + "/warm.csv", [0])
 write_embedding(folder + "/warm.parquet", rows[:5000])
 before = _field("RssAnon")
-found = assign(rows, k, unit_rows=True, softness=1.0, random_state=0, n_init=1)
+found = assign(rows, k, unit_rows=True, norm_regularization=1.0, random_state=0, n_init=1)
 write_labels(folder + "/labels.csv", found.labels)
 write_embedding(folder + "/rows.npy", rows[:, 1:])
 write_embedding(folder + "/rows.parquet", rows[:, 1:])

@@ -58,7 +58,7 @@ def test_known_points_stay_where_they_are_and_new_ones_join_their_clusters(point
     known, labels, new, new_labels = points
     np.testing.assert_allclose(model.transform(known), model.embedding_, atol=1e-4)
     np.testing.assert_array_equal(model.transform(torch.tensor(new)), model.transform(new))
-    clusters = assign(model.embedding_, 4, unit_rows=True, softness=1.0, random_state=0).labels
+    clusters = assign(model.embedding_, 4, unit_rows=True, norm_regularization=1.0, random_state=0).labels
     assert metrics.score(labels, clusters)["nmi"] > 0.85
     centres = np.array([model.embedding_[clusters == c].mean(axis=0) for c in range(4)])
     nearest = ((model.transform(new)[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)

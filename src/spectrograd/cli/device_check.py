@@ -126,7 +126,7 @@ def _labels(operator: SparseOperator, engine: Engine, name: str) -> Any:
     params = {"step_size": 2e-3} if name == "sgd-paper" else {}
     solution = solve(problem, make_solver(name, **params), seed=0)
     rows = engine.rows(rayleigh_ritz(engine, problem.placed, solution.Q).Q)
-    return assign(rows, N_VECTORS, unit_rows=True, softness=1.0, random_state=0).labels
+    return assign(rows, N_VECTORS, unit_rows=True, norm_regularization=1.0, random_state=0).labels
 
 
 def _solver(operator: SparseOperator, engine: Engine, name: str) -> Callable[[], Any]:

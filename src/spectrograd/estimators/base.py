@@ -205,7 +205,7 @@ class Spectral(PartialFitMixin, OutOfSampleMixin, DisplayMixin, BaseEstimator):
             if previous is not None:
                 renamed = previous.renamed(result.labels, self.names_, named)
                 self.labels_, self.label_changes_ = renamed
-            clusters = nearest_cluster(result.vectors, self.labels_, result.softness)
+            clusters = nearest_cluster(result.vectors, self.labels_, result.norm_regularization)
         extension = extension_of(graph, result, settings)
         self._training_data = TrainingData(graph, extension, self.names_, self._makers, clusters)
         del self._makers

@@ -329,7 +329,7 @@ class PartialFitMixin(Fitted):
         before = np.full(len(result.vectors), -1)
         before[: len(previous.labels)] = previous.labels
         excluded = result.connectivity.excluded
-        moved = followed(result.vectors, before, result.softness, excluded)
+        moved = followed(result.vectors, before, result.norm_regularization, excluded)
         clustering = Clustering(moved, int(self.n_clusters_), "kmeans", None, 0.0)
         return finish_labels(result.labelled(clustering), settings)
 

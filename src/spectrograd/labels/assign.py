@@ -46,7 +46,7 @@ def assign(
     method: str = "kmeans",
     n_init: int = 10,
     unit_rows: bool = False,
-    softness: float = 0.0,
+    norm_regularization: float = 0.0,
     excluded: ArrayLike = (),
     random_state: int | np.random.Generator | None = None,
     deadline: float = math.inf,
@@ -69,8 +69,8 @@ def assign(
         than a million unit rows that run is on a sample too, and all rows are looked at once.
     unit_rows
         Scale rows to unit length first; zero rows stay zero.
-    softness
-        With ``unit_rows``, divide by ``sqrt(|row|^2 + softness median|row|^2)`` instead: rows much shorter
+    norm_regularization
+        With ``unit_rows``, divide by ``sqrt(|row|^2 + norm_regularization median|row|^2)`` instead: rows much shorter
         than the median, which are mostly noise, stay short.
     excluded
         Row numbers that take no part; their label is -1.
@@ -92,12 +92,12 @@ def assign(
     inertia: float | None
     if method == "kmeans" and unit_rows and len(everything) > MANY:
         rows = _checked_rows(everything, n_clusters)
-        all_labels, sure, inertia = assign_in_chunks(rows, out, n_clusters, n_init, rng, softness, deadline)
+        all_labels, sure, inertia = assign_in_chunks(rows, out, n_clusters, n_init, rng, norm_regularization, deadline)
     else:
         part = np.delete(np.arange(len(everything)), out) if len(out) else slice(None)
         rows = _checked_rows(everything[part], n_clusters)
         if unit_rows:
-            rows = as_unit_rows(rows, softness)
+            rows = as_unit_rows(rows, norm_regularization)
         labels, inertia = _labels(rows, n_clusters, method, n_init, rng, centred=unit_rows, deadline=deadline)
         all_labels = np.full(len(everything), EXCLUDED, dtype=np.int64)
         all_labels[part] = labels
@@ -215,7 +215,7 @@ def assign_distributed(
     n_clusters: int,
     *,
     n_init: int,
-    softness: float,
+    norm_regularization: float,
     excluded: Array,
     random_state: int | np.random.Generator | None,
     deadline: float = math.inf,
@@ -236,7 +236,7 @@ def assign_distributed(
     row_of = np.empty_like(places)
     row_of[places] = np.arange(n)
     few = engine.rows(X, row_of[sample_rows(active > 0, n_clusters, rng)])
-    fitted = Fitted.to(few, n_clusters, n_init, rng, softness, deadline)
+    fitted = Fitted.to(few, n_clusters, n_init, rng, norm_regularization, deadline)
     where = engine.put(np.column_stack([places, active[places]]))
     seen = engine.map(partial(_seen, fitted), X, where)
     sums = engine.fold(partial(_first_places, n_clusters, n), seen, where)

@@ -322,10 +322,10 @@ def _squares(points: Array, centres: Array) -> Array:
 TINY = 1e-200  # squares of lengths that are not trusted
 
 
-def unit_rows(rows: Array, softness: float = 0.0) -> Array:
-    """Rows (n, k) of unit length; see :func:`~spectrograd.labels.assign` for ``softness``."""
+def unit_rows(rows: Array, norm_regularization: float = 0.0) -> Array:
+    """Rows (n, k) of unit length; see :func:`~spectrograd.labels.assign` for ``norm_regularization``."""
     lengths = row_lengths(rows)
-    return _divided(rows, lengths, float(np.median(lengths)) * softness**0.5 if softness else 0.0)
+    return _divided(rows, lengths, float(np.median(lengths)) * norm_regularization**0.5 if norm_regularization else 0.0)
 
 
 def soft_unit(rows: Array, length: float) -> Array:

@@ -41,7 +41,7 @@ class NearestCluster:
         return np.asarray(np.argmin(np.where(np.isnan(gaps), np.inf, gaps), axis=1))
 
 
-def nearest_cluster(vectors: Array, labels: Array, softness: float) -> NearestCluster:
+def nearest_cluster(vectors: Array, labels: Array, norm_regularization: float) -> NearestCluster:
     """The means of clusters that :func:`~spectrograd.labels.assign` found with ``unit_rows``.
 
     Parameters
@@ -49,7 +49,7 @@ def nearest_cluster(vectors: Array, labels: Array, softness: float) -> NearestCl
     vectors : array of shape (n, k)
     labels : array of shape (n,)
         -1 takes no part.
-    softness
+    norm_regularization
         As it was then.
 
     Examples
@@ -61,7 +61,7 @@ def nearest_cluster(vectors: Array, labels: Array, softness: float) -> NearestCl
     part = labels >= 0
     n_clusters = int(labels.max(initial=-1)) + 1
     rows, clusters = np.asarray(vectors[part], dtype=np.float64), labels[part]
-    length = float(np.median(row_lengths(rows))) * softness**0.5 if softness else 0.0
+    length = float(np.median(row_lengths(rows))) * norm_regularization**0.5 if norm_regularization else 0.0
     unit = NearestCluster(np.empty((0, rows.shape[1])), length).scaled(rows)
     sizes = np.bincount(clusters, minlength=n_clusters).astype(np.float64)
     sums = np.stack([np.bincount(clusters, column, n_clusters) for column in unit.T], axis=1)
@@ -69,7 +69,7 @@ def nearest_cluster(vectors: Array, labels: Array, softness: float) -> NearestCl
     return NearestCluster(sums / sizes[:, None], length)
 
 
-def followed(vectors: Array, labels: Array, softness: float, excluded: Array) -> Array:
+def followed(vectors: Array, labels: Array, norm_regularization: float, excluded: Array) -> Array:
     """Labels of rows that have moved a little: Lloyd's algorithm from the clusters they had.
 
     Parameters
@@ -83,7 +83,7 @@ def followed(vectors: Array, labels: Array, softness: float, excluded: Array) ->
     """
     part = np.ones(len(vectors), bool)
     part[excluded] = False
-    rule = nearest_cluster(vectors[part], labels[part], softness)
+    rule = nearest_cluster(vectors[part], labels[part], norm_regularization)
     names = np.flatnonzero(~np.isnan(rule.centres[:, 0]))
     rows = rule.scaled(np.asarray(vectors[part], dtype=np.float64))
     # squares, then means: the variance of unit rows does not cancel

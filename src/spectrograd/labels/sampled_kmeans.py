@@ -92,7 +92,7 @@ def assign_in_chunks(
     n_clusters: int,
     n_init: int,
     rng: np.random.Generator,
-    softness: float,
+    norm_regularization: float,
     deadline: float = math.inf,
 ) -> ChunkedAssignment:
     """k-means on rows of (softly) unit length; parameters are those of :func:`~spectrograd.labels.assign`.
@@ -102,7 +102,7 @@ def assign_in_chunks(
     active = np.ones(len(vectors), bool)
     active[excluded] = False
     chosen = sample_rows(active, n_clusters, rng)
-    fitted = Fitted.to(vectors[chosen], n_clusters, n_init, rng, softness, deadline)
+    fitted = Fitted.to(vectors[chosen], n_clusters, n_init, rng, norm_regularization, deadline)
     found = fitted.swept(vectors, active)
     return found._replace(labels=in_order(found.labels, n_clusters))
 
@@ -121,11 +121,11 @@ class Fitted:
         n_clusters: int,
         n_init: int,
         rng: np.random.Generator,
-        softness: float,
+        norm_regularization: float,
         deadline: float = math.inf,
     ) -> Fitted:
         """The centres of a sample of the rows (m x K)."""
-        length = float(np.median(row_lengths(few))) * softness**0.5
+        length = float(np.median(row_lengths(few))) * norm_regularization**0.5
         rows = soft_unit(few, length)
         with one_thread():
             return cls(best_assignment(rows, n_clusters, n_init, rng, deadline=deadline).means(rows), length)

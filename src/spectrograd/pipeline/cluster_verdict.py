@@ -159,7 +159,7 @@ def judge_clusters(result: Result, settings: Settings) -> ClusterVerdict:
     if result.connectivity.groups is not None:
         return _of_components(cuts, result, ClusterVerdict(CLEAR, *base, **shown), settings)
     tau = result.regularization.tau
-    chance = _chance(cuts, k, result.vectors.shape[1], tau, result.softness, settings)
+    chance = _chance(cuts, k, result.vectors.shape[1], tau, result.norm_regularization, settings)
     if chance is None:
         why = "too few nodes for a random graph to compare with"
         return ClusterVerdict(NOT_JUDGED, *base, reason=why, **shown)
@@ -286,7 +286,7 @@ def _confidence(result: Result, labels: Array, k: int) -> float:
     sure = result.membership
     if sure is None:
         part = labels >= 0
-        rows = unit_rows(result.vectors[result.rows][part], result.softness)
+        rows = unit_rows(result.vectors[result.rows][part], result.norm_regularization)
         sure = membership(rows, labels[part], k)
     return float(np.nanmean(sure)) if np.isfinite(sure).any() else 0.0
 
@@ -317,13 +317,13 @@ class _Chance:
 
 
 def _chance(
-    cuts: _Cuts, k: int, n_columns: int, tau: float, softness: float, settings: Settings
+    cuts: _Cuts, k: int, n_columns: int, tau: float, norm_regularization: float, settings: Settings
 ) -> _Chance | None:
     rng = np.random.default_rng(0 if settings.seed is None else settings.seed)
     few = min(k, CLUSTERS)
     width = min(n_columns, max(few, 2))
     n_draws = 2 * DRAWS if len(cuts.counts[0]) <= SMALL else DRAWS
-    draws = [_drawn(cuts, few, width, tau, softness, rng) for _ in range(n_draws)]
+    draws = [_drawn(cuts, few, width, tau, norm_regularization, rng) for _ in range(n_draws)]
     found = [astuple(draw) for draw in draws if draw is not None]
     if len(found) < DRAWS:
         return None
@@ -332,7 +332,7 @@ def _chance(
 
 
 def _drawn(
-    cuts: _Cuts, k: int, width: int, tau: float, softness: float, rng: np.random.Generator
+    cuts: _Cuts, k: int, width: int, tau: float, norm_regularization: float, rng: np.random.Generator
 ) -> _Chance | None:
     """Figures of one random graph; None where its largest component is too small."""
     n_nodes = NODES if cuts.neighbours > SPARSE else 2 * NODES
@@ -348,7 +348,7 @@ def _drawn(
         k,
         n_init=STARTS,
         unit_rows=True,
-        softness=softness,
+        norm_regularization=norm_regularization,
         random_state=int(rng.integers(2**31)),
     )
     labels, sure = found.labels, found.membership

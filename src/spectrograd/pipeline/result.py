@@ -198,7 +198,7 @@ class Result:
         return self.certificate.converged and all(layer.certificate.converged for layer in layers)
 
     @property
-    def softness(self) -> float:
+    def norm_regularization(self) -> float:
         """For :func:`~spectrograd.labels.assign`: only a random walk's rows compare in length too."""
         return 0.0 if self.operator.metric is None else 1.0
 
