@@ -96,7 +96,7 @@ def descended(
     solver = make_solver("sgd", epochs=epochs)
     problem = Problem(operator, k)
     state = solver.init(problem, np.random.default_rng(0))
-    descent = Descent.of(problem.sparse_walk, source, 4000)
+    descent = Descent.of(problem.sparse_random_walk, source, 4000)
     if push is not None:
         descent.nodes[:, PUSH] = push
     state.descent = descent  # type: ignore[attr-defined]

@@ -24,7 +24,7 @@ class PowerIteration(Solver[State]):
 
     def step(self, problem: Problem, state: State) -> State:
         """One pass over the graph."""
-        walk, upper = problem.walk, problem.operator.upper
+        walk, upper = problem.random_walk, problem.operator.upper
         U = walk.enter(state.U)  # coordinates in which one sweep multiplies by B^-1 A
         U = problem.engine.recurrence(walk.operator, U, U, (-1.0, upper, 0.0))
         state.U = problem.orthonormalize(walk.leave(U), state.rng).Q

@@ -166,7 +166,7 @@ def test_a_sweep_of_one_task_has_the_bits_of_one_of_many(client, monkeypatch):
     for most in (dask_engine.AT_ONCE, 0):
         monkeypatch.setattr(dask_engine, "AT_ONCE", most)
         engine = make_engine(client)
-        placed, X = engine.place(laplacian(graph).walk_form()), engine.random(5000, 4, 0, np.float32)
+        placed, X = engine.place(laplacian(graph).random_walk_form()), engine.random(5000, 4, 0, np.float32)
         moved = engine.recurrence(placed, X, X, (1.0, 0.5, 0.25))
         found.append((engine.rows(engine.apply(placed, moved)), engine.session.tasks))
     np.testing.assert_array_equal(found[0][0], found[1][0])

@@ -121,7 +121,7 @@ def test_participation_in_slices_is_that_of_the_whole(kind, dtype):
     vectors = np.random.default_rng(0).standard_normal((n, 5)).astype(dtype)
     vectors[100:, 3] = 0
     u = operator.to_walk(vectors.astype(np.float64))
-    mass = np.ones(n) if operator.walk_form().metric is None else operator.walk_form().metric
+    mass = np.ones(n) if operator.random_walk_form().metric is None else operator.random_walk_form().metric
     expected = (mass @ u**2) ** 2 / (mass.sum() * (mass @ u**4))
     np.testing.assert_allclose(participation(operator, vectors), expected, rtol=1e-6)
 

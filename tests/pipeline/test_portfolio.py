@@ -225,7 +225,7 @@ def test_without_pyamg_the_message_says_what_to_install(monkeypatch):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_coarse_operators_are_galerkin_products(kind):
-    operator = laplacian(neighbours(), kind).walk_form()
+    operator = laplacian(neighbours(), kind).random_walk_form()
     chain = tree.build(operator, coarsest=60)
     assert len(chain) >= 2
     for fine, coarse in pairwise(chain):
@@ -238,15 +238,15 @@ def test_coarse_operators_are_galerkin_products(kind):
 
 def test_walk_form_is_the_same_pencil():
     operator = merged()
-    walk = operator.walk_form()
+    walk = operator.random_walk_form()
     assert walk.scale is None
     np.testing.assert_allclose(reference.smallest(walk, 5)[0], reference.smallest(operator, 5)[0], atol=1e-10)
     U = np.random.default_rng(0).standard_normal((operator.n_nodes, 2))
     symmetric = laplacian(neighbours(), "symmetric")
-    np.testing.assert_allclose(symmetric.from_walk(symmetric.to_walk(U)), U)
+    np.testing.assert_allclose(symmetric.from_random_walk(symmetric.to_walk(U)), U)
     V = symmetric.to_walk(U)
     expected = symmetric.to_walk(symmetric @ U)
-    other = symmetric.walk_form()
+    other = symmetric.random_walk_form()
     np.testing.assert_allclose((other @ V) / other.metric[:, None], expected, atol=1e-12)
 
 

@@ -127,7 +127,7 @@ def test_sweeps_are_counted_in_memory_too():
 
 def test_turning_columns_on_the_way_changes_neither_span_nor_estimate():
     """Columns of very different length are made even; what is measured of them is undone."""
-    operator, rng = laplacian(planted(5_000)).walk_form(), np.random.default_rng(0)
+    operator, rng = laplacian(planted(5_000)).random_walk_form(), np.random.default_rng(0)
     X = rng.standard_normal((5_000, 9), dtype=np.float32)
     plain, turned = (Filtering(Filter(6, 0.7, 1.3), ENGINE, operator, X) for _ in range(2))
     sizes, straight = Sizes(9), Sizes(9)
@@ -151,12 +151,12 @@ def test_the_null_vector_of_a_laplacian_is_known(kind, tau):
         warnings.simplefilter("ignore", GraphWarning)
         graph = Graph.from_edges(rng.integers(0, 40, 200), rng.integers(0, 40, 200), n_nodes=45)
     operator = masked(graph, kind, tau, np.flatnonzero(graph.degrees == 0))
-    for form in (operator, operator.walk_form(), operator.standard_form()):
+    for form in (operator, operator.random_walk_form(), operator.standard_form()):
         vector = form.null_vector
         assert vector is not None
         assert np.abs(form @ vector[:, None]).max() < 1e-12 * np.abs(vector).max() * form.upper
         assert np.all(vector[operator.excluded_rows] == 0)
-    X = new_probe_block(ENGINE, operator.walk_form(), rng, np.float64).X
+    X = new_probe_block(ENGINE, operator.random_walk_form(), rng, np.float64).X
     assert np.all(X[operator.excluded_rows] == 0)
 
 

@@ -320,7 +320,7 @@ class JointEpochs(Solver[EpochsState]):
             return
         own = replace(problem, operator=operator, start=None)
         assert descent.descent is not None
-        descent.descent = Descent.of(own.sparse_walk, descent.descent.source, self._solver.batch_size)
+        descent.descent = Descent.of(own.sparse_random_walk, descent.descent.source, self._solver.batch_size)
         descent.known = None
         self._solver.step(own, descent)
         state.U[:, at * k : (at + 1) * k] = self._solver.finish(own, descent)

@@ -23,7 +23,7 @@ def participation(operator: Operator, vectors: MultiVector, engine: Engine | Non
     One for a constant, the share itself for the indicator of a set, whatever its place. Vectors are a multivector
     of the engine, N x k; without one, a numpy array.
     """
-    walk = Coordinates.walk(engine or LocalEngine(), operator)
+    walk = Coordinates.random_walk(engine or LocalEngine(), operator)
     seen = walk.engine.statistics(walk.enter(vectors), walk.operator.metric)
     second, fourth = seen.second / seen.mass, seen.fourth / seen.mass  # weights of any size
     return np.asarray(second**2 / fourth)

@@ -103,7 +103,7 @@ class LocalEngine(BaseEngine):
             if operator.metric is not None:
                 product = self.scaled(product, 1 / operator.metric)
             return np.asarray(a * product + b * X + c * before)
-        assert operator.scale is None, "bring the operator to walk_form() first"
+        assert operator.scale is None, "bring the operator to random_walk_form() first"
         self.work.passes += 1
         self.work.matvecs += X.shape[1]
         return self._fused(operator.astype(X.dtype), X, before, coefficients, out)

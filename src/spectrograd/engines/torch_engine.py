@@ -219,7 +219,7 @@ class TorchEngine(BaseEngine):
                 product = product / operator.metric.tensor.to(product.dtype)
             return TorchMultiVector((a * product).add_(X.tensor, alpha=b).add_(before.tensor, alpha=c))
         check()
-        assert operator.scale is None, "bring the operator to walk_form() first"
+        assert operator.scale is None, "bring the operator to random_walk_form() first"
         self.work.passes += 1
         self.work.matvecs += X.shape[1]
         return self._fused(operator, X, before, coefficients, out)

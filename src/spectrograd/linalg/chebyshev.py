@@ -82,7 +82,7 @@ class Filter:
         return here - there + math.log1p(math.exp(-2 * here)) - math.log1p(math.exp(-2 * there))
 
     def apply(self, engine: Engine, operator: Operator, U: MultiVector) -> MultiVector:
-        """``p(B^-1 A) U`` up to a factor, one pass per degree, for an operator in ``walk_form()``."""
+        """``p(B^-1 A) U`` up to a factor, one pass per degree, for an operator in ``random_walk_form()``."""
         work = Filtering(self, engine, operator, U)
         for _ in range(self.degree):
             work.advance()

@@ -40,7 +40,7 @@ class Factor(ABC):
     @staticmethod
     def of(operator: SparseOperator, sigma: float, thresholds: Thresholds = USUAL) -> Factor | None:
         """Factorise without pivoting, or None where the result cannot be trusted."""
-        operator = operator.walk_form().astype(np.float64)
+        operator = operator.random_walk_form().astype(np.float64)
         diagonal = operator.diagonal - sigma * (1.0 if operator.metric is None else operator.metric)
         make = SmallFactor if operator.n_nodes <= thresholds.small else FrontFactor
         factor = make.of_matrix(operator.graph, diagonal)
@@ -198,7 +198,7 @@ def count_below(operator: SparseOperator, tau: float, thresholds: Thresholds = U
     A low-rank part is added by Haynsworth's formula for the bordered matrix
     ``[[A - tau B, Z], [Z', diag(1/a)]]``, whose inertia can be counted from either corner.
     """
-    operator = operator.walk_form().astype(np.float64)  # congruent: the same signs
+    operator = operator.random_walk_form().astype(np.float64)  # congruent: the same signs
     factor = Factor.of(operator, tau, thresholds)
     if factor is None or operator.low_rank is None:
         return None if factor is None else factor.n_negative

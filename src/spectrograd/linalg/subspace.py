@@ -138,9 +138,9 @@ class Coordinates:
         return cls._of(engine, operator.standard_form(), operator.standard_factors)
 
     @classmethod
-    def walk(cls, engine: Engine, operator: Operator) -> Coordinates:
+    def random_walk(cls, engine: Engine, operator: Operator) -> Coordinates:
         """The pencil without ``scale``, whose sweeps gather vectors as they are."""
-        return cls._of(engine, operator.walk_form(), operator.walk_factors)
+        return cls._of(engine, operator.random_walk_form(), operator.random_walk_factors)
 
     @classmethod
     def _of(cls, engine: Engine, operator: Operator, factors: Array | None) -> Coordinates:

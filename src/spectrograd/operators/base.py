@@ -110,7 +110,7 @@ class Operator(ABC):
         """``B^-1/2 A B^-1/2``, whose metric is the identity."""
         return self
 
-    def walk_form(self) -> Operator:
+    def random_walk_form(self) -> Operator:
         """The same pencil in the coordinates in which a sweep gathers vectors as they are."""
         return self
 
@@ -120,8 +120,8 @@ class Operator(ABC):
         return None
 
     @property
-    def walk_factors(self) -> Array | None:
-        """What multiplies the rows of a vector to make it one of :meth:`walk_form`; None: nothing."""
+    def random_walk_factors(self) -> Array | None:
+        """What multiplies the rows of a vector to make it one of :meth:`random_walk_form`; None: nothing."""
         return None
 
     @property

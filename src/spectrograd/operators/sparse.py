@@ -218,8 +218,8 @@ class SparseOperator(Operator):
         return None if self.metric is None else self._root
 
     @property
-    def walk_factors(self) -> Array | None:
-        """What multiplies the rows of a vector to make it one of :meth:`walk_form`; None: nothing."""
+    def random_walk_factors(self) -> Array | None:
+        """What multiplies the rows of a vector to make it one of :meth:`random_walk_form`; None: nothing."""
         return None if self.scale is None else self._positive_scale
 
     @cached_property
@@ -227,7 +227,7 @@ class SparseOperator(Operator):
         assert self.metric is not None
         return np.asarray(np.sqrt(self.metric))
 
-    def walk_form(self) -> SparseOperator:
+    def random_walk_form(self) -> SparseOperator:
         """The same pencil without ``scale``: its vectors are ``diag(scale) u``, its metric absorbs it.
 
         A pass then gathers the vectors as they are; for a normalised Laplacian this is the random walk.
@@ -248,11 +248,11 @@ class SparseOperator(Operator):
         )
 
     def to_walk(self, vectors: Array) -> Array:
-        """Turn vectors of the pencil into vectors of :meth:`walk_form`."""
+        """Turn vectors of the pencil into vectors of :meth:`random_walk_form`."""
         return vectors if self.scale is None else vectors * self._positive_scale[:, None]
 
-    def from_walk(self, vectors: Array) -> Array:
-        """Turn vectors of :meth:`walk_form` into vectors of the pencil."""
+    def from_random_walk(self, vectors: Array) -> Array:
+        """Turn vectors of :meth:`random_walk_form` into vectors of the pencil."""
         return vectors if self.scale is None else vectors / self._positive_scale[:, None]
 
     @property

@@ -311,4 +311,4 @@ def first_shrinkage(problem: Problem) -> float:
     """Share of the entries that one matching leaves."""
     from spectrograd.linalg.multigrid import shrinkage
 
-    return shrinkage(problem.sparse.walk_form())
+    return shrinkage(problem.sparse.random_walk_form())

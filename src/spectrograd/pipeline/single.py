@@ -209,7 +209,7 @@ class _ActiveProblem:
 
     def judged(self, operator: SparseOperator, n_trivial: int, vectors: MultiVector, **how: Any) -> Regularization:
         """What the vectors tell, on the part of the volume that is not masked."""
-        metric = operator.walk_form().metric
+        metric = operator.random_walk_form().metric
         share = 1.0
         if len(self.masked) and metric is not None:
             share = 1 - float(metric[self.masked].sum() / metric.sum())
@@ -301,11 +301,11 @@ class _Watch:
 
 def null_vectors(operator: SparseOperator, components: Array) -> Array:
     """One per component, N x components, orthonormal in the metric; rows whose component is -1 are zero."""
-    metric, outside = operator.walk_form().metric, components < 0
+    metric, outside = operator.random_walk_form().metric, components < 0
     if not outside.any():
-        return operator.from_walk(indicators(components, metric))
+        return operator.from_random_walk(indicators(components, metric))
     mass = np.where(outside, 0.0, 1.0 if metric is None else metric)
-    vectors = operator.from_walk(indicators(np.where(outside, 0, components), mass))
+    vectors = operator.from_random_walk(indicators(np.where(outside, 0, components), mass))
     vectors[outside] = 0
     return vectors
 

@@ -114,9 +114,9 @@ class Problem:
         return self.operator
 
     @property
-    def sparse_walk(self) -> SparseOperator:
+    def sparse_random_walk(self) -> SparseOperator:
         """The same without a scale."""
-        return self.sparse.walk_form()
+        return self.sparse.random_walk_form()
 
     @cached_property
     def placed(self) -> Operator:
@@ -129,14 +129,14 @@ class Problem:
         return Coordinates.standard(self.engine, self.operator)
 
     @cached_property
-    def walk(self) -> Coordinates:
+    def random_walk(self) -> Coordinates:
         """The pencil without a scale, as filters take it."""
-        return Coordinates.walk(self.engine, self.operator)
+        return Coordinates.random_walk(self.engine, self.operator)
 
     @cached_property
     def inverse_walk_metric(self) -> MultiVector:
         """One over the metric of the walk form, a multivector N x 1 (the metric must not be None)."""
-        return self.engine.put(1 / np.asarray(self.operator.walk_form().metric)[:, None])
+        return self.engine.put(1 / np.asarray(self.operator.random_walk_form().metric)[:, None])
 
     def apply(self, U: MultiVector) -> MultiVector:
         """``A @ U``: one pass."""

@@ -129,21 +129,21 @@ class Chebyshev(FilteringSolver[ChebyshevState]):
             state.highest = upper_edge(problem.engine, problem.standard.operator, rng, EDGE_STEPS)
             state.matvecs += EDGE_STEPS / problem.n_components
         if problem.start is not None:
-            return self.measured(problem, problem.walk.operator, state)
+            return self.measured(problem, problem.random_walk.operator, state)
         return self._sampled(problem, state)
 
     def _sampled(self, problem: Problem, state: ChebyshevState) -> ChebyshevState:
         """A random block, of which a few columns tell as much as all: the spectrum's mean and deviation."""
         engine, width = problem.engine, state.block.shape[1]
         few = engine.columns(state.block, slice(SAMPLE))
-        ritz, deviation, _ = ritz_pairs(engine, problem.walk.operator, few, state.rng)
+        ritz, deviation, _ = ritz_pairs(engine, problem.random_walk.operator, few, state.rng)
         state.values, state.residuals = np.full(width, ritz.values.mean()), np.full(width, deviation.mean())
-        state.U = problem.walk.leave(engine.columns(state.block, slice(problem.n_components)))
+        state.U = problem.random_walk.leave(engine.columns(state.block, slice(problem.n_components)))
         return state
 
     def step(self, problem: Problem, state: ChebyshevState) -> ChebyshevState:
         """One filter and one Rayleigh-Ritz."""
-        operator, k, block = problem.walk.operator, problem.n_components, state.block
+        operator, k, block = problem.random_walk.operator, problem.n_components, state.block
         width = operator.upper - operator.lower
         limited = block.dtype == np.float32 and state.residuals[:k].max() < SINGLE_FLOOR * width
         if limited and self.precision == "auto":
@@ -238,24 +238,24 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
             part = np.ones((problem.n_nodes, 1))
             part[problem.operator.excluded_rows] = 0
             block = engine.scaled(block, engine.put(part))
-        probe_block = new_probe_block(engine, problem.operator.walk_form(), state.rng, dtype)
+        probe_block = new_probe_block(engine, problem.operator.random_walk_form(), state.rng, dtype)
         state.block, state.probe_block = engine.stack(block, probe_block.X), replace(probe_block, X=None)
 
     def _first_product(self, problem: Problem, state: FewPassState) -> None:
         """Mutates: mean and deviation of the spectrum, from the product that begins the first filter."""
-        engine, walk, block = problem.engine, problem.walk.operator, state.block
+        engine, walk, block = problem.engine, problem.random_walk.operator, state.block
         product = state.product = engine.recurrence(walk, block, block, (1.0, 0.0, 0.0))
         pairs = ((block, block), (block, product), (product, product))
         squares, means, second = (np.diag(M)[: state.width] for M in engine.grams(pairs, walk.metric))
         means, second = means / squares, second / squares
         deviation = float(np.sqrt(np.maximum(second - means**2, 0)).mean())
-        bulk = bulk_of(problem.operator.walk_form(), float(means.mean()), deviation)
+        bulk = bulk_of(problem.operator.random_walk_form(), float(means.mean()), deviation)
         state.highest, state.has_hubs = bulk.end, bulk.has_hubs
         state.values, state.residuals = (np.full(state.width, of) for of in (bulk.mean, bulk.deviation))
 
     def step(self, problem: Problem, state: FewPassState) -> FewPassState:
         """One filter and one Rayleigh-Ritz, whose product is the first of the next filter."""
-        operator, k = problem.walk.operator, problem.n_components
+        operator, k = problem.random_walk.operator, problem.n_components
         limit = SINGLE_FLOOR * (operator.upper - operator.lower)
         if self.precision == "auto" and state.block.dtype == np.float32 and state.residuals[:k].max() < limit:
             state.block = problem.engine.cast(state.block, np.float64)
@@ -294,7 +294,7 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
 
     def _filter(self, problem: Problem, state: FewPassState, smooth: Filter) -> tuple[int, bool]:
         """Mutates: the block, filtered; how many degrees, and whether localised vectors ended it."""
-        engine, walk, probe_block, width = problem.engine, problem.walk.operator, state.probe_block, state.width
+        engine, walk, probe_block, width = problem.engine, problem.random_walk.operator, state.probe_block, state.width
         assert probe_block is not None
         fresh = state.iteration == 0 and problem.start is None
         most, sizes = self.degree if fresh else smooth.degree, Sizes(width)
@@ -331,7 +331,7 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
         Below the end of the spectrum a filter lets nothing grow. One that ends too low turns every column
         into the last eigenvectors, and soon beyond the numbers of float32.
         """
-        upper = problem.walk.operator.upper
+        upper = problem.random_walk.operator.upper
         state.events.append(
             f"iteration {state.iteration}: the spectrum goes on beyond {smooth.upper:.4g}, where a filter "
             f"was to end; begun again after {work.degree} passes, up to {upper:.4g}"
@@ -343,13 +343,13 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
 
     def _localized(self, problem: Problem, X: MultiVector, width: int) -> bool:
         """Whether most of the first ``width`` columns live on tiny parts of the graph already."""
-        seen = problem.engine.statistics(X, problem.walk.operator.metric)
+        seen = problem.engine.statistics(X, problem.random_walk.operator.metric)
         shares = X.shape[1] * seen.second**2 / (seen.fourth * seen.mass)
         return float(np.median(shares[:width])) < TINY_SHARE
 
     def _ritz(self, problem: Problem, state: FewPassState) -> None:
         """Mutates: Ritz pairs of the block, and its product; one sweep, and two multivectors at any time."""
-        engine, walk = problem.engine, problem.walk.operator
+        engine, walk = problem.engine, problem.random_walk.operator
         block, lost = self._orthonormal(problem, state)
         state.block = None
         product = engine.recurrence(walk, block, block, (1.0, 0.0, 0.0))
@@ -370,7 +370,7 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
 
         What one round leaves the generalised Rayleigh-Ritz corrects.
         """
-        engine, metric, block, width = problem.engine, problem.walk.operator.metric, state.block, state.width
+        engine, metric, block, width = problem.engine, problem.random_walk.operator.metric, state.block, state.width
         factor, lost = inverse_factor(engine.gram(block, block, metric)[:width, :width])
         if not lost:
             return engine.turned(block, la.block_diag(factor, np.eye(block.shape[1] - width))), 0
@@ -385,7 +385,7 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
             return super().terminate(problem, state)
         if probe_block is None or state.width <= k or not probe_block.filters:
             return False
-        engine, walk, rounding = problem.engine, problem.walk.operator, self._rounding(problem, state) or 0.0
+        engine, walk, rounding = problem.engine, problem.random_walk.operator, self._rounding(problem, state) or 0.0
         M, eps = engine.gram(state.block, state.block, walk.metric), float(np.finfo(state.block.dtype).eps)
         seen = evidence_from_gram(walk, probe_block, M, k, float(state.values[k]), eps, LOOKS)
         top, error = float(state.values[k - 1]), float(np.linalg.norm(state.residuals[:k] + rounding))
@@ -401,7 +401,7 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
     def vectors(self, problem: Problem, state: FewPassState) -> MultiVector:
         """The first K columns, made when they are first asked for."""
         if state.U.shape[1] == 0:
-            state.U = problem.walk.leave(problem.engine.columns(state.block, slice(problem.n_components)))
+            state.U = problem.random_walk.leave(problem.engine.columns(state.block, slice(problem.n_components)))
         return state.U
 
     def kept(self, problem: Problem, state: FewPassState) -> FewPassState:
@@ -417,7 +417,7 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
 
     def orthogonality(self, problem: Problem, state: FewPassState) -> float:
         """Of the columns where they are."""
-        return orthogonality_error(problem.engine, problem.walk.operator, state.block, problem.n_components)
+        return orthogonality_error(problem.engine, problem.random_walk.operator, state.block, problem.n_components)
 
     def finish(self, problem: Problem, state: FewPassState) -> MultiVector:
         """In the precision of the run: where the certificate wants more, it casts."""
@@ -439,7 +439,7 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
 
     def outside(self, problem: Problem, state: FewPassState) -> Complement | None:
         """What the probe_block has seen, and with a few sweeps more still sees."""
-        k, engine, walk, probe_block = problem.n_components, problem.engine, problem.walk.operator, state.probe_block
+        k, engine, walk, probe_block = problem.n_components, problem.engine, problem.random_walk.operator, state.probe_block
         if probe_block is None or state.width <= k or state.iteration == 0:
             return None
         self.vectors(problem, state)  # all that is asked for after this

@@ -26,12 +26,12 @@ class FullStepSolver(SteppingSolver[StepState]):
     def init(self, problem: Problem, rng: np.random.Generator) -> StepState:
         """Start from a random orthonormal basis, in walk form as all that follows."""
         width = problem.operator.upper - problem.operator.lower
-        guess = problem.walk.enter(problem.first_guess(rng))
+        guess = problem.random_walk.enter(problem.first_guess(rng))
         return StepState(guess, rng, step_size=self.step_size or 1 / width)
 
     def finish(self, problem: Problem, state: StepState) -> MultiVector:
         """Back to the pencil, orthonormal in its metric."""
-        return problem.orthonormalize(problem.walk.leave(state.U)).Q
+        return problem.orthonormalize(problem.random_walk.leave(state.U)).Q
 
 
 # --- ``gradient-descent``: Eq. 9, full gradients of the objective with implicit orthogonality.
@@ -74,10 +74,10 @@ class GradientDescent(FullStepSolver):
         try:
             moved, longest = self._moved(problem, state)
         except (la.LinAlgError, ValueError):
-            M = problem.engine.gram(state.U, state.U, problem.walk.operator.metric)
+            M = problem.engine.gram(state.U, state.U, problem.random_walk.operator.metric)
             if not np.isfinite(M).all():
                 raise FloatingPointError("the step was too long") from None
-            state.U = orthonormalize(problem.engine, state.U, problem.walk.operator.metric, state.rng).Q
+            state.U = orthonormalize(problem.engine, state.U, problem.random_walk.operator.metric, state.rng).Q
             state.events.append(f"iteration {state.iteration}: M was ill-conditioned, re-orthonormalised")
             moved, longest = self._moved(problem, state)
         if not longest < LONGEST_MOVE:
@@ -90,7 +90,7 @@ class GradientDescent(FullStepSolver):
 
     def _moved(self, problem: Problem, state: StepState) -> tuple[MultiVector, float]:
         """Where the step leads, and the longest move of a column relative to the longest column."""
-        engine, walk, U = problem.engine, problem.walk.operator, state.U
+        engine, walk, U = problem.engine, problem.random_walk.operator, state.U
         product = engine.recurrence(walk, U, U, (1.0, 0.0, 0.0))  # B^-1 A U
         M, H = engine.gram(U, U, walk.metric), engine.gram(U, product, walk.metric)
         C, inverse = _small(M, H)
@@ -119,7 +119,7 @@ class ForwardBackward(FullStepSolver):
 
     def step(self, problem: Problem, state: StepState) -> StepState:
         """Forward (gradient) and backward (QR): one sweep."""
-        engine, walk = problem.engine, problem.walk.operator
+        engine, walk = problem.engine, problem.random_walk.operator
         moved = engine.recurrence(walk, state.U, state.U, (-state.step_size, 1.0, 0.0))
         state.U, repaired = orthonormalize(engine, moved, walk.metric, state.rng)
         state.iteration += 1

@@ -75,15 +75,15 @@ class LOBPCG(RitzSolver[LobpcgState]):
 
     def init(self, problem: Problem, rng: np.random.Generator) -> LobpcgState:
         """The warm start or random vectors."""
-        operator = problem.operator.walk_form()
+        operator = problem.operator.random_walk_form()
         block = guarded_start(problem, guarded_width(problem, self.guard), rng, np.float64)
-        precondition = None if self.preconditioner is None else amg(problem.sparse.walk_form())
+        precondition = None if self.preconditioner is None else amg(problem.sparse.random_walk_form())
         state = LobpcgState(np.empty((0, 0)), rng, precondition=precondition)
         return begin(problem, operator, state, block)
 
     def step(self, problem: Problem, state: LobpcgState) -> LobpcgState:
         """One Rayleigh-Ritz on X, W, P."""
-        columns = advance(problem, problem.operator.walk_form(), state)
+        columns = advance(problem, problem.operator.random_walk_form(), state)
         self.account(problem, state, columns)
         return state
 
@@ -170,7 +170,7 @@ def _residual_rows(problem: Problem, operator: Operator, state: LobpcgState) -> 
 def _published(problem: Problem, state: LobpcgState, measured: tuple[Array, Array]) -> LobpcgState:
     state.R, state.residuals = measured
     state.block = state.Q[:, : len(state.values)]
-    state.U = problem.walk.leave(np.ascontiguousarray(state.Q[:, : problem.n_components]))
+    state.U = problem.random_walk.leave(np.ascontiguousarray(state.Q[:, : problem.n_components]))
     return state
 
 

@@ -67,7 +67,7 @@ class Multilevel(RitzSolver[MultilevelState]):
 
     def init(self, problem: Problem, rng: np.random.Generator) -> MultilevelState:
         """Coarsen, solve, and come back up; a warm start joins the block at the top."""
-        operator = problem.sparse.walk_form().astype(np.float64)
+        operator = problem.sparse.random_walk_form().astype(np.float64)
         if operator.metric is None:
             operator = replace(operator, metric=np.ones(operator.n_nodes))
         width = guarded_width(problem, self.guard)
@@ -76,7 +76,7 @@ class Multilevel(RitzSolver[MultilevelState]):
         state = MultilevelState(np.empty((0, 0)), rng, cycle=cycle, precondition=cycle)
         block = self._ascend(problem, levels, width, state)
         if problem.start is not None:
-            given = problem.walk.enter(np.asarray(problem.start, dtype=np.float64))
+            given = problem.random_walk.enter(np.asarray(problem.start, dtype=np.float64))
             both = np.hstack([np.where(np.isfinite(given), given, 0), block])
             block = np.ascontiguousarray(both[:, : problem.n_nodes])  # more are never independent
         begin(problem, operator, state, block)
@@ -117,7 +117,7 @@ class Multilevel(RitzSolver[MultilevelState]):
         """One preconditioned LOBPCG step on the finest level."""
         assert state.cycle is not None
         state.cycle.columns = 0.0  # of this step
-        operator = problem.sparse.walk_form().astype(np.float64)
+        operator = problem.sparse.random_walk_form().astype(np.float64)
         columns = advance(problem, operator, state)
         self.account(problem, state, columns + state.cycle.columns)
         return state

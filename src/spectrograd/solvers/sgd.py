@@ -80,7 +80,7 @@ class Descent:
     @classmethod
     def of(cls, operator: SparseOperator, source: EdgeSource, batch_size: int) -> Descent:
         """Prepare an operator in walk form."""
-        assert operator.scale is None, "bring the operator to walk_form() first"
+        assert operator.scale is None, "bring the operator to random_walk_form() first"
         counts, n_edges = source.counts, source.n_edges
         batch_size = effective_batch(batch_size, n_edges)
         degrees = operator.graph.degrees
@@ -252,13 +252,13 @@ class RepairedSGD(SGDBase[DescentState]):
     def init(self, problem: Problem, rng: np.random.Generator) -> DescentState:
         """Start from an orthonormal random basis, or the warm start, in walk form."""
         self.check_parameters()
-        operator = problem.sparse_walk
+        operator = problem.sparse_random_walk
         descent = Descent.of(operator, edge_source(operator.graph, rng), self.batch_size)
         if problem.start is None and operator.is_streamed:  # no room for a basis in float64
             size = (problem.n_nodes, problem.n_components)
             U = descent.padded(np.asarray(problem.engine.random(*size, new_seed(rng), np.float32)))
         else:
-            U = descent.padded(problem.walk.enter(problem.resident_guess(rng)))
+            U = descent.padded(problem.random_walk.enter(problem.resident_guess(rng)))
         U[descent.source.counts == 0] = 0  # no batch would ever move them
         state = DescentState(U, rng, step_size=self.step_size, descent=descent)
         self.tell(state, descent.source.counts, descent.batch_size)
@@ -276,7 +276,7 @@ class RepairedSGD(SGDBase[DescentState]):
         assert state.descent is not None
         rows, diagonal = self._pencil_rows(problem, state), problem.sparse.diagonal[:, None]
         wanted = np.asarray(problem.apply(rows)) / np.where(diagonal > 0, diagonal, 1)
-        state.U = state.descent.padded(problem.walk.enter(rows - AVERAGED * wanted))
+        state.U = state.descent.padded(problem.random_walk.enter(rows - AVERAGED * wanted))
         state.matvecs += 1
 
     def epoch(self, problem: Problem, state: DescentState) -> None:
@@ -330,12 +330,12 @@ class RepairedSGD(SGDBase[DescentState]):
         """Mutates: U, which becomes orthonormal: a right factor, which does not change the span."""
         Q, lost = problem.orthonormalize(self._pencil_rows(problem, state), state.rng)
         assert state.descent is not None
-        state.U = state.descent.padded(problem.walk.enter(Q))
+        state.U = state.descent.padded(problem.random_walk.enter(Q))
         state.events.append(f"epoch {state.iteration}: re-orthonormalised, {lost} lost directions replaced")
 
     def _place_unlinked(self, problem: Problem, state: DescentState) -> None:
         """Mutates: rows of nodes without edges, by a Jacobi step on the low-rank part, all that they have."""
-        descent, operator = state.descent, problem.sparse_walk
+        descent, operator = state.descent, problem.sparse_random_walk
         assert descent is not None
         unlinked = np.flatnonzero(descent.source.counts == 0)
         if not len(unlinked) or operator.low_rank is None:
@@ -353,7 +353,7 @@ class RepairedSGD(SGDBase[DescentState]):
         """The rows without padding, in the problem's own coordinates; in float64 unless memory is dear."""
         dtype = np.float32 if problem.operator.is_streamed else np.float64
         rows = np.ascontiguousarray(state.U[:, : problem.n_components], dtype=dtype)
-        return np.asarray(problem.walk.leave(rows.copy() if rows is state.U else rows))
+        return np.asarray(problem.random_walk.leave(rows.copy() if rows is state.U else rows))
 
     def basis(self, problem: Problem, state: DescentState) -> Array:
         """Of the rows as they are."""

@@ -158,7 +158,7 @@ class ShiftInvert(RitzSolver[FactoredState]):
                 f"shift-invert: the factor would take about {needed / 1e9:.2g} GB, the limit is "
                 f"{limit / 1e9:.2g} GB; use 'lanczos' or 'chebyshev', or raise memory_limit"
             )
-        operator = problem.sparse.walk_form().astype(np.float64)
+        operator = problem.sparse.random_walk_form().astype(np.float64)
         pole = operator.lower - self._shift(problem) * (operator.upper - operator.lower)
         inverse = Inverse.of(operator, pole, problem.engine.thresholds)
         block = guarded_start(problem, self._width(problem), rng, np.float32).astype(np.float64)
@@ -181,7 +181,7 @@ class ShiftInvert(RitzSolver[FactoredState]):
     def step(self, problem: Problem, state: FactoredState) -> FactoredState:
         """One filter and one Rayleigh-Ritz."""
         assert state.inverse is not None
-        operator = problem.sparse.walk_form().astype(np.float64)
+        operator = problem.sparse.random_walk_form().astype(np.float64)
         smooth = self._next_filter(problem, operator, state)
         state.block = _unit_columns(smooth.through(state.inverse, state.block))
         self.measured(problem, operator, state)

@@ -88,13 +88,13 @@ class DeviceSGD(SGDBase[DeviceDescentState]):
     def init(self, problem: Problem, rng: np.random.Generator) -> DeviceDescentState:
         """Start from an orthonormal random basis, or the warm start, in walk form."""
         self.check_parameters()
-        engine, operator = torch_engine(problem), problem.sparse_walk
+        engine, operator = torch_engine(problem), problem.sparse_random_walk
         source = device_edges(engine, operator, rng)
         counts, size = source.counts, effective_batch(self.batch_size, source.n_edges)
         unit = power_of_two(float(operator.graph.degrees.sum()) / max(1, counts.sum()))  # about a weight
         push = pushes(counts, size / source.n_edges)
         rows = DeviceBatches.of(engine, _with_unit_mass(operator), counts, unit, push)
-        U = rows.padded(problem.walk.enter(problem.first_guess(rng)).tensor)
+        U = rows.padded(problem.random_walk.enter(problem.first_guess(rng)).tensor)
         U[:-1][engine.torch.tensor(counts == 0, device=U.device)] = 0  # no batch would ever move them
         state = DeviceDescentState(TorchMultiVector(U), rng, step_size=self.step_size)
         state.descent = DeviceDescent(source, rows, float(rows.metric.double().sum()), size)
@@ -134,7 +134,7 @@ class DeviceSGD(SGDBase[DeviceDescentState]):
             raise FloatingPointError("the step was too long")
         if not _is_sound(seen):
             Q, lost = problem.orthonormalize(self._pencil_rows(problem, state), state.rng)
-            state.U = TorchMultiVector(rows.padded(problem.walk.enter(Q).tensor))
+            state.U = TorchMultiVector(rows.padded(problem.random_walk.enter(Q).tensor))
             state.events.append(f"epoch {state.iteration}: re-orthonormalised, {lost} directions replaced")
             M, Y = rows.measured(state.U.tensor)
             seen = M.cpu().numpy()
@@ -151,13 +151,13 @@ class DeviceSGD(SGDBase[DeviceDescentState]):
         chosen = rows.torch.tensor(np.flatnonzero(counts == 0), device=U.device)
         _, Y = rows.measured(U)
         drawn = rows.factors[chosen].double() @ (rows.coefficients[:, None] * Y)
-        placed: Any = problem.walk.operator
+        placed: Any = problem.random_walk.operator
         own = placed.diagonal.tensor[chosen] / rows.weight_unit
         U[chosen] = (drawn / rows.torch.where(own > 0, own, 1.0)).to(U.dtype)
 
     def _pencil_rows(self, problem: Problem, state: DeviceDescentState) -> TorchMultiVector:
         """The rows without that of zeros, in the problem's own coordinates and float64."""
-        rows: TorchMultiVector = problem.walk.leave(TorchMultiVector(state.U.tensor[:-1].double()))
+        rows: TorchMultiVector = problem.random_walk.leave(TorchMultiVector(state.U.tensor[:-1].double()))
         return rows
 
     def basis(self, problem: Problem, state: DeviceDescentState) -> TorchMultiVector:

@@ -146,7 +146,7 @@ class DaskEngine(RowsOnWorkers):
             moved: DaskMultiVector = super().recurrence(operator, X, before, coefficients, out)
             return moved
         check()
-        assert operator.scale is None, "bring the operator to walk_form() first"
+        assert operator.scale is None, "bring the operator to random_walk_form() first"
         self._begin_pass()
         self.work.passes += 1
         self.work.matvecs += X.shape[1]
