@@ -190,7 +190,7 @@ def _accurate(engine: Engine, guards: Guards | None, top: float, residual: float
 
 def _measured(engine: Engine, standard: Coordinates, found: MultiVector, guards: Guards) -> Guards:
     """The guards in standard coordinates: orthogonal to what was found, and measured."""
-    G = standard.enter(engine.cast(guards.vectors, found.dtype))
+    G = standard.transform(engine.cast(guards.vectors, found.dtype))
     same = np.eye(G.shape[1])
     for _ in range(2):  # the second time takes out what rounding left
         G = engine.combine(G, same, found, -engine.gram(found, G))
@@ -222,7 +222,7 @@ def run_lanczos_probe(
     top = float(ritz.values[-1])
     noise = operator.rounding(ritz.Q.dtype) if rounding is None else rounding
     standard = Coordinates.standard(engine, operator)
-    found, offered = standard.enter(ritz.Q), _accurate(engine, guards, top, residual)
+    found, offered = standard.transform(ritz.Q), _accurate(engine, guards, top, residual)
     measured = None if offered is None else _measured(engine, standard, found, offered)
     accurate = _accurate(engine, measured, top, residual)
     seed = probe_seed(new_seed(rng), operator, ritz.values)

@@ -67,18 +67,18 @@ class Factor(ABC):
 
     def solve(self, X: Array) -> Array:
         """``(A - sigma B)^-1 X``."""
-        inside, ones = self.enter(X), np.ones(len(X))
+        inside, ones = self.transform(X), np.ones(len(X))
         ones.flags.writeable = False  # as a metric is: the same compiled kernels
         found = np.zeros_like(inside)
         self.step(ones, inside, found, self.workspace(inside), (1.0, 0.0, 0.0))
-        return self.leave(found, X.shape[1])
+        return self.inverse_transform(found, X.shape[1])
 
     @abstractmethod
-    def enter(self, X: Array) -> Array:
+    def transform(self, X: Array) -> Array:
         """A copy of X in the order of the factor, as panels of eight columns, the last one filled up."""
 
     @abstractmethod
-    def leave(self, panels: Array, n_columns: int) -> Array:
+    def inverse_transform(self, panels: Array, n_columns: int) -> Array:
         """The first columns in the order of the nodes."""
 
     @abstractmethod
@@ -118,11 +118,11 @@ class SmallFactor(Factor):
             return None
         return cls(lu, np.arange(len(diagonal)), np.asarray(lu.U.diagonal()))
 
-    def enter(self, X: Array) -> Array:
+    def transform(self, X: Array) -> Array:
         """A copy as one panel."""
         return X[None].copy()
 
-    def leave(self, panels: Array, n_columns: int) -> Array:
+    def inverse_transform(self, panels: Array, n_columns: int) -> Array:
         """The one panel."""
         return np.asarray(panels[0])
 
@@ -162,7 +162,7 @@ class FrontFactor(Factor):
         found = factorize(W.indptr, W.indices, weights, diagonal, fronts, parts)
         return None if found is None else cls(fronts, parts, fronts.order, *found)
 
-    def enter(self, X: Array) -> Array:
+    def transform(self, X: Array) -> Array:
         """By one pass."""
         from spectrograd.kernels.ldl_numeric import to_panels
 
@@ -170,7 +170,7 @@ class FrontFactor(Factor):
         to_panels(np.ascontiguousarray(X, dtype=np.float64), self.order, panels)
         return panels
 
-    def leave(self, panels: Array, n_columns: int) -> Array:
+    def inverse_transform(self, panels: Array, n_columns: int) -> Array:
         """By one pass."""
         from spectrograd.kernels.ldl_numeric import from_panels
 

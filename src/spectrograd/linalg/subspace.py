@@ -149,11 +149,11 @@ class Coordinates:
             return cls(engine, placed)
         return cls(engine, placed, engine.put(factors[:, None]), engine.put(1 / factors[:, None]))
 
-    def enter(self, X: MultiVector) -> MultiVector:
+    def transform(self, X: MultiVector) -> MultiVector:
         """Vectors of the given pencil in these coordinates."""
         return X if self.factors is None else self.engine.scaled(X, self.factors)
 
-    def leave(self, X: MultiVector) -> MultiVector:
+    def inverse_transform(self, X: MultiVector) -> MultiVector:
         """Vectors in these coordinates as vectors of the given pencil."""
         return X if self.inverse is None else self.engine.scaled(X, self.inverse)
 

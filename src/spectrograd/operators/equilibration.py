@@ -39,11 +39,11 @@ class Balanced:
     unit: float = 1.0
     row_factors: float | Array = 1.0
 
-    def enter(self, vectors: Array) -> Array:
+    def transform(self, vectors: Array) -> Array:
         """N x k vectors of the given operator as vectors of the balanced one."""
         return np.asarray(vectors / self._factors)
 
-    def leave(self, vectors: Array) -> Array:
+    def inverse_transform(self, vectors: Array) -> Array:
         """N x k vectors of the balanced operator as vectors of the given one."""
         return np.asarray(vectors * self._factors)
 

@@ -97,7 +97,7 @@ class Embedded:
         history = tuple(in_units(progress, unit) for progress in run.history)
         return replace(
             self,
-            embedding=arrange(fit.leave(found.vectors), unit * found.eigenvalues, found.names),
+            embedding=arrange(fit.inverse_transform(found.vectors), unit * found.eigenvalues, found.names),
             certificate=self.certificate.in_units(unit),
             solution=replace(
                 run,

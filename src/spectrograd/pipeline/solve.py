@@ -79,7 +79,7 @@ def certified(
         engine = settings.engine
         known = solution.evidence.in_units(1 / fit.unit)
         inside = replace(solution, Q=fit.transform_multivector(engine, solution.Q), evidence=known)
-        entered = None if null is None else fit.enter(null[:, None])[:, 0]
+        entered = None if null is None else fit.transform(null[:, None])[:, 0]
         found = certified(fit.operator, inside, settings, choice, earlier=earlier, null=entered)
         found = found.left(fit, engine)
         return replace(found, solution=replace(found.solution, history=solution.history))
@@ -342,7 +342,7 @@ def embed(
         hooks=[partial(_report, hook, fit.unit) for hook in settings.hooks],
         watch=settings.watch if fit.same_shape else None,  # it looks at vectors of the operator it knows
     )
-    begin = None if start is None else fit.enter(start)
+    begin = None if start is None else fit.transform(start)
     return _embed(fit.operator, n_components, settings, begin, choices).left(fit, settings.engine)
 
 

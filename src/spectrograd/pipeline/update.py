@@ -71,7 +71,7 @@ def filtered(engine: Engine, operator: SparseOperator, start: Array, gap: float)
     """
     problem = Problem(operator, start.shape[1], engine, start)
     walk = problem.random_walk.operator
-    block = problem.random_walk.enter(problem.placed_start(np.float32))
+    block = problem.random_walk.transform(problem.placed_start(np.float32))
     ritz = rayleigh_ritz(engine, walk, orthonormalize(engine, block, walk.metric).Q)
     error = _size(engine, walk, ritz)
     cut = min(float(ritz.values[-1]) + gap, walk.upper - NARROWEST * (walk.upper - walk.lower))
@@ -79,7 +79,7 @@ def filtered(engine: Engine, operator: SparseOperator, start: Array, gap: float)
     degree = _degree(ritz.values, cut, walk.upper, error / (GOOD_ANGLE / 3 * MOST_PART * gap))
     if degree is None:
         return None
-    block = problem.random_walk.leave(Filter(degree, cut, walk.upper).apply(engine, walk, ritz.Q))
+    block = problem.random_walk.inverse_transform(Filter(degree, cut, walk.upper).apply(engine, walk, ritz.Q))
     vectors = problem.orthonormalize(engine.cast(block, np.float64)).Q
     return Moved(vectors, ritz.values, 1.0 + degree, error)
 

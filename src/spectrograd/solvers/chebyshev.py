@@ -138,7 +138,7 @@ class Chebyshev(FilteringSolver[ChebyshevState]):
         few = engine.columns(state.block, slice(SAMPLE))
         ritz, deviation, _ = ritz_pairs(engine, problem.random_walk.operator, few, state.rng)
         state.values, state.residuals = np.full(width, ritz.values.mean()), np.full(width, deviation.mean())
-        state.U = problem.random_walk.leave(engine.columns(state.block, slice(problem.n_components)))
+        state.U = problem.random_walk.inverse_transform(engine.columns(state.block, slice(problem.n_components)))
         return state
 
     def step(self, problem: Problem, state: ChebyshevState) -> ChebyshevState:
@@ -401,7 +401,7 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
     def vectors(self, problem: Problem, state: FewPassState) -> MultiVector:
         """The first K columns, made when they are first asked for."""
         if state.U.shape[1] == 0:
-            state.U = problem.random_walk.leave(problem.engine.columns(state.block, slice(problem.n_components)))
+            state.U = problem.random_walk.inverse_transform(problem.engine.columns(state.block, slice(problem.n_components)))
         return state.U
 
     def kept(self, problem: Problem, state: FewPassState) -> FewPassState:

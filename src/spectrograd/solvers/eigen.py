@@ -81,7 +81,7 @@ class Eigen(Solver[EigenState]):
             raise ValueError(f"method={self.method!r}: expected 'auto', 'dense' or 'arpack'")
         dense = self.method == "dense" or (self.method == "auto" and problem.n_nodes <= DENSE_BELOW)
         vectors = _dense(problem, state) if dense else self._arpack(problem, state)
-        state.U = np.ascontiguousarray(problem.standard.leave(vectors))
+        state.U = np.ascontiguousarray(problem.standard.inverse_transform(vectors))
         state.iteration, state.done = 1, True
         return state
 

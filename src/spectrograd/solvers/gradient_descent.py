@@ -26,12 +26,12 @@ class FullStepSolver(SteppingSolver[StepState]):
     def init(self, problem: Problem, rng: np.random.Generator) -> StepState:
         """Start from a random orthonormal basis, in walk form as all that follows."""
         width = problem.operator.upper - problem.operator.lower
-        guess = problem.random_walk.enter(problem.first_guess(rng))
+        guess = problem.random_walk.transform(problem.first_guess(rng))
         return StepState(guess, rng, step_size=self.step_size or 1 / width)
 
     def finish(self, problem: Problem, state: StepState) -> MultiVector:
         """Back to the pencil, orthonormal in its metric."""
-        return problem.orthonormalize(problem.random_walk.leave(state.U)).Q
+        return problem.orthonormalize(problem.random_walk.inverse_transform(state.U)).Q
 
 
 # --- ``gradient-descent``: Eq. 9, full gradients of the objective with implicit orthogonality.

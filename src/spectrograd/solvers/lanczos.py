@@ -115,7 +115,7 @@ class Lanczos(RitzSolver[LanczosState]):
         """The first block, orthonormal."""
         engine, start, parts = problem.engine, problem.placed_start(dtype), []
         if start is not None:
-            parts = [problem.standard.enter(start)]
+            parts = [problem.standard.transform(start)]
         missing = size - sum(part.shape[1] for part in parts)
         if missing > 0:
             parts.append(engine.random(problem.n_nodes, missing, new_seed(rng), dtype))
@@ -160,7 +160,7 @@ class Lanczos(RitzSolver[LanczosState]):
         basis.restart(ritz, keep)
         state.values, state.residuals = ritz.values[:keep], ritz.residuals[:keep]
         state.products = basis.products
-        state.U = problem.standard.leave(basis.vectors.columns(0, k))
+        state.U = problem.standard.inverse_transform(basis.vectors.columns(0, k))
 
     def evidence(self, problem: Problem, state: LanczosState) -> Evidence:
         """Those of the kept Ritz vectors that may be accurate enough."""
@@ -169,7 +169,7 @@ class Lanczos(RitzSolver[LanczosState]):
         n = min(len(state.values) - k - 1, MOST_GUARDS)
         if state.basis is None or n < 1 or state.basis.products != state.products:  # it went on without us
             return known
-        vectors = problem.standard.leave(state.basis.vectors.columns(k, k + n))
+        vectors = problem.standard.inverse_transform(state.basis.vectors.columns(k, k + n))
         return replace(known, guards=Guards(vectors, state.values[k : k + n], state.residuals[k : k + n]))
 
     def _doubled(self, problem: Problem, basis: Basis, rng: np.random.Generator) -> Basis:
@@ -184,7 +184,7 @@ class Lanczos(RitzSolver[LanczosState]):
         engine, missing = problem.engine, k - X.shape[1]
         if missing > 0:
             X = engine.stack(X, engine.put(np.eye(problem.n_nodes, missing, dtype=X.dtype)))
-        state.U = problem.standard.leave(engine.columns(X, slice(k)))
+        state.U = problem.standard.inverse_transform(engine.columns(X, slice(k)))
         state.values, state.residuals = np.full(k, (lower + upper) / 2), np.full(k, (upper - lower) / 2)
         return state
 
@@ -193,7 +193,7 @@ class Lanczos(RitzSolver[LanczosState]):
         k = problem.n_components
         values, vectors = la.eigh(problem.operator.standard_form().to_dense())
         state.values, state.residuals = values, np.full(len(values), 1e-15)
-        state.U = problem.standard.leave(problem.engine.put(vectors[:, :k]))
+        state.U = problem.standard.inverse_transform(problem.engine.put(vectors[:, :k]))
         self.account(problem, state, problem.n_nodes)
         state.done = True
         return state
@@ -298,7 +298,7 @@ class FewPassLanczos(Lanczos):
         k, engine, operator = problem.n_components, problem.engine, problem.standard.operator
         if state.probe_block is None or not state.probe_block.filters or len(state.values) <= k:
             return None
-        U = problem.standard.enter(engine.cast(state.U, state.probe_block.X.dtype))
+        U = problem.standard.transform(engine.cast(state.U, state.probe_block.X.dtype))
         lowest = float(state.values[k] - state.residuals[k])
         lowest = lowest if lowest > state.values[k - 1] else float(state.values[k])
         return evidence_from_block(engine, operator, state.probe_block, orthonormalize(engine, U, None).Q, lowest, LOOKS)

@@ -170,7 +170,7 @@ def _residual_rows(problem: Problem, operator: Operator, state: LobpcgState) -> 
 def _published(problem: Problem, state: LobpcgState, measured: tuple[Array, Array]) -> LobpcgState:
     state.R, state.residuals = measured
     state.block = state.Q[:, : len(state.values)]
-    state.U = problem.random_walk.leave(np.ascontiguousarray(state.Q[:, : problem.n_components]))
+    state.U = problem.random_walk.inverse_transform(np.ascontiguousarray(state.Q[:, : problem.n_components]))
     return state
 
 

@@ -76,7 +76,7 @@ class Multilevel(RitzSolver[MultilevelState]):
         state = MultilevelState(np.empty((0, 0)), rng, cycle=cycle, precondition=cycle)
         block = self._ascend(problem, levels, width, state)
         if problem.start is not None:
-            given = problem.random_walk.enter(np.asarray(problem.start, dtype=np.float64))
+            given = problem.random_walk.transform(np.asarray(problem.start, dtype=np.float64))
             both = np.hstack([np.where(np.isfinite(given), given, 0), block])
             block = np.ascontiguousarray(both[:, : problem.n_nodes])  # more are never independent
         begin(problem, operator, state, block)

@@ -45,7 +45,7 @@ class LandmarkSolver(Solver[State]):
 
     def step(self, problem: Problem, state: State) -> State:
         """The first step is the last."""
-        vectors = problem.standard.leave(self.basis(problem, state))
+        vectors = problem.standard.inverse_transform(self.basis(problem, state))
         state.U, repaired = problem.orthonormalize(vectors, state.rng)
         if repaired:
             state.events.append(f"{repaired} directions beyond the rank of the sample are random")

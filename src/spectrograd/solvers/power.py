@@ -81,7 +81,7 @@ class Power(Solver[PowerState]):
     def init(self, problem: Problem, rng: np.random.Generator) -> PowerState:
         """``B = S G``: p = 0."""
         guess = problem.first_guess(rng)  # orthonormal: the same span as its Gaussian block
-        state = PowerState(problem.standard.enter(guess), rng)
+        state = PowerState(problem.standard.transform(guess), rng)
         state.similarity = Similarity.of(problem, state, "centre" if self.shift == "auto" else self.shift)
         return self._multiplied(problem, state)
 
@@ -131,7 +131,7 @@ class Power(Solver[PowerState]):
 
     def finish(self, problem: Problem, state: PowerState) -> MultiVector:
         """Back to the pencil, orthonormal in its metric."""
-        return problem.orthonormalize(problem.standard.leave(state.U)).Q
+        return problem.orthonormalize(problem.standard.inverse_transform(state.U)).Q
 
 
 def _has_negative(engine: Engine, Q: MultiVector, product: MultiVector) -> bool:
@@ -256,7 +256,7 @@ class CoordinatePower(Solver[CoordinateState]):
         if self.sweeps < 1:
             raise ValueError(f"sweeps={self.sweeps}: at least one is needed")
         guess = problem.first_guess(rng)
-        state = CoordinateState(problem.standard.enter(guess), rng)
+        state = CoordinateState(problem.standard.transform(guess), rng)
         state.columns = Columns.of(Similarity.of(problem, state, self.shift))
         self._rotate(problem, state)
         return state
@@ -309,4 +309,4 @@ class CoordinatePower(Solver[CoordinateState]):
 
     def finish(self, problem: Problem, state: CoordinateState) -> Any:
         """Back to the pencil, orthonormal in its metric."""
-        return problem.orthonormalize(problem.standard.leave(state.U)).Q
+        return problem.orthonormalize(problem.standard.inverse_transform(state.U)).Q

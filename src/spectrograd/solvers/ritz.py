@@ -112,7 +112,7 @@ class RitzSolver(Solver[RitzT]):
         beyond = float(state.values[k]) if end >= k and state.iteration > 0 else None
         if end <= k or state.block.shape[1] <= end:
             return Evidence(beyond)
-        vectors = problem.random_walk.leave(problem.engine.columns(state.block, slice(k, end)))
+        vectors = problem.random_walk.inverse_transform(problem.engine.columns(state.block, slice(k, end)))
         return Evidence(beyond, guards=Guards(vectors, state.values[k:end], state.residuals[k:end]))
 
     def measured(self, problem: Problem, operator: Operator, state: RitzT) -> RitzT:
@@ -122,7 +122,7 @@ class RitzSolver(Solver[RitzT]):
     def set_ritz_pairs(self, problem: Problem, state: RitzT, ritz: Ritz, residuals: Array, lost: int) -> RitzT:
         """The state with these Ritz pairs in walk form."""
         state.values, state.block, state.residuals = ritz.values, ritz.Q, residuals
-        state.U = problem.random_walk.leave(problem.engine.columns(ritz.Q, slice(problem.n_components)))
+        state.U = problem.random_walk.inverse_transform(problem.engine.columns(ritz.Q, slice(problem.n_components)))
         if lost:
             state.n_lost += lost
             state.events.append(f"iteration {state.iteration}: {lost} lost directions replaced")
@@ -156,7 +156,7 @@ def guarded_start(problem: Problem, width: int, rng: np.random.Generator, dtype:
     start, given = problem.placed_start(dtype), 0
     if start is not None:
         given = problem.n_components
-        start = problem.random_walk.enter(start)
+        start = problem.random_walk.transform(start)
     if given == width:
         return start
     metric = problem.operator.random_walk_form().metric

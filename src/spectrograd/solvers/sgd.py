@@ -258,7 +258,7 @@ class RepairedSGD(SGDBase[DescentState]):
             size = (problem.n_nodes, problem.n_components)
             U = descent.padded(np.asarray(problem.engine.random(*size, new_seed(rng), np.float32)))
         else:
-            U = descent.padded(problem.random_walk.enter(problem.resident_guess(rng)))
+            U = descent.padded(problem.random_walk.transform(problem.resident_guess(rng)))
         U[descent.source.counts == 0] = 0  # no batch would ever move them
         state = DescentState(U, rng, step_size=self.step_size, descent=descent)
         self.tell(state, descent.source.counts, descent.batch_size)
@@ -276,7 +276,7 @@ class RepairedSGD(SGDBase[DescentState]):
         assert state.descent is not None
         rows, diagonal = self._pencil_rows(problem, state), problem.sparse.diagonal[:, None]
         wanted = np.asarray(problem.apply(rows)) / np.where(diagonal > 0, diagonal, 1)
-        state.U = state.descent.padded(problem.random_walk.enter(rows - AVERAGED * wanted))
+        state.U = state.descent.padded(problem.random_walk.transform(rows - AVERAGED * wanted))
         state.matvecs += 1
 
     def epoch(self, problem: Problem, state: DescentState) -> None:
@@ -330,7 +330,7 @@ class RepairedSGD(SGDBase[DescentState]):
         """Mutates: U, which becomes orthonormal: a right factor, which does not change the span."""
         Q, lost = problem.orthonormalize(self._pencil_rows(problem, state), state.rng)
         assert state.descent is not None
-        state.U = state.descent.padded(problem.random_walk.enter(Q))
+        state.U = state.descent.padded(problem.random_walk.transform(Q))
         state.events.append(f"epoch {state.iteration}: re-orthonormalised, {lost} lost directions replaced")
 
     def _place_unlinked(self, problem: Problem, state: DescentState) -> None:
@@ -353,7 +353,7 @@ class RepairedSGD(SGDBase[DescentState]):
         """The rows without padding, in the problem's own coordinates; in float64 unless memory is dear."""
         dtype = np.float32 if problem.operator.is_streamed else np.float64
         rows = np.ascontiguousarray(state.U[:, : problem.n_components], dtype=dtype)
-        return np.asarray(problem.random_walk.leave(rows.copy() if rows is state.U else rows))
+        return np.asarray(problem.random_walk.inverse_transform(rows.copy() if rows is state.U else rows))
 
     def basis(self, problem: Problem, state: DescentState) -> Array:
         """Of the rows as they are."""

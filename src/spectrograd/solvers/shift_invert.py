@@ -87,7 +87,7 @@ class Inverse:
 
     def recur(self, X: Array, steps: Sequence[Coefficients]) -> Array:
         """Steps ``X_i+1 = a T X_i + b X_i + c X_i-1`` from X and zero; the last one's result."""
-        return self.factor.leave(self.recur_panels(self.factor.enter(X), steps), X.shape[1])
+        return self.factor.inverse_transform(self.recur_panels(self.factor.transform(X), steps), X.shape[1])
 
     def recur_panels(self, current: Array, steps: Sequence[Coefficients]) -> Array:
         """The same for panels in the factor's order; mutates those given, if there are several steps."""

@@ -98,7 +98,7 @@ class StochasticForwardBackward(SteppingSolver[RiemannianState]):
         if self.setting == "columns" and problem.start is None:
             landmarks = max(self.n_landmarks, problem.n_components)
             vectors = nystrom_basis(problem, state, landmarks)
-            state.U = problem.orthonormalize(problem.standard.leave(vectors), rng).Q
+            state.U = problem.orthonormalize(problem.standard.inverse_transform(vectors), rng).Q
         state.squares = np.zeros_like(state.U)
         return state
 
@@ -132,7 +132,7 @@ class StochasticForwardBackward(SteppingSolver[RiemannianState]):
         CX, n_read = _sampled_product(operator.standard_form(), X, nodes)
         state.edges_seen += n_read // 2  # an edge is two entries
         moved = self._moved(state, X, -(CX - X @ (X.T @ CX)))
-        state.U = problem.standard.leave(np.ascontiguousarray(np.linalg.qr(moved)[0]))
+        state.U = problem.standard.inverse_transform(np.ascontiguousarray(np.linalg.qr(moved)[0]))
         return state
 
     def _moved(self, state: RiemannianState, U: Array, gradient: Array) -> Array:

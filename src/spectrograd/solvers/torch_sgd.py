@@ -94,7 +94,7 @@ class DeviceSGD(SGDBase[DeviceDescentState]):
         unit = power_of_two(float(operator.graph.degrees.sum()) / max(1, counts.sum()))  # about a weight
         push = pushes(counts, size / source.n_edges)
         rows = DeviceBatches.of(engine, _with_unit_mass(operator), counts, unit, push)
-        U = rows.padded(problem.random_walk.enter(problem.first_guess(rng)).tensor)
+        U = rows.padded(problem.random_walk.transform(problem.first_guess(rng)).tensor)
         U[:-1][engine.torch.tensor(counts == 0, device=U.device)] = 0  # no batch would ever move them
         state = DeviceDescentState(TorchMultiVector(U), rng, step_size=self.step_size)
         state.descent = DeviceDescent(source, rows, float(rows.metric.double().sum()), size)
@@ -134,7 +134,7 @@ class DeviceSGD(SGDBase[DeviceDescentState]):
             raise FloatingPointError("the step was too long")
         if not _is_sound(seen):
             Q, lost = problem.orthonormalize(self._pencil_rows(problem, state), state.rng)
-            state.U = TorchMultiVector(rows.padded(problem.random_walk.enter(Q).tensor))
+            state.U = TorchMultiVector(rows.padded(problem.random_walk.transform(Q).tensor))
             state.events.append(f"epoch {state.iteration}: re-orthonormalised, {lost} directions replaced")
             M, Y = rows.measured(state.U.tensor)
             seen = M.cpu().numpy()
@@ -157,7 +157,7 @@ class DeviceSGD(SGDBase[DeviceDescentState]):
 
     def _pencil_rows(self, problem: Problem, state: DeviceDescentState) -> TorchMultiVector:
         """The rows without that of zeros, in the problem's own coordinates and float64."""
-        rows: TorchMultiVector = problem.random_walk.leave(TorchMultiVector(state.U.tensor[:-1].double()))
+        rows: TorchMultiVector = problem.random_walk.inverse_transform(TorchMultiVector(state.U.tensor[:-1].double()))
         return rows
 
     def basis(self, problem: Problem, state: DeviceDescentState) -> TorchMultiVector:
