@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import reference
 from spectrograd import MultilayerSpectralClustering, SpectralClustering, SpectralEmbedding
 from spectrograd.graph import Graph, GraphError
-from spectrograd.operators.equilibration import LARGEST, SMALLEST, balanced
+from spectrograd.operators.equilibration import LARGEST, SMALLEST, equilibrate
 from spectrograd.operators.laplacian import laplacian, regularized
 from spectrograd.solvers import REGISTRY
 
@@ -144,7 +144,7 @@ def test_a_balanced_operator_is_the_same_operator(kind, tau, ratio):
     side = np.where(part < 1, 1.0, ratio**-0.5)
     graph = Graph.from_matrix(W * np.outer(side, side) * 1e100)
     given = regularized(graph, kind, tau)
-    found = balanced(given)
+    found = equilibrate(given)
     assert found is not None
     inner = found.operator
     assert SMALLEST <= inner.upper - inner.lower <= LARGEST
@@ -157,9 +157,9 @@ def test_a_balanced_operator_is_the_same_operator(kind, tau, ratio):
     quotient = (u.T @ (given @ u)).item() / (mass @ u**2).item()
     v = vectors[:, :1]
     assert quotient == pytest.approx(found.unit * (v.T @ (inner @ v)).item() / (inner_mass @ v**2).item())
-    assert balanced(inner) is None
+    assert equilibrate(inner) is None
 
 
 def test_ordinary_graphs_are_left_alone():
     graph = reference.random_graph(40, np.random.default_rng(0))
-    assert all(balanced(laplacian(graph, kind)) is None for kind in KINDS)
+    assert all(equilibrate(laplacian(graph, kind)) is None for kind in KINDS)

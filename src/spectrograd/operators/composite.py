@@ -11,7 +11,7 @@ from numpy.polynomial import chebyshev
 from numpy.typing import DTypeLike
 
 from spectrograd.operators.base import Operator, OperatorOfSeveral
-from spectrograd.operators.equilibration import balanced
+from spectrograd.operators.equilibration import equilibrate
 from spectrograd.operators.sparse import LowRank
 from spectrograd.typing import Array
 
@@ -182,7 +182,7 @@ def function_of_layers(
 
 def _fit(operator: Operator) -> Operator:
     """The layer in numbers of any size: its series is one on its own interval."""
-    found = balanced(operator)
+    found = equilibrate(operator)
     return operator if found is None else found.operator
 
 

@@ -28,7 +28,7 @@ MOST = 500  # powers of four: the divisor and its inverse are normal numbers
 
 
 @dataclass(frozen=True, eq=False)
-class Balanced:
+class Equilibration:
     """An operator that is fit for a solver, and the way back to the one it was made of.
 
     Eigenvalues of the given operator are ``unit`` times those of ``operator``; its eigenvectors are those of
@@ -71,14 +71,14 @@ def _multiplied(engine: Any, X: Any, factors: float | Array) -> Any:
     return engine.combine(X, factors * np.eye(X.shape[1]))
 
 
-def balanced(operator: Operator) -> Balanced | None:
+def equilibrate(operator: Operator) -> Equilibration | None:
     """The operator in numbers that suit a solver; None where it suits as it is.
 
     Examples
     --------
     >>> from spectrograd.operators.laplacian import laplacian
     >>> heavy = laplacian(Graph.from_edges([0, 1], [1, 2], [3e99, 3e99]), "unnormalized")
-    >>> found = balanced(heavy)
+    >>> found = equilibrate(heavy)
     >>> bool(1 <= found.operator.upper < 4), bool(found.unit * found.operator.upper == heavy.upper)
     (True, True)
     """
@@ -88,16 +88,16 @@ def balanced(operator: Operator) -> Balanced | None:
         return None
     if _is_wide(operator):
         return _absorbed(operator)
-    within = operator if operator.scale is None else _with_balanced_scale(operator)
+    within = operator if operator.scale is None else _with_equilibrated_scale(operator)
     size = operator.upper - operator.lower if operator.metric is None else float(operator.metric.max())
     divisor = power_of_four(size)
     if divisor == 1:
-        return None if within is operator else Balanced(within)
+        return None if within is operator else Equilibration(within)
     if operator.metric is None:
-        return Balanced(divided(within, divisor), unit=divisor)
+        return Equilibration(divided(within, divisor), unit=divisor)
     pencil = replace(divided(within, divisor), metric=_frozen(operator.metric / divisor))
     pencil = replace(pencil, lower=operator.lower, upper=operator.upper)
-    return Balanced(pencil, row_factors=float(1 / np.sqrt(divisor)))
+    return Equilibration(pencil, row_factors=float(1 / np.sqrt(divisor)))
 
 
 def of_common_size(operators: Sequence[SparseOperator]) -> tuple[tuple[SparseOperator, ...], float]:
@@ -108,7 +108,7 @@ def of_common_size(operators: Sequence[SparseOperator]) -> tuple[tuple[SparseOpe
     divisor = power_of_four(max(operator.upper for operator in operators))
     found = []
     for operator in operators:
-        fit = None if operator.scale is None else balanced(operator)
+        fit = None if operator.scale is None else equilibrate(operator)
         found.append(divided(operator, divisor) if fit is None else fit.operator)
     return tuple(found), divisor
 
@@ -130,7 +130,7 @@ def _is_wide(operator: SparseOperator) -> bool:
     return False
 
 
-def _with_balanced_scale(operator: SparseOperator) -> SparseOperator:
+def _with_equilibrated_scale(operator: SparseOperator) -> SparseOperator:
     """The same matrix, its weights near one: what they lose the scale gains."""
     assert operator.scale is not None
     divisor = power_of_four(float(operator.graph.degrees.max()))
@@ -174,7 +174,7 @@ def _frozen(array: Array) -> Array:
     return array
 
 
-def _absorbed(operator: SparseOperator) -> Balanced:
+def _absorbed(operator: SparseOperator) -> Equilibration:
     """``B^-1/2 A B^-1/2`` with the scale multiplied into the weights: all entries are one at most.
 
     A weight that float32 cannot hold then is one that moves no eigenvalue.
@@ -187,7 +187,7 @@ def _absorbed(operator: SparseOperator) -> Balanced:
     graph = Graph((block,), operator.n_nodes, operator.graph.names)
     factors = 1.0 if operator.metric is None else 1 / np.sqrt(operator.metric)
     low_rank = standard.low_rank and _even(standard.low_rank)
-    return Balanced(replace(standard, graph=graph, scale=None, low_rank=low_rank), row_factors=factors)
+    return Equilibration(replace(standard, graph=graph, scale=None, low_rank=low_rank), row_factors=factors)
 
 
 def _even(low_rank: LowRank) -> LowRank:

@@ -21,7 +21,7 @@ from spectrograd.labels.assign import Clustering
 from spectrograd.labels.eigengap import Eigengap
 from spectrograd.metrics import score
 from spectrograd.operators.base import Operator
-from spectrograd.operators.equilibration import Balanced
+from spectrograd.operators.equilibration import Equilibration
 from spectrograd.operators.laplacian import Regularization
 from spectrograd.pipeline.plan import Choice
 from spectrograd.solvers import Progress
@@ -91,7 +91,7 @@ class Embedded:
         """The same as the best that Ctrl-C left time for."""
         return replace(self, solution=replace(self.solution, stop_reason=INTERRUPTED))
 
-    def left(self, fit: Balanced, engine: Engine) -> Embedded:
+    def left(self, fit: Equilibration, engine: Engine) -> Embedded:
         """The same in the numbers of the operator that was given."""
         found, unit, run = self.embedding, fit.unit, self.solution
         history = tuple(in_units(progress, unit) for progress in run.history)

@@ -26,7 +26,7 @@ from spectrograd.engines.base import MultiVector
 from spectrograd.linalg.ldl import count_below
 from spectrograd.linalg.subspace import Ritz, deflated_ritz, rayleigh_ritz, residuals
 from spectrograd.operators.base import Operator
-from spectrograd.operators.equilibration import balanced
+from spectrograd.operators.equilibration import equilibrate
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.checkpoints import keep_result, kept_result
 from spectrograd.pipeline.memory_estimate import doubles_fit
@@ -74,7 +74,7 @@ def certified(
     So many ``earlier`` attempts were probed in vain. ``null`` (N) is a null vector that is known of the
     operator; None: what it knows itself.
     """
-    fit, null = balanced(operator), operator.null_vector if null is None else null
+    fit, null = equilibrate(operator), operator.null_vector if null is None else null
     if fit is not None:
         engine = settings.engine
         known = solution.evidence.in_units(1 / fit.unit)
@@ -334,7 +334,7 @@ def embed(
     others, with its error as outcome; only where all of them fail is there an error. The scale of the
     weights plays no part.
     """
-    fit = balanced(operator)
+    fit = equilibrate(operator)
     if fit is None:
         return _embed(operator, n_components, settings, start, choices)
     settings = replace(

@@ -26,7 +26,7 @@ from spectrograd.linalg.chebyshev import NARROWEST, Filter
 from spectrograd.linalg.subspace import Ritz, inverse_factor, orthonormalize, rayleigh_ritz, residuals
 from spectrograd.operators import SparseOperator
 from spectrograd.operators.base import Operator
-from spectrograd.operators.equilibration import balanced
+from spectrograd.operators.equilibration import equilibrate
 from spectrograd.operators.laplacian import Kind, Regularization, masked
 from spectrograd.pipeline.edge_changes import EdgeChanges, placed
 from spectrograd.pipeline.memory_estimate import columns_that_fit
@@ -298,7 +298,7 @@ def _moved(settings: Settings, operator: SparseOperator, start: Array, before: B
     engine, k = settings.engine, start.shape[1]
     if not operator.is_streamed:
         return filtered(engine, operator, start, before.gap)
-    if before.outside is None or not engine.has_blocked_summation or balanced(operator) is not None:
+    if before.outside is None or not engine.has_blocked_summation or equilibrate(operator) is not None:
         return None
     sizes = (n for n in (CONJUGATE_BLOCKS, LEAST_BLOCKS) if _fits(operator, n * k, settings))
     n_blocks = next(sizes, None)
