@@ -20,7 +20,7 @@ from spectrograd.engines.dask import engine as dask_engine
 from spectrograd.engines.dask import partition as cutting
 from spectrograd.engines.dask import session as connect
 from spectrograd.engines.dask.engine import DaskEngine
-from spectrograd.engines.dask.multivector import placed_graph
+from spectrograd.engines.dask.multivector import distribute_graph
 from spectrograd.engines.dask.session import (
     EngineError,
     Step,
@@ -157,7 +157,7 @@ def test_any_number_of_blocks_gives_the_same_product(client, n_blocks):
     engine.session.owners = []
     engine.session.map_owners()
     rows = np.random.default_rng(0).standard_normal((500, 3))
-    product = engine.rows(engine.apply(engine.place(laplacian(graph)), engine.put(rows)))
+    product = engine.rows(engine.apply(engine.load_operator(laplacian(graph)), engine.put(rows)))
     np.testing.assert_allclose(product, laplacian(graph).to_dense() @ rows, atol=1e-12)
 
 
@@ -166,7 +166,7 @@ def test_a_sweep_of_one_task_has_the_bits_of_one_of_many(client, monkeypatch):
     for most in (dask_engine.AT_ONCE, 0):
         monkeypatch.setattr(dask_engine, "AT_ONCE", most)
         engine = make_engine(client)
-        placed, X = engine.place(laplacian(graph).random_walk_form()), engine.random(5000, 4, 0, np.float32)
+        placed, X = engine.load_operator(laplacian(graph).random_walk_form()), engine.random(5000, 4, 0, np.float32)
         moved = engine.recurrence(placed, X, X, (1.0, 0.5, 0.25))
         found.append((engine.rows(engine.apply(placed, moved)), engine.session.tasks))
     np.testing.assert_array_equal(found[0][0], found[1][0])
@@ -196,7 +196,7 @@ def ring(n_nodes):
 def test_bytes_that_move_are_those_of_the_model(client, graph, share):
     """(workers - 1) N k bytes per number, times the share of rows that are touched where it is small."""
     engine = make_engine(client)
-    placed, X = engine.place(laplacian(graph())), engine.random(4000, 12, 0, np.float32)
+    placed, X = engine.load_operator(laplacian(graph())), engine.random(4000, 12, 0, np.float32)
     engine.gram(X, X)
     before = engine.bytes_moved()
     for _ in range(6):
@@ -223,7 +223,7 @@ def at_once(steps):
 
 def test_only_touched_rows_travel_from_a_cut_of_a_graph():
     graph = ring(100)
-    placed = placed_graph(graph, cutting.balanced_bounds(graph, 4), at_once)
+    placed = distribute_graph(graph, cutting.balanced_bounds(graph, 4), at_once)
     assert placed.n_sent.tolist() == [[25, 1, 0, 1], [1, 25, 1, 0], [0, 1, 25, 1], [1, 0, 1, 25]]
     assert len(at_once(placed.rows[:1])[0].parts) == 3
     assert at_once([placed.touched[0, 3]])[0].tolist() == [24]
@@ -260,7 +260,7 @@ def test_workers_read_their_rows_from_a_store(client, stored, kind):
     before, rows = stored.bytes_read, np.random.default_rng(0).standard_normal((6010, 3))
     engine = make_engine(client)
     operator = laplacian(stored, allow_isolated=True)
-    product = engine.rows(engine.apply(engine.place(operator), engine.put(rows)))
+    product = engine.rows(engine.apply(engine.load_operator(operator), engine.put(rows)))
     read_here = stored.bytes_read - before
     assert read_here <= 8 * 6010  # degrees: no block was read by the client
     expected = make_engine("local").apply(operator, rows)
@@ -272,7 +272,7 @@ def test_rows_that_workers_cannot_keep_are_streamed(client, stored, monkeypatch)
     info = {"workers": {"tcp://small": {"memory_limit": 4000}}}
     monkeypatch.setattr(engine.client, "scheduler_info", lambda n_workers: info)
     operator = laplacian(stored, allow_isolated=True)
-    placed, rows = engine.place(operator), np.random.default_rng(0).standard_normal((6010, 3))
+    placed, rows = engine.load_operator(operator), np.random.default_rng(0).standard_normal((6010, 3))
     assert placed.graph.streamed
     product = engine.rows(engine.apply(placed, engine.put(rows)))
     np.testing.assert_allclose(product, make_engine("local").apply(operator, rows), atol=1e-12)
@@ -308,7 +308,7 @@ def test_a_store_that_a_worker_does_not_see_is_named_with_the_worker(client, sto
 
 def test_futures_are_released_at_once_and_history_is_cut(client):
     engine = DaskEngine(client, settle_after=4)
-    placed, X = engine.place(laplacian(ring(50))), engine.random(50, 2, 0, np.float64)
+    placed, X = engine.load_operator(laplacian(ring(50))), engine.random(50, 2, 0, np.float64)
     for _ in range(11):
         X = engine.apply(placed, X)
     engine.gram(X, X)
@@ -368,7 +368,7 @@ def test_blocks_that_workers_cannot_hold_are_refused(engine, graphs, monkeypatch
     info = {"workers": {"tcp://small": {"memory_limit": 4000}}}
     monkeypatch.setattr(engine.client, "scheduler_info", lambda n_workers: info)
     with pytest.raises(EngineError, match=r"tcp://small may use .* a row block takes"):
-        engine.place(laplacian(graphs["whole"]))
+        engine.load_operator(laplacian(graphs["whole"]))
 
 
 def test_auto_takes_few_wide_sweeps(client):

@@ -62,7 +62,7 @@ def test_products(engine, graphs, kind, where, tau):
     operator = regularized(graphs[where], kind, tau)
     dense = regularized(graphs["whole"], kind, tau).to_dense()
     rows = np.random.default_rng(0).standard_normal((N, 5))
-    placed, X = engine.place(operator), engine.put(rows)
+    placed, X = engine.load_operator(operator), engine.put(rows)
     np.testing.assert_allclose(engine.rows(engine.apply(placed, X)), dense @ rows, atol=1e-9)
     single = engine.apply(placed, engine.cast(X, np.float32))
     assert single.dtype == np.float32
@@ -78,7 +78,7 @@ def test_a_recurrence_and_residuals(engine, graphs, dtype):
     operator = regularized(graphs["seven"], "random_walk", 0.1)
     A, b = operator.to_dense(), operator.metric[:, None]
     rows = np.random.default_rng(1).standard_normal((2, N, 4)).astype(dtype)
-    placed, (X, Y) = engine.place(operator), (engine.put(part) for part in rows)
+    placed, (X, Y) = engine.load_operator(operator), (engine.put(part) for part in rows)
     found = engine.recurrence(placed, X, Y, (0.5, -0.25, 2.0))
     expected = 0.5 * (A @ rows[0]) / b - 0.25 * rows[0] + 2 * rows[1]
     np.testing.assert_allclose(engine.rows(found), expected, atol=1e-5 if dtype == np.float32 else 1e-12)
@@ -160,7 +160,7 @@ def test_random_numbers_are_the_same_everywhere(engine):
 
 
 def test_talls_that_share_a_sweep_are_of_one_type(engine, graphs):
-    placed, X = engine.place(laplacian(graphs["whole"])), engine.zeros(N, 1, np.float64)
+    placed, X = engine.load_operator(laplacian(graphs["whole"])), engine.zeros(N, 1, np.float64)
     with pytest.raises(TypeError, match="one type"):
         engine.apply(placed, X, engine.cast(X, np.float32))
 
@@ -196,7 +196,7 @@ def test_a_solver_for_every_engine(engine, graphs, name, where, kind):
     solution = solve(problem, make_solver(name), stopping=Stopping(tol=1e-4), seed=0)
     assert getattr(engine, "gathers", 0) == 0
     assert solution.stop_reason == "converged"
-    found = rayleigh_ritz(engine, problem.placed, solution.Q).values
+    found = rayleigh_ritz(engine, problem.engine_operator, solution.Q).values
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
@@ -211,7 +211,7 @@ def test_both_sgds_run_where_rows_can_be_moved(engine, graphs, name):
     solution = solve(Problem(operator, K, engine), make_solver(name, batch_size=200), seed=0)
     first, best = solution.history[0].objective, reference.smallest(operator, K)[0].sum()
     assert solution.last.objective - best < 0.1 * (first - best)
-    metric = engine.place(operator).metric
+    metric = engine.load_operator(operator).metric
     np.testing.assert_allclose(engine.gram(solution.Q, solution.Q, metric), np.eye(K), atol=1e-8)
 
 
@@ -245,8 +245,8 @@ def test_the_probe_sees_what_was_skipped_on_every_engine(engine, graphs):
     operator = laplacian(graphs["seven"])
     values, vectors = reference.smallest(laplacian(graphs["whole"]), 4)
     for chosen, missed in (([0, 1, 2], False), ([0, 1, 3], True)):
-        Q = orthonormalize(engine, engine.put(vectors[:, chosen]), engine.place(operator).metric).Q
-        ritz = rayleigh_ritz(engine, engine.place(operator), Q)
+        Q = orthonormalize(engine, engine.put(vectors[:, chosen]), engine.load_operator(operator).metric).Q
+        ritz = rayleigh_ritz(engine, engine.load_operator(operator), Q)
         outside = run_lanczos_probe(engine, operator, ritz, np.random.default_rng(0))
         assert (outside.lowest < float(values[3]) - 0.01) == missed
 

@@ -92,7 +92,7 @@ def test_a_hub_is_split_and_a_graph_without_room_is_streamed(most_bytes):
     graph = Graph.from_edges(np.r_[np.zeros(1999, int), others[:-1]], np.r_[others, others[1:]], n_nodes=2000)
     engine, X = small_pieces(most_bytes), np.random.default_rng(0).standard_normal((2000, 3))
     operator = laplacian(graph)
-    found = engine.rows(engine.apply(engine.place(operator), engine.put(X)))
+    found = engine.rows(engine.apply(engine.load_operator(operator), engine.put(X)))
     np.testing.assert_allclose(found, operator @ X, atol=1e-9)
     assert bool(engine.blocks._kept) == (most_bytes > 0)
 
@@ -101,7 +101,7 @@ def test_old_graphs_make_room(model):
     engine = small_pieces(most_bytes=1.5 * 4 * (model.graph.n_entries + N))
     for _ in range(3):
         copy = Graph(model.graph.blocks, N)
-        engine.apply(engine.place(laplacian(copy)), engine.zeros(N, 1, np.float32))
+        engine.apply(engine.load_operator(laplacian(copy)), engine.zeros(N, 1, np.float32))
     assert len(engine.blocks._kept) == 1
 
 

@@ -98,7 +98,7 @@ def new_probe_block(engine: Engine, operator: Operator, rng: np.random.Generator
     if known is None:
         return ProbeBlock(X)
     null = engine.put((known / np.sqrt(known @ (mass * known)))[:, None].astype(dtype))
-    metric = engine.place(operator).metric
+    metric = engine.load_operator(operator).metric
     for _ in range(2):  # the second time takes out what rounding left
         X = engine.combine(X, np.eye(COLUMNS), null, -engine.gram(null, X, metric))
     return ProbeBlock(X, null=null)

@@ -298,7 +298,7 @@ def certify(
     residuals are from; None: as of a plain product in the type of the vectors. ``cast`` is the sine by which
     the type of the output may turn the vectors.
     """
-    orthogonality = orthogonality_error(engine, engine.place(operator), ritz.Q)
+    orthogonality = orthogonality_error(engine, engine.load_operator(operator), ritz.Q)
     floor, top = operator.rounding(ritz.Q.dtype) if rounding is None else rounding, float(ritz.values[-1])
     gap = outside.lowest - top
     error = float(np.linalg.norm(measured))
@@ -345,7 +345,7 @@ def _weight_aside(engine: Engine, operator: Operator, Q: MultiVector) -> str:
     chosen = np.zeros((operator.n_nodes, 1))
     chosen[rows] = 1
     part = engine.scaled(Q, engine.put(chosen))
-    squares = np.diag(engine.gram(part, part, engine.place(operator).metric))
+    squares = np.diag(engine.gram(part, part, engine.load_operator(operator).metric))
     if float(squares.max()) <= WEIGHT_ASIDE**2:
         return ""
     n_wrong = int((squares > WEIGHT_ASIDE**2).sum())

@@ -48,7 +48,7 @@ def checks(engine: Engine) -> Iterator[Check]:
     operator = regularized(model.graph, "random_walk", 0.1)
     rng = np.random.default_rng(0)
     rows, before = rng.standard_normal((2, SMALL, 5))
-    placed, X, Y = engine.place(operator), engine.put(rows), engine.put(before)
+    placed, X, Y = engine.load_operator(operator), engine.put(rows), engine.put(before)
     product = operator @ rows
     yield _compared("product", engine.rows(engine.apply(placed, X)), product)
     single = engine.rows(engine.apply(placed, engine.cast(X, np.float32)))
@@ -125,7 +125,7 @@ def _labels(operator: SparseOperator, engine: Engine, name: str) -> Any:
     problem = Problem(operator, N_VECTORS, engine)
     params = {"step_size": 2e-3} if name == "sgd-paper" else {}
     solution = solve(problem, make_solver(name, **params), seed=0)
-    rows = engine.rows(rayleigh_ritz(engine, problem.placed, solution.Q).Q)
+    rows = engine.rows(rayleigh_ritz(engine, problem.engine_operator, solution.Q).Q)
     return assign(rows, N_VECTORS, unit_rows=True, norm_regularization=1.0, random_state=0).labels
 
 

@@ -169,7 +169,7 @@ class Engine(Protocol):
 
     # operators
 
-    def place(self, operator: Operator) -> Operator:
+    def load_operator(self, operator: Operator) -> Operator:
         """The operator with its N-vectors and low-rank factors as multivectors; once per solve."""
         ...
 
@@ -390,9 +390,9 @@ class BaseEngine(ABC):
         """Nothing to limit."""
         return nullcontext()
 
-    def place(self, operator: Operator) -> Operator:
+    def load_operator(self, operator: Operator) -> Operator:
         """The operator with multivectors for its vectors."""
-        return operator.placed(self)
+        return operator.to_engine(self)
 
     def apply(self, operator: Operator, X: MultiVector, *more: MultiVector) -> Any:
         """``A X``, or several products at once."""

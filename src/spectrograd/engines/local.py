@@ -50,7 +50,7 @@ class LocalEngine(BaseEngine):
         n_jobs, cores = self.n_jobs or 0, os.cpu_count() or 1
         return n_jobs if n_jobs >= 0 else cores + 1 + n_jobs
 
-    def place(self, operator: Operator) -> Operator:
+    def load_operator(self, operator: Operator) -> Operator:
         """Itself: all is at hand, and kernels take vectors as they are."""
         return operator
 

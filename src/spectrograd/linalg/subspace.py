@@ -144,7 +144,7 @@ class Coordinates:
 
     @classmethod
     def _of(cls, engine: Engine, operator: Operator, factors: Array | None) -> Coordinates:
-        placed = engine.place(operator)
+        placed = engine.load_operator(operator)
         if factors is None:
             return cls(engine, placed)
         return cls(engine, placed, engine.put(factors[:, None]), engine.put(1 / factors[:, None]))

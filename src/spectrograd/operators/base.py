@@ -99,7 +99,7 @@ class Operator(ABC):
         """``A X`` by the verbs of an engine, for an operator that is placed there and a multivector X."""
 
     @abstractmethod
-    def placed(self, engine: Any) -> Operator:
+    def to_engine(self, engine: Any) -> Operator:
         """The same operator with what is N long as multivectors of an engine."""
 
     @abstractmethod
@@ -201,6 +201,6 @@ class DenseOperator(Operator):
         """Sums along full rows, of the matrix as it was made."""
         return self.n_nodes * float(np.finfo(dtype).eps) * max(abs(self.lower), abs(self.upper))
 
-    def placed(self, engine: Any) -> DenseOperator:
+    def to_engine(self, engine: Any) -> DenseOperator:
         """Itself."""
         return self

@@ -40,7 +40,7 @@ class LowRankOperator(Operator):
         Z, a = self.low_rank.factors, self.low_rank.coefficients
         return self.n_nodes * float(np.finfo(dtype).eps) * float(np.abs(a) @ np.square(Z).sum(axis=0))
 
-    def placed(self, engine: Any) -> LowRankOperator:
+    def to_engine(self, engine: Any) -> LowRankOperator:
         """The same with its factors as a multivector."""
         return replace(self, low_rank=LowRank(engine.put(self.low_rank.factors), self.low_rank.coefficients))
 
@@ -105,9 +105,9 @@ class SumOperator(OperatorOfSeveral):
         sizes = (abs(c) * max(abs(part.lower), abs(part.upper)) for c, part in pairs)
         return sum(abs(c) * part.rounding(dtype) for c, part in pairs) + len(pairs) * eps * sum(sizes)
 
-    def placed(self, engine: Any) -> SumOperator:
+    def to_engine(self, engine: Any) -> SumOperator:
         """The same with its parts placed."""
-        return replace(self, operators=tuple(engine.place(part) for part in self.operators))
+        return replace(self, operators=tuple(engine.load_operator(part) for part in self.operators))
 
 
 # --- FunctionOperator: a weighted sum of functions of the layers' Laplacians, by products only.
@@ -157,9 +157,9 @@ class FunctionOperator(OperatorOfSeveral):
             floor += 10 * ACCURACY * float(terms.max()) + each * float(np.arange(len(terms)) ** 2 @ terms)
         return floor
 
-    def placed(self, engine: Any) -> FunctionOperator:
+    def to_engine(self, engine: Any) -> FunctionOperator:
         """The same operator with its layers placed."""
-        return replace(self, operators=tuple(engine.place(operator) for operator in self.operators))
+        return replace(self, operators=tuple(engine.load_operator(operator) for operator in self.operators))
 
 
 def function_of_layers(

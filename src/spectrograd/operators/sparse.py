@@ -143,7 +143,7 @@ class SparseOperator(Operator):
         product = engine.spmm(self, X)
         return product if self.low_rank is None else engine.subtract_low_rank(product, self.low_rank, X)
 
-    def placed(self, engine: Any) -> SparseOperator:
+    def to_engine(self, engine: Any) -> SparseOperator:
         """The same operator with its vectors and factors as multivectors of an engine."""
 
         def put(vector: Array | None) -> Any:

@@ -109,10 +109,10 @@ def _accepted(problem: Problem, found: Any) -> Embedded:
         return found
     with engine.threads():
         Q = engine.put(np.ascontiguousarray(vectors))
-        AQ = engine.apply(problem.placed, Q)
+        AQ = engine.apply(problem.engine_operator, Q)
         values = np.asarray(found.embedding.eigenvalues, dtype=np.float64)
-        measured = engine.residual(problem.placed, Q, AQ, values)
-        orthogonality = orthogonality_error(engine, problem.placed, Q)
+        measured = engine.residual(problem.engine_operator, Q, AQ, values)
+        orthogonality = orthogonality_error(engine, problem.engine_operator, Q)
     operator = problem.operator
     slack = ROUNDINGS * operator.rounding(vectors.dtype) + SLACK * (operator.upper - operator.lower)
     allowed = 2 * np.asarray(certificate.residuals) + slack

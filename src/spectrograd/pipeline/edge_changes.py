@@ -87,9 +87,9 @@ def changed_graph(graph: Graph, changes: EdgeChanges) -> Graph:
     row_of = NodeRows(graph.node_names if names is None else names)
     matrix = _grown(graph.matrix, len(row_of.names))
     if changes.removed is not None:
-        matrix = _without(matrix, placed(changes.removed, row_of), row_of.names)
+        matrix = _without(matrix, edges_by_row(changes.removed, row_of), row_of.names)
     if changes.edges is not None:
-        matrix = _with(matrix, placed(changes.edges, row_of), changes.mode)
+        matrix = _with(matrix, edges_by_row(changes.edges, row_of), changes.mode)
     return Graph._from_clean_csr(matrix, graph.names if names is None else _kept_names(graph, names))
 
 
@@ -102,9 +102,9 @@ def changed_layers(graph: MultilayerGraph, changes: EdgeChanges) -> MultilayerGr
     for name, layer in zip(graph.layer_names, graph.layers, strict=True):
         matrix = _grown(layer.matrix, len(every))
         if name in removed:
-            matrix = _without(matrix, placed(removed[name], row_of), every)
+            matrix = _without(matrix, edges_by_row(removed[name], row_of), every)
         if name in edges:
-            matrix = _with(matrix, placed(edges[name], row_of), changes.mode)
+            matrix = _with(matrix, edges_by_row(edges[name], row_of), changes.mode)
         own = graph.names if names is None else _kept_names(graph, names)
         layers.append(Graph._from_clean_csr(matrix, own))
     return MultilayerGraph(tuple(layers), graph.layer_names)
@@ -152,7 +152,7 @@ def _grown(matrix: sp.csr_array, n_nodes: int) -> sp.csr_array:
     return sp.csr_array((matrix.data, matrix.indices, pointers), shape=(n_nodes, n_nodes))
 
 
-def placed(part: Graph, row_of: NodeRows) -> sp.csr_array:
+def edges_by_row(part: Graph, row_of: NodeRows) -> sp.csr_array:
     """A graph of changes on the rows of the whole graph."""
     rows, entries = row_of.rows(part.node_names), part.matrix.tocoo()
     touched = np.unique(entries.row)

@@ -138,7 +138,7 @@ def _certified(
     known = _by_last_product(problem, solution, settings, null)
     if known is not None:
         return _with_certificate(problem, solution, choice, *known)
-    placed, Q = problem.placed, solution.Q
+    placed, Q = problem.engine_operator, solution.Q
     if Q.dtype != np.float64 and not _single_will_do(problem, settings):
         Q = problem.orthonormalize(engine.cast(Q, np.float64)).Q
     ritz = _ritz(problem, Q, null)
@@ -201,8 +201,8 @@ def _ritz(problem: Problem, Q: MultiVector, null: Array | None) -> Ritz:
     """Ritz pairs of the span of Q, in which a known null vector is exact; it stays the first of them."""
     engine = problem.engine
     if null is None:
-        return rayleigh_ritz(engine, problem.placed, Q)
-    ritz = deflated_ritz(engine, problem.placed, Q, engine.put(null[:, None].astype(Q.dtype)))
+        return rayleigh_ritz(engine, problem.engine_operator, Q)
+    ritz = deflated_ritz(engine, problem.engine_operator, Q, engine.put(null[:, None].astype(Q.dtype)))
     rounded = np.abs(ritz.values) <= problem.operator.rounding(Q.dtype)
     return ritz._replace(values=np.where(rounded, np.maximum(ritz.values, 0.0), ritz.values))
 
@@ -213,7 +213,7 @@ def _with_null(problem: Problem, known: MeasuredRitz, null: Array) -> MeasuredRi
     ``A (q - n n'Bq) = A q``, and the residual of what is left is that of q without its part along ``B n``:
     none grows but by the length that q loses. Not where the first column is another vector.
     """
-    engine, metric, Q = problem.engine, problem.placed.metric, known.ritz.Q
+    engine, metric, Q = problem.engine, problem.engine_operator.metric, known.ritz.Q
     unit = engine.put(null[:, None].astype(Q.dtype))
     across = engine.gram(unit, Q, metric)[0]
     lost = float(np.square(across[1:]).sum())

@@ -28,7 +28,7 @@ from spectrograd.operators import SparseOperator
 from spectrograd.operators.base import Operator
 from spectrograd.operators.equilibration import equilibrate
 from spectrograd.operators.laplacian import Kind, Regularization, masked
-from spectrograd.pipeline.edge_changes import EdgeChanges, placed
+from spectrograd.pipeline.edge_changes import EdgeChanges, edges_by_row
 from spectrograd.pipeline.memory_estimate import columns_that_fit
 from spectrograd.pipeline.plan import Choice
 from spectrograd.pipeline.result import Embedded, Result, found
@@ -71,7 +71,7 @@ def filtered(engine: Engine, operator: SparseOperator, start: Array, gap: float)
     """
     problem = Problem(operator, start.shape[1], engine, start)
     walk = problem.random_walk.operator
-    block = problem.random_walk.transform(problem.placed_start(np.float32))
+    block = problem.random_walk.transform(problem.start_on_engine(np.float32))
     ritz = rayleigh_ritz(engine, walk, orthonormalize(engine, block, walk.metric).Q)
     error = _size(engine, walk, ritz)
     cut = min(float(ritz.values[-1]) + gap, walk.upper - NARROWEST * (walk.upper - walk.lower))
@@ -392,7 +392,7 @@ def _growth(before: Graph, after: Graph, changes: EdgeChanges, problem: tuple[Ki
     added = sp.csr_array((after.n_nodes, after.n_nodes))
     if changes.edges is not None:
         assert isinstance(changes.edges, Graph)
-        added = placed(changes.edges, NodeRows(after.node_names))
+        added = edges_by_row(changes.edges, NodeRows(after.node_names))
     lost = None
     if changes.removed is not None or changes.mode == "set":  # their old weights are what the degrees lack
         lost = np.maximum(np.asarray(added.sum(axis=1)).reshape(-1) - more, 0.0)

@@ -65,7 +65,7 @@ class Problem:
         """Rows of every vector."""
         return self.operator.n_nodes
 
-    def placed_start(self, dtype: DTypeLike = np.float64) -> MultiVector | None:
+    def start_on_engine(self, dtype: DTypeLike = np.float64) -> MultiVector | None:
         """The start on the engine; of an array, which may come from anywhere, only what is finite."""
         if isinstance(self.start, np.ndarray):
             return self.engine.put(np.where(np.isfinite(self.start), self.start, 0).astype(dtype))
@@ -119,9 +119,9 @@ class Problem:
         return self.sparse.random_walk_form()
 
     @cached_property
-    def placed(self) -> Operator:
+    def engine_operator(self) -> Operator:
         """The operator on the engine."""
-        return self.engine.place(self.operator)
+        return self.engine.load_operator(self.operator)
 
     @cached_property
     def standard(self) -> Coordinates:
@@ -140,15 +140,15 @@ class Problem:
 
     def apply(self, U: MultiVector) -> MultiVector:
         """``A @ U``: one pass."""
-        return self.engine.apply(self.placed, U)
+        return self.engine.apply(self.engine_operator, U)
 
     def gram(self, U: MultiVector, V: MultiVector) -> Array:
         """``U' B V`` in float64."""
-        return self.engine.gram(U, V, self.placed.metric)
+        return self.engine.gram(U, V, self.engine_operator.metric)
 
     def orthonormalize(self, U: MultiVector, rng: np.random.Generator | None = None) -> Orthonormal:
         """A basis of the same span with ``Q' B Q = I``."""
-        return orthonormalize(self.engine, U, self.placed.metric, rng)
+        return orthonormalize(self.engine, U, self.engine_operator.metric, rng)
 
     def resident_guess(self, rng: np.random.Generator) -> Array:
         """As :meth:`first_guess`, but N x K drawn from the generator itself, for solvers of arrays."""
@@ -158,7 +158,7 @@ class Problem:
 
     def first_guess(self, rng: np.random.Generator) -> MultiVector:
         """The warm start if there is one, else random; orthonormal in the metric."""
-        start = self.placed_start()
+        start = self.start_on_engine()
         if start is not None:
             return self.orthonormalize(start, rng).Q
         guess = self.engine.random(self.n_nodes, self.n_components, new_seed(rng), np.float64)
@@ -247,14 +247,14 @@ class Solver(ABC, Generic[StateT]):
     def progress(self, problem: Problem, state: StateT) -> Progress:
         """Measure the current subspace: Rayleigh-Ritz, residuals, orthogonality."""
         Q = self.finish(problem, state)
-        ritz = rayleigh_ritz(problem.engine, problem.placed, Q)
+        ritz = rayleigh_ritz(problem.engine, problem.engine_operator, Q)
         return Progress(
             iteration=state.iteration,
             matvecs=state.matvecs,
             edges_seen=state.edges_seen,
             objective=float(ritz.values.sum()),
-            residual=float(residuals(problem.engine, problem.placed, ritz).max()),
-            orthogonality_error=orthogonality_error(problem.engine, problem.placed, Q),
+            residual=float(residuals(problem.engine, problem.engine_operator, ritz).max()),
+            orthogonality_error=orthogonality_error(problem.engine, problem.engine_operator, Q),
             events=tuple(state.events),
         )
 

@@ -422,7 +422,7 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
     def finish(self, problem: Problem, state: FewPassState) -> MultiVector:
         """In the precision of the run: where the certificate wants more, it casts."""
         U = self.vectors(problem, state)
-        orthonormal = orthogonality_error(problem.engine, problem.placed, U) < ORTHONORMAL
+        orthonormal = orthogonality_error(problem.engine, problem.engine_operator, U) < ORTHONORMAL
         return U if orthonormal else problem.orthonormalize(U).Q
 
     def evidence(self, problem: Problem, state: FewPassState) -> Evidence:

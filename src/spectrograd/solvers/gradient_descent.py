@@ -45,7 +45,7 @@ def objective_and_gradient(problem: Problem, U: MultiVector) -> tuple[float, Mul
     ``grad J = 2 (A U - B U M^-1 U'AU) M^-1``: two triangular solves, no differentiation through the
     Cholesky factor. The gradient is orthogonal to U: ``U' grad J = 0``.
     """
-    engine, metric, AU = problem.engine, problem.placed.metric, problem.apply(U)
+    engine, metric, AU = problem.engine, problem.engine_operator.metric, problem.apply(U)
     BU = U if metric is None else engine.scaled(U, metric)
     C, inverse = _small(problem.gram(U, U), engine.gram(U, AU))
     return float(np.trace(C)), engine.combine(AU, 2 * inverse, BU, -2 * C @ inverse)

@@ -113,7 +113,7 @@ class Lanczos(RitzSolver[LanczosState]):
 
     def _front(self, problem: Problem, rng: np.random.Generator, size: int, dtype: Any) -> MultiVector:
         """The first block, orthonormal."""
-        engine, start, parts = problem.engine, problem.placed_start(dtype), []
+        engine, start, parts = problem.engine, problem.start_on_engine(dtype), []
         if start is not None:
             parts = [problem.standard.transform(start)]
         missing = size - sum(part.shape[1] for part in parts)

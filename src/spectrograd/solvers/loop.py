@@ -151,7 +151,7 @@ def solve(
 def _first_state(problem: Problem, solver: Solver[Any], rng: np.random.Generator) -> State:
     """The solver's first state; a warm start that had to be repaired is told."""
     state: State = solver.init(problem, rng)
-    start = None if solver.direct else problem.placed_start()
+    start = None if solver.direct else problem.start_on_engine()
     if start is not None:
         repaired = problem.orthonormalize(start).repaired
         if repaired:

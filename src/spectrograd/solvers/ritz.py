@@ -104,7 +104,7 @@ class RitzSolver(Solver[RitzT]):
 
     def orthogonality(self, problem: Problem, state: RitzT) -> float:
         """How far the vectors are from orthonormal."""
-        return orthogonality_error(problem.engine, problem.placed, state.U)
+        return orthogonality_error(problem.engine, problem.engine_operator, state.U)
 
     def evidence(self, problem: Problem, state: RitzT) -> Evidence:
         """The first value beyond the result, and the guard vectors but the last, which is rough."""
@@ -153,7 +153,7 @@ def guarded_start(problem: Problem, width: int, rng: np.random.Generator, dtype:
     The random columns are Gaussian in the metric, and of about unit length.
     """
     engine, n = problem.engine, problem.n_nodes
-    start, given = problem.placed_start(dtype), 0
+    start, given = problem.start_on_engine(dtype), 0
     if start is not None:
         given = problem.n_components
         start = problem.random_walk.transform(start)

@@ -190,7 +190,7 @@ class ParametricSpectralEmbedding(TransformerMixin, BaseEstimator):
     def _place(self, engine: TorchEngine, operator: Operator, features: Any, seconds: float) -> None:
         """Rotate the network's outputs to Ritz vectors, and measure them against the operator."""
         U = engine.put(outputs(self.network_, features).cpu().numpy())
-        placed = engine.place(operator)
+        placed = engine.load_operator(operator)
         M = engine.gram(U, U, placed.metric)
         values, rotation = np.linalg.eigh(M)
         if values[0] <= 1e-12 * values[-1]:

@@ -15,10 +15,10 @@ from numpy.typing import DTypeLike
 from spectrograd.engines.base import Coefficients, Cost, Work
 from spectrograd.engines.dask import tasks
 from spectrograd.engines.dask.multivector import (
-    PlacedGraph,
+    DistributedGraph,
     RowsOnWorkers,
     block_of,
-    placed_graph,
+    distribute_graph,
     streamed_graph,
 )
 from spectrograd.engines.dask.partition import balanced_bounds, block_bytes
@@ -70,26 +70,26 @@ class DaskEngine(RowsOnWorkers):
         self.client = client_of(engine, timeout)
         self.session = Session(self.client, patience=patience)
         self.bounds, self.frozen, self._settle_after = {}, WeakValueDictionary(), settle_after
-        self._placed: deque[tuple[Any, PlacedGraph]] = deque(maxlen=KEPT_GRAPHS)
+        self._placed: deque[tuple[Any, DistributedGraph]] = deque(maxlen=KEPT_GRAPHS)
         self._unsettled, self._bytes, self._since = 0, 0, {}  # type: ignore[var-annotated]
 
     # operators
 
-    def place(self, operator: Operator) -> Operator:
+    def load_operator(self, operator: Operator) -> Operator:
         """Row blocks to their owners, vectors as multivectors."""
         if not isinstance(operator, SparseOperator):
-            return operator.placed(self)
+            return operator.to_engine(self)
         if operator.n_nodes not in self.bounds:
             self.bounds[operator.n_nodes] = balanced_bounds(operator.graph, self.session.n_blocks)
-        return replace(operator.placed(self), graph=self._graph(operator.graph))
+        return replace(operator.to_engine(self), graph=self._graph(operator.graph))
 
-    def _graph(self, graph: Any) -> PlacedGraph:
+    def _graph(self, graph: Any) -> DistributedGraph:
         for known, placed in self._placed:
             if known is graph:
                 return placed
         bounds = self.bounds[graph.n_nodes]
         if self._fits(graph, bounds):
-            placed = placed_graph(graph, bounds, self.session.results)
+            placed = distribute_graph(graph, bounds, self.session.results)
         else:
             placed = streamed_graph(graph, bounds)
         self.session.placed.update((*placed.rows, *placed.touched.values()))
@@ -125,7 +125,7 @@ class DaskEngine(RowsOnWorkers):
         return self.multivector(steps, X.bounds, X.shape[1], X.dtype)
 
     def _streamed(
-        self, graph: PlacedGraph, diagonal: DaskMultiVector, scale: DaskMultiVector | None, X: DaskMultiVector, V: DaskMultiVector
+        self, graph: DistributedGraph, diagonal: DaskMultiVector, scale: DaskMultiVector | None, X: DaskMultiVector, V: DaskMultiVector
     ) -> DaskMultiVector:
         steps = []
         for i, where in enumerate(graph.rows):
@@ -256,14 +256,14 @@ class DaskEngine(RowsOnWorkers):
         return X.casts[wanted]
 
 
-def _placed(operator: SparseOperator) -> PlacedGraph:
+def _placed(operator: SparseOperator) -> DistributedGraph:
     graph = operator.graph
-    if not isinstance(graph, PlacedGraph):
-        raise TypeError("the operator is not placed on this engine: use engine.place(operator)")
+    if not isinstance(graph, DistributedGraph):
+        raise TypeError("the operator is not placed on this engine: use engine.load_operator(operator)")
     return graph
 
 
-def _joined(graph: PlacedGraph, own: Step, V: DaskMultiVector, factors: tuple[float, Any, Any]) -> Step:
+def _joined(graph: DistributedGraph, own: Step, V: DaskMultiVector, factors: tuple[float, Any, Any]) -> Step:
     """A block's own share with that of its neighbours: several tasks, so that computing hides transfers.
 
     Where hardly anything travels, one task.
@@ -284,7 +284,7 @@ def _joined(graph: PlacedGraph, own: Step, V: DaskMultiVector, factors: tuple[fl
     return Step("sum", tasks.added, (own, *shares), i)
 
 
-def _travelling(graph: PlacedGraph, i: int, j: int, V: DaskMultiVector) -> Step:
+def _travelling(graph: DistributedGraph, i: int, j: int, V: DaskMultiVector) -> Step:
     """What block i gets of block j: its rows, or the few it touches."""
     touched = graph.touched.get((i, j))
     return V.steps[j] if touched is None else Step("halo", tasks.take, (V.steps[j], touched), j)

@@ -193,7 +193,7 @@ def joined_statistics(parts: Sequence[Statistics]) -> Statistics:
 
 
 @dataclass(frozen=True, eq=False)
-class PlacedGraph(Graph):
+class DistributedGraph(Graph):
     """A graph whose row blocks are on workers; ``rows[i]`` is the step that has those of block i.
 
     ``touched[i, j]`` has the numbers of block j's rows that block i needs, where they are few;
@@ -213,7 +213,7 @@ class PlacedGraph(Graph):
         return between * n_columns * np.dtype(dtype).itemsize
 
 
-def placed_graph(graph: Graph, bounds: Array, results: Callable[[Sequence[Step]], list[Any]]) -> PlacedGraph:
+def distribute_graph(graph: Graph, bounds: Array, results: Callable[[Sequence[Step]], list[Any]]) -> DistributedGraph:
     """Row blocks to their owners; ``results`` of the steps say which rows will have to travel."""
     n_blocks = len(bounds) - 1
     rows = tuple(_row_step(graph, bounds, i) for i in range(n_blocks))
@@ -227,21 +227,21 @@ def placed_graph(graph: Graph, bounds: Array, results: Callable[[Sequence[Step]]
             n_sent[i, j] = sizes[j] if few is None else few
             if few is not None:
                 touched[i, j] = Step("touched", tasks.touched, (rows[i], j), i, held=True)
-    placed = PlacedGraph(
+    placed = DistributedGraph(
         graph.blocks, graph.n_nodes, graph.names, bounds=bounds, rows=rows, touched=touched, n_sent=n_sent
     )
     weakref.finalize(placed, release, (*rows, *touched.values()))
     return placed
 
 
-def streamed_graph(graph: StoredGraph, bounds: Array) -> PlacedGraph:
+def streamed_graph(graph: StoredGraph, bounds: Array) -> DistributedGraph:
     """Nobody keeps any row: all of X travels, and the rows are read again in every sweep."""
     rows = tuple(
         Step("place", tasks.given, ((graph.place, int(start), int(stop)),), i, held=True)
         for i, (start, stop) in enumerate(pairwise(bounds))
     )
     n_sent = np.tile(np.diff(bounds), (len(rows), 1))
-    placed = PlacedGraph(
+    placed = DistributedGraph(
         graph.blocks,
         graph.n_nodes,
         graph.names,
