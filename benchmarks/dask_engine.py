@@ -88,7 +88,7 @@ def _solved(graph: Any, name: str) -> Run:
     began = time.perf_counter()
     problem = Problem(laplacian(graph), K, engine)
     solution = solve(problem, make_solver("chebyshev"), stopping=Stopping(tol=1e-5), seed=0)
-    engine.rows(solution.Q, np.arange(10))
+    engine.to_numpy(solution.Q, np.arange(10))
     return time.perf_counter() - began, engine
 
 

@@ -232,9 +232,9 @@ def orthogonalize(rows, count, width):
 
 def rotate(rows, Y):
     """Rows of which the first are ``Y' rows``."""
-    turned = rows.copy()
-    turned[: Y.shape[1]] = Y.T @ rows[: len(Y)]
-    return turned
+    combine_inplace = rows.copy()
+    combine_inplace[: Y.shape[1]] = Y.T @ rows[: len(Y)]
+    return combine_inplace
 
 
 def paper_iterations(positions, csr, weights, scale, rows, low_rank, settings, moments, U, M, Y):

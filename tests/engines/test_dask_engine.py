@@ -94,7 +94,7 @@ def test_the_other_verbs(engine, graphs):
     contract.test_talls_that_share_a_sweep_are_of_one_type(engine, graphs)
     contract.test_localised_vectors_are_told_on_every_engine(engine, graphs)
     contract.test_labels_on_every_engine(engine, 1.0)
-    drawn = engine.rows(engine.random(9000, 2, 5, np.float32))
+    drawn = engine.to_numpy(engine.random(9000, 2, 5, np.float32))
     np.testing.assert_array_equal(drawn, contract.gaussian_rows(0, 9000, 2, 5, np.float32))
 
 
@@ -157,7 +157,7 @@ def test_any_number_of_blocks_gives_the_same_product(client, n_blocks):
     engine.session.owners = []
     engine.session.map_owners()
     rows = np.random.default_rng(0).standard_normal((500, 3))
-    product = engine.rows(engine.apply(engine.load_operator(laplacian(graph)), engine.put(rows)))
+    product = engine.to_numpy(engine.apply(engine.load_operator(laplacian(graph)), engine.from_numpy(rows)))
     np.testing.assert_allclose(product, laplacian(graph).to_dense() @ rows, atol=1e-12)
 
 
@@ -168,18 +168,18 @@ def test_a_sweep_of_one_task_has_the_bits_of_one_of_many(client, monkeypatch):
         engine = make_engine(client)
         placed, X = engine.load_operator(laplacian(graph).random_walk_form()), engine.random(5000, 4, 0, np.float32)
         moved = engine.recurrence(placed, X, X, (1.0, 0.5, 0.25))
-        found.append((engine.rows(engine.apply(placed, moved)), engine.session.tasks))
+        found.append((engine.to_numpy(engine.apply(placed, moved)), engine.session.tasks))
     np.testing.assert_array_equal(found[0][0], found[1][0])
     assert found[0][1] <= found[1][1] - 8  # two sweeps, two blocks: neighbours and sum
 
 
 def test_what_nobody_can_change_is_put_once(engine):
     vector = np.arange(10.0)
-    assert engine.put(vector[:, None]) is not engine.put(vector[:, None])
+    assert engine.from_numpy(vector[:, None]) is not engine.from_numpy(vector[:, None])
     vector.flags.writeable = False
-    first = engine.put(vector[:, None])
-    assert engine.put(vector[:, None]) is first
-    assert engine.put(vector[:5, None]) is not first
+    first = engine.from_numpy(vector[:, None])
+    assert engine.from_numpy(vector[:, None]) is first
+    assert engine.from_numpy(vector[:5, None]) is not first
 
 
 # --- what travels -----------------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ def test_workers_read_their_rows_from_a_store(client, stored, kind):
     before, rows = stored.bytes_read, np.random.default_rng(0).standard_normal((6010, 3))
     engine = make_engine(client)
     operator = laplacian(stored, allow_isolated=True)
-    product = engine.rows(engine.apply(engine.load_operator(operator), engine.put(rows)))
+    product = engine.to_numpy(engine.apply(engine.load_operator(operator), engine.from_numpy(rows)))
     read_here = stored.bytes_read - before
     assert read_here <= 8 * 6010  # degrees: no block was read by the client
     expected = make_engine("local").apply(operator, rows)
@@ -274,7 +274,7 @@ def test_rows_that_workers_cannot_keep_are_streamed(client, stored, monkeypatch)
     operator = laplacian(stored, allow_isolated=True)
     placed, rows = engine.load_operator(operator), np.random.default_rng(0).standard_normal((6010, 3))
     assert placed.graph.streamed
-    product = engine.rows(engine.apply(placed, engine.put(rows)))
+    product = engine.to_numpy(engine.apply(placed, engine.from_numpy(rows)))
     np.testing.assert_allclose(product, make_engine("local").apply(operator, rows), atol=1e-12)
     how = {"n_components": 3, "n_clusters": 3, "seed": 0, "solver": "chebyshev"}
     found = cluster(stored, Settings(**how, engine=engine))

@@ -74,7 +74,7 @@ def killed(client):
 def vectors(engine, solver="chebyshev", n_nodes=3000):
     graph = datasets.make_block_model(n_nodes, 3, random_state=0).graph
     problem = Problem(laplacian(graph), 3, engine)
-    return engine.rows(solve(problem, make_solver(solver), stopping=Stopping(tol=1e-6), seed=0).Q)
+    return engine.to_numpy(solve(problem, make_solver(solver), stopping=Stopping(tol=1e-6), seed=0).Q)
 
 
 MOMENTS = [6, *(pytest.param(at, marks=pytest.mark.chaos) for at in (1, 2, 9, 13, 17))]

@@ -53,7 +53,7 @@ class Counting(DaskEngine):
 
     def rows(self, X, indices=None):
         self.gathered.append((X.shape[0] if indices is None else len(indices), X.shape[1]))
-        return super().rows(X, indices)
+        return super().to_numpy(X, indices)
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,7 @@ def test_left_rows_are_labelled_as_those_that_were_gathered(client, stored):
     np.testing.assert_array_equal(found.labels, expected.labels)
     np.testing.assert_array_equal(found.membership, expected.membership)
     assert found.inertia == pytest.approx(expected.inertia, rel=1e-9)
-    np.testing.assert_array_equal(engine.rows(multivector)[:, 0], found.labels[left.order])
+    np.testing.assert_array_equal(engine.to_numpy(multivector)[:, 0], found.labels[left.order])
     with pytest.raises(ValueError, match="n_clusters is 9999; with 3003 rows"):
         assign_distributed(engine, left.multivector, None, 9999, excluded=excluded, random_state=0, **how)
 
@@ -146,7 +146,7 @@ def test_folders_that_are_no_place_for_parts(client, tmp_path, capsys):
 
 def test_workers_that_do_not_share_the_folder_are_named(client, tmp_path, monkeypatch):
     engine = make_engine(client)
-    labels = engine.put(np.arange(4)[:, None])
+    labels = engine.from_numpy(np.arange(4)[:, None])
     monkeypatch.setattr("pathlib.Path.mkdir", lambda path: None)  # a folder that nobody else has
     with pytest.raises(GraphError, match=r"worker tcp://.* does not exist.*all of them share"):
         write_parts(tmp_path / "x.parquet", labels, None, engine=engine)

@@ -62,13 +62,13 @@ def test_products(engine, graphs, kind, where, tau):
     operator = regularized(graphs[where], kind, tau)
     dense = regularized(graphs["whole"], kind, tau).to_dense()
     rows = np.random.default_rng(0).standard_normal((N, 5))
-    placed, X = engine.load_operator(operator), engine.put(rows)
-    np.testing.assert_allclose(engine.rows(engine.apply(placed, X)), dense @ rows, atol=1e-9)
-    single = engine.apply(placed, engine.cast(X, np.float32))
+    placed, X = engine.load_operator(operator), engine.from_numpy(rows)
+    np.testing.assert_allclose(engine.to_numpy(engine.apply(placed, X)), dense @ rows, atol=1e-9)
+    single = engine.apply(placed, engine.astype(X, np.float32))
     assert single.dtype == np.float32
-    np.testing.assert_allclose(engine.rows(single), dense @ rows, rtol=1e-4, atol=2e-3)
+    np.testing.assert_allclose(engine.to_numpy(single), dense @ rows, rtol=1e-4, atol=2e-3)
     first, second = engine.apply(placed, X, engine.columns(X, slice(1, 3)))
-    np.testing.assert_allclose(engine.rows(second), engine.rows(first)[:, 1:3], atol=1e-12)
+    np.testing.assert_allclose(engine.to_numpy(second), engine.to_numpy(first)[:, 1:3], atol=1e-12)
     assert engine.work.passes == 3
     assert engine.work.matvecs == 5 + 5 + 7
 
@@ -78,10 +78,10 @@ def test_a_recurrence_and_residuals(engine, graphs, dtype):
     operator = regularized(graphs["seven"], "random_walk", 0.1)
     A, b = operator.to_dense(), operator.metric[:, None]
     rows = np.random.default_rng(1).standard_normal((2, N, 4)).astype(dtype)
-    placed, (X, Y) = engine.load_operator(operator), (engine.put(part) for part in rows)
+    placed, (X, Y) = engine.load_operator(operator), (engine.from_numpy(part) for part in rows)
     found = engine.recurrence(placed, X, Y, (0.5, -0.25, 2.0))
     expected = 0.5 * (A @ rows[0]) / b - 0.25 * rows[0] + 2 * rows[1]
-    np.testing.assert_allclose(engine.rows(found), expected, atol=1e-5 if dtype == np.float32 else 1e-12)
+    np.testing.assert_allclose(engine.to_numpy(found), expected, atol=1e-5 if dtype == np.float32 else 1e-12)
     assert found.dtype == dtype
     values = np.array([0.1, 0.2, 0.3])
     norms = engine.residual(placed, X, engine.apply(placed, X), values)
@@ -92,24 +92,24 @@ def test_a_recurrence_and_residuals(engine, graphs, dtype):
 def test_algebra_and_rows(engine):
     rng = np.random.default_rng(2)
     rows, other, metric = rng.standard_normal((N, 4)), rng.standard_normal((N, 2)), rng.random((N, 1)) + 1
-    X, Y, C, E = engine.put(rows), engine.put(other), rng.standard_normal((4, 3)), rng.standard_normal((2, 3))
+    X, Y, C, E = engine.from_numpy(rows), engine.from_numpy(other), rng.standard_normal((4, 3)), rng.standard_normal((2, 3))
     np.testing.assert_allclose(engine.gram(X, Y), rows.T @ other, atol=1e-10)
-    np.testing.assert_allclose(engine.rows(engine.combine(X, C)), rows @ C, atol=1e-12)
-    np.testing.assert_allclose(engine.rows(engine.combine(X, C, Y, E)), rows @ C + other @ E, atol=1e-12)
-    square, multivector = rng.standard_normal((4, 4)), engine.put(rows.copy())
-    turned = engine.turned(multivector, square, Y, np.ones((2, 4)))
-    np.testing.assert_allclose(engine.rows(turned), rows @ square + other @ np.ones((2, 4)), atol=1e-12)
-    np.testing.assert_allclose(engine.rows(engine.stack(X, Y, X)), np.hstack([rows, other, rows]))
-    np.testing.assert_allclose(engine.rows(engine.columns(X, slice(1, 3))), rows[:, 1:3])
-    np.testing.assert_allclose(engine.rows(engine.scaled(X, engine.put(metric))), rows * metric)
+    np.testing.assert_allclose(engine.to_numpy(engine.combine(X, C)), rows @ C, atol=1e-12)
+    np.testing.assert_allclose(engine.to_numpy(engine.combine(X, C, Y, E)), rows @ C + other @ E, atol=1e-12)
+    square, multivector = rng.standard_normal((4, 4)), engine.from_numpy(rows.copy())
+    combine_inplace = engine.combine_inplace(multivector, square, Y, np.ones((2, 4)))
+    np.testing.assert_allclose(engine.to_numpy(combine_inplace), rows @ square + other @ np.ones((2, 4)), atol=1e-12)
+    np.testing.assert_allclose(engine.to_numpy(engine.hstack(X, Y, X)), np.hstack([rows, other, rows]))
+    np.testing.assert_allclose(engine.to_numpy(engine.columns(X, slice(1, 3))), rows[:, 1:3])
+    np.testing.assert_allclose(engine.to_numpy(engine.scale_rows(X, engine.from_numpy(metric))), rows * metric)
     chosen = np.array([7, 3, 400])
-    np.testing.assert_array_equal(engine.rows(X, chosen), rows[chosen])
-    np.testing.assert_array_equal(engine.rows(engine.take(X, chosen)), rows[chosen])
-    spread = engine.rows(engine.spread(engine.put(rows[chosen]), chosen, N))
+    np.testing.assert_array_equal(engine.to_numpy(X, chosen), rows[chosen])
+    np.testing.assert_array_equal(engine.to_numpy(engine.take(X, chosen)), rows[chosen])
+    spread = engine.to_numpy(engine.scatter_rows(engine.from_numpy(rows[chosen]), chosen, N))
     np.testing.assert_array_equal(spread[chosen], rows[chosen])
     assert np.count_nonzero(spread) == 12
-    assert engine.cast(X, np.float32).dtype == np.float32
-    assert engine.rows(engine.zeros(N, 2, np.float32)).any() == False  # noqa: E712
+    assert engine.astype(X, np.float32).dtype == np.float32
+    assert engine.to_numpy(engine.zeros(N, 2, np.float32)).any() == False  # noqa: E712
 
 
 @pytest.mark.parametrize("with_metric", [False, True])
@@ -118,9 +118,9 @@ def test_statistics(engine, with_metric):
     rows, weight = rng.standard_normal((N, 4)) * [1, 1e-100, 1e-3, 1e60], rng.random((N, 1)) + 1
     rows[5] = rows[77] = 9 * np.abs(rows).max(axis=0) * [1, -1, 1, -1]  # of several peaks the first
     mass = weight if with_metric else np.ones((N, 1))
-    vector = weight[:, 0] if isinstance(engine, LocalEngine) else engine.put(weight)  # as it places metrics
+    vector = weight[:, 0] if isinstance(engine, LocalEngine) else engine.from_numpy(weight)  # as it places metrics
     metric = vector if with_metric else None
-    found = engine.statistics(engine.put(rows), metric)
+    found = engine.column_statistics(engine.from_numpy(rows), metric)
     assert found.finite
     np.testing.assert_array_equal(found.peaks, rows[5])
     np.testing.assert_array_equal(found.peak_rows, 5)
@@ -129,21 +129,21 @@ def test_statistics(engine, with_metric):
     np.testing.assert_allclose(found.fourth, (mass * scaled**2).sum(axis=0))
     assert found.mass == pytest.approx(mass.sum())
     rows[9, 2] = np.nan
-    assert not engine.statistics(engine.put(rows)).finite
-    norms, median = engine.row_norms(engine.put(rows[:9] * [1, 1, 1, 1e-200]))
+    assert not engine.column_statistics(engine.from_numpy(rows)).finite
+    norms, median = engine.row_norms(engine.from_numpy(rows[:9] * [1, 1, 1, 1e-200]))
     expected = np.sqrt(((rows[:9] * [1, 1, 1, 1e-200]) ** 2).sum(axis=1))
-    np.testing.assert_allclose(engine.rows(norms)[:, 0], expected)
+    np.testing.assert_allclose(engine.to_numpy(norms)[:, 0], expected)
     assert median == pytest.approx(np.median(expected))
 
 
 def test_nearest(engine):
     rng = np.random.default_rng(4)
     rows, centres = rng.standard_normal((N, 3)), rng.standard_normal((5, 3))
-    found = engine.nearest(engine.put(rows), centres)
+    found = engine.nearest(engine.from_numpy(rows), centres)
     squares = ((rows[:, None] - centres) ** 2).sum(axis=2)
     labels = squares.argmin(axis=1)
-    np.testing.assert_array_equal(engine.rows(found.labels)[:, 0], labels)
-    np.testing.assert_allclose(engine.rows(found.gaps)[:, 0], squares.min(axis=1))
+    np.testing.assert_array_equal(engine.to_numpy(found.labels)[:, 0], labels)
+    np.testing.assert_allclose(engine.to_numpy(found.gaps)[:, 0], squares.min(axis=1))
     np.testing.assert_array_equal(found.sizes, np.bincount(labels, minlength=5))
     np.testing.assert_allclose(found.sums, [rows[labels == c].sum(axis=0) for c in range(5)])
     lead = np.partition(squares, 1, axis=1)[:, 1] - squares.min(axis=1)
@@ -152,7 +152,7 @@ def test_nearest(engine):
 
 
 def test_random_numbers_are_the_same_everywhere(engine):
-    drawn = engine.rows(engine.random(9000, 2, 5, np.float32))
+    drawn = engine.to_numpy(engine.random(9000, 2, 5, np.float32))
     np.testing.assert_array_equal(drawn, gaussian_rows(0, 9000, 2, 5, np.float32))
     np.testing.assert_array_equal(drawn[4000:5000], gaussian_rows(4000, 5000, 2, 5, np.float32))
     assert abs(float(drawn.mean())) < 0.03
@@ -162,7 +162,7 @@ def test_random_numbers_are_the_same_everywhere(engine):
 def test_talls_that_share_a_sweep_are_of_one_type(engine, graphs):
     placed, X = engine.load_operator(laplacian(graphs["whole"])), engine.zeros(N, 1, np.float64)
     with pytest.raises(TypeError, match="one type"):
-        engine.apply(placed, X, engine.cast(X, np.float32))
+        engine.apply(placed, X, engine.astype(X, np.float32))
 
 
 def test_the_refusing_engine_refuses():
@@ -245,7 +245,7 @@ def test_the_probe_sees_what_was_skipped_on_every_engine(engine, graphs):
     operator = laplacian(graphs["seven"])
     values, vectors = reference.smallest(laplacian(graphs["whole"]), 4)
     for chosen, missed in (([0, 1, 2], False), ([0, 1, 3], True)):
-        Q = orthonormalize(engine, engine.put(vectors[:, chosen]), engine.load_operator(operator).metric).Q
+        Q = orthonormalize(engine, engine.from_numpy(vectors[:, chosen]), engine.load_operator(operator).metric).Q
         ritz = rayleigh_ritz(engine, engine.load_operator(operator), Q)
         outside = run_lanczos_probe(engine, operator, ritz, np.random.default_rng(0))
         assert (outside.lowest < float(values[3]) - 0.01) == missed
@@ -270,7 +270,7 @@ def test_labels_on_every_engine(engine, norm_regularization):
     rng = np.random.default_rng(6)
     truth = np.repeat(np.arange(4), 1500)
     rows = 3 * np.eye(4)[truth] + 0.4 * rng.standard_normal((6000, 4))
-    found = assign_anywhere(engine, engine.put(rows), 4, norm_regularization=norm_regularization, random_state=0)
+    found = assign_anywhere(engine, engine.from_numpy(rows), 4, norm_regularization=norm_regularization, random_state=0)
     assert getattr(engine, "gathers", 1) == 1
     assert metrics.score(truth, found.labels)["ari"] > 0.999
     host = assign(rows, 4, unit_rows=norm_regularization is not None, norm_regularization=norm_regularization or 0.0, random_state=0)
@@ -280,7 +280,7 @@ def test_labels_on_every_engine(engine, norm_regularization):
 
 def test_a_centre_without_rows_moves_on_every_engine(engine):
     rows = np.concatenate([np.zeros((30, 1)), np.full((30, 1), 0.1), [[9.0]]])
-    found = _polished(engine, engine.put(rows), np.array([[0.0], [-50.0]]), 0.0)
+    found = _polished(engine, engine.from_numpy(rows), np.array([[0.0], [-50.0]]), 0.0)
     assert sorted(found.sizes.tolist()) == [1, 60]
 
 
@@ -288,7 +288,7 @@ def test_localised_vectors_are_told_on_every_engine(engine, graphs):
     operator = laplacian(graphs["whole"])
     vectors = np.column_stack([np.ones(N), np.eye(N)[3], np.eye(N)[5], np.linspace(-1, 1, N)])
     expected = participation(operator, vectors)
-    X = engine.put(vectors)
+    X = engine.from_numpy(vectors)
     np.testing.assert_allclose(participation(operator, X, engine), expected)
     assert judge(operator, X, engine=engine).tau > 0
     assert getattr(engine, "gathers", 0) == 0

@@ -92,7 +92,7 @@ def test_a_hub_is_split_and_a_graph_without_room_is_streamed(most_bytes):
     graph = Graph.from_edges(np.r_[np.zeros(1999, int), others[:-1]], np.r_[others, others[1:]], n_nodes=2000)
     engine, X = small_pieces(most_bytes), np.random.default_rng(0).standard_normal((2000, 3))
     operator = laplacian(graph)
-    found = engine.rows(engine.apply(engine.load_operator(operator), engine.put(X)))
+    found = engine.to_numpy(engine.apply(engine.load_operator(operator), engine.from_numpy(X)))
     np.testing.assert_allclose(found, operator @ X, atol=1e-9)
     assert bool(engine.blocks._kept) == (most_bytes > 0)
 
@@ -131,7 +131,7 @@ def test_subspaces_equal_those_of_local(model, name):
             seed=0,
         )
         assert solution.stop_reason == "converged"
-        found.append(engine.rows(solution.Q))
+        found.append(engine.to_numpy(solution.Q))
     assert sine(operator, *found) < 1e-4
 
 

@@ -346,8 +346,8 @@ def test_named_layers_are_united_by_name():
     assert united.layers[0].isolated.tolist() == [3]
     assert united.layers[1].isolated.tolist() == [0, 1]
     assert united.layers[0].matrix.toarray()[1].tolist() == [2, 0, 3, 0]
-    turned = Graph.from_matrix(PATH[::-1, ::-1], names=["c", "b", "a"])
-    same = MultilayerGraph.from_layers([Graph.from_matrix(PATH, names=["a", "b", "c"]), turned])
+    combine_inplace = Graph.from_matrix(PATH[::-1, ::-1], names=["c", "b", "a"])
+    same = MultilayerGraph.from_layers([Graph.from_matrix(PATH, names=["a", "b", "c"]), combine_inplace])
     np.testing.assert_array_equal(same.layers[0].matrix.toarray(), same.layers[1].matrix.toarray())
 
 

@@ -85,16 +85,16 @@ def test_a_basis_is_the_same_with_and_without_compiled_code_and_as_a_list(engine
     rows[:5] = orthonormal_rows(5, n, rng)
     basis = engine.basis(n, 9, np.float64)
     for first, last in ((0, 2), (2, 3), (3, 5), (5, 8)):
-        basis.append(engine.put(rows[first:last].T))
+        basis.append(engine.from_numpy(rows[first:last].T))
     expected = reference.orthogonalize(rows.copy(), 5, 3)
     coefficients, inner = basis.orthogonalize(3, 5)
     np.testing.assert_allclose(coefficients, expected[0], atol=1e-12)
-    np.testing.assert_allclose(engine.rows(basis.columns(5, 8)).T, expected[1], atol=1e-12)
+    np.testing.assert_allclose(engine.to_numpy(basis.columns(5, 8)).T, expected[1], atol=1e-12)
     np.testing.assert_allclose(inner, expected[1] @ expected[1].T, atol=1e-9)
     Y = rng.standard_normal((5, 2))
     basis.rotate(1, 6, Y)  # the last two close up
-    turned = [rows[:1], Y.T @ np.vstack([rows[1:5], expected[1][:1]]), expected[1][1:]]
-    np.testing.assert_allclose(engine.rows(basis.columns(0, 5)).T, np.vstack(turned), atol=1e-12)
+    combine_inplace = [rows[:1], Y.T @ np.vstack([rows[1:5], expected[1][:1]]), expected[1][1:]]
+    np.testing.assert_allclose(engine.to_numpy(basis.columns(0, 5)).T, np.vstack(combine_inplace), atol=1e-12)
 
 
 # --- the basis ----------------------------------------------------------------------------------------

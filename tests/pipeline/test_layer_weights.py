@@ -267,8 +267,8 @@ def random_basis(seed, n_nodes=400, width=4):
 
 def test_pairwise_agreement_is_one_for_the_same_subspace_and_chance_for_strangers():
     one, other = random_basis(0), random_basis(1)
-    turned = one @ np.linalg.qr(np.random.default_rng(2).standard_normal((4, 4)))[0]
-    table = pairwise_agreement([one, turned, other])
+    combine_inplace = one @ np.linalg.qr(np.random.default_rng(2).standard_normal((4, 4)))[0]
+    table = pairwise_agreement([one, combine_inplace, other])
     assert table[0, 1] == pytest.approx(1)
     assert table[0, 2] < 0.02  # though both hold the constant vector
     assert table == pytest.approx(table.T)

@@ -129,18 +129,18 @@ def test_turning_columns_on_the_way_changes_neither_span_nor_estimate():
     """Columns of very different length are made even; what is measured of them is undone."""
     operator, rng = laplacian(planted(5_000)).random_walk_form(), np.random.default_rng(0)
     X = rng.standard_normal((5_000, 9), dtype=np.float32)
-    plain, turned = (Filtering(Filter(6, 0.7, 1.3), ENGINE, operator, X) for _ in range(2))
+    plain, combine_inplace = (Filtering(Filter(6, 0.7, 1.3), ENGINE, operator, X) for _ in range(2))
     sizes, straight = Sizes(9), Sizes(9)
     for degree in range(6):
-        for work, seen in ((plain, straight), (turned, sizes)):
+        for work, seen in ((plain, straight), (combine_inplace, sizes)):
             work.advance()
             seen.measure(ENGINE.gram(work.current, work.current, operator.metric))
         if degree in (2, 4):
-            turned.rotate(sizes.evened())
+            combine_inplace.rotate(sizes.evened())
     assert sizes.error(6) == pytest.approx(straight.error(6), rel=1e-3)
     Q, _ = np.linalg.qr(plain.current)
-    outside = turned.current - Q @ (Q.T @ turned.current)
-    assert np.linalg.norm(outside, axis=0).max() < 1e-3 * np.linalg.norm(turned.current, axis=0).min()
+    outside = combine_inplace.current - Q @ (Q.T @ combine_inplace.current)
+    assert np.linalg.norm(outside, axis=0).max() < 1e-3 * np.linalg.norm(combine_inplace.current, axis=0).min()
 
 
 @pytest.mark.parametrize("kind", ["random_walk", "symmetric", "unnormalized"])

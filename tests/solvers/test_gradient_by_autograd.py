@@ -53,10 +53,10 @@ def differentiated(A, B, U):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_full_gradient(kind, rank, engine, U):
     operator, engine = operator_of(kind, rank), make_engine(engine)
-    J, gradient = objective_and_gradient(Problem(operator, K, engine), engine.put(U))
+    J, gradient = objective_and_gradient(Problem(operator, K, engine), engine.from_numpy(U))
     expected, witness = differentiated(*reference.dense_pencil(operator), U)
     assert pytest.approx(expected, rel=1e-12) == J
-    np.testing.assert_allclose(engine.rows(gradient), witness, atol=1e-10 * np.abs(witness).max())
+    np.testing.assert_allclose(engine.to_numpy(gradient), witness, atol=1e-10 * np.abs(witness).max())
 
 
 def batch_gradient(source, batch, U):

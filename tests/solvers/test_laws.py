@@ -72,7 +72,7 @@ def run(name, operator, k, *, seed=0, start=None, **params):
     problem = Problem(operator, k, engine, start)
     rules = Stopping(12 if name in STOCHASTIC + EQUIVARIANT else 50, tol=1e-9 * operator.upper)
     solution = solve(problem, make_solver(name, **params), stopping=rules, seed=seed)
-    return replace(solution, Q=engine.rows(solution.Q))
+    return replace(solution, Q=engine.to_numpy(solution.Q))
 
 
 def is_determined(name, operator, k):

@@ -94,10 +94,10 @@ def new_probe_block(engine: Engine, operator: Operator, rng: np.random.Generator
     factors = 1 / np.sqrt(mass)
     if operator.excluded_rows is not None:
         factors[operator.excluded_rows] = 0
-    X, known = engine.scaled(X, engine.put(factors[:, None])), operator.null_vector
+    X, known = engine.scale_rows(X, engine.from_numpy(factors[:, None])), operator.null_vector
     if known is None:
         return ProbeBlock(X)
-    null = engine.put((known / np.sqrt(known @ (mass * known)))[:, None].astype(dtype))
+    null = engine.from_numpy((known / np.sqrt(known @ (mass * known)))[:, None].astype(dtype))
     metric = engine.load_operator(operator).metric
     for _ in range(2):  # the second time takes out what rounding left
         X = engine.combine(X, np.eye(COLUMNS), null, -engine.gram(null, X, metric))
@@ -188,7 +188,7 @@ def _with_null(engine: Engine, operator: Operator, probe_block: ProbeBlock, Q: M
         return Q
     k = Q.shape[1]
     rest = np.diag(np.arange(k) > 0).astype(float)
-    both = engine.combine(Q, rest, engine.cast(probe_block.null, Q.dtype), np.eye(1, k))
+    both = engine.combine(Q, rest, engine.astype(probe_block.null, Q.dtype), np.eye(1, k))
     return orthonormalize(engine, both, operator.metric).Q
 
 

@@ -344,7 +344,7 @@ def _weight_aside(engine: Engine, operator: Operator, Q: MultiVector) -> str:
         return ""
     chosen = np.zeros((operator.n_nodes, 1))
     chosen[rows] = 1
-    part = engine.scaled(Q, engine.put(chosen))
+    part = engine.scale_rows(Q, engine.from_numpy(chosen))
     squares = np.diag(engine.gram(part, part, engine.load_operator(operator).metric))
     if float(squares.max()) <= WEIGHT_ASIDE**2:
         return ""

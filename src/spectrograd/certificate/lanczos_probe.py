@@ -190,7 +190,7 @@ def _accurate(engine: Engine, guards: Guards | None, top: float, residual: float
 
 def _measured(engine: Engine, standard: Coordinates, found: MultiVector, guards: Guards) -> Guards:
     """The guards in standard coordinates: orthogonal to what was found, and measured."""
-    G = standard.transform(engine.cast(guards.vectors, found.dtype))
+    G = standard.transform(engine.astype(guards.vectors, found.dtype))
     same = np.eye(G.shape[1])
     for _ in range(2):  # the second time takes out what rounding left
         G = engine.combine(G, same, found, -engine.gram(found, G))

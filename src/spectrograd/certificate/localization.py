@@ -24,7 +24,7 @@ def participation(operator: Operator, vectors: MultiVector, engine: Engine | Non
     of the engine, N x k; without one, a numpy array.
     """
     walk = Coordinates.random_walk(engine or LocalEngine(), operator)
-    seen = walk.engine.statistics(walk.transform(vectors), walk.operator.metric)
+    seen = walk.engine.column_statistics(walk.transform(vectors), walk.operator.metric)
     second, fourth = seen.second / seen.mass, seen.fourth / seen.mass  # weights of any size
     return np.asarray(second**2 / fourth)
 

@@ -48,18 +48,18 @@ def checks(engine: Engine) -> Iterator[Check]:
     operator = regularized(model.graph, "random_walk", 0.1)
     rng = np.random.default_rng(0)
     rows, before = rng.standard_normal((2, SMALL, 5))
-    placed, X, Y = engine.load_operator(operator), engine.put(rows), engine.put(before)
+    placed, X, Y = engine.load_operator(operator), engine.from_numpy(rows), engine.from_numpy(before)
     product = operator @ rows
-    yield _compared("product", engine.rows(engine.apply(placed, X)), product)
-    single = engine.rows(engine.apply(placed, engine.cast(X, np.float32)))
+    yield _compared("product", engine.to_numpy(engine.apply(placed, X)), product)
+    single = engine.to_numpy(engine.apply(placed, engine.astype(X, np.float32)))
     yield _compared("product in float32", single, product, 1e-5)
     mass = operator.metric[:, None]  # type: ignore[index]
-    moved = engine.rows(engine.recurrence(placed, X, Y, (0.5, -0.25, 2.0)))
+    moved = engine.to_numpy(engine.recurrence(placed, X, Y, (0.5, -0.25, 2.0)))
     yield _compared("recurrence", moved, 0.5 * product / mass - 0.25 * rows + 2 * before)
     yield _compared("gram", engine.gram(X, Y, placed.metric), rows.T @ (mass * before))
     near = engine.nearest(X, rows[:7])
     squares = ((rows[:, None] - rows[:7]) ** 2).sum(axis=2)
-    yield _compared("nearest", engine.rows(near.gaps)[:, 0], squares.min(axis=1))
+    yield _compared("nearest", engine.to_numpy(near.gaps)[:, 0], squares.min(axis=1))
     for name in ("lanczos", "chebyshev"):
         yield Check(name, _angle(operator, engine, name), SAME_SPAN)
     for name in ("sgd", "sgd-paper"):
@@ -112,7 +112,7 @@ def _angle(operator: SparseOperator, engine: Engine, name: str) -> float:
     spans = []
     for place in (LocalEngine(), engine):
         problem = Problem(operator, N_VECTORS, place)
-        spans.append(place.rows(solve(problem, make_solver(name), stopping=Stopping(tol=1e-8), seed=0).Q))
+        spans.append(place.to_numpy(solve(problem, make_solver(name), stopping=Stopping(tol=1e-8), seed=0).Q))
     local = LocalEngine()
     P, Q = (orthonormalize(local, span, operator.metric).Q for span in spans)
     rest = Q - P @ local.gram(P, Q, operator.metric)
@@ -125,7 +125,7 @@ def _labels(operator: SparseOperator, engine: Engine, name: str) -> Any:
     problem = Problem(operator, N_VECTORS, engine)
     params = {"step_size": 2e-3} if name == "sgd-paper" else {}
     solution = solve(problem, make_solver(name, **params), seed=0)
-    rows = engine.rows(rayleigh_ritz(engine, problem.engine_operator, solution.Q).Q)
+    rows = engine.to_numpy(rayleigh_ritz(engine, problem.engine_operator, solution.Q).Q)
     return assign(rows, N_VECTORS, unit_rows=True, norm_regularization=1.0, random_state=0).labels
 
 

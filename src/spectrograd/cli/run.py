@@ -398,7 +398,7 @@ def write_label_parts(path: str | os.PathLike[str], graph: Source, result: Resul
         return write_parts(path, result.labels, graph.input_names)
     if labels is None:  # few enough for the client to have found them
         rows = result.labels if left.order is None else result.labels[left.order]
-        labels = left.engine.put(np.ascontiguousarray(rows)[:, None])
+        labels = left.engine.from_numpy(np.ascontiguousarray(rows)[:, None])
     return write_parts(path, labels, _names_by_row(graph, left), engine=left.engine)
 
 

@@ -220,11 +220,11 @@ class Engine(Protocol):
         """Mandatory. ``X C + Y E`` for small C and E, in the type of X; without Y just ``X C``."""
         ...
 
-    def turned(self, X: MultiVector, C: Array, Y: MultiVector | None = None, E: Array | None = None) -> MultiVector:
+    def combine_inplace(self, X: MultiVector, C: Array, Y: MultiVector | None = None, E: Array | None = None) -> MultiVector:
         """As :meth:`combine` for a square C, but in the place of X, which is gone."""
         ...
 
-    def scaled(self, X: MultiVector, factors: MultiVector) -> MultiVector:
+    def scale_rows(self, X: MultiVector, factors: MultiVector) -> MultiVector:
         """``diag(factors) X``, in the type of X."""
         ...
 
@@ -232,7 +232,7 @@ class Engine(Protocol):
         """Some columns of X."""
         ...
 
-    def stack(self, *multivectors: MultiVector) -> MultiVector:
+    def hstack(self, *multivectors: MultiVector) -> MultiVector:
         """Their columns side by side, in the type of the first."""
         ...
 
@@ -242,22 +242,22 @@ class Engine(Protocol):
 
     # rows
 
-    def put(self, rows: Array) -> MultiVector:
+    def from_numpy(self, rows: Array) -> MultiVector:
         """Host rows (N x k) as a multivector."""
         ...
 
-    def rows(self, X: MultiVector, indices: Array | None = None) -> Array:
+    def to_numpy(self, X: MultiVector, indices: Array | None = None) -> Array:
         """The rows that are asked for, on the host; all of them are for the output only."""
         ...
 
-    def map(self, function: Callable[..., Array], *multivectors: MultiVector) -> MultiVector:
+    def map_blocks(self, function: Callable[..., Array], *multivectors: MultiVector) -> MultiVector:
         """A multivector of ``function(start, *blocks) -> rows``, given numpy blocks of the same rows of each.
 
         ``start`` is the number of the first row; how the rows are cut is the engine's affair.
         """
         ...
 
-    def fold(self, function: Callable[..., Any], *multivectors: MultiVector) -> list[Any]:
+    def gather_blocks(self, function: Callable[..., Any], *multivectors: MultiVector) -> list[Any]:
         """As :meth:`map`, but what the function returns comes to the host, in the order of the rows."""
         ...
 
@@ -269,7 +269,7 @@ class Engine(Protocol):
         """A multivector of zeros."""
         ...
 
-    def cast(self, X: MultiVector, dtype: DTypeLike) -> MultiVector:
+    def astype(self, X: MultiVector, dtype: DTypeLike) -> MultiVector:
         """X in another type."""
         ...
 
@@ -277,13 +277,13 @@ class Engine(Protocol):
         """The rows of X with these numbers, in this order, as a multivector."""
         ...
 
-    def spread(self, X: MultiVector, chosen: Array, n_rows: int) -> MultiVector:
+    def scatter_rows(self, X: MultiVector, chosen: Array, n_rows: int) -> MultiVector:
         """A multivector of so many rows: those of X at these numbers, zeros elsewhere."""
         ...
 
     # statistics
 
-    def statistics(self, X: MultiVector, metric: MultiVector | None = None) -> Statistics:
+    def column_statistics(self, X: MultiVector, metric: MultiVector | None = None) -> Statistics:
         """What is to be known of whole columns: finite or not, where they peak, on how much they live."""
         ...
 
@@ -336,7 +336,7 @@ MEDIAN_ROWS = 20_000  # whose median stands for that of all: its error is below 
 class BaseEngine(ABC):
     """The contract of :class:`~spectrograd.engines.base.Engine` from three verbs, for numpy arrays.
 
-    An engine with multivectors of another kind also has ``put``, ``rows``, ``map`` and ``fold`` of its own.
+    An engine with multivectors of another kind also has ``from_numpy``, ``to_numpy``, ``map_blocks`` and ``gather_blocks`` of its own.
     """
 
     name: ClassVar[str] = ""
@@ -367,19 +367,19 @@ class BaseEngine(ABC):
 
     # how rows are kept
 
-    def put(self, rows: Array) -> MultiVector:
+    def from_numpy(self, rows: Array) -> MultiVector:
         """Host rows as a multivector."""
         return np.ascontiguousarray(rows)
 
-    def rows(self, X: MultiVector, indices: Array | None = None) -> Array:
+    def to_numpy(self, X: MultiVector, indices: Array | None = None) -> Array:
         """The rows that are asked for."""
         return np.asarray(X if indices is None else X[indices])
 
-    def map(self, function: Callable[..., Array], *multivectors: MultiVector) -> MultiVector:
+    def map_blocks(self, function: Callable[..., Array], *multivectors: MultiVector) -> MultiVector:
         """``function(start, *blocks)`` as a multivector; here all rows are one block."""
         return function(0, *multivectors)
 
-    def fold(self, function: Callable[..., Any], *multivectors: MultiVector) -> list[Any]:
+    def gather_blocks(self, function: Callable[..., Any], *multivectors: MultiVector) -> list[Any]:
         """``function(start, *blocks)`` of each block, on the host; here of slices that stay in the cache."""
         starts = range(0, multivectors[0].shape[0], IN_CACHE)
         return [function(start, *(multivector[start : start + IN_CACHE] for multivector in multivectors)) for start in starts]
@@ -404,7 +404,7 @@ class BaseEngine(ABC):
         self.work.matvecs += sum(multivector.shape[1] for multivector in multivectors)
         if not more:
             return operator.product(self, X)
-        product = operator.product(self, self.stack(*multivectors))
+        product = operator.product(self, self.hstack(*multivectors))
         ends = np.cumsum([0, *(multivector.shape[1] for multivector in multivectors)])
         return tuple(self.columns(product, slice(*ends[i : i + 2])) for i in range(len(multivectors)))
 
@@ -420,14 +420,14 @@ class BaseEngine(ABC):
         a, b, c = (value * np.eye(X.shape[1]) for value in coefficients)
         product = self.apply(operator, X)
         if operator.metric is not None:
-            product = self.map(_divided, product, operator.metric)
+            product = self.map_blocks(_divide, product, operator.metric)
         moved = self.combine(product, a, X, b)
         return moved if coefficients[2] == 0 else self.combine(moved, np.eye(X.shape[1]), before, c)
 
     def residual(self, operator: Operator, Q: MultiVector, AQ: MultiVector, values: Array) -> Array:
         """Squares of the differences, summed over the blocks."""
         more = () if operator.metric is None else (operator.metric,)
-        squares = self.fold(lambda _, *blocks: _residual_squares(values, *blocks), Q, AQ, *more)
+        squares = self.gather_blocks(lambda _, *blocks: _residual_squares(values, *blocks), Q, AQ, *more)
         return np.asarray(np.sqrt(np.sum(squares, axis=0)))
 
     # derived: algebra
@@ -438,19 +438,19 @@ class BaseEngine(ABC):
         """One after the other."""
         return [self.gram(X, Y, metric, symmetric=symmetric) for X, Y in pairs]
 
-    def turned(self, X: MultiVector, C: Array, Y: MultiVector | None = None, E: Array | None = None) -> MultiVector:
+    def combine_inplace(self, X: MultiVector, C: Array, Y: MultiVector | None = None, E: Array | None = None) -> MultiVector:
         """A new multivector: nothing can be written into the old one."""
         return self.combine(X, C, Y, E)
 
-    def scaled(self, X: MultiVector, factors: MultiVector) -> MultiVector:
+    def scale_rows(self, X: MultiVector, factors: MultiVector) -> MultiVector:
         """``diag(factors) X``."""
-        return self.map(_multiplied, X, factors)
+        return self.map_blocks(_multiply, X, factors)
 
     def columns(self, X: MultiVector, chosen: slice) -> MultiVector:
         """By a combination."""
         return self.combine(X, np.eye(X.shape[1])[:, chosen])
 
-    def stack(self, *multivectors: MultiVector) -> MultiVector:
+    def hstack(self, *multivectors: MultiVector) -> MultiVector:
         """By combinations, one multivector after the other."""
         found, *more = multivectors
         for multivector in more:
@@ -466,57 +466,57 @@ class BaseEngine(ABC):
 
     def random(self, n_rows: int, n_columns: int, seed: int, dtype: DTypeLike) -> MultiVector:
         """Made on the host."""
-        return self.put(gaussian_rows(0, n_rows, n_columns, seed, dtype))
+        return self.from_numpy(gaussian_rows(0, n_rows, n_columns, seed, dtype))
 
     def zeros(self, n_rows: int, n_columns: int, dtype: DTypeLike) -> MultiVector:
         """Made on the host."""
-        return self.put(np.zeros((n_rows, n_columns), dtype))
+        return self.from_numpy(np.zeros((n_rows, n_columns), dtype))
 
-    def cast(self, X: MultiVector, dtype: DTypeLike) -> MultiVector:
+    def astype(self, X: MultiVector, dtype: DTypeLike) -> MultiVector:
         """X itself where it is of that type."""
-        return X if X.dtype == dtype else self.map(lambda _, rows: rows.astype(dtype), X)
+        return X if X.dtype == dtype else self.map_blocks(lambda _, rows: rows.astype(dtype), X)
 
     def take(self, X: MultiVector, chosen: Array) -> MultiVector:
         """Through the host."""
-        return self.put(self.rows(X, chosen))
+        return self.from_numpy(self.to_numpy(X, chosen))
 
-    def spread(self, X: MultiVector, chosen: Array, n_rows: int) -> MultiVector:
+    def scatter_rows(self, X: MultiVector, chosen: Array, n_rows: int) -> MultiVector:
         """Through the host."""
         out = np.zeros((n_rows, X.shape[1]), X.dtype)
-        out[chosen] = self.rows(X)
-        return self.put(out)
+        out[chosen] = self.to_numpy(X)
+        return self.from_numpy(out)
 
     # derived: statistics
 
-    def statistics(self, X: MultiVector, metric: MultiVector | None = None) -> Statistics:
+    def column_statistics(self, X: MultiVector, metric: MultiVector | None = None) -> Statistics:
         """Two folds: the peaks, and the moments in their units."""
-        peaks, rows, finite = _first_peaks(self.fold(_peaks, X))
+        peaks, rows, finite = _first_peaks(self.gather_blocks(_peaks, X))
         units = np.maximum(np.abs(peaks), 1e-300)
         more = () if metric is None else (metric,)
-        sums = self.fold(lambda _, *blocks: _moments(units, *blocks), X, *more)
+        sums = self.gather_blocks(lambda _, *blocks: _moments(units, *blocks), X, *more)
         second, fourth, mass = (np.sum(parts, axis=0) for parts in zip(*sums, strict=True))
         return Statistics(finite, peaks, rows, second, fourth, float(mass))
 
     def row_norms(self, X: MultiVector) -> tuple[MultiVector, float]:
         """Lengths row by row; the median of evenly spaced ones."""
-        norms, n = self.map(_lengths, X), X.shape[0]
+        norms, n = self.map_blocks(_lengths, X), X.shape[0]
         few = np.arange(0, n, -(-n // MEDIAN_ROWS))
-        return norms, float(np.median(self.rows(norms, few)))
+        return norms, float(np.median(self.to_numpy(norms, few)))
 
     def nearest(self, X: MultiVector, centres: Array) -> Nearest:
         """Two maps and a fold."""
-        found = self.map(lambda _, rows: _winners(rows, centres), X)  # label, gap and lead in one multivector
-        tallies = self.fold(lambda _, rows, own: _tallies(rows, own, len(centres)), X, found)
+        found = self.map_blocks(lambda _, rows: _winners(rows, centres), X)  # label, gap and lead in one multivector
+        tallies = self.gather_blocks(lambda _, rows, own: _tallies(rows, own, len(centres)), X, found)
         sums, sizes, use, inertia = (sum(parts) for parts in zip(*tallies, strict=True))
-        labels = self.map(lambda _, own: own[:, :1].astype(np.int64), found)
+        labels = self.map_blocks(lambda _, own: own[:, :1].astype(np.int64), found)
         return Nearest(labels, self.columns(found, slice(1, 2)), sums, sizes, use, float(inertia))
 
 
-def _divided(_: int, X: Array, divisor: Array) -> Array:
+def _divide(_: int, X: Array, divisor: Array) -> Array:
     return np.asarray(X / divisor, dtype=X.dtype)
 
 
-def _multiplied(_: int, X: Array, factors: Array) -> Array:
+def _multiply(_: int, X: Array, factors: Array) -> Array:
     return np.asarray(X * factors, dtype=X.dtype)
 
 

@@ -29,7 +29,7 @@ class MultiVectorList:
         multivectors = self.multivectors
         while len(multivectors) > 1 and multivectors[-2].shape[1] <= multivectors[-1].shape[1]:
             last = multivectors.pop()
-            multivectors[-1] = self.engine.stack(multivectors[-1], last)
+            multivectors[-1] = self.engine.hstack(multivectors[-1], last)
         multivectors.append(X)
 
     def columns(self, start: int, stop: int) -> MultiVector:
@@ -38,7 +38,7 @@ class MultiVectorList:
             multivector if (low, high) == (0, multivector.shape[1]) else self.engine.columns(multivector, slice(low, high))
             for multivector, low, high in self._within(start, stop)
         ]
-        return chosen[0] if len(chosen) == 1 else self.engine.stack(*chosen)
+        return chosen[0] if len(chosen) == 1 else self.engine.hstack(*chosen)
 
     def orthogonalize(self, first: int, count: int) -> tuple[Array, Array]:
         """Mutates: those from ``first`` on are taken out first, then all once more."""

@@ -101,7 +101,7 @@ class LocalEngine(BaseEngine):
             a, b, c = (X.dtype.type(value) for value in coefficients)
             product = self.apply(operator, X)
             if operator.metric is not None:
-                product = self.scaled(product, 1 / operator.metric)
+                product = self.scale_rows(product, 1 / operator.metric)
             return np.asarray(a * product + b * X + c * before)
         assert operator.scale is None, "bring the operator to random_walk_form() first"
         self.work.passes += 1
@@ -183,7 +183,7 @@ class LocalEngine(BaseEngine):
 
         return np.asarray(combine(np.ascontiguousarray(X), C, Y, small))
 
-    def turned(self, X: Array, C: Array, Y: Array | None = None, E: Array | None = None) -> Array:
+    def combine_inplace(self, X: Array, C: Array, Y: Array | None = None, E: Array | None = None) -> Array:
         """Mutates X, some rows at a time: no second multivector is needed."""
         for first in range(0, len(X), AT_ONCE):
             rows = slice(first, first + AT_ONCE)
@@ -212,7 +212,7 @@ class LocalEngine(BaseEngine):
             R, squares = run(Q, AQ, values, as_weights(metric, Q.dtype), keep)
         return R, np.sqrt(squares)
 
-    def scaled(self, X: Array, factors: Array) -> Array:
+    def scale_rows(self, X: Array, factors: Array) -> Array:
         """In the type of X all the way."""
         return np.asarray(X * factors.reshape(-1, 1).astype(X.dtype, copy=False))
 
@@ -220,7 +220,7 @@ class LocalEngine(BaseEngine):
         """A copy: kernels take whole rows."""
         return np.ascontiguousarray(X[:, chosen])
 
-    def stack(self, *multivectors: Array) -> Array:
+    def hstack(self, *multivectors: Array) -> Array:
         """Side by side."""
         return multivectors[0] if len(multivectors) == 1 else np.hstack(multivectors).astype(multivectors[0].dtype, copy=False)
 

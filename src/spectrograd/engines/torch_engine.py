@@ -277,7 +277,7 @@ class TorchEngine(BaseEngine):
             product.addmm_(Y.tensor.to(x.dtype), self._small(E, x.dtype))
         return TorchMultiVector(product)
 
-    def scaled(self, X: TorchMultiVector, factors: TorchMultiVector) -> TorchMultiVector:
+    def scale_rows(self, X: TorchMultiVector, factors: TorchMultiVector) -> TorchMultiVector:
         """In the type of X."""
         return TorchMultiVector(X.tensor * factors.tensor.to(X.tensor.dtype))
 
@@ -285,7 +285,7 @@ class TorchEngine(BaseEngine):
         """A copy: kernels take whole rows."""
         return TorchMultiVector(X.tensor[:, chosen].contiguous())
 
-    def stack(self, *multivectors: TorchMultiVector) -> TorchMultiVector:
+    def hstack(self, *multivectors: TorchMultiVector) -> TorchMultiVector:
         """Side by side."""
         kind = multivectors[0].tensor.dtype
         return TorchMultiVector(self.torch.cat([multivector.tensor.to(kind) for multivector in multivectors], dim=1))
@@ -296,20 +296,20 @@ class TorchEngine(BaseEngine):
 
     # rows
 
-    def put(self, rows: Array) -> TorchMultiVector:
+    def from_numpy(self, rows: Array) -> TorchMultiVector:
         """A copy on the device."""
         return TorchMultiVector(self.torch.tensor(np.ascontiguousarray(rows), device=self.device))
 
-    def rows(self, X: TorchMultiVector, indices: Array | None = None) -> Array:
+    def to_numpy(self, X: TorchMultiVector, indices: Array | None = None) -> Array:
         """A copy on the host."""
         chosen = X.tensor.clone() if indices is None else X.tensor[self._index(indices)]
         return self._host(chosen)
 
-    def map(self, function: Callable[..., Array], *multivectors: TorchMultiVector) -> TorchMultiVector:
+    def map_blocks(self, function: Callable[..., Array], *multivectors: TorchMultiVector) -> TorchMultiVector:
         """By way of the host, some rows at a time: for what has no verb of its own."""
-        return TorchMultiVector(self.torch.cat([self.put(part).tensor for part in self.fold(function, *multivectors)]))
+        return TorchMultiVector(self.torch.cat([self.from_numpy(part).tensor for part in self.gather_blocks(function, *multivectors)]))
 
-    def fold(self, function: Callable[..., Any], *multivectors: TorchMultiVector) -> list[Any]:
+    def gather_blocks(self, function: Callable[..., Any], *multivectors: TorchMultiVector) -> list[Any]:
         """By way of the host."""
         return [
             function(rows.start, *(self._host(multivector.tensor[rows]) for multivector in multivectors))
@@ -320,7 +320,7 @@ class TorchEngine(BaseEngine):
         """Made on the device."""
         return TorchMultiVector(self.torch.zeros((n_rows, n_columns), dtype=self._kind(dtype), device=self.device))
 
-    def cast(self, X: TorchMultiVector, dtype: DTypeLike) -> TorchMultiVector:
+    def astype(self, X: TorchMultiVector, dtype: DTypeLike) -> TorchMultiVector:
         """X itself where it is of that type."""
         return X if X.dtype == dtype else TorchMultiVector(X.tensor.to(self._kind(dtype)))
 
@@ -328,7 +328,7 @@ class TorchEngine(BaseEngine):
         """On the device."""
         return TorchMultiVector(X.tensor[self._index(chosen)])
 
-    def spread(self, X: TorchMultiVector, chosen: Array, n_rows: int) -> TorchMultiVector:
+    def scatter_rows(self, X: TorchMultiVector, chosen: Array, n_rows: int) -> TorchMultiVector:
         """On the device."""
         out = self.zeros(n_rows, X.shape[1], X.dtype)
         out.tensor[self._index(chosen)] = X.tensor
@@ -336,7 +336,7 @@ class TorchEngine(BaseEngine):
 
     # statistics
 
-    def statistics(self, X: TorchMultiVector, metric: TorchMultiVector | None = None) -> Statistics:
+    def column_statistics(self, X: TorchMultiVector, metric: TorchMultiVector | None = None) -> Statistics:
         """On the device, in float64."""
         finite, top, where = peaks(self.torch, X.tensor)
         units = top.abs().clamp_min(1e-300)
@@ -351,7 +351,7 @@ class TorchEngine(BaseEngine):
         """Lengths on the device; the median of evenly spaced ones."""
         norms, n = TorchMultiVector(row_lengths(self.torch, X.tensor)), X.shape[0]
         few = np.arange(0, n, -(-n // MEDIAN_ROWS))
-        return norms, float(np.median(self.rows(norms, few)))
+        return norms, float(np.median(self.to_numpy(norms, few)))
 
     def nearest(self, X: TorchMultiVector, centres: Array) -> Nearest:
         """On the device, some rows at a time."""

@@ -275,7 +275,7 @@ def write_parts(
 
 
 def _by_workers(engine: Any, folder: Path, values: MultiVector, nodes: Array | None) -> list[str]:
-    multivectors = () if nodes is None else (engine.put(np.ascontiguousarray(as_plain(nodes))[:, None]),)
+    multivectors = () if nodes is None else (engine.from_numpy(np.ascontiguousarray(as_plain(nodes))[:, None]),)
     names: list[str] = engine.each_block("write", partial(_write_block, str(folder)), values, *multivectors)
     return names
 

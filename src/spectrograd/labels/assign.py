@@ -228,24 +228,24 @@ def assign_distributed(
     started, n, rng = time.perf_counter(), X.shape[0], np.random.default_rng(random_state)
     if not 1 <= n_clusters <= n:
         raise ValueError(f"n_clusters is {n_clusters}; with {n} rows it must be in 1..{n}")
-    if not engine.statistics(X).finite:
+    if not engine.column_statistics(X).finite:
         raise ValueError("the embedding is not finite")
     places = np.arange(n) if order is None else np.asarray(order, np.int64)
     active = np.ones(n, np.int8)
     active[excluded] = 0
     row_of = np.empty_like(places)
     row_of[places] = np.arange(n)
-    few = engine.rows(X, row_of[sample_rows(active > 0, n_clusters, rng)])
+    few = engine.to_numpy(X, row_of[sample_rows(active > 0, n_clusters, rng)])
     fitted = Fitted.to(few, n_clusters, n_init, rng, norm_regularization, deadline)
-    where = engine.put(np.column_stack([places, active[places]]))
-    seen = engine.map(partial(_seen, fitted), X, where)
-    sums = engine.fold(partial(_first_places, n_clusters, n), seen, where)
+    where = engine.from_numpy(np.column_stack([places, active[places]]))
+    seen = engine.map_blocks(partial(_seen, fitted), X, where)
+    sums = engine.gather_blocks(partial(_first_places, n_clusters, n), seen, where)
     first, inertia = np.min([part[0] for part in sums], axis=0), sum(part[1] for part in sums)
     number = np.append(np.argsort(np.argsort(first[:-1])), -1)
-    found = engine.map(partial(_numbered, number), seen)
+    found = engine.map_blocks(partial(_numbered, number), seen)
     labels, sure = np.empty(n, np.int64), np.empty(n, np.float32)
-    labels[places] = engine.rows(found)[:, 0]
-    sure[places] = engine.rows(engine.columns(seen, slice(1, 2)))[:, 0]
+    labels[places] = engine.to_numpy(found)[:, 0]
+    sure[places] = engine.to_numpy(engine.columns(seen, slice(1, 2)))[:, 0]
     labels.flags.writeable = False
     spent = time.perf_counter() - started
     return Clustering(labels, n_clusters, "kmeans", inertia, spent, sure), found

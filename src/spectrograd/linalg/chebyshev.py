@@ -115,7 +115,7 @@ class Filtering:
         a, b, c = next(self._coefficients)
         if self._product is not None:
             same = np.eye(self.current.shape[1])
-            merge = self.engine.combine if self._given is not None else self.engine.turned
+            merge = self.engine.combine if self._given is not None else self.engine.combine_inplace
             fresh = merge(self._product, a * same, self.current, b * same)
         else:
             free = self._previous is not self._given and self._previous is not self.current
@@ -130,7 +130,7 @@ class Filtering:
 
         The recurrence does not mix columns, so this may happen at any time.
         """
-        turn = self.engine.turned if self._given is None else self.engine.combine
+        turn = self.engine.combine_inplace if self._given is None else self.engine.combine
         self._given = None
         self.current, self._previous = turn(self.current, F), turn(self._previous, F)
 

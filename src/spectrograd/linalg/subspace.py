@@ -51,7 +51,7 @@ def orthonormalize(
             fresh = engine.random(U.shape[0], lost, new_seed(rng), U.dtype)
             if U.shape[1]:
                 fresh = engine.combine(fresh, np.eye(lost), U, -engine.gram(U, fresh, metric))
-            U = engine.stack(U, fresh)
+            U = engine.hstack(U, fresh)
             repaired += lost
     if repaired:  # the fresh columns need their own two rounds
         return Orthonormal(orthonormalize(engine, U, metric, rng).Q, repaired)
@@ -84,7 +84,7 @@ def rayleigh_ritz(engine: Engine, operator: Operator, Q: MultiVector) -> Ritz:
     AQ = engine.apply(operator, Q)
     H = engine.gram(Q, AQ, None, symmetric=True)
     values, rotation = la.eigh((H + H.T) / 2)
-    return Ritz(values, engine.combine(Q, rotation), engine.turned(AQ, rotation))
+    return Ritz(values, engine.combine(Q, rotation), engine.combine_inplace(AQ, rotation))
 
 
 def deflated_ritz(engine: Engine, operator: Operator, Q: MultiVector, null: MultiVector) -> Ritz:
@@ -96,12 +96,12 @@ def deflated_ritz(engine: Engine, operator: Operator, Q: MultiVector, null: Mult
     exact, and its value zero. One pass.
     """
     turn = la.qr(engine.gram(Q, null, operator.metric))[0]
-    Q = null if len(turn) == 1 else engine.stack(null, engine.combine(Q, turn[:, 1:]))
+    Q = null if len(turn) == 1 else engine.hstack(null, engine.combine(Q, turn[:, 1:]))
     AQ = engine.apply(operator, Q)
     H = engine.gram(Q, AQ, None, symmetric=True)
     values, rotation = la.eigh((H + H.T)[1:, 1:] / 2) if len(H) > 1 else (np.empty(0), np.empty((0, 0)))
     turn = la.block_diag(np.eye(1), rotation)
-    return Ritz(np.append(0.0, values), engine.combine(Q, turn), engine.turned(AQ, turn))
+    return Ritz(np.append(0.0, values), engine.combine(Q, turn), engine.combine_inplace(AQ, turn))
 
 
 def residuals(engine: Engine, operator: Operator, ritz: Ritz) -> Array:
@@ -147,15 +147,15 @@ class Coordinates:
         placed = engine.load_operator(operator)
         if factors is None:
             return cls(engine, placed)
-        return cls(engine, placed, engine.put(factors[:, None]), engine.put(1 / factors[:, None]))
+        return cls(engine, placed, engine.from_numpy(factors[:, None]), engine.from_numpy(1 / factors[:, None]))
 
     def transform(self, X: MultiVector) -> MultiVector:
         """Vectors of the given pencil in these coordinates."""
-        return X if self.factors is None else self.engine.scaled(X, self.factors)
+        return X if self.factors is None else self.engine.scale_rows(X, self.factors)
 
     def inverse_transform(self, X: MultiVector) -> MultiVector:
         """Vectors in these coordinates as vectors of the given pencil."""
-        return X if self.inverse is None else self.engine.scaled(X, self.inverse)
+        return X if self.inverse is None else self.engine.scale_rows(X, self.inverse)
 
 
 # --- A block Krylov space on any engine: orthonormal vectors that grow by one block at a time.

@@ -195,7 +195,7 @@ class DenseOperator(Operator):
 
     def product(self, engine: Any, X: Any) -> Any:
         """``A X``, by way of the host."""
-        return engine.put(np.asarray(self.matrix @ engine.rows(X), dtype=X.dtype))
+        return engine.from_numpy(np.asarray(self.matrix @ engine.to_numpy(X), dtype=X.dtype))
 
     def rounding(self, dtype: DTypeLike) -> float:
         """Sums along full rows, of the matrix as it was made."""

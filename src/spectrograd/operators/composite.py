@@ -33,7 +33,7 @@ class LowRankOperator(Operator):
     def product(self, engine: Any, X: Any) -> Any:
         """A Gram matrix and a combination; no edges are read."""
         Z, a = self.low_rank.factors, self.low_rank.coefficients
-        return engine.cast(engine.combine(Z, -a[:, None] * engine.gram(Z, X)), X.dtype)
+        return engine.astype(engine.combine(Z, -a[:, None] * engine.gram(Z, X)), X.dtype)
 
     def rounding(self, dtype: DTypeLike) -> float:
         """Of sums along the columns of the factors, and of products with their coefficients."""
@@ -42,7 +42,7 @@ class LowRankOperator(Operator):
 
     def to_engine(self, engine: Any) -> LowRankOperator:
         """The same with its factors as a multivector."""
-        return replace(self, low_rank=LowRank(engine.put(self.low_rank.factors), self.low_rank.coefficients))
+        return replace(self, low_rank=LowRank(engine.from_numpy(self.low_rank.factors), self.low_rank.coefficients))
 
 
 @dataclass(frozen=True, eq=False)

@@ -67,7 +67,7 @@ class Equilibration:
 
 def _multiplied(engine: Any, X: Any, factors: float | Array) -> Any:
     if isinstance(factors, np.ndarray):
-        return engine.scaled(X, engine.put(factors[:, None]))
+        return engine.scale_rows(X, engine.from_numpy(factors[:, None]))
     return engine.combine(X, factors * np.eye(X.shape[1]))
 
 

@@ -147,9 +147,9 @@ class SparseOperator(Operator):
         """The same operator with its vectors and factors as multivectors of an engine."""
 
         def put(vector: Array | None) -> Any:
-            return None if vector is None else engine.put(np.asarray(vector)[:, None])
+            return None if vector is None else engine.from_numpy(np.asarray(vector)[:, None])
 
-        low_rank = self.low_rank and LowRank(engine.put(self.low_rank.factors), self.low_rank.coefficients)
+        low_rank = self.low_rank and LowRank(engine.from_numpy(self.low_rank.factors), self.low_rank.coefficients)
         vectors = (put(vector) for vector in (self.diagonal, self.scale, self.metric))
         return replace(
             self, **dict(zip(("diagonal", "scale", "metric"), vectors, strict=True)), low_rank=low_rank

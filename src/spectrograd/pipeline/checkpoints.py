@@ -108,7 +108,7 @@ def _accepted(problem: Problem, found: Any) -> Embedded:
     if not certificate.converged:
         return found
     with engine.threads():
-        Q = engine.put(np.ascontiguousarray(vectors))
+        Q = engine.from_numpy(np.ascontiguousarray(vectors))
         AQ = engine.apply(problem.engine_operator, Q)
         values = np.asarray(found.embedding.eigenvalues, dtype=np.float64)
         measured = engine.residual(problem.engine_operator, Q, AQ, values)

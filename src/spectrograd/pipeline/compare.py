@@ -112,7 +112,7 @@ class Watched:
         """Measure; the loop stops the clock meanwhile."""
         progress = self.inner.progress(problem, state)
         if not self.inner.direct:
-            self.watcher.measured(problem.engine.rows(self.inner.finish(problem, state)))
+            self.watcher.measured(problem.engine.to_numpy(self.inner.finish(problem, state)))
         return progress
 
 

@@ -300,7 +300,7 @@ class DistributedEmbedding(Embedding):
     @cached_property
     def vectors(self) -> Array:
         """N x K, gathered when first asked for."""
-        rows = self.engine.rows(self.multivector)
+        rows = self.engine.to_numpy(self.multivector)
         if self.order is None:
             return rows
         found = np.empty_like(rows)
@@ -319,11 +319,11 @@ class DistributedEmbedding(Embedding):
 
     def of_nodes(self, order: Array, masked: Array, names: Array | None) -> DistributedEmbedding:
         """In float32, as rows of the result; those that are masked are zero."""
-        multivector = self.engine.cast(self.multivector, np.float32)
+        multivector = self.engine.astype(self.multivector, np.float32)
         if len(masked):
             active = np.ones((multivector.shape[0], 1), np.float32)
             active[masked] = 0
-            multivector = self.engine.scaled(multivector, self.engine.put(active))
+            multivector = self.engine.scale_rows(multivector, self.engine.from_numpy(active))
         same = np.array_equal(order, np.arange(len(order)))
         return DistributedEmbedding(self.engine, multivector, self.eigenvalues, names, None if same else order)
 
@@ -331,8 +331,8 @@ class DistributedEmbedding(Embedding):
 def embedding_of(engine: Engine, operator: Operator, Q: MultiVector, values: Array) -> Embedding:
     """The columns of Q in order and with their signs; on the host, unless the edges are not there either."""
     if not (engine.is_distributed and operator.is_streamed):
-        return arrange(engine.rows(Q), values, operator.names)
+        return arrange(engine.to_numpy(Q), values, operator.names)
     order = np.argsort(values, kind="stable")
-    signs = np.where(engine.statistics(Q).peaks < 0, -1.0, 1.0)
+    signs = np.where(engine.column_statistics(Q).peaks < 0, -1.0, 1.0)
     multivector = engine.combine(Q, np.diag(signs)[:, order])
     return DistributedEmbedding(engine, multivector, values[order], operator.names)

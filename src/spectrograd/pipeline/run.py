@@ -174,5 +174,5 @@ def _followed(result: Result) -> Result:
     result = replace(result, labels=labels, membership=membership)
     if result.label_multivector is not None and isinstance(result.embedding, DistributedEmbedding):
         engine = result.embedding.engine
-        return replace(result, label_multivector=engine.put(found.labels[:, None].astype(np.float64)))
+        return replace(result, label_multivector=engine.from_numpy(found.labels[:, None].astype(np.float64)))
     return result

@@ -66,13 +66,13 @@ def multivector_of_all_nodes(solved: Embedded, settings: Settings, n_nodes: int,
     if not settings.keep_multivector:
         return None
     engine, Q = settings.engine, solved.solution.Q
-    Q = engine.put(Q) if isinstance(Q, np.ndarray) else Q  # of whole components, which nobody solved for
-    Q = engine.combine(Q, np.diag(np.where(engine.statistics(Q).peaks < 0, -1.0, 1.0)))
+    Q = engine.from_numpy(Q) if isinstance(Q, np.ndarray) else Q  # of whole components, which nobody solved for
+    Q = engine.combine(Q, np.diag(np.where(engine.column_statistics(Q).peaks < 0, -1.0, 1.0)))
     if len(masked):
         active = np.ones((len(kept), 1))
         active[masked] = 0
-        Q = engine.scaled(Q, engine.put(active))
-    return engine.spread(Q, kept, n_nodes)
+        Q = engine.scale_rows(Q, engine.from_numpy(active))
+    return engine.scatter_rows(Q, kept, n_nodes)
 
 
 # --- From a graph to a certified embedding: components, regularisation by evidence, solver.

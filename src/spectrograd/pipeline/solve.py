@@ -140,7 +140,7 @@ def _certified(
         return _with_certificate(problem, solution, choice, *known)
     placed, Q = problem.engine_operator, solution.Q
     if Q.dtype != np.float64 and not _single_will_do(problem, settings):
-        Q = problem.orthonormalize(engine.cast(Q, np.float64)).Q
+        Q = problem.orthonormalize(engine.astype(Q, np.float64)).Q
     ritz = _ritz(problem, Q, null)
     del Q
     rounding = operator.rounding(ritz.Q.dtype)
@@ -202,7 +202,7 @@ def _ritz(problem: Problem, Q: MultiVector, null: Array | None) -> Ritz:
     engine = problem.engine
     if null is None:
         return rayleigh_ritz(engine, problem.engine_operator, Q)
-    ritz = deflated_ritz(engine, problem.engine_operator, Q, engine.put(null[:, None].astype(Q.dtype)))
+    ritz = deflated_ritz(engine, problem.engine_operator, Q, engine.from_numpy(null[:, None].astype(Q.dtype)))
     rounded = np.abs(ritz.values) <= problem.operator.rounding(Q.dtype)
     return ritz._replace(values=np.where(rounded, np.maximum(ritz.values, 0.0), ritz.values))
 
@@ -214,7 +214,7 @@ def _with_null(problem: Problem, known: MeasuredRitz, null: Array) -> MeasuredRi
     none grows but by the length that q loses. Not where the first column is another vector.
     """
     engine, metric, Q = problem.engine, problem.engine_operator.metric, known.ritz.Q
-    unit = engine.put(null[:, None].astype(Q.dtype))
+    unit = engine.from_numpy(null[:, None].astype(Q.dtype))
     across = engine.gram(unit, Q, metric)[0]
     lost = float(np.square(across[1:]).sum())
     if abs(across[0]) < 1 - NEARLY_PARALLEL or lost > NEARLY_PARALLEL:
@@ -265,7 +265,7 @@ def _with_certificate(
 ) -> Embedded:
     """The solution as an embedding, with what is known of it; in float64 unless the graph is on disk."""
     engine = problem.engine
-    Q = ritz.Q if problem.operator.is_streamed else engine.cast(ritz.Q, np.float64)
+    Q = ritz.Q if problem.operator.is_streamed else engine.astype(ritz.Q, np.float64)
     embedding = embedding_of(engine, problem.operator, Q, ritz.values)
     chosen = choice or Choice(solution.solver, "asked for")
     attempt = Attempt.of(chosen, solution, certificate.sentence)

@@ -80,7 +80,7 @@ def filtered(engine: Engine, operator: SparseOperator, start: Array, gap: float)
     if degree is None:
         return None
     block = problem.random_walk.inverse_transform(Filter(degree, cut, walk.upper).apply(engine, walk, ritz.Q))
-    vectors = problem.orthonormalize(engine.cast(block, np.float64)).Q
+    vectors = problem.orthonormalize(engine.astype(block, np.float64)).Q
     return Moved(vectors, ritz.values, 1.0 + degree, error)
 
 
@@ -164,7 +164,7 @@ class Steps:
         change = ritz.AQ / metric - ritz.Q * values
         wide = [ritz.Q, change] if before is None else [ritz.Q, change, before.Q]
         products = [ritz.AQ, engine.apply(operator, change)] + ([] if before is None else [before.AQ])
-        S, AS, k = engine.stack(*wide), engine.stack(*products), len(values)
+        S, AS, k = engine.hstack(*wide), engine.hstack(*products), len(values)
         del change, wide, products
         M = engine.gram(S, S, operator.metric, symmetric=True)
         whitened, _ = inverse_factor(M, DISTINCT)

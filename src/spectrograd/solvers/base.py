@@ -68,8 +68,8 @@ class Problem:
     def start_on_engine(self, dtype: DTypeLike = np.float64) -> MultiVector | None:
         """The start on the engine; of an array, which may come from anywhere, only what is finite."""
         if isinstance(self.start, np.ndarray):
-            return self.engine.put(np.where(np.isfinite(self.start), self.start, 0).astype(dtype))
-        return None if self.start is None else self.engine.cast(self.start, dtype)
+            return self.engine.from_numpy(np.where(np.isfinite(self.start), self.start, 0).astype(dtype))
+        return None if self.start is None else self.engine.astype(self.start, dtype)
 
     @cached_property
     def batches(self) -> BatchSource:
@@ -136,7 +136,7 @@ class Problem:
     @cached_property
     def inverse_walk_metric(self) -> MultiVector:
         """One over the metric of the walk form, a multivector N x 1 (the metric must not be None)."""
-        return self.engine.put(1 / np.asarray(self.operator.random_walk_form().metric)[:, None])
+        return self.engine.from_numpy(1 / np.asarray(self.operator.random_walk_form().metric)[:, None])
 
     def apply(self, U: MultiVector) -> MultiVector:
         """``A @ U``: one pass."""
@@ -260,7 +260,7 @@ class Solver(ABC, Generic[StateT]):
 
     def finish(self, problem: Problem, state: StateT) -> MultiVector:
         """A basis of the result that is orthonormal in the metric, in float64 whatever the state is in."""
-        return problem.orthonormalize(problem.engine.cast(state.U, np.float64)).Q
+        return problem.orthonormalize(problem.engine.astype(state.U, np.float64)).Q
 
     def evidence(self, problem: Problem, state: StateT) -> Evidence:
         """What is known of the eigenvalues beyond the result, at no cost: it helps the certificate."""

@@ -147,7 +147,7 @@ class Chebyshev(FilteringSolver[ChebyshevState]):
         width = operator.upper - operator.lower
         limited = block.dtype == np.float32 and state.residuals[:k].max() < SINGLE_FLOOR * width
         if limited and self.precision == "auto":
-            block = problem.engine.cast(block, np.float64)
+            block = problem.engine.astype(block, np.float64)
         if state.values[-1] > state.highest:  # the spectrum does not end there after all
             state.highest = operator.upper
         smooth = self.next_filter(problem, state, (operator.lower, state.highest))
@@ -237,9 +237,9 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
         if problem.operator.excluded_rows is not None:  # else they would have to be filtered out
             part = np.ones((problem.n_nodes, 1))
             part[problem.operator.excluded_rows] = 0
-            block = engine.scaled(block, engine.put(part))
+            block = engine.scale_rows(block, engine.from_numpy(part))
         probe_block = new_probe_block(engine, problem.operator.random_walk_form(), state.rng, dtype)
-        state.block, state.probe_block = engine.stack(block, probe_block.X), replace(probe_block, X=None)
+        state.block, state.probe_block = engine.hstack(block, probe_block.X), replace(probe_block, X=None)
 
     def _first_product(self, problem: Problem, state: FewPassState) -> None:
         """Mutates: mean and deviation of the spectrum, from the product that begins the first filter."""
@@ -258,8 +258,8 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
         operator, k = problem.random_walk.operator, problem.n_components
         limit = SINGLE_FLOOR * (operator.upper - operator.lower)
         if self.precision == "auto" and state.block.dtype == np.float32 and state.residuals[:k].max() < limit:
-            state.block = problem.engine.cast(state.block, np.float64)
-            state.product = problem.engine.cast(state.product, np.float64)
+            state.block = problem.engine.astype(state.block, np.float64)
+            state.product = problem.engine.astype(state.product, np.float64)
         if state.values[-1] > state.highest:  # the spectrum does not end there after all
             state.highest = operator.upper
         smooth = self.next_filter(problem, state, (operator.lower, state.highest))
@@ -343,7 +343,7 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
 
     def _localized(self, problem: Problem, X: MultiVector, width: int) -> bool:
         """Whether most of the first ``width`` columns live on tiny parts of the graph already."""
-        seen = problem.engine.statistics(X, problem.random_walk.operator.metric)
+        seen = problem.engine.column_statistics(X, problem.random_walk.operator.metric)
         shares = X.shape[1] * seen.second**2 / (seen.fourth * seen.mass)
         return float(np.median(shares[:width])) < TINY_SHARE
 
@@ -357,9 +357,9 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
         H, M = (of[own, own] for of in engine.grams(((block, product), (block, block)), walk.metric))
         values, rotation = generalized_ritz(H, M)
         turn = la.block_diag(rotation, np.eye(block.shape[1] - state.width))
-        state.block, state.product = engine.turned(block, turn), engine.turned(product, turn)
+        state.block, state.product = engine.combine_inplace(block, turn), engine.combine_inplace(product, turn)
         metric = () if walk.metric is None else (walk.metric,)
-        squares = engine.fold(partial(_squares, values), state.block, state.product, *metric)
+        squares = engine.gather_blocks(partial(_squares, values), state.block, state.product, *metric)
         state.values, state.residuals = values, np.sqrt(np.sum(squares, axis=0))
         if lost:
             state.n_lost += lost
@@ -373,10 +373,10 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
         engine, metric, block, width = problem.engine, problem.random_walk.operator.metric, state.block, state.width
         factor, lost = inverse_factor(engine.gram(block, block, metric)[:width, :width])
         if not lost:
-            return engine.turned(block, la.block_diag(factor, np.eye(block.shape[1] - width))), 0
+            return engine.combine_inplace(block, la.block_diag(factor, np.eye(block.shape[1] - width))), 0
         own, probe_columns = (engine.columns(block, of) for of in (slice(width), slice(width, None)))
         Q, lost = orthonormalize(engine, own, metric, state.rng)
-        return engine.stack(Q, probe_columns), lost
+        return engine.hstack(Q, probe_columns), lost
 
     def terminate(self, problem: Problem, state: FewPassState) -> bool:
         """Whether the angle is met, by the guard vectors or by what the probe_block has seen."""

@@ -281,7 +281,7 @@ class _Writer(PlainWriter):
         return {"derived": True} if derived and value is not None else self.encode(value, where)
 
     def _multivector(self, multivector: Any) -> dict[str, Any]:
-        return {"multivector": self.sink.add(self.problem.engine.rows(multivector), passing=True)}
+        return {"multivector": self.sink.add(self.problem.engine.to_numpy(multivector), passing=True)}
 
     def _generator(self, generator: np.random.Generator) -> dict[str, Any]:
         """Its state, once: several parts of a state may draw from one generator."""
@@ -314,9 +314,9 @@ class _Reader(PlainReader):
         """Multivectors on the engine, generators as they were, our own values by their fields."""
         problem = self.problem
         if "multivector" in value:
-            return problem.engine.put(self.arrays[value["multivector"]])
+            return problem.engine.from_numpy(self.arrays[value["multivector"]])
         if "tensor" in value:
-            return problem.engine.put(self.arrays[value["tensor"]]).tensor
+            return problem.engine.from_numpy(self.arrays[value["tensor"]]).tensor
         if "generator" in value:
             return self._generator(value)
         if "problem" in value:

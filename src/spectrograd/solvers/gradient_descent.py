@@ -46,7 +46,7 @@ def objective_and_gradient(problem: Problem, U: MultiVector) -> tuple[float, Mul
     Cholesky factor. The gradient is orthogonal to U: ``U' grad J = 0``.
     """
     engine, metric, AU = problem.engine, problem.engine_operator.metric, problem.apply(U)
-    BU = U if metric is None else engine.scaled(U, metric)
+    BU = U if metric is None else engine.scale_rows(U, metric)
     C, inverse = _small(problem.gram(U, U), engine.gram(U, AU))
     return float(np.trace(C)), engine.combine(AU, 2 * inverse, BU, -2 * C @ inverse)
 

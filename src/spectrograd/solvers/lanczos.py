@@ -119,7 +119,7 @@ class Lanczos(RitzSolver[LanczosState]):
         missing = size - sum(part.shape[1] for part in parts)
         if missing > 0:
             parts.append(engine.random(problem.n_nodes, missing, new_seed(rng), dtype))
-        return orthonormalize(engine, engine.stack(*parts), None, rng).Q
+        return orthonormalize(engine, engine.hstack(*parts), None, rng).Q
 
     def step(self, problem: Problem, state: LanczosState) -> LanczosState:
         """One cycle: fill the basis, take Ritz vectors, restart."""
@@ -174,7 +174,7 @@ class Lanczos(RitzSolver[LanczosState]):
 
     def _doubled(self, problem: Problem, basis: Basis, rng: np.random.Generator) -> Basis:
         """Go on in float64 with the Ritz vectors as the first block: a float32 basis is no basis there."""
-        X = problem.engine.cast(basis.vectors.columns(0, problem.n_components + 2), np.float64)
+        X = problem.engine.astype(basis.vectors.columns(0, problem.n_components + 2), np.float64)
         front = orthonormalize(problem.engine, X, None, rng).Q
         return Basis(problem.engine, basis.operator, front, max(basis.limit, 3 * front.shape[1]))
 
@@ -183,7 +183,7 @@ class Lanczos(RitzSolver[LanczosState]):
         k, lower, upper = problem.n_components, problem.operator.lower, problem.operator.upper
         engine, missing = problem.engine, k - X.shape[1]
         if missing > 0:
-            X = engine.stack(X, engine.put(np.eye(problem.n_nodes, missing, dtype=X.dtype)))
+            X = engine.hstack(X, engine.from_numpy(np.eye(problem.n_nodes, missing, dtype=X.dtype)))
         state.U = problem.standard.inverse_transform(engine.columns(X, slice(k)))
         state.values, state.residuals = np.full(k, (lower + upper) / 2), np.full(k, (upper - lower) / 2)
         return state
@@ -193,7 +193,7 @@ class Lanczos(RitzSolver[LanczosState]):
         k = problem.n_components
         values, vectors = la.eigh(problem.operator.standard_form().to_dense())
         state.values, state.residuals = values, np.full(len(values), 1e-15)
-        state.U = problem.standard.inverse_transform(problem.engine.put(vectors[:, :k]))
+        state.U = problem.standard.inverse_transform(problem.engine.from_numpy(vectors[:, :k]))
         self.account(problem, state, problem.n_nodes)
         state.done = True
         return state
@@ -239,7 +239,7 @@ class FewPassLanczos(Lanczos):
         while True:
             probe_block = state.probe_block
             if probe_block.X.dtype != basis.dtype:  # it goes on in double precision
-                cast = (engine.cast(X, basis.dtype) for X in (probe_block.X, probe_block.before))
+                cast = (engine.astype(X, basis.dtype) for X in (probe_block.X, probe_block.before))
                 probe_block = replace(probe_block, **dict(zip(("X", "before"), cast, strict=True)))
             product = basis.expand(state.rng, probe_block.X)
             state.look(basis, k, self.angle)
@@ -298,7 +298,7 @@ class FewPassLanczos(Lanczos):
         k, engine, operator = problem.n_components, problem.engine, problem.standard.operator
         if state.probe_block is None or not state.probe_block.filters or len(state.values) <= k:
             return None
-        U = problem.standard.transform(engine.cast(state.U, state.probe_block.X.dtype))
+        U = problem.standard.transform(engine.astype(state.U, state.probe_block.X.dtype))
         lowest = float(state.values[k] - state.residuals[k])
         lowest = lowest if lowest > state.values[k - 1] else float(state.values[k])
         return evidence_from_block(engine, operator, state.probe_block, orthonormalize(engine, U, None).Q, lowest, LOOKS)

@@ -164,8 +164,8 @@ def guarded_start(problem: Problem, width: int, rng: np.random.Generator, dtype:
     if metric is None:
         block = engine.combine(block, np.eye(width - given) / np.sqrt(n))
     else:
-        block = engine.scaled(block, engine.put((1 / np.sqrt(n * metric))[:, None]))
-    return block if start is None else engine.stack(start, block)
+        block = engine.scale_rows(block, engine.from_numpy((1 / np.sqrt(n * metric))[:, None]))
+    return block if start is None else engine.hstack(start, block)
 
 
 def ritz_pairs(

@@ -189,7 +189,7 @@ class ParametricSpectralEmbedding(TransformerMixin, BaseEstimator):
 
     def _place(self, engine: TorchEngine, operator: Operator, features: Any, seconds: float) -> None:
         """Rotate the network's outputs to Ritz vectors, and measure them against the operator."""
-        U = engine.put(outputs(self.network_, features).cpu().numpy())
+        U = engine.from_numpy(outputs(self.network_, features).cpu().numpy())
         placed = engine.load_operator(operator)
         M = engine.gram(U, U, placed.metric)
         values, rotation = np.linalg.eigh(M)
@@ -202,7 +202,7 @@ class ParametricSpectralEmbedding(TransformerMixin, BaseEstimator):
         solution = Solution(Q, "parametric", (known,), "done", seconds, self.random_state)
         found = certified(operator, solution, SolverSettings(seed=self.random_state, engine=engine))
         vectors = found.embedding.vectors
-        self._rotation = np.linalg.solve(M, engine.gram(U, engine.put(vectors), placed.metric))
+        self._rotation = np.linalg.solve(M, engine.gram(U, engine.from_numpy(vectors), placed.metric))
         self.certificate_: Certificate = found.certificate
         self.embedding_, self.eigenvalues_ = vectors[:, 1:], found.embedding.eigenvalues[1:]
 

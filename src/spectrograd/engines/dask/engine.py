@@ -114,7 +114,7 @@ class DaskEngine(RowsOnWorkers):
         self._begin_pass()
         graph = _placed(operator)
         diagonal, scale = self._same(operator.diagonal, X.dtype), self._same(operator.scale, X.dtype)
-        V = X if scale is None else self.scaled(X, scale)
+        V = X if scale is None else self.scale_rows(X, scale)
         if graph.streamed:
             return self._streamed(graph, diagonal, scale, X, V)
         steps = []
@@ -216,7 +216,7 @@ class DaskEngine(RowsOnWorkers):
 
     def combine(self, X: DaskMultiVector, C: Array, Y: DaskMultiVector | None = None, E: Array | None = None) -> DaskMultiVector:
         """Block by block."""
-        Y = None if Y is None or E is None else self.cast(Y, X.dtype)
+        Y = None if Y is None or E is None else self.astype(Y, X.dtype)
         small = (np.array(C), Y, None if E is None else np.array(E))
         return self.blockwise("combine", tasks.combine, (X, *small), X, C.shape[1])
 
@@ -252,7 +252,7 @@ class DaskEngine(RowsOnWorkers):
             return X
         wanted = np.dtype(dtype)
         if wanted not in X.casts:
-            X.casts[wanted] = self.cast(X, wanted)
+            X.casts[wanted] = self.astype(X, wanted)
         return X.casts[wanted]
 
 

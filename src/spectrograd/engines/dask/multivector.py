@@ -29,7 +29,7 @@ class RowsOnWorkers(BaseEngine):
     bounds: dict[int, Array]
     frozen: WeakValueDictionary[Any, DaskMultiVector]  # what was put, by where it is in memory
 
-    def put(self, rows: Array) -> DaskMultiVector:
+    def from_numpy(self, rows: Array) -> DaskMultiVector:
         """Kept by the client, sent to the owners when they need it; what nobody can change, once."""
         where = rows.__array_interface__["data"][0], rows.shape, rows.strides, rows.dtype
         known = None if rows.flags.writeable else self.frozen.get(where)
@@ -43,7 +43,7 @@ class RowsOnWorkers(BaseEngine):
             multivector.source, self.frozen[where] = rows, multivector  # as long as it is alive nothing else is there
         return multivector
 
-    def rows(self, X: DaskMultiVector, indices: Array | None = None) -> Array:
+    def to_numpy(self, X: DaskMultiVector, indices: Array | None = None) -> Array:
         """Only what is asked for travels."""
         if indices is None:
             return np.concatenate(self.session.results(X.steps))
@@ -56,7 +56,7 @@ class RowsOnWorkers(BaseEngine):
             out[at == i] = found
         return out
 
-    def map(self, function: Callable[..., Array], *multivectors: DaskMultiVector) -> DaskMultiVector:
+    def map_blocks(self, function: Callable[..., Array], *multivectors: DaskMultiVector) -> DaskMultiVector:
         """The function goes to the rows; one row of ones tells what it makes of them."""
         with np.errstate(all="ignore"):
             sample = function(0, *(np.ones((1, multivector.shape[1]), multivector.dtype) for multivector in multivectors))
@@ -67,7 +67,7 @@ class RowsOnWorkers(BaseEngine):
         ]
         return self.multivector(steps, multivectors[0].bounds, sample.shape[1], sample.dtype)
 
-    def fold(self, function: Callable[..., Any], *multivectors: DaskMultiVector) -> list[Any]:
+    def gather_blocks(self, function: Callable[..., Any], *multivectors: DaskMultiVector) -> list[Any]:
         """What the function makes of slices of the blocks, in the order of the rows."""
         return list(chain.from_iterable(self._of_blocks("fold", tasks.folded, function, multivectors)))
 
@@ -105,7 +105,7 @@ class RowsOnWorkers(BaseEngine):
         ]
         return self.multivector(steps, bounds, n_columns, dtype)
 
-    def cast(self, X: DaskMultiVector, dtype: DTypeLike) -> DaskMultiVector:
+    def astype(self, X: DaskMultiVector, dtype: DTypeLike) -> DaskMultiVector:
         """X itself where it is of that type."""
         if X.dtype == dtype:
             return X
@@ -116,13 +116,13 @@ class RowsOnWorkers(BaseEngine):
         n_columns = len(range(*chosen.indices(X.shape[1])))
         return self.blockwise("columns", tasks.columns, (X, chosen), X, n_columns)
 
-    def stack(self, *multivectors: DaskMultiVector) -> DaskMultiVector:
+    def hstack(self, *multivectors: DaskMultiVector) -> DaskMultiVector:
         """Side by side."""
         if len(multivectors) == 1:
             return multivectors[0]
         return self.blockwise("stack", tasks.stack, multivectors, multivectors[0], sum(t.shape[1] for t in multivectors))
 
-    def statistics(self, X: DaskMultiVector, metric: DaskMultiVector | None = None) -> Statistics:
+    def column_statistics(self, X: DaskMultiVector, metric: DaskMultiVector | None = None) -> Statistics:
         """By the blocks, each in units of its own peaks: one round."""
         steps = [
             Step("statistics", tasks.statistics, (int(start), X.steps[i], block_of(metric, i)), i)

@@ -209,7 +209,7 @@ def gram(X: Array, Y: Array, metric: Array | None, symmetric: bool) -> Array:
 @with_threads
 def statistics(start: int, X: Array, metric: Array | None) -> Statistics:
     """Of some rows, the first of which is number ``start``."""
-    found = LocalEngine().statistics(X, _column(metric))
+    found = LocalEngine().column_statistics(X, _column(metric))
     return found._replace(peak_rows=found.peak_rows + start)
 
 
