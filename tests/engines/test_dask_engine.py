@@ -30,7 +30,7 @@ from spectrograd.graph import (
     Graph,
     GraphError,
 )
-from spectrograd.operators.base import OfferError
+from spectrograd.operators.base import CapabilityError
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.pipeline import (
     Settings,
@@ -360,7 +360,7 @@ def test_a_local_cluster_has_as_many_workers_as_were_asked_for():
 
 
 def test_solvers_that_need_edges_at_hand_are_refused(engine, graphs):
-    with pytest.raises(OfferError, match="'sgd' needs resident"):
+    with pytest.raises(CapabilityError, match="'sgd' needs resident"):
         solve(Problem(laplacian(graphs["whole"]), 3, engine), make_solver("sgd"))
 
 

@@ -8,7 +8,7 @@ from refusing import RefusingEngine, cut
 
 from spectrograd.certificate.certificate import LIKELY_MISS
 from spectrograd.datasets import make_block_model
-from spectrograd.operators.base import ALL, EDGES, PRODUCTS, DenseOperator, OfferError
+from spectrograd.operators.base import ALL, EDGES, PRODUCTS, DenseOperator, CapabilityError
 from spectrograd.operators.composite import LowRankOperator, SumOperator
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.operators.sparse import LowRank
@@ -60,21 +60,21 @@ def test_a_sum_of_streams_is_embedded_on_any_engine(layers, name):
 
 def test_what_operators_offer(layers):
     whole, streamed = laplacian(layers[0]), laplacian(cut(layers[0], 3, streamed=True))
-    assert whole.offers == EDGES
-    assert streamed.offers == summed(layers).offers == DenseOperator(np.eye(4), 1.0, 1.0).offers == PRODUCTS
-    assert Problem(whole, K).offers == ALL
-    assert "resident" not in Problem(whole, K, RefusingEngine()).offers
+    assert whole.capabilities == EDGES
+    assert streamed.capabilities == summed(layers).capabilities == DenseOperator(np.eye(4), 1.0, 1.0).capabilities == PRODUCTS
+    assert Problem(whole, K).capabilities == ALL
+    assert "resident" not in Problem(whole, K, RefusingEngine()).capabilities
 
 
 @pytest.mark.parametrize("name", REGISTRY)
 def test_a_solver_refuses_what_it_cannot_take_before_any_work(layers, name):
     solver, engine = make_solver(name), RefusingEngine()
     problem = Problem(summed(layers), K, engine)
-    if solver.needs <= PRODUCTS:
+    if solver.requires <= PRODUCTS:
         solver.check(problem)
         return
     with pytest.raises(
-        OfferError, match=f"solver '{name}' needs .*, but SumOperator on this engine offers only"
+        CapabilityError, match=f"solver '{name}' needs .*, but SumOperator on this engine offers only"
     ):
         solve(problem, solver)
     assert engine.work.passes == 0
@@ -90,5 +90,5 @@ def test_auto_plans_among_what_fits(layers):
         problem = Problem(operator, K) if engine is None else Problem(operator, K, engine)
         names = [choice.name for choice in plan(problem)]
         assert names[0] == "chebyshev"  # few wide sweeps, where each one is dear
-        assert all(make_solver(name).needs <= problem.offers for name in names)
+        assert all(make_solver(name).requires <= problem.capabilities for name in names)
     assert plan(Problem(resident, K, RefusingEngine()))[0].name == "lanczos"

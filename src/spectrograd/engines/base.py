@@ -28,7 +28,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from spectrograd.engines.krylov_basis import MultiVectorList
 from spectrograd.kernels.thresholds import USUAL, Thresholds
-from spectrograd.operators.base import Offer, Operator
+from spectrograd.operators.base import Capability, Operator
 from spectrograd.operators.sparse import LowRank, SparseOperator
 from spectrograd.system import check
 from spectrograd.typing import Array
@@ -141,7 +141,7 @@ class Engine(Protocol):
         ...
 
     @property
-    def offers(self) -> frozenset[Offer]:
+    def capabilities(self) -> frozenset[Capability]:
         """``resident`` where multivectors are arrays in this process's memory: some solvers cannot do without."""
         ...
 
@@ -343,7 +343,7 @@ class BaseEngine(ABC):
     work: Work
     cost: Cost = Cost()
     thresholds: Thresholds = USUAL
-    offers: ClassVar[frozenset[Offer]] = frozenset()
+    capabilities: ClassVar[frozenset[Capability]] = frozenset()
     has_blocked_summation: ClassVar[bool] = False
     is_distributed: ClassVar[bool] = False
 

@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike
 from spectrograd.engines.base import BaseEngine, Coefficients, Work
 from spectrograd.engines.krylov_basis import RowBasis
 from spectrograd.kernels.thresholds import USUAL, Thresholds
-from spectrograd.operators.base import Offer, Operator
+from spectrograd.operators.base import Capability, Operator
 from spectrograd.operators.sparse import LowRank, SparseOperator
 from spectrograd.system import check, one_thread
 from spectrograd.typing import Array
@@ -36,7 +36,7 @@ class LocalEngine(BaseEngine):
 
     name: ClassVar[str] = "local"
     has_blocked_summation: ClassVar[bool] = True
-    offers: ClassVar[frozenset[Offer]] = frozenset(("resident",))
+    capabilities: ClassVar[frozenset[Capability]] = frozenset(("resident",))
 
     def __post_init__(self) -> None:
         if self.n_jobs is not None and self._n_threads < 1:

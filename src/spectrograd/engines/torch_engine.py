@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike
 from spectrograd.engines.base import MEDIAN_ROWS, BaseEngine, Coefficients, Nearest, Statistics, Work
 from spectrograd.engines.torch_blocks import DeviceBlocks
 from spectrograd.kernels import LANES
-from spectrograd.operators.base import Offer, Operator
+from spectrograd.operators.base import Capability, Operator
 from spectrograd.operators.sparse import LowRank, SparseOperator
 from spectrograd.system import check, need
 from spectrograd.typing import Array
@@ -158,7 +158,7 @@ class TorchEngine(BaseEngine):
         How much of the device graphs may keep; larger ones are streamed. None: half of what is free.
     """
 
-    offers: ClassVar[frozenset[Offer]] = frozenset(("tensors",))
+    capabilities: ClassVar[frozenset[Capability]] = frozenset(("tensors",))
 
     def __init__(
         self, device: str | None = None, *, n_jobs: int | None = None, graph_bytes: float | None = None

@@ -1,4 +1,4 @@
-"""What an operator is: few methods, and a list of what else it offers."""
+"""What an operator is: few methods, and a list of what else it capabilities."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from numpy.typing import DTypeLike
 
 from spectrograd.typing import Array
 
-Offer = Literal["products", "edges", "pattern", "resident", "tensors"]
+Capability = Literal["products", "edges", "pattern", "resident", "tensors"]
 # Of an operator. ``products``: A X. ``edges``: the weights can be read, in any order. ``pattern``: who is
 # whose neighbour, as one CSR matrix. Of an engine. ``resident``: multivectors are arrays in this process's memory.
 # ``tensors``: they are torch's, on a device.
-PRODUCTS: frozenset[Offer] = frozenset(("products",))
-RESIDENT: frozenset[Offer] = frozenset(("products", "resident"))
-EDGES: frozenset[Offer] = frozenset(("products", "edges", "pattern"))
-ALL: frozenset[Offer] = EDGES | RESIDENT
-TENSORS: frozenset[Offer] = EDGES | {"tensors"}
+PRODUCTS: frozenset[Capability] = frozenset(("products",))
+RESIDENT: frozenset[Capability] = frozenset(("products", "resident"))
+EDGES: frozenset[Capability] = frozenset(("products", "edges", "pattern"))
+ALL: frozenset[Capability] = EDGES | RESIDENT
+TENSORS: frozenset[Capability] = EDGES | {"tensors"}
 
 
 class Operator(ABC):
     """The pencil ``(A, B)`` of the eigenproblem ``A u = lambda B u``, never an N x N array.
 
     ``B = diag(metric)``. Products are an engine's: ``engine.apply(operator, X)``; how an operator breaks into
-    what an engine can do is its own :meth:`product`. What else may be asked of one, its ``offers`` say.
+    what an engine can do is its own :meth:`product`. What else may be asked of one, its ``capabilities`` say.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class Operator(ABC):
         return None
 
     @property
-    def offers(self) -> frozenset[Offer]:
+    def capabilities(self) -> frozenset[Capability]:
         """What a solver may ask for."""
         return PRODUCTS
 
@@ -143,18 +143,18 @@ class Operator(ABC):
         return self @ np.eye(self.n_nodes)
 
 
-class OfferError(ValueError):
-    """A solver needs more of an operator than it offers."""
+class CapabilityError(ValueError):
+    """A solver needs more of an operator than it capabilities."""
 
 
-def check_offers(who: str, needs: frozenset[Offer], operator: Operator, offers: frozenset[Offer]) -> None:
+def check_capabilities(who: str, requires: frozenset[Capability], operator: Operator, capabilities: frozenset[Capability]) -> None:
     """One clear error where something is missing."""
-    missing = sorted(needs - offers)
+    missing = sorted(requires - capabilities)
     if missing:
         what = type(operator).__name__
-        raise OfferError(
+        raise CapabilityError(
             f"solver {who!r} needs {', '.join(missing)}, but {what} on this engine offers only "
-            f"{', '.join(sorted(offers))}: use 'auto', 'lanczos', 'chebyshev', 'power', 'gradient-descent' "
+            f"{', '.join(sorted(capabilities))}: use 'auto', 'lanczos', 'chebyshev', 'power', 'gradient-descent' "
             "or 'forward-backward'"
         )
 

@@ -13,7 +13,7 @@ from scipy.linalg.blas import dger, sger
 
 from spectrograd.graph import Graph
 from spectrograd.kernels import SUM_BLOCK
-from spectrograd.operators.base import EDGES, PRODUCTS, Offer, Operator
+from spectrograd.operators.base import EDGES, PRODUCTS, Capability, Operator
 from spectrograd.typing import Array
 
 NEARLY_NULL = 1e-9  # of the smallest diagonal entry: sums of degrees are no more exact than that
@@ -119,7 +119,7 @@ class SparseOperator(Operator):
         return self.graph.n_edges
 
     @property
-    def offers(self) -> frozenset[Offer]:
+    def capabilities(self) -> frozenset[Capability]:
         """Products alone where there are no edges, or where they are a stream."""
         return EDGES if self.graph.is_resident and self.graph.n_entries else PRODUCTS
 

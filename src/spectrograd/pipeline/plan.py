@@ -165,9 +165,9 @@ def plan(problem: Problem, memory_limit: int | None = None) -> tuple[Choice, ...
     is none.
     """
     n, operator, sizes = problem.n_nodes, problem.operator, problem.engine.thresholds
-    if n <= sizes.all_vectors and "resident" in problem.offers and not operator.is_streamed:
+    if n <= sizes.all_vectors and "resident" in problem.capabilities and not operator.is_streamed:
         return (Choice("eigen", f"{n} nodes: a dense eigendecomposition is exact and instant"),)
-    if not isinstance(operator, SparseOperator) or not problem.offers >= ALL:
+    if not isinstance(operator, SparseOperator) or not problem.capabilities >= ALL:
         return by_products(problem, memory_limit)
     best, *others = candidates(problem, memory_limit)
     return (best, *FOLLOWED_BY[best.name]) if others else (best, LAST)
@@ -179,7 +179,7 @@ def candidates(problem: Problem, memory_limit: int | None = None) -> list[Choice
     budget = min(most_factor_bytes(), spare_bytes(operator.graph, problem.n_components, memory_limit))
     looks = look(problem)
     names = ["lanczos", "chebyshev"]
-    if looks.n <= sizes.dense_at_most and "resident" in problem.offers:
+    if looks.n <= sizes.dense_at_most and "resident" in problem.capabilities:
         names.append("eigen")
     if factor_bytes(looks.factor.entries) <= budget:
         names.append("shift-invert")

@@ -28,7 +28,7 @@ from spectrograd.linalg.subspace import (
     rayleigh_ritz,
     residuals,
 )
-from spectrograd.operators.base import EDGES, PRODUCTS, Offer, Operator, check_offers
+from spectrograd.operators.base import EDGES, PRODUCTS, Capability, Operator, check_capabilities
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.typing import Array
 
@@ -96,9 +96,9 @@ class Problem:
         return 1.0 if metric is None else float(1 / np.sqrt(metric.mean()))
 
     @property
-    def offers(self) -> frozenset[Offer]:
+    def capabilities(self) -> frozenset[Capability]:
         """What the operator and the engine offer together."""
-        return self.operator.offers | self.engine.offers
+        return self.operator.capabilities | self.engine.capabilities
 
     @property
     def passes_are_expensive(self) -> bool:
@@ -109,7 +109,7 @@ class Problem:
     def sparse(self) -> SparseOperator:
         """The operator of a solver that needs its edges."""
         if not isinstance(self.operator, SparseOperator):
-            check_offers("of edges", EDGES, self.operator, self.offers)
+            check_capabilities("of edges", EDGES, self.operator, self.capabilities)
             raise TypeError(f"{type(self.operator).__name__} has no row blocks")
         return self.operator
 
@@ -207,7 +207,7 @@ class Solver(ABC, Generic[StateT]):
 
     Class attributes: ``name`` (as in the registry), ``max_iter`` (how many steps unless the user
     says otherwise), ``report_every`` (steps between two measurements, which cost a pass each),
-    ``direct`` (the first step is the last, so there is nothing to measure before it), ``needs`` (what the
+    ``direct`` (the first step is the last, so there is nothing to measure before it), ``requires`` (what the
     operator and the engine must offer; checked before any work), ``rough_after`` (steps after which even
     rough vectors show whether they are localised; 0: never).
     """
@@ -215,7 +215,7 @@ class Solver(ABC, Generic[StateT]):
     name: ClassVar[str]
     direct: ClassVar[bool] = False
     report_every: ClassVar[int] = 1
-    needs: ClassVar[frozenset[Offer]] = PRODUCTS
+    requires: ClassVar[frozenset[Capability]] = PRODUCTS
     rough_after: ClassVar[int] = 0
     max_iter: int
 
@@ -230,7 +230,7 @@ class Solver(ABC, Generic[StateT]):
 
     def check(self, problem: Problem) -> None:
         """Refuse what the solver cannot take, before any work is done."""
-        check_offers(self.name, self.needs, problem.operator, problem.offers)
+        check_capabilities(self.name, self.requires, problem.operator, problem.capabilities)
 
     @abstractmethod
     def init(self, problem: Problem, rng: np.random.Generator) -> StateT:

@@ -68,7 +68,7 @@ class Eigen(Solver[EigenState]):
     max_iter: int = 1
 
     name: ClassVar[str] = "eigen"
-    needs = RESIDENT
+    requires = RESIDENT
     direct: ClassVar[bool] = True
 
     def init(self, problem: Problem, rng: np.random.Generator) -> EigenState:

@@ -11,7 +11,7 @@ import scipy.linalg as la
 import scipy.sparse as sp
 
 from spectrograd.engines import Engine, LocalEngine
-from spectrograd.operators.base import ALL, RESIDENT, Operator, check_offers
+from spectrograd.operators.base import ALL, RESIDENT, Operator, check_capabilities
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.solvers.base import DERIVED, Problem
 from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start, guarded_width, ritz_pairs
@@ -64,14 +64,14 @@ class LOBPCG(RitzSolver[LobpcgState]):
     max_iter: int = 500
 
     name: ClassVar[str] = "lobpcg"
-    needs = RESIDENT
+    requires = RESIDENT
 
     def check(self, problem: Problem) -> None:
         """Products are enough, unless there is a preconditioner."""
         if self.preconditioner not in (None, "amg"):
             raise ValueError(f"preconditioner={self.preconditioner!r}: expected None or 'amg'")
-        needs = RESIDENT if self.preconditioner is None else ALL
-        check_offers(self.name, needs, problem.operator, problem.offers)
+        requires = RESIDENT if self.preconditioner is None else ALL
+        check_capabilities(self.name, requires, problem.operator, problem.capabilities)
 
     def init(self, problem: Problem, rng: np.random.Generator) -> LobpcgState:
         """The warm start or random vectors."""

@@ -21,7 +21,7 @@ from spectrograd.kernels import baselines as paper
 from spectrograd.kernels import minibatch as kernels
 from spectrograd.kernels.minibatch import upper_entries
 from spectrograd.kernels.simd import WIDTH
-from spectrograd.operators.base import RESIDENT, Offer, check_offers
+from spectrograd.operators.base import RESIDENT, Capability, check_capabilities
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.typing import Array
 
@@ -58,11 +58,11 @@ class EdgeSource(Protocol):
         """All edges of the graph in the random order of that epoch, ``size`` at a time (the last: fewer)."""
 
 
-def check_edges(solver: str, needs: frozenset[Offer], problem: Any) -> None:
+def check_edges(solver: str, requires: frozenset[Capability], problem: Any) -> None:
     """Refuse an operator without edges to read; a graph on disk will do: it has them in random order."""
     operator = problem.operator
     on_disk = isinstance(operator, SparseOperator) and not operator.graph.is_resident
-    check_offers(solver, RESIDENT if on_disk else needs, operator, problem.offers)
+    check_capabilities(solver, RESIDENT if on_disk else requires, operator, problem.capabilities)
 
 
 def edge_source(graph: Graph, rng: np.random.Generator) -> EdgeSource:

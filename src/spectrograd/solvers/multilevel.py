@@ -62,7 +62,7 @@ class Multilevel(RitzSolver[MultilevelState]):
     max_iter: int = 100
 
     name: ClassVar[str] = "multilevel"
-    needs = ALL
+    requires = ALL
     rough_after = 1
 
     def init(self, problem: Problem, rng: np.random.Generator) -> MultilevelState:

@@ -32,7 +32,7 @@ class LandmarkSolver(Solver[State]):
     walk: int = 1
     max_iter: int = 1
 
-    needs = ALL
+    requires = ALL
     direct: ClassVar[bool] = True
 
     @abstractmethod

@@ -246,7 +246,7 @@ class CoordinatePower(Solver[CoordinateState]):
     max_iter: int = 1000
 
     name: ClassVar[str] = "coordinate-power"
-    needs = ALL
+    requires = ALL
     report_every: ClassVar[int] = 5
 
     def init(self, problem: Problem, rng: np.random.Generator) -> CoordinateState:

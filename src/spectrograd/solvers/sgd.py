@@ -234,11 +234,11 @@ class RepairedSGD(SGDBase[DescentState]):
     averaging: bool = False
 
     name: ClassVar[str] = "sgd"
-    needs = ALL
+    requires = ALL
 
     def suited(self, problem: Problem) -> Solver[Any]:
         """On a device, the form in tensor operations."""
-        if "tensors" not in problem.offers:
+        if "tensors" not in problem.capabilities:
             return self
         from spectrograd.solvers.torch_minibatch import with_settings_of
         from spectrograd.solvers.torch_sgd import DeviceSGD
@@ -247,7 +247,7 @@ class RepairedSGD(SGDBase[DescentState]):
 
     def check(self, problem: Problem) -> None:
         """A graph on disk will do, for its edges are kept in random order too."""
-        check_edges(self.name, self.needs, problem)
+        check_edges(self.name, self.requires, problem)
 
     def init(self, problem: Problem, rng: np.random.Generator) -> DescentState:
         """Start from an orthonormal random basis, or the warm start, in walk form."""

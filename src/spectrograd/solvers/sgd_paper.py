@@ -113,11 +113,11 @@ class PaperSGD(PaperMethod[PaperState]):
         False cuts the edges into batches once and repeats those, what the paper warns of.
     """
 
-    needs = ALL
+    requires = ALL
 
     def suited(self, problem: Problem) -> Solver[Any]:
         """On a device, the form in tensor operations."""
-        if "tensors" not in problem.offers:
+        if "tensors" not in problem.capabilities:
             return self
         from spectrograd.solvers.torch_minibatch import with_settings_of
         from spectrograd.solvers.torch_sgd import DevicePaperSGD
@@ -126,7 +126,7 @@ class PaperSGD(PaperMethod[PaperState]):
 
     def check(self, problem: Problem) -> None:
         """A graph on disk will do, for its edges are kept in random order too."""
-        check_edges(self.name, self.needs, problem)
+        check_edges(self.name, self.requires, problem)
 
     def init(self, problem: Problem, rng: np.random.Generator) -> PaperState:
         """Start from an orthonormal random basis and compute ``M_0`` in full (Eq. 18)."""

@@ -146,7 +146,7 @@ class ShiftInvert(RitzSolver[FactoredState]):
     max_iter: int = 100
 
     name: ClassVar[str] = "shift-invert"
-    needs = ALL
+    requires = ALL
     rough_after = 1
 
     def init(self, problem: Problem, rng: np.random.Generator) -> FactoredState:

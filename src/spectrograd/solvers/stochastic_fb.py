@@ -82,7 +82,7 @@ class StochasticForwardBackward(SteppingSolver[RiemannianState]):
     n_landmarks: int = 200
 
     name: ClassVar[str] = "stochastic-fb"
-    needs = ALL
+    requires = ALL
     report_every: ClassVar[int] = 100
 
     def __post_init__(self) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from spectrograd.engines.base import new_seed
 from spectrograd.engines.torch_engine import TorchMultiVector
-from spectrograd.operators.base import TENSORS, check_offers
+from spectrograd.operators.base import TENSORS, check_capabilities
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.solvers.base import DERIVED, Problem, StepState
 from spectrograd.solvers.minibatch import EdgeChunk, EdgeSource
@@ -75,13 +75,13 @@ class DeviceSGD(SGDBase[DeviceDescentState]):
     """
 
     name: ClassVar[str] = "sgd"
-    needs = TENSORS
+    requires = TENSORS
 
     def check(self, problem: Problem) -> None:
         """A graph on disk will do, for its edges are kept in random order too."""
         operator = problem.operator
         if isinstance(operator, SparseOperator) and not operator.graph.is_resident:
-            check_offers(self.name, frozenset(("products", "tensors")), operator, problem.offers)
+            check_capabilities(self.name, frozenset(("products", "tensors")), operator, problem.capabilities)
         else:
             super().check(problem)
 
@@ -228,13 +228,13 @@ class DevicePaperSGD(PaperMethod[DevicePaperState]):
     nothing: where M has no factor, rows stay as they are, and those batches count for nothing.
     """
 
-    needs = TENSORS
+    requires = TENSORS
 
     def init(self, problem: Problem, rng: np.random.Generator) -> DevicePaperState:
         """Start from an orthonormal random basis and compute ``M_0`` in full (Eq. 18)."""
         self.check_parameters()
         engine, operator = torch_engine(problem), problem.sparse
-        self._check_offered(fits(engine, operator))
+        self._check_capabilities(fits(engine, operator))
         edges = DeviceEdges.of(engine, operator)
         rows = DeviceBatches.of(engine, operator, edges.counts)
         U = rows.padded(problem.first_guess(rng).tensor)
@@ -247,7 +247,7 @@ class DevicePaperSGD(PaperMethod[DevicePaperState]):
         state.events.extend(self.advice(problem.n_nodes))
         return state
 
-    def _check_offered(self, has_room: bool) -> None:
+    def _check_capabilities(self, has_room: bool) -> None:
         for name, only in (("batch", "edges"), ("replacement", True), ("redrawn", True)):
             if getattr(self, name) != only:
                 raise ValueError(
