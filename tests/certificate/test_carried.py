@@ -32,7 +32,7 @@ def eigenvalues(graph, kind, tau):
 def all_known(graph, kind, tau):
     """The certificate of somebody who knows all eigenvalues."""
     values = eigenvalues(graph, kind, tau)
-    known = {"gap": values[K] - values[K - 1], "sure": values[K], "missed_probability": 1e-4}
+    known = {"gap": values[K] - values[K - 1], "complete_below": values[K], "missed_probability": 1e-4}
     return replace(exact(K, "dense"), eigenvalues=values[:K], **known)
 
 
@@ -53,9 +53,9 @@ def test_the_bound_holds_whatever_edges_come(kind, tau, n_new):
         found = carried(certificate, graph, after, changes, (kind, tau))
         if found is not None:
             told += 1
-            assert found.sure < min(eigenvalues(after, kind, tau)[K] + 1e-9, certificate.sure)
-            assert found.odds_below(found.sure - 1e-9) == LIKELY_MISS  # at which it was read off, not 1e-4
-            assert found.odds_below(found.sure) == 1.0
+            assert found.complete_below < min(eigenvalues(after, kind, tau)[K] + 1e-9, certificate.complete_below)
+            assert found.odds_below(found.complete_below - 1e-9) == LIKELY_MISS  # at which it was read off, not 1e-4
+            assert found.odds_below(found.complete_below) == 1.0
     assert told > 0 or (tau and n_new)
 
 
@@ -66,9 +66,9 @@ def test_a_cluster_that_the_new_edges_make_is_not_overlooked():
     pairs = np.array([(a, b) for a in some for b in some if a < b])
     changes = EdgeChanges(Graph.from_edges(*pairs.T, np.full(len(pairs), 8.0)))
     after = changed_graph(data.graph, changes)
-    assert eigenvalues(after, "random_walk", 0.0)[K] < certificate.sure  # there is one more now
+    assert eigenvalues(after, "random_walk", 0.0)[K] < certificate.complete_below  # there is one more now
     found = carried(certificate, data.graph, after, changes, ("random_walk", 0.0))
-    assert found is None or found.sure < eigenvalues(after, "random_walk", 0.0)[K]
+    assert found is None or found.complete_below < eigenvalues(after, "random_walk", 0.0)[K]
 
 
 def changed_at_random(draw, graph, n_new):
@@ -112,8 +112,8 @@ def test_the_bound_holds_whatever_edges_come_and_go(data):
     found = carried(certificate, graph, after, changes, (kind, tau))
     event(f"carried: {found is not None}")
     if found is not None:
-        assert certificate.eigenvalues[-1] < found.sure < certificate.sure
-        assert found.sure < eigenvalues(after, kind, tau)[K] + 1e-9
+        assert certificate.eigenvalues[-1] < found.complete_below < certificate.complete_below
+        assert found.complete_below < eigenvalues(after, kind, tau)[K] + 1e-9
 
 
 @pytest.mark.parametrize("kind", ["random_walk", "unnormalized"])
@@ -128,16 +128,16 @@ def test_edges_that_go_leave_evidence(kind, mode, tau):
     after = changed_graph(data.graph, changes)
     found = carried(certificate, data.graph, after, changes, (kind, tau))
     assert found is not None
-    assert certificate.eigenvalues[-1] < found.sure < eigenvalues(after, kind, tau)[K]
+    assert certificate.eigenvalues[-1] < found.complete_below < eigenvalues(after, kind, tau)[K]
 
 
 def test_the_inequality_for_edges_that_go():
-    """``(sure - tau) d >= (2 - tau) r``, to the last thousandth."""
+    """``(complete_below - tau) d >= (2 - tau) r``, to the last thousandth."""
     degrees, lost = np.array([10.0, 20.0, 8.0, 9.0]), np.array([1.0, 0.5, 0.0, 0.0])
     growth = Growth(degrees, -lost, -lost, sp.csr_array((4, 4)), lost)
-    sure, top = 0.6, 0.1
-    best = min((sure * d - 2 * r) / (d - r) for d, r in zip(degrees, lost, strict=True))
-    assert best - 2e-3 < growth.carried(sure, top) <= best
+    complete_below, top = 0.6, 0.1
+    best = min((complete_below * d - 2 * r) / (d - r) for d, r in zip(degrees, lost, strict=True))
+    assert best - 2e-3 < growth.carried(complete_below, top) <= best
 
 
 def test_little_is_used_up_by_a_single_edge():
@@ -145,9 +145,9 @@ def test_little_is_used_up_by_a_single_edge():
     edges = Graph.from_edges([0], [1], n_nodes=3).matrix
     more = np.array([1.0, 1.0, 0.0])
     growth = Growth(np.full(3, 40.0), more, more, edges)
-    sure, top = 0.54, 0.1
-    best = sure * 40 / 41  # (1 - tau) + 40 (sure - tau) >= 1
-    assert best - 2e-3 < growth.carried(sure, top) <= best
+    complete_below, top = 0.54, 0.1
+    best = complete_below * 40 / 41  # (1 - tau) + 40 (complete_below - tau) >= 1
+    assert best - 2e-3 < growth.carried(complete_below, top) <= best
 
 
 def test_no_room_is_no_evidence():

@@ -126,4 +126,4 @@ def test_a_block_without_guards_has_no_evidence():
 
     problem = Problem(laplacian(knn_graph(points, 8)), 3)
     solver = ShiftInvert(guard=0)
-    assert solver.outside(problem, solver.init(problem, np.random.default_rng(0))) is None
+    assert solver.complement_bound(problem, solver.init(problem, np.random.default_rng(0))) is None

@@ -51,7 +51,7 @@ def test_as_many_clusters_as_were_chosen(nested):
     assert metrics.score(groups, model.labels_)["ari"] > 0.99
     assert model.converged_
     assert model.certificate_.gap == pytest.approx(values[3] - values[2], rel=1e-3)
-    assert values[2] < model.certificate_.sure < values[3]
+    assert values[2] < model.certificate_.complete_below < values[3]
 
 
 def test_narrowing_reads_a_store_no_more(tmp_path):
@@ -78,7 +78,7 @@ def test_a_model_of_circles_does_not_ask_for_a_refit_at_once():
         values = model.eigengap_.eigenvalues
         assert model.n_clusters_ == 2
         assert model.certificate_.gap == pytest.approx(values[2] - values[1], rel=1e-3)
-        assert (values < model.certificate_.sure).sum() == 2
+        assert (values < model.certificate_.complete_below).sum() == 2
         model.partial_fit(points[2_900:])
     assert not model.refit_advised_, model.refit_reason_
 
@@ -94,12 +94,12 @@ def test_never_wrong_of_the_first_k(solver, believed):
         settings = Settings(n_components=N_WIDE, seed=seed, solver=solver)
         wide = embed(operator, N_WIDE, settings)
         if not believed:
-            wide = replace(wide, certificate=replace(wide.certificate, sure=-np.inf))
+            wide = replace(wide, certificate=replace(wide.certificate, complete_below=-np.inf))
         for k in (2, 4, 7, N_WIDE - 1):
             found = narrowed(operator, wide, k, settings)
             certificate = found.certificate
             assert certificate.gap < truth[k] - truth[k - 1] + 1e-3
-            assert (truth < certificate.sure).sum() <= k
+            assert (truth < certificate.complete_below).sum() <= k
             Q = np.linalg.qr(found.embedding.vectors)[0]
             V = vectors[:, :k]
             sine = float(np.linalg.norm(V - Q @ (Q.T @ V), 2))

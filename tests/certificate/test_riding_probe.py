@@ -171,7 +171,7 @@ def test_where_sweeps_are_dear_the_certificate_takes_hardly_any(kind):
     engine = RefusingEngine(per_round=0.1)
     operator = laplacian(cut(graph, 3, streamed=True), kind)
     solution = solve(Problem(operator, 4, engine), make_solver("chebyshev", angle=0.01), seed=0)
-    assert isinstance(solution.evidence.outside, BlockProbeEvidence)
+    assert isinstance(solution.evidence.complement_bound, BlockProbeEvidence)
     before = engine.work.passes
     result = embed(operator, 4, Settings(solver="chebyshev", seed=0, engine=engine))
     assert result.certificate.converged

@@ -83,13 +83,13 @@ def test_updates_rest_on_the_probe_of_the_fit_as_long_as_it_reaches(grown):
     path, _, truth = grown
     model, rng, actions = fitted(path), np.random.default_rng(0), []
     for _ in range(4):
-        sure, ends = model.certificate_.sure, rng.integers(5_980, size=(2, 100))
+        sure, ends = model.certificate_.complete_below, rng.integers(5_980, size=(2, 100))
         model.partial_fit(Graph.from_edges(*np.unique(np.sort(ends[:, ends[0] != ends[1]], axis=0), axis=1)))
         actions.append(model.update_action_)
         assert model.certificate_.converged
-        assert model.update_action_ == "warm start" or model.certificate_.sure < sure
+        assert model.update_action_ == "warm start" or model.certificate_.complete_below < sure
         exact = SpectralClustering(4, random_state=0).fit(read_graph(path))
-        assert model.certificate_.sure < exact.certificate_.eigenvalues[-1] + exact.certificate_.gap
+        assert model.certificate_.complete_below < exact.certificate_.eigenvalues[-1] + exact.certificate_.gap
         assert metrics.score(truth[:5_980], model.labels_)["ari"] > 0.98
     assert actions[0] == "kept"
 
@@ -121,7 +121,7 @@ def test_edges_that_go_rest_on_the_probe_of_the_fit_too(grown):
     """A correction without a probe; the gap of the fit is its lower bound, so nothing cries refit."""
     path, _, truth = grown
     model = fitted(path)
-    sweeps_of_fit, sure = model.graph_.passes, model.certificate_.sure
+    sweeps_of_fit, sure = model.graph_.passes, model.certificate_.complete_below
     assert 0 < model.certificate_.gap_bound <= model.certificate_.gap
     entries = read_graph(path).matrix.tocoo()
     once = np.flatnonzero(entries.row < entries.col)
@@ -131,6 +131,6 @@ def test_edges_that_go_rest_on_the_probe_of_the_fit_too(grown):
     assert model.certificate_.converged
     assert model.graph_.passes <= sweeps_of_fit / 2
     exact = SpectralClustering(4, random_state=0).fit(read_graph(path))
-    assert model.certificate_.sure < min(sure, exact.certificate_.eigenvalues[-1] + exact.certificate_.gap)
+    assert model.certificate_.complete_below < min(sure, exact.certificate_.eigenvalues[-1] + exact.certificate_.gap)
     assert metrics.score(truth[:5_980], model.labels_)["ari"] > 0.98
     assert not model.refit_advised_, model.refit_reason_

@@ -114,7 +114,7 @@ def test_an_interrupted_filter_returns_what_was_kept(tmp_path):
     solver.step(problem, state)
     np.testing.assert_array_equal(solver.finish(problem, kept), before)
     assert solver.evidence(problem, kept).last is None
-    assert solver.outside(problem, kept) is None
+    assert solver.complement_bound(problem, kept) is None
 
 
 def test_sweeps_are_counted_in_memory_too():

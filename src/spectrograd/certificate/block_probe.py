@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from scipy.special import gammainc
 
-from spectrograd.certificate.certificate import ENOUGH, Complement, needed_cut, probe_seed
+from spectrograd.certificate.certificate import ENOUGH, ComplementBound, needed_cut, probe_seed
 from spectrograd.engines.base import Engine, MultiVector, new_seed
 from spectrograd.linalg.chebyshev import NARROWEST, Filter, damping
 from spectrograd.linalg.subspace import Ritz, orthonormalize
@@ -105,7 +105,7 @@ def new_probe_block(engine: Engine, operator: Operator, rng: np.random.Generator
 
 
 @dataclass(frozen=True, eq=False)
-class BlockProbeEvidence(Complement):
+class BlockProbeEvidence(ComplementBound):
     """What the columns tell: ``rho`` is their norm outside of what was found.
 
     The sweeps, through ``filters`` that leave one at ``lower``, began with columns of these ``lengths``;

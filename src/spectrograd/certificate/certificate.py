@@ -27,20 +27,20 @@ CELLS, FIRST_EDGE = 1024, (5**0.5 - 1) / 2
 
 
 @dataclass(frozen=True, eq=False)
-class Complement:
+class ComplementBound:
     """What lies outside the found subspace; this one knows it.
 
     ``lowest`` is the smallest eigenvalue there (or Ritz value, where it is not known), ``columns`` the cost,
-    in products of the operator with single columns, and nothing lies below ``sure`` (None: ``lowest``).
+    in products of the operator with single columns, and nothing lies below ``complete_below`` (None: ``lowest``).
     """
 
     lowest: float
     columns: int = 0
-    sure: float | None = None
+    complete_below: float | None = None
 
     def odds_below(self, tau: float) -> float:
         """The chance of evidence this good if an eigenvector with eigenvalue below ``tau`` was missed."""
-        return 0.0 if tau < (self.lowest if self.sure is None else self.sure) else 1.0
+        return 0.0 if tau < (self.lowest if self.complete_below is None else self.complete_below) else 1.0
 
     def farthest(self, top: float) -> float:
         """How far above the last value found, ``top``, the evidence may be taken to reach: half way."""
@@ -124,7 +124,7 @@ class Certificate:
         By how much rounding may move an eigenvalue of the operator; residuals and angle include it.
     objection
         Why the numbers themselves are not to be believed; empty where nothing speaks against them.
-    sure
+    complete_below
         As far as the odds of a miss stay small: below it lie the eigenvalues found and no others.
     uncertified_layers
         Names of the layers behind a merge whose own embeddings fell short, whatever the merge is worth.
@@ -145,7 +145,7 @@ class Certificate:
     known: str = ""
     rounding: float = 0.0
     objection: str = ""
-    sure: float = -np.inf
+    complete_below: float = -np.inf
     uncertified_layers: tuple[str, ...] = ()
     determined: int | None = None
     leading_angle: float = float("inf")
@@ -157,8 +157,8 @@ class Certificate:
 
     @property
     def gap_bound(self) -> float:
-        """A lower bound on the gap, as sure as ``sure``: ``lambda_K+1 >= sure``, ``lambda_K <= theta_K``."""
-        return max(0.0, self.sure - float(self.eigenvalues[-1])) if np.isfinite(self.sure) else 0.0
+        """A lower bound on the gap, as sure as ``complete_below``: ``lambda_K+1 >= complete_below``, ``lambda_K <= theta_K``."""
+        return max(0.0, self.complete_below - float(self.eigenvalues[-1])) if np.isfinite(self.complete_below) else 0.0
 
     @property
     def intervals(self) -> Array:
@@ -200,7 +200,7 @@ class Certificate:
             eigenvalues=unit * self.eigenvalues,
             gap=unit * self.gap,
             rounding=unit * self.rounding,
-            sure=unit * self.sure,
+            complete_below=unit * self.complete_below,
         )
 
     def summary(self) -> dict[str, Any]:
@@ -285,7 +285,7 @@ def certify(
     operator: Operator,
     ritz: Ritz,
     tol: float | str,
-    outside: Complement,
+    complement_bound: ComplementBound,
     measured: Array,
     rounding: float | None = None,
     cast: float = 0.0,
@@ -300,9 +300,9 @@ def certify(
     """
     orthogonality = orthogonality_error(engine, engine.load_operator(operator), ritz.Q)
     floor, top = operator.rounding(ritz.Q.dtype) if rounding is None else rounding, float(ritz.values[-1])
-    gap = outside.lowest - top
+    gap = complement_bound.lowest - top
     error = float(np.linalg.norm(measured))
-    tau, odds = _supported_cut(top, outside, error + floor)
+    tau, odds = _supported_cut(top, complement_bound, error + floor)
     distance = tau - floor - top
     angle = error / distance + cast if distance > 0 else float("inf")
     if isinstance(tol, str):
@@ -313,9 +313,9 @@ def certify(
     objection = _objection(operator, ritz.values, gap, floor) or _weight_aside(engine, operator, ritz.Q)
     believed = distance > 0 and odds <= LIKELY_MISS and orthogonality < 1e-3 and not objection
     angle = angle if believed else float("inf")
-    rest = (outside.columns, asked, bool(good and angle < 1))
-    sure = _reach(top, outside) - floor if believed else -np.inf
-    told: dict[str, Any] = {"rounding": floor, "objection": objection, "sure": sure}
+    rest = (complement_bound.columns, asked, bool(good and angle < 1))
+    complete_below = _reach(top, complement_bound) - floor if believed else -np.inf
+    told: dict[str, Any] = {"rounding": floor, "objection": objection, "complete_below": complete_below}
     return Certificate(measured, ritz.values, orthogonality, gap, angle, odds, *rest, **told)
 
 
@@ -362,20 +362,20 @@ def _loses_weights(graph: Graph) -> bool:
     return bool(lightest < np.finfo(np.float64).eps * graph.degrees.max())
 
 
-def _reach(top: float, outside: Complement) -> float:
+def _reach(top: float, complement_bound: ComplementBound) -> float:
     """How far up the odds of a miss stay small, by halving the interval."""
-    low, high = top, outside.lowest
+    low, high = top, complement_bound.lowest
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        low, high = (middle, high) if outside.odds_below(middle) <= LIKELY_MISS else (low, middle)
+        low, high = (middle, high) if complement_bound.odds_below(middle) <= LIKELY_MISS else (low, middle)
     return low
 
 
-def _supported_cut(top: float, outside: Complement, error: float) -> tuple[float, float]:
+def _supported_cut(top: float, complement_bound: ComplementBound, error: float) -> tuple[float, float]:
     """``tau`` and the odds of a miss below it: as far as the evidence reaches, or as needed."""
-    tau = outside.farthest(top)
-    odds = outside.odds_below(tau)
+    tau = complement_bound.farthest(top)
+    odds = complement_bound.odds_below(tau)
     if odds <= LIKELY_MISS:
         return tau, odds
-    tau = needed_cut(top, outside.lowest, error)
-    return tau, outside.odds_below(tau)
+    tau = needed_cut(top, complement_bound.lowest, error)
+    return tau, complement_bound.odds_below(tau)

@@ -1,22 +1,22 @@
 """What a certificate said of a graph it says, in part, of the graph after edges changed: no probe, no pass.
 
-Let ``(A, B)`` be the pencil before and ``(A', B')`` that after. If at most K eigenvalues were below ``sure``,
-then ``x'Ax >= sure x'Bx`` on a subspace of codimension K, and there
+Let ``(A, B)`` be the pencil before and ``(A', B')`` that after. If at most K eigenvalues were below ``complete_below``,
+then ``x'Ax >= complete_below x'Bx`` on a subspace of codimension K, and there
 
-    x'A'x - tau x'B'x >= x' [ (A' - A) - tau (B' - B) + (sure - tau) B ] x.
+    x'A'x - tau x'B'x >= x' [ (A' - A) - tau (B' - B) + (complete_below - tau) B ] x.
 
 Where the matrix in brackets is positive semidefinite, at most K eigenvalues of ``(A', B')`` lie below tau
 (Courant and Fischer). Beside its diagonal it has the edges that changed and no others, so this is a look at
 them alone. Let E >= 0 be the weights that came, R >= 0 those that went, e and r their row sums, d the
 diagonal of B, which is the degrees. Then the matrix is
 
-    diag(g) - E + R,    g = (e - r) - tau (e - r) + (sure - tau) d.
+    diag(g) - E + R,    g = (e - r) - tau (e - r) + (complete_below - tau) d.
 
 - ``diag(h) - E`` is positive semidefinite if ``E y <= h y`` for some ``y > 0``.
 - ``diag(r) + R``, a Laplacian without signs, always is. So it is enough that ``diag(g - r) - E`` is.
 
-With no edges that came this reads ``(sure - tau) d >= (2 - tau) r`` at every node, and only the degrees
-before and after are needed. An unnormalised Laplacian has ``B = I`` throughout: ``(sure - tau) >= 2 r``. What
+With no edges that came this reads ``(complete_below - tau) d >= (2 - tau) r`` at every node, and only the degrees
+before and after are needed. An unnormalised Laplacian has ``B = I`` throughout: ``(complete_below - tau) >= 2 r``. What
 regularisation adds to degrees, ``t = c mean(d)``, adds ``t (I - 11'/n)`` to A and ``t`` to B: where t grows A
 does not lose by it, where t falls by s it loses at most ``s I``.
 """
@@ -28,24 +28,24 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from spectrograd.certificate.certificate import LIKELY_MISS, Complement
+from spectrograd.certificate.certificate import LIKELY_MISS, ComplementBound
 from spectrograd.typing import Array
 
-HALVINGS = 10  # of the way from the last eigenvalue to what was sure: tau to a thousandth of it
+HALVINGS = 10  # of the way from the last eigenvalue to what was complete_below: tau to a thousandth of it
 STEPS = 30  # of the power method for y: ends near the best there is
 SLACK = 1e-6  # of a degree: stored weights are float32
 
 
 @dataclass(frozen=True, eq=False)
-class Carried(Complement):
-    """Nothing below ``sure`` was missed, with the odds of the probe that had looked before."""
+class Carried(ComplementBound):
+    """Nothing below ``complete_below`` was missed, with the odds of the probe that had looked before."""
 
     odds: float = LIKELY_MISS
 
     def odds_below(self, tau: float) -> float:
         """Those of the probe, as far as they reach."""
-        assert self.sure is not None
-        return self.odds if tau < self.sure else 1.0
+        assert self.complete_below is not None
+        return self.odds if tau < self.complete_below else 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,25 +70,25 @@ class Growth:
     edges: sp.csr_array
     lost: Array | None = None
 
-    def carried(self, sure: float, top: float) -> float | None:
+    def carried(self, complete_below: float, top: float) -> float | None:
         """About the highest tau above ``top`` below which nothing came in; None: there is none.
 
         By bisection: the diagonal falls with tau, so what holds at one holds at all below. What is returned
         was tried itself.
         """
-        if not sure > top:
+        if not complete_below > top:
             return None
-        found, low, high = None, top, sure
+        found, low, high = None, top, complete_below
         for _ in range(HALVINGS):
             tau = (low + high) / 2
-            if self._keeps(sure, tau):
+            if self._keeps(complete_below, tau):
                 found = low = tau
             else:
                 high = tau
         return found
 
-    def _keeps(self, sure: float, tau: float) -> bool:
-        g = self.more_diagonal - tau * self.more_mass + (sure - tau) * self.mass
+    def _keeps(self, complete_below: float, tau: float) -> bool:
+        g = self.more_diagonal - tau * self.more_mass + (complete_below - tau) * self.mass
         g -= SLACK * (self.mass + np.maximum(self.more_mass, 0))
         if self.lost is not None:
             g -= self.lost

@@ -45,7 +45,7 @@ import numpy as np
 import scipy.linalg as la
 from scipy.special import gammainc, gammaincinv
 
-from spectrograd.certificate.certificate import ENOUGH, Complement, needed_cut, probe_seed
+from spectrograd.certificate.certificate import ENOUGH, ComplementBound, needed_cut, probe_seed
 from spectrograd.engines import Engine
 from spectrograd.engines.base import MultiVector, new_seed
 from spectrograd.kernels import LANES
@@ -89,7 +89,7 @@ class Recurrence:
 
 
 @dataclass(frozen=True, eq=False)
-class LanczosProbeEvidence(Complement):
+class LanczosProbeEvidence(ComplementBound):
     """The recurrence of a random vector whose squared length was ``square``.
 
     ``theta`` and ``leak`` are the lowest value and the residual, rounding included, of the guard vectors that
@@ -159,7 +159,7 @@ class Evidence:
 
     ``beyond`` is its estimate of the first eigenvalue that it does not return, ``complete`` says that nothing
     below that can have been missed (a dense factorisation), ``countable`` that a factorisation, which counts
-    eigenvalues, is cheap; ``guards`` are further Ritz vectors, and ``outside`` is what it found out itself.
+    eigenvalues, is cheap; ``guards`` are further Ritz vectors, and ``complement_bound`` is what it found out itself.
     ``last`` are its Ritz pairs with their residuals, where its last product may serve the certificate.
     """
 
@@ -167,7 +167,7 @@ class Evidence:
     complete: bool = False
     countable: bool = False
     guards: Guards | None = None
-    outside: Complement | None = None
+    complement_bound: ComplementBound | None = None
     last: MeasuredRitz | None = None
 
     def in_units(self, unit: float) -> Evidence:
@@ -210,7 +210,7 @@ def run_lanczos_probe(
     deadline: float = math.inf,
     rounding: float | None = None,
     looks: float = 1.0,
-) -> Complement:
+) -> ComplementBound:
     """Follow a random vector in the complement of the Ritz vectors until the odds are good enough.
 
     ``beyond`` is the solver's guess of the next eigenvalue, ``guards`` are further Ritz vectors, of which
@@ -312,7 +312,7 @@ ROUNDING = 1e-12  # of the largest eigenvalue of T
 
 
 @dataclass(frozen=True, eq=False)
-class Inverted(Complement):
+class Inverted(ComplementBound):
     """Recurrences of random vectors under -T, whose squared lengths were ``squares``."""
 
     recurrences: tuple[Recurrence, ...] = ()

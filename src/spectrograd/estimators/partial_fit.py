@@ -132,14 +132,14 @@ UPDATE_ATTRIBUTES = ("drift_", "update_action_", "refit_reason_", "refit_advised
 class Changed(NamedTuple):
     """The graph after a change, the rows of new nodes, and makers that know new points.
 
-    ``outside`` is what the last certificate still says of the rest of the spectrum; ``digest`` is that of the
+    ``complement_bound`` is what the last certificate still says of the rest of the spectrum; ``digest`` is that of the
     changed edges.
     """
 
     graph: Graph | MultilayerGraph
     rows: NewRows | None
     makers: Sequence[QueryAffinity] | None
-    outside: Carried | None = None
+    complement_bound: Carried | None = None
     digest: str | None = None
 
 
@@ -220,13 +220,13 @@ class PartialFitMixin(Fitted):
         return self._follow(Changed(known.graph, rows, known.makers, None, changes.digest))
 
     def _follow(self, changed: Changed) -> Result:
-        graph, rows, makers, outside, digest = changed
+        graph, rows, makers, complement_bound, digest = changed
         settings = replace(
             self._settings(graph.n_nodes),
             n_components=self._raw_vectors.shape[1],
             checkpoint=None,  # a folder belongs to the graph of the fit
         )
-        before = Before(self.regularization_, self.certificate_.gap, outside)
+        before = Before(self.regularization_, self.certificate_.gap, complement_bound)
         settings = settings.started(labels=hasattr(self, "labels_"))
         done = update(graph, self._start(graph, rows), settings, before)
         result = self._take(graph, done, settings, makers)
@@ -253,8 +253,8 @@ class PartialFitMixin(Fitted):
         if graph.is_resident or len(self.connectivity_.excluded):  # in memory a probe is cheap
             return Changed(graph, rows, known.makers, None, changes.digest)
         problem = self.laplacian, self.regularization_.tau
-        outside = carried(self.certificate_, known.graph, graph, changes, problem)
-        return Changed(graph, rows, known.makers, outside, changes.digest)
+        complement_bound = carried(self.certificate_, known.graph, graph, changes, problem)
+        return Changed(graph, rows, known.makers, complement_bound, changes.digest)
 
     def _with_points(self, X: Any) -> Changed:
         """Further points, joined to the old ones."""

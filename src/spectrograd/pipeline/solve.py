@@ -15,7 +15,7 @@ from spectrograd.certificate.certificate import (
     GOOD_ANGLE,
     LIKELY_MISS,
     MOST_PART,
-    Complement,
+    ComplementBound,
     before_the_bulk,
     needed_cut,
     of_the_leading,
@@ -57,7 +57,7 @@ FAILURES = (ValueError, ArithmeticError, MemoryError, RuntimeError, AssertionErr
 # What a null vector that takes the place of a column may differ from it, in squares.
 NEARLY_PARALLEL = 1e-4
 # Nobody waits for a probe after Ctrl-C or when the time is over: anything may lie outside.
-UNPROBED = Complement(float("nan"), sure=-np.inf)
+UNPROBED = ComplementBound(float("nan"), complete_below=-np.inf)
 
 
 def certified(
@@ -109,18 +109,18 @@ def _evidence_of_first(wide: Embedded, k: int, settings: SolverSettings) -> Evid
 
     Nothing of what the solver knew of the rest of the spectrum holds: it spoke of what lies beyond all m. The
     pairs after the k-th, of residual r together, serve instead. To them belong m - k eigenvalues within r
-    (Kahan; Parlett 1998, Theorem 11.5.1). If those lie below ``sure``, where there are m at most, no more
+    (Kahan; Parlett 1998, Theorem 11.5.1). If those lie below ``complete_below``, where there are m at most, no more
     than k are left below ``theta_k+1 - r``: this takes no product. Else the pairs are guards of a probe.
     """
     values, known, engine = wide.embedding.eigenvalues, wide.certificate, settings.engine
     beyond, Q = float(values[k]), wide.solution.Q
     solver = wide.solution.evidence
     rest = float(np.linalg.norm(known.residuals[k:]))
-    if not solver.complete and beyond - rest > values[k - 1] and values[-1] + rest < known.sure:
-        odds = 0.0 if known.missed_probability == 0 else LIKELY_MISS  # at which ``sure`` was read off
+    if not solver.complete and beyond - rest > values[k - 1] and values[-1] + rest < known.complete_below:
+        odds = 0.0 if known.missed_probability == 0 else LIKELY_MISS  # at which ``complete_below`` was read off
         pairs = Ritz(values[:k], engine.columns(Q, slice(k)), None)
         last = MeasuredRitz(pairs, known.residuals[:k] - known.rounding, known.rounding)
-        return Evidence(beyond, outside=Carried(beyond, 0, beyond - rest, odds), last=last)
+        return Evidence(beyond, complement_bound=Carried(beyond, 0, beyond - rest, odds), last=last)
     guards = Guards(engine.columns(Q, slice(k, None)), values[k:], known.residuals[k:])
     return Evidence(beyond, solver.complete, solver.countable, guards)
 
@@ -154,9 +154,9 @@ def _certified(
         if leading is not None:
             return _with_certificate(problem, solution, choice, ritz, leading)
         error = float(np.linalg.norm(measured))
-        outside = _evidence(problem, ritz, solution, error, rounding, settings, earlier)
+        complement_bound = _evidence(problem, ritz, solution, error, rounding, settings, earlier)
         cast = _turned_by_output(problem)
-        certificate = certify(engine, operator, ritz, settings.tol, outside, measured, rounding, cast)
+        certificate = certify(engine, operator, ritz, settings.tol, complement_bound, measured, rounding, cast)
         certificate = _or_out_of_time(certificate, solution, settings)
     except KeyboardInterrupt:
         solution = replace(solution, stop_reason=INTERRUPTED)
@@ -192,8 +192,8 @@ def _before_a_bulk(
     evidence = Evidence(float(ritz.values[first]), guards=guards)
     part, alone = replace(solution, Q=inside.Q, evidence=evidence), replace(problem, n_components=first)
     error = float(np.linalg.norm(measured[:first]))
-    outside = _evidence(alone, inside, part, error, rounding, settings, earlier)
-    found = certify(engine, problem.operator, inside, settings.tol, outside, measured[:first], rounding)
+    complement_bound = _evidence(alone, inside, part, error, rounding, settings, earlier)
+    found = certify(engine, problem.operator, inside, settings.tol, complement_bound, measured[:first], rounding)
     return of_the_leading(found, ritz, measured, known.beyond) if found.converged else None
 
 
@@ -240,11 +240,11 @@ def _by_last_product(
     problem: Problem, solution: Solution, settings: SolverSettings, null: Array | None
 ) -> tuple[Ritz, Certificate] | None:
     """Ritz pairs and certificate without a sweep, where the solver's last product and its probe will do."""
-    last, outside = solution.evidence.last, solution.evidence.outside
-    if last is None or outside is None:
+    last, complement_bound = solution.evidence.last, solution.evidence.complement_bound
+    if last is None or complement_bound is None:
         return None
     last = last if null is None else _with_null(problem, last, null)
-    rest = (outside, last.residuals + last.rounding, last.rounding)
+    rest = (complement_bound, last.residuals + last.rounding, last.rounding)
     certificate = certify(
         problem.engine, problem.operator, last.ritz, settings.tol, *rest, cast=_turned_by_output(problem)
     )
@@ -289,22 +289,22 @@ def _evidence(
     rounding: float,
     settings: SolverSettings,
     earlier: int,
-) -> Complement:
+) -> ComplementBound:
     """What lies beyond the subspace: the solver knows it, a count tells, or a probe finds out."""
     known = solution.evidence
-    top, beyond, outside = float(ritz.values[-1]), known.beyond, known.outside
+    top, beyond, complement_bound = float(ritz.values[-1]), known.beyond, known.complement_bound
     if beyond is not None and known.complete:
-        return Complement(beyond)
-    if outside is not None and outside.odds_below(needed_cut(top, outside.lowest, error)) <= LIKELY_MISS:
-        return outside
+        return ComplementBound(beyond)
+    if complement_bound is not None and complement_bound.odds_below(needed_cut(top, complement_bound.lowest, error)) <= LIKELY_MISS:
+        return complement_bound
     late = time.perf_counter() >= settings.certified_by
     if late or solution.stop_reason in (INTERRUPTED, OUT_OF_TIME):
         return UNPROBED
     if beyond is not None and beyond > top and known.countable:
-        sure = top + (MOST_PART + 0.01) * (beyond - top)
-        count = count_below(problem.sparse, sure, problem.engine.thresholds)
+        complete_below = top + (MOST_PART + 0.01) * (beyond - top)
+        count = count_below(problem.sparse, complete_below, problem.engine.thresholds)
         if count is not None:
-            return Complement(beyond if count == problem.n_components else top, sure=sure)
+            return ComplementBound(beyond if count == problem.n_components else top, complete_below=complete_below)
     seed, until = settings.seed, settings.certified_by
     rng = np.random.default_rng(None if seed is None else (seed, 1))  # not what the solver started from
     looks = 2.0 ** (earlier + 1)  # a half of the level for the first attempt, a quarter for the second, ...

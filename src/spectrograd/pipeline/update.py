@@ -109,7 +109,7 @@ class Steps:
     engine: Engine
     operator: SparseOperator
     gap: float
-    outside: Carried
+    complement_bound: Carried
     n_blocks: int
     grown: float = 1.0
     _before: Ritz | None = field(default=None, repr=False)
@@ -140,8 +140,8 @@ class Steps:
 
     def _wanted(self, ritz: Ritz) -> float:
         """The residual at which steps may end."""
-        assert self.outside.sure is not None
-        floor, distance = self.grown * self.floor, self.outside.sure - float(ritz.values[-1])
+        assert self.complement_bound.complete_below is not None
+        floor, distance = self.grown * self.floor, self.complement_bound.complete_below - float(ritz.values[-1])
         return float(MARGIN * GOOD_ANGLE * (distance - floor) - np.sqrt(len(ritz.values)) * floor)
 
     def _owed(self, error: float, wanted: float, width: float) -> float:
@@ -215,13 +215,13 @@ class Before:
         That of the fit, which a correction keeps.
     gap
         After the last eigenvalue: where it is too small for a correction, none is tried.
-    outside
+    complement_bound
         What is still known of the rest of the spectrum, the change considered; None: nothing.
     """
 
     regularization: Regularization
     gap: float
-    outside: Carried | None = None
+    complement_bound: Carried | None = None
 
 
 def update(
@@ -268,13 +268,13 @@ def corrected(prepared: PreparedGraph, start: Array, settings: Settings, before:
     began = time.perf_counter()
     decided = before.regularization
     operator = masked(prepared.part, settings.laplacian, decided.tau, prepared.masked)
-    outside = None if len(prepared.connectivity.excluded) else before.outside
-    moved = _moved(settings, operator, start[prepared.kept], replace(before, outside=outside))
+    complement_bound = None if len(prepared.connectivity.excluded) else before.complement_bound
+    moved = _moved(settings, operator, start[prepared.kept], replace(before, complement_bound=complement_bound))
     if moved is None:
         return None
     seconds = time.perf_counter() - began
     done = Progress(1, moved.matvecs, 0, float(moved.values.sum()), moved.error, 0.0, seconds)
-    known = Evidence(outside=outside, last=moved.last)
+    known = Evidence(complement_bound=complement_bound, last=moved.last)
     solution = Solution(moved.vectors, "update", (done,), "done", seconds, settings.seed, evidence=known)
     choice = Choice("update", "the last embedding, corrected for the edges that changed")
     solved: Embedded = certified(operator, solution, settings, choice)
@@ -298,14 +298,14 @@ def _moved(settings: Settings, operator: SparseOperator, start: Array, before: B
     engine, k = settings.engine, start.shape[1]
     if not operator.is_streamed:
         return filtered(engine, operator, start, before.gap)
-    if before.outside is None or not engine.has_blocked_summation or equilibrate(operator) is not None:
+    if before.complement_bound is None or not engine.has_blocked_summation or equilibrate(operator) is not None:
         return None
     sizes = (n for n in (CONJUGATE_BLOCKS, LEAST_BLOCKS) if _fits(operator, n * k, settings))
     n_blocks = next(sizes, None)
     return (
         None
         if n_blocks is None
-        else Steps(engine, operator, before.gap, before.outside, n_blocks).taken(start)
+        else Steps(engine, operator, before.gap, before.complement_bound, n_blocks).taken(start)
     )
 
 
@@ -373,12 +373,12 @@ def carried(
     edges = changes.edges
     if not (isinstance(before, Graph) and isinstance(after, Graph)) or isinstance(edges, MultilayerGraph):
         return None
-    if not np.isfinite(certificate.sure):
+    if not np.isfinite(certificate.complete_below):
         return None
     growth = _growth(before, after, changes, problem)
     top = float(certificate.eigenvalues[-1])
-    cut = None if growth is None else growth.carried(certificate.sure, top)
-    odds = 0.0 if certificate.missed_probability == 0 else LIKELY_MISS  # at which ``sure`` was read off
+    cut = None if growth is None else growth.carried(certificate.complete_below, top)
+    odds = 0.0 if certificate.missed_probability == 0 else LIKELY_MISS  # at which ``complete_below`` was read off
     return None if cut is None else Carried(top + certificate.gap, 0, cut, odds)
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike
 
-from spectrograd.certificate.certificate import Complement
+from spectrograd.certificate.certificate import ComplementBound
 from spectrograd.certificate.lanczos_probe import Evidence
 from spectrograd.engines import Engine, LocalEngine
 from spectrograd.engines.base import MultiVector, new_seed
@@ -266,7 +266,7 @@ class Solver(ABC, Generic[StateT]):
         """What is known of the eigenvalues beyond the result, at no cost: it helps the certificate."""
         return Evidence()
 
-    def outside(self, problem: Problem, state: StateT) -> Complement | None:
+    def complement_bound(self, problem: Problem, state: StateT) -> ComplementBound | None:
         """What lies beyond the result, where the solver can find out cheaper than the certificate's probe."""
         return None
 

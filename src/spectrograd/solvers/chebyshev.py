@@ -12,7 +12,7 @@ import numpy as np
 import scipy.linalg as la
 
 from spectrograd.certificate.block_probe import LOOKS, ProbeBlock, longest, extend_block_probe, evidence_from_gram, new_probe_block
-from spectrograd.certificate.certificate import ENOUGH, Complement
+from spectrograd.certificate.certificate import ENOUGH, ComplementBound
 from spectrograd.certificate.lanczos_probe import Evidence, MeasuredRitz
 from spectrograd.certificate.localization import TINY_SHARE
 from spectrograd.engines.base import MultiVector
@@ -437,7 +437,7 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
         ritz = Ritz(state.values[:k], self.vectors(problem, state), None)
         return replace(known, last=MeasuredRitz(ritz, state.residuals[:k], rounding))
 
-    def outside(self, problem: Problem, state: FewPassState) -> Complement | None:
+    def complement_bound(self, problem: Problem, state: FewPassState) -> ComplementBound | None:
         """What the probe_block has seen, and with a few sweeps more still sees."""
         k, engine, walk, probe_block = problem.n_components, problem.engine, problem.random_walk.operator, state.probe_block
         if probe_block is None or state.width <= k or state.iteration == 0:

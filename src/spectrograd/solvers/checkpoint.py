@@ -27,7 +27,7 @@ KINDS = frozenset(
         "aggregation.joint_sweeps:JointState",
         "certificate.carried:Carried",
         "certificate.certificate:Certificate",
-        "certificate.evidence:Complement",
+        "certificate.evidence:ComplementBound",
         "certificate.inverse_probe:Inverted",
         "certificate.probe:Evidence",
         "certificate.probe:Guards",

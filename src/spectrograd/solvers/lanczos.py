@@ -10,7 +10,7 @@ import numpy as np
 import scipy.linalg as la
 
 from spectrograd.certificate.block_probe import LOOKS, MOST_MORE, BlockProbeEvidence, ProbeBlock, evidence_from_block, new_probe_block
-from spectrograd.certificate.certificate import ENOUGH, Complement, needed_cut
+from spectrograd.certificate.certificate import ENOUGH, ComplementBound, needed_cut
 from spectrograd.certificate.lanczos_probe import Evidence, Guards
 from spectrograd.engines.base import MultiVector, new_seed
 from spectrograd.kernels import LANES, SMALL
@@ -303,7 +303,7 @@ class FewPassLanczos(Lanczos):
         lowest = lowest if lowest > state.values[k - 1] else float(state.values[k])
         return evidence_from_block(engine, operator, state.probe_block, orthonormalize(engine, U, None).Q, lowest, LOOKS)
 
-    def outside(self, problem: Problem, state: LanczosState) -> Complement | None:
+    def complement_bound(self, problem: Problem, state: LanczosState) -> ComplementBound | None:
         """What the probe_block has seen."""
         return self._seen(problem, state) if isinstance(state, BlockLanczosState) else None
 

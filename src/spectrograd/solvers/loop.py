@@ -143,7 +143,7 @@ def solve(
             checkpoint.cut_short()
         known = solver.evidence(problem, last)
         if not hurried:
-            known = replace(known, outside=solver.outside(problem, last))
+            known = replace(known, complement_bound=solver.complement_bound(problem, last))
         Q = solver.finish(problem, last)
     return Solution(Q, solver.name, tuple(run.history), reason, clock.seconds(), seed, known)
 

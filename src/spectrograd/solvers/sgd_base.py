@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 
-from spectrograd.certificate.certificate import Complement
+from spectrograd.certificate.certificate import ComplementBound
 from spectrograd.certificate.lanczos_probe import Evidence
 from spectrograd.engines.base import MultiVector
 from spectrograd.solvers.base import Problem, Progress, SteppingSolver, StepState
@@ -178,6 +178,6 @@ class SGDBase(SteppingSolver[SGDBaseStateT]):
         """That of the method that went on."""
         return Evidence() if state.after is None else self._polish_solver(problem).evidence(problem, state.after)
 
-    def outside(self, problem: Problem, state: SGDBaseStateT) -> Complement | None:
+    def complement_bound(self, problem: Problem, state: SGDBaseStateT) -> ComplementBound | None:
         """What the method that went on knows."""
-        return None if state.after is None else self._polish_solver(problem).outside(problem, state.after)
+        return None if state.after is None else self._polish_solver(problem).complement_bound(problem, state.after)

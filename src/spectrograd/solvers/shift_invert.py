@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.linalg as la
 
-from spectrograd.certificate.certificate import Complement, probe_seed
+from spectrograd.certificate.certificate import ComplementBound, probe_seed
 from spectrograd.certificate.lanczos_probe import Evidence, run_inverse_probe
 from spectrograd.engines.base import Coefficients, new_seed
 from spectrograd.kernels.thresholds import USUAL, Thresholds
@@ -213,7 +213,7 @@ class ShiftInvert(RitzSolver[FactoredState]):
         """As all that have Ritz values; and another factorisation, which counts, is affordable."""
         return replace(super().evidence(problem, state), countable=True)
 
-    def outside(self, problem: Problem, state: FactoredState) -> Complement | None:
+    def complement_bound(self, problem: Problem, state: FactoredState) -> ComplementBound | None:
         """Random vectors under the inverse, unless another factorisation, which counts, is as quick."""
         k, inverse = problem.n_components, state.inverse
         if inverse is None or len(state.values) <= k or inverse.factor.quick:
