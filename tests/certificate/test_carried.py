@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from spectrograd import Graph, datasets
 from spectrograd.certificate import exact
 from spectrograd.certificate.certificate import LIKELY_MISS
-from spectrograd.certificate.edge_insertion import Growth
+from spectrograd.certificate.edge_insertion import PencilUpdate
 from spectrograd.operators.laplacian import regularized
 from spectrograd.pipeline import Settings, embed
 from spectrograd.pipeline.edge_changes import EdgeChanges, changed_graph
-from spectrograd.pipeline.update import carried
+from spectrograd.pipeline.update import bound_after_insertion
 
 K = 3
 
@@ -50,7 +50,7 @@ def test_the_bound_holds_whatever_edges_come(kind, tau, n_new):
         ends = np.unique(np.sort(ends[:, ends[0] != ends[1]], axis=0), axis=1)
         changes = EdgeChanges(Graph.from_edges(*ends, rng.choice([0.3, 1.0, 2.0], ends.shape[1])))
         after = changed_graph(graph, changes)
-        found = carried(certificate, graph, after, changes, (kind, tau))
+        found = bound_after_insertion(certificate, graph, after, changes, (kind, tau))
         if found is not None:
             told += 1
             assert found.complete_below < min(eigenvalues(after, kind, tau)[K] + 1e-9, certificate.complete_below)
@@ -67,7 +67,7 @@ def test_a_cluster_that_the_new_edges_make_is_not_overlooked():
     changes = EdgeChanges(Graph.from_edges(*pairs.T, np.full(len(pairs), 8.0)))
     after = changed_graph(data.graph, changes)
     assert eigenvalues(after, "random_walk", 0.0)[K] < certificate.complete_below  # there is one more now
-    found = carried(certificate, data.graph, after, changes, ("random_walk", 0.0))
+    found = bound_after_insertion(certificate, data.graph, after, changes, ("random_walk", 0.0))
     assert found is None or found.complete_below < eigenvalues(after, "random_walk", 0.0)[K]
 
 
@@ -109,7 +109,7 @@ def test_the_bound_holds_whatever_edges_come_and_go(data):
     certificate = all_known(graph, kind, tau)
     after = changed_graph(graph, changes)
     assume(not len(after.isolated))
-    found = carried(certificate, graph, after, changes, (kind, tau))
+    found = bound_after_insertion(certificate, graph, after, changes, (kind, tau))
     event(f"carried: {found is not None}")
     if found is not None:
         assert certificate.eigenvalues[-1] < found.complete_below < certificate.complete_below
@@ -126,7 +126,7 @@ def test_edges_that_go_leave_evidence(kind, mode, tau):
     gone = Graph.from_edges(entries.row[:1], entries.col[:1], [0.5], n_nodes=400)
     changes = EdgeChanges(removed=gone) if mode == "removed" else EdgeChanges(gone, mode="set")
     after = changed_graph(data.graph, changes)
-    found = carried(certificate, data.graph, after, changes, (kind, tau))
+    found = bound_after_insertion(certificate, data.graph, after, changes, (kind, tau))
     assert found is not None
     assert certificate.eigenvalues[-1] < found.complete_below < eigenvalues(after, kind, tau)[K]
 
@@ -134,24 +134,24 @@ def test_edges_that_go_leave_evidence(kind, mode, tau):
 def test_the_inequality_for_edges_that_go():
     """``(complete_below - tau) d >= (2 - tau) r``, to the last thousandth."""
     degrees, lost = np.array([10.0, 20.0, 8.0, 9.0]), np.array([1.0, 0.5, 0.0, 0.0])
-    growth = Growth(degrees, -lost, -lost, sp.csr_array((4, 4)), lost)
+    growth = PencilUpdate(degrees, -lost, -lost, sp.csr_array((4, 4)), lost)
     complete_below, top = 0.6, 0.1
     best = min((complete_below * d - 2 * r) / (d - r) for d, r in zip(degrees, lost, strict=True))
-    assert best - 2e-3 < growth.carried(complete_below, top) <= best
+    assert best - 2e-3 < growth.bound_after(complete_below, top) <= best
 
 
 def test_little_is_used_up_by_a_single_edge():
     """One edge of weight one at nodes of degree 40: a fortieth of what there is, not a tenth of the way."""
     edges = Graph.from_edges([0], [1], n_nodes=3).matrix
     more = np.array([1.0, 1.0, 0.0])
-    growth = Growth(np.full(3, 40.0), more, more, edges)
+    growth = PencilUpdate(np.full(3, 40.0), more, more, edges)
     complete_below, top = 0.54, 0.1
     best = complete_below * 40 / 41  # (1 - tau) + 40 (complete_below - tau) >= 1
-    assert best - 2e-3 < growth.carried(complete_below, top) <= best
+    assert best - 2e-3 < growth.bound_after(complete_below, top) <= best
 
 
 def test_no_room_is_no_evidence():
     edges = Graph.from_edges([0, 1], [1, 2]).matrix
-    growth = Growth(np.ones(3), np.zeros(3), np.zeros(3), edges)
-    assert growth.carried(0.2, 0.3) is None  # nothing was sure above the last eigenvalue
-    assert growth.carried(0.5, 0.3) is None  # the edges weigh more than there is room for
+    growth = PencilUpdate(np.ones(3), np.zeros(3), np.zeros(3), edges)
+    assert growth.bound_after(0.2, 0.3) is None  # nothing was sure above the last eigenvalue
+    assert growth.bound_after(0.5, 0.3) is None  # the edges weigh more than there is room for

@@ -37,7 +37,7 @@ SLACK = 1e-6  # of a degree: stored weights are float32
 
 
 @dataclass(frozen=True, eq=False)
-class Carried(ComplementBound):
+class EdgeInsertionBound(ComplementBound):
     """Nothing below ``complete_below`` was missed, with the odds of the probe that had looked before."""
 
     odds: float = LIKELY_MISS
@@ -49,7 +49,7 @@ class Carried(ComplementBound):
 
 
 @dataclass(frozen=True, eq=False)
-class Growth:
+class PencilUpdate:
     """How a pencil changed.
 
     Attributes
@@ -70,7 +70,7 @@ class Growth:
     edges: sp.csr_array
     lost: Array | None = None
 
-    def carried(self, complete_below: float, top: float) -> float | None:
+    def bound_after(self, complete_below: float, top: float) -> float | None:
         """About the highest tau above ``top`` below which nothing came in; None: there is none.
 
         By bisection: the diagonal falls with tau, so what holds at one holds at all below. What is returned

@@ -12,7 +12,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from spectrograd.certificate import Certificate
-from spectrograd.certificate.edge_insertion import Carried
+from spectrograd.certificate.edge_insertion import EdgeInsertionBound
 from spectrograd.estimators.affinity_rows import KernelRows, PointRows, QueryAffinity
 from spectrograd.estimators.convergence import warn_unless_converged
 from spectrograd.estimators.inputs import graph_of_table, kernel_matrix, without_diagonal
@@ -36,7 +36,7 @@ from spectrograd.pipeline.out_of_sample import NewRows
 from spectrograd.pipeline.result import Result
 from spectrograd.pipeline.run import finish_labels, label
 from spectrograd.pipeline.settings import Settings
-from spectrograd.pipeline.update import FAR, Before, Updated, carried, refit_reason, update
+from spectrograd.pipeline.update import FAR, Before, Updated, bound_after_insertion, refit_reason, update
 from spectrograd.typing import Array
 
 
@@ -139,7 +139,7 @@ class Changed(NamedTuple):
     graph: Graph | MultilayerGraph
     rows: NewRows | None
     makers: Sequence[QueryAffinity] | None
-    complement_bound: Carried | None = None
+    complement_bound: EdgeInsertionBound | None = None
     digest: str | None = None
 
 
@@ -253,7 +253,7 @@ class PartialFitMixin(Fitted):
         if graph.is_resident or len(self.connectivity_.excluded):  # in memory a probe is cheap
             return Changed(graph, rows, known.makers, None, changes.digest)
         problem = self.laplacian, self.regularization_.tau
-        complement_bound = carried(self.certificate_, known.graph, graph, changes, problem)
+        complement_bound = bound_after_insertion(self.certificate_, known.graph, graph, changes, problem)
         return Changed(graph, rows, known.makers, complement_bound, changes.digest)
 
     def _with_points(self, X: Any) -> Changed:

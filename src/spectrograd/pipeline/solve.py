@@ -20,7 +20,7 @@ from spectrograd.certificate.certificate import (
     needed_cut,
     of_the_leading,
 )
-from spectrograd.certificate.edge_insertion import Carried
+from spectrograd.certificate.edge_insertion import EdgeInsertionBound
 from spectrograd.certificate.lanczos_probe import Evidence, Guards, MeasuredRitz, run_lanczos_probe
 from spectrograd.engines.base import MultiVector
 from spectrograd.linalg.ldl import count_below
@@ -120,7 +120,7 @@ def _evidence_of_first(wide: Embedded, k: int, settings: SolverSettings) -> Evid
         odds = 0.0 if known.missed_probability == 0 else LIKELY_MISS  # at which ``complete_below`` was read off
         pairs = Ritz(values[:k], engine.columns(Q, slice(k)), None)
         last = MeasuredRitz(pairs, known.residuals[:k] - known.rounding, known.rounding)
-        return Evidence(beyond, complement_bound=Carried(beyond, 0, beyond - rest, odds), last=last)
+        return Evidence(beyond, complement_bound=EdgeInsertionBound(beyond, 0, beyond - rest, odds), last=last)
     guards = Guards(engine.columns(Q, slice(k, None)), values[k:], known.residuals[k:])
     return Evidence(beyond, solver.complete, solver.countable, guards)
 

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from spectrograd.certificate import Certificate
 from spectrograd.certificate.certificate import GOOD_ANGLE, LIKELY_MISS, MOST_PART
-from spectrograd.certificate.edge_insertion import Carried, Growth
+from spectrograd.certificate.edge_insertion import EdgeInsertionBound, PencilUpdate
 from spectrograd.certificate.lanczos_probe import Evidence, MeasuredRitz
 from spectrograd.engines import Engine, LocalEngine
 from spectrograd.engines.base import MultiVector
@@ -109,7 +109,7 @@ class Steps:
     engine: Engine
     operator: SparseOperator
     gap: float
-    complement_bound: Carried
+    complement_bound: EdgeInsertionBound
     n_blocks: int
     grown: float = 1.0
     _before: Ritz | None = field(default=None, repr=False)
@@ -221,7 +221,7 @@ class Before:
 
     regularization: Regularization
     gap: float
-    complement_bound: Carried | None = None
+    complement_bound: EdgeInsertionBound | None = None
 
 
 def update(
@@ -352,13 +352,13 @@ def refit_reason(result: Result, gap_at_fit: float, drift: float) -> str:
 # --- What a certificate still says after edges changed: see :mod:`spectrograd.certificate.carried`.
 
 
-def carried(
+def bound_after_insertion(
     certificate: Certificate,
     before: Graph | MultilayerGraph,
     after: Graph | MultilayerGraph,
     changes: EdgeChanges,
     problem: tuple[Kind, float],
-) -> Carried | None:
+) -> EdgeInsertionBound | None:
     """Evidence about the rest of the spectrum after edges came or went; None where nothing can be said.
 
     Parameters
@@ -377,12 +377,12 @@ def carried(
         return None
     growth = _growth(before, after, changes, problem)
     top = float(certificate.eigenvalues[-1])
-    cut = None if growth is None else growth.carried(certificate.complete_below, top)
+    cut = None if growth is None else growth.bound_after(certificate.complete_below, top)
     odds = 0.0 if certificate.missed_probability == 0 else LIKELY_MISS  # at which ``complete_below`` was read off
-    return None if cut is None else Carried(top + certificate.gap, 0, cut, odds)
+    return None if cut is None else EdgeInsertionBound(top + certificate.gap, 0, cut, odds)
 
 
-def _growth(before: Graph, after: Graph, changes: EdgeChanges, problem: tuple[Kind, float]) -> Growth | None:
+def _growth(before: Graph, after: Graph, changes: EdgeChanges, problem: tuple[Kind, float]) -> PencilUpdate | None:
     kind, tau = problem
     n_new = after.n_nodes - before.n_nodes
     if n_new and tau:  # the part of rank one changes its size
@@ -399,8 +399,8 @@ def _growth(before: Graph, after: Graph, changes: EdgeChanges, problem: tuple[Ki
     if kind == "unnormalized":
         new = np.arange(after.n_nodes) >= before.n_nodes
         less = min(tau * float(after.degrees.mean() - before.degrees.mean()), 0.0)
-        return Growth(1.0 - new, 1.0 * new, more + less, added, lost)
+        return PencilUpdate(1.0 - new, 1.0 * new, more + less, added, lost)
     # What is added to all degrees follows their mean: B by that much, A by no less than that if it falls.
     ties = tau * float(before.degrees.mean())
     drift = tau * float(after.degrees.mean()) - ties
-    return Growth(degrees + ties, more + drift, more + min(drift, 0.0), added, lost)
+    return PencilUpdate(degrees + ties, more + drift, more + min(drift, 0.0), added, lost)

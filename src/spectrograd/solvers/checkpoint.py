@@ -25,7 +25,7 @@ KINDS = frozenset(
     {
         "aggregation.joint_epochs:EpochsState",
         "aggregation.joint_sweeps:JointState",
-        "certificate.carried:Carried",
+        "certificate.carried:EdgeInsertionBound",
         "certificate.certificate:Certificate",
         "certificate.evidence:ComplementBound",
         "certificate.inverse_probe:Inverted",
