@@ -12,7 +12,7 @@ from spectrograd import datasets
 from spectrograd.cli import main
 from spectrograd.operators.laplacian import laplacian, normalized
 from spectrograd.paper import setting as paper_setting
-from spectrograd.paper.setting import EIGEN, PRINTED, REPAIRED, Matrices, Method, Reading
+from spectrograd.paper.setting import EIGEN, PRINTED, UNBIASED, Matrices, Method, Reading
 from spectrograd.solvers.minibatch import Deck
 
 
@@ -55,7 +55,7 @@ def test_ablation_and_scale_say_what_they_tried(tmp_path, monkeypatch, capsys, f
     assert main(["paper", "--ablation", "--nodes", "200"]) == 0
     shown = capsys.readouterr().out
     assert "binary weights" in shown
-    assert REPAIRED.name in shown
+    assert UNBIASED.name in shown
     assert main(["paper", "--scale", "--nodes", "300"]) == 0
     assert PRINTED.name in capsys.readouterr().out
     assert (tmp_path / "paper-scale.png").stat().st_size > 1000

@@ -1,4 +1,4 @@
-"""The repaired SGD: its kernels, its source of edges, why the repair works, laws, hand-over, bad input."""
+"""The unbiased SGD: its kernels, its source of edges, why the repair works, laws, hand-over, bad input."""
 
 from __future__ import annotations
 

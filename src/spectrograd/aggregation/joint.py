@@ -18,7 +18,7 @@ from spectrograd.operators.equilibration import of_common_size
 from spectrograd.operators.sparse import LowRank, SparseOperator
 from spectrograd.solvers.base import Problem, Progress, Solver, State
 from spectrograd.solvers.loop import Solution, SolverSettings, Stopping, solve
-from spectrograd.solvers.sgd import Descent, DescentState, RepairedSGD
+from spectrograd.solvers.sgd import Descent, DescentState, UnbiasedSGD
 from spectrograd.typing import Array
 
 
@@ -293,8 +293,8 @@ class JointEpochs(Solver[EpochsState]):
         return state
 
     @property
-    def _solver(self) -> RepairedSGD:
-        return RepairedSGD(epochs=self._n_epochs, max_iter=self._n_epochs)
+    def _solver(self) -> UnbiasedSGD:
+        return UnbiasedSGD(epochs=self._n_epochs, max_iter=self._n_epochs)
 
     @property
     def _n_epochs(self) -> int:

@@ -342,14 +342,14 @@ def _print_scale(seeds: Sequence[int], nodes: int) -> dict[str, Any]:
 
 
 def over_sizes(largest: int, seeds: Sequence[int]) -> dict[int, dict[str, list[Score]]]:
-    """The methods of the paper and the repaired one on its data, by size."""
-    from spectrograd.paper.setting import EIGEN, FB, PRINTED, REPAIRED, over_seeds
+    """The methods of the paper and the unbiased one on its data, by size."""
+    from spectrograd.paper.setting import EIGEN, FB, PRINTED, UNBIASED, over_seeds
 
     sizes = [size for size in (1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000) if size <= largest]
     sizes = [size for size in sizes if size >= min(FIRST, largest)] or [largest]
     return {
         size: over_seeds(
-            size, seeds, [m for m in (EIGEN, FB, PRINTED, REPAIRED) if m != FB or size <= FB_LARGEST]
+            size, seeds, [m for m in (EIGEN, FB, PRINTED, UNBIASED) if m != FB or size <= FB_LARGEST]
         )
         for size in sizes
     }

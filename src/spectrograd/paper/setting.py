@@ -61,7 +61,7 @@ class Score:
 EIGEN = Method("Eigendecomposition (sparse)", "eigen", {"method": "arpack"}, normalised=True)
 FB = Method("Stochastic FB", "stochastic-fb", {"max_iter": 3000})
 PRINTED = Method("Proposed, Eq. 19 as printed", "sgd-paper")
-REPAIRED = Method("Repaired (sgd), 10 passes", "sgd", {"epochs": 10})
+UNBIASED = Method("Unbiased (sgd), 10 passes", "sgd", {"epochs": 10})
 METHODS = (
     EIGEN,
     Method("the same, unnormalised", "eigen", {"method": "arpack"}),
@@ -70,7 +70,7 @@ METHODS = (
     Method("Proposed, each vertex once in M", "sgd-paper", {"gram_update": "unique"}),
     Method("Proposed, plain steps of 1e-3", "sgd-paper", {"optimizer": "sgd"}),
     Method("Proposed, plain steps of 0.1", "sgd-paper", {"optimizer": "sgd", "step_size": 0.1}),
-    REPAIRED,
+    UNBIASED,
 )
 READINGS = (
     Reading(),
@@ -141,13 +141,13 @@ def over_seeds(n_nodes: int, seeds: Iterable[int], methods: Iterable[Method]) ->
 
 
 def over_readings(n_nodes: int, seeds: Iterable[int]) -> dict[str, dict[str, list[Score]]]:
-    """The exact, the printed and the repaired method under every reading."""
+    """The exact, the printed and the unbiased method under every reading."""
     found: dict[str, dict[str, list[Score]]] = {}
     for reading in READINGS:
         drawn = [(seed, Matrices.draw(n_nodes, seed, reading)) for seed in seeds]
         found[reading.name] = {
             method.name: [matrices.score(method, seed) for seed, matrices in drawn]
-            for method in (EIGEN, PRINTED, REPAIRED)
+            for method in (EIGEN, PRINTED, UNBIASED)
         }
     return found
 

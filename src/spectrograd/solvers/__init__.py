@@ -24,7 +24,7 @@ __all__ = [
 
 # name -> "module:class"; modules are imported when asked for, since some compile kernels.
 REGISTRY = {
-    "sgd": "sgd:RepairedSGD",
+    "sgd": "sgd:UnbiasedSGD",
     "sgd-paper": "sgd_paper:PaperSGD",
     "gradient-descent": "gradient_descent:GradientDescent",
     "forward-backward": "gradient_descent:ForwardBackward",

@@ -1,4 +1,4 @@
-"""What the repaired SGD reads and moves: an operator in walk form, its edges, one block of rows."""
+"""What the unbiased SGD reads and moves: an operator in walk form, its edges, one block of rows."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ class DescentState(SGDBaseState):
 
 
 @dataclass(frozen=True)
-class RepairedSGD(SGDBase[DescentState]):
+class UnbiasedSGD(SGDBase[DescentState]):
     """Minimise ``J(U) = Tr(M^-1 U'AU)``, ``M = U'BU``, by mini-batches with an unbiased gradient.
 
     Definition: for a batch ``S`` of edges (Eq. 15) the rows that it touches move along

@@ -39,7 +39,7 @@ SGDBaseStateT = TypeVar("SGDBaseStateT", bound=SGDBaseState)
 class SGDBase(SteppingSolver[SGDBaseStateT]):
     """``sgd`` but for where its rows live: first epochs, then, with ``polish``, a method that converges.
 
-    The parameters are those of :class:`~spectrograd.solvers.sgd.RepairedSGD`.
+    The parameters are those of :class:`~spectrograd.solvers.sgd.UnbiasedSGD`.
     """
 
     epochs: float = 5.0

@@ -68,7 +68,7 @@ class DeviceDescentState(SGDBaseState):
 
 @dataclass(frozen=True)
 class DeviceSGD(SGDBase[DeviceDescentState]):
-    """:class:`~spectrograd.solvers.sgd.RepairedSGD` in tensors: the same steps, other random numbers.
+    """:class:`~spectrograd.solvers.sgd.UnbiasedSGD` in tensors: the same steps, other random numbers.
 
     Edges that do not fit the device, or are on a disk, are sent there chunk by chunk. The host looks at M
     once per chunk, and at nothing else before the end of an epoch.
