@@ -110,7 +110,7 @@ def test_an_interrupted_filter_returns_what_was_kept(tmp_path):
     state = solver.init(problem, np.random.default_rng(0))
     state = solver.step(problem, state)
     before = solver.finish(problem, state).copy()
-    kept = solver.kept(problem, state)
+    kept = solver.snapshot(problem, state)
     solver.step(problem, state)
     np.testing.assert_array_equal(solver.finish(problem, kept), before)
     assert solver.evidence(problem, kept).last is None

@@ -479,7 +479,7 @@ def _run(
         problem,
         solver if settings.wrap is None else settings.wrap(solver),
         stopping=Stopping(
-            tol=0.0 if solver.judges_itself else settings.tolerance * width, deadline=settings.deadline
+            tol=0.0 if solver.has_stopping_rule else settings.tolerance * width, deadline=settings.deadline
         ),
         on_progress=settings.hooks,
         seed=settings.seed,

@@ -208,7 +208,7 @@ class Solver(ABC, Generic[StateT]):
     Class attributes: ``name`` (as in the registry), ``max_iter`` (how many steps unless the user
     says otherwise), ``report_every`` (steps between two measurements, which cost a pass each),
     ``direct`` (the first step is the last, so there is nothing to measure before it), ``requires`` (what the
-    operator and the engine must offer; checked before any work), ``rough_after`` (steps after which even
+    operator and the engine must offer; checked before any work), ``localization_check_at`` (steps after which even
     rough vectors show whether they are localised; 0: never).
     """
 
@@ -216,11 +216,11 @@ class Solver(ABC, Generic[StateT]):
     direct: ClassVar[bool] = False
     report_every: ClassVar[int] = 1
     requires: ClassVar[frozenset[Capability]] = PRODUCTS
-    rough_after: ClassVar[int] = 0
+    localization_check_at: ClassVar[int] = 0
     max_iter: int
 
     @property
-    def judges_itself(self) -> bool:
+    def has_stopping_rule(self) -> bool:
         """Whether :meth:`terminate` looks at accuracy, so that the loop need not."""
         return False
 
@@ -274,18 +274,18 @@ class Solver(ABC, Generic[StateT]):
         """The subspace as it is, in the problem's own metric; not always orthonormal."""
         return state.U
 
-    def kept(self, problem: Problem, state: StateT) -> StateT:
+    def snapshot(self, problem: Problem, state: StateT) -> StateT:
         """What a run keeps of a measured state while the next step is at work: a copy.
 
         Where the step writes over its state it may be less: what :meth:`finish` needs.
         """
         return copy.deepcopy(state)
 
-    def writes_over(self, state: StateT) -> bool:
+    def overwrites_state(self, state: StateT) -> bool:
         """Whether the next step uses the memory of the state again: no checkpoint can be written later."""
         return False
 
-    def copies_hold(self, state: StateT) -> bool:
+    def snapshots_are_copies(self, state: StateT) -> bool:
         """Whether a copy of a state stays what it is when steps go on.
 
         Else a step that was left at a product must be able to go on from the state as it is then.

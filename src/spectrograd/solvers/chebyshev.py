@@ -113,7 +113,7 @@ class Chebyshev(FilteringSolver[ChebyshevState]):
         Stop when the bound on the sine of the subspace angle is met; 0 leaves stopping to the loop.
     """
 
-    rough_after = 2
+    localization_check_at = 2
 
     def suited(self, problem: Problem) -> Solver[Any]:
         """Where sweeps are dear, the form that takes few of them."""
@@ -213,7 +213,7 @@ class FewPassState(ChebyshevState):
 class FewPassChebyshev(FilteringSolver[FewPassState]):
     """See the module's text; parameters are those of :class:`Chebyshev`."""
 
-    rough_after = 1
+    localization_check_at = 1
     shortest = 2
 
     def init(self, problem: Problem, rng: np.random.Generator) -> FewPassState:
@@ -269,10 +269,10 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
         else:
             self._ritz(problem, state)
         state = self.account(problem, state, degree * state.width)
-        self._give_in(state)
+        self._stop_without_gap(state)
         return state
 
-    def _give_in(self, state: FewPassState) -> None:
+    def _stop_without_gap(self, state: FewPassState) -> None:
         """Mutates: the state is done after so many sweeps, unless iterations or digits were asked for."""
         if state.probe_block is None or self.max_iter != type(self).max_iter or self.angle == 0:
             return
@@ -404,14 +404,14 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
             state.U = problem.random_walk.inverse_transform(problem.engine.columns(state.block, slice(problem.n_components)))
         return state.U
 
-    def kept(self, problem: Problem, state: FewPassState) -> FewPassState:
+    def snapshot(self, problem: Problem, state: FewPassState) -> FewPassState:
         """The first K columns, with their values."""
         twin = copy.copy(state)
         twin.block = problem.engine.columns(state.block, slice(problem.n_components))
         twin.product, twin.probe_block, twin.U, twin.events = None, None, NO_VECTORS, list(state.events)
         return twin
 
-    def writes_over(self, state: FewPassState) -> bool:
+    def overwrites_state(self, state: FewPassState) -> bool:
         """Always."""
         return True
 

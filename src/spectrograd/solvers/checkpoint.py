@@ -45,8 +45,8 @@ KINDS = frozenset(
         "pipeline.plan:Choice",
         "solvers.chebyshev:ChebyshevState",
         "solvers.chebyshev_sweeps:FewPassState",
-        "solvers.checkpoint:Moment",
-        "solvers.checkpoint:PackedMoment",
+        "solvers.checkpoint:Snapshot",
+        "solvers.checkpoint:PackedSnapshot",
         "solvers.coordinate_power:CoordinateState",
         "solvers.device_sgd:DeviceDescentState",
         "solvers.device_sgd_paper:DevicePaperState",
@@ -72,7 +72,7 @@ KINDS = frozenset(
 
 
 @dataclass(frozen=True, eq=False)
-class Moment:
+class Snapshot:
     """Where a run stood: all that it takes to go on as if nothing had happened.
 
     ``measured`` says that the last entry of the history is of this state, so that the run may be over;
@@ -88,32 +88,32 @@ class Moment:
 
 
 @dataclass(frozen=True, eq=False)
-class PackedMoment:
+class PackedSnapshot:
     """The same with the history as a table: a row per measurement, and events where they are others."""
 
-    moment: Moment
+    snapshot: Snapshot
     numbers: Array
     events: tuple[tuple[int, tuple[str, ...]], ...]
 
     @classmethod
-    def of(cls, moment: Moment) -> PackedMoment:
-        """Pack a moment."""
-        history = moment.history
+    def of(cls, snapshot: Snapshot) -> PackedSnapshot:
+        """Pack a snapshot."""
+        history = snapshot.history
         rows = [[getattr(progress, name) for name in _NUMBERS] for progress in history]
         before = [(), *(progress.events for progress in history)]
         changed = tuple((at, p.events) for at, p in enumerate(history) if p.events != before[at])
         numbers = np.array(rows, dtype=np.float64).reshape(-1, len(_NUMBERS))
-        return cls(replace(moment, history=()), numbers, changed)
+        return cls(replace(snapshot, history=()), numbers, changed)
 
-    def unpacked(self) -> Moment:
-        """The moment again."""
+    def unpacked(self) -> Snapshot:
+        """The snapshot again."""
         history, changes = [], dict(self.events)
         events: tuple[str, ...] = ()
         for at, row in enumerate(self.numbers.tolist()):
             events = changes.get(at, events)
             values = {n: int(v) if n in _WHOLE else v for n, v in zip(_NUMBERS, row, strict=True)}
             history.append(Progress(**values, events=events))
-        return replace(self.moment, history=tuple(history))
+        return replace(self.snapshot, history=tuple(history))
 
 
 _WHOLE = ("iteration", "edges_seen")
@@ -134,24 +134,24 @@ class SolveCheckpoint:
         """Whether it is time for the next one."""
         return time.monotonic() - self.saved_at >= self.run.every
 
-    def save(self, problem: Problem, moment: Moment) -> None:
-        """Write a moment, as the newest."""
-        self.run.folder.save_state(self.number, partial(_encoded, problem, PackedMoment.of(moment)))
+    def save(self, problem: Problem, snapshot: Snapshot) -> None:
+        """Write a snapshot, as the newest."""
+        self.run.folder.save_state(self.number, partial(_encoded, problem, PackedSnapshot.of(snapshot)))
         self.saved_at = time.monotonic()
 
-    def moment(self, problem: Problem, fresh: Callable[[], State]) -> Moment | None:
-        """The newest moment; ``fresh`` makes a first state, which has what is derived from the problem."""
+    def snapshot(self, problem: Problem, fresh: Callable[[], State]) -> Snapshot | None:
+        """The newest snapshot; ``fresh`` makes a first state, which has what is derived from the problem."""
         found = self.run.folder.state(self.number, partial(_decoded, problem, _moment))
         if found is None:
             return None
-        moment: Moment = found[1]
+        snapshot: Snapshot = found[1]
         self.resumed = found[0]
-        if _lacks(moment.state):
+        if _lacks(snapshot.state):
             first = fresh()
-            if type(first) is not type(moment.state):
+            if type(first) is not type(snapshot.state):
                 raise CheckpointError(beginning_anew(f"{self.resumed}: of another solver"))
-            _complete(moment.state, first)
-        return moment
+            _complete(snapshot.state, first)
+        return snapshot
 
     def cut_short(self) -> None:
         """The solve did not come to its end: what its run does now, it would not have done undisturbed."""
@@ -218,14 +218,14 @@ def _complete(state: State, first: State) -> None:
                 _complete(one, other)
 
 
-def _moment(packed: Any) -> Moment:
-    """A moment of a solve, of what is believed to be one."""
-    if not isinstance(packed, PackedMoment):
+def _moment(packed: Any) -> Snapshot:
+    """A snapshot of a solve, of what is believed to be one."""
+    if not isinstance(packed, PackedSnapshot):
         raise TypeError("no state of a solve")
-    moment = packed.unpacked()
-    if not isinstance(moment.state, State):
+    snapshot = packed.unpacked()
+    if not isinstance(snapshot.state, State):
         raise TypeError("no state of a solve")
-    return moment
+    return snapshot
 
 
 def _decoded(problem: Problem, accept: Callable[[Any], Any], tree: Any, arrays: list[Array]) -> Any:

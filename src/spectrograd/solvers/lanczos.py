@@ -90,7 +90,7 @@ class Lanczos(RitzSolver[LanczosState]):
     max_iter: int = 500
 
     name: ClassVar[str] = "lanczos"
-    rough_after = 2
+    localization_check_at = 2
 
     def suited(self, problem: Problem) -> Solver[Any]:
         """Where sweeps are dear, the form that takes few of them."""
@@ -137,7 +137,7 @@ class Lanczos(RitzSolver[LanczosState]):
         self.account(problem, state, state.basis.products - state.products_before)
         return state
 
-    def copies_hold(self, state: LanczosState) -> bool:
+    def snapshots_are_copies(self, state: LanczosState) -> bool:
         """They share the basis, which grows by whole blocks."""
         return state.basis is None
 

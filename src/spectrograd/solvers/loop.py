@@ -18,7 +18,7 @@ from spectrograd.engines import Engine, LocalEngine
 from spectrograd.engines.base import MultiVector
 from spectrograd.kernels import SMALL
 from spectrograd.solvers.base import Problem, Progress, Solver, State
-from spectrograd.solvers.checkpoint import Moment, RunCheckpoints, SolveCheckpoint
+from spectrograd.solvers.checkpoint import Snapshot, RunCheckpoints, SolveCheckpoint
 from spectrograd.system import Interrupted, check, one_thread
 
 Hook = Callable[[Progress], None]
@@ -31,7 +31,7 @@ MAX_BACK_OFFS = 30
 class Stopping:
     """When to stop: ``max_iter`` (None = the solver's own), residual at most ``tol`` (0 = never).
 
-    ``deadline`` is a moment of ``time.perf_counter``; the first step is taken whatever the time.
+    ``deadline`` is a snapshot of ``time.perf_counter``; the first step is taken whatever the time.
     """
 
     max_iter: int | None = None
@@ -114,7 +114,7 @@ def solve(
 
     Time out and Ctrl-C return the best state so far; a diverging run goes back to its last good
     state with a smaller step. The result is always finite. ``watch`` sees rough vectors when they
-    are telling (``rough_after``) and may give the run up by returning True. A run with a ``checkpoint`` goes
+    are telling (``localization_check_at``) and may give the run up by returning True. A run with a ``checkpoint`` goes
     on where an earlier one stood, to the same bits.
     """
     rules = stopping or Stopping()
@@ -180,7 +180,7 @@ class _Run:
         self.resume: State | None = None  # where to go on from after backing off
         self.back_offs = 0
         self.live: State | None = None  # the one that steps change
-        self.unsaved: Moment | None = None
+        self.unsaved: Snapshot | None = None
 
     def until_stopped(self, rng: np.random.Generator, time_budget: float | None) -> str:
         state, reason = self.begin(rng)
@@ -215,18 +215,18 @@ class _Run:
     def begin(self, rng: np.random.Generator) -> tuple[State, str | None]:
         """The first state, or where an earlier run stood, and then perhaps that it was over."""
         fresh = partial(_first_state, self.problem, self.solver, rng)
-        moment = None if self.checkpoint is None else self.checkpoint.moment(self.problem, fresh)
-        if moment is None:
+        snapshot = None if self.checkpoint is None else self.checkpoint.snapshot(self.problem, fresh)
+        if snapshot is None:
             state = fresh()
             if not self.solver.direct:
                 self.measure(state)
             return state, None
-        state = moment.state
-        self.history, self.back_offs, self.clock.before = [*moment.history], moment.back_offs, moment.seconds
+        state = snapshot.state
+        self.history, self.back_offs, self.clock.before = [*snapshot.history], snapshot.back_offs, snapshot.seconds
         self.good = state
         for hook in self.hooks:  # where it goes on from
             hook(self.history[-1])
-        return state, self.verdict(state, moment.over) if moment.measured and state.iteration > 0 else None
+        return state, self.verdict(state, snapshot.over) if snapshot.measured and state.iteration > 0 else None
 
     def at_end(self, state: State) -> str | None:
         """Whether there is nothing more to do, and why."""
@@ -238,7 +238,7 @@ class _Run:
         """Why the run is over, for a state that was just measured; None where it is not."""
         if over is None and self.history[-1].residual <= self.rules.tol:
             return "converged"
-        telling = self.watch is not None and state.iteration == self.solver.rough_after
+        telling = self.watch is not None and state.iteration == self.solver.localization_check_at
         return GIVEN_UP if over is None and telling and self.looks_bad(state) else over
 
     def looks_bad(self, state: State) -> bool:
@@ -261,7 +261,7 @@ class _Run:
             self.good, self.resume = state, None
             self.history.append(progress)
             if kept and self.checkpoint is not None:
-                self.unsaved = Moment(self.good, tuple(self.history), self.back_offs, seconds, over)
+                self.unsaved = Snapshot(self.good, tuple(self.history), self.back_offs, seconds, over)
             for hook in self.hooks:
                 hook(progress)
         return True
@@ -270,28 +270,28 @@ class _Run:
         """Before a step: what was measured last must outlive it."""
         if self.good is not state:
             return
-        self.good = self.solver.kept(self.problem, state)
+        self.good = self.solver.snapshot(self.problem, state)
         if self.unsaved is not None:
-            lost = self.solver.writes_over(state)
+            lost = self.solver.overwrites_state(state)
             self.unsaved = None if lost else replace(self.unsaved, state=self.good)
 
     def save(self, *, at_once: bool) -> None:
         """Write the last measurement that is kept for it, when a checkpoint is due or ``at_once``."""
         if self.checkpoint is None or self.unsaved is None:
             return
-        if not (at_once or self.checkpoint.due or self.solver.writes_over(self.unsaved.state)):
+        if not (at_once or self.checkpoint.due or self.solver.overwrites_state(self.unsaved.state)):
             return
-        moment, self.unsaved = self.unsaved, None
+        snapshot, self.unsaved = self.unsaved, None
         with self.clock.paused():
-            self.checkpoint.save(self.problem, moment)
+            self.checkpoint.save(self.problem, snapshot)
 
     def save_interrupted(self, safely: bool) -> None:
         """After Ctrl-C: the last measurement; where its state has moved on since, that one if it is whole."""
-        if self.live is None or self.solver.copies_hold(self.live):
+        if self.live is None or self.solver.snapshots_are_copies(self.live):
             self.save(at_once=True)
         elif safely and not self.problem.engine.cost.dear:  # whose verbs are safe points too
             seconds = self.clock.seconds()
-            self.unsaved = Moment(self.live, tuple(self.history), self.back_offs, seconds, measured=False)
+            self.unsaved = Snapshot(self.live, tuple(self.history), self.back_offs, seconds, measured=False)
             self.save(at_once=True)
 
     def grows(self, objective: float) -> bool:

@@ -63,7 +63,7 @@ class Multilevel(RitzSolver[MultilevelState]):
 
     name: ClassVar[str] = "multilevel"
     requires = ALL
-    rough_after = 1
+    localization_check_at = 1
 
     def init(self, problem: Problem, rng: np.random.Generator) -> MultilevelState:
         """Coarsen, solve, and come back up; a warm start joins the block at the top."""

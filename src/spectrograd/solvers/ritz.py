@@ -78,7 +78,7 @@ class RitzSolver(Solver[RitzT]):
     angle: float
 
     @property
-    def judges_itself(self) -> bool:
+    def has_stopping_rule(self) -> bool:
         """Where an angle is asked for."""
         return self.angle > 0
 

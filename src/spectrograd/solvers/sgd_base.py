@@ -59,7 +59,7 @@ class SGDBase(SteppingSolver[SGDBaseStateT]):
         """What the epochs found, orthonormal in the problem's own metric and float64."""
 
     @property
-    def judges_itself(self) -> bool:
+    def has_stopping_rule(self) -> bool:
         """Only the method that goes on does."""
         return self.polish and self.angle > 0
 
@@ -156,21 +156,21 @@ class SGDBase(SteppingSolver[SGDBaseStateT]):
             events=(*state.events, *state.after.events),
         )
 
-    def kept(self, problem: Problem, state: SGDBaseStateT) -> SGDBaseStateT:
+    def snapshot(self, problem: Problem, state: SGDBaseStateT) -> SGDBaseStateT:
         """Of the method that went on, what it keeps itself."""
         after, state.after = state.after, None
         twin = copy.deepcopy(state)
         state.after = after
         if after is not None:
             assert state.polishing is not None
-            twin.after = self._polish_solver(problem).kept(state.polishing, after)
+            twin.after = self._polish_solver(problem).snapshot(state.polishing, after)
         return twin
 
-    def writes_over(self, state: SGDBaseStateT) -> bool:
+    def overwrites_state(self, state: SGDBaseStateT) -> bool:
         """As the steps of the method that goes on."""
         return isinstance(state.after, FewPassState)
 
-    def copies_hold(self, state: SGDBaseStateT) -> bool:
+    def snapshots_are_copies(self, state: SGDBaseStateT) -> bool:
         """As those of the method that goes on."""
         return not isinstance(state.after, LanczosState) or state.after.basis is None
 

@@ -147,7 +147,7 @@ class ShiftInvert(RitzSolver[FactoredState]):
 
     name: ClassVar[str] = "shift-invert"
     requires = ALL
-    rough_after = 1
+    localization_check_at = 1
 
     def init(self, problem: Problem, rng: np.random.Generator) -> FactoredState:
         """Estimate the fill, and refuse before any work is done; factorise, and smooth a random block."""
