@@ -19,9 +19,9 @@ from spectrograd.graph import Recall
 from spectrograd.io import write_graph
 from spectrograd.kernels.nearest import candidate_gaps, keep_closest
 from spectrograd.points.distances import Cloud, nearest_of_rows
-from spectrograd.points.ivf_index import Lists, search_lists
+from spectrograd.points.ivf_index import InvertedLists, search_ivf
 from spectrograd.points.knn_graph import nearest, neighbour_graph
-from spectrograd.points.search import Wanted, measured_recall, worth_lists
+from spectrograd.points.search import Wanted, measured_recall, prefers_ivf
 
 
 def mixture(n_points, n_features, seed=0):
@@ -70,7 +70,7 @@ def test_candidate_gaps(dtype):
 @pytest.mark.parametrize("n_features", [3, 100])  # as they are, and projected
 def test_found_neighbours_are_true_ones_at_exact_distances(n_features):
     points = mixture(3000, n_features) + 1e4
-    indices, distances, recall, _ = search_lists(points, 6, 0.95)
+    indices, distances, recall, _ = search_ivf(points, 6, 0.95)
     true, _ = true_neighbours(points - 1e4, 6)
     gaps = np.linalg.norm(points[indices] - points[:, None], axis=2)
     np.testing.assert_allclose(distances, gaps, rtol=1e-9)
@@ -84,14 +84,14 @@ def test_found_neighbours_are_true_ones_at_exact_distances(n_features):
 
 def test_the_search_goes_on_until_the_recall_is_met():
     points = mixture(4000, 20)
-    low, high = (search_lists(points, 5, recall) for recall in (0.5, 0.99))
+    low, high = (search_ivf(points, 5, recall) for recall in (0.5, 0.99))
     assert 0.5 <= low[2] < 0.9  # it does no more than it is asked for
     assert high[2] >= 0.99
 
 
 def test_a_recall_that_lists_cannot_give_is_had_exactly():
     points = np.random.default_rng(0).standard_normal((1500, 60))  # neighbours are everywhere
-    assert search_lists(points, 5, 0.999) is None
+    assert search_ivf(points, 5, 0.999) is None
     found = nearest(points, Wanted(5, search="approximate", recall=0.999))
     assert found.recall == 1
     np.testing.assert_allclose(found.distances, true_neighbours(points, 5)[0], rtol=1e-6)
@@ -100,7 +100,7 @@ def test_a_recall_that_lists_cannot_give_is_had_exactly():
 def test_lists_too_short_for_k_neighbours_are_made_up_for():
     # most lists are a few points far from all others, the rest of their neighbours are nowhere near
     points = np.concatenate([mixture(3000, 4), 1e3 * np.random.default_rng(1).standard_normal((40, 4))])
-    indices, distances, _, _ = search_lists(points, 30, 0.9)
+    indices, distances, _, _ = search_ivf(points, 30, 0.9)
     assert (indices >= 0).all()
     assert np.isfinite(distances).all()
     assert all(len(set(row)) == 30 for row in indices.tolist())
@@ -108,16 +108,16 @@ def test_lists_too_short_for_k_neighbours_are_made_up_for():
 
 def test_units_and_origins_do_not_matter():
     points = mixture(2000, 12)
-    plain = search_lists(points, 4, 0.9)
+    plain = search_ivf(points, 4, 0.9)
     for moved, unit in ((points * 2.0**600, 2.0**600), (points * 2.0**-600, 2.0**-600)):
-        indices, distances, _, _ = search_lists(moved, 4, 0.9)
+        indices, distances, _, _ = search_ivf(moved, 4, 0.9)
         np.testing.assert_array_equal(indices, plain[0])
         np.testing.assert_allclose(distances, plain[1] * unit)
 
 
 def test_visits_needed_are_those_that_meet_the_known_neighbours():
     points = mixture(2000, 6).astype(np.float32)
-    lists = Lists.of(points, np.random.default_rng(0))
+    lists = InvertedLists.of(points, np.random.default_rng(0))
     np.testing.assert_array_equal(np.sort(lists.order), np.arange(2000))
     asking = np.arange(0, 2000, 10)
     known, _ = nearest_of_rows(Cloud.around(points), asking, 5)
@@ -153,7 +153,7 @@ def test_recall_counts_ties_and_knows_its_error():
     ],
 )
 def test_which_search_is_for_what(shape, wanted, expected):
-    assert worth_lists(*shape, wanted) is expected
+    assert prefers_ivf(*shape, wanted) is expected
 
 
 @pytest.mark.parametrize("search", ["exact", "approximate"])

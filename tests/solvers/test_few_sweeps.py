@@ -13,7 +13,7 @@ from spectrograd import Graph, GraphWarning, datasets, open_store, write_graph
 from spectrograd.certificate.block_probe import COLUMNS, new_probe_block
 from spectrograd.engines import LocalEngine, local
 from spectrograd.kernels import SUM_BLOCK
-from spectrograd.linalg.chebyshev import Filter, Filtering, Sizes
+from spectrograd.linalg.chebyshev import Filter, Filtering, FilteredSingularValues
 from spectrograd.operators.laplacian import laplacian, masked
 from spectrograd.pipeline import Settings, embed
 from spectrograd.solvers import Problem, solve
@@ -130,7 +130,7 @@ def test_turning_columns_on_the_way_changes_neither_span_nor_estimate():
     operator, rng = laplacian(planted(5_000)).random_walk_form(), np.random.default_rng(0)
     X = rng.standard_normal((5_000, 9), dtype=np.float32)
     plain, combine_inplace = (Filtering(Filter(6, 0.7, 1.3), ENGINE, operator, X) for _ in range(2))
-    sizes, straight = Sizes(9), Sizes(9)
+    sizes, straight = FilteredSingularValues(9), FilteredSingularValues(9)
     for degree in range(6):
         for work, seen in ((plain, straight), (combine_inplace, sizes)):
             work.advance()

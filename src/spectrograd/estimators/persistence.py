@@ -43,7 +43,7 @@ KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "LayerRule": ("pipeline.out_of_sample", ()),
     "OutlierScale": ("pipeline.out_of_sample", ()),
     "Lists": ("points.ivf_index", ()),
-    "ListIndex": ("points.ivf_index", ()),
+    "IVFIndex": ("points.ivf_index", ()),
     "KnownPoints": ("points.query", ()),
     "PointRows": ("estimators.affinity_rows", ()),
     "KernelRows": ("estimators.affinity_rows", ("keys",)),

@@ -158,7 +158,7 @@ def damping(lower: float, cut: float, upper: float) -> Iterator[Coefficients]:
 UNEVEN = 100.0
 
 
-class Sizes:
+class FilteredSingularValues:
     """Singular values of a random block (``width`` columns) on its way through a filter.
 
     ``factor`` makes of the block as it is now, orthonormal or nearly so, the one without the turns taken.

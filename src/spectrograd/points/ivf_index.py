@@ -30,8 +30,8 @@ from spectrograd.points.search import measured_recall
 from spectrograd.points.validation import place_hashes
 from spectrograd.typing import Array
 
-# Lists per sqrt(N): with more, finding the nearest ones costs what shorter lists save (MNIST, mixtures).
-LISTS_PER_ROOT = 1.5
+# InvertedLists per sqrt(N): with more, finding the nearest ones costs what shorter lists save (MNIST, mixtures).
+LISTS_PER_SQRT_POINTS = 1.5
 # Enough for centres that serve: points per list they are made from, and steps of k-means.
 TRAINED_ON, STEPS = 32, 6
 # Queries that visit lists together: more make larger products, fewer make more turns for threads to take.
@@ -39,7 +39,7 @@ FEWEST, TOGETHER = 1024, 8192
 
 
 @dataclass(frozen=True, eq=False)
-class Lists:
+class InvertedLists:
     """Points sorted by the list they are in.
 
     ``centres`` (L x p); ``order``: row numbers of the points, list by list; ``begin`` (L + 1): where each
@@ -52,20 +52,20 @@ class Lists:
     offsets: Array
 
     @classmethod
-    def of(cls, points: Array, rng: np.random.Generator) -> Lists:
-        """Lists of points (N x p, single precision)."""
-        n_lists = max(1, int(LISTS_PER_ROOT * np.sqrt(len(points))))
+    def of(cls, points: Array, rng: np.random.Generator) -> InvertedLists:
+        """InvertedLists of points (N x p, single precision)."""
+        n_lists = max(1, int(LISTS_PER_SQRT_POINTS * np.sqrt(len(points))))
         return cls.around(_trained_centres(points, n_lists, rng), points)
 
     @classmethod
-    def around(cls, centres: Array, points: Array) -> Lists:
+    def around(cls, centres: Array, points: Array) -> InvertedLists:
         """Each point in the list of its nearest centre."""
         member_of = closest(points, centres, 1)[:, 0]
         order = np.argsort(member_of, kind="stable").astype(np.int32)
         begin = np.searchsorted(member_of[order], np.arange(len(centres) + 1))
         return cls(centres, order, begin, points[order] - centres[member_of[order]])
 
-    def with_more(self, points: Array, first: int) -> tuple[Lists, Array]:
+    def with_more(self, points: Array, first: int) -> tuple[InvertedLists, Array]:
         """The same with further points, numbered from ``first`` on; and where all of them were before."""
         added = closest(points, self.centres, 1, row_by_row)[:, 0]
         there = np.repeat(np.arange(len(self.centres)), np.diff(self.begin))
@@ -73,7 +73,7 @@ class Lists:
         order = np.concatenate([self.order, first + np.arange(len(points), dtype=np.int32)])[place]
         offsets = np.concatenate([self.offsets, points - self.centres[added]])[place]
         begin = self.begin + np.concatenate([[0], np.cumsum(np.bincount(added, minlength=len(self.centres)))])
-        return Lists(self.centres, order, begin, offsets), place
+        return InvertedLists(self.centres, order, begin, offsets), place
 
     @property
     def membership(self) -> Array:
@@ -197,8 +197,8 @@ FARTHEST = 1e6
 
 
 @dataclass(frozen=True, eq=False)
-class ListIndex:
-    """Lists that a search has tuned. A question gets the same answer to the last bit in any company.
+class IVFIndex:
+    """InvertedLists that a search has tuned. A question gets the same answer to the last bit in any company.
 
     Attributes
     ----------
@@ -210,22 +210,22 @@ class ListIndex:
     keys : array of shape (n_points,)
         Hashes of the projected points in the order of the lists: twins are found whatever else is near.
     n_visits, n_kept
-        Lists to visit, and candidates to keep.
+        InvertedLists to visit, and candidates to keep.
     """
 
     centre: Array
     unit: float
     directions: Array | None
-    lists: Lists
+    lists: InvertedLists
     keys: Array
     n_visits: int
     n_kept: int
 
-    def of_rows(self, rows: Array) -> ListIndex:
+    def of_rows(self, rows: Array) -> IVFIndex:
         """The same where point i of the lists is to be called ``rows[i]``."""
         return replace(self, lists=replace(self.lists, order=rows[self.lists.order].astype(np.int32)))
 
-    def with_more(self, asked: Array, first: int) -> ListIndex:
+    def with_more(self, asked: Array, first: int) -> IVFIndex:
         """The same with further points (n x p), numbered from ``first`` on."""
         near = self._projected(asked)
         lists, place = self.lists.with_more(near, first)
@@ -271,7 +271,7 @@ class ListIndex:
         return self.keys[place], self.lists.order[place]
 
 
-def search_lists(points: Array, k: int, recall: float) -> tuple[Array, Array, Recall, ListIndex] | None:
+def search_ivf(points: Array, k: int, recall: float) -> tuple[Array, Array, Recall, IVFIndex] | None:
     """Nearly all of the k others closest to each point: indices, exact distances (N x k), measured recall.
 
     And the lists, for questions about other points. None where ``recall`` cannot be had for less than an
@@ -285,7 +285,7 @@ def search_lists(points: Array, k: int, recall: float) -> tuple[Array, Array, Re
     directions = main_directions(cloud, rng)
     near = projected(cloud, directions)
     n_kept = k + SPARE if directions is None else CANDIDATES_PROJECTED * k
-    lists, every = Lists.of(near, rng), np.arange(len(points), dtype=np.int32)
+    lists, every = InvertedLists.of(near, rng), np.arange(len(points), dtype=np.int32)
     # the rest is for what projection and chance may lose
     missed = (1 - recall) * (3 / 4 if directions is None else 1 / 2)
     for _ in range(ROUNDS):
@@ -300,7 +300,7 @@ def search_lists(points: Array, k: int, recall: float) -> tuple[Array, Array, Re
         found = measured_recall(distances[sample[tell]], true[tell])
         if found >= recall:
             keys = place_hashes(near)[lists.order]
-            index = ListIndex(cloud.centre, cloud.unit, directions, lists, keys, n_visits, n_kept)
+            index = IVFIndex(cloud.centre, cloud.unit, directions, lists, keys, n_visits, n_kept)
             return indices, distances, found, index
         missed, n_kept = missed / 2, 2 * n_kept
     return None

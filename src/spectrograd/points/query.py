@@ -15,7 +15,7 @@ from spectrograd.points.validation import EUCLIDEAN, Metric, in_metric
 from spectrograd.typing import Array
 
 if TYPE_CHECKING:
-    from spectrograd.points.ivf_index import ListIndex
+    from spectrograd.points.ivf_index import IVFIndex
 
 
 Weights = Literal["self-tuned", "binary", "distance-kernel"]
@@ -86,7 +86,7 @@ class KnownPoints:
     outlier_scale: Array
     n_neighbors: int
     metric: Metric = "euclidean"
-    index: ListIndex | None = None
+    index: IVFIndex | None = None
 
     def ask(self, new: Any) -> Asked:
         """Neighbours of new points (n x p), weighted as in the graph."""

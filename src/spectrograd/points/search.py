@@ -12,7 +12,7 @@ from spectrograd.graph import Recall
 from spectrograd.typing import Array
 
 if TYPE_CHECKING:
-    from spectrograd.points.ivf_index import ListIndex
+    from spectrograd.points.ivf_index import IVFIndex
 
 
 EXACT = Recall(1.0)
@@ -55,7 +55,7 @@ class Neighbours:
     indices: Array
     distances: Array
     recall: Recall = EXACT
-    index: ListIndex | None = None
+    index: IVFIndex | None = None
 
 
 @dataclass(frozen=True)
@@ -73,28 +73,28 @@ def find_neighbours(points: Any, wanted: Wanted) -> Neighbours:
     """Search dense or sparse points (N x p) by what suits their number and dimension."""
     if wanted.metric != "euclidean" or sp.issparse(points):
         return Neighbours(*search_metric(points, wanted.k, wanted.n_jobs, wanted.metric))
-    found = _by_lists(points, wanted) if worth_lists(points.shape[0], points.shape[1], wanted) else None
+    found = _by_ivf(points, wanted) if prefers_ivf(points.shape[0], points.shape[1], wanted) else None
     if found is not None:
         return found
     exact = search_tree if points.shape[1] <= TREE_MAX_FEATURES else search_all_pairs
     return Neighbours(*exact(points.astype(np.float64, copy=False), wanted.k, wanted.n_jobs))
 
 
-def worth_lists(n_points: int, n_features: int, wanted: Wanted) -> bool:
+def prefers_ivf(n_points: int, n_features: int, wanted: Wanted) -> bool:
     """Whether so many points in so many dimensions are searched approximately."""
     if wanted.search != "auto":
         return wanted.search == "approximate"
     return wanted.recall < 1 and n_points > EXACT_MAX_POINTS and n_features > EXACT_MAX_FEATURES
 
 
-def _by_lists(points: Array, wanted: Wanted) -> Neighbours | None:
+def _by_ivf(points: Array, wanted: Wanted) -> Neighbours | None:
     from spectrograd.engines import LocalEngine
-    from spectrograd.points.ivf_index import search_lists
+    from spectrograd.points.ivf_index import search_ivf
     from spectrograd.system import one_thread
 
     # Our threads take a block of products each: BLAS with threads of its own would only fight with them.
     with LocalEngine(wanted.n_jobs).threads(), one_thread():
-        found = search_lists(points, wanted.k, wanted.recall)
+        found = search_ivf(points, wanted.k, wanted.recall)
     return None if found is None else Neighbours(*found)
 
 

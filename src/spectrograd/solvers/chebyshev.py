@@ -16,7 +16,7 @@ from spectrograd.certificate.certificate import ENOUGH, ComplementBound
 from spectrograd.certificate.lanczos_probe import Evidence, MeasuredRitz
 from spectrograd.certificate.localization import TINY_SHARE
 from spectrograd.engines.base import MultiVector
-from spectrograd.linalg.chebyshev import GROWN, NARROWEST, Filter, Filtering, Sizes, bulk_of
+from spectrograd.linalg.chebyshev import GROWN, NARROWEST, Filter, Filtering, FilteredSingularValues, bulk_of
 from spectrograd.linalg.subspace import Ritz, inverse_factor, orthogonality_error, orthonormalize, upper_edge
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.solvers.base import Problem, Solver
@@ -297,7 +297,7 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
         engine, walk, probe_block, width = problem.engine, problem.random_walk.operator, state.probe_block, state.width
         assert probe_block is not None
         fresh = state.iteration == 0 and problem.start is None
-        most, sizes = self.degree if fresh else smooth.degree, Sizes(width)
+        most, sizes = self.degree if fresh else smooth.degree, FilteredSingularValues(width)
         work = Filtering(smooth, engine, walk, state.block, state.product, owned=True)
         state.product, state.block, state.U = None, None, NO_VECTORS
         lengths, localized, M = [], False, engine.gram(work.current, work.current, walk.metric)
