@@ -10,7 +10,7 @@ from spectrograd import MultilayerSpectralClustering, metrics
 from spectrograd.aggregation import checked_weights
 from spectrograd.graph import Graph
 from spectrograd.operators.laplacian import laplacian
-from spectrograd.pipeline.layer_weights import confirmation, examine, shuffled, weigh_layers
+from spectrograd.pipeline.layer_weights import confirmation, layer_significance, shuffled, weigh_layers
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solve import embed
 
@@ -141,7 +141,7 @@ def test_confirmation_has_the_mean_and_deviation_of_shuffled_layers():
 
 def test_strength_is_that_of_the_blocks():
     operators, embeddings = inputs([block_layer(LABELS, 0.5, 0, degree=30)])
-    found = examine(operators[0], embeddings[0], np.random.default_rng(0))
+    found = layer_significance(operators[0], embeddings[0], np.random.default_rng(0))
     assert found.strength == pytest.approx(0.5, abs=0.04)
     noise, vectors = inputs([block_layer(LABELS, 1.0, 0)])
-    assert examine(noise[0], vectors[0], np.random.default_rng(0)).structure < 0.01
+    assert layer_significance(noise[0], vectors[0], np.random.default_rng(0)).structure < 0.01

@@ -36,7 +36,7 @@ DENSE = 100
 
 
 @dataclass(frozen=True, eq=False)
-class Findings:
+class LayerSignificance:
     """What one layer shows by itself.
 
     Attributes
@@ -96,7 +96,7 @@ class Findings:
         return float(np.clip((self.values - self.edge) / (1 - self.edge), 0.0, 1.0).mean())
 
 
-def examine(operator: SparseOperator, U: Array, rng: np.random.Generator) -> Findings | None:
+def layer_significance(operator: SparseOperator, U: Array, rng: np.random.Generator) -> LayerSignificance | None:
     """What a layer shows by itself, or None where it has no edge or no direction but the trivial one."""
     graph, width = operator.graph, U.shape[1]
     if width < 2 or graph.n_edges == 0:
@@ -111,11 +111,11 @@ def examine(operator: SparseOperator, U: Array, rng: np.random.Generator) -> Fin
     n_shuffles = int(np.clip(SHUFFLED_NODES // n_linked, 4, 16))
     tops = [_second_eigenvalue(shuffled(graph, rng), rng) for _ in range(n_shuffles)]
     edge = float(np.mean(tops))
-    return Findings(edge, _spread(tops, n_linked), values[::-1], inner @ turn[:, ::-1])
+    return LayerSignificance(edge, _spread(tops, n_linked), values[::-1], inner @ turn[:, ::-1])
 
 
 @dataclass(frozen=True, eq=False)
-class Hearing:
+class LayerConfirmation:
     """How far each layer (row) confirms each other one (column): S x S, zero where nothing is compared.
 
     ``found`` is the confirmation, ``deviation`` its standard deviation by chance, and ``full`` what
@@ -151,7 +151,7 @@ class Hearing:
         return np.asarray(np.clip(share, 0.0, 1.0))
 
 
-def hear(graphs: Sequence[Graph], found: Sequence[Findings | None], same: Array) -> Hearing:
+def confirm_layers(graphs: Sequence[Graph], found: Sequence[LayerSignificance | None], same: Array) -> LayerConfirmation:
     """Let every layer's edges judge what the others show; copies (``same``) do not judge each other."""
     tables = np.zeros((3, len(graphs), len(graphs)))
     for t, shown in enumerate(found):
@@ -161,7 +161,7 @@ def hear(graphs: Sequence[Graph], found: Sequence[Findings | None], same: Array)
         for s, graph in enumerate(graphs):
             if not same[s, t] and graph.n_edges:
                 tables[:, s, t] = *confirmation(graph, V), float(np.sum(shown.clarity**2))
-    return Hearing(*tables)
+    return LayerConfirmation(*tables)
 
 
 def ramp(deviations: Any) -> Array:
@@ -349,9 +349,9 @@ def weigh_layers(
     ``seed`` draws the shuffled layers against which each layer is held.
     """
     rng = np.random.default_rng(seed)
-    found = [examine(operator, U, rng) for operator, U in zip(operators, embeddings, strict=True)]
+    found = [layer_significance(operator, U, rng) for operator, U in zip(operators, embeddings, strict=True)]
     same = copies(embeddings)
-    heard = hear([operator.graph for operator in operators], found, same)
+    heard = confirm_layers([operator.graph for operator in operators], found, same)
     strength = _strengths(found, heard, same)
     agreement = heard.share(np.maximum(strength, 1.0) * np.array([f.edge / 2 if f else 0.5 for f in found]))
     scales = np.array([typical_diagonal(operator) or 1.0 for operator in operators])
@@ -381,7 +381,7 @@ def _keeping_every_node(weights: Array, present: Array) -> Array:
     return np.asarray((1 - move) * weights + move * equal)
 
 
-def _strengths(found: Sequence[Findings | None], heard: Hearing, same: Array) -> Array:
+def _strengths(found: Sequence[LayerSignificance | None], heard: LayerConfirmation, same: Array) -> Array:
     """Strength over half the edge: own where the layer has clear clusters, else what the others allow."""
     levels = zip(*heard.levels(), _authority(found, same), strict=True)
     strength = np.array([_strength(f, *at) if f else np.nan for f, at in zip(found, levels, strict=True)])
@@ -393,7 +393,7 @@ def _strengths(found: Sequence[Findings | None], heard: Hearing, same: Array) ->
     )  # copies have one strength, however they were shuffled
 
 
-def _strength(layer: Findings, most: float, certainty: float, authority: float) -> float:
+def _strength(layer: LayerSignificance, most: float, certainty: float, authority: float) -> float:
     """Between its own strength and what it confirms: ``most`` it can have, ``certainty`` that it has any.
 
     A layer that may, for all we know, be as strong as one just below the edge, counts as such. If it
@@ -406,7 +406,7 @@ def _strength(layer: Findings, most: float, certainty: float, authority: float) 
     return clear * _shrunk(layer) + (1 - clear) * hidden
 
 
-def _shrunk(layer: Findings) -> float:
+def _shrunk(layer: LayerSignificance) -> float:
     """At most half way from 1 to its own strength: just above the edge a strength is hardly known.
 
     Layers that complete each other are best merged equally, and strengths of like blocks differ by chance.
@@ -414,7 +414,7 @@ def _shrunk(layer: Findings) -> float:
     return 1 + layer.mean_clarity * (layer.strength / (layer.edge / 2) - 1) / 2
 
 
-def _authority(found: Sequence[Findings | None], same: Array) -> Array:
+def _authority(found: Sequence[LayerSignificance | None], same: Array) -> Array:
     """Per layer, from 0 to 1, whether another one is clear enough to judge it.
 
     Among layers that barely show themselves one that shows nothing may be as good as they are.
@@ -427,7 +427,7 @@ def _sharpness(clarity: Any) -> Array:
     return np.asarray(np.clip((clarity - BLURRED) / (SHARP - BLURRED), 0.0, 1.0))
 
 
-def _trust(found: Sequence[Findings | None], heard: Hearing, same: Array) -> Array:
+def _trust(found: Sequence[LayerSignificance | None], heard: LayerConfirmation, same: Array) -> Array:
     """Less than 1 for layers that are outvoted *and* leave no room for the rest among K - 1 directions.
 
     Layers that see different clusters complete each other as long as all that they show has room.
