@@ -275,13 +275,13 @@ def progress(iteration, seconds):
 
 
 def test_meter():
-    assert meter.Meter().text(progress(10, 2.0)) == "5.0 it/s"
-    assert meter.Meter().share(progress(10, 2.0)) is None
-    assert meter.Meter(max_iter=100).text(progress(10, 2.0)) == "5.0 it/s  <0:18 left"
-    assert meter.Meter(max_iter=100, time_budget=4.0).share(progress(10, 2.0)) == 0.5
-    assert meter.Meter(time_budget=7202.0).text(progress(1, 1.0)) == "1.0 it/s  <2:00:01 left"
-    assert meter.Meter(max_iter=5).share(progress(10, 2.0)) == 1.0
-    assert meter.Meter(max_iter=5).text(progress(0, 0.0)) == ""
+    assert meter.ProgressMeter().text(progress(10, 2.0)) == "5.0 it/s"
+    assert meter.ProgressMeter().share(progress(10, 2.0)) is None
+    assert meter.ProgressMeter(max_iter=100).text(progress(10, 2.0)) == "5.0 it/s  <0:18 left"
+    assert meter.ProgressMeter(max_iter=100, time_budget=4.0).share(progress(10, 2.0)) == 0.5
+    assert meter.ProgressMeter(time_budget=7202.0).text(progress(1, 1.0)) == "1.0 it/s  <2:00:01 left"
+    assert meter.ProgressMeter(max_iter=5).share(progress(10, 2.0)) == 1.0
+    assert meter.ProgressMeter(max_iter=5).text(progress(0, 0.0)) == ""
 
 
 def test_interrupted_while_reading_is_130_and_leaves_nothing(folder, tmp_path):

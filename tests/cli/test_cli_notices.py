@@ -8,7 +8,7 @@ import numpy as np
 from spectrograd import datasets
 from spectrograd.cli import main
 from spectrograd.cli.run import how_to_go_on
-from spectrograd.cli.session import Meter
+from spectrograd.cli.session import ProgressMeter
 from spectrograd.engines.base import Cost
 from spectrograd.pipeline import Settings
 from spectrograd.pipeline.run import note_small
@@ -51,7 +51,7 @@ def test_minus_one_is_the_last_group():
 
 
 def test_a_resumed_bar_counts_its_own_seconds():
-    meter = Meter(max_iter=200, time_budget=50.0)
+    meter = ProgressMeter(max_iter=200, time_budget=50.0)
     seen = [SimpleNamespace(iteration=i, seconds=s) for i, s in ((100, 1000.0), (110, 1010.0))]
     assert meter.share(seen[0]) == 0.5
     assert meter.text(seen[0]) == ""

@@ -30,7 +30,7 @@ from spectrograd.cli.options import completion
 from spectrograd.cli.paper import paper
 from spectrograd.cli.predict import predict, update
 from spectrograd.cli.report import report
-from spectrograd.cli.session import BAD_INPUT, FAILED, INTERRUPTED, say
+from spectrograd.cli.session import BAD_INPUT, FAILED, INTERRUPTED, echo
 from spectrograd.notices import command_line_words
 from spectrograd.system import MissingExtra
 
@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if debug:
             traceback.print_exc()
         code, message = _explain(error)
-        say("error", message)
+        echo("error", message)
         return code
 
 
@@ -117,7 +117,7 @@ def _one_line_warnings(debug: bool, quiet: bool) -> Iterator[None]:
         # a command that falls short of its accuracy says so in its own error
         meant = issubclass(category, UserWarning) and category.__name__ != "ConvergenceWarning"
         if not quiet and (debug or meant):
-            say("warning", str(message))
+            echo("warning", str(message))
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
@@ -130,7 +130,7 @@ class _Notes(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """In one line."""
-        say("note", record.getMessage())
+        echo("note", record.getMessage())
 
 
 @contextmanager

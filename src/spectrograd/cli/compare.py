@@ -21,7 +21,7 @@ from spectrograd.cli.options import (
     target_option,
     tol_option,
 )
-from spectrograd.cli.session import FAILED, GOOD, INTERRUPTED, Session, say
+from spectrograd.cli.session import FAILED, GOOD, INTERRUPTED, Session, echo
 
 
 @click.command(short_help="Run several solvers on the same graph.")
@@ -195,6 +195,6 @@ def _summary(session: Session, source: Any, graph: Any, rows: Sequence[dict[str,
 
 def _exit_code(rows: Sequence[dict[str, Any]]) -> int:
     if rows and rows[-1]["error"] == "interrupted":
-        say("error", f"interrupted; {len(rows)} rows were kept")
+        echo("error", f"interrupted; {len(rows)} rows were kept")
         return INTERRUPTED
     return GOOD if any(row["objective"] is not None for row in rows) else FAILED

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spectrograd.cli.options import common_options, nodes_option, target_option
-from spectrograd.cli.session import Session, say
+from spectrograd.cli.session import Session, echo
 
 if TYPE_CHECKING:
     from spectrograd.cli.methods import Trial
@@ -78,7 +78,7 @@ def finish(rows: list[dict[str, Any]], chosen: Trial) -> int:
     if chosen.result is not None and not chosen.result.certificate.converged:
         failed.append(f"{chosen.method.label}: {chosen.result.certificate.sentence}")
     for reason in failed:
-        say("error", reason)
+        echo("error", reason)
     return 1 if failed else 0
 
 

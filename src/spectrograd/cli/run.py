@@ -21,7 +21,7 @@ import numpy as np
 from spectrograd.aggregation import make_aggregation
 from spectrograd.certificate import Certificate
 from spectrograd.cli.options import GraphFiles, PointOptions, SolveOptions
-from spectrograd.cli.session import FAILED, GOOD, INTERRUPTED, Meter, Session, say
+from spectrograd.cli.session import FAILED, GOOD, INTERRUPTED, ProgressMeter, Session, echo
 from spectrograd.cli.summary import Input
 from spectrograd.embedding import Embedding
 from spectrograd.engines import make_engine
@@ -92,12 +92,12 @@ def how_to_go_on(session: Session, settings: Settings) -> str:
     return f"a checkpoint was saved in {settings.checkpoint}, go on with: {session.command_line}"
 
 
-def _meter(settings: Settings) -> Meter:
+def _meter(settings: Settings) -> ProgressMeter:
     """The limits of a run; a solver that is asked for by name has its own number of iterations."""
     limit = settings.max_iter
     if limit is None and settings.solver != "auto":
         limit = make_solver(settings.solver, **settings.params).max_iter
-    return Meter(limit, settings.time_budget)
+    return ProgressMeter(limit, settings.time_budget)
 
 
 def _print_layers(session: Session, merged: Merged, settings: Settings) -> None:
@@ -117,10 +117,10 @@ def verdict(session: Session, result: Result, settings: Settings, what: str, *ta
     sentence, iterations = result.certificate.sentence, result.history[-1].iteration
     if result.interrupted:
         kept = f"interrupted after {iterations} iterations; the best result so far was kept ({sentence})"
-        say("error", "; ".join(filter(None, (kept, how_to_go_on(session, settings)))))
+        echo("error", "; ".join(filter(None, (kept, how_to_go_on(session, settings)))))
         return INTERRUPTED
     if _fell_short(result.certificate, settings):
-        say(
+        echo(
             "error",
             f"{sentence}; the result was kept: raise --max-iter, --time-budget or --tol, "
             "or choose another --solver or -k",

@@ -24,7 +24,7 @@ COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 _with_bar: list[Console] = []  # consoles that draw a bar at the moment, the last one innermost
 
 
-def say(kind: str, text: str) -> None:
+def echo(kind: str, text: str) -> None:
     """Print ``kind: text`` as one line; what to do, after the last semicolon, stands out in colour."""
     line = " ".join(text.split())
     if not wants_colour():
@@ -64,7 +64,7 @@ def wants_colour() -> bool:
 
 
 @dataclass
-class Meter:
+class ProgressMeter:
     """The limits of a run: iterations, seconds, or neither. It may stop earlier, when it is good enough.
 
     A run that goes on from a checkpoint counts its own seconds and iterations: the first measurement of a
@@ -149,7 +149,7 @@ class Session:
     def note(self, text: str) -> None:
         """Say something worth knowing."""
         if not self.quiet:
-            say("note", text)
+            echo("note", text)
 
     def done(self, what: str, *targets: str | os.PathLike[str] | None) -> None:
         """Say in one line what came out, where it was saved and how long it took."""
@@ -177,12 +177,12 @@ class Session:
         return self.seconds | {"total": time.perf_counter() - self.started}
 
     @contextmanager
-    def progress(self, label: str, meter: Meter | None = None, waiting: str = "") -> Iterator[Hook]:
+    def progress(self, label: str, meter: ProgressMeter | None = None, waiting: str = "") -> Iterator[Hook]:
         """A hook for the solver loop that draws a progress bar, on a terminal only.
 
         The bar fills up as far as the ``meter`` knows a limit; ``waiting`` stands there until it moves.
         """
-        limits = meter or Meter()
+        limits = meter or ProgressMeter()
         with ExitStack() as stack:
             show = self.status_line(stack, waiting or label)
 
