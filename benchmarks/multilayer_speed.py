@@ -15,14 +15,14 @@ from benchmarks.harness import best_of, table
 from spectrograd import MultilayerGraph, datasets, metrics
 from spectrograd.labels.assign import assign
 from spectrograd.pipeline.multilayer import merge
-from spectrograd.pipeline.result import Embedded
+from spectrograd.pipeline.result import CertifiedEmbedding
 from spectrograd.pipeline.settings import Settings
 
 K = 5
 SHIFT = 1e-5  # below the spectrum: the Laplacian itself is singular
 
 
-def ours(graph: MultilayerGraph) -> Embedded:
+def ours(graph: MultilayerGraph) -> CertifiedEmbedding:
     settings = Settings(seed=0)
     return merge(graph, K, settings).embed(K, settings)
 

@@ -18,7 +18,7 @@ from spectrograd.linalg.ldl import factor_bytes
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.pipeline import solve as certifying
 from spectrograd.pipeline import solve as room
-from spectrograd.pipeline.plan import Choice, candidates, choose, plan
+from spectrograd.pipeline.plan import PlannedSolver, candidates, choose, plan
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solve import SolveError, embed
 from spectrograd.points.knn_graph import knn_graph
@@ -105,7 +105,7 @@ def test_repeated_eigenvalues_of_an_expander(copy_size):
 
 def test_escalations_and_their_reasons_are_kept(monkeypatch):
     """Every attempt is told, and the history runs on through all of them."""
-    plan = (Choice("gradient-descent", "too slow on purpose"), Choice("lanczos", "escalated: to finish"))
+    plan = (PlannedSolver("gradient-descent", "too slow on purpose"), PlannedSolver("lanczos", "escalated: to finish"))
     monkeypatch.setattr(room, "plan", lambda problem, memory_limit=None: plan)
     graph = make_block_model(600, 3, random_state=0).graph
     result = room.embed(laplacian(graph), 3, Settings(seed=0, max_iter=5))
@@ -141,7 +141,7 @@ BREAKDOWNS = [ValueError("the factorisation broke down"), MemoryError(), np.lina
 @pytest.mark.parametrize("error", [*BREAKDOWNS, FloatingPointError("overflow"), RecursionError()])
 def test_a_solver_that_fails_is_an_attempt_and_the_next_one_follows(monkeypatch, error):
     graph = make_block_model(700, 3, random_state=0).graph
-    plan = (Choice("shift-invert", "direct"), Choice("lanczos", "escalated"))
+    plan = (PlannedSolver("shift-invert", "direct"), PlannedSolver("lanczos", "escalated"))
     monkeypatch.setattr(room, "plan", lambda problem, memory_limit=None: plan)
     _fails(monkeypatch, {"shift-invert": error})
     result = embed(laplacian(graph), 3, Settings(seed=0))
@@ -187,7 +187,7 @@ def test_weights_of_many_orders_of_magnitude_are_embedded():
 
 def test_past_the_time_budget_no_other_solver_begins_and_nobody_probes(monkeypatch):
     operator = laplacian(make_block_model(700, 3, random_state=0).graph)
-    plan = (Choice("gradient-descent", "too slow on purpose"), Choice("lanczos", "escalated"))
+    plan = (PlannedSolver("gradient-descent", "too slow on purpose"), PlannedSolver("lanczos", "escalated"))
     monkeypatch.setattr(room, "plan", lambda problem, memory_limit=None: plan)
     monkeypatch.setattr(certifying, "run_lanczos_probe", None)
     result = embed(operator, 3, Settings(seed=0, tol=0.0, max_iter=10**9, time_budget=0.2))

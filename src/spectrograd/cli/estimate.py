@@ -16,7 +16,7 @@ from spectrograd.labels.eigengap import MOST
 from spectrograd.operators.laplacian import Kind, laplacian, masked
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.memory_estimate import resident_bytes, solver_bytes, streamed_bytes
-from spectrograd.pipeline.plan import Choice, choose
+from spectrograd.pipeline.plan import PlannedSolver, choose
 from spectrograd.solvers.base import Problem
 
 # Passes over the edges that the default solvers took on graphs of all kinds, from block models to roads.
@@ -27,7 +27,7 @@ FEW_PASSES, MANY_PASSES = 10, 200
 class Estimate:
     """Solver, memory in bytes and seconds per pass; passes are few on expanders, many on long thin graphs."""
 
-    choice: Choice
+    choice: PlannedSolver
     memory: int
     seconds_per_pass: float
 
@@ -63,7 +63,7 @@ def estimate(
     n_components = max(1, min(k, largest.n_nodes - 1))
     operator = _operator(largest, kind)
     problem = Problem(operator, min(n_components, operator.n_nodes - 1))
-    choice = choose(problem, memory_limit) if solver == "auto" else Choice(solver, "asked for")
+    choice = choose(problem, memory_limit) if solver == "auto" else PlannedSolver(solver, "asked for")
     one_pass = len(layers) * _seconds_per_pass(operator, problem.n_components)
     if graph.is_resident:
         memory = resident_bytes(graph, n_components) + solver_bytes(largest, choice.name)

@@ -18,8 +18,8 @@ from spectrograd.embedding import Embedding
 from spectrograd.engines.dask.session import package_version
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.linalg.subspace import orthogonality_error
-from spectrograd.pipeline.plan import Choice
-from spectrograd.pipeline.result import Embedded
+from spectrograd.pipeline.plan import PlannedSolver
+from spectrograd.pipeline.result import CertifiedEmbedding
 from spectrograd.pipeline.settings import Settings
 from spectrograd.serialization.checkpoint_folder import open_checkpoints
 from spectrograd.solvers.base import Problem
@@ -76,34 +76,34 @@ def checkpointed(
         yield replace(settings, seed=seed, checkpoints=kept)
 
 
-def keep_result(kept: SolveCheckpoint, problem: Problem, found: Embedded) -> None:
+def keep_result(kept: SolveCheckpoint, problem: Problem, found: CertifiedEmbedding) -> None:
     """Keep what a solve has found for a run that is repeated; what was cut short is to go on instead."""
     if found.solution.stop_reason not in (INTERRUPTED, GIVEN_UP, OUT_OF_TIME):
         embedding = Embedding(found.embedding.vectors, found.embedding.eigenvalues)
         kept.finish(problem, replace(found, embedding=embedding))
 
 
-def kept_result(kept: SolveCheckpoint | None, problem: Problem) -> Embedded | None:
+def kept_result(kept: SolveCheckpoint | None, problem: Problem) -> CertifiedEmbedding | None:
     """What :func:`keep_result` has kept, measured again: one product tells whether it is of this problem."""
-    found: Embedded | None = None if kept is None else kept.result(problem, partial(_accepted, problem))
+    found: CertifiedEmbedding | None = None if kept is None else kept.result(problem, partial(_accepted, problem))
     if found is None:
         return None
     return replace(found, embedding=replace(found.embedding, names=problem.operator.names))
 
 
-def _accepted(problem: Problem, found: Any) -> Embedded:
+def _accepted(problem: Problem, found: Any) -> CertifiedEmbedding:
     """A result whose vectors have the residuals and the eigenvalues that its certificate states.
 
     Checksums tell that a file is as it was written, not who wrote it: a certificate is believed as far as
     ``|A q - theta B q|`` and ``Q'BQ = I`` are as stated, up to the rounding of the product.
     """
-    if not isinstance(found, Embedded):
+    if not isinstance(found, CertifiedEmbedding):
         raise TypeError("no result of a solve")
     certificate, vectors, engine = found.certificate, found.embedding.vectors, problem.engine
     shape = (problem.n_nodes, problem.n_components)
     if vectors.shape != shape or found.solution.Q.shape != shape or not found.solution.history:
         raise ValueError(f"vectors of shape {vectors.shape} instead of {shape}")
-    if not isinstance(found.choice, Choice) or not isinstance(certificate, Certificate):
+    if not isinstance(found.choice, PlannedSolver) or not isinstance(certificate, Certificate):
         raise TypeError("no certificate")
     if not certificate.converged:
         return found

@@ -28,7 +28,7 @@ from spectrograd.operators.base import Operator
 from spectrograd.operators.laplacian import TAU, Kind, Regularization, checked
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.layer_weights import LayerScores, layer_distances, weigh_layers
-from spectrograd.pipeline.result import Embedded, Result, Stages, found
+from spectrograd.pipeline.result import CertifiedEmbedding, Result, Stages, found
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.single import input_order, multivector_of_all_nodes, with_all_nodes
 from spectrograd.pipeline.solve import certified, embed
@@ -47,12 +47,12 @@ class Merged:
     """
 
     operator: Operator
-    layers: tuple[Embedded, ...]
+    layers: tuple[CertifiedEmbedding, ...]
     weights: Array
     seconds: dict[str, float]
     layer_names: tuple[str, ...] = ()
     scores: LayerScores | None = None
-    result: Embedded | None = None
+    result: CertifiedEmbedding | None = None
     inputs: Layers | None = None
 
     @property
@@ -65,7 +65,7 @@ class Merged:
         assert self.inputs is not None
         return replace(self, scores=weigh_layers(self.inputs.operators, self.inputs.embeddings, seed))
 
-    def embed(self, n_components: int, settings: Settings, *, start: Array | None = None) -> Embedded:
+    def embed(self, n_components: int, settings: Settings, *, start: Array | None = None) -> CertifiedEmbedding:
         """The merged embedding: the one found on the way, or solved for now."""
         return self.result or embed(self.operator, n_components, settings, start=start)
 
@@ -99,7 +99,7 @@ def merge(
         _check_linked(graph, excluded)
     operators = layer_operators(graph, laplacian, tau, excluded)
     began = time.perf_counter()
-    embedded: tuple[Embedded, ...] = ()
+    embedded: tuple[CertifiedEmbedding, ...] = ()
     scores = None
     if automatic or (chosen.needs_embeddings and chosen.run is None):
         share = _budget_share(settings, len(operators) + 1)
@@ -158,7 +158,7 @@ def _report_components(names: Sequence[str], components: Sequence[int], n_compon
         )
 
 
-def _embed_layer(operator: SparseOperator, n_components: int, settings: Settings) -> Embedded:
+def _embed_layer(operator: SparseOperator, n_components: int, settings: Settings) -> CertifiedEmbedding:
     """A layer on the nodes it has; columns that only separate absent nodes are left out."""
     result = embed(without_absent(operator), n_components, settings)
     if result.solution.stop_reason == INTERRUPTED:
@@ -179,7 +179,7 @@ def _simultaneous(
     settings: Settings,
     alpha: float | str,
     options: Mapping[str, Any],
-) -> tuple[tuple[Embedded, ...], Embedded, Operator]:
+) -> tuple[tuple[CertifiedEmbedding, ...], CertifiedEmbedding, Operator]:
     """Layers and merged graph in one run, each with its own certificate."""
     assert chosen.run is not None
     solution, merged, own = chosen.run(layers, n_components, settings, alpha=alpha, **options)
@@ -191,7 +191,7 @@ def _simultaneous(
     return embedded, certified(operator, replace(solution, Q=merged), settings), operator
 
 
-def _vectors(embedded: Sequence[Embedded]) -> tuple[Array, ...]:
+def _vectors(embedded: Sequence[CertifiedEmbedding]) -> tuple[Array, ...]:
     return tuple(layer.embedding.vectors for layer in embedded)
 
 
@@ -266,7 +266,7 @@ class PreparedLayers:
             multivector=multivector_of_all_nodes(solved, settings, self.graph.n_nodes, kept, self.masked),
         )
 
-    def _on_all_nodes(self, layer: Embedded) -> Embedded:
+    def _on_all_nodes(self, layer: CertifiedEmbedding) -> CertifiedEmbedding:
         vectors = with_all_nodes(layer, self.graph, self.kept, self.masked).vectors
         told = layer.embedding
         return replace(layer, embedding=Embedding(vectors, told.eigenvalues, told.names))
@@ -350,7 +350,7 @@ class AlphaPoint:
     """One alpha of a sweep: the merged embedding and its squared distance to each layer (Eq. 20)."""
 
     alpha: float | str
-    result: Embedded
+    result: CertifiedEmbedding
     distances: Array
 
 

@@ -130,7 +130,7 @@ def predicted_seconds(solver: str, looks: Looks, small: int) -> float:
 # --- ``auto``: which solvers for which problem, in which order, and why.
 
 
-class Choice(NamedTuple):
+class PlannedSolver(NamedTuple):
     """A solver's name, the reason it was picked, and parameters that are not its defaults.
 
     ``seconds`` is what it should take on one thread, its certificate included; None: nobody can tell.
@@ -144,9 +144,9 @@ class Choice(NamedTuple):
 
 ONE_VECTOR = (("block_size", 1),)
 LEAST_BLOCKS = 8  # of a Krylov basis: with fewer it restarts too soon to save passes
-BLOCK = Choice("chebyshev", "escalated: a block does not skip repeated eigenvalues")
-LAST = Choice("lanczos", "escalated: the best polynomial of all")
-AFTER_DIRECT = Choice("lanczos", "escalated: the direct solve was not certified")
+BLOCK = PlannedSolver("chebyshev", "escalated: a block does not skip repeated eigenvalues")
+LAST = PlannedSolver("lanczos", "escalated: the best polynomial of all")
+AFTER_DIRECT = PlannedSolver("lanczos", "escalated: the direct solve was not certified")
 FOLLOWED_BY = {
     "eigen": (),
     "lanczos": (BLOCK, LAST),
@@ -156,7 +156,7 @@ FOLLOWED_BY = {
 }
 
 
-def plan(problem: Problem, memory_limit: int | None = None) -> tuple[Choice, ...]:
+def plan(problem: Problem, memory_limit: int | None = None) -> tuple[PlannedSolver, ...]:
     """Solvers to try, best first; the next one goes on where the certificate of the last is not met.
 
     A cost model decides (:mod:`spectrograd.pipeline.plan`): from size, fill (at most two breadth-first
@@ -166,14 +166,14 @@ def plan(problem: Problem, memory_limit: int | None = None) -> tuple[Choice, ...
     """
     n, operator, sizes = problem.n_nodes, problem.operator, problem.engine.thresholds
     if n <= sizes.all_vectors and "resident" in problem.capabilities and not operator.is_streamed:
-        return (Choice("eigen", f"{n} nodes: a dense eigendecomposition is exact and instant"),)
+        return (PlannedSolver("eigen", f"{n} nodes: a dense eigendecomposition is exact and instant"),)
     if not isinstance(operator, SparseOperator) or not problem.capabilities >= ALL:
         return by_products(problem, memory_limit)
     best, *others = candidates(problem, memory_limit)
     return (best, *FOLLOWED_BY[best.name]) if others else (best, LAST)
 
 
-def candidates(problem: Problem, memory_limit: int | None = None) -> list[Choice]:
+def candidates(problem: Problem, memory_limit: int | None = None) -> list[PlannedSolver]:
     """What could solve a problem in memory, the quickest first, each with its predicted seconds."""
     operator, sizes = problem.sparse, problem.engine.thresholds
     budget = min(most_factor_bytes(), spare_bytes(operator.graph, problem.n_components, memory_limit))
@@ -198,13 +198,13 @@ PARAMS: dict[str, tuple[tuple[str, Any], ...]] = {
 }
 
 
-def _choice(name: str, looks: Looks, seconds: dict[str, float], ranked: list[str]) -> Choice:
+def _choice(name: str, looks: Looks, seconds: dict[str, float], ranked: list[str]) -> PlannedSolver:
     """A candidate with what speaks for it: its seconds and those of the next best."""
     rival = next(other for other in ranked if other != name)
     reason = (
         f"{_seen(name, looks)}: about {in_words(seconds[name])} predicted, {rival} {in_words(seconds[rival])}"
     )
-    return Choice(name, reason, PARAMS.get(name, ()), seconds[name])
+    return PlannedSolver(name, reason, PARAMS.get(name, ()), seconds[name])
 
 
 def _seen(name: str, looks: Looks) -> str:
@@ -236,14 +236,14 @@ def look(problem: Problem) -> Looks:
     return Looks(problem.n_nodes, entries, problem.n_components, shape, factor, shrinkage)
 
 
-def by_products(problem: Problem, memory_limit: int | None = None) -> tuple[Choice, ...]:
+def by_products(problem: Problem, memory_limit: int | None = None) -> tuple[PlannedSolver, ...]:
     """The plan where neither edges nor rows can be looked at; few wide passes where each one is dear."""
     if problem.operator.is_streamed or problem.passes_are_expensive:
         return in_few_passes(problem, memory_limit)
-    return (Choice("lanczos", "the operator has no edges of its own: products only"),)
+    return (PlannedSolver("lanczos", "the operator has no edges of its own: products only"),)
 
 
-def in_few_passes(problem: Problem, memory_limit: int | None) -> tuple[Choice, ...]:
+def in_few_passes(problem: Problem, memory_limit: int | None) -> tuple[PlannedSolver, ...]:
     """The plan where every pass is dear: block Krylov where its blocks fit, which takes the fewest passes.
 
     Median of 21 passes against 71 of a filter, which needs a gap that it can guess; a filter takes the least
@@ -257,12 +257,12 @@ def in_few_passes(problem: Problem, memory_limit: int | None) -> tuple[Choice, .
         f"{STREAM_BLOCKS} blocks of these in memory at most"
     )
     if blocks < LEAST_BLOCKS:
-        return (Choice("chebyshev", small), *_last_within(problem, memory_limit))
+        return (PlannedSolver("chebyshev", small), *_last_within(problem, memory_limit))
     krylov = f"{where}: block Krylov takes the fewest passes, and {blocks} blocks of {width} columns fit"
     params = (("basis_size", blocks * width),)
     return (
-        Choice("lanczos", krylov, params),
-        Choice("chebyshev", f"escalated: {small}"),
+        PlannedSolver("lanczos", krylov, params),
+        PlannedSolver("chebyshev", f"escalated: {small}"),
         *_last_within(problem, memory_limit),
     )
 
@@ -276,7 +276,7 @@ def _blocks_within(problem: Problem, width: int, memory_limit: int | None) -> in
     return MOST_BLOCKS if columns is None else min(MOST_BLOCKS, columns // width)
 
 
-def _last_within(problem: Problem, memory_limit: int | None) -> tuple[Choice, ...]:
+def _last_within(problem: Problem, memory_limit: int | None) -> tuple[PlannedSolver, ...]:
     """Go on by a Krylov basis where the limit leaves enough for one; there is none without it."""
     operator = problem.operator
     if memory_limit is None or not isinstance(operator, SparseOperator):
@@ -287,16 +287,16 @@ def _last_within(problem: Problem, memory_limit: int | None) -> tuple[Choice, ..
     return (LAST._replace(params=(("basis_size", min(columns, least_basis(problem.n_components))),)),)
 
 
-def last_resort(problem: Problem) -> Choice:
+def last_resort(problem: Problem) -> PlannedSolver:
     """What is left where every solver of the plan has failed: no factor, and no single precision."""
     if (
         problem.n_nodes > problem.engine.thresholds.small
     ):  # all eigenvectors of 4,096 nodes take half a minute and 270 MB
-        return Choice("eigen", "the last resort: products in double precision")
-    return Choice("eigen", "the last resort: all eigenvectors, in double precision", (("method", "dense"),))
+        return PlannedSolver("eigen", "the last resort: products in double precision")
+    return PlannedSolver("eigen", "the last resort: all eigenvectors, in double precision", (("method", "dense"),))
 
 
-def choose(problem: Problem, memory_limit: int | None = None) -> Choice:
+def choose(problem: Problem, memory_limit: int | None = None) -> PlannedSolver:
     """The first solver of the plan."""
     return plan(problem, memory_limit)[0]
 

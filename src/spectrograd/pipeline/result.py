@@ -23,7 +23,7 @@ from spectrograd.metrics import score
 from spectrograd.operators.base import Operator
 from spectrograd.operators.equilibration import Equilibration
 from spectrograd.operators.laplacian import Regularization
-from spectrograd.pipeline.plan import Choice
+from spectrograd.pipeline.plan import PlannedSolver
 from spectrograd.solvers import Progress
 from spectrograd.solvers.base import Progress
 from spectrograd.solvers.loop import INTERRUPTED, Solution, after
@@ -47,14 +47,14 @@ class Attempt:
     predicted_seconds: float | None = None
 
     @classmethod
-    def of(cls, choice: Choice, solution: Solution, outcome: str) -> Attempt:
+    def of(cls, choice: PlannedSolver, solution: Solution, outcome: str) -> Attempt:
         """The attempt behind a solution."""
         last = solution.last
         cost = (last.iteration, last.matvecs, solution.seconds, choice.seconds)
         return cls(choice.name, choice.reason, outcome, *cost)
 
     @classmethod
-    def failed(cls, choice: Choice, error: Exception, seconds: float) -> Attempt:
+    def failed(cls, choice: PlannedSolver, error: Exception, seconds: float) -> Attempt:
         """The attempt of a solver that ended in an error, with that error as its outcome."""
         said = str(error).removeprefix(f"{choice.name}: ")
         outcome = f"failed ({type(error).__name__}: {said})"
@@ -62,7 +62,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, eq=False)
-class Embedded:
+class CertifiedEmbedding:
     """An embedding with the evidence and the story of how it was found; ``seconds`` is all of it.
 
     ``solution.history`` runs through all ``attempts``; the last one that did not fail found the embedding.
@@ -71,27 +71,27 @@ class Embedded:
     embedding: Embedding
     certificate: Certificate
     solution: Solution
-    choice: Choice
+    choice: PlannedSolver
     seconds: float
     attempts: tuple[Attempt, ...] = ()
 
-    def after(self, earlier: Solution, attempts: Sequence[Attempt] = ()) -> Embedded:
+    def after(self, earlier: Solution, attempts: Sequence[Attempt] = ()) -> CertifiedEmbedding:
         """The same with what came before it: its history, and attempts."""
         joined = after(earlier, self.solution)
         return replace(self, solution=joined, attempts=(*attempts, *self.attempts))
 
-    def without_vectors(self) -> Embedded:
+    def without_vectors(self) -> CertifiedEmbedding:
         """What is told of it, without the numbers: another solve takes their place."""
         nothing = np.empty((0, 0))
         solution = replace(self.solution, Q=nothing, evidence=Evidence())
         told = self.embedding
         return replace(self, embedding=Embedding(nothing, told.eigenvalues, told.names), solution=solution)
 
-    def interrupted(self) -> Embedded:
+    def interrupted(self) -> CertifiedEmbedding:
         """The same as the best that Ctrl-C left time for."""
         return replace(self, solution=replace(self.solution, stop_reason=INTERRUPTED))
 
-    def left(self, fit: Equilibration, engine: Engine) -> Embedded:
+    def left(self, fit: Equilibration, engine: Engine) -> CertifiedEmbedding:
         """The same in the numbers of the operator that was given."""
         found, unit, run = self.embedding, fit.unit, self.solution
         history = tuple(in_units(progress, unit) for progress in run.history)
@@ -237,7 +237,7 @@ class Result:
         )
 
 
-def found(solved: Embedded, embedding: Embedding, operator: Operator, **decided: Any) -> Result:
+def found(solved: CertifiedEmbedding, embedding: Embedding, operator: Operator, **decided: Any) -> Result:
     """A result from the certified solution of its operator and the decisions before it."""
     solution = solved.solution
     return Result(

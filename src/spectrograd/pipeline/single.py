@@ -26,8 +26,8 @@ from spectrograd.graph.ordering import near_order, reordered
 from spectrograd.labels.eigengap import Eigengap, n_eigenvalues, widest_gap
 from spectrograd.operators.laplacian import MORE_TAU, TAU, Regularization, checked, masked
 from spectrograd.operators.sparse import SparseOperator
-from spectrograd.pipeline.plan import Choice
-from spectrograd.pipeline.result import Attempt, Embedded, DistributedEmbedding, Result, Stages, found
+from spectrograd.pipeline.plan import PlannedSolver
+from spectrograd.pipeline.result import Attempt, CertifiedEmbedding, DistributedEmbedding, Result, Stages, found
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solve import choices_for, embed, narrowed
 from spectrograd.solvers.base import Problem, Progress
@@ -42,7 +42,7 @@ def result_names(graph: Graph) -> Array | None:
     return graph.input_names
 
 
-def with_all_nodes(solved: Embedded, graph: Graph | MultilayerGraph, kept: Array, masked: Array) -> Embedding:
+def with_all_nodes(solved: CertifiedEmbedding, graph: Graph | MultilayerGraph, kept: Array, masked: Array) -> Embedding:
     """The embedding with a row for every node, in the order of the input; masked rows are zero.
 
     Of a graph on disk it is in float32: it may be as large as memory, and its digits end there anyway.
@@ -61,7 +61,7 @@ def with_all_nodes(solved: Embedded, graph: Graph | MultilayerGraph, kept: Array
     return Embedding(rows, solved.embedding.eigenvalues, result_names(one))
 
 
-def multivector_of_all_nodes(solved: Embedded, settings: Settings, n_nodes: int, kept: Array, masked: Array) -> MultiVector | None:
+def multivector_of_all_nodes(solved: CertifiedEmbedding, settings: Settings, n_nodes: int, kept: Array, masked: Array) -> MultiVector | None:
     """As :func:`with_all_nodes`, on the engine and without a look at the host; None unless asked for."""
     if not settings.keep_multivector:
         return None
@@ -112,7 +112,7 @@ class PreparedGraph:
 
     def _solved(
         self, settings: Settings, start: Array | None
-    ) -> tuple[Embedded, SparseOperator, Regularization, Eigengap | None]:
+    ) -> tuple[CertifiedEmbedding, SparseOperator, Regularization, Eigengap | None]:
         wanted, groups = checked(settings.regularization), self.connectivity.groups
         if groups is not None:
             operator = masked(self.part, settings.laplacian, 0.0, self.masked)
@@ -172,7 +172,7 @@ def n_columns(n: int, settings: Settings) -> int:
     return k
 
 
-Found = tuple[Embedded, SparseOperator, Regularization]
+Found = tuple[CertifiedEmbedding, SparseOperator, Regularization]
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,7 +216,7 @@ class _ActiveProblem:
         return judge(operator, vectors, n_trivial, volume=share, **how)
 
     def judged_by(
-        self, operator: SparseOperator, n_trivial: int, found: Embedded, **how: Any
+        self, operator: SparseOperator, n_trivial: int, found: CertifiedEmbedding, **how: Any
     ) -> Regularization:
         """What the vectors found tell, wherever they are."""
         if isinstance(found.embedding, DistributedEmbedding):
@@ -246,7 +246,7 @@ class _ActiveProblem:
         del result, operator, problem, watch, settings  # large, and the next solve needs none of it
         return self.anew(decision, before)
 
-    def anew(self, decision: Regularization, before: Embedded) -> Found:
+    def anew(self, decision: Regularization, before: CertifiedEmbedding) -> Found:
         """Solve the regularised problem after all; localised vectors are no start for it.
 
         It has another spectrum, so another plan; and is given up as soon as its rough vectors are seen to be
@@ -310,14 +310,14 @@ def null_vectors(operator: SparseOperator, components: Array) -> Array:
     return vectors
 
 
-def _whole_components(operator: SparseOperator, groups: Array, settings: Settings) -> Embedded:
+def _whole_components(operator: SparseOperator, groups: Array, settings: Settings) -> CertifiedEmbedding:
     """No eigenproblem is left: null vectors that are constant on each cluster cut no edge."""
     vectors = null_vectors(operator, groups)
     k = vectors.shape[1]
     nothing = Progress(0, 0.0, 0, 0.0, 0.0, 0.0)
     solution = Solution(vectors, "components", (nothing,), "done", 0.0, settings.seed)
     certificate = exact(k, "clusters of whole components cut no edge")
-    choice = Choice("components", f"the graph has at least {k} components: nothing to solve")
+    choice = PlannedSolver("components", f"the graph has at least {k} components: nothing to solve")
     attempt = Attempt.of(choice, solution, certificate.sentence)
     embedding = Embedding(vectors, np.zeros(k), operator.names)
-    return Embedded(embedding, certificate, solution, choice, 0.0, (attempt,))
+    return CertifiedEmbedding(embedding, certificate, solution, choice, 0.0, (attempt,))

@@ -30,8 +30,8 @@ from spectrograd.operators.equilibration import equilibrate
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.checkpoints import keep_result, kept_result
 from spectrograd.pipeline.memory_estimate import doubles_fit
-from spectrograd.pipeline.plan import Choice, last_resort, plan
-from spectrograd.pipeline.result import Attempt, Embedded, embedding_of, in_units
+from spectrograd.pipeline.plan import PlannedSolver, last_resort, plan
+from spectrograd.pipeline.result import Attempt, CertifiedEmbedding, embedding_of, in_units
 from spectrograd.serialization.checkpoint_folder import CheckpointError
 from spectrograd.serialization.codec import DamagedFileError
 from spectrograd.solvers import REGISTRY, make_solver
@@ -64,11 +64,11 @@ def certified(
     operator: Operator,
     solution: Solution,
     settings: SolverSettings,
-    choice: Choice | None = None,
+    choice: PlannedSolver | None = None,
     *,
     earlier: int = 0,
     null: Array | None = None,
-) -> Embedded:
+) -> CertifiedEmbedding:
     """The basis of a solution as an embedding with its certificate.
 
     So many ``earlier`` attempts were probed in vain. ``null`` (N) is a null vector that is known of the
@@ -95,7 +95,7 @@ def _unit(operator: Operator, null: Array | None) -> Array | None:
     return np.asarray(null / np.sqrt(null @ (mass * null)))
 
 
-def narrowed(operator: Operator, wide: Embedded, k: int, settings: SolverSettings) -> Embedded:
+def narrowed(operator: Operator, wide: CertifiedEmbedding, k: int, settings: SolverSettings) -> CertifiedEmbedding:
     """The first k columns of an embedding with a certificate of their own, by the columns after them."""
     evidence = _evidence_of_first(wide, k, settings)
     first = settings.engine.columns(wide.solution.Q, slice(k))
@@ -104,7 +104,7 @@ def narrowed(operator: Operator, wide: Embedded, k: int, settings: SolverSetting
     return replace(found, seconds=wide.seconds, attempts=wide.attempts)
 
 
-def _evidence_of_first(wide: Embedded, k: int, settings: SolverSettings) -> Evidence:
+def _evidence_of_first(wide: CertifiedEmbedding, k: int, settings: SolverSettings) -> Evidence:
     """What m Ritz pairs and their certificate tell of the first k of them.
 
     Nothing of what the solver knew of the rest of the spectrum holds: it spoke of what lies beyond all m. The
@@ -129,10 +129,10 @@ def _certified(
     operator: Operator,
     solution: Solution,
     settings: SolverSettings,
-    choice: Choice | None,
+    choice: PlannedSolver | None,
     earlier: int,
     null: Array | None,
-) -> Embedded:
+) -> CertifiedEmbedding:
     engine = settings.engine
     problem = Problem(operator, solution.Q.shape[1], engine)
     known = _by_last_product(problem, solution, settings, null)
@@ -261,16 +261,16 @@ def _turned_by_output(problem: Problem) -> float:
 
 
 def _with_certificate(
-    problem: Problem, solution: Solution, choice: Choice | None, ritz: Ritz, certificate: Certificate
-) -> Embedded:
+    problem: Problem, solution: Solution, choice: PlannedSolver | None, ritz: Ritz, certificate: Certificate
+) -> CertifiedEmbedding:
     """The solution as an embedding, with what is known of it; in float64 unless the graph is on disk."""
     engine = problem.engine
     Q = ritz.Q if problem.operator.is_streamed else engine.astype(ritz.Q, np.float64)
     embedding = embedding_of(engine, problem.operator, Q, ritz.values)
-    chosen = choice or Choice(solution.solver, "asked for")
+    chosen = choice or PlannedSolver(solution.solver, "asked for")
     attempt = Attempt.of(chosen, solution, certificate.sentence)
     solution = replace(solution, Q=Q)  # the columns of the embedding but for their signs
-    return Embedded(embedding, certificate, solution, chosen, solution.seconds, (attempt,))
+    return CertifiedEmbedding(embedding, certificate, solution, chosen, solution.seconds, (attempt,))
 
 
 def _or_out_of_time(certificate: Certificate, solution: Solution, settings: SolverSettings) -> Certificate:
@@ -325,8 +325,8 @@ def embed(
     settings: SolverSettings,
     *,
     start: Array | None = None,
-    choices: Sequence[Choice] = (),
-) -> Embedded:
+    choices: Sequence[PlannedSolver] = (),
+) -> CertifiedEmbedding:
     """Embed an operator: the arrow ``Operator -> Embedding`` of the house.
 
     With ``solver="auto"`` the solvers of the plan (or of ``choices``) are tried in order, each from
@@ -355,14 +355,14 @@ def _embed(
     n_components: int,
     settings: SolverSettings,
     start: Array | None,
-    choices: Sequence[Choice],
-) -> Embedded:
+    choices: Sequence[PlannedSolver],
+) -> CertifiedEmbedding:
     began = time.perf_counter()
     settings = (
         settings if settings.wrap is not None else settings.started()
     )  # scores of a comparison are free
     problem = Problem(operator, n_components, settings.engine, start)
-    result: Embedded | None = None
+    result: CertifiedEmbedding | None = None
     attempts: list[Attempt] = []
     for choice in choices or choices_for(problem, settings):
         left = _left(settings.time_budget, time.perf_counter() - began)
@@ -388,10 +388,10 @@ def _embed(
     return replace(result, attempts=tuple(attempts), seconds=time.perf_counter() - began)
 
 
-def _resorted(problem: Problem, settings: SolverSettings, attempts: list[Attempt]) -> Embedded:
+def _resorted(problem: Problem, settings: SolverSettings, attempts: list[Attempt]) -> CertifiedEmbedding:
     """Mutates attempts: one more solver where all of the plan have failed, and an error where it does too."""
     latest = _attempted(problem, last_resort(problem), replace(settings, params={}), None, len(attempts))
-    if isinstance(latest, Embedded):
+    if isinstance(latest, CertifiedEmbedding):
         attempts.extend(latest.attempts)
         return latest
     told = "; ".join(f"{attempt.solver} {attempt.outcome}" for attempt in (*attempts, latest))
@@ -399,8 +399,8 @@ def _resorted(problem: Problem, settings: SolverSettings, attempts: list[Attempt
 
 
 def _attempted(
-    problem: Problem, choice: Choice, settings: SolverSettings, time_budget: float | None, earlier: int
-) -> Embedded | Attempt:
+    problem: Problem, choice: PlannedSolver, settings: SolverSettings, time_budget: float | None, earlier: int
+) -> CertifiedEmbedding | Attempt:
     """One solver's result with its certificate; or how it failed, which is an error if it was asked for.
 
     There were so many ``earlier`` attempts.
@@ -432,7 +432,7 @@ def _attempted(
         return Attempt.failed(choice, error, time.perf_counter() - began)
 
 
-def _without_gap(operator: Operator, result: Embedded) -> bool:
+def _without_gap(operator: Operator, result: CertifiedEmbedding) -> bool:
     """Whether the K-th eigenvalue is seen to be the next one as well, or lies in a bulk: no solver helps."""
     if result.certificate.determined is not None:
         return True
@@ -441,15 +441,15 @@ def _without_gap(operator: Operator, result: Embedded) -> bool:
     return beyond is not None and result.certificate.max_residual < tiny and beyond - top < tiny
 
 
-def choices_for(problem: Problem, settings: SolverSettings) -> tuple[Choice, ...]:
+def choices_for(problem: Problem, settings: SolverSettings) -> tuple[PlannedSolver, ...]:
     """The plan of ``auto``, or the solver that was asked for."""
-    asked = (Choice(settings.solver, "asked for"),)
+    asked = (PlannedSolver(settings.solver, "asked for"),)
     return plan(problem, settings.memory_limit) if settings.solver == "auto" else asked
 
 
 def _judged(
-    operator: Operator, solution: Solution, settings: SolverSettings, choice: Choice, earlier: int
-) -> Embedded:
+    operator: Operator, solution: Solution, settings: SolverSettings, choice: PlannedSolver, earlier: int
+) -> CertifiedEmbedding:
     """The solution with its certificate; one that was given up is not worth measuring."""
     if solution.stop_reason != GIVEN_UP:
         return certified(operator, solution, settings, choice, earlier=earlier)
@@ -457,10 +457,10 @@ def _judged(
     certificate = unmeasured(np.full(k, np.nan), "given up for another problem")
     embedding = embedding_of(settings.engine, operator, solution.Q, certificate.eigenvalues)
     attempt = Attempt.of(choice, solution, certificate.sentence)
-    return Embedded(embedding, certificate, solution, choice, solution.seconds, (attempt,))
+    return CertifiedEmbedding(embedding, certificate, solution, choice, solution.seconds, (attempt,))
 
 
-def _with_reason(solution: Solution, choice: Choice) -> Solution:
+def _with_reason(solution: Solution, choice: PlannedSolver) -> Solution:
     """The choice of ``auto`` and its reason as the first event of the history."""
     first, *rest = solution.history
     event = f"auto picked {choice.name}: {choice.reason}"
@@ -489,7 +489,7 @@ def _run(
     )
 
 
-def _configured(choice: Choice, settings: SolverSettings) -> Solver[Any]:
+def _configured(choice: PlannedSolver, settings: SolverSettings) -> Solver[Any]:
     """The solver with the parameters of the choice or of the user, and the common ones where it has them."""
     solver = make_solver(choice.name, **{**dict(choice.params), **settings.params})
     known = {f.name for f in fields(solver)}  # type: ignore[arg-type]

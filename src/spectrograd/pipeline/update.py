@@ -30,8 +30,8 @@ from spectrograd.operators.equilibration import equilibrate
 from spectrograd.operators.laplacian import Kind, Regularization, masked
 from spectrograd.pipeline.edge_changes import EdgeChanges, edges_by_row
 from spectrograd.pipeline.memory_estimate import columns_that_fit
-from spectrograd.pipeline.plan import Choice
-from spectrograd.pipeline.result import Embedded, Result, found
+from spectrograd.pipeline.plan import PlannedSolver
+from spectrograd.pipeline.result import CertifiedEmbedding, Result, found
 from spectrograd.pipeline.run import embed
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.single import PreparedGraph, prepare_graph, with_all_nodes
@@ -276,8 +276,8 @@ def corrected(prepared: PreparedGraph, start: Array, settings: Settings, before:
     done = Progress(1, moved.matvecs, 0, float(moved.values.sum()), moved.error, 0.0, seconds)
     known = Evidence(complement_bound=complement_bound, last=moved.last)
     solution = Solution(moved.vectors, "update", (done,), "done", seconds, settings.seed, evidence=known)
-    choice = Choice("update", "the last embedding, corrected for the edges that changed")
-    solved: Embedded = certified(operator, solution, settings, choice)
+    choice = PlannedSolver("update", "the last embedding, corrected for the edges that changed")
+    solved: CertifiedEmbedding = certified(operator, solution, settings, choice)
     return found(
         solved,
         with_all_nodes(solved, prepared.graph, prepared.kept, prepared.masked),
