@@ -22,7 +22,7 @@ def folder(tmp_path_factory):
     here = tmp_path_factory.mktemp("treatment")
     write_edges(here / "dangling.csv", whiskered()[0])
     blocks = datasets.make_block_model(300, 4, random_state=0)
-    write_edges(here / "pieces.csv", blocks.graph, extra=[("speck", "crumb")])
+    write_edges(here / "pieces.csv", blocks.graph, extra=[("tiny component", "crumb")])
     return here
 
 

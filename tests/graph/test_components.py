@@ -1,4 +1,4 @@
-"""Graphs in components: nothing is split needlessly, specks take no directions, and they are named."""
+"""Graphs in components: nothing is split needlessly, tiny components take no directions, and they are named."""
 
 import numpy as np
 import pytest
@@ -135,7 +135,7 @@ def test_regularize_labels_everybody(specked, kind):
     assert len(model.excluded_) == 0
     assert model.regularization_.tau == 0.1
     assert model.regularization_.reason.startswith("13 components: 0.1 mean degrees")
-    if kind != "unnormalized":  # there tau lifts clusters and specks alike
+    if kind != "unnormalized":  # there tau lifts clusters and tiny components alike
         assert metrics.nmi(labels, model.labels_[:300]) > 0.95
 
 

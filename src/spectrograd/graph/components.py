@@ -16,7 +16,7 @@ from spectrograd.typing import Array
 Policy = Literal["components", "regularize", "largest", "error"]
 # Of a cluster's fair share of the nodes (or of the largest component, if that is less), what a component
 # must have to be worth an eigenvector.
-SPECK = 0.05
+TINY_COMPONENT_SHARE = 0.05
 MOST = 20  # components beyond which their number is taken for the number of clusters, where none is given
 SHOWN = 5
 MANY_EXCLUDED = 0.02  # share of the nodes excluded above which the warning says how to keep them
@@ -102,7 +102,7 @@ def connect(
         Eigenvectors (or clusters) asked for: they say how small a component is too small. "auto" is as few
         as two, unless there are more than 20 components that count.
     policy
-        ``"components"``: components that count are embedded together; specks (isolated nodes, and
+        ``"components"``: components that count are embedded together; tiny components (isolated nodes, and
         components below a twentieth of a cluster's fair share) are excluded. ``"largest"``: all but the
         largest component is excluded. ``"regularize"``: nothing is excluded; the caller adds
         ``tau / N`` to every pair. ``"error"``: a graph in components is an error.
@@ -127,7 +127,7 @@ def connect(
     if policy == "largest":
         return Connectivity(policy, labels, sizes, np.flatnonzero(labels > 0))
     share = graph.n_nodes / (2 if isinstance(n_clusters, str) else n_clusters)
-    counts = sizes >= max(2.0, SPECK * min(share, float(sizes[0])))
+    counts = sizes >= max(2.0, TINY_COMPONENT_SHARE * min(share, float(sizes[0])))
     excluded = np.flatnonzero(~counts[labels])
     n_counting = int(counts.sum())
     enough = max(n_counting, MOST + 1) if isinstance(n_clusters, str) else n_clusters
@@ -202,7 +202,7 @@ def _by_size(found: Array) -> tuple[Array, Array]:
 
 
 def _whole_components(labels: Array, sizes: Array, n_clusters: int) -> Array:
-    """Components to clusters, the largest first, each into the smallest cluster so far; -1 for specks."""
+    """Components to clusters, the largest first, each into the smallest cluster so far; -1 for tiny components."""
     clusters = [(0, c) for c in range(n_clusters)]
     cluster_of = np.full(int(labels.max()) + 1, -1)
     for component, size in enumerate(sizes):
