@@ -82,7 +82,14 @@ def _measured(labels: Any, cluster: Callable[[int], Any]) -> tuple[float, float]
 
 def _ours(found: Result, k: int, seed: int) -> Any:
     vectors, excluded = found.vectors, found.connectivity.excluded
-    return assign(vectors, k, unit_rows=True, norm_regularization=found.norm_regularization, excluded=excluded, random_state=seed).labels
+    return assign(
+        vectors,
+        k,
+        unit_rows=True,
+        norm_regularization=found.norm_regularization,
+        excluded=excluded,
+        random_state=seed,
+    ).labels
 
 
 def _ten_starts(found: Result, k: int, seed: int) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.harness import table
 from spectrograd import datasets, metrics
 from spectrograd.aggregation import Layers, layer_operators, without_absent
-from spectrograd.aggregation.joint import LOOSER, JointState, JointPasses, run
+from spectrograd.aggregation.joint import LOOSER, JointPasses, JointState, run
 from spectrograd.labels.assign import assign
 from spectrograd.pipeline.multilayer import merge
 from spectrograd.pipeline.settings import Settings

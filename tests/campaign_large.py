@@ -189,7 +189,10 @@ def compared(given, model):
     unit = values.max() if given.kind == "unnormalized" else 1.0
     below = int((values < certificate.complete_below - 1e-13 * max(unit, 1e-300)).sum())
     if below > k:
-        return WRONG, f"{below} eigenvalues below {certificate.complete_below:.3g}, {k} found: {certificate.sentence}"
+        return (
+            WRONG,
+            f"{below} eigenvalues below {certificate.complete_below:.3g}, {k} found: {certificate.sentence}",
+        )
     if not model.converged_:
         return HONEST, certificate.sentence
     Q = np.linalg.qr(vectors.astype(np.float64) * root[:, None])[0]

@@ -135,7 +135,9 @@ def labels_of(name: str, vectors: Any, k: int) -> Any:
         from spectrograd.labels.assign import assign
 
         excluded = np.flatnonzero(~vectors.any(axis=1))
-        return assign(vectors, k, unit_rows=True, norm_regularization=1.0, excluded=excluded, random_state=0).labels
+        return assign(
+            vectors, k, unit_rows=True, norm_regularization=1.0, excluded=excluded, random_state=0
+        ).labels
     from sklearn.cluster import KMeans
 
     with warnings.catch_warnings():

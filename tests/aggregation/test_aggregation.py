@@ -15,7 +15,7 @@ from spectrograd import (
 )
 from spectrograd.aggregation import REGISTRY, Layers, layer_operators, make_aggregation
 from spectrograd.aggregation.geometric import karcher_mean
-from spectrograd.aggregation.joint import JointState, JointPasses
+from spectrograd.aggregation.joint import JointPasses, JointState
 from spectrograd.aggregation.projection import resolve_alpha
 from spectrograd.engines import LocalEngine
 from spectrograd.graph import Graph, MultilayerGraph

@@ -92,14 +92,18 @@ def test_guards_are_believed_as_measured():
 def test_rounding_weakens_the_evidence():
     recurrence = Recurrence((1.0,) * 8, (0.3,) * 8)
     odds = [
-        LanczosProbeEvidence(0.5, 8, None, recurrence, 1.0, 0.5, 0.05, noise).odds_below(0.3) for noise in (0, 1e-2, 0.3)
+        LanczosProbeEvidence(0.5, 8, None, recurrence, 1.0, 0.5, 0.05, noise).odds_below(0.3)
+        for noise in (0, 1e-2, 0.3)
     ]
     assert odds[0] < odds[1] < odds[2] == 1
 
 
 def test_attempts_share_the_level():
     recurrence = Recurrence((1.0,) * 8, (0.3,) * 8)
-    one, four = (LanczosProbeEvidence(0.5, 8, None, recurrence, 1.0, looks=looks).odds_below(0.3) for looks in (1.0, 4.0))
+    one, four = (
+        LanczosProbeEvidence(0.5, 8, None, recurrence, 1.0, looks=looks).odds_below(0.3)
+        for looks in (1.0, 4.0)
+    )
     assert four == pytest.approx(4 * one)
 
 

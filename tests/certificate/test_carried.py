@@ -53,8 +53,12 @@ def test_the_bound_holds_whatever_edges_come(kind, tau, n_new):
         found = bound_after_insertion(certificate, graph, after, changes, (kind, tau))
         if found is not None:
             told += 1
-            assert found.complete_below < min(eigenvalues(after, kind, tau)[K] + 1e-9, certificate.complete_below)
-            assert found.odds_below(found.complete_below - 1e-9) == LIKELY_MISS  # at which it was read off, not 1e-4
+            assert found.complete_below < min(
+                eigenvalues(after, kind, tau)[K] + 1e-9, certificate.complete_below
+            )
+            assert (
+                found.odds_below(found.complete_below - 1e-9) == LIKELY_MISS
+            )  # at which it was read off, not 1e-4
             assert found.odds_below(found.complete_below) == 1.0
     assert told > 0 or (tau and n_new)
 

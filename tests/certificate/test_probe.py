@@ -166,7 +166,10 @@ def test_a_missed_eigenvalue_moves_no_farther_than_stated(seed, noise):
 
 def test_leaky_guards_weaken_the_evidence_until_there_is_none():
     recurrence = Recurrence((1.0,) * 8, (0.3,) * 8)
-    odds = [LanczosProbeEvidence(0.5, 8, None, recurrence, 1.0, 0.5, leak).odds_below(0.3) for leak in (0.0, 0.1, 0.3)]
+    odds = [
+        LanczosProbeEvidence(0.5, 8, None, recurrence, 1.0, 0.5, leak).odds_below(0.3)
+        for leak in (0.0, 0.1, 0.3)
+    ]
     assert odds[0] < odds[1] < odds[2] == 1
 
 
@@ -191,12 +194,16 @@ def test_guards_make_the_probe_shorter_and_miss_nothing():
     tau, columns = needed_cut(0.06, 0.062, 0.0), np.zeros(2)
     for seed in range(5):
         looked = [
-            run_lanczos_probe(ENGINE, operator, ritz, np.random.default_rng(seed), beyond=0.062, guards=guards)
+            run_lanczos_probe(
+                ENGINE, operator, ritz, np.random.default_rng(seed), beyond=0.062, guards=guards
+            )
             for guards in (None, guards_after(operator, 4, 3))
         ]
         assert all(seen.odds_below(tau) <= LIKELY_MISS for seen in looked)
         columns += [seen.columns for seen in looked]
     assert columns[1] < 0.55 * columns[0]
     skipped, rng = coordinate_ritz(operator, [0, 1, 3]), np.random.default_rng(0)
-    seen = run_lanczos_probe(ENGINE, operator, skipped, rng, beyond=0.062, guards=guards_after(operator, 4, 3))
+    seen = run_lanczos_probe(
+        ENGINE, operator, skipped, rng, beyond=0.062, guards=guards_after(operator, 4, 3)
+    )
     assert seen.lowest <= 0.06  # the one at 0.04

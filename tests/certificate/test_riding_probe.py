@@ -13,8 +13,8 @@ from spectrograd.certificate.block_probe import (
     BlockProbeEvidence,
     ProbeBlock,
     evidence_from_block,
-    extend_block_probe,
     evidence_from_gram,
+    extend_block_probe,
     new_probe_block,
 )
 from spectrograd.certificate.certificate import LIKELY_MISS
@@ -74,7 +74,10 @@ def test_a_known_null_vector_is_taken_out_and_counts_as_found():
     probe_block = new_probe_block(ENGINE, operator, np.random.default_rng(0), np.float32)
     assert np.abs(ENGINE.gram(probe_block.null, probe_block.X, operator.metric)).max() < 1e-5
     probe_block = swept(operator, probe_block, (Filter(12, 0.5, 1.6),))
-    assert evidence_from_block(ENGINE, operator, probe_block, exact.astype(np.float32), 0.5).odds_below(0.45) < LIKELY_MISS
+    assert (
+        evidence_from_block(ENGINE, operator, probe_block, exact.astype(np.float32), 0.5).odds_below(0.45)
+        < LIKELY_MISS
+    )
     without = np.ascontiguousarray(exact[:, [0, 2, 3]], dtype=np.float32)
     assert evidence_from_block(ENGINE, operator, probe_block, without, 0.5).odds_below(0.45) > 0.05
 
@@ -135,7 +138,9 @@ def test_a_block_tells_by_its_gram_matrix_what_its_rows_tell(dtype):
     probe_block = swept(operator, new_probe_block(ENGINE, operator, rng, dtype), (Filter(5, 1.0, 2.0),))
     block = np.hstack([np.eye(503, 5, dtype=dtype), probe_block.X])
     rows = evidence_from_block(ENGINE, operator, probe_block, block[:, :3], 1.0)
-    told = evidence_from_gram(operator, probe_block, ENGINE.gram(block, block), 3, 1.0, float(np.finfo(dtype).eps))
+    told = evidence_from_gram(
+        operator, probe_block, ENGINE.gram(block, block), 3, 1.0, float(np.finfo(dtype).eps)
+    )
     assert told.rho == pytest.approx(rows.rho, rel=1e-4)
     assert told.odds_below(0.5) == pytest.approx(rows.odds_below(0.5), rel=1e-2)
 
@@ -151,7 +156,9 @@ def test_rounding_is_never_mistaken_for_evidence():
     """A single-precision probe_block that was damped below its rounding errors says so."""
     values = np.concatenate([[0.0], np.full(500, 0.999), [2.0]])
     probe_block = ProbeBlock(np.zeros((502, COLUMNS), np.float32), (22.0,) * 60, (Filter(60, 1.0, 2.0),))
-    seen = evidence_from_block(ENGINE, diagonal_operator(values), probe_block, np.eye(502, dtype=np.float32)[:, :1], 1.0)
+    seen = evidence_from_block(
+        ENGINE, diagonal_operator(values), probe_block, np.eye(502, dtype=np.float32)[:, :1], 1.0
+    )
     assert seen.rho == 0
     assert seen.odds_below(0.9) == seen.best_odds(0.9) == 1.0
 
@@ -186,7 +193,9 @@ def test_a_skipped_eigenvector_is_seen():
     probe_block = new_probe_block(ENGINE, operator, np.random.default_rng(0), np.float64)
     probe_block = swept(operator, probe_block, (Filter(12, 0.5, 2.0),))
     assert evidence_from_block(ENGINE, operator, probe_block, exact, 0.5).odds_below(0.45) < LIKELY_MISS
-    assert evidence_from_block(ENGINE, operator, probe_block, exact[:, :3].copy(), 0.5).odds_below(0.45) > 0.05
+    assert (
+        evidence_from_block(ENGINE, operator, probe_block, exact[:, :3].copy(), 0.5).odds_below(0.45) > 0.05
+    )
 
 
 def test_a_cut_at_the_end_of_the_spectrum_is_moved_inside():

@@ -166,7 +166,10 @@ def test_a_sweep_of_one_task_has_the_bits_of_one_of_many(client, monkeypatch):
     for most in (dask_engine.AT_ONCE, 0):
         monkeypatch.setattr(dask_engine, "AT_ONCE", most)
         engine = make_engine(client)
-        placed, X = engine.load_operator(laplacian(graph).random_walk_form()), engine.random(5000, 4, 0, np.float32)
+        placed, X = (
+            engine.load_operator(laplacian(graph).random_walk_form()),
+            engine.random(5000, 4, 0, np.float32),
+        )
         moved = engine.recurrence(placed, X, X, (1.0, 0.5, 0.25))
         found.append((engine.to_numpy(engine.apply(placed, moved)), engine.session.tasks))
     np.testing.assert_array_equal(found[0][0], found[1][0])
@@ -312,7 +315,12 @@ def test_futures_are_released_at_once_and_history_is_cut(client):
     for _ in range(11):
         X = engine.apply(placed, X)
     engine.gram(X, X)
-    live = [step for multivector in engine.session.multivectors for step in multivector.steps if step.future is not None]
+    live = [
+        step
+        for multivector in engine.session.multivectors
+        for step in multivector.steps
+        if step.future is not None
+    ]
     assert len(engine.session.multivectors) <= 5
     assert len(live) <= 10
     depth, steps = 0, list(X.steps)

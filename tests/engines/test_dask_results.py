@@ -100,7 +100,9 @@ def test_left_rows_are_labelled_as_those_that_were_gathered(client, stored):
     engine = make_engine(client)
     left = embed(stored, Settings(**HOW, engine=engine)).embedding
     excluded, how = np.array([5, N - 1]), {"n_init": 10, "norm_regularization": 1.0}
-    found, multivector = assign_distributed(engine, left.multivector, left.order, 3, excluded=excluded, random_state=0, **how)
+    found, multivector = assign_distributed(
+        engine, left.multivector, left.order, 3, excluded=excluded, random_state=0, **how
+    )
     expected = assign_in_chunks(left.vectors, excluded, 3, 10, np.random.default_rng(0), 1.0)
     np.testing.assert_array_equal(found.labels, expected.labels)
     np.testing.assert_array_equal(found.membership, expected.membership)

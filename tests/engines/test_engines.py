@@ -92,16 +92,25 @@ def test_a_recurrence_and_residuals(engine, graphs, dtype):
 def test_algebra_and_rows(engine):
     rng = np.random.default_rng(2)
     rows, other, metric = rng.standard_normal((N, 4)), rng.standard_normal((N, 2)), rng.random((N, 1)) + 1
-    X, Y, C, E = engine.from_numpy(rows), engine.from_numpy(other), rng.standard_normal((4, 3)), rng.standard_normal((2, 3))
+    X, Y, C, E = (
+        engine.from_numpy(rows),
+        engine.from_numpy(other),
+        rng.standard_normal((4, 3)),
+        rng.standard_normal((2, 3)),
+    )
     np.testing.assert_allclose(engine.gram(X, Y), rows.T @ other, atol=1e-10)
     np.testing.assert_allclose(engine.to_numpy(engine.combine(X, C)), rows @ C, atol=1e-12)
     np.testing.assert_allclose(engine.to_numpy(engine.combine(X, C, Y, E)), rows @ C + other @ E, atol=1e-12)
     square, multivector = rng.standard_normal((4, 4)), engine.from_numpy(rows.copy())
     combine_inplace = engine.combine_inplace(multivector, square, Y, np.ones((2, 4)))
-    np.testing.assert_allclose(engine.to_numpy(combine_inplace), rows @ square + other @ np.ones((2, 4)), atol=1e-12)
+    np.testing.assert_allclose(
+        engine.to_numpy(combine_inplace), rows @ square + other @ np.ones((2, 4)), atol=1e-12
+    )
     np.testing.assert_allclose(engine.to_numpy(engine.hstack(X, Y, X)), np.hstack([rows, other, rows]))
     np.testing.assert_allclose(engine.to_numpy(engine.columns(X, slice(1, 3))), rows[:, 1:3])
-    np.testing.assert_allclose(engine.to_numpy(engine.scale_rows(X, engine.from_numpy(metric))), rows * metric)
+    np.testing.assert_allclose(
+        engine.to_numpy(engine.scale_rows(X, engine.from_numpy(metric))), rows * metric
+    )
     chosen = np.array([7, 3, 400])
     np.testing.assert_array_equal(engine.to_numpy(X, chosen), rows[chosen])
     np.testing.assert_array_equal(engine.to_numpy(engine.take(X, chosen)), rows[chosen])
@@ -118,7 +127,9 @@ def test_statistics(engine, with_metric):
     rows, weight = rng.standard_normal((N, 4)) * [1, 1e-100, 1e-3, 1e60], rng.random((N, 1)) + 1
     rows[5] = rows[77] = 9 * np.abs(rows).max(axis=0) * [1, -1, 1, -1]  # of several peaks the first
     mass = weight if with_metric else np.ones((N, 1))
-    vector = weight[:, 0] if isinstance(engine, LocalEngine) else engine.from_numpy(weight)  # as it places metrics
+    vector = (
+        weight[:, 0] if isinstance(engine, LocalEngine) else engine.from_numpy(weight)
+    )  # as it places metrics
     metric = vector if with_metric else None
     found = engine.column_statistics(engine.from_numpy(rows), metric)
     assert found.finite
@@ -245,7 +256,9 @@ def test_the_probe_sees_what_was_skipped_on_every_engine(engine, graphs):
     operator = laplacian(graphs["seven"])
     values, vectors = reference.smallest(laplacian(graphs["whole"]), 4)
     for chosen, missed in (([0, 1, 2], False), ([0, 1, 3], True)):
-        Q = orthonormalize(engine, engine.from_numpy(vectors[:, chosen]), engine.load_operator(operator).metric).Q
+        Q = orthonormalize(
+            engine, engine.from_numpy(vectors[:, chosen]), engine.load_operator(operator).metric
+        ).Q
         ritz = rayleigh_ritz(engine, engine.load_operator(operator), Q)
         outside = run_lanczos_probe(engine, operator, ritz, np.random.default_rng(0))
         assert (outside.lowest < float(values[3]) - 0.01) == missed
@@ -270,10 +283,18 @@ def test_labels_on_every_engine(engine, norm_regularization):
     rng = np.random.default_rng(6)
     truth = np.repeat(np.arange(4), 1500)
     rows = 3 * np.eye(4)[truth] + 0.4 * rng.standard_normal((6000, 4))
-    found = assign_anywhere(engine, engine.from_numpy(rows), 4, norm_regularization=norm_regularization, random_state=0)
+    found = assign_anywhere(
+        engine, engine.from_numpy(rows), 4, norm_regularization=norm_regularization, random_state=0
+    )
     assert getattr(engine, "gathers", 1) == 1
     assert metrics.score(truth, found.labels)["ari"] > 0.999
-    host = assign(rows, 4, unit_rows=norm_regularization is not None, norm_regularization=norm_regularization or 0.0, random_state=0)
+    host = assign(
+        rows,
+        4,
+        unit_rows=norm_regularization is not None,
+        norm_regularization=norm_regularization or 0.0,
+        random_state=0,
+    )
     np.testing.assert_array_equal(found.labels, host.labels)
     assert found.inertia == pytest.approx(host.inertia, rel=1e-3)
 

@@ -198,7 +198,9 @@ def test_memory_is_a_few_talls_and_the_pieces_in_flight():
     few, many = (peak_of_a_solve(degree, n, most_bytes=0) for degree in (20, 80))
     assert abs(many - few) < in_flight
     multivector = 8 * n * (K + 4)  # columns of the filter, guards included, in float64
-    assert 1.5 * multivector < many < in_flight + 8 * multivector  # three blocks of float32 are the least it needs
+    assert (
+        1.5 * multivector < many < in_flight + 8 * multivector
+    )  # three blocks of float32 are the least it needs
     kept = peak_of_a_solve(80, n, most_bytes=np.inf)
     assert kept > many + 0.8 * (4 * 80 * n)  # a graph that fits stays there
 

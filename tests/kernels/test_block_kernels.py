@@ -116,7 +116,11 @@ def test_blocks_of_any_width_have_the_same_bits_for_any_number_of_threads(dtype,
             numba.set_num_threads(ours)
             with threadpool_limits(theirs):
                 results = [engine.gram(X, X, metric), engine.gram(X, Y), engine.gram(X, X)]
-                results += [engine.combine(X, C), engine.combine(X, C, Y, C), engine.combine_inplace(X.copy(), C)]
+                results += [
+                    engine.combine(X, C),
+                    engine.combine(X, C, Y, C),
+                    engine.combine_inplace(X.copy(), C),
+                ]
             found.append([array.tobytes() for array in results])
     finally:
         numba.set_num_threads(before)

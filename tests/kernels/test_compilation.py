@@ -47,7 +47,15 @@ def outputs_of_every_parallel_kernel(graphs):
     moments = (np.zeros((1300, 15)), np.array([0.9, 0.999]))
     rates = np.full(len(vertices), 1e-3)
     changes = batch.move_rows(vertices, G, (np.eye(5), H), rates, degrees, Z, moments, U)
-    return [out, dense.gram(multivector, multivector, dense.as_weights(None), False), G, H, U, moments[0], *changes]
+    return [
+        out,
+        dense.gram(multivector, multivector, dense.as_weights(None), False),
+        G,
+        H,
+        U,
+        moments[0],
+        *changes,
+    ]
 
 
 @pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="needs two threads")

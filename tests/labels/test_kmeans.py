@@ -13,7 +13,7 @@ from spectrograd.kernels.thresholds import Thresholds
 from spectrograd.labels import kmeans as module
 from spectrograd.labels.assign import assign
 from spectrograd.labels.cluster_qr import cluster_qr, pivot_centres
-from spectrograd.labels.kmeans import Search, kmeans, assign_to_centers, spread_centres
+from spectrograd.labels.kmeans import Search, assign_to_centers, kmeans, spread_centres
 
 
 def blobs(n_rows, n_blobs, rng, n_columns=3, noise=1.0):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import reference
 from spectrograd.kernels import nearest
 from spectrograd.kernels.nearest import CHUNK
-from spectrograd.labels.kmeans import centre_table, descend, assign_to_centers
+from spectrograd.labels.kmeans import assign_to_centers, centre_table, descend
 
 FORMS = pytest.mark.parametrize("compiled", [False, True])
 

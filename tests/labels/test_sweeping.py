@@ -24,7 +24,12 @@ def test_one_sweep_finds_what_many_steps_find(monkeypatch, norm_regularization):
     rows, truth = noisy_rows(60_000, 5)
     excluded = np.array([3, 50_000])
     rows[excluded] = 0
-    given = {"unit_rows": True, "norm_regularization": norm_regularization, "excluded": excluded, "random_state": 0}
+    given = {
+        "unit_rows": True,
+        "norm_regularization": norm_regularization,
+        "excluded": excluded,
+        "random_state": 0,
+    }
     here = assign(rows, 5, **given)
     monkeypatch.setattr(clustering, "MANY", 10_000)
     monkeypatch.setattr(sweeping, "FITTED", 20_000)

@@ -8,7 +8,7 @@ from refusing import RefusingEngine, cut
 
 from spectrograd.certificate.certificate import LIKELY_MISS
 from spectrograd.datasets import make_block_model
-from spectrograd.operators.base import ALL, EDGES, PRODUCTS, DenseOperator, CapabilityError
+from spectrograd.operators.base import ALL, EDGES, PRODUCTS, CapabilityError, DenseOperator
 from spectrograd.operators.composite import LowRankOperator, SumOperator
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.operators.sparse import LowRank
@@ -61,7 +61,12 @@ def test_a_sum_of_streams_is_embedded_on_any_engine(layers, name):
 def test_what_operators_offer(layers):
     whole, streamed = laplacian(layers[0]), laplacian(cut(layers[0], 3, streamed=True))
     assert whole.capabilities == EDGES
-    assert streamed.capabilities == summed(layers).capabilities == DenseOperator(np.eye(4), 1.0, 1.0).capabilities == PRODUCTS
+    assert (
+        streamed.capabilities
+        == summed(layers).capabilities
+        == DenseOperator(np.eye(4), 1.0, 1.0).capabilities
+        == PRODUCTS
+    )
     assert Problem(whole, K).capabilities == ALL
     assert "resident" not in Problem(whole, K, RefusingEngine()).capabilities
 

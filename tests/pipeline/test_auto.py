@@ -105,7 +105,10 @@ def test_repeated_eigenvalues_of_an_expander(copy_size):
 
 def test_escalations_and_their_reasons_are_kept(monkeypatch):
     """Every attempt is told, and the history runs on through all of them."""
-    plan = (PlannedSolver("gradient-descent", "too slow on purpose"), PlannedSolver("lanczos", "escalated: to finish"))
+    plan = (
+        PlannedSolver("gradient-descent", "too slow on purpose"),
+        PlannedSolver("lanczos", "escalated: to finish"),
+    )
     monkeypatch.setattr(room, "plan", lambda problem, memory_limit=None: plan)
     graph = make_block_model(600, 3, random_state=0).graph
     result = room.embed(laplacian(graph), 3, Settings(seed=0, max_iter=5))

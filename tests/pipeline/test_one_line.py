@@ -34,7 +34,9 @@ def with_whiskers(n_nodes: int, seed: int) -> Graph:
     tips = n_nodes + np.arange(n_paths * length).reshape(n_paths, length)
     roots = np.arange(n_paths)[:, None]
     source = np.concatenate([coo.row[half], np.hstack([roots, tips[:, :-1]]).ravel(), [n_nodes + 72]])
-    target = np.concatenate([coo.col[half], tips.ravel(), [n_nodes + 73]])  # and a tiny component of two nodes
+    target = np.concatenate(
+        [coo.col[half], tips.ravel(), [n_nodes + 73]]
+    )  # and a tiny component of two nodes
     return Graph.from_edges(source, target, n_nodes=n_nodes + 74)
 
 

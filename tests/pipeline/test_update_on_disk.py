@@ -131,6 +131,8 @@ def test_edges_that_go_rest_on_the_probe_of_the_fit_too(grown):
     assert model.certificate_.converged
     assert model.graph_.passes <= sweeps_of_fit / 2
     exact = SpectralClustering(4, random_state=0).fit(read_graph(path))
-    assert model.certificate_.complete_below < min(sure, exact.certificate_.eigenvalues[-1] + exact.certificate_.gap)
+    assert model.certificate_.complete_below < min(
+        sure, exact.certificate_.eigenvalues[-1] + exact.certificate_.gap
+    )
     assert metrics.score(truth[:5_980], model.labels_)["ari"] > 0.98
     assert not model.refit_advised_, model.refit_reason_

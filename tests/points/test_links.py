@@ -22,7 +22,9 @@ def slow_links(points, labels):
     """Total length of the minimum spanning tree of components, from all distances."""
     gaps = np.linalg.norm(points[:, None] - points[None], axis=2)
     components = range(labels.max() + 1)
-    between = np.array([[gaps[np.ix_(labels == a, labels == b)].min() for b in components] for a in components])
+    between = np.array(
+        [[gaps[np.ix_(labels == a, labels == b)].min() for b in components] for a in components]
+    )
     return minimum_spanning_tree(between).sum()
 
 

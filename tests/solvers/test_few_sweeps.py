@@ -13,7 +13,7 @@ from spectrograd import Graph, GraphWarning, datasets, open_store, write_graph
 from spectrograd.certificate.block_probe import COLUMNS, new_probe_block
 from spectrograd.engines import LocalEngine, local
 from spectrograd.kernels import SUM_BLOCK
-from spectrograd.linalg.chebyshev import Filter, Filtering, FilteredSingularValues
+from spectrograd.linalg.chebyshev import Filter, FilteredSingularValues, Filtering
 from spectrograd.operators.laplacian import laplacian, masked
 from spectrograd.pipeline import Settings, embed
 from spectrograd.solvers import Problem, solve
@@ -88,7 +88,9 @@ def test_a_filter_over_a_stream_has_two_talls_and_what_it_would_return(tmp_path,
     tracemalloc.stop()
     columns = 2 * (usual_width(k) + COLUMNS) + k
     buffers = N_BUFFERS * max(block.n_bytes for block in graph.meta.blocks)
-    assert most < 4 * graph.n_nodes * (columns + 8) + buffers  # a few single vectors; a third multivector has 20
+    assert (
+        most < 4 * graph.n_nodes * (columns + 8) + buffers
+    )  # a few single vectors; a third multivector has 20
 
 
 def test_a_filter_gives_in_where_there_is_no_gap(tmp_path):
@@ -140,7 +142,9 @@ def test_turning_columns_on_the_way_changes_neither_span_nor_estimate():
     assert sizes.error(6) == pytest.approx(straight.error(6), rel=1e-3)
     Q, _ = np.linalg.qr(plain.current)
     outside = combine_inplace.current - Q @ (Q.T @ combine_inplace.current)
-    assert np.linalg.norm(outside, axis=0).max() < 1e-3 * np.linalg.norm(combine_inplace.current, axis=0).min()
+    assert (
+        np.linalg.norm(outside, axis=0).max() < 1e-3 * np.linalg.norm(combine_inplace.current, axis=0).min()
+    )
 
 
 @pytest.mark.parametrize("kind", ["random_walk", "symmetric", "unnormalized"])

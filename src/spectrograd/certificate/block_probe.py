@@ -192,14 +192,18 @@ def _with_null(engine: Engine, operator: Operator, probe_block: ProbeBlock, Q: M
     return orthonormalize(engine, both, operator.metric).Q
 
 
-def _seen(engine: Engine, operator: Operator, probe_block: ProbeBlock, Q: MultiVector, lowest: float, looks: int) -> BlockProbeEvidence:
+def _seen(
+    engine: Engine, operator: Operator, probe_block: ProbeBlock, Q: MultiVector, lowest: float, looks: int
+) -> BlockProbeEvidence:
     metric, s = operator.metric, int(probe_block.X.shape[1])
     outside = engine.combine(probe_block.X, np.eye(s), Q, -engine.gram(Q, probe_block.X, metric))
     eps = float(np.finfo(probe_block.X.dtype).eps)
     return _block_evidence(operator, probe_block, norm(engine, outside, metric), lowest, eps, looks)
 
 
-def _block_evidence(operator: Operator, probe_block: ProbeBlock, rho: float, lowest: float, eps: float, looks: int) -> BlockProbeEvidence:
+def _block_evidence(
+    operator: Operator, probe_block: ProbeBlock, rho: float, lowest: float, eps: float, looks: int
+) -> BlockProbeEvidence:
     cost = len(probe_block.lengths) * COLUMNS
     rest = (COLUMNS, probe_block.lengths, eps, looks)
     return BlockProbeEvidence(lowest, cost, None, rho, probe_block.filters, operator.lower, *rest)

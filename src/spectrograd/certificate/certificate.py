@@ -31,7 +31,8 @@ class ComplementBound:
     """What lies outside the found subspace; this one knows it.
 
     ``lowest`` is the smallest eigenvalue there (or Ritz value, where it is not known), ``columns`` the cost,
-    in products of the operator with single columns, and nothing lies below ``complete_below`` (None: ``lowest``).
+    in products of the operator with single columns, and nothing lies below ``complete_below`` (None:
+    ``lowest``).
     """
 
     lowest: float
@@ -158,7 +159,11 @@ class Certificate:
     @property
     def gap_bound(self) -> float:
         """A lower bound on the gap, as sure as ``complete_below``: ``lambda_K+1 >= complete_below``, ``lambda_K <= theta_K``."""
-        return max(0.0, self.complete_below - float(self.eigenvalues[-1])) if np.isfinite(self.complete_below) else 0.0
+        return (
+            max(0.0, self.complete_below - float(self.eigenvalues[-1]))
+            if np.isfinite(self.complete_below)
+            else 0.0
+        )
 
     @property
     def intervals(self) -> Array:

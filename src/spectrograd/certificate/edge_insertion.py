@@ -1,7 +1,7 @@
 """What a certificate said of a graph it says, in part, of the graph after edges changed: no probe, no pass.
 
-Let ``(A, B)`` be the pencil before and ``(A', B')`` that after. If at most K eigenvalues were below ``complete_below``,
-then ``x'Ax >= complete_below x'Bx`` on a subspace of codimension K, and there
+Let ``(A, B)`` be the pencil before and ``(A', B')`` that after. If at most K eigenvalues were below
+``complete_below``, then ``x'Ax >= complete_below x'Bx`` on a subspace of codimension K, and there
 
     x'A'x - tau x'B'x >= x' [ (A' - A) - tau (B' - B) + (complete_below - tau) B ] x.
 
@@ -15,10 +15,10 @@ diagonal of B, which is the degrees. Then the matrix is
 - ``diag(h) - E`` is positive semidefinite if ``E y <= h y`` for some ``y > 0``.
 - ``diag(r) + R``, a Laplacian without signs, always is. So it is enough that ``diag(g - r) - E`` is.
 
-With no edges that came this reads ``(complete_below - tau) d >= (2 - tau) r`` at every node, and only the degrees
-before and after are needed. An unnormalised Laplacian has ``B = I`` throughout: ``(complete_below - tau) >= 2 r``. What
-regularisation adds to degrees, ``t = c mean(d)``, adds ``t (I - 11'/n)`` to A and ``t`` to B: where t grows A
-does not lose by it, where t falls by s it loses at most ``s I``.
+With no edges that came this reads ``(complete_below - tau) d >= (2 - tau) r`` at every node, and only the
+degrees before and after are needed. An unnormalised Laplacian has ``B = I`` throughout: ``(complete_below -
+tau) >= 2 r``. What regularisation adds to degrees, ``t = c mean(d)``, adds ``t (I - 11'/n)`` to A and ``t``
+to B: where t grows A does not lose by it, where t falls by s it loses at most ``s I``.
 """
 
 from __future__ import annotations

@@ -159,8 +159,9 @@ class Evidence:
 
     ``beyond`` is its estimate of the first eigenvalue that it does not return, ``complete`` says that nothing
     below that can have been missed (a dense factorisation), ``countable`` that a factorisation, which counts
-    eigenvalues, is cheap; ``guards`` are further Ritz vectors, and ``complement_bound`` is what it found out itself.
-    ``last`` are its Ritz pairs with their residuals, where its last product may serve the certificate.
+    eigenvalues, is cheap; ``guards`` are further Ritz vectors, and ``complement_bound`` is what it found out
+    itself. ``last`` are its Ritz pairs with their residuals, where its last product may serve the
+    certificate.
     """
 
     beyond: float | None = None
@@ -301,7 +302,9 @@ class _Walk:
         """The evidence so far."""
         lowest = min(guess, self.recurrence.lowest)
         out = (self.theta, self.leak, self.noise, self.looks)
-        return LanczosProbeEvidence(lowest, self.n_columns + self.n_steps, None, self.recurrence, self.square, *out)
+        return LanczosProbeEvidence(
+            lowest, self.n_columns + self.n_steps, None, self.recurrence, self.square, *out
+        )
 
 
 # --- The probe of :mod:`~spectrograd.certificate.probe` with a factorisation at hand: the inverse tells sooner.

@@ -20,8 +20,8 @@ TOO_MANY = 0.5
 def participation(operator: Operator, vectors: MultiVector, engine: Engine | None = None) -> Array:
     """Share of the graph's volume on which each vector lives: ``(sum d u^2)^2 / (vol sum d u^4)``.
 
-    One for a constant, the share itself for the indicator of a set, whatever its place. Vectors are a multivector
-    of the engine, N x k; without one, a numpy array.
+    One for a constant, the share itself for the indicator of a set, whatever its place. Vectors are a
+    multivector of the engine, N x k; without one, a numpy array.
     """
     walk = Coordinates.random_walk(engine or LocalEngine(), operator)
     seen = walk.engine.column_statistics(walk.transform(vectors), walk.operator.metric)

@@ -20,7 +20,7 @@ from spectrograd.cli.options import (
     point_options,
     solve_options,
 )
-from spectrograd.cli.report import check_targets, run_output_options, saved_model, save_page_and_run
+from spectrograd.cli.report import check_targets, run_output_options, save_page_and_run, saved_model
 from spectrograd.cli.session import Session
 
 EXAMPLES = """\b

@@ -1,10 +1,10 @@
 """What an engine is: the contract between solvers and the place where multivectors live and passes run.
 
-A **multivector** is N x k numbers in whatever form an engine keeps them: a numpy array, a tensor on a device, or
-futures on a cluster. All that anybody else may ask of one is its ``shape`` and its ``dtype`` (numpy's);
-everything done with it is a verb of its engine, and no verb changes a multivector it was given, but for ``out`` of
-:meth:`Engine.recurrence`. N-vectors (degrees, metrics, row factors) are multivectors of one column. Everything k x k
-is plain numpy in float64, on the caller's side, the same on every engine.
+A **multivector** is N x k numbers in whatever form an engine keeps them: a numpy array, a tensor on a device,
+or futures on a cluster. All that anybody else may ask of one is its ``shape`` and its ``dtype`` (numpy's);
+everything done with it is a verb of its engine, and no verb changes a multivector it was given, but for
+``out`` of :meth:`Engine.recurrence`. N-vectors (degrees, metrics, row factors) are multivectors of one
+column. Everything k x k is plain numpy in float64, on the caller's side, the same on every engine.
 
 To write one, derive from :class:`~spectrograd.engines.base.BaseEngine`:
 
@@ -77,9 +77,9 @@ class Statistics(NamedTuple):
 class Nearest(NamedTuple):
     """One pass of k-means over N rows and c centres.
 
-    ``labels`` is a multivector of one column of integers and ``gaps`` one of squared distances to the own centre;
-    ``sums`` (c x k) and ``sizes`` (c) are of the rows of each centre, ``use`` (c) is by how much the squared
-    distances would grow without it, ``inertia`` the sum of all gaps.
+    ``labels`` is a multivector of one column of integers and ``gaps`` one of squared distances to the own
+    centre; ``sums`` (c x k) and ``sizes`` (c) are of the rows of each centre, ``use`` (c) is by how much the
+    squared distances would grow without it, ``inertia`` the sum of all gaps.
     """
 
     labels: MultiVector
@@ -189,7 +189,12 @@ class Engine(Protocol):
         ...
 
     def recurrence(
-        self, operator: Operator, X: MultiVector, before: MultiVector, coefficients: Coefficients, out: MultiVector | None = None
+        self,
+        operator: Operator,
+        X: MultiVector,
+        before: MultiVector,
+        coefficients: Coefficients,
+        out: MultiVector | None = None,
     ) -> MultiVector:
         """``a B^-1 A X + b X + c before`` in one sweep, for a placed operator without ``scale``.
 
@@ -206,21 +211,31 @@ class Engine(Protocol):
 
     # algebra
 
-    def gram(self, X: MultiVector, Y: MultiVector, metric: MultiVector | None = None, *, symmetric: bool = False) -> Array:
+    def gram(
+        self, X: MultiVector, Y: MultiVector, metric: MultiVector | None = None, *, symmetric: bool = False
+    ) -> Array:
         """Mandatory. ``X' diag(metric) Y`` in float64; one known to be ``symmetric`` may cost half."""
         ...
 
     def grams(
-        self, pairs: Sequence[tuple[MultiVector, MultiVector]], metric: MultiVector | None = None, *, symmetric: bool = False
+        self,
+        pairs: Sequence[tuple[MultiVector, MultiVector]],
+        metric: MultiVector | None = None,
+        *,
+        symmetric: bool = False,
     ) -> list[Array]:
         """Several Gram matrices in one metric, which take one round where rounds are dear."""
         ...
 
-    def combine(self, X: MultiVector, C: Array, Y: MultiVector | None = None, E: Array | None = None) -> MultiVector:
+    def combine(
+        self, X: MultiVector, C: Array, Y: MultiVector | None = None, E: Array | None = None
+    ) -> MultiVector:
         """Mandatory. ``X C + Y E`` for small C and E, in the type of X; without Y just ``X C``."""
         ...
 
-    def combine_inplace(self, X: MultiVector, C: Array, Y: MultiVector | None = None, E: Array | None = None) -> MultiVector:
+    def combine_inplace(
+        self, X: MultiVector, C: Array, Y: MultiVector | None = None, E: Array | None = None
+    ) -> MultiVector:
         """As :meth:`combine` for a square C, but in the place of X, which is gone."""
         ...
 
@@ -336,7 +351,8 @@ MEDIAN_ROWS = 20_000  # whose median stands for that of all: its error is below 
 class BaseEngine(ABC):
     """The contract of :class:`~spectrograd.engines.base.Engine` from three verbs, for numpy arrays.
 
-    An engine with multivectors of another kind also has ``from_numpy``, ``to_numpy``, ``map_blocks`` and ``gather_blocks`` of its own.
+    An engine with multivectors of another kind also has ``from_numpy``, ``to_numpy``, ``map_blocks`` and
+    ``gather_blocks`` of its own.
     """
 
     name: ClassVar[str] = ""
@@ -358,11 +374,15 @@ class BaseEngine(ABC):
         """``diag(diagonal) X - diag(scale) W diag(scale) X`` for a placed operator."""
 
     @abstractmethod
-    def gram(self, X: MultiVector, Y: MultiVector, metric: MultiVector | None = None, *, symmetric: bool = False) -> Array:
+    def gram(
+        self, X: MultiVector, Y: MultiVector, metric: MultiVector | None = None, *, symmetric: bool = False
+    ) -> Array:
         """``X' diag(metric) Y`` in float64."""
 
     @abstractmethod
-    def combine(self, X: MultiVector, C: Array, Y: MultiVector | None = None, E: Array | None = None) -> MultiVector:
+    def combine(
+        self, X: MultiVector, C: Array, Y: MultiVector | None = None, E: Array | None = None
+    ) -> MultiVector:
         """``X C + Y E`` in the type of X."""
 
     # how rows are kept
@@ -382,7 +402,10 @@ class BaseEngine(ABC):
     def gather_blocks(self, function: Callable[..., Any], *multivectors: MultiVector) -> list[Any]:
         """``function(start, *blocks)`` of each block, on the host; here of slices that stay in the cache."""
         starts = range(0, multivectors[0].shape[0], IN_CACHE)
-        return [function(start, *(multivector[start : start + IN_CACHE] for multivector in multivectors)) for start in starts]
+        return [
+            function(start, *(multivector[start : start + IN_CACHE] for multivector in multivectors))
+            for start in starts
+        ]
 
     # derived: operators
 
@@ -414,7 +437,12 @@ class BaseEngine(ABC):
         return self.combine(product, np.eye(X.shape[1]), Z, -a[:, None] * self.gram(Z, X))
 
     def recurrence(
-        self, operator: Operator, X: MultiVector, before: MultiVector, coefficients: Coefficients, out: MultiVector | None = None
+        self,
+        operator: Operator,
+        X: MultiVector,
+        before: MultiVector,
+        coefficients: Coefficients,
+        out: MultiVector | None = None,
     ) -> MultiVector:
         """A product and two combinations; nothing is written into ``out``."""
         a, b, c = (value * np.eye(X.shape[1]) for value in coefficients)
@@ -433,12 +461,18 @@ class BaseEngine(ABC):
     # derived: algebra
 
     def grams(
-        self, pairs: Sequence[tuple[MultiVector, MultiVector]], metric: MultiVector | None = None, *, symmetric: bool = False
+        self,
+        pairs: Sequence[tuple[MultiVector, MultiVector]],
+        metric: MultiVector | None = None,
+        *,
+        symmetric: bool = False,
     ) -> list[Array]:
         """One after the other."""
         return [self.gram(X, Y, metric, symmetric=symmetric) for X, Y in pairs]
 
-    def combine_inplace(self, X: MultiVector, C: Array, Y: MultiVector | None = None, E: Array | None = None) -> MultiVector:
+    def combine_inplace(
+        self, X: MultiVector, C: Array, Y: MultiVector | None = None, E: Array | None = None
+    ) -> MultiVector:
         """A new multivector: nothing can be written into the old one."""
         return self.combine(X, C, Y, E)
 
@@ -505,7 +539,9 @@ class BaseEngine(ABC):
 
     def nearest(self, X: MultiVector, centres: Array) -> Nearest:
         """Two maps and a fold."""
-        found = self.map_blocks(lambda _, rows: _winners(rows, centres), X)  # label, gap and lead in one multivector
+        found = self.map_blocks(
+            lambda _, rows: _winners(rows, centres), X
+        )  # label, gap and lead in one multivector
         tallies = self.gather_blocks(lambda _, rows, own: _tallies(rows, own, len(centres)), X, found)
         sums, sizes, use, inertia = (sum(parts) for parts in zip(*tallies, strict=True))
         labels = self.map_blocks(lambda _, own: own[:, :1].astype(np.int64), found)

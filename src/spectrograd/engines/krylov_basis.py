@@ -35,7 +35,9 @@ class MultiVectorList:
     def columns(self, start: int, stop: int) -> MultiVector:
         """Some of the columns."""
         chosen = [
-            multivector if (low, high) == (0, multivector.shape[1]) else self.engine.columns(multivector, slice(low, high))
+            multivector
+            if (low, high) == (0, multivector.shape[1])
+            else self.engine.columns(multivector, slice(low, high))
             for multivector, low, high in self._within(start, stop)
         ]
         return chosen[0] if len(chosen) == 1 else self.engine.hstack(*chosen)

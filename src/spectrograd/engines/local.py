@@ -222,7 +222,11 @@ class LocalEngine(BaseEngine):
 
     def hstack(self, *multivectors: Array) -> Array:
         """Side by side."""
-        return multivectors[0] if len(multivectors) == 1 else np.hstack(multivectors).astype(multivectors[0].dtype, copy=False)
+        return (
+            multivectors[0]
+            if len(multivectors) == 1
+            else np.hstack(multivectors).astype(multivectors[0].dtype, copy=False)
+        )
 
     def basis(self, n_rows: int, limit: int, dtype: DTypeLike) -> RowBasis:
         """Vectors as rows of one array."""

@@ -73,7 +73,11 @@ class DeviceBlocks:
     def slices(self, graph: Graph, dtype: Any) -> Iterator[BlockSlice]:
         """All of W, with weights in a type of torch."""
         if not graph.is_resident or _bytes(graph) > self.most_bytes:
-            return (self._sent(block_slice, graph.n_nodes, dtype) for b in graph.blocks for block_slice in self._cut(b))
+            return (
+                self._sent(block_slice, graph.n_nodes, dtype)
+                for b in graph.blocks
+                for block_slice in self._cut(b)
+            )
         if id(graph) not in self._kept:
             self._reserve(_bytes(graph))
             sent = [self._sent(p, graph.n_nodes, None) for b in graph.blocks for p in self._cut(b)]

@@ -192,12 +192,16 @@ class TorchEngine(BaseEngine):
             out[start:stop].addmm_(W, x, alpha=-factor)
         return out
 
-    def subtract_low_rank(self, product: TorchMultiVector, low_rank: LowRank, X: TorchMultiVector) -> TorchMultiVector:
+    def subtract_low_rank(
+        self, product: TorchMultiVector, low_rank: LowRank, X: TorchMultiVector
+    ) -> TorchMultiVector:
         """Mutates the product, which is then the result."""
         self._subtract_factors(product.tensor, low_rank, X)
         return product
 
-    def _subtract_factors(self, out: Any, low_rank: LowRank, X: TorchMultiVector, factor: float = 1.0) -> None:
+    def _subtract_factors(
+        self, out: Any, low_rank: LowRank, X: TorchMultiVector, factor: float = 1.0
+    ) -> None:
         """Mutates: ``out -= factor Z diag(a) Z' X``."""
         Z: Any = low_rank.factors  # placed: a multivector
         small = low_rank.coefficients[:, None] * self.gram(Z, X)
@@ -257,7 +261,12 @@ class TorchEngine(BaseEngine):
     # algebra
 
     def gram(
-        self, X: TorchMultiVector, Y: TorchMultiVector, metric: TorchMultiVector | None = None, *, symmetric: bool = False
+        self,
+        X: TorchMultiVector,
+        Y: TorchMultiVector,
+        metric: TorchMultiVector | None = None,
+        *,
+        symmetric: bool = False,
     ) -> Array:
         """Some rows at a time in float64, added in order."""
         total = self.torch.zeros((X.shape[1], Y.shape[1]), dtype=self.torch.float64, device=self.device)
@@ -288,7 +297,9 @@ class TorchEngine(BaseEngine):
     def hstack(self, *multivectors: TorchMultiVector) -> TorchMultiVector:
         """Side by side."""
         kind = multivectors[0].tensor.dtype
-        return TorchMultiVector(self.torch.cat([multivector.tensor.to(kind) for multivector in multivectors], dim=1))
+        return TorchMultiVector(
+            self.torch.cat([multivector.tensor.to(kind) for multivector in multivectors], dim=1)
+        )
 
     def basis(self, n_rows: int, limit: int, dtype: DTypeLike) -> DeviceBasis:
         """Vectors as rows of one tensor."""
@@ -307,7 +318,11 @@ class TorchEngine(BaseEngine):
 
     def map_blocks(self, function: Callable[..., Array], *multivectors: TorchMultiVector) -> TorchMultiVector:
         """By way of the host, some rows at a time: for what has no verb of its own."""
-        return TorchMultiVector(self.torch.cat([self.from_numpy(part).tensor for part in self.gather_blocks(function, *multivectors)]))
+        return TorchMultiVector(
+            self.torch.cat(
+                [self.from_numpy(part).tensor for part in self.gather_blocks(function, *multivectors)]
+            )
+        )
 
     def gather_blocks(self, function: Callable[..., Any], *multivectors: TorchMultiVector) -> list[Any]:
         """By way of the host."""
@@ -318,7 +333,9 @@ class TorchEngine(BaseEngine):
 
     def zeros(self, n_rows: int, n_columns: int, dtype: DTypeLike) -> TorchMultiVector:
         """Made on the device."""
-        return TorchMultiVector(self.torch.zeros((n_rows, n_columns), dtype=self._kind(dtype), device=self.device))
+        return TorchMultiVector(
+            self.torch.zeros((n_rows, n_columns), dtype=self._kind(dtype), device=self.device)
+        )
 
     def astype(self, X: TorchMultiVector, dtype: DTypeLike) -> TorchMultiVector:
         """X itself where it is of that type."""
@@ -361,7 +378,12 @@ class TorchEngine(BaseEngine):
         sums, sizes, use = (self._host(sum(part)) for part in tallies)
         gap = self.torch.cat(gaps)[:, None]
         return Nearest(
-            TorchMultiVector(self.torch.cat(labels)[:, None]), TorchMultiVector(gap), sums, sizes, use, float(gap.sum())
+            TorchMultiVector(self.torch.cat(labels)[:, None]),
+            TorchMultiVector(gap),
+            sums,
+            sizes,
+            use,
+            float(gap.sum()),
         )
 
     # how tensors and arrays meet

@@ -15,8 +15,8 @@ from spectrograd.engines import make_engine
 from spectrograd.estimators.convergence import warn_unless_converged
 from spectrograd.estimators.display import DisplayMixin
 from spectrograd.estimators.inputs import Affinity, is_pairwise
-from spectrograd.estimators.out_of_sample import TrainingData, OutOfSampleMixin, ClusterQueryMixin, rotated
-from spectrograd.estimators.partial_fit import UPDATE_ATTRIBUTES, PreviousFit, PartialFitMixin
+from spectrograd.estimators.out_of_sample import ClusterQueryMixin, OutOfSampleMixin, TrainingData, rotated
+from spectrograd.estimators.partial_fit import UPDATE_ATTRIBUTES, PartialFitMixin, PreviousFit
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.graph.node_names import plain_texts
 from spectrograd.labels.eigengap import MOST
@@ -187,7 +187,9 @@ class Spectral(PartialFitMixin, OutOfSampleMixin, DisplayMixin, BaseEstimator):
         self.eigenvalues_, names = embedding.eigenvalues, result.embedding.names
         self.names_ = np.arange(len(result.vectors)) if names is None else plain_texts(names)
         named = self._makers is None
-        self._rotation = None if previous is None else previous.rotation(embedding.vectors, self.names_, named)
+        self._rotation = (
+            None if previous is None else previous.rotation(embedding.vectors, self.names_, named)
+        )
         self.embedding_ = rotated(embedding.vectors, self._rotation).astype(self._float, copy=False)
         self.connectivity_ = result.connectivity
         self.excluded_ = self.names_[result.connectivity.excluded]

@@ -343,9 +343,9 @@ class OutOfSampleMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return self._answered("names")
 
     def _answered(self, what: str) -> Array:
-        value: Array | None = getattr(getattr(self, "_training_data", QueryScores()), "scores", QueryScores()).__dict__[
-            what
-        ]
+        value: Array | None = getattr(
+            getattr(self, "_training_data", QueryScores()), "scores", QueryScores()
+        ).__dict__[what]
         if value is None:
             raise AttributeError(f"there is an scores for new nodes after transform or predict only ({what})")
         return value

@@ -132,8 +132,8 @@ UPDATE_ATTRIBUTES = ("drift_", "update_action_", "refit_reason_", "refit_advised
 class Changed(NamedTuple):
     """The graph after a change, the rows of new nodes, and makers that know new points.
 
-    ``complement_bound`` is what the last certificate still says of the rest of the spectrum; ``digest`` is that of the
-    changed edges.
+    ``complement_bound`` is what the last certificate still says of the rest of the spectrum; ``digest`` is
+    that of the changed edges.
     """
 
     graph: Graph | MultilayerGraph
@@ -163,7 +163,12 @@ class Fitted(Protocol):
     def _settings(self, n_nodes: int) -> Settings: ...
 
     def _keep(
-        self, graph: Graph | MultilayerGraph, result: Result, settings: Settings, drop_first: bool, previous: Any
+        self,
+        graph: Graph | MultilayerGraph,
+        result: Result,
+        settings: Settings,
+        drop_first: bool,
+        previous: Any,
     ) -> None: ...
 
 

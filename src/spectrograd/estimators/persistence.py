@@ -194,7 +194,9 @@ CLASSES = (
 PER_NODE = ("_raw_vectors", "labels_", "membership_", "names_")
 # Large or told by others: the progress of the solver, the matrix of the graph, the layers' own solutions,
 # the embedding once more on a device.
-NOT_SAVED = frozenset({"history_", "affinity_matrix_", "_merged", "_makers", "_multivector", "_keeps_multivector"})
+NOT_SAVED = frozenset(
+    {"history_", "affinity_matrix_", "_merged", "_makers", "_multivector", "_keeps_multivector"}
+)
 
 
 def save_model(model: Any, path: str | os.PathLike[str]) -> None:

@@ -73,9 +73,9 @@ class SpectralEmbedding(FitsOneGraph, Embedder):
         ``tau`` in units of the mean degree d: adds ``tau d / N`` to every pair of nodes, implicitly. "auto"
         adds 0.1 (or 0.3) only where the eigenvectors are seen to sit on tiny dangling pieces.
     disconnected : {"components", "regularize", "largest", "error"}
-        What to do with a graph in pieces. "components" embeds them together and sets tiny components excluded,
-        "regularize" ties all pieces together, "largest" keeps one, "error" refuses. Nodes excluded are
-        named in a warning; their rows are zero.
+        What to do with a graph in pieces. "components" embeds them together and sets tiny components
+        excluded, "regularize" ties all pieces together, "largest" keeps one, "error" refuses. Nodes excluded
+        are named in a warning; their rows are zero.
     tol, max_iter, time_budget
         When to stop; a run out of time returns its best state, and ``certificate_`` tells how good it is.
         Seconds are those on the wall; the first step is always taken, and compiling a kernel (the first

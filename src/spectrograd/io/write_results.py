@@ -239,8 +239,8 @@ def write_parts(
         ``name.parquet/``. Parts that are there are replaced, anything else is refused. With an engine it must
         be on a file system that its workers share with this process.
     values : array or multivector
-        Vectors (n_nodes, n_components) or labels (n_nodes,); with an ``engine``, a multivector of it, whose rows
-        never come here.
+        Vectors (n_nodes, n_components) or labels (n_nodes,); with an ``engine``, a multivector of it, whose
+        rows never come here.
     nodes : array of shape (n_nodes,), optional
         Names, in the order of the rows; row numbers when not given.
     engine : Engine, optional
@@ -275,7 +275,9 @@ def write_parts(
 
 
 def _by_workers(engine: Any, folder: Path, values: MultiVector, nodes: Array | None) -> list[str]:
-    multivectors = () if nodes is None else (engine.from_numpy(np.ascontiguousarray(as_plain(nodes))[:, None]),)
+    multivectors = (
+        () if nodes is None else (engine.from_numpy(np.ascontiguousarray(as_plain(nodes))[:, None]),)
+    )
     names: list[str] = engine.each_block("write", partial(_write_block, str(folder)), values, *multivectors)
     return names
 

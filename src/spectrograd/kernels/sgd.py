@@ -15,7 +15,9 @@ from spectrograd.kernels.simd import WIDTH, nothing, put, take, take_one, total,
 
 CHUNK = 256
 TILE = 64  # rows that are summed in float32 before float64 takes them over
-MAX_MEAN_SQUARE = 2.0**40  # mean square of a row's entries that float32 can still square: rows double at every visit
+MAX_MEAN_SQUARE = (
+    2.0**40
+)  # mean square of a row's entries that float32 can still square: rows double at every visit
 ROW_TERM, METRIC, PUSH, SHARE = range(4)  # columns of what is known of a node
 
 

@@ -15,7 +15,7 @@ from spectrograd.labels.cluster_qr import cluster_qr
 from spectrograd.labels.kmeans import kmeans
 from spectrograd.labels.kmeans import unit_rows as as_unit_rows
 from spectrograd.labels.matching import in_order
-from spectrograd.labels.sampled_kmeans import MANY, Fitted, membership, sample_rows, assign_in_chunks
+from spectrograd.labels.sampled_kmeans import MANY, Fitted, assign_in_chunks, membership, sample_rows
 from spectrograd.system import one_thread
 from spectrograd.typing import Array
 
@@ -26,9 +26,9 @@ EXCLUDED = -1
 class Clustering:
     """A partition of the nodes and how it was found.
 
-    ``membership`` is the confidence in each label, 0 to 1 (:mod:`spectrograd.labels.sampled_kmeans`; NaN for rows
-    excluded, None where it was not measured). ``inertia`` is the sum of squared distances to the centres for
-    k-means, None for the other methods.
+    ``membership`` is the confidence in each label, 0 to 1 (:mod:`spectrograd.labels.sampled_kmeans`; NaN for
+    rows excluded, None where it was not measured). ``inertia`` is the sum of squared distances to the centres
+    for k-means, None for the other methods.
     """
 
     labels: Array
@@ -70,8 +70,8 @@ def assign(
     unit_rows
         Scale rows to unit length first; zero rows stay zero.
     norm_regularization
-        With ``unit_rows``, divide by ``sqrt(|row|^2 + norm_regularization median|row|^2)`` instead: rows much shorter
-        than the median, which are mostly noise, stay short.
+        With ``unit_rows``, divide by ``sqrt(|row|^2 + norm_regularization median|row|^2)`` instead: rows much
+        shorter than the median, which are mostly noise, stay short.
     excluded
         Row numbers that take no part; their label is -1.
     random_state
@@ -92,7 +92,9 @@ def assign(
     inertia: float | None
     if method == "kmeans" and unit_rows and len(everything) > MANY:
         rows = _checked_rows(everything, n_clusters)
-        all_labels, sure, inertia = assign_in_chunks(rows, out, n_clusters, n_init, rng, norm_regularization, deadline)
+        all_labels, sure, inertia = assign_in_chunks(
+            rows, out, n_clusters, n_init, rng, norm_regularization, deadline
+        )
     else:
         part = np.delete(np.arange(len(everything)), out) if len(out) else slice(None)
         rows = _checked_rows(everything[part], n_clusters)

@@ -90,7 +90,9 @@ def descend(
     return assign_to_centers(points, centres, compiled=compiled)
 
 
-def assign_to_centers(points: Array, centres: Array, *, compiled: bool, worth_threads: int = WORTH_THREADS) -> Assignment:
+def assign_to_centers(
+    points: Array, centres: Array, *, compiled: bool, worth_threads: int = WORTH_THREADS
+) -> Assignment:
     """One pass over the rows; where it is compiled, the same bits for any number of threads."""
     return _assign_compiled(points, centres, worth_threads) if compiled else _assign_plain(points, centres)
 
@@ -325,7 +327,9 @@ TINY = 1e-200  # squares of lengths that are not trusted
 def unit_rows(rows: Array, norm_regularization: float = 0.0) -> Array:
     """Rows (n, k) of unit length; see :func:`~spectrograd.labels.assign` for ``norm_regularization``."""
     lengths = row_lengths(rows)
-    return _divided(rows, lengths, float(np.median(lengths)) * norm_regularization**0.5 if norm_regularization else 0.0)
+    return _divided(
+        rows, lengths, float(np.median(lengths)) * norm_regularization**0.5 if norm_regularization else 0.0
+    )
 
 
 def soft_unit(rows: Array, length: float) -> Array:

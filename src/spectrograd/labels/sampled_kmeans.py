@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spectrograd.labels.kmeans import best_assignment, assign_to_centers, row_lengths, sample_size, soft_unit
+from spectrograd.labels.kmeans import assign_to_centers, best_assignment, row_lengths, sample_size, soft_unit
 from spectrograd.labels.matching import in_order
 from spectrograd.system import one_thread
 from spectrograd.typing import Array

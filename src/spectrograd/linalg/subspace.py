@@ -109,7 +109,9 @@ def residuals(engine: Engine, operator: Operator, ritz: Ritz) -> Array:
     return engine.residual(operator, ritz.Q, ritz.AQ, ritz.values)
 
 
-def orthogonality_error(engine: Engine, operator: Operator, Q: MultiVector, n_columns: int | None = None) -> float:
+def orthogonality_error(
+    engine: Engine, operator: Operator, Q: MultiVector, n_columns: int | None = None
+) -> float:
     """Largest entry of ``|Q' B Q - I|``, for all or the first columns."""
     M = engine.gram(Q, Q, operator.metric)[:n_columns, :n_columns]
     if not np.isfinite(M).all():
@@ -147,7 +149,9 @@ class Coordinates:
         placed = engine.load_operator(operator)
         if factors is None:
             return cls(engine, placed)
-        return cls(engine, placed, engine.from_numpy(factors[:, None]), engine.from_numpy(1 / factors[:, None]))
+        return cls(
+            engine, placed, engine.from_numpy(factors[:, None]), engine.from_numpy(1 / factors[:, None])
+        )
 
     def transform(self, X: MultiVector) -> MultiVector:
         """Vectors of the given pencil in these coordinates."""

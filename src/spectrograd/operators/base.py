@@ -14,8 +14,8 @@ from spectrograd.typing import Array
 
 Capability = Literal["products", "edges", "pattern", "resident", "tensors"]
 # Of an operator. ``products``: A X. ``edges``: the weights can be read, in any order. ``pattern``: who is
-# whose neighbour, as one CSR matrix. Of an engine. ``resident``: multivectors are arrays in this process's memory.
-# ``tensors``: they are torch's, on a device.
+# whose neighbour, as one CSR matrix. Of an engine. ``resident``: multivectors are arrays in this process's
+# memory. ``tensors``: they are torch's, on a device.
 PRODUCTS: frozenset[Capability] = frozenset(("products",))
 RESIDENT: frozenset[Capability] = frozenset(("products", "resident"))
 EDGES: frozenset[Capability] = frozenset(("products", "edges", "pattern"))
@@ -147,7 +147,9 @@ class CapabilityError(ValueError):
     """A solver needs more of an operator than it capabilities."""
 
 
-def check_capabilities(who: str, requires: frozenset[Capability], operator: Operator, capabilities: frozenset[Capability]) -> None:
+def check_capabilities(
+    who: str, requires: frozenset[Capability], operator: Operator, capabilities: frozenset[Capability]
+) -> None:
     """One clear error where something is missing."""
     missing = sorted(requires - capabilities)
     if missing:

@@ -42,7 +42,9 @@ class LowRankOperator(Operator):
 
     def to_engine(self, engine: Any) -> LowRankOperator:
         """The same with its factors as a multivector."""
-        return replace(self, low_rank=LowRank(engine.from_numpy(self.low_rank.factors), self.low_rank.coefficients))
+        return replace(
+            self, low_rank=LowRank(engine.from_numpy(self.low_rank.factors), self.low_rank.coefficients)
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -149,7 +149,9 @@ class SparseOperator(Operator):
         def put(vector: Array | None) -> Any:
             return None if vector is None else engine.from_numpy(np.asarray(vector)[:, None])
 
-        low_rank = self.low_rank and LowRank(engine.from_numpy(self.low_rank.factors), self.low_rank.coefficients)
+        low_rank = self.low_rank and LowRank(
+            engine.from_numpy(self.low_rank.factors), self.low_rank.coefficients
+        )
         vectors = (put(vector) for vector in (self.diagonal, self.scale, self.metric))
         return replace(
             self, **dict(zip(("diagonal", "scale", "metric"), vectors, strict=True)), low_rank=low_rank

@@ -85,7 +85,9 @@ def keep_result(kept: SolveCheckpoint, problem: Problem, found: CertifiedEmbeddi
 
 def kept_result(kept: SolveCheckpoint | None, problem: Problem) -> CertifiedEmbedding | None:
     """What :func:`keep_result` has kept, measured again: one product tells whether it is of this problem."""
-    found: CertifiedEmbedding | None = None if kept is None else kept.result(problem, partial(_accepted, problem))
+    found: CertifiedEmbedding | None = (
+        None if kept is None else kept.result(problem, partial(_accepted, problem))
+    )
     if found is None:
         return None
     return replace(found, embedding=replace(found.embedding, names=problem.operator.names))

@@ -18,7 +18,7 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 from spectrograd.graph import Graph
 from spectrograd.labels import assign
 from spectrograd.labels.kmeans import unit_rows
-from spectrograd.labels.neighbor_labels import follow_neighbours, components
+from spectrograd.labels.neighbor_labels import components, follow_neighbours
 from spectrograd.labels.sampled_kmeans import membership
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.layer_weights import TRACY_WIDOM

@@ -96,7 +96,9 @@ class LayerSignificance:
         return float(np.clip((self.values - self.edge) / (1 - self.edge), 0.0, 1.0).mean())
 
 
-def layer_significance(operator: SparseOperator, U: Array, rng: np.random.Generator) -> LayerSignificance | None:
+def layer_significance(
+    operator: SparseOperator, U: Array, rng: np.random.Generator
+) -> LayerSignificance | None:
     """What a layer shows by itself, or None where it has no edge or no direction but the trivial one."""
     graph, width = operator.graph, U.shape[1]
     if width < 2 or graph.n_edges == 0:
@@ -151,7 +153,9 @@ class LayerConfirmation:
         return np.asarray(np.clip(share, 0.0, 1.0))
 
 
-def confirm_layers(graphs: Sequence[Graph], found: Sequence[LayerSignificance | None], same: Array) -> LayerConfirmation:
+def confirm_layers(
+    graphs: Sequence[Graph], found: Sequence[LayerSignificance | None], same: Array
+) -> LayerConfirmation:
     """Let every layer's edges judge what the others show; copies (``same``) do not judge each other."""
     tables = np.zeros((3, len(graphs), len(graphs)))
     for t, shown in enumerate(found):

@@ -65,7 +65,9 @@ class Merged:
         assert self.inputs is not None
         return replace(self, scores=weigh_layers(self.inputs.operators, self.inputs.embeddings, seed))
 
-    def embed(self, n_components: int, settings: Settings, *, start: Array | None = None) -> CertifiedEmbedding:
+    def embed(
+        self, n_components: int, settings: Settings, *, start: Array | None = None
+    ) -> CertifiedEmbedding:
         """The merged embedding: the one found on the way, or solved for now."""
         return self.result or embed(self.operator, n_components, settings, start=start)
 
@@ -149,7 +151,9 @@ def _loosened(settings: Settings) -> Settings:
 
 
 def _report_components(names: Sequence[str], components: Sequence[int], n_components: int) -> None:
-    many = [f"{name!r} ({count})" for name, count in zip(names, components, strict=True) if count > n_components]
+    many = [
+        f"{name!r} ({count})" for name, count in zip(names, components, strict=True) if count > n_components
+    ]
     if many:
         warn(
             f"layers in more than {n_components} connected components: {', '.join(many)}; their own embeddings "

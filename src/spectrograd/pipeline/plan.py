@@ -293,7 +293,9 @@ def last_resort(problem: Problem) -> PlannedSolver:
         problem.n_nodes > problem.engine.thresholds.small
     ):  # all eigenvectors of 4,096 nodes take half a minute and 270 MB
         return PlannedSolver("eigen", "the last resort: products in double precision")
-    return PlannedSolver("eigen", "the last resort: all eigenvectors, in double precision", (("method", "dense"),))
+    return PlannedSolver(
+        "eigen", "the last resort: all eigenvectors, in double precision", (("method", "dense"),)
+    )
 
 
 def choose(problem: Problem, memory_limit: int | None = None) -> PlannedSolver:

@@ -325,7 +325,9 @@ class DistributedEmbedding(Embedding):
             active[masked] = 0
             multivector = self.engine.scale_rows(multivector, self.engine.from_numpy(active))
         same = np.array_equal(order, np.arange(len(order)))
-        return DistributedEmbedding(self.engine, multivector, self.eigenvalues, names, None if same else order)
+        return DistributedEmbedding(
+            self.engine, multivector, self.eigenvalues, names, None if same else order
+        )
 
 
 def embedding_of(engine: Engine, operator: Operator, Q: MultiVector, values: Array) -> Embedding:

@@ -115,7 +115,11 @@ def label(result: Result, settings: Settings, *, many: int = MANY) -> Result:
     settings.on_stage("assign")
     n_clusters = settings.n_clusters or result.embedding.n_components
     left = result.embedding
-    if isinstance(left, DistributedEmbedding) and settings.assign_labels == "kmeans" and left.multivector.shape[0] > many:
+    if (
+        isinstance(left, DistributedEmbedding)
+        and settings.assign_labels == "kmeans"
+        and left.multivector.shape[0] > many
+    ):
         clustering, label_multivector = assign_distributed(
             left.engine,
             left.multivector,
@@ -127,7 +131,9 @@ def label(result: Result, settings: Settings, *, many: int = MANY) -> Result:
             random_state=settings.seed,
             deadline=settings.labelled_by,
         )
-        return finish_labels(replace(result.labelled(clustering), label_multivector=label_multivector), settings)
+        return finish_labels(
+            replace(result.labelled(clustering), label_multivector=label_multivector), settings
+        )
     with settings.engine.threads():
         clustering = assign(
             result.vectors,

@@ -27,7 +27,14 @@ from spectrograd.labels.eigengap import Eigengap, n_eigenvalues, widest_gap
 from spectrograd.operators.laplacian import MORE_TAU, TAU, Regularization, checked, masked
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.plan import PlannedSolver
-from spectrograd.pipeline.result import Attempt, CertifiedEmbedding, DistributedEmbedding, Result, Stages, found
+from spectrograd.pipeline.result import (
+    Attempt,
+    CertifiedEmbedding,
+    DistributedEmbedding,
+    Result,
+    Stages,
+    found,
+)
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solve import choices_for, embed, narrowed
 from spectrograd.solvers.base import Problem, Progress
@@ -42,7 +49,9 @@ def result_names(graph: Graph) -> Array | None:
     return graph.input_names
 
 
-def with_all_nodes(solved: CertifiedEmbedding, graph: Graph | MultilayerGraph, kept: Array, masked: Array) -> Embedding:
+def with_all_nodes(
+    solved: CertifiedEmbedding, graph: Graph | MultilayerGraph, kept: Array, masked: Array
+) -> Embedding:
     """The embedding with a row for every node, in the order of the input; masked rows are zero.
 
     Of a graph on disk it is in float32: it may be as large as memory, and its digits end there anyway.
@@ -61,12 +70,16 @@ def with_all_nodes(solved: CertifiedEmbedding, graph: Graph | MultilayerGraph, k
     return Embedding(rows, solved.embedding.eigenvalues, result_names(one))
 
 
-def multivector_of_all_nodes(solved: CertifiedEmbedding, settings: Settings, n_nodes: int, kept: Array, masked: Array) -> MultiVector | None:
+def multivector_of_all_nodes(
+    solved: CertifiedEmbedding, settings: Settings, n_nodes: int, kept: Array, masked: Array
+) -> MultiVector | None:
     """As :func:`with_all_nodes`, on the engine and without a look at the host; None unless asked for."""
     if not settings.keep_multivector:
         return None
     engine, Q = settings.engine, solved.solution.Q
-    Q = engine.from_numpy(Q) if isinstance(Q, np.ndarray) else Q  # of whole components, which nobody solved for
+    Q = (
+        engine.from_numpy(Q) if isinstance(Q, np.ndarray) else Q
+    )  # of whole components, which nobody solved for
     Q = engine.combine(Q, np.diag(np.where(engine.column_statistics(Q).peaks < 0, -1.0, 1.0)))
     if len(masked):
         active = np.ones((len(kept), 1))
@@ -107,7 +120,9 @@ class PreparedGraph:
             eigengap=gap,
             rows=self.kept,
             seconds=stages.seconds,
-            multivector=multivector_of_all_nodes(solved, settings, self.graph.n_nodes, self.kept, self.masked),
+            multivector=multivector_of_all_nodes(
+                solved, settings, self.graph.n_nodes, self.kept, self.masked
+            ),
         )
 
     def _solved(
@@ -189,9 +204,7 @@ class _ActiveProblem:
     def embedded(self, wanted: float | str | None) -> Found:
         tie = self.settings.disconnected == "regularize" and self.n_components_of_graph > 1
         if tie and wanted in ("auto", None, 0.0):
-            reason = (
-                f"{self.n_components_of_graph} components: {TAU:g} mean degrees added to every degree tie them together"
-            )
+            reason = f"{self.n_components_of_graph} components: {TAU:g} mean degrees added to every degree tie them together"
             return self.with_tau(Regularization(TAU, reason))
         if wanted == "auto" and self.settings.laplacian == "unnormalized":
             reason = "not used: it does not change the eigenvectors of an unnormalised Laplacian"
@@ -207,7 +220,9 @@ class _ActiveProblem:
     def operator(self, tau: float = 0.0) -> SparseOperator:
         return masked(self.graph, self.settings.laplacian, tau, self.masked)
 
-    def judged(self, operator: SparseOperator, n_trivial: int, vectors: MultiVector, **how: Any) -> Regularization:
+    def judged(
+        self, operator: SparseOperator, n_trivial: int, vectors: MultiVector, **how: Any
+    ) -> Regularization:
         """What the vectors tell, on the part of the volume that is not masked."""
         metric = operator.random_walk_form().metric
         share = 1.0
@@ -234,7 +249,11 @@ class _ActiveProblem:
         operator = self.operator()
         problem = Problem(operator, self.k, self.settings.engine, self.first_guess(operator))
         choices = choices_for(problem, self.settings)
-        watch = _Watch(partial(self.judged, operator, self.n_components_of_graph, rough=True, engine=self.settings.engine))
+        watch = _Watch(
+            partial(
+                self.judged, operator, self.n_components_of_graph, rough=True, engine=self.settings.engine
+            )
+        )
         settings = replace(self.settings, watch=watch)
         result = embed(operator, self.k, settings, start=problem.start, choices=choices)
         decision = watch.decision or self.judged_by(operator, self.n_components_of_graph, result)

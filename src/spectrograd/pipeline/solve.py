@@ -95,7 +95,9 @@ def _unit(operator: Operator, null: Array | None) -> Array | None:
     return np.asarray(null / np.sqrt(null @ (mass * null)))
 
 
-def narrowed(operator: Operator, wide: CertifiedEmbedding, k: int, settings: SolverSettings) -> CertifiedEmbedding:
+def narrowed(
+    operator: Operator, wide: CertifiedEmbedding, k: int, settings: SolverSettings
+) -> CertifiedEmbedding:
     """The first k columns of an embedding with a certificate of their own, by the columns after them."""
     evidence = _evidence_of_first(wide, k, settings)
     first = settings.engine.columns(wide.solution.Q, slice(k))
@@ -109,18 +111,23 @@ def _evidence_of_first(wide: CertifiedEmbedding, k: int, settings: SolverSetting
 
     Nothing of what the solver knew of the rest of the spectrum holds: it spoke of what lies beyond all m. The
     pairs after the k-th, of residual r together, serve instead. To them belong m - k eigenvalues within r
-    (Kahan; Parlett 1998, Theorem 11.5.1). If those lie below ``complete_below``, where there are m at most, no more
-    than k are left below ``theta_k+1 - r``: this takes no product. Else the pairs are guards of a probe.
+    (Kahan; Parlett 1998, Theorem 11.5.1). If those lie below ``complete_below``, where there are m at most,
+    no more than k are left below ``theta_k+1 - r``: this takes no product. Else the pairs are guards of a
+    probe.
     """
     values, known, engine = wide.embedding.eigenvalues, wide.certificate, settings.engine
     beyond, Q = float(values[k]), wide.solution.Q
     solver = wide.solution.evidence
     rest = float(np.linalg.norm(known.residuals[k:]))
     if not solver.complete and beyond - rest > values[k - 1] and values[-1] + rest < known.complete_below:
-        odds = 0.0 if known.missed_probability == 0 else LIKELY_MISS  # at which ``complete_below`` was read off
+        odds = (
+            0.0 if known.missed_probability == 0 else LIKELY_MISS
+        )  # at which ``complete_below`` was read off
         pairs = Ritz(values[:k], engine.columns(Q, slice(k)), None)
         last = MeasuredRitz(pairs, known.residuals[:k] - known.rounding, known.rounding)
-        return Evidence(beyond, complement_bound=EdgeInsertionBound(beyond, 0, beyond - rest, odds), last=last)
+        return Evidence(
+            beyond, complement_bound=EdgeInsertionBound(beyond, 0, beyond - rest, odds), last=last
+        )
     guards = Guards(engine.columns(Q, slice(k, None)), values[k:], known.residuals[k:])
     return Evidence(beyond, solver.complete, solver.countable, guards)
 
@@ -156,7 +163,9 @@ def _certified(
         error = float(np.linalg.norm(measured))
         complement_bound = _evidence(problem, ritz, solution, error, rounding, settings, earlier)
         cast = _turned_by_output(problem)
-        certificate = certify(engine, operator, ritz, settings.tol, complement_bound, measured, rounding, cast)
+        certificate = certify(
+            engine, operator, ritz, settings.tol, complement_bound, measured, rounding, cast
+        )
         certificate = _or_out_of_time(certificate, solution, settings)
     except KeyboardInterrupt:
         solution = replace(solution, stop_reason=INTERRUPTED)
@@ -193,7 +202,9 @@ def _before_a_bulk(
     part, alone = replace(solution, Q=inside.Q, evidence=evidence), replace(problem, n_components=first)
     error = float(np.linalg.norm(measured[:first]))
     complement_bound = _evidence(alone, inside, part, error, rounding, settings, earlier)
-    found = certify(engine, problem.operator, inside, settings.tol, complement_bound, measured[:first], rounding)
+    found = certify(
+        engine, problem.operator, inside, settings.tol, complement_bound, measured[:first], rounding
+    )
     return of_the_leading(found, ritz, measured, known.beyond) if found.converged else None
 
 
@@ -295,7 +306,10 @@ def _evidence(
     top, beyond, complement_bound = float(ritz.values[-1]), known.beyond, known.complement_bound
     if beyond is not None and known.complete:
         return ComplementBound(beyond)
-    if complement_bound is not None and complement_bound.odds_below(needed_cut(top, complement_bound.lowest, error)) <= LIKELY_MISS:
+    if (
+        complement_bound is not None
+        and complement_bound.odds_below(needed_cut(top, complement_bound.lowest, error)) <= LIKELY_MISS
+    ):
         return complement_bound
     late = time.perf_counter() >= settings.certified_by
     if late or solution.stop_reason in (INTERRUPTED, OUT_OF_TIME):
@@ -304,11 +318,15 @@ def _evidence(
         complete_below = top + (MOST_PART + 0.01) * (beyond - top)
         count = count_below(problem.sparse, complete_below, problem.engine.thresholds)
         if count is not None:
-            return ComplementBound(beyond if count == problem.n_components else top, complete_below=complete_below)
+            return ComplementBound(
+                beyond if count == problem.n_components else top, complete_below=complete_below
+            )
     seed, until = settings.seed, settings.certified_by
     rng = np.random.default_rng(None if seed is None else (seed, 1))  # not what the solver started from
     looks = 2.0 ** (earlier + 1)  # a half of the level for the first attempt, a quarter for the second, ...
-    look = partial(run_lanczos_probe, problem.engine, problem.operator, ritz, rng, residual=error, deadline=until)
+    look = partial(
+        run_lanczos_probe, problem.engine, problem.operator, ritz, rng, residual=error, deadline=until
+    )
     return look(beyond=beyond, guards=known.guards, rounding=rounding, looks=looks)
 
 

@@ -141,7 +141,10 @@ class Steps:
     def _wanted(self, ritz: Ritz) -> float:
         """The residual at which steps may end."""
         assert self.complement_bound.complete_below is not None
-        floor, distance = self.grown * self.floor, self.complement_bound.complete_below - float(ritz.values[-1])
+        floor, distance = (
+            self.grown * self.floor,
+            self.complement_bound.complete_below - float(ritz.values[-1]),
+        )
         return float(MARGIN * GOOD_ANGLE * (distance - floor) - np.sqrt(len(ritz.values)) * floor)
 
     def _owed(self, error: float, wanted: float, width: float) -> float:
@@ -269,7 +272,9 @@ def corrected(prepared: PreparedGraph, start: Array, settings: Settings, before:
     decided = before.regularization
     operator = masked(prepared.part, settings.laplacian, decided.tau, prepared.masked)
     complement_bound = None if len(prepared.connectivity.excluded) else before.complement_bound
-    moved = _moved(settings, operator, start[prepared.kept], replace(before, complement_bound=complement_bound))
+    moved = _moved(
+        settings, operator, start[prepared.kept], replace(before, complement_bound=complement_bound)
+    )
     if moved is None:
         return None
     seconds = time.perf_counter() - began
@@ -298,7 +303,11 @@ def _moved(settings: Settings, operator: SparseOperator, start: Array, before: B
     engine, k = settings.engine, start.shape[1]
     if not operator.is_streamed:
         return filtered(engine, operator, start, before.gap)
-    if before.complement_bound is None or not engine.has_blocked_summation or equilibrate(operator) is not None:
+    if (
+        before.complement_bound is None
+        or not engine.has_blocked_summation
+        or equilibrate(operator) is not None
+    ):
         return None
     sizes = (n for n in (CONJUGATE_BLOCKS, LEAST_BLOCKS) if _fits(operator, n * k, settings))
     n_blocks = next(sizes, None)
@@ -378,11 +387,15 @@ def bound_after_insertion(
     growth = _growth(before, after, changes, problem)
     top = float(certificate.eigenvalues[-1])
     cut = None if growth is None else growth.bound_after(certificate.complete_below, top)
-    odds = 0.0 if certificate.missed_probability == 0 else LIKELY_MISS  # at which ``complete_below`` was read off
+    odds = (
+        0.0 if certificate.missed_probability == 0 else LIKELY_MISS
+    )  # at which ``complete_below`` was read off
     return None if cut is None else EdgeInsertionBound(top + certificate.gap, 0, cut, odds)
 
 
-def _growth(before: Graph, after: Graph, changes: EdgeChanges, problem: tuple[Kind, float]) -> PencilUpdate | None:
+def _growth(
+    before: Graph, after: Graph, changes: EdgeChanges, problem: tuple[Kind, float]
+) -> PencilUpdate | None:
     kind, tau = problem
     n_new = after.n_nodes - before.n_nodes
     if n_new and tau:  # the part of rank one changes its size

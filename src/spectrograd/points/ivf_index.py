@@ -30,7 +30,8 @@ from spectrograd.points.search import measured_recall
 from spectrograd.points.validation import place_hashes
 from spectrograd.typing import Array
 
-# InvertedLists per sqrt(N): with more, finding the nearest ones costs what shorter lists save (MNIST, mixtures).
+# InvertedLists per sqrt(N): with more, finding the nearest ones costs what shorter lists save (MNIST,
+# mixtures).
 LISTS_PER_SQRT_POINTS = 1.5
 # Enough for centres that serve: points per list they are made from, and steps of k-means.
 TRAINED_ON, STEPS = 32, 6

@@ -45,7 +45,9 @@ def join_components(
     compare = _by_tree if tree else partial(_by_pairs, metric=metric)
     most, drawn = compared
     few = tree or len(labels) <= most
-    active = np.arange(len(labels)) if few else _drawn_from_each(labels, max(1, drawn // n_components_of_graph))
+    active = (
+        np.arange(len(labels)) if few else _drawn_from_each(labels, max(1, drawn // n_components_of_graph))
+    )
     where = points[active]
     while n_components_of_graph > 1:
         rows, cols, gaps = _shortest_links(where, labels[active], compare)
@@ -147,8 +149,9 @@ def knn_graph(
         rows, and the search goes on until it is met; 1 is exact. ``graph.recall`` has what was measured.
     connect
         Join the components of the graph, if there are several, by the shortest links between them (a minimum
-        spanning tree of components), weighted as every edge. They stay weak: components far apart stay clusters.
-        Above 15 dimensions and 20,000 points the links are the shortest between samples of the components.
+        spanning tree of components), weighted as every edge. They stay weak: components far apart stay
+        clusters. Above 15 dimensions and 20,000 points the links are the shortest between samples of the
+        components.
     n_jobs
         Threads for the search; an exact one takes one unless told otherwise, as in scikit-learn.
 

@@ -185,8 +185,8 @@ class State:
 
     ``U`` spans the current subspace (it need not be orthonormal). ``passes`` counts applications of
     the whole operator, ``edges_seen`` single edges read by stochastic methods. ``events`` collects
-    what the user should know: repairs, backed-off steps. Flat: multivectors, arrays, numbers and random numbers,
-    so that a checkpoint can be written of any of them; what is derived from the problem is marked
+    what the user should know: repairs, backed-off steps. Flat: multivectors, arrays, numbers and random
+    numbers, so that a checkpoint can be written of any of them; what is derived from the problem is marked
     ``field(metadata={DERIVED: True})``.
     """
 
@@ -208,8 +208,8 @@ class Solver(ABC, Generic[StateT]):
     Class attributes: ``name`` (as in the registry), ``max_iter`` (how many steps unless the user
     says otherwise), ``report_every`` (steps between two measurements, which cost a pass each),
     ``direct`` (the first step is the last, so there is nothing to measure before it), ``requires`` (what the
-    operator and the engine must offer; checked before any work), ``localization_check_at`` (steps after which even
-    rough vectors show whether they are localised; 0: never).
+    operator and the engine must offer; checked before any work), ``localization_check_at`` (steps after which
+    even rough vectors show whether they are localised; 0: never).
     """
 
     name: ClassVar[str]

@@ -11,12 +11,19 @@ from typing import Any, ClassVar, Literal, TypeVar
 import numpy as np
 import scipy.linalg as la
 
-from spectrograd.certificate.block_probe import LOOKS, ProbeBlock, longest, extend_block_probe, evidence_from_gram, new_probe_block
+from spectrograd.certificate.block_probe import (
+    LOOKS,
+    ProbeBlock,
+    evidence_from_gram,
+    extend_block_probe,
+    longest,
+    new_probe_block,
+)
 from spectrograd.certificate.certificate import ENOUGH, ComplementBound
 from spectrograd.certificate.lanczos_probe import Evidence, MeasuredRitz
 from spectrograd.certificate.localization import TINY_SHARE
 from spectrograd.engines.base import MultiVector
-from spectrograd.linalg.chebyshev import GROWN, NARROWEST, Filter, Filtering, FilteredSingularValues, bulk_of
+from spectrograd.linalg.chebyshev import GROWN, NARROWEST, Filter, FilteredSingularValues, Filtering, bulk_of
 from spectrograd.linalg.subspace import Ritz, inverse_factor, orthogonality_error, orthonormalize, upper_edge
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.solvers.base import Problem, Solver
@@ -138,7 +145,9 @@ class Chebyshev(FilteringSolver[ChebyshevState]):
         few = engine.columns(state.block, slice(SAMPLE))
         ritz, deviation, _ = ritz_pairs(engine, problem.random_walk.operator, few, state.rng)
         state.values, state.residuals = np.full(width, ritz.values.mean()), np.full(width, deviation.mean())
-        state.U = problem.random_walk.inverse_transform(engine.columns(state.block, slice(problem.n_components)))
+        state.U = problem.random_walk.inverse_transform(
+            engine.columns(state.block, slice(problem.n_components))
+        )
         return state
 
     def step(self, problem: Problem, state: ChebyshevState) -> ChebyshevState:
@@ -195,8 +204,8 @@ PASSES_BETWEEN_CHECKS = 2  # degrees after which a first filter looks whether it
 class FewPassState(ChebyshevState):
     """``block`` has the probe_block's columns after its own (N x (w + s)), and ``product`` is ``B^-1 A`` of it.
 
-    Both are written over by the next step. ``probe_block`` tells how its columns came about and has none itself.
-    What a run keeps meanwhile has the first K columns only, and neither product nor probe_block.
+    Both are written over by the next step. ``probe_block`` tells how its columns came about and has none
+    itself. What a run keeps meanwhile has the first K columns only, and neither product nor probe_block.
     """
 
     probe_block: ProbeBlock | None = None
@@ -289,12 +298,20 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
             return min(max(low, ends[0] + 0.1 * (high - ends[0])), usual)
         if fresh or state.iteration > 1 or state.probe_block is None or not state.probe_block.filters:
             return usual
-        before, k_th = state.probe_block.filters[-1].cut, state.values[state.residuals < ROUGH].max(initial=-np.inf)
+        before, k_th = (
+            state.probe_block.filters[-1].cut,
+            state.values[state.residuals < ROUGH].max(initial=-np.inf),
+        )
         return before if k_th < before < usual else usual
 
     def _filter(self, problem: Problem, state: FewPassState, smooth: Filter) -> tuple[int, bool]:
         """Mutates: the block, filtered; how many degrees, and whether localised vectors ended it."""
-        engine, walk, probe_block, width = problem.engine, problem.random_walk.operator, state.probe_block, state.width
+        engine, walk, probe_block, width = (
+            problem.engine,
+            problem.random_walk.operator,
+            state.probe_block,
+            state.width,
+        )
         assert probe_block is not None
         fresh = state.iteration == 0 and problem.start is None
         most, sizes = self.degree if fresh else smooth.degree, FilteredSingularValues(width)
@@ -311,7 +328,9 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
             if fresh and sizes.error(problem.n_components) * RESIDUAL_OVER_ANGLE <= (self.angle or 1e-3):
                 break
             localized = (
-                fresh and work.degree % PASSES_BETWEEN_CHECKS == 0 and self._localized(problem, work.current, width)
+                fresh
+                and work.degree % PASSES_BETWEEN_CHECKS == 0
+                and self._localized(problem, work.current, width)
             )
             if localized:
                 break
@@ -357,7 +376,10 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
         H, M = (of[own, own] for of in engine.grams(((block, product), (block, block)), walk.metric))
         values, rotation = generalized_ritz(H, M)
         turn = la.block_diag(rotation, np.eye(block.shape[1] - state.width))
-        state.block, state.product = engine.combine_inplace(block, turn), engine.combine_inplace(product, turn)
+        state.block, state.product = (
+            engine.combine_inplace(block, turn),
+            engine.combine_inplace(product, turn),
+        )
         metric = () if walk.metric is None else (walk.metric,)
         squares = engine.gather_blocks(partial(_squares, values), state.block, state.product, *metric)
         state.values, state.residuals = values, np.sqrt(np.sum(squares, axis=0))
@@ -370,7 +392,12 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
 
         What one round leaves the generalised Rayleigh-Ritz corrects.
         """
-        engine, metric, block, width = problem.engine, problem.random_walk.operator.metric, state.block, state.width
+        engine, metric, block, width = (
+            problem.engine,
+            problem.random_walk.operator.metric,
+            state.block,
+            state.width,
+        )
         factor, lost = inverse_factor(engine.gram(block, block, metric)[:width, :width])
         if not lost:
             return engine.combine_inplace(block, la.block_diag(factor, np.eye(block.shape[1] - width))), 0
@@ -385,7 +412,11 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
             return super().terminate(problem, state)
         if probe_block is None or state.width <= k or not probe_block.filters:
             return False
-        engine, walk, rounding = problem.engine, problem.random_walk.operator, self._rounding(problem, state) or 0.0
+        engine, walk, rounding = (
+            problem.engine,
+            problem.random_walk.operator,
+            self._rounding(problem, state) or 0.0,
+        )
         M, eps = engine.gram(state.block, state.block, walk.metric), float(np.finfo(state.block.dtype).eps)
         seen = evidence_from_gram(walk, probe_block, M, k, float(state.values[k]), eps, LOOKS)
         top, error = float(state.values[k - 1]), float(np.linalg.norm(state.residuals[:k] + rounding))
@@ -401,7 +432,9 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
     def vectors(self, problem: Problem, state: FewPassState) -> MultiVector:
         """The first K columns, made when they are first asked for."""
         if state.U.shape[1] == 0:
-            state.U = problem.random_walk.inverse_transform(problem.engine.columns(state.block, slice(problem.n_components)))
+            state.U = problem.random_walk.inverse_transform(
+                problem.engine.columns(state.block, slice(problem.n_components))
+            )
         return state.U
 
     def snapshot(self, problem: Problem, state: FewPassState) -> FewPassState:
@@ -417,7 +450,9 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
 
     def orthogonality(self, problem: Problem, state: FewPassState) -> float:
         """Of the columns where they are."""
-        return orthogonality_error(problem.engine, problem.random_walk.operator, state.block, problem.n_components)
+        return orthogonality_error(
+            problem.engine, problem.random_walk.operator, state.block, problem.n_components
+        )
 
     def finish(self, problem: Problem, state: FewPassState) -> MultiVector:
         """In the precision of the run: where the certificate wants more, it casts."""
@@ -439,13 +474,20 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
 
     def complement_bound(self, problem: Problem, state: FewPassState) -> ComplementBound | None:
         """What the probe_block has seen, and with a few sweeps more still sees."""
-        k, engine, walk, probe_block = problem.n_components, problem.engine, problem.random_walk.operator, state.probe_block
+        k, engine, walk, probe_block = (
+            problem.n_components,
+            problem.engine,
+            problem.random_walk.operator,
+            state.probe_block,
+        )
         if probe_block is None or state.width <= k or state.iteration == 0:
             return None
         self.vectors(problem, state)  # all that is asked for after this
         Q, X = (engine.columns(state.block, of) for of in (slice(k), slice(state.width, None)))
         probe_block, state.block = replace(probe_block, X=X), None
-        Q = Q if probe_block.null is not None else orthonormalize(engine, Q, walk.metric).Q  # else done with it
+        Q = (
+            Q if probe_block.null is not None else orthonormalize(engine, Q, walk.metric).Q
+        )  # else done with it
         ritz, residual = Ritz(state.values[:k], Q, None), float(np.linalg.norm(state.residuals[:k]))
         top, cut = float(state.values[k - 1]), float(state.values[-1])
         lowest = float(state.values[k] - state.residuals[k])  # guard vectors are rough

@@ -257,7 +257,9 @@ class _Writer(PlainWriter):
         if isinstance(value, Similarity):
             return {"similarity": value.shift}
         if isinstance(value, Basis):
-            parts = [self._multivector(part) for part in value.vectors.parts()]  # one after the other: each is large
+            parts = [
+                self._multivector(part) for part in value.vectors.parts()
+            ]  # one after the other: each is large
             return {"basis": self.encode(value.numbers(), where), "parts": parts}
         kind = type(value)
         if _name(kind) in KINDS:

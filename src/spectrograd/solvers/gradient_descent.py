@@ -77,7 +77,9 @@ class GradientDescent(FullStepSolver):
             M = problem.engine.gram(state.U, state.U, problem.random_walk.operator.metric)
             if not np.isfinite(M).all():
                 raise FloatingPointError("the step was too long") from None
-            state.U = orthonormalize(problem.engine, state.U, problem.random_walk.operator.metric, state.rng).Q
+            state.U = orthonormalize(
+                problem.engine, state.U, problem.random_walk.operator.metric, state.rng
+            ).Q
             state.events.append(f"iteration {state.iteration}: M was ill-conditioned, re-orthonormalised")
             moved, longest = self._moved(problem, state)
         if not longest < LONGEST_MOVE:

@@ -9,7 +9,14 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import scipy.linalg as la
 
-from spectrograd.certificate.block_probe import LOOKS, MOST_MORE, BlockProbeEvidence, ProbeBlock, evidence_from_block, new_probe_block
+from spectrograd.certificate.block_probe import (
+    LOOKS,
+    MOST_MORE,
+    BlockProbeEvidence,
+    ProbeBlock,
+    evidence_from_block,
+    new_probe_block,
+)
 from spectrograd.certificate.certificate import ENOUGH, ComplementBound, needed_cut
 from spectrograd.certificate.lanczos_probe import Evidence, Guards
 from spectrograd.engines.base import MultiVector, new_seed
@@ -263,7 +270,9 @@ class FewPassLanczos(Lanczos):
         cut = min(max(bulk.low, operator.lower + 0.05 * width), operator.upper - 0.05 * width)
         return cut, min(operator.upper, max(bulk.end, cut + 0.05 * width))
 
-    def _advanced(self, problem: Problem, state: BlockLanczosState, probe_block: ProbeBlock, product: MultiVector) -> ProbeBlock:
+    def _advanced(
+        self, problem: Problem, state: BlockLanczosState, probe_block: ProbeBlock, product: MultiVector
+    ) -> ProbeBlock:
         """One degree later; or at the beginning again, where its filter is seen to end too low."""
         engine, operator = problem.engine, problem.standard.operator
         grown = len(probe_block.lengths) > 1 and probe_block.lengths[-1] > GROWN * probe_block.lengths[0]
@@ -301,7 +310,9 @@ class FewPassLanczos(Lanczos):
         U = problem.standard.transform(engine.astype(state.U, state.probe_block.X.dtype))
         lowest = float(state.values[k] - state.residuals[k])
         lowest = lowest if lowest > state.values[k - 1] else float(state.values[k])
-        return evidence_from_block(engine, operator, state.probe_block, orthonormalize(engine, U, None).Q, lowest, LOOKS)
+        return evidence_from_block(
+            engine, operator, state.probe_block, orthonormalize(engine, U, None).Q, lowest, LOOKS
+        )
 
     def complement_bound(self, problem: Problem, state: LanczosState) -> ComplementBound | None:
         """What the probe_block has seen."""

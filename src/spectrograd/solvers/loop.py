@@ -18,7 +18,7 @@ from spectrograd.engines import Engine, LocalEngine
 from spectrograd.engines.base import MultiVector
 from spectrograd.kernels import SMALL
 from spectrograd.solvers.base import Problem, Progress, Solver, State
-from spectrograd.solvers.checkpoint import Snapshot, RunCheckpoints, SolveCheckpoint
+from spectrograd.solvers.checkpoint import RunCheckpoints, Snapshot, SolveCheckpoint
 from spectrograd.system import Interrupted, check, one_thread
 
 Hook = Callable[[Progress], None]
@@ -114,8 +114,8 @@ def solve(
 
     Time out and Ctrl-C return the best state so far; a diverging run goes back to its last good
     state with a smaller step. The result is always finite. ``watch`` sees rough vectors when they
-    are telling (``localization_check_at``) and may give the run up by returning True. A run with a ``checkpoint`` goes
-    on where an earlier one stood, to the same bits.
+    are telling (``localization_check_at``) and may give the run up by returning True. A run with a
+    ``checkpoint`` goes on where an earlier one stood, to the same bits.
     """
     rules = stopping or Stopping()
     if rules.max_iter is not None:
@@ -222,11 +222,17 @@ class _Run:
                 self.measure(state)
             return state, None
         state = snapshot.state
-        self.history, self.back_offs, self.clock.before = [*snapshot.history], snapshot.back_offs, snapshot.seconds
+        self.history, self.back_offs, self.clock.before = (
+            [*snapshot.history],
+            snapshot.back_offs,
+            snapshot.seconds,
+        )
         self.good = state
         for hook in self.hooks:  # where it goes on from
             hook(self.history[-1])
-        return state, self.verdict(state, snapshot.over) if snapshot.measured and state.iteration > 0 else None
+        return state, self.verdict(
+            state, snapshot.over
+        ) if snapshot.measured and state.iteration > 0 else None
 
     def at_end(self, state: State) -> str | None:
         """Whether there is nothing more to do, and why."""

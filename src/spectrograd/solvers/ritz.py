@@ -117,12 +117,18 @@ class RitzSolver(Solver[RitzT]):
 
     def measured(self, problem: Problem, operator: Operator, state: RitzT) -> RitzT:
         """The state after a Rayleigh-Ritz on its block, for the operator placed in walk form."""
-        return self.set_ritz_pairs(problem, state, *ritz_pairs(problem.engine, operator, state.block, state.rng))
+        return self.set_ritz_pairs(
+            problem, state, *ritz_pairs(problem.engine, operator, state.block, state.rng)
+        )
 
-    def set_ritz_pairs(self, problem: Problem, state: RitzT, ritz: Ritz, residuals: Array, lost: int) -> RitzT:
+    def set_ritz_pairs(
+        self, problem: Problem, state: RitzT, ritz: Ritz, residuals: Array, lost: int
+    ) -> RitzT:
         """The state with these Ritz pairs in walk form."""
         state.values, state.block, state.residuals = ritz.values, ritz.Q, residuals
-        state.U = problem.random_walk.inverse_transform(problem.engine.columns(ritz.Q, slice(problem.n_components)))
+        state.U = problem.random_walk.inverse_transform(
+            problem.engine.columns(ritz.Q, slice(problem.n_components))
+        )
         if lost:
             state.n_lost += lost
             state.events.append(f"iteration {state.iteration}: {lost} lost directions replaced")

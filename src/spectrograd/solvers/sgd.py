@@ -18,7 +18,7 @@ from spectrograd.operators.base import ALL
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.solvers.base import DERIVED, Problem, Solver
 from spectrograd.solvers.minibatch import EdgeChunk, EdgeSource, check_edges, edge_source
-from spectrograd.solvers.sgd_base import SGDBaseState, SGDBase
+from spectrograd.solvers.sgd_base import SGDBase, SGDBaseState
 from spectrograd.typing import Array
 
 # A batch has at most a 256th of the edges: at a 64th one start in three needs another pass, at a 10th

@@ -91,7 +91,9 @@ class SGDBase(SteppingSolver[SGDBaseStateT]):
         if self.epochs < 1 and unseen >= 1:
             state.events.append(f"{self.epochs:g} passes over the edges miss about {unseen:.0f} nodes")
 
-    def chunks(self, state: SGDBaseStateT, source: EdgeSource, size: int) -> Iterator[tuple[EdgeChunk, Array]]:
+    def chunks(
+        self, state: SGDBaseStateT, source: EdgeSource, size: int
+    ) -> Iterator[tuple[EdgeChunk, Array]]:
         """The edges of the state's epoch with the step of each batch of ``size``; mutates: ``edges_seen``."""
         per_epoch = -(-source.n_edges // size)
         total = self.n_steps(per_epoch)
@@ -176,8 +178,14 @@ class SGDBase(SteppingSolver[SGDBaseStateT]):
 
     def evidence(self, problem: Problem, state: SGDBaseStateT) -> Evidence:
         """That of the method that went on."""
-        return Evidence() if state.after is None else self._polish_solver(problem).evidence(problem, state.after)
+        return (
+            Evidence() if state.after is None else self._polish_solver(problem).evidence(problem, state.after)
+        )
 
     def complement_bound(self, problem: Problem, state: SGDBaseStateT) -> ComplementBound | None:
         """What the method that went on knows."""
-        return None if state.after is None else self._polish_solver(problem).complement_bound(problem, state.after)
+        return (
+            None
+            if state.after is None
+            else self._polish_solver(problem).complement_bound(problem, state.after)
+        )

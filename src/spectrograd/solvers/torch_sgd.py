@@ -21,7 +21,7 @@ from spectrograd.solvers.sgd import (
     power_of_two,
     pushes,
 )
-from spectrograd.solvers.sgd_base import SGDBaseState, SGDBase
+from spectrograd.solvers.sgd_base import SGDBase, SGDBaseState
 from spectrograd.solvers.sgd_paper import PaperMethod
 from spectrograd.solvers.torch_minibatch import (
     Batch,
@@ -157,7 +157,9 @@ class DeviceSGD(SGDBase[DeviceDescentState]):
 
     def _pencil_rows(self, problem: Problem, state: DeviceDescentState) -> TorchMultiVector:
         """The rows without that of zeros, in the problem's own coordinates and float64."""
-        rows: TorchMultiVector = problem.random_walk.inverse_transform(TorchMultiVector(state.U.tensor[:-1].double()))
+        rows: TorchMultiVector = problem.random_walk.inverse_transform(
+            TorchMultiVector(state.U.tensor[:-1].double())
+        )
         return rows
 
     def basis(self, problem: Problem, state: DeviceDescentState) -> TorchMultiVector:

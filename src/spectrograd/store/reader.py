@@ -19,7 +19,8 @@ from spectrograd.serialization.folders import RemotePath, StorePath
 from spectrograd.store.format import ALIGNMENT, Segment
 from spectrograd.typing import Array
 
-# Held by the consumer: the segment at work, and by the loop variable the one before; one is ready, one is read.
+# Held by the consumer: the segment at work, and by the loop variable the one before; one is ready, one is
+# read.
 N_BUFFERS = 4
 
 
@@ -66,7 +67,9 @@ class Files:
             done += count
         self.counters.bytes_read += segment.n_bytes
         if zlib.crc32(view.data) != segment.checksum:
-            raise DamagedFileError(f"{self._place(segment)}: damaged (wrong checksum); convert the graph again")
+            raise DamagedFileError(
+                f"{self._place(segment)}: damaged (wrong checksum); convert the graph again"
+            )
         if self.speed is not None:
             time.sleep(max(0.0, segment.n_bytes / self.speed - (time.perf_counter() - began)))
         return view
@@ -114,8 +117,8 @@ def buffer_of(n_bytes: int) -> Array:
 class ReadAhead:
     """The bytes of segments one after the other, read by a thread while the last one is at work.
 
-    A segment is good until the one after next is asked for; a buffer that somebody still holds then is left to
-    him, and another takes its place.
+    A segment is good until the one after next is asked for; a buffer that somebody still holds then is left
+    to him, and another takes its place.
     """
 
     def __init__(self, files: Files, segments: Sequence[Segment], pool: list[Array]) -> None:

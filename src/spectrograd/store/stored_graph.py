@@ -18,7 +18,15 @@ from spectrograd.graph.node_names import as_names
 from spectrograd.graph.validation import CleanArrays
 from spectrograd.serialization.codec import DamagedFileError
 from spectrograd.serialization.folders import MANIFEST, RemotePath, StorePath, store_path
-from spectrograd.store.format import INTEGERS, BlockSegment, EdgeSegment, LayerMeta, Segment, StoreMeta, load_meta
+from spectrograd.store.format import (
+    INTEGERS,
+    BlockSegment,
+    EdgeSegment,
+    LayerMeta,
+    Segment,
+    StoreMeta,
+    load_meta,
+)
 from spectrograd.store.reader import N_BUFFERS, ReadAhead, files_of
 from spectrograd.store.shuffled_edges import ChangedEdges, Edges, Rows, row_sums
 from spectrograd.system import as_bytes, need
@@ -61,7 +69,9 @@ class Store:
     def stream(self, segments: tuple[Any, ...]) -> Iterator[tuple[Any, Array]]:
         """Every segment with its bytes: from memory where it is pinned, else read ahead."""
         kept = {segment: self.pinned[segment] for segment in segments if segment in self.pinned}
-        ahead = iter(ReadAhead(self.files, [segment for segment in segments if segment not in kept], self.pool))
+        ahead = iter(
+            ReadAhead(self.files, [segment for segment in segments if segment not in kept], self.pool)
+        )
         for segment in segments:
             raw = kept.get(segment)
             if raw is None:
@@ -402,7 +412,9 @@ class StoredGraph(Graph):
         order = np.random.default_rng([seed, epoch]).permutation(len(self.meta.edges))
         shares = self._shares(len(order), np.random.default_rng([seed, epoch, 1]))
         for segment, raw in self.store.stream(tuple(self.meta.edges[at] for at in order)):
-            yield self._edges(segment, raw) if shares is None else next(shares).mixed(self._edges(segment, raw))
+            yield (
+                self._edges(segment, raw) if shares is None else next(shares).mixed(self._edges(segment, raw))
+            )
 
     @property
     def sample(self) -> Edges | None:
@@ -410,7 +422,10 @@ class StoredGraph(Graph):
         segment = self.meta.sample
         if segment is None:
             return None
-        found, part = self._edges(segment, self.store.files.read(segment)), segment.n_edges / max(1, self.n_edges)
+        found, part = (
+            self._edges(segment, self.store.files.read(segment)),
+            segment.n_edges / max(1, self.n_edges),
+        )
         shares = self._shares(max(1, round(1 / part)), np.random.default_rng(0))
         return found if shares is None else next(shares).mixed(found)
 
@@ -418,7 +433,9 @@ class StoredGraph(Graph):
         """The changed edges, dealt out at random to so many parts; None where there are none."""
         if not self.meta.delta:
             return None
-        segments = [self.store.rows_of(segment, self.store.files.read(segment)) for segment in self.meta.delta]
+        segments = [
+            self.store.rows_of(segment, self.store.files.read(segment)) for segment in self.meta.delta
+        ]
         starts = [segment.start for segment in self.meta.delta]
         return ChangedEdges.of_rows(starts, segments, self.meta.weight_unit).dealt(n_parts, rng)
 

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from spectrograd.certificate import Certificate
-from spectrograd.engines.torch_engine import TorchMultiVector, TorchEngine, found_device
+from spectrograd.engines.torch_engine import TorchEngine, TorchMultiVector, found_device
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
 from spectrograd.graph.validation import from_tensor
 from spectrograd.operators.base import Operator

@@ -41,7 +41,9 @@ FAN_IN = 16  # of a tree of sums: two levels, the last of them the client's, ser
 # Bytes that come to a block in a sweep, up to which all of it is one task: they take as long as a task more.
 AT_ONCE = 4 << 20
 GROUPS = 3  # tasks per row block for what comes from others: while one waits for rows another computes
-SETTLE = 32  # sweeps after which multivectors become data of the client: no more are replayed for a lost worker
+SETTLE = (
+    32  # sweeps after which multivectors become data of the client: no more are replayed for a lost worker
+)
 OWNERS_HOLD = 1.0  # seconds before somebody asks again who is there: it takes milliseconds
 KEPT_GRAPHS = 8  # that stay with the workers though no operator is placed: layers are used again
 USABLE = 0.6  # of a worker's memory: above this Dask begins to spill
@@ -125,7 +127,12 @@ class DaskEngine(RowsOnWorkers):
         return self.multivector(steps, X.bounds, X.shape[1], X.dtype)
 
     def _streamed(
-        self, graph: DistributedGraph, diagonal: DaskMultiVector, scale: DaskMultiVector | None, X: DaskMultiVector, V: DaskMultiVector
+        self,
+        graph: DistributedGraph,
+        diagonal: DaskMultiVector,
+        scale: DaskMultiVector | None,
+        X: DaskMultiVector,
+        V: DaskMultiVector,
     ) -> DaskMultiVector:
         steps = []
         for i, where in enumerate(graph.rows):
@@ -161,12 +168,19 @@ class DaskEngine(RowsOnWorkers):
         moved = self.multivector(steps, X.bounds, X.shape[1], X.dtype)
         return moved if operator.low_rank is None else self._less(moved, operator.low_rank, X, a, metric)
 
-    def subtract_low_rank(self, product: DaskMultiVector, low_rank: LowRank, X: DaskMultiVector) -> DaskMultiVector:
+    def subtract_low_rank(
+        self, product: DaskMultiVector, low_rank: LowRank, X: DaskMultiVector
+    ) -> DaskMultiVector:
         """The small product does not come to the client on its way."""
         return self._less(product, low_rank, X, 1.0, None)
 
     def _less(
-        self, product: DaskMultiVector, low_rank: LowRank, X: DaskMultiVector, weight: float, metric: DaskMultiVector | None
+        self,
+        product: DaskMultiVector,
+        low_rank: LowRank,
+        X: DaskMultiVector,
+        weight: float,
+        metric: DaskMultiVector | None,
     ) -> DaskMultiVector:
         Z = self._same(low_rank.factors, X.dtype)
         inner = _tree("gram", self._gram_steps(Z, X, None, False), 1)[0]
@@ -190,7 +204,12 @@ class DaskEngine(RowsOnWorkers):
     # algebra
 
     def gram(
-        self, X: DaskMultiVector, Y: DaskMultiVector, metric: DaskMultiVector | None = None, *, symmetric: bool = False
+        self,
+        X: DaskMultiVector,
+        Y: DaskMultiVector,
+        metric: DaskMultiVector | None = None,
+        *,
+        symmetric: bool = False,
     ) -> Array:
         """Shares of the blocks, added up in a fixed order: the same bits whoever is lost."""
         return self.grams([(X, Y)], metric, symmetric=symmetric)[0]
@@ -205,7 +224,9 @@ class DaskEngine(RowsOnWorkers):
         """All in one round to the workers."""
         return self._totals("gram", [self._gram_steps(X, Y, metric, symmetric) for X, Y in pairs])
 
-    def _gram_steps(self, X: DaskMultiVector, Y: DaskMultiVector, metric: DaskMultiVector | None, symmetric: bool) -> list[Step]:
+    def _gram_steps(
+        self, X: DaskMultiVector, Y: DaskMultiVector, metric: DaskMultiVector | None, symmetric: bool
+    ) -> list[Step]:
         return self.steps("gram", tasks.gram, (X, Y, metric, symmetric or X is Y))
 
     def _totals(self, name: str, shares: Sequence[Sequence[Step]]) -> list[Array]:
@@ -214,7 +235,9 @@ class DaskEngine(RowsOnWorkers):
         found = iter(self.session.results([step for steps in few for step in steps]))
         return [tasks.added(*islice(found, len(steps))) for steps in few]
 
-    def combine(self, X: DaskMultiVector, C: Array, Y: DaskMultiVector | None = None, E: Array | None = None) -> DaskMultiVector:
+    def combine(
+        self, X: DaskMultiVector, C: Array, Y: DaskMultiVector | None = None, E: Array | None = None
+    ) -> DaskMultiVector:
         """Block by block."""
         Y = None if Y is None or E is None else self.astype(Y, X.dtype)
         small = (np.array(C), Y, None if E is None else np.array(E))

@@ -40,7 +40,10 @@ class RowsOnWorkers(BaseEngine):
         steps = [kept("put", block, i) for i, block in enumerate(blocks)]
         multivector = self.multivector(steps, bounds, rows.shape[1], rows.dtype, start=False)
         if not rows.flags.writeable:
-            multivector.source, self.frozen[where] = rows, multivector  # as long as it is alive nothing else is there
+            multivector.source, self.frozen[where] = (
+                rows,
+                multivector,
+            )  # as long as it is alive nothing else is there
         return multivector
 
     def to_numpy(self, X: DaskMultiVector, indices: Array | None = None) -> Array:
@@ -59,10 +62,17 @@ class RowsOnWorkers(BaseEngine):
     def map_blocks(self, function: Callable[..., Array], *multivectors: DaskMultiVector) -> DaskMultiVector:
         """The function goes to the rows; one row of ones tells what it makes of them."""
         with np.errstate(all="ignore"):
-            sample = function(0, *(np.ones((1, multivector.shape[1]), multivector.dtype) for multivector in multivectors))
+            sample = function(
+                0, *(np.ones((1, multivector.shape[1]), multivector.dtype) for multivector in multivectors)
+            )
         starts = [int(row) for row in multivectors[0].bounds[:-1]]
         steps = [
-            Step("map", tasks.mapped, (function, start, *(multivector.steps[i] for multivector in multivectors)), i)
+            Step(
+                "map",
+                tasks.mapped,
+                (function, start, *(multivector.steps[i] for multivector in multivectors)),
+                i,
+            )
             for i, start in enumerate(starts)
         ]
         return self.multivector(steps, multivectors[0].bounds, sample.shape[1], sample.dtype)
@@ -71,17 +81,26 @@ class RowsOnWorkers(BaseEngine):
         """What the function makes of slices of the blocks, in the order of the rows."""
         return list(chain.from_iterable(self._of_blocks("fold", tasks.folded, function, multivectors)))
 
-    def each_block(self, name: str, function: Callable[..., Any], *multivectors: DaskMultiVector) -> list[Any]:
+    def each_block(
+        self, name: str, function: Callable[..., Any], *multivectors: DaskMultiVector
+    ) -> list[Any]:
         """``function(start, *blocks)`` of whole blocks, run where they are; what it returns comes here.
 
         It may run again for the same block when a worker is lost. The tasks have the ``name``.
         """
         return self._of_blocks(name, tasks.whole, function, multivectors)
 
-    def _of_blocks(self, name: str, task: Any, function: Any, multivectors: Sequence[DaskMultiVector]) -> list[Any]:
+    def _of_blocks(
+        self, name: str, task: Any, function: Any, multivectors: Sequence[DaskMultiVector]
+    ) -> list[Any]:
         return self.session.results(
             [
-                Step(name, task, (function, int(start), *(multivector.steps[i] for multivector in multivectors)), i)
+                Step(
+                    name,
+                    task,
+                    (function, int(start), *(multivector.steps[i] for multivector in multivectors)),
+                    i,
+                )
                 for i, start in enumerate(multivectors[0].bounds[:-1])
             ]
         )
@@ -120,7 +139,9 @@ class RowsOnWorkers(BaseEngine):
         """Side by side."""
         if len(multivectors) == 1:
             return multivectors[0]
-        return self.blockwise("stack", tasks.stack, multivectors, multivectors[0], sum(t.shape[1] for t in multivectors))
+        return self.blockwise(
+            "stack", tasks.stack, multivectors, multivectors[0], sum(t.shape[1] for t in multivectors)
+        )
 
     def column_statistics(self, X: DaskMultiVector, metric: DaskMultiVector | None = None) -> Statistics:
         """By the blocks, each in units of its own peaks: one round."""
@@ -213,7 +234,9 @@ class DistributedGraph(Graph):
         return between * n_columns * np.dtype(dtype).itemsize
 
 
-def distribute_graph(graph: Graph, bounds: Array, results: Callable[[Sequence[Step]], list[Any]]) -> DistributedGraph:
+def distribute_graph(
+    graph: Graph, bounds: Array, results: Callable[[Sequence[Step]], list[Any]]
+) -> DistributedGraph:
     """Row blocks to their owners; ``results`` of the steps say which rows will have to travel."""
     n_blocks = len(bounds) - 1
     rows = tuple(_row_step(graph, bounds, i) for i in range(n_blocks))

@@ -165,7 +165,8 @@ def kept(name: str, rows: Array, block: int) -> Step:
 class DaskMultiVector:
     """N x k numbers as one step per row block; ``bounds`` are the first rows of the blocks, and N.
 
-    When a multivector is gone its futures are released at once, while other steps may still know how it was made.
+    When a multivector is gone its futures are released at once, while other steps may still know how it was
+    made.
     """
 
     def __init__(self, steps: Sequence[Step], bounds: Array, n_columns: int, dtype: DTypeLike) -> None:
@@ -418,7 +419,9 @@ class Session:
         """Mutates: forgets every future whose result is not in the memory of a worker that is alive."""
         self.losses += 1
         self.map_owners()
-        known = {step for multivector in list(self.multivectors) for step in multivector.steps} | set(self.placed)
+        known = {step for multivector in list(self.multivectors) for step in multivector.steps} | set(
+            self.placed
+        )
         have = [step for step in known if step.future is not None]
         finished = [step for step in have if step.future.status == "finished"]
         where = self.client.who_has([step.future for step in finished]) if finished else {}

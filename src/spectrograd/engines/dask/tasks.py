@@ -15,7 +15,7 @@ from spectrograd.engines.base import Statistics, gaussian_rows
 from spectrograd.engines.dask.partition import RowParts, cut
 from spectrograd.engines.local import LocalEngine
 from spectrograd.graph import GraphError, RowBlock
-from spectrograd.kernels import SMALL, PARALLEL_ROWS, WORTH_THREADS
+from spectrograd.kernels import PARALLEL_ROWS, SMALL, WORTH_THREADS
 from spectrograd.store.stored_graph import StoredGraph, StorePlace
 from spectrograd.typing import Array
 
