@@ -42,7 +42,8 @@ def test_the_estimators_need_neither_numba_nor_matplotlib():
 def test_labels_are_made_without_scikit_learn(n_rows, absent):
     loaded = modules_after(
         "import numpy as np; from spectrograd.labels.assign import assign;"
-        f" assign(np.random.default_rng(0).standard_normal(({n_rows}, 3)), 3, unit_rows=True, norm_regularization=1.0)"
+        f" X = np.random.default_rng(0).standard_normal(({n_rows}, 3));"
+        " assign(X, 3, unit_rows=True, norm_regularization=1.0)"
     )
     assert not loaded.intersection(absent)
 

@@ -36,7 +36,7 @@ class RefusingTall:
 
 
 class RefusingEngine(BaseEngine):
-    """Seven methods, as any engine with multivectors of its own; counts how often all rows came to the host."""
+    """Seven methods, as any engine with its own multivectors; counts how often all rows came to the host."""
 
     def __init__(self, n_blocks=3, per_round=0.0):
         self.work, self.cost = Work(), Cost(per_round)

@@ -8,15 +8,11 @@ from refusing import RefusingEngine, RefusingTall, cut
 from threadpoolctl import threadpool_limits
 
 import reference
-from spectrograd import datasets, metrics
+from spectrograd import datasets
 from spectrograd.certificate.lanczos_probe import run_lanczos_probe
 from spectrograd.certificate.localization import judge, participation
 from spectrograd.engines import LocalEngine, NumpyEngine, make_engine
 from spectrograd.engines.base import gaussian_rows
-from spectrograd.labels import assign
-
-# DELETED
-# DELETED
 from spectrograd.linalg.subspace import orthonormalize, rayleigh_ritz
 from spectrograd.operators.laplacian import laplacian, regularized
 from spectrograd.pipeline import cluster
@@ -275,34 +271,6 @@ def test_a_warm_start_on_every_engine(engine, graphs, start):
         Problem(operator, K, engine, guess), make_solver("chebyshev"), stopping=Stopping(tol=1e-4), seed=0
     )
     assert solution.last.residual < 1e-4
-
-
-@pytest.mark.parametrize("norm_regularization", [None, 1.0])
-def test_labels_on_every_engine(engine, norm_regularization):
-    """The same clusters as on the host, and only a sample and the labels were gathered."""
-    rng = np.random.default_rng(6)
-    truth = np.repeat(np.arange(4), 1500)
-    rows = 3 * np.eye(4)[truth] + 0.4 * rng.standard_normal((6000, 4))
-    found = assign_anywhere(
-        engine, engine.from_numpy(rows), 4, norm_regularization=norm_regularization, random_state=0
-    )
-    assert getattr(engine, "gathers", 1) == 1
-    assert metrics.score(truth, found.labels)["ari"] > 0.999
-    host = assign(
-        rows,
-        4,
-        unit_rows=norm_regularization is not None,
-        norm_regularization=norm_regularization or 0.0,
-        random_state=0,
-    )
-    np.testing.assert_array_equal(found.labels, host.labels)
-    assert found.inertia == pytest.approx(host.inertia, rel=1e-3)
-
-
-def test_a_centre_without_rows_moves_on_every_engine(engine):
-    rows = np.concatenate([np.zeros((30, 1)), np.full((30, 1), 0.1), [[9.0]]])
-    found = _polished(engine, engine.from_numpy(rows), np.array([[0.0], [-50.0]]), 0.0)
-    assert sorted(found.sizes.tolist()) == [1, 60]
 
 
 def test_localised_vectors_are_told_on_every_engine(engine, graphs):

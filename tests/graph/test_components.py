@@ -1,4 +1,4 @@
-"""Graphs in components: nothing is split needlessly, tiny components take no directions, and they are named."""
+"""Disconnected graphs: nothing is split needlessly, tiny components take no directions and are named."""
 
 import numpy as np
 import pytest

@@ -9,16 +9,10 @@ import pytest
 
 fsspec = pytest.importorskip("fsspec")
 
-from spectrograd import (
-    datasets,
-    open_store,
-)
+from spectrograd import datasets, open_store  # noqa: E402
 from spectrograd.cli import main  # noqa: E402
 from spectrograd.graph import GraphError  # noqa: E402
-from spectrograd.store.edge_batches import (
-    GraphSource,
-    IngestSettings,
-)
+from spectrograd.store.edge_batches import GraphSource, IngestSettings  # noqa: E402
 from spectrograd.store.ingest import ingest  # noqa: E402
 from spectrograd.store.stored_graph import is_store  # noqa: E402
 

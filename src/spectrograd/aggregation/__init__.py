@@ -9,7 +9,6 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spectrograd.graph import MultilayerGraph
 from spectrograd.operators.base import Operator

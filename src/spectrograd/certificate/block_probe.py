@@ -172,7 +172,7 @@ class BlockProbeEvidence(ComplementBound):
 def evidence_from_block(
     engine: Engine, operator: Operator, probe_block: ProbeBlock, Q: MultiVector, lowest: float, looks: int = 1
 ) -> BlockProbeEvidence:
-    """What a probe_block tells of the complement of Q (N x K, orthonormal in the operator's metric); no sweep.
+    """Evidence of a probe block on the complement of Q (N x K, orthonormal in the metric); no pass.
 
     As many ``looks`` share the level of the odds.
     """
@@ -212,7 +212,7 @@ def _block_evidence(
 def evidence_from_gram(
     operator: Operator, probe_block: ProbeBlock, M: Array, k: int, lowest: float, eps: float, looks: int = 1
 ) -> BlockProbeEvidence:
-    """As :func:`evidence_from_block`, by the Gram matrix M of a block: K orthonormal columns first, the probe_block's last."""
+    """As :func:`evidence_from_block`, by the Gram matrix M of K orthonormal columns and the probe block."""
     s = COLUMNS
     across, own = M[:k, -s:], M[:k, :k]
     rho = longest(M[-s:, -s:] - across.T @ np.linalg.solve(own, across))

@@ -158,7 +158,7 @@ class Certificate:
 
     @property
     def gap_bound(self) -> float:
-        """A lower bound on the gap, as sure as ``complete_below``: ``lambda_K+1 >= complete_below``, ``lambda_K <= theta_K``."""
+        """A lower bound on the gap: ``lambda_K+1 >= complete_below`` and ``lambda_K <= theta_K``."""
         return (
             max(0.0, self.complete_below - float(self.eigenvalues[-1]))
             if np.isfinite(self.complete_below)

@@ -307,7 +307,7 @@ class _Walk:
         )
 
 
-# --- The probe of :mod:`~spectrograd.certificate.probe` with a factorisation at hand: the inverse tells sooner.
+# --- The same probe with the inverse of the operator, where a factorisation is at hand: fewer steps.
 
 Times = Callable[[Array], Array]
 MOST_SOLVES = 12  # what the numbers of another factorisation, which counts, cost

@@ -35,7 +35,7 @@ from spectrograd.io.write_results import check_parts, is_folder_of_parts, write_
 from spectrograd.kernels import SMALL
 from spectrograd.labels.eigengap import MOST
 from spectrograd.operators.laplacian import Kind
-from spectrograd.pipeline import Result, Settings
+from spectrograd.pipeline import Settings
 from spectrograd.pipeline.cluster_verdict import CLEAR, NOT_JUDGED
 from spectrograd.pipeline.memory_estimate import check_limit, open_within
 from spectrograd.pipeline.multilayer import Merged

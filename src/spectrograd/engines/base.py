@@ -59,7 +59,7 @@ class Cost:
 
 
 class Statistics(NamedTuple):
-    """Columns of a multivector X, seen as a whole; all but ``finite`` and ``mass`` have one number per column.
+    """Statistics of the columns of a multivector; all but ``finite`` and ``mass`` have one entry per column.
 
     ``peaks`` are the entries of largest magnitude with their signs (of several the first) and ``peak_rows``
     where they stand; ``second`` and ``fourth`` are sums of ``metric (x / |peak|)^2`` and ``^4``, and ``mass``
@@ -142,7 +142,7 @@ class Engine(Protocol):
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """``resident`` where multivectors are arrays in this process's memory: some solvers cannot do without."""
+        """``resident`` where multivectors are arrays in this process's memory, which some solvers require."""
         ...
 
     @property
@@ -174,7 +174,7 @@ class Engine(Protocol):
         ...
 
     def apply(self, operator: Operator, X: MultiVector, *more: MultiVector) -> Any:
-        """``A X`` in the type of X (and ``A Y`` ..., then as a tuple): one sweep, however many multivectors."""
+        """``A X`` in the type of X (and ``A Y`` ..., then as a tuple) in one pass over the edges."""
         ...
 
     def spmm(self, operator: SparseOperator, X: MultiVector) -> MultiVector:

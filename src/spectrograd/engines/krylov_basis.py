@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class MultiVectorList:
-    """Columns in a few multivectors side by side; narrow ones are joined, so that there are O(log k) of them."""
+    """Columns in a few multivectors side by side; narrow ones are joined, so that O(log k) are left."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine

@@ -1,4 +1,4 @@
-"""Row blocks of a graph on a device: kept there while they fit, streamed block_slice by block_slice where they do not."""
+"""Row blocks of a graph on a device: resident while they fit, else streamed slice by slice."""
 
 from __future__ import annotations
 

@@ -236,7 +236,7 @@ class TorchEngine(BaseEngine):
         coefficients: Coefficients,
         out: TorchMultiVector | None,
     ) -> TorchMultiVector:
-        """All of it times the metric, by which it is divided at the end: no multivector but the result is made."""
+        """Computed times the metric and divided by it at the end: no multivector but the result is made."""
         (a, b, c), x = coefficients, X.tensor
         metric = self.torch.ones_like(x[:, :1]) if operator.metric is None else _opened(operator.metric)
         own = (a * _opened(operator.diagonal) + b * metric).to(x.dtype)

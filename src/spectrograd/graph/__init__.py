@@ -1,4 +1,4 @@
-"""Graphs as frozen values, and what can be said of them without an eigenvector: components, order, traversal."""
+"""Graphs as frozen values, their validation, connected components, node names and orderings."""
 
 from spectrograd.graph.graph import Graph, Recall, RowBlock
 from spectrograd.graph.multilayer import MultilayerGraph

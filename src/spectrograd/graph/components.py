@@ -202,7 +202,7 @@ def _by_size(found: Array) -> tuple[Array, Array]:
 
 
 def _whole_components(labels: Array, sizes: Array, n_clusters: int) -> Array:
-    """Components to clusters, the largest first, each into the smallest cluster so far; -1 for tiny components."""
+    """Components to clusters, the largest first, each into the smallest cluster; -1: tiny components."""
     clusters = [(0, c) for c in range(n_clusters)]
     cluster_of = np.full(int(labels.max()) + 1, -1)
     for component, size in enumerate(sizes):

@@ -156,7 +156,8 @@ def check_capabilities(
         what = type(operator).__name__
         raise CapabilityError(
             f"solver {who!r} needs {', '.join(missing)}, but {what} on this engine offers only "
-            f"{', '.join(sorted(capabilities))}: use 'auto', 'lanczos', 'chebyshev', 'power', 'gradient-descent' "
+            f"{', '.join(sorted(capabilities))}: use 'auto', 'lanczos', 'chebyshev', 'power', "
+            "'gradient-descent' "
             "or 'forward-backward'"
         )
 

@@ -156,7 +156,8 @@ def _report_components(names: Sequence[str], components: Sequence[int], n_compon
     ]
     if many:
         warn(
-            f"layers in more than {n_components} connected components: {', '.join(many)}; their own embeddings "
+            f"layers in more than {n_components} connected components: {', '.join(many)}; "
+            "their own embeddings "
             "are one choice of many, and are not certified",
             GraphWarning,
         )
@@ -227,7 +228,7 @@ def _check_linked(graph: MultilayerGraph, excluded: Array | None) -> None:
         raise GraphError(f"{len(nowhere)} nodes have no edge in any layer: {shown}; remove them first")
 
 
-# --- A multilayer graph before and after its layers are merged: components, tau, number of clusters, solution.
+# --- A multilayer graph before and after its layers are merged.
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,6 @@ import numpy as np
 from spectrograd.certificate import Certificate
 from spectrograd.certificate.lanczos_probe import Evidence
 from spectrograd.embedding import Embedding, arrange
-from spectrograd.engines import Engine
 from spectrograd.engines.base import Engine, MultiVector, Work
 from spectrograd.graph.components import Connectivity
 from spectrograd.labels.assign import Clustering
@@ -24,7 +23,6 @@ from spectrograd.operators.base import Operator
 from spectrograd.operators.equilibration import Equilibration
 from spectrograd.operators.laplacian import Regularization
 from spectrograd.pipeline.plan import PlannedSolver
-from spectrograd.solvers import Progress
 from spectrograd.solvers.base import Progress
 from spectrograd.solvers.loop import INTERRUPTED, Solution, after
 from spectrograd.typing import Array

@@ -204,7 +204,10 @@ class _ActiveProblem:
     def embedded(self, wanted: float | str | None) -> Found:
         tie = self.settings.disconnected == "regularize" and self.n_components_of_graph > 1
         if tie and wanted in ("auto", None, 0.0):
-            reason = f"{self.n_components_of_graph} components: {TAU:g} mean degrees added to every degree tie them together"
+            reason = (
+                f"{self.n_components_of_graph} components: {TAU:g} mean degrees added to every degree "
+                "tie them together"
+            )
             return self.with_tau(Regularization(TAU, reason))
         if wanted == "auto" and self.settings.laplacian == "unnormalized":
             reason = "not used: it does not change the eigenvectors of an unnormalised Laplacian"

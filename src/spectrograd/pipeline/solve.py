@@ -239,7 +239,7 @@ def _with_null(problem: Problem, known: MeasuredRitz, null: Array) -> MeasuredRi
 
 
 def _single_will_do(problem: Problem, settings: SolverSettings) -> bool:
-    """Whether there is no budget for float64, and float32 is exact enough: for an angle, not for a residual."""
+    """Whether float64 does not fit and float32 is exact enough: for an angle, not for a residual."""
     operator = problem.operator
     if not (isinstance(operator, SparseOperator) and operator.is_streamed and isinstance(settings.tol, str)):
         return False

@@ -179,7 +179,7 @@ class Steps:
         return Ritz(found[:k], engine.combine(S, lowest), engine.combine(AS, lowest))
 
 
-# --- An embedding after its graph has changed: a small correction where that is enough, a solve where it is not.
+# --- An embedding after its graph has changed: a small correction, or a solve.
 
 MOST = 0.9  # of the rows must be known: a piece that has just joined is no small change
 KEPT, WARM, ANEW = "kept", "warm start", "refit"

@@ -1,4 +1,4 @@
-"""The shortest links that make one component of several: Boruvka's minimum spanning tree between components."""
+"""k-nearest-neighbour graphs, and the shortest links between their components (Boruvka)."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ PASSES_BETWEEN_CHECKS = 2  # degrees after which a first filter looks whether it
 
 @dataclass(eq=False)
 class FewPassState(ChebyshevState):
-    """``block`` has the probe_block's columns after its own (N x (w + s)), and ``product`` is ``B^-1 A`` of it.
+    """``block`` (N x (w + s)) ends with the columns of the probe block; ``product`` is ``B^-1 A`` of it.
 
     Both are written over by the next step. ``probe_block`` tells how its columns came about and has none
     itself. What a run keeps meanwhile has the first K columns only, and neither product nor probe_block.

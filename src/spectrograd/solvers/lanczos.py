@@ -280,7 +280,8 @@ class FewPassLanczos(Lanczos):
             return probe_block.advanced(engine, operator, product)
         cut, dtype = probe_block.filters[-1].cut, probe_block.X.dtype
         state.events.append(
-            f"iteration {state.iteration}: the spectrum goes on beyond {probe_block.filters[-1].upper:.4g}, where "
+            f"iteration {state.iteration}: the spectrum goes on beyond "
+            f"{probe_block.filters[-1].upper:.4g}, where "
             f"the filter of the probe was to end; the probe began again, up to {operator.upper:.4g}"
         )
         fresh = new_probe_block(engine, problem.operator.standard_form(), state.rng, dtype)

@@ -280,7 +280,7 @@ FILE_BYTES = 4 << 30  # of one blocks or edges file: even a store of a terabyte 
 
 
 class SegmentWriter:
-    """Appends segments to ``stem-000.bin``, ``stem-001.bin`` ... (or to ``stem.bin``), each at a cache line."""
+    """Appends segments to ``stem-000.bin``, ``stem-001.bin`` ... (or ``stem.bin``), each at a cache line."""
 
     def __init__(self, folder: Path, stem: str, *, numbered: bool = True, first: int = 0) -> None:
         self._folder, self._stem, self._numbered = folder, stem, numbered

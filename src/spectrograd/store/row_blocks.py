@@ -15,7 +15,6 @@ import numpy as np
 
 from spectrograd.store.edge_batches import IngestSettings, SpooledLayer
 from spectrograd.store.format import BlockSegment, SegmentWriter, aligned
-from spectrograd.store.shuffled_edges import row_sums
 from spectrograd.typing import Array
 
 RULES = ("sum", "max", "first")  # as kernels.ingest counts them
@@ -207,3 +206,13 @@ def write_blocks(writer: SegmentWriter, rows: SortedRows, block_bytes: int) -> l
         segments.append(writer.block(rows.start + first, indptr, rows.columns[begin:end], weights))
         first = until
     return segments
+
+
+def row_sums(indptr: Array, stored: Array | None, unit: float) -> Array:
+    """Degrees, of the weights as they are stored: the rows of the Laplacian then sum to zero."""
+    if stored is None:
+        return np.diff(indptr).astype(np.float64)
+    degrees, filled = np.zeros(len(indptr) - 1), np.flatnonzero(np.diff(indptr))
+    if len(filled):
+        degrees[filled] = np.add.reduceat(stored, indptr[filled], dtype=np.float64) * unit
+    return degrees

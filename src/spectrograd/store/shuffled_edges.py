@@ -146,16 +146,6 @@ class Rows(NamedTuple):
         return Rows(indptr, columns, None if plain else weights)
 
 
-def row_sums(indptr: Array, stored: Array | None, unit: float) -> Array:
-    """Degrees, of the weights as they are stored: the rows of the Laplacian then sum to zero."""
-    if stored is None:
-        return np.diff(indptr).astype(np.float64)
-    degrees, filled = np.zeros(len(indptr) - 1), np.flatnonzero(np.diff(indptr))
-    if len(filled):
-        degrees[filled] = np.add.reduceat(stored, indptr[filled], dtype=np.float64) * unit
-    return degrees
-
-
 def rows_of_keys(keys: Array, weights: Array, start: int, n_rows: int) -> Rows:
     """The inverse of :meth:`Rows.keys`: keys ascending."""
     indptr = np.searchsorted(keys, np.arange(start, start + n_rows + 1) << 32)

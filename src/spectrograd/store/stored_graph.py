@@ -28,7 +28,8 @@ from spectrograd.store.format import (
     load_meta,
 )
 from spectrograd.store.reader import N_BUFFERS, ReadAhead, files_of
-from spectrograd.store.shuffled_edges import ChangedEdges, Edges, Rows, row_sums
+from spectrograd.store.row_blocks import row_sums
+from spectrograd.store.shuffled_edges import ChangedEdges, Edges, Rows
 from spectrograd.system import as_bytes, need
 from spectrograd.typing import Array
 

@@ -20,7 +20,8 @@ from spectrograd.store.edge_batches import GraphSource, IngestSettings
 from spectrograd.store.format import BlockSegment, LayerMeta, SegmentWriter, StoreMeta, load_meta, save_meta
 from spectrograd.store.ingest import check_free, fingerprint, ingest, value_range
 from spectrograd.store.node_ids import NewNames, with_names
-from spectrograd.store.shuffled_edges import Changes, Rows, current_weights, row_sums, rows_of_keys, united
+from spectrograd.store.row_blocks import row_sums
+from spectrograd.store.shuffled_edges import Changes, Rows, current_weights, rows_of_keys, united
 from spectrograd.store.stored_graph import BlockStream, Store, open_store
 from spectrograd.typing import Array
 

@@ -1,4 +1,4 @@
-"""Multivectors as rows on the workers: how they come there, what is done block by block, and how they come back."""
+"""Multivectors as row blocks on Dask workers, and the distributed graph that multiplies them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from spectrograd.typing import Array
 
 
 class RowsOnWorkers(BaseEngine):
-    """The verbs that need nothing but rows; ``bounds`` has the cut of multivectors by their number of rows."""
+    """The verbs that need nothing but rows; ``bounds`` maps a number of rows to the first rows of blocks."""
 
     session: Session
     bounds: dict[int, Array]
