@@ -183,7 +183,7 @@ _CSR = ("data", "indices", "indptr")
 
 # --- Models on disk: a folder of arrays and one JSON file, whole or not there at all.
 
-FORMAT, VERSION = "spectrograd-model", 1
+FORMAT, VERSION = "spectrograd-model", 2
 CLASSES = (
     "SpectralEmbedding",
     "SpectralClustering",
