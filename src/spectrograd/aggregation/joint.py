@@ -17,7 +17,7 @@ from spectrograd.linalg.chebyshev import damping
 from spectrograd.operators.equilibration import of_common_size
 from spectrograd.operators.sparse import LowRank, SparseOperator
 from spectrograd.solvers.base import Problem, Progress, Solver, State
-from spectrograd.solvers.loop import Solution, SolverSettings, Stopping, solve
+from spectrograd.solvers.loop import Solution, SolverSettings, Stopping, run_loop
 from spectrograd.solvers.sgd import Descent, DescentState, UnbiasedSGD
 from spectrograd.typing import Array
 
@@ -398,7 +398,7 @@ def run(
     frame = mean.aggregate(layers)
     limit = LOOSER * settings.tolerance * (frame.upper - frame.lower)
     solver = _solver(steps, layers, alphas, limit, options)
-    solution = solve(
+    solution = run_loop(
         Problem(frame, n_components, settings.engine),
         solver,
         stopping=Stopping(settings.max_iter, limit, settings.started().deadline),
