@@ -97,10 +97,6 @@ class Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
-    def suited(self, problem: Problem) -> Any:
-        """The form of the solver for this problem, observed as well."""
-        return Watched(self.inner.suited(problem), self.watcher)
-
     def step(self, problem: Problem, state: State) -> Any:
         """Step; a direct method does all its work here, so its budget is that of its passes."""
         if self.inner.direct and self.watcher.time_budget is not None:
