@@ -146,13 +146,13 @@ def test_rows_on_a_device(tmp_path, monkeypatch, solver):
 
 def test_a_finished_run_is_there_at_once(tmp_path, monkeypatch):
     whole = cluster(GRAPH, settings(tmp_path / "run", n_clusters=4))
-    sweep, seen = LocalEngine.spmm, []
+    spmm, seen = LocalEngine.spmm, []
 
     def counted(self, *given):
         seen.append(given)
-        return sweep(self, *given)
+        return spmm(self, *given)
 
-    monkeypatch.setattr(LocalEngine, "sweep", counted)
+    monkeypatch.setattr(LocalEngine, "spmm", counted)
     again = cluster(GRAPH, settings(tmp_path / "run", n_clusters=4))
     assert len(seen) == 1  # the one product that measures what the certificate says
     assert_same(again, whole)
@@ -160,16 +160,16 @@ def test_a_finished_run_is_there_at_once(tmp_path, monkeypatch):
 
 
 def terminated_at(number, monkeypatch, name=signal.SIGTERM):
-    """The signal comes in the middle of a sweep."""
-    sweep, seen = LocalEngine.spmm, []
+    """The signal comes in the middle of a pass."""
+    spmm, seen = LocalEngine.spmm, []
 
     def counted(self, *given):
         seen.append(given)
         if len(seen) == number:
             os.kill(os.getpid(), name)
-        return sweep(self, *given)
+        return spmm(self, *given)
 
-    monkeypatch.setattr(LocalEngine, "sweep", counted)
+    monkeypatch.setattr(LocalEngine, "spmm", counted)
 
 
 @pytest.mark.parametrize("name", [signal.SIGTERM, signal.SIGINT])
