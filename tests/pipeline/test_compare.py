@@ -79,8 +79,8 @@ def odd(monkeypatch):
             else made(name, **params)
         )
 
-    for room in ("compare", "solving"):
-        monkeypatch.setattr(f"spectrograd.pipeline.{room}.make_solver", make)
+    for module in ("compare", "solve"):
+        monkeypatch.setattr(f"spectrograd.pipeline.{module}.make_solver", make)
 
 
 def test_rows_of_good_solvers(data):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +23,7 @@ from spectrograd.pipeline.multilayer import PreparedLayers, prepare_layers
 from spectrograd.pipeline.result import DistributedEmbedding, Result
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.single import PreparedGraph, prepare_graph
+from spectrograd.store.stored_graph import StoredGraph
 from spectrograd.system import deferred
 from spectrograd.typing import Array
 
@@ -168,7 +170,9 @@ def _followed(result: Result) -> Result:
     part = old[rows] >= 0
     added = [tau * float(layer.degrees[part].mean()) for layer in layers]
     sure = None if result.membership is None else result.membership[rows]
+    before = _passes_over_disk(layers)
     found = follow_neighbours(layers, old[rows], added, sure)
+    result = replace(result, passes=result.passes + _passes_over_disk(layers) - before)
     if not len(found.moved):
         return result
     labels, membership = old.copy(), result.membership
@@ -182,3 +186,9 @@ def _followed(result: Result) -> Result:
         engine = result.embedding.engine
         return replace(result, label_multivector=engine.from_numpy(found.labels[:, None].astype(np.float64)))
     return result
+
+
+def _passes_over_disk(layers: Sequence[Graph]) -> int:
+    """How many times the layers that are on disk were read."""
+    stores = {id(layer.store): layer.passes for layer in layers if isinstance(layer, StoredGraph)}
+    return sum(stores.values())

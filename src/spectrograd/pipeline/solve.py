@@ -400,6 +400,9 @@ def _embed(
         stopped = stopped or left == 0 or time.perf_counter() >= settings.deadline
         if result.certificate.converged or stopped or _without_gap(operator, latest):
             break
+        # Localised vectors call for another problem: no further solver for this one.
+        if settings.watch is not None and settings.watch(latest.solution.Q):
+            break
         problem = replace(problem, start=result.embedding.vectors)
     if result is None:
         result = _resorted(problem, settings, attempts)
