@@ -134,7 +134,7 @@ class Chebyshev(FilteringSolver[ChebyshevState]):
         state.highest = problem.operator.upper
         if width > WIDE:
             state.highest = upper_edge(problem.engine, problem.standard.operator, rng, EDGE_STEPS)
-            state.matvecs += EDGE_STEPS / problem.n_components
+            state.matvecs += EDGE_STEPS
         if problem.start is not None:
             return self.measured(problem, problem.random_walk.operator, state)
         return self._sampled(problem, state)
@@ -236,7 +236,7 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
             self._first_product(problem, state)
         else:
             self._ritz(problem, state)
-        state.matvecs += width / problem.n_components
+        state.matvecs += width
         return state
 
     def _begin(self, problem: Problem, state: FewPassState, dtype: Any) -> None:

@@ -277,7 +277,7 @@ class UnbiasedSGD(SGDBase[DescentState]):
         rows, diagonal = self._pencil_rows(problem, state), problem.sparse.diagonal[:, None]
         wanted = np.asarray(problem.apply(rows)) / np.where(diagonal > 0, diagonal, 1)
         state.U = state.descent.padded(problem.random_walk.transform(rows - AVERAGED * wanted))
-        state.matvecs += 1
+        state.matvecs += problem.n_components
 
     def epoch(self, problem: Problem, state: DescentState) -> None:
         """Mutates: the state, by one step per batch of all edges."""
