@@ -51,7 +51,7 @@ MARGIN = 0.95  # of what evidence from before allows, since the last eigenvalue 
 
 
 class Moved(NamedTuple):
-    """Vectors (N x k), orthonormal in the metric, how many products of single columns they took, and the residual.
+    """Vectors (N x k), orthonormal in the metric, the matvecs they took, and the residual.
 
     ``last`` are Ritz pairs whose products may serve the certificate; without them the residual is that of the
     beginning.
