@@ -105,7 +105,9 @@ class Watched:
         """Step; a direct method does all its work here, so its budget is that of its passes."""
         if self.inner.direct and self.watcher.time_budget is not None:
             over = time.perf_counter() + self.watcher.time_budget
-            problem = replace(problem, engine=Deadline(self.watcher.n_jobs, work=problem.engine.work, until=over))
+            problem = replace(
+                problem, engine=Deadline(self.watcher.n_jobs, work=problem.engine.work, until=over)
+            )
         return self.inner.step(problem, state)
 
     def progress(self, problem: Problem, state: State) -> Progress:
@@ -165,9 +167,10 @@ def compare(
     -------
     rows, prepared
         A row has ``method, seconds, iterations, passes, matvecs, objective, angle, certificate, max_residual,
-        purity, nmi, ri, ari, peak_memory_bytes, converged, stopped, error, history``. ``angle`` is the largest one to
-        the best converged result, in radians. ``history`` holds ``seconds, objective, residual, nmi``.
-        ``peak_memory_bytes`` is what the solver added to the process.
+        purity, nmi, ri, ari, peak_memory_bytes, converged, stopped, error, history``. ``passes`` are reads of
+        all edges, ``matvecs`` the columns multiplied in them. ``angle`` is the largest one to the best
+        converged result, in radians. ``history`` holds ``seconds, iteration, matvecs, objective, residual,
+        nmi``. ``peak_memory_bytes`` is what the solver added to the process.
 
     Examples
     --------
