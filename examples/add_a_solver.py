@@ -23,13 +23,15 @@ class PowerIteration(Solver[State]):
         return State(problem.first_guess(rng), rng)
 
     def step(self, problem: Problem, state: State) -> State:
-        """One pass over the graph."""
-        walk, upper = problem.random_walk, problem.operator.upper
-        U = walk.enter(state.U)  # coordinates in which one sweep multiplies by B^-1 A
-        U = problem.engine.recurrence(walk.operator, U, U, (-1.0, upper, 0.0))
-        state.U = problem.orthonormalize(walk.leave(U), state.rng).Q
+        """One pass over the edges."""
+        # 1. multiply by upper I - B^-1 A, in coordinates in which that is one pass
+        walk = problem.random_walk
+        U = walk.transform(state.U)
+        U = problem.engine.recurrence(walk.operator, U, U, (-1.0, problem.operator.upper, 0.0))
+        # 2. orthonormalise in the metric B
+        state.U = problem.orthonormalize(walk.inverse_transform(U), state.rng).Q
         state.iteration += 1
-        state.passes += 1
+        state.matvecs += 1
         return state
 
 
