@@ -1,4 +1,4 @@
-"""The site builds without a warning, holds every page, fetches nothing, and its tables are those of the code."""
+"""The site builds without a warning, holds every page and fetches nothing; its tables agree with the code."""
 
 from __future__ import annotations
 
