@@ -204,6 +204,7 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
     from spectrograd import __version__
 
     params = model.get_params(deep=False)
+    getattr(model, "cluster_verdict_", None)  # judged now: what is saved is the verdict
     fitted = {name: value for name, value in vars(model).items() if name not in {*params, *NOT_SAVED}}
     float_kind = fitted.pop("_float").__name__
     name = next(cls.__name__ for cls in type(model).__mro__ if cls.__name__ in CLASSES)
