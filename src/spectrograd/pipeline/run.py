@@ -110,6 +110,13 @@ def prepare(graph: Graph | MultilayerGraph, settings: Settings) -> Prepared:
         return prepare_graph(graph, settings)
 
 
+def solve_prepared(prepared: Prepared, settings: Settings) -> Result:
+    """Solve what was prepared; ``passes`` and ``matvecs`` of the result are those of this solve alone."""
+    before = copy.copy(settings.engine.work)
+    result = prepared.solve(settings)
+    return result.counted(before, settings.engine.work)
+
+
 def label(result: Result, settings: Settings, *, many: int = MANY) -> Result:
     """The result with clusters. Of more than ``many`` rows that are left with workers only a sample comes."""
     settings.on_stage("assign")
