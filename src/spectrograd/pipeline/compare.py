@@ -105,7 +105,9 @@ class Watched:
         """Step; a direct method does all its work here, so its budget is that of its passes."""
         if self.inner.direct and self.watcher.time_budget is not None:
             over = time.perf_counter() + self.watcher.time_budget
-            problem = replace(problem, engine=Deadline(self.watcher.n_jobs, work=problem.engine.work, until=over))
+            problem = replace(
+                problem, engine=Deadline(self.watcher.n_jobs, work=problem.engine.work, until=over)
+            )
         return self.inner.step(problem, state)
 
     def progress(self, problem: Problem, state: State) -> Progress:
