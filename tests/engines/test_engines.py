@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from refusing import RefusingEngine, RefusingTall, cut
+from refusing import RefusingEngine, RefusingMultiVector, cut
 from threadpoolctl import threadpool_limits
 
 import reference
@@ -173,13 +173,13 @@ def test_talls_that_share_a_sweep_are_of_one_type(engine, graphs):
 
 
 def test_the_refusing_engine_refuses():
-    multivector = RefusingEngine().put(np.ones((N, 2)))
+    multivector = RefusingEngine().from_numpy(np.ones((N, 2)))
     for look in (np.asarray, np.sqrt, len, list, lambda X: X + 1, lambda X: X[0], lambda X: X @ np.eye(2)):
         with pytest.raises((AssertionError, TypeError)):
             look(multivector)
-    assert isinstance(multivector, RefusingTall)
+    assert isinstance(multivector, RefusingMultiVector)
     with pytest.raises(AssertionError, match="no sample"):
-        RefusingEngine().rows(RefusingEngine().put(np.ones((30_000, 1))), np.arange(25_000))
+        RefusingEngine().to_numpy(RefusingEngine().from_numpy(np.ones((30_000, 1))), np.arange(25_000))
 
 
 def test_engines_by_name():
