@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from spectrograd.engines.base import BaseEngine, Cost, Work
+from spectrograd.engines.base import Engine, Cost, Work
 from spectrograd.engines.numpy_engine import NumpyEngine
 from spectrograd.graph import Graph
 from spectrograd.graph.graph import RowBlock
@@ -35,7 +35,7 @@ class RefusingMultiVector:
     __iadd__ = __isub__ = __imul__ = __itruediv__ = _refuse
 
 
-class RefusingEngine(BaseEngine):
+class RefusingEngine(Engine):
     """Seven methods, as any engine with its own multivectors; counts how often all rows came to the host."""
 
     def __init__(self, n_blocks=3, per_round=0.0):

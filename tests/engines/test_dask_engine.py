@@ -90,9 +90,8 @@ def test_a_recurrence_and_residuals(engine, graphs, dtype):
 def test_the_other_verbs(engine, graphs):
     contract.test_algebra_and_rows(engine)
     contract.test_statistics(engine, True)
-    contract.test_nearest(engine)
-    contract.test_talls_that_share_a_sweep_are_of_one_type(engine, graphs)
-    contract.test_localised_vectors_are_told_on_every_engine(engine, graphs)
+    contract.test_multivectors_that_share_a_pass_are_of_one_type(engine, graphs)
+    contract.test_localised_vectors_are_judged_on_every_engine(engine, graphs)
     drawn = engine.to_numpy(engine.random(9000, 2, 5, np.float32))
     np.testing.assert_array_equal(drawn, contract.gaussian_rows(0, 9000, 2, 5, np.float32))
 
