@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from spectrograd.engines.base import Engine, Cost, Work
+from spectrograd.engines.base import Cost, Engine, Work
 from spectrograd.engines.numpy_engine import NumpyEngine
 from spectrograd.graph import Graph
 from spectrograd.graph.graph import RowBlock

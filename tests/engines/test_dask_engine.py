@@ -377,7 +377,24 @@ def test_blocks_that_workers_cannot_hold_are_refused(engine, graphs, monkeypatch
         engine.load_operator(laplacian(graphs["whole"]))
 
 
-def test_auto_takes_few_wide_sweeps(client):
+@pytest.mark.parametrize("answer", [{}, OSError("Timed out")])
+def test_a_scheduler_that_is_killed_is_named(client, graphs, monkeypatch, answer):
+    """Dask's client then has nothing to say of workers, or does not reach the scheduler."""
+
+    def scheduler_info(n_workers):
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    engine = make_engine(client)
+    monkeypatch.setattr(engine.client, "scheduler_info", scheduler_info)
+    with pytest.raises(
+        EngineError, match=r"^the scheduler tcp://\S+ is gone: start it and its workers again$"
+    ):
+        engine.load_operator(laplacian(graphs["whole"]))
+
+
+def test_auto_takes_few_wide_passes(client):
     graph = datasets.make_block_model(5000, 4, random_state=0).graph
     assert embed(graph, Settings(n_components=4, seed=0, engine=make_engine(client))).solver == "lanczos"
 

@@ -1,11 +1,11 @@
 """The contract of an engine: where multivectors live and products run; its base class, and random rows.
 
 A **multivector** is N x k numbers in the form in which an engine stores them: a numpy array, a tensor on a
-device, or futures on a cluster. Other packages read its ``shape`` and its ``dtype`` (numpy's) and nothing else;
-every operation on it is a method of its engine, and no method changes a multivector it gets, but for ``out``
-of :meth:`Engine.recurrence` and the first argument of :meth:`Engine.combine_inplace`. N-vectors (degrees,
-metrics, row factors) are multivectors of one column. Everything k x k is plain numpy in float64, on the
-caller's side, the same on every engine.
+device, or futures on a cluster. Other packages read its ``shape`` and its ``dtype`` (numpy's) and nothing
+else; every operation on it is a method of its engine, and no method changes a multivector it gets, but for
+``out`` of :meth:`Engine.recurrence` and the first argument of :meth:`Engine.combine_inplace`. N-vectors
+(degrees, metrics, row factors) are multivectors of one column. Everything k x k is plain numpy in float64, on
+the caller's side, the same on every engine.
 
 To write an engine, derive from :class:`Engine`:
 
@@ -52,7 +52,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Cost:
-    """Hints for ``auto``: seconds that one method takes however little it does, and seconds per byte moved."""
+    """Hints for ``auto``: seconds that one method takes even with nothing to do, and seconds per byte moved."""
 
     per_round: float = 0.0
     per_byte: float = 0.0

@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import DTypeLike
 
-from spectrograd.engines.base import Engine, Coefficients, Work
+from spectrograd.engines.base import Coefficients, Engine, Work
 from spectrograd.engines.krylov_basis import RowBasis
 from spectrograd.kernels.thresholds import USUAL, Thresholds
 from spectrograd.operators.base import Capability, Operator
