@@ -52,7 +52,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Cost:
-    """Hints for ``auto``: seconds that one method takes even with nothing to do, and seconds per byte moved."""
+    """Hints for ``auto``: seconds of one method call with nothing to do, and seconds per byte moved."""
 
     per_round: float = 0.0
     per_byte: float = 0.0
