@@ -58,7 +58,7 @@ class Cost:
     per_byte: float = 0.0
 
     @property
-    def dear(self) -> bool:
+    def is_expensive(self) -> bool:
         """Whether solvers should save rounds: each one takes as long as many products."""
         return self.per_round > EXPENSIVE_ROUND
 
