@@ -175,7 +175,7 @@ def judge_clusters(result: Result, settings: Settings) -> ClusterVerdict:
     if result.connectivity.groups is not None:
         return _of_components(cuts, result, ClusterVerdict(CLEAR, *base, **shown), settings)
     tau = result.regularization.tau
-    chance = _chance(cuts, k, result.vectors.shape[1], tau, result.norm_regularization, settings)
+    chance = _chance(cuts, k, result.embedding.n_components, tau, result.norm_regularization, settings)
     if chance is None:
         why = "too few nodes for a random graph to compare with"
         return ClusterVerdict(NOT_JUDGED, *base, reason=why, **shown)

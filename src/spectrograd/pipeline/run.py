@@ -91,7 +91,7 @@ def cluster(graph: Graph | MultilayerGraph, settings: Settings, *, start: Array 
 def note_small(graph: Graph | MultilayerGraph, settings: Settings) -> None:
     """Say, through the logger, where a pass takes less time here than the messages about it elsewhere."""
     cost = settings.engine.cost
-    if not (cost.dear and graph.is_resident):
+    if not (cost.is_expensive and graph.is_resident):
         return
     columns = MOST if isinstance(settings.n_components, str) else settings.n_components
     here = 2 * graph.n_edges * columns * PER_PRODUCT
