@@ -12,7 +12,8 @@ import numpy as np
 from benchmarks.harness import table
 from benchmarks.shootout.graphs import cases
 from spectrograd import Graph, datasets, metrics
-from spectrograd.labels.assign import _unit_rows, assign
+from spectrograd.labels.assign import assign
+from spectrograd.labels.kmeans import unit_rows
 from spectrograd.pipeline import Result, embed
 from spectrograd.pipeline.settings import Settings
 from spectrograd.points.knn_graph import knn_graph
@@ -97,7 +98,7 @@ def _ten_starts(found: Result, k: int, seed: int) -> Any:
     from threadpoolctl import threadpool_limits
 
     kept = found.connectivity.kept
-    rows = _unit_rows(found.vectors[kept], found.norm_regularization)
+    rows = unit_rows(found.vectors[kept], found.norm_regularization)
     labels = np.full(len(found.connectivity.labels), -1)
     with threadpool_limits(1):
         labels[kept] = KMeans(k, n_init=10, random_state=seed).fit(rows).labels_

@@ -23,17 +23,17 @@ class PowerIteration(Solver[State]):
         return State(problem.first_guess(rng), rng)
 
     def step(self, problem: Problem, state: State) -> State:
-        """One pass over the graph."""
-        walk, upper = problem.random_walk, problem.operator.upper
-        U = walk.enter(state.U)  # coordinates in which one sweep multiplies by B^-1 A
-        U = problem.engine.recurrence(walk.operator, U, U, (-1.0, upper, 0.0))
-        state.U = problem.orthonormalize(walk.leave(U), state.rng).Q
+        """One pass over the edges."""
+        walk = problem.random_walk
+        U = walk.transform(state.U)
+        # 1. multiply by upper I - B^-1 A
+        U = problem.engine.recurrence(walk.operator, U, U, (-1.0, problem.operator.upper, 0.0))
+        state.U = problem.orthonormalize(walk.inverse_transform(U), state.rng).Q
         state.iteration += 1
-        state.passes += 1
+        state.matvecs += problem.n_components
         return state
 
 
 graph = datasets.make_block_model(2_000, 4, random_state=0).graph
 solution = solve(Problem(laplacian(graph), 4), PowerIteration(), stopping=Stopping(tol=1e-3), seed=0)
-print(f"{solution.solver}: {solution.stop_reason} after {solution.last.iteration} iterations")
-print(f"residual {solution.last.residual:.1e}, sum of eigenvalues {solution.last.objective:.4f}")
+print(f"{solution.stop_reason}, {solution.last.iteration} iterations, residual {solution.last.residual:.1e}")

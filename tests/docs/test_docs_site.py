@@ -1,4 +1,4 @@
-"""The site builds without a warning, holds every page, fetches nothing, and draws what the code does."""
+"""The site builds without a warning, holds every page and fetches nothing; its tables agree with the code."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from spectrograd import datasets
+from spectrograd import datasets, open_store, write_graph
 from spectrograd.kernels.thresholds import USUAL
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.pipeline import plan as auto
 from spectrograd.solvers.base import Problem
-from spectrograd.solvers.eigen import DENSE_BELOW
 
 ROOT = Path(__file__).resolve().parents[2]
-PICTURE = ROOT / "docs" / "_site" / "decision.svg"
+PLAN_PAGE = ROOT / "docs" / "choosing_a_solver.md"
 
 
 @pytest.fixture(scope="module")
@@ -73,44 +72,52 @@ def test_docstrings_are_shown(site):
     assert ":class:" not in api
 
 
-# --- the decision picture ---------------------------------------------------------------------------
+# --- the tables of docs/choosing_a_solver.md ------------------------------------------------------------
 
 
-def test_the_picture_has_the_numbers_of_the_code():
-    picture = text_of(PICTURE)
-    assert f"At most {USUAL.all_vectors:,} nodes?" in picture
-    assert f"at most {USUAL.little_fill} entries per edge?" in picture
-    assert f"At most {USUAL.small:,} nodes?" in picture
-    assert f"at most {USUAL.shrinks:.0%} of the entries?" in picture
+def planned_solvers():
+    """Problem -> planned solvers, from the second table of the page."""
+    rows = re.findall(r"^\| ([^|]+) \| ((?:`[a-z-]+`(?:, )?)+) \|$", text_of(PLAN_PAGE), flags=re.MULTILINE)
+    return {problem: re.findall(r"`([a-z-]+)`", solvers) for problem, solvers in rows}
 
 
-def plans(monkeypatch):
-    """The plan at every end of the tree, in the order of the picture."""
+def names(planned):
+    return [choice.name for choice in planned]
+
+
+def test_the_plan_page_has_the_numbers_of_the_code():
+    page = text_of(PLAN_PAGE)
+    assert f"at most {USUAL.all_vectors:,} nodes, in memory" in page
+    assert f"`eigen` up to {USUAL.dense_at_most:,} nodes" in page
+    assert f"`multilevel` above {USUAL.small:,} nodes" in page
+    assert f"leaves at most {USUAL.shrinks:.0%} of the entries" in page
+
+
+@pytest.mark.parametrize("quickest", ["eigen", "shift-invert", "lanczos", "chebyshev", "multilevel"])
+def test_the_plan_page_has_the_plans_in_memory(quickest, monkeypatch):
+    ranked = [auto.PlannedSolver(quickest, ""), auto.PlannedSolver("other", "")]
+    monkeypatch.setattr(auto, "candidates", lambda *_: ranked)
+    problem = Problem(
+        laplacian(datasets.make_block_model(USUAL.all_vectors + 50, 2, random_state=0).graph), 2
+    )
+    row = f"in memory, `{quickest}` is predicted quickest"
+    assert names(auto.plan(problem)) == planned_solvers()[row]
+
+
+def test_the_plan_page_has_the_other_plans(tmp_path):
     from spectrograd.pipeline.multilayer import merge
     from spectrograd.pipeline.settings import Settings
 
-    small = datasets.make_block_model(200, 2, random_state=0).graph
-    large = datasets.make_block_model(USUAL.small + 100, 2, random_state=0).graph
-    middle = datasets.make_multilayer_gmm(DENSE_BELOW + 100, 2, 2, random_state=0).graph
-    few = {"n_components": 2, "settings": Settings(seed=0)}
-    grassmann = merge(middle, **few, aggregation="grassmann").operator
-    projection = merge(middle, **few, aggregation="projection").operator
-    cases = [
-        (laplacian(small), 99, 1, 2),
-        (grassmann, 99, 1, 2),
-        (laplacian(large), USUAL.little_fill, 1, 2),
-        (projection, 99, 1, 2),
-        (laplacian(middle.layers[0]), 99, 1, 2),
-        (laplacian(large), 99, USUAL.shrinks, 2),
-        (laplacian(large), 99, 1, USUAL.one_by_one),
-        (laplacian(large), 99, 1, USUAL.one_by_one + 1),
-    ]
-    for operator, fill, shrinkage, k in cases:
-        monkeypatch.setattr(auto, "fill_ratio", lambda *_, fill=fill: fill)
-        monkeypatch.setattr(auto, "first_shrinkage", lambda _, shrinkage=shrinkage: shrinkage)
-        yield " ".join(choice.name for choice in auto.plan(Problem(operator, k)))
-
-
-def test_the_picture_has_the_plans_of_the_code(monkeypatch):
-    drawn = re.findall(r'data-plan="([a-z -]+)"', text_of(PICTURE))
-    assert drawn == list(plans(monkeypatch))
+    tiny = datasets.make_block_model(200, 2, random_state=0).graph
+    layers = datasets.make_multilayer_gmm(USUAL.dense_at_most + 100, 2, 2, random_state=0).graph
+    without_edges = merge(layers, n_components=2, settings=Settings(seed=0), aggregation="grassmann").operator
+    write_graph(tmp_path / "graph.store", datasets.make_block_model(20_000, 2, random_state=0).graph)
+    on_disk = Problem(laplacian(open_store(tmp_path / "graph.store")), 2)
+    plans = {
+        f"at most {USUAL.all_vectors} nodes, in memory": auto.plan(Problem(laplacian(tiny), 2)),
+        "an operator without edges (layers merged by `grassmann`)": auto.plan(Problem(without_edges, 2)),
+        "a graph on disk, eight Krylov blocks fit": auto.plan(on_disk),
+        "a graph on disk, they do not fit": auto.plan(on_disk, 1),
+    }
+    table = planned_solvers()
+    assert {row: names(planned) for row, planned in plans.items()} == {row: table[row] for row in plans}

@@ -46,6 +46,16 @@ sys.exit(failed > 0)
 """
 
 
+def include_snippets(text):
+    """The text with the files that ``--8<-- "path"`` includes when the site is built."""
+    return re.sub(
+        r'^--8<-- "([^"]+)"\n',
+        lambda line: (ROOT / line[1]).read_text(encoding="utf-8"),
+        text,
+        flags=re.MULTILINE,
+    )
+
+
 def fenced_blocks(text):
     """Line number, language, the comment above and the lines of each fenced block."""
     lines, begun = text.splitlines(), None
@@ -54,7 +64,7 @@ def fenced_blocks(text):
             begun, language = number, line.strip("`").strip()
         elif begun is not None and line.strip() == "```":
             above = lines[begun - 1].strip() if begun else ""
-            yield begun + 1, language, above, "\n".join(lines[begun + 1 : number]) + "\n"
+            yield begun + 1, language, above, include_snippets("\n".join(lines[begun + 1 : number]) + "\n")
             begun = None
     assert begun is None, f"the block of line {begun} does not end"
 

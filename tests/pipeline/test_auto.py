@@ -65,7 +65,7 @@ def test_k_beyond_the_clusters_is_said_and_does_not_cost_much():
     assert beyond.certificate.determined == 10
     assert "K cuts through a bulk: vectors after the tenth are not determined" in beyond.certificate.sentence
     assert beyond.certificate.leading_angle <= 0.03
-    assert 16 * beyond.solution.last.matvecs < 6 * 10 * right.solution.last.matvecs
+    assert beyond.solution.last.matvecs < 6 * right.solution.last.matvecs
     assert len(beyond.attempts) == 1
 
 

@@ -20,7 +20,8 @@ from spectrograd.solvers import REGISTRY, Solver, State
 
 HOW = Settings(n_components=3, seed=0)
 KEYS = {
-    *("method", "seconds", "iterations", "passes", "objective", "angle", "certificate", "max_residual"),
+    *("method", "seconds", "iterations", "passes", "matvecs", "objective", "angle", "certificate"),
+    "max_residual",
     *("purity", "nmi", "ri", "ari", "peak_memory_bytes", "converged", "stopped", "error", "history"),
 }
 

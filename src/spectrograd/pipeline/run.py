@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -112,6 +113,13 @@ def prepare(graph: Graph | MultilayerGraph, settings: Settings) -> Prepared:
         return prepare_graph(graph, settings)
 
 
+def solve_prepared(prepared: Prepared, settings: Settings) -> Result:
+    """Solve what was prepared; ``passes`` and ``matvecs`` of the result are those of this solve alone."""
+    before = copy.copy(settings.engine.work)
+    result = prepared.solve(settings)
+    return result.counted(before, settings.engine.work)
+
+
 def label(result: Result, settings: Settings, *, many: int = MANY) -> Result:
     """The result with clusters. Of more than ``many`` rows that are left with workers only a sample comes."""
     settings.on_stage("assign")
@@ -155,7 +163,13 @@ def finish_labels(result: Result, settings: Settings) -> Result:
     """The result with labels for nodes without evidence of their own, and with a verdict on its clusters."""
     began = time.perf_counter()
     result = _followed(result)
-    result = replace(result, cluster_verdict=judge_clusters(result, settings))
+    # The verdict clusters random graphs, which takes as long as a small fit: only where it is asked for. What
+    # lies with the workers of a cluster is judged while they are there.
+    judge = partial(judge_clusters, result, settings)
+    result = replace(result, judge=judge)
+    if settings.engine.is_distributed:
+        verdict = judge()
+        result = replace(result, judge=lambda: verdict)
     spent = result.seconds.get("assign", 0.0) + time.perf_counter() - began
     return replace(result, seconds=result.seconds | {"assign": spent})
 
