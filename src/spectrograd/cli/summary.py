@@ -88,8 +88,7 @@ def summarize(
 
 def read_from_disk(graph: Graph | MultilayerGraph) -> dict[str, int]:
     """How much of a graph on disk was read, and how often all of a layer; nothing of one in memory."""
-    layers = graph.layers if isinstance(graph, MultilayerGraph) else (graph,)
-    one = layers[0]  # layers of a store share its files
+    one = graph.layers[0]  # layers of a store share its files
     if not isinstance(one, StoredGraph):
         return {"bytes_read": 0, "passes_over_disk": 0}
     return {"bytes_read": one.bytes_read, "passes_over_disk": one.passes}
@@ -97,8 +96,7 @@ def read_from_disk(graph: Graph | MultilayerGraph) -> dict[str, int]:
 
 def outline(session: Session, source: Input, graph: Graph | MultilayerGraph) -> dict[str, Any]:
     """Summary of a command that solves nothing."""
-    n_layers = graph.n_layers if isinstance(graph, MultilayerGraph) else 1
-    sizes = {"n_nodes": graph.n_nodes, "n_edges": graph.n_edges, "n_layers": n_layers}
+    sizes = {"n_nodes": graph.n_nodes, "n_edges": graph.n_edges, "n_layers": graph.n_layers}
     summary = outline_of(session, source, sizes)
     if graph.recall is not None:
         summary["graph"]["knn_recall"] = graph.recall.summary()

@@ -318,8 +318,18 @@ class Graph:
         return self
 
     @property
+    def layers(self) -> tuple[Graph, ...]:
+        """The graph itself, its only layer: code for several layers takes one graph too."""
+        return (self,)
+
+    @property
+    def n_layers(self) -> int:
+        """Number of layers: one."""
+        return 1
+
+    @property
     def is_resident(self) -> bool:
-        """Whether all row blocks are in memory; else they are read again in every sweep."""
+        """Whether all row blocks are in memory; else every pass over the edges reads them again."""
         return isinstance(self.blocks, tuple)
 
     @property
