@@ -57,7 +57,7 @@ def estimate(
     solver: str = "auto",
     memory_limit: int | None = None,
 ) -> Estimate:
-    """Assignment at the graph (of several layers at the largest) and measure one pass; nothing is solved."""
+    """Look at the graph (of several layers at the largest) and measure one pass; nothing is solved."""
     largest = max(graph.layers, key=lambda layer: layer.n_edges)
     n_components = max(1, min(k, largest.n_nodes - 1))
     operator = _operator(largest, kind)

@@ -140,7 +140,7 @@ class ClusterVerdict:
 
 
 def judge_clusters(result: Result, settings: Settings) -> ClusterVerdict:
-    """Assignment at the clusters of a result: one pass over the edges, and two small random graphs."""
+    """Look at the clusters of a result: one pass over the edges, and two small random graphs."""
     assert result.labels is not None
     k = int(result.n_clusters or 0)
     layers, weights = graphs_of(result)
