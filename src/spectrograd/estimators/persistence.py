@@ -42,7 +42,7 @@ KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "Extension": ("pipeline.out_of_sample", ()),
     "LayerRule": ("pipeline.out_of_sample", ()),
     "OutlierScale": ("pipeline.out_of_sample", ()),
-    "Lists": ("points.ivf_index", ()),
+    "InvertedLists": ("points.ivf_index", ()),
     "IVFIndex": ("points.ivf_index", ()),
     "KnownPoints": ("points.query", ()),
     "PointRows": ("estimators.affinity_rows", ()),
@@ -161,7 +161,7 @@ class Reader(PlainReader):
                 found.__dict__[name] = self.decode(item)  # where a cached property keeps its value
         if kind == "Graph":
             found.check_structure()
-        elif kind == "Lists":
+        elif kind == "InvertedLists":
             _check_lists(found)
         return found
 
