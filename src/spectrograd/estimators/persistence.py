@@ -161,7 +161,7 @@ class Reader(PlainReader):
                 found.__dict__[name] = self.decode(item)  # where a cached property keeps its value
         if kind == "Graph":
             found.check_structure()
-        elif kind == "Lists":
+        elif kind == "InvertedLists":
             _check_lists(found)
         return found
 
