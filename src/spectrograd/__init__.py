@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from spectrograd.points import knn_graph
 
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 # public name -> module that holds it; loaded when first used, so that importing is fast
 _HOMES = {

@@ -66,7 +66,7 @@ def test_knn_from_standard_input_and_in_pieces(here, capsys, monkeypatch):
     done = run("knn", "-", "-i", "kind", "-k", 3, "--no-connect", "-o", "k.csv.gz", cwd=here, stdin=typed)
     assert (done.returncode, len(done.stderr.splitlines())) == (0, 1)
     assert main(["info", "k.csv.gz"]) == 0
-    assert "mind     2 separate pieces" in capsys.readouterr().out
+    assert "mind     2 separate components" in capsys.readouterr().out
     assert main(["knn", "points.csv", "-i", "kind", "-k", "3", "-o", "j.parquet"]) == 0
     assert main(["info", "j.parquet"]) == 0
     assert "mind" not in capsys.readouterr().out
@@ -98,7 +98,7 @@ def test_info_tells_contents_faults_and_needs(here, capsys):
     (here / "h.csv").write_text("src,dst,weight\na,b,1\nb,c,2\nx,y,1e9\n")
     assert main(["info", "h.csv", "--summary-json", "i.json"]) == 0
     out = capsys.readouterr().out
-    for text in ("5 nodes, 3 edges, 1 layer", "weights 1 to 1e+09", "2 separate pieces", "factor of 1e+09"):
+    for text in ("5 nodes, 3 edges, 1 layer", "weights 1 to 1e+09", "2 separate components", "of 1e+09"):
         assert text in out
     assert re.search(r"^solver   eigen: .*\nmemory   about \d+ MB\ntime     .* ms for one pass", out, re.M)
     summary = load_strictly(here / "i.json")
@@ -274,14 +274,27 @@ def progress(iteration, seconds):
     return Progress(iteration, 0.0, 0, 1.0, 1.0, 0.0, seconds=seconds)
 
 
+def running(max_iter=None, time_budget=None):
+    """A meter that has seen the first measurement of a solve, which is where its own counts begin."""
+    limits = meter.ProgressMeter(max_iter, time_budget)
+    assert limits.text(progress(0, 0.0)) == ""
+    return limits
+
+
 def test_meter():
-    assert meter.ProgressMeter().text(progress(10, 2.0)) == "5.0 it/s"
-    assert meter.ProgressMeter().share(progress(10, 2.0)) is None
-    assert meter.ProgressMeter(max_iter=100).text(progress(10, 2.0)) == "5.0 it/s  <0:18 left"
-    assert meter.ProgressMeter(max_iter=100, time_budget=4.0).share(progress(10, 2.0)) == 0.5
-    assert meter.ProgressMeter(time_budget=7202.0).text(progress(1, 1.0)) == "1.0 it/s  <2:00:01 left"
-    assert meter.ProgressMeter(max_iter=5).share(progress(10, 2.0)) == 1.0
-    assert meter.ProgressMeter(max_iter=5).text(progress(0, 0.0)) == ""
+    assert running().text(progress(10, 2.0)) == "5.0 it/s"
+    assert running().share(progress(10, 2.0)) is None
+    assert running(max_iter=100).text(progress(10, 2.0)) == "5.0 it/s  <0:18 left"
+    assert running(max_iter=100, time_budget=4.0).share(progress(10, 2.0)) == 0.5
+    assert running(time_budget=7202.0).text(progress(1, 1.0)) == "1.0 it/s  <2:00:01 left"
+    assert running(max_iter=5).share(progress(10, 2.0)) == 1.0
+
+
+def test_a_resumed_run_counts_its_own_seconds():
+    resumed = meter.ProgressMeter(max_iter=100, time_budget=100.0)
+    assert resumed.text(progress(50, 90.0)) == ""
+    assert resumed.text(progress(60, 92.0)) == "5.0 it/s  <0:08 left"
+    assert resumed.share(progress(60, 92.0)) == 0.6
 
 
 def test_interrupted_while_reading_is_130_and_leaves_nothing(folder, tmp_path):

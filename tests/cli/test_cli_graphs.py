@@ -47,7 +47,9 @@ def test_cluster_writes_clean_csv_with_the_nodes_in_order(folder):
 def test_cluster_agrees_with_the_estimator(folder):
     done = run("cluster", "graph.csv", "-k", 3, "-o", "labels.csv", "--seed", 5, cwd=folder)
     assert (done.returncode, done.stdout) == (0, "")
-    assert re.fullmatch(r"3 clusters .*, certified, saved labels.csv in \d+\.\d s\n", done.stderr)
+    assert re.fullmatch(
+        r"3 clusters .*: clear \(.*\), eigenvectors certified, saved labels.csv in \d+\.\d s\n", done.stderr
+    )
     labels = [int(label) for _, label in rows_of((folder / "labels.csv").read_text())[1:]]
     model = SpectralClustering(3, random_state=5).fit(read_graph(folder / "graph.csv"))
     assert labels == model.labels_.tolist()

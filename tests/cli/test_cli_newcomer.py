@@ -124,8 +124,8 @@ def test_compiling_is_announced_before_it_starts(capsys, monkeypatch, quiet):
         kernel.__module__ = module
         return numba.njit(kernel)
 
-    ours, others = kernel_of("spectrograd.kernels.made_up"), kernel_of("theirs")
-    reading = kernel_of("spectrograd.kernels.made_up")
+    ours, others = kernel_of("spectrograd.kernels.ldl_numeric"), kernel_of("theirs")
+    reading = kernel_of("spectrograd.kernels.text")
     importlib.import_module("spectrograd.kernels.jit")  # from here on it listens
     monkeypatch.setattr(FirstCompilation, "told", set())
     with _one_line_notes(quiet):

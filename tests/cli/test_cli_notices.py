@@ -82,10 +82,10 @@ def test_a_graph_too_small_for_a_cluster_is_told(caplog):
 PTY = """
 import sys
 from spectrograd.cli.session import Session
-from spectrograd.cli.voice import say
+from spectrograd.cli.session import echo
 session = Session("cluster", (), 0)
 with session.progress("embedding"):
-    say("warning", "three nodes")
+    echo("warning", "three nodes")
 """
 
 

@@ -22,7 +22,7 @@ def folder(tmp_path_factory):
     here = tmp_path_factory.mktemp("treatment")
     write_edges(here / "dangling.csv", whiskered()[0])
     blocks = datasets.make_block_model(300, 4, random_state=0)
-    write_edges(here / "pieces.csv", blocks.graph, extra=[("tiny component", "crumb")])
+    write_edges(here / "components.csv", blocks.graph, extra=[("tiny", "crumb")])
     return here
 
 
@@ -39,31 +39,30 @@ def test_regularization_and_its_reason(folder):
     assert summary["regularization"]["tau"] == 0.1
     assert "live on less than a tenth" in summary["regularization"]["reason"]
     attempts = summary["solver"]["attempts"]
-    assert [attempt["solver"] for attempt in attempts] == [
-        "lanczos",
-        "lanczos",
-    ]
+    assert len(attempts) == 2  # which solver is planned follows what a product costs here
+    assert attempts[0]["outcome"] == "not measured: given up for another problem"
+    assert attempts[1]["outcome"].startswith("converged")
     assert {"reason", "outcome", "iterations", "matvecs", "seconds"} <= set(attempts[0])
     assert summary["components"]["sentence"] == "the graph is connected"
     summary, _, _ = summary_of(folder, "dangling.csv", "-k", "2", "--regularization", "none")
     assert (summary["regularization"]["tau"], summary["eigengap"]) == (0, None)
 
 
-def test_pieces_and_an_automatic_number(folder):
-    summary, labels, stderr = summary_of(folder, "pieces.csv", "-k", "auto")
+def test_components_and_an_automatic_number(folder):
+    summary, labels, stderr = summary_of(folder, "components.csv", "-k", "auto")
     assert summary["n_clusters"] == 4
     assert len(summary["eigengap"]["eigenvalues"]) == 21
-    assert {name for name, label in labels.items() if label == -1} == {"nspeck", "ncrumb"}
+    assert {name for name, label in labels.items() if label == -1} == {"ntiny", "ncrumb"}
     assert summary["components"]["n_excluded"] == 2
-    assert "nspeck" in stderr
+    assert "ntiny" in stderr
     assert "ncrumb" in stderr
     assert np.unique(list(labels.values())).tolist() == [-1, 0, 1, 2, 3]
 
 
 def test_refused_with_a_word(folder):
-    done = run("embed", "pieces.csv", "--disconnected", "error", cwd=folder)
+    done = run("embed", "components.csv", "--disconnected", "error", cwd=folder)
     assert done.returncode == 2
     assert "2 components; 2 nodes are outside the largest" in done.stderr
-    done = run("cluster", "pieces.csv", "-k", "many", cwd=folder)
+    done = run("cluster", "components.csv", "-k", "many", cwd=folder)
     assert done.returncode == 2
     assert "'many' is not a valid integer range" in done.stderr

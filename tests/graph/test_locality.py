@@ -84,15 +84,15 @@ def test_rows_come_back_in_the_order_of_the_nodes(scattered, monkeypatch, solver
     np.testing.assert_allclose(np.linalg.svd(overlap, compute_uv=False), 1, atol=2e-3)
 
 
-def test_nodes_set_aside_and_a_start_keep_their_places(scattered):
+def test_nodes_excluded_and_a_start_keep_their_places(scattered):
     edges = scattered.matrix.tocoo()
-    with_specks = Graph.from_edges(
+    with_tiny_component = Graph.from_edges(
         np.append(edges.row, 5000), np.append(edges.col, 5001), np.append(edges.data, 1.0), n_nodes=5002
     )
     settings = Settings(n_components=3, solver="chebyshev", seed=0, engine=LocalEngine(thresholds=SOON))
     with pytest.warns(UserWarning, match="excluded"):
-        first = embed(with_specks, settings)
+        first = embed(with_tiny_component, settings)
     assert not first.vectors[5000:].any()
     with pytest.warns(UserWarning, match="excluded"):
-        again = embed(with_specks, replace(settings, seed=1), start=first.vectors)
-    assert again.passes < first.passes / 2
+        again = embed(with_tiny_component, replace(settings, seed=1), start=first.vectors)
+    assert again.matvecs < first.matvecs / 2

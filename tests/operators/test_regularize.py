@@ -146,7 +146,7 @@ def test_a_rough_look_is_enough_on_larger_expanders(n_whiskers):
     model = SpectralClustering(2, random_state=0).fit(graph)
     assert model.regularization_.tau == TAU
     assert metrics.nmi(labels, model.labels_) > 0.7
-    assert [attempt.solver for attempt in model.attempts_] == ["lanczos", "lanczos"]
+    assert len(model.attempts_) == 2
     assert model.attempts_[0].outcome == "not measured: given up for another problem"
     assert model.attempts_[0].iterations == 2
     passes = [progress.matvecs for progress in model.history_]
@@ -158,7 +158,7 @@ def test_more_is_added_where_a_tenth_is_not_enough():
     model = SpectralClustering(2, random_state=0).fit(graph)
     assert model.regularization_.tau == MORE_TAU
     assert metrics.nmi(labels[:400], model.labels_[:400]) > 0.8
-    assert len(model.attempts_) == 3
+    assert [attempt.solver for attempt in model.attempts_] == ["lanczos"] * 3  # none escalated
 
 
 @pytest.mark.parametrize("n_features", [2, 8])

@@ -4,8 +4,18 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from spectrograd import Graph, SpectralClustering, datasets
+from spectrograd import (
+    Graph,
+    MultilayerGraph,
+    MultilayerSpectralClustering,
+    SpectralClustering,
+    datasets,
+    open_store,
+)
 from spectrograd.labels.neighbor_labels import follow_neighbours
+from spectrograd.pipeline import Settings, cluster
+from spectrograd.store.edge_batches import GraphSource, IngestSettings
+from spectrograd.store.ingest import ingest
 
 
 def random_graph(n, degree, seed):
@@ -52,3 +62,80 @@ def test_no_cluster_is_emptied():
     found = follow_neighbours([star], np.array([0, 0, 0, 1]), [0.0])
     assert found.labels[3] == found.labels[0]
     assert set(found.labels) == {0, 1}
+
+
+def stored(path, graph, **how):
+    ingest(path, GraphSource(graph), IngestSettings(block_bytes=1 << 16, order="bfs", **how))
+    return open_store(path)
+
+
+def dense_blocks(seed=0):
+    """Four blocks, their nodes one block after the other."""
+    data = datasets.make_block_model(1500, 4, mean_degree=30, mixing=0.2, random_state=seed)
+    order = np.argsort(data.labels, kind="stable")
+    return Graph.from_matrix(sp.csr_array(data.graph.matrix[order][:, order]))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_over_a_store_the_verdict_rests_on_a_sample_and_takes_no_pass(tmp_path, weighted):
+    graph = dense_blocks()
+    if weighted:
+        upper = sp.triu(graph.matrix, format="coo")
+        rng = np.random.default_rng(0)
+        graph = Graph.from_edges(upper.row, upper.col, rng.uniform(0.5, 1.5, upper.nnz))
+    disk = stored(tmp_path / "graph.store", graph)
+    settings = Settings(n_components=4, seed=0)
+    here, there = cluster(graph, settings), cluster(disk, settings)
+    assert disk.passes == there.passes
+    one, other = here.cluster_verdict, there.cluster_verdict
+    assert one.verdict == other.verdict == "clear"
+    assert other.strength == pytest.approx(one.strength, abs=0.05)
+    assert other.conductance == pytest.approx(one.conductance, abs=0.03)
+
+
+def test_a_random_graph_on_disk_has_no_clusters(tmp_path):
+    disk = stored(tmp_path / "graph.store", random_graph(1500, 30, 0))
+    verdict = cluster(disk, Settings(n_components=4, seed=0)).cluster_verdict
+    assert verdict.verdict == "none beyond chance"
+
+
+def test_a_regularised_store_is_read_once_more_for_its_leaves(tmp_path):
+    disk = stored(tmp_path / "graph.store", dense_blocks())
+    result = cluster(disk, Settings(n_components=4, seed=0, regularization=0.5))
+    assert result.cluster_verdict.verdict == "clear"
+    assert disk.passes == result.passes
+
+
+def test_a_store_with_shuffled_edges_but_no_sample_is_judged_by_a_chunk(tmp_path):
+    graph = datasets.make_block_model(1500, 4, mean_degree=10, mixing=0.1, random_state=0).graph
+    settings = Settings(n_components=4, seed=0)
+    disk = stored(tmp_path / "shuffled.store", graph, edges=True)
+    assert disk.sample is None
+    result = cluster(disk, settings)
+    assert result.cluster_verdict.verdict == "clear"
+    assert disk.passes == result.passes
+    bare = cluster(stored(tmp_path / "bare.store", graph), settings).cluster_verdict
+    assert bare.verdict == "not judged"
+    assert "no sample of its edges" in bare.sentence
+
+
+@pytest.mark.parametrize("tau", ["auto", 0.3])
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_layers_are_judged_together(tmp_path, tau, on_disk):
+    graph = MultilayerGraph((dense_blocks(0), dense_blocks(1)), ("first", "second"))
+    source = stored(tmp_path / "graph.store", graph) if on_disk else graph
+    result = cluster(source, Settings(n_components=4, seed=0, regularization=tau))
+    assert result.cluster_verdict.verdict == "clear"
+    assert result.cluster_verdict.eigenvalue is None
+
+
+def test_random_layers_have_no_clusters():
+    layers = [random_graph(1000, 12, seed) for seed in range(2)]
+    model = MultilayerSpectralClustering(4, random_state=0).fit(layers)
+    assert model.cluster_verdict_.verdict == "none beyond chance"
+
+
+def test_a_run_out_of_time_judges_nothing():
+    settings = Settings(n_components=4, seed=0, labelled_by=-np.inf)
+    verdict = cluster(dense_blocks(), settings).cluster_verdict
+    assert (verdict.verdict, verdict.reason) == ("not judged", "out of time")

@@ -20,7 +20,8 @@ from spectrograd.solvers import REGISTRY, Solver, State
 
 HOW = Settings(n_components=3, seed=0)
 KEYS = {
-    *("method", "seconds", "iterations", "passes", "objective", "angle", "certificate", "max_residual"),
+    *("method", "seconds", "iterations", "passes", "matvecs", "objective", "angle", "certificate"),
+    "max_residual",
     *("purity", "nmi", "ri", "ari", "peak_memory_bytes", "converged", "stopped", "error", "history"),
 }
 
@@ -79,8 +80,8 @@ def odd(monkeypatch):
             else made(name, **params)
         )
 
-    for room in ("compare", "solving"):
-        monkeypatch.setattr(f"spectrograd.pipeline.{room}.make_solver", make)
+    for module in ("compare", "solve"):
+        monkeypatch.setattr(f"spectrograd.pipeline.{module}.make_solver", make)
 
 
 def test_rows_of_good_solvers(data):

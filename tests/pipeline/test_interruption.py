@@ -69,7 +69,7 @@ def test_fit_keeps_the_best_so_far_and_raises(moment):
     if hasattr(model, "embedding_"):  # else it came before the first measurement
         assert model.embedding_.shape == (2000, 4)
         assert not model.converged_
-        assert "skipped eigenvector (odds 1)" in model.certificate_.sentence
+        assert "skipped eigenvector (p = 1)" in model.certificate_.sentence
 
 
 def test_something_is_kept_once_there_is_something(monkeypatch):

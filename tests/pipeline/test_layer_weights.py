@@ -251,7 +251,7 @@ def test_influence_needs_a_fit():
 def test_layers_in_many_pieces_are_told_and_do_not_cost_hours():
     components = sp.block_diag([np.ones((5, 5)) - np.eye(5)] * (N // 5), format="csr")
     layers = {"whole": data().graph.layers[0], "crumbs": Graph.from_matrix(components)}
-    with pytest.warns(GraphWarning, match=rf"more than {K} connected pieces: 'crumbs' \({N // 5}\)"):
+    with pytest.warns(GraphWarning, match=rf"more than {K} connected components: 'crumbs' \({N // 5}\)"):
         fitted = model(layers, layer_weights=None)
     assert fitted.certificate_.converged
     assert [c.converged for c in fitted.layer_certificates_] == [True, False]
@@ -267,8 +267,8 @@ def random_basis(seed, n_nodes=400, width=4):
 
 def test_pairwise_agreement_is_one_for_the_same_subspace_and_chance_for_strangers():
     one, other = random_basis(0), random_basis(1)
-    combine_inplace = one @ np.linalg.qr(np.random.default_rng(2).standard_normal((4, 4)))[0]
-    table = pairwise_agreement([one, combine_inplace, other])
+    rotated = one @ np.linalg.qr(np.random.default_rng(2).standard_normal((4, 4)))[0]
+    table = pairwise_agreement([one, rotated, other])
     assert table[0, 1] == pytest.approx(1)
     assert table[0, 2] < 0.02  # though both hold the constant vector
     assert table == pytest.approx(table.T)

@@ -162,7 +162,7 @@ def test_commands_stream_what_does_not_fit(tmp_path, capsys):
     assert metrics.score(one[:, 1].astype(int), other[:, 1].astype(int))["ari"] >= 0.99
     told = json.loads(summary.read_text())["io"]
     assert 0 < told["passes_over_disk"] <= 30
-    assert json.loads(summary.read_text())["solver"]["sweeps"] == told["passes_over_disk"]
+    assert json.loads(summary.read_text())["solver"]["passes"] == told["passes_over_disk"]
     assert told["bytes_read"] > graph.n_entries * 4
     capsys.readouterr()
     assert main([*run, "--dry-run"]) == 0

@@ -17,7 +17,7 @@ from spectrograd.operators.sparse import LowRank
 from spectrograd.pipeline.run import cluster
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solve import embed
-from spectrograd.solvers import Problem, Stopping, make_solver, solve
+from spectrograd.solvers import Problem, Stopping, choose_variant, make_solver, solve
 from spectrograd.solvers.minibatch import edge_source
 from spectrograd.solvers.torch_minibatch import DeviceBatches, DeviceEdges, SentEdges
 
@@ -125,7 +125,7 @@ def test_labels_are_those_of_the_exact_vectors(name, params, kind):
 def steps(name, n_steps, seed=0):
     operator = regularized(datasets.make_block_model(500, 3, random_state=0).graph, "random_walk", 0.1)
     problem = Problem(operator, 3, make_engine("torch:cpu"))
-    solver = make_solver(name, batch_size=100).suited(problem)
+    solver = choose_variant(problem, make_solver(name, batch_size=100))
     state = solver.init(problem, np.random.default_rng(seed))
     for _ in range(n_steps):
         state = solver.step(problem, state)
@@ -162,7 +162,7 @@ def test_the_host_does_not_look_at_batches(name):
         operator = laplacian(datasets.make_block_model(3000, 3, random_state=0).graph)
         problem = Problem(operator, 3, make_engine("torch:cpu"))
         more = {} if name == "sgd" else {"refresh": 20_000 // size}
-        solver = make_solver(name, batch_size=size, **more).suited(problem)
+        solver = choose_variant(problem, make_solver(name, batch_size=size, **more))
         object.__setattr__(solver, "report_every", 10**9)
         state = solver.init(problem, np.random.default_rng(0))
         with HostLooks() as mode:

@@ -8,7 +8,7 @@ import pytest
 from spectrograd import datasets
 from spectrograd.engines import make_engine
 from spectrograd.operators.laplacian import regularized
-from spectrograd.solvers import Problem, make_solver
+from spectrograd.solvers import Problem, choose_variant, make_solver
 from spectrograd.solvers.torch_minibatch import DeviceEdges
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install spectrograd[torch]")
@@ -55,7 +55,7 @@ def test_steps_are_those_of_the_host(monkeypatch, operator, gram_update, optimiz
 
     monkeypatch.setattr(DeviceEdges, "drawn", drawn)
     device = Problem(operator, K, make_engine("torch:cpu"), start)
-    solver = solver.suited(device)
+    solver = choose_variant(device, solver)
     found = solver.init(device, np.random.default_rng(0))
     while found.iteration < n_steps:
         found = solver.step(device, found)
@@ -70,7 +70,9 @@ def test_steps_are_those_of_the_host(monkeypatch, operator, gram_update, optimiz
 @pytest.mark.parametrize("optimizer", ["amsgrad", "sgd"])
 def test_without_a_factor_nothing_moves_and_nothing_counts(operator, optimizer):
     problem = Problem(operator, K, make_engine("torch:cpu"))
-    solver = make_solver("sgd-paper", batch_size=BATCH, optimizer=optimizer, max_iter=9).suited(problem)
+    solver = choose_variant(
+        problem, make_solver("sgd-paper", batch_size=BATCH, optimizer=optimizer, max_iter=9)
+    )
     state = solver.step(problem, solver.init(problem, np.random.default_rng(0)))
     before, seen = state.U.tensor.clone(), state.edges_seen
     state.iteration, state.known = 4, (torch.zeros((K, K), dtype=torch.float64), state.known[1])
@@ -87,17 +89,17 @@ def test_what_a_device_has_not_is_an_error(operator, params):
     (name,) = params
     problem = Problem(operator, K, make_engine("torch:cpu"))
     with pytest.raises(ValueError, match=f"{name}=.*on engine 'torch'.*engine='local'"):
-        make_solver("sgd-paper", **params).suited(problem).init(problem, np.random.default_rng(0))
+        choose_variant(problem, make_solver("sgd-paper", **params)).init(problem, np.random.default_rng(0))
 
 
 def test_edges_without_room_are_an_error(operator):
     problem = Problem(operator, K, make_engine("torch:cpu"))
     problem.engine.blocks.most_bytes = 100
     with pytest.raises(ValueError, match="do not fit the device; 'sgd' reads them"):
-        make_solver("sgd-paper").suited(problem).init(problem, np.random.default_rng(0))
+        choose_variant(problem, make_solver("sgd-paper")).init(problem, np.random.default_rng(0))
 
 
 def test_the_paper_settings_speak_on_a_device_too(operator):
     problem = Problem(operator, K, make_engine("torch:cpu"))
-    state = make_solver("sgd-paper").suited(problem).init(problem, np.random.default_rng(0))
+    state = choose_variant(problem, make_solver("sgd-paper")).init(problem, np.random.default_rng(0))
     assert "gram_update='unique' counts it once" in state.events[-1]

@@ -77,7 +77,7 @@ def test_a_reader_sees_the_old_folder_until_the_new_one_is_whole(tmp_path):
 HOLD = """
     import sys, time
     from pathlib import Path
-    from spectrograd.store.folder import new_folder
+    from spectrograd.serialization.folders import new_folder
     with new_folder(Path(sys.argv[1]), replace=True) as draft:
         (draft / "half.bin").write_text("x")
         print("writing", flush=True)

@@ -168,8 +168,7 @@ def test_a_reader_keeps_its_version_and_a_late_writer_is_refused(tmp_path):
 WRITER = """
 import sys
 from spectrograd import Graph, open_store
-from spectrograd.pipeline.graph_changes import EdgeChanges
-from spectrograd.pipeline.store_changes import changed_store
+from spectrograd.pipeline.edge_changes import EdgeChanges, changed_store
 for step in range(int(sys.argv[2])):
     disk = open_store(sys.argv[1])
     changed_store(disk, EdgeChanges(Graph.from_edges([step], [disk.n_nodes])))

@@ -17,7 +17,7 @@ from spectrograd.linalg.chebyshev import damping
 from spectrograd.operators.equilibration import of_common_size
 from spectrograd.operators.sparse import LowRank, SparseOperator
 from spectrograd.solvers.base import Problem, Progress, Solver, State
-from spectrograd.solvers.loop import Solution, SolverSettings, Stopping, solve
+from spectrograd.solvers.loop import Solution, SolverSettings, Stopping, run_loop
 from spectrograd.solvers.sgd import Descent, DescentState, UnbiasedSGD
 from spectrograd.typing import Array
 
@@ -127,7 +127,8 @@ class JointPasses(Solver[JointState]):
         operator = self.layers.operators[at]
         if X.shape[1] == 0:
             return np.zeros_like(X)
-        state.matvecs += operator.graph.n_edges / sum(op.graph.n_edges for op in self.layers.operators)
+        share = operator.graph.n_edges / sum(op.graph.n_edges for op in self.layers.operators)
+        state.matvecs += X.shape[1] * share
         return np.asarray(operator @ X)
 
     def _products(
@@ -309,7 +310,8 @@ class JointEpochs(Solver[EpochsState]):
         state.iteration += 1
         state.done = state.iteration >= self._n_epochs
         state.edges_seen = sum(descent.edges_seen for descent in state.descents)
-        state.matvecs = state.edges_seen / max(1, sum(op.graph.n_edges for op in self.layers.operators))
+        n_edges = max(1, sum(op.graph.n_edges for op in self.layers.operators))
+        state.matvecs = k * state.edges_seen / n_edges
         state.events = [event for descent in state.descents for event in descent.events]
         return state
 
@@ -396,7 +398,7 @@ def run(
     frame = mean.aggregate(layers)
     limit = LOOSER * settings.tolerance * (frame.upper - frame.lower)
     solver = _solver(steps, layers, alphas, limit, options)
-    solution = solve(
+    solution = run_loop(
         Problem(frame, n_components, settings.engine),
         solver,
         stopping=Stopping(settings.max_iter, limit, settings.started().deadline),

@@ -14,7 +14,7 @@ from spectrograd.datasets import LayeredData
 from spectrograd.operators.base import Operator
 from spectrograd.pipeline import Result, Settings, cluster, embed, label, prepare
 from spectrograd.pipeline.multilayer import PreparedLayers
-from spectrograd.pipeline.run import Prepared
+from spectrograd.pipeline.run import Prepared, solve_prepared
 from spectrograd.pipeline.solve import FAILURES
 from spectrograd.solvers import make_solver
 from spectrograd.system import deferred
@@ -102,7 +102,7 @@ def run_method(
         with session.stage("jit"), session.progress(COMPILING):
             _warm_up(prepared, chosen)
         with deferred() as interruption, session.progress(method.label) as hook:
-            result = label(prepared.solve(replace(chosen, hooks=(hook,))), chosen)
+            result = label(solve_prepared(prepared, replace(chosen, hooks=(hook,))), chosen)
         if interruption.requested:
             raise KeyboardInterrupt  # a comparison with half a run in it would mislead
     except FAILURES as error:

@@ -44,7 +44,7 @@ from spectrograd.points.knn_graph import neighbour_graph
 from spectrograd.points.query import KnownPoints
 from spectrograd.points.search import Wanted
 from spectrograd.serialization.folders import store_path
-from spectrograd.solvers import make_solver
+from spectrograd.solvers import make_solver, rename_parameters
 from spectrograd.store import is_store
 from spectrograd.store.format import load_meta
 from spectrograd.typing import Array
@@ -189,6 +189,7 @@ def _solver_params(options: SolveOptions) -> dict[str, Any]:
     texts = dict(options.param)
     if options.solver == "auto":
         return {name: _literal(text) for name, text in texts.items()}
+    texts = rename_parameters(options.solver, texts)
     make_solver(options.solver, **texts)  # names the unknown ones
     kinds = get_type_hints(type(make_solver(options.solver)))
     return {name: _as_kind(kinds[name], name, text) for name, text in texts.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClusterMixin
@@ -23,6 +23,7 @@ from spectrograd.labels.eigengap import MOST
 from spectrograd.labels.nearest_cluster import nearest_cluster
 from spectrograd.operators.laplacian import Kind
 from spectrograd.pipeline import Result, Settings, cluster, embed
+from spectrograd.pipeline.cluster_verdict import ClusterVerdict
 from spectrograd.pipeline.memory_estimate import check_limit
 from spectrograd.pipeline.out_of_sample import extension_of
 from spectrograd.pipeline.settings import CHECKPOINT_EVERY
@@ -203,7 +204,8 @@ class Spectral(PartialFitMixin, OutOfSampleMixin, DisplayMixin, BaseEstimator):
         clusters = None
         if result.labels is not None:
             self.labels_, self.n_clusters_ = result.labels, int(result.n_clusters or 0)
-            self.membership_, self.cluster_verdict_ = result.membership, result.cluster_verdict
+            self.membership_ = result.membership
+            self._cluster_verdict: Any = result.judge  # the verdict, once it was asked for
             if previous is not None:
                 renamed = previous.renamed(result.labels, self.names_, named)
                 self.labels_, self.label_changes_ = renamed
@@ -254,6 +256,21 @@ class Clusterer(ClusterMixin, ClusterQueryMixin, Spectral):
     assign_labels: str = "kmeans"
     n_init: int = 10
     _run = staticmethod(cluster)
+
+    @property
+    def cluster_verdict_(self) -> ClusterVerdict | None:
+        """Whether the clusters are more than chance; judged when it is first asked for."""
+        judged: Any = self._cluster_verdict
+        if callable(judged):
+            judged = judged()
+            self._cluster_verdict = judged
+        return cast("ClusterVerdict | None", judged)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy keeps the verdict, not the means to find it."""
+        if hasattr(self, "_cluster_verdict"):
+            _ = self.cluster_verdict_
+        return dict(super().__getstate__())
 
     def fit_predict(self, X: Any, y: None = None, **columns: str) -> Array:
         """Cluster and return the labels.

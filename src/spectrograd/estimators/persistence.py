@@ -42,7 +42,7 @@ KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "Extension": ("pipeline.out_of_sample", ()),
     "LayerRule": ("pipeline.out_of_sample", ()),
     "OutlierScale": ("pipeline.out_of_sample", ()),
-    "Lists": ("points.ivf_index", ()),
+    "InvertedLists": ("points.ivf_index", ()),
     "IVFIndex": ("points.ivf_index", ()),
     "KnownPoints": ("points.query", ()),
     "PointRows": ("estimators.affinity_rows", ()),
@@ -183,7 +183,7 @@ _CSR = ("data", "indices", "indptr")
 
 # --- Models on disk: a folder of arrays and one JSON file, whole or not there at all.
 
-FORMAT, VERSION = "spectrograd-model", 1
+FORMAT, VERSION = "spectrograd-model", 2
 CLASSES = (
     "SpectralEmbedding",
     "SpectralClustering",
@@ -204,6 +204,7 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
     from spectrograd import __version__
 
     params = model.get_params(deep=False)
+    getattr(model, "cluster_verdict_", None)  # judged now: what is saved is the verdict
     fitted = {name: value for name, value in vars(model).items() if name not in {*params, *NOT_SAVED}}
     float_kind = fitted.pop("_float").__name__
     name = next(cls.__name__ for cls in type(model).__mro__ if cls.__name__ in CLASSES)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -262,11 +261,10 @@ def is_header(
         return False
     what = f"{names[0]!r} and {names[1]!r}"
     if len(set(cells)) < len(cells):
-        warnings.warn(
+        warn(
             f"{file.name}, line {number}: {what} are taken for the header, since they never come again; "
             f"if they are an edge, say {setting('header', False)}",
             GraphWarning,
-            stacklevel=7,
         )
         return True
     if sure:

@@ -25,13 +25,27 @@ from numba.core import event
 
 COMPILING = "compiling {}: some seconds, once on this machine"
 EVENT = "numba:compile"  # not when a kernel is found in the cache on disk
-# By the packages of the kernels: kernels of one kind are compiled in the same run, one after the other.
+# By the modules of the kernels: kernels of one kind are compiled in the same run, one after the other.
+PRODUCTS = "products of sparse matrices"
+BLOCKS = "products of blocks of vectors, and k-means"
+BATCHES = "mini-batches of edges"
+FACTORISATION = "the sparse factorisation"
+READING = "the reading of edge lists"
 KINDS = {
-    "csr": "products of sparse matrices",
-    "dense": "products of blocks of vectors, and k-means",
-    "batches": "mini-batches of edges",
-    "ldl": "the sparse factorisation",
-    "ingest": "the reading of edge lists",
+    "spmm": PRODUCTS,
+    "graph": PRODUCTS,
+    "coarsening": PRODUCTS,
+    "simd": BLOCKS,
+    "multivector": BLOCKS,
+    "nearest": BLOCKS,
+    "minibatch": BATCHES,
+    "sgd": BATCHES,
+    "baselines": BATCHES,
+    "ldl_ordering": FACTORISATION,
+    "ldl_symbolic": FACTORISATION,
+    "ldl_numeric": FACTORISATION,
+    "text": READING,
+    "edge_lists": READING,
 }
 OTHER = "kernels"
 

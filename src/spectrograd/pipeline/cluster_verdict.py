@@ -6,6 +6,7 @@ in the same way (docs/trust.md): whatever can be cut there can be cut anywhere.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
@@ -24,6 +25,8 @@ from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.layer_weights import TRACY_WIDOM
 from spectrograd.pipeline.result import Result
 from spectrograd.pipeline.settings import Settings
+from spectrograd.store.shuffled_edges import Edges
+from spectrograd.store.stored_graph import StoredGraph
 from spectrograd.typing import Array
 
 CLEAR, WEAK, NONE, NOT_JUDGED = "clear", "weak", "none beyond chance", "not judged"
@@ -33,11 +36,12 @@ CLEAR, WEAK, NONE, NOT_JUDGED = "clear", "weak", "none beyond chance", "not judg
 DRAWS, NODES, CLUSTERS = 2, 1000, 20
 SMALL, SPARSE = 600, 6.0
 # Mean neighbours below which nothing is called clear: random graphs then fall into pieces and dangling trees
-# that differ from draw to draw by more than clusters do (8 of 288 such graphs looked clear).
+# that differ from draw to draw by more than clusters do (8 of 192 such graphs looked clear).
 FEW = 4.0
 STARTS = 3  # of k-means on it
 DENSE = 150  # nodes up to which all eigenvectors are found faster than some
 LOOSE = 1e-2  # of its eigenvalues: the square of that is far below what two draws differ by
+MAX_SAMPLED_EDGES = 1 << 20  # of a graph on disk: shares of weight to a thousandth, and little memory
 WEIGHTS = 4096  # of the graph, that those of a random one are drawn from
 # Of the way from chance to no edge cut: below the first nothing shows, from the second on much does.
 LEAST, MUCH = 0.08, 0.15
@@ -115,7 +119,10 @@ class ClusterVerdict:
         if self.verdict == NONE:
             return "a random graph with the same degrees is cut as well: do not read anything into them"
         if self.verdict == CLEAR:
-            return "no random graph with the same degrees, and no even cloud of points, is cut like this"
+            return (
+                "better than in random graphs with the same degrees, with clearer borders than the cells of "
+                "an even cloud of points usually have"
+            )
         if (self.strength or 0.0) < MUCH:
             return "hardly better than in a random graph with the same degrees; try another number of them"
         if self.is_lopsided:
@@ -140,17 +147,26 @@ class ClusterVerdict:
 
 
 def judge_clusters(result: Result, settings: Settings) -> ClusterVerdict:
-    """Assignment at the clusters of a result: one pass over the edges, and two small random graphs."""
+    """Compare the clusters of a result with those of small random graphs of the same degrees.
+
+    In memory this takes one pass over the edges. Of a graph on disk the sample of random edges is read that
+    its store holds, and no pass is made; without one nothing is judged, and that is said.
+    """
     assert result.labels is not None
     k = int(result.n_clusters or 0)
     layers, weights = graphs_of(result)
     if not layers:
         return ClusterVerdict(NOT_JUDGED, k, reason="the edges are not at hand")
+    if time.perf_counter() >= settings.labelled_by:
+        return ClusterVerdict(NOT_JUDGED, k, reason="out of time")
     labels = result.labels[result.rows]
     shares = np.bincount(labels[labels >= 0], minlength=k) / max(1, int((labels >= 0).sum()))
     if k < 2:
         return ClusterVerdict(NOT_JUDGED, k, largest_share=1.0, reason="there is one cluster only")
     cuts = _cuts(layers, weights, labels, k)
+    if cuts is None:
+        why = "the graph is on disk, and its store holds no sample of its edges"
+        return ClusterVerdict(NOT_JUDGED, k, largest_share=float(shares.max()), reason=why)
     fair = TINY_SHARE * cuts.volume.sum() / k
     n_tiny = int((cuts.volume < fair).sum())
     sure = _confidence(result, labels, k)
@@ -197,13 +213,14 @@ def _of_components(cuts: _Cuts, result: Result, found: ClusterVerdict, settings:
 
 
 def cloud_confidence(by_chance: float, strength: float, n_clusters: int, crowding: float) -> float:
-    """The most confidence that clusters of points without any border reach, when they are cut so well.
+    """About the most confidence that clusters of points without any border reach, when they are cut so well.
 
     Neighbours of points that fill a cube evenly are cut well in few dimensions (a street, a square), and
     hardly better than a random graph in many; their clusters are cells with arbitrary borders. Between these
-    ends this curve lies above all that was measured: 1 to 40 dimensions, 2 to 40 clusters, 200 to 2,000
-    points (docs/trust.md). ``crowding`` is neighbours per node over nodes per cluster: where a cluster is
-    hardly larger than a neighbourhood, cells too are seen clearly.
+    ends the curve was drawn by hand near the upper edge of what was measured (1 to 40 dimensions, 2 to 40
+    clusters, 200 to 2,000 points); some of these clouds lie above it. ``crowding`` is
+    neighbours per node over nodes per cluster: where a cluster is hardly larger than a neighbourhood, cells
+    too are seen clearly.
     """
     most = min(1.0, 0.68 + 0.2 / n_clusters + 0.25 * crowding)
     power = 1 + 0.5 * float(np.clip(1 - 2 * crowding, 0.0, 1.0))
@@ -255,31 +272,85 @@ def graphs_of(result: Result) -> tuple[tuple[Graph, ...], Array]:
     return ((operator.graph,) if isinstance(operator, SparseOperator) else ()), np.ones(1)
 
 
-def _cuts(layers: Sequence[Graph], weights: Array, labels: Array, k: int) -> _Cuts:
-    volume, within = np.zeros(k), np.zeros(k)
-    counts, drawn, scales = [], [], []
-    places = np.maximum(labels, 0)
+def _cuts(layers: Sequence[Graph], weights: Array, labels: Array, k: int) -> _Cuts | None:
+    """Cuts of all layers together; None where one of them is on disk and has no sample of its edges."""
+    volume = np.zeros(k)
+    within = np.zeros(k)
+    counts: list[Array] = []
+    drawn: list[Array | None] = []
+    scales: list[float] = []
     part = labels >= 0
     for layer, weight in zip(layers, weights, strict=True):
         mean = float(layer.degrees[part].mean()) if part.any() else 0.0
         if weight <= 0 or mean <= 0:
             continue
-        scale = float(weight) / mean  # every layer has a say by its weight, whatever its units
-        volume += scale * np.bincount(places[part], layer.degrees[part], k)
-        own, few, neighbours = np.zeros(k), [], np.zeros(len(labels), np.int64)
-        step = max(1, layer.n_entries // WEIGHTS)
-        for block in components(layer):
-            rows = np.repeat(labels[block.start : block.stop], np.diff(block.indptr))
-            neighbours[block.start : block.stop] = np.diff(block.indptr)
-            same = (rows == labels[block.indices]) & (rows >= 0)
-            own += np.bincount(rows[same], None if block.weights is None else block.weights[same], k)
-            if block.weights is not None:
-                few.append(np.asarray(block.weights[::step], np.float64))
-        within += scale * own
+        scale = float(weight) / mean  # every layer counts by its weight, whatever its units
+        own_volume = np.bincount(labels[part], layer.degrees[part], k)
+        found = (
+            _layer_cuts(layer, labels, k) if layer.is_resident else _sampled_cuts(layer, labels, own_volume)
+        )
+        if found is None:
+            return None
+        own_within, neighbours, some_weights = found
+        volume += scale * own_volume
+        within += scale * own_within
         counts.append(neighbours[part])
-        drawn.append(np.concatenate(few) if few else None)
+        drawn.append(some_weights)
         scales.append(scale)
     return _Cuts(volume, within, tuple(counts), tuple(drawn), tuple(scales))
+
+
+def _layer_cuts(layer: Graph, labels: Array, k: int) -> tuple[Array, Array, Array | None]:
+    """Weight inside each cluster, neighbours per node and some weights of a layer: one pass."""
+    within = np.zeros(k)
+    neighbours = np.zeros(len(labels), np.int64)
+    some_weights: list[Array] = []
+    step = max(1, layer.n_entries // WEIGHTS)
+    for block in components(layer):
+        rows = np.repeat(labels[block.start : block.stop], np.diff(block.indptr))
+        neighbours[block.start : block.stop] = np.diff(block.indptr)
+        same = (rows == labels[block.indices]) & (rows >= 0)
+        within += np.bincount(rows[same], None if block.weights is None else block.weights[same], k)
+        if block.weights is not None:
+            some_weights.append(np.asarray(block.weights[::step], np.float64))
+    return within, neighbours, np.concatenate(some_weights) if some_weights else None
+
+
+def _sampled_cuts(layer: Graph, labels: Array, volume: Array) -> tuple[Array, Array, Array | None] | None:
+    """As :func:`_layer_cuts`, estimated from random edges of a graph on disk; None where it has none.
+
+    The share of weight that stays inside a cluster is that of the sample, its ``volume`` is exact, and a node
+    has as many neighbours as its degree has mean weights.
+    """
+    k = len(volume)
+    edges = _sampled_edges(layer)
+    if edges is None:
+        return None
+    step = max(1, len(edges.source) // MAX_SAMPLED_EDGES)
+    source = labels[edges.source[::step]]
+    target = labels[edges.target[::step]]
+    weight = np.ones(len(source)) if edges.weight is None else np.asarray(edges.weight[::step], np.float64)
+    same = (source == target) & (source >= 0)
+    inside = 2 * np.bincount(source[same], weight[same], k)
+    ends = np.zeros(k)
+    for each in (source, target):
+        ends += np.bincount(each[each >= 0], weight[each >= 0], k)
+    within = volume * np.divide(inside, ends, out=np.zeros(k), where=ends > 0)
+    neighbours = np.rint(layer.degrees / weight.mean()).astype(np.int64)
+    neighbours[layer.degrees > 0] = np.maximum(neighbours[layer.degrees > 0], 1)
+    some_weights = None if edges.weight is None else weight[:: max(1, len(weight) // WEIGHTS)]
+    return within, neighbours, some_weights
+
+
+def _sampled_edges(layer: Graph) -> Edges | None:
+    """Random edges of a graph on disk: its sample, or one of its chunks in random order; None: neither."""
+    if not isinstance(layer, StoredGraph):
+        return None
+    sample = layer.sample
+    if sample is None and layer.meta.edges:
+        source, target, weight = next(layer.edge_chunks(0))  # views of a buffer that is used again
+        sample = Edges(source.copy(), target.copy(), None if weight is None else weight.copy())
+    return sample if sample is not None and len(sample.source) else None
 
 
 def _confidence(result: Result, labels: Array, k: int) -> float:
@@ -356,6 +427,7 @@ def _drawn(
         followed = follow_neighbours([graph], labels, [tau * float(graph.degrees.mean())], sure)
         labels, sure = followed.labels, followed.membership
     own = _cuts([graph], np.ones(1), labels, k)
+    assert own is not None
     assert sure is not None
     sure_mean = float(np.mean(sure))
     return _Chance(own.inside, own.conductance, sure_mean, 1 - float(values[1]), graph.n_nodes)

@@ -17,7 +17,7 @@ from spectrograd.labels import assign
 from spectrograd.metrics import largest_principal_angle, score
 from spectrograd.operators.base import Operator
 from spectrograd.pipeline.result import Result
-from spectrograd.pipeline.run import Prepared, label, prepare
+from spectrograd.pipeline.run import Prepared, label, prepare, solve_prepared
 from spectrograd.pipeline.settings import Settings
 from spectrograd.solvers import REGISTRY, Problem, Progress, Solver, State, make_solver
 from spectrograd.solvers.loop import INTERRUPTED
@@ -97,15 +97,13 @@ class Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
-    def suited(self, problem: Problem) -> Any:
-        """The form of the solver for this problem, observed as well."""
-        return Watched(self.inner.suited(problem), self.watcher)
-
     def step(self, problem: Problem, state: State) -> Any:
         """Step; a direct method does all its work here, so its budget is that of its passes."""
         if self.inner.direct and self.watcher.time_budget is not None:
             over = time.perf_counter() + self.watcher.time_budget
-            problem = replace(problem, engine=Deadline(self.watcher.n_jobs, until=over))
+            problem = replace(
+                problem, engine=Deadline(self.watcher.n_jobs, work=problem.engine.work, until=over)
+            )
         return self.inner.step(problem, state)
 
     def progress(self, problem: Problem, state: State) -> Progress:
@@ -164,10 +162,11 @@ def compare(
     Returns
     -------
     rows, prepared
-        A row has ``method, seconds, iterations, passes, objective, angle, certificate, max_residual, purity,
-        nmi, ri, ari, peak_memory_bytes, converged, stopped, error, history``. ``angle`` is the largest one to
-        the best converged result, in radians. ``history`` holds ``seconds, objective, residual, nmi``.
-        ``peak_memory_bytes`` is what the solver added to the process.
+        A row has ``method, seconds, iterations, passes, matvecs, objective, angle, certificate, max_residual,
+        purity, nmi, ri, ari, peak_memory_bytes, converged, stopped, error, history``. ``passes`` are reads of
+        all edges, ``matvecs`` the columns multiplied in them. ``angle`` is the largest one to the best
+        converged result, in radians. ``history`` holds ``seconds, iteration, matvecs, objective, residual,
+        nmi``. ``peak_memory_bytes`` is what the solver added to the process.
 
     Examples
     --------
@@ -227,7 +226,7 @@ def _run(prepared: Prepared, name: str, settings: Settings, classes: Array | Non
     try:
         _warm_up(prepared, settings)
         with peak_memory() as peak:
-            result = prepared.solve(replace(settings, wrap=watcher.around))
+            result = solve_prepared(prepared, replace(settings, wrap=watcher.around))
         _judge(trial, label(result, settings), watcher, classes)
         trial.row["error"] = _reason(result, settings)
         trial.row["peak_memory_bytes"] = peak.added
@@ -241,7 +240,7 @@ def _run(prepared: Prepared, name: str, settings: Settings, classes: Array | Non
 
 
 def _empty_row(name: str) -> Row:
-    keys = ("seconds", "iterations", "passes", "objective", "angle", "certificate", "max_residual")
+    keys = ("seconds", "iterations", "passes", "matvecs", "objective", "angle", "certificate", "max_residual")
     rest = ("peak_memory_bytes", "converged", "stopped", "error")
     return {"method": name} | dict.fromkeys((*keys, *SCORES, *rest)) | {"history": []}
 
@@ -256,6 +255,7 @@ def _judge(trial: Trial, result: Result, watcher: Watcher, classes: Array | None
         "seconds": result.solver_seconds,
         "iterations": result.history[-1].iteration,
         "passes": result.passes,
+        "matvecs": result.matvecs,
         "objective": float(result.eigenvalues.sum()),
         "certificate": certificate.sentence,
         "max_residual": certificate.max_residual,

@@ -136,8 +136,8 @@ class Result:
         One cluster per node, -1 for nodes excluded; None before labels were assigned.
     membership
         How sure each label is, 0 to 1: how much nearer its centre is than the next.
-    cluster_verdict
-        Whether the clusters are more than chance would give; None before labels were assigned.
+    judge
+        Judges the clusters for :attr:`cluster_verdict`; None before labels were assigned.
     merged
         Of a multilayer graph: what is known of each layer.
     multivector
@@ -168,11 +168,16 @@ class Result:
     labels: Array | None = None
     n_clusters: int | None = None
     membership: Array | None = None
-    cluster_verdict: ClusterVerdict | None = None
+    judge: Callable[[], ClusterVerdict] | None = None
     multivector: MultiVector | None = None
     label_multivector: MultiVector | None = None
     passes: float = 0.0
     matvecs: int = 0
+
+    @cached_property
+    def cluster_verdict(self) -> ClusterVerdict | None:
+        """Whether the clusters are more than chance; judged when it is first asked for."""
+        return None if self.judge is None else self.judge()
 
     @property
     def vectors(self) -> Array:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -22,6 +24,7 @@ from spectrograd.pipeline.multilayer import PreparedLayers, prepare_layers
 from spectrograd.pipeline.result import DistributedEmbedding, Result
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.single import PreparedGraph, prepare_graph
+from spectrograd.store.stored_graph import StoredGraph
 from spectrograd.system import deferred
 from spectrograd.typing import Array
 
@@ -110,6 +113,13 @@ def prepare(graph: Graph | MultilayerGraph, settings: Settings) -> Prepared:
         return prepare_graph(graph, settings)
 
 
+def solve_prepared(prepared: Prepared, settings: Settings) -> Result:
+    """Solve what was prepared; ``passes`` and ``matvecs`` of the result are those of this solve alone."""
+    before = copy.copy(settings.engine.work)
+    result = prepared.solve(settings)
+    return result.counted(before, settings.engine.work)
+
+
 def label(result: Result, settings: Settings, *, many: int = MANY) -> Result:
     """The result with clusters. Of more than ``many`` rows that are left with workers only a sample comes."""
     settings.on_stage("assign")
@@ -153,7 +163,13 @@ def finish_labels(result: Result, settings: Settings) -> Result:
     """The result with labels for nodes without evidence of their own, and with a verdict on its clusters."""
     began = time.perf_counter()
     result = _followed(result)
-    result = replace(result, cluster_verdict=judge_clusters(result, settings))
+    # The verdict clusters random graphs, which takes as long as a small fit: only where it is asked for. What
+    # lies with the workers of a cluster is judged while they are there.
+    judge = partial(judge_clusters, result, settings)
+    result = replace(result, judge=judge)
+    if settings.engine.is_distributed:
+        verdict = judge()
+        result = replace(result, judge=lambda: verdict)
     spent = result.seconds.get("assign", 0.0) + time.perf_counter() - began
     return replace(result, seconds=result.seconds | {"assign": spent})
 
@@ -168,7 +184,9 @@ def _followed(result: Result) -> Result:
     part = old[rows] >= 0
     added = [tau * float(layer.degrees[part].mean()) for layer in layers]
     sure = None if result.membership is None else result.membership[rows]
+    before = _passes_over_disk(layers)
     found = follow_neighbours(layers, old[rows], added, sure)
+    result = replace(result, passes=result.passes + _passes_over_disk(layers) - before)
     if not len(found.moved):
         return result
     labels, membership = old.copy(), result.membership
@@ -182,3 +200,9 @@ def _followed(result: Result) -> Result:
         engine = result.embedding.engine
         return replace(result, label_multivector=engine.from_numpy(found.labels[:, None].astype(np.float64)))
     return result
+
+
+def _passes_over_disk(layers: Sequence[Graph]) -> int:
+    """How many times the layers that are on disk were read."""
+    stores = {id(layer.store): layer.passes for layer in layers if isinstance(layer, StoredGraph)}
+    return sum(stores.values())

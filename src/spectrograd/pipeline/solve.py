@@ -34,7 +34,7 @@ from spectrograd.pipeline.plan import PlannedSolver, last_resort, plan
 from spectrograd.pipeline.result import Attempt, CertifiedEmbedding, embedding_of, in_units
 from spectrograd.serialization.checkpoint_folder import CheckpointError
 from spectrograd.serialization.codec import DamagedFileError
-from spectrograd.solvers import REGISTRY, make_solver
+from spectrograd.solvers import REGISTRY, choose_variant, make_solver, rename_parameters
 from spectrograd.solvers.base import Problem, Progress, Solver
 from spectrograd.solvers.checkpoint import SolveCheckpoint
 from spectrograd.solvers.loop import (
@@ -45,7 +45,7 @@ from spectrograd.solvers.loop import (
     Solution,
     SolverSettings,
     Stopping,
-    solve,
+    run_loop,
 )
 from spectrograd.system import one_thread
 from spectrograd.typing import Array
@@ -400,6 +400,9 @@ def _embed(
         stopped = stopped or left == 0 or time.perf_counter() >= settings.deadline
         if result.certificate.converged or stopped or _without_gap(operator, latest):
             break
+        # Localised vectors call for another problem: no further solver for this one.
+        if settings.watch is not None and settings.watch(latest.solution.Q):
+            break
         problem = replace(problem, start=result.embedding.vectors)
     if result is None:
         result = _resorted(problem, settings, attempts)
@@ -493,7 +496,8 @@ def _run(
     kept: SolveCheckpoint | None,
 ) -> Solution:
     width = problem.operator.upper - problem.operator.lower
-    return solve(
+    solver = choose_variant(problem, solver)
+    return run_loop(
         problem,
         solver if settings.wrap is None else settings.wrap(solver),
         stopping=Stopping(
@@ -509,14 +513,15 @@ def _run(
 
 def _configured(choice: PlannedSolver, settings: SolverSettings) -> Solver[Any]:
     """The solver with the parameters of the choice or of the user, and the common ones where it has them."""
-    solver = make_solver(choice.name, **{**dict(choice.params), **settings.params})
+    params = rename_parameters(choice.name, settings.params)
+    solver = make_solver(choice.name, **{**dict(choice.params), **params})
     known = {f.name for f in fields(solver)}  # type: ignore[arg-type]
     common: dict[str, Any] = {}
-    if settings.batch_size is not None and "batch_size" in known - set(settings.params):
+    if settings.batch_size is not None and "batch_size" in known - set(params):
         common["batch_size"] = settings.batch_size
-    if settings.tol == "auto" and "angle" in known - set(settings.params):
+    if settings.tol == "auto" and "angle" in known - set(params):
         common["angle"] = GOOD_ANGLE / 3  # the certificate measures against half the gap
-    if settings.tol != "auto" and "polish" in known - set(settings.params):
+    if settings.tol != "auto" and "polish" in known - set(params):
         common["polish"] = True  # the solver's own epochs promise no accuracy; somebody asked for one
     if settings.max_iter is not None:
         common["max_iter"] = settings.max_iter

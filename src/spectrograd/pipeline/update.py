@@ -51,7 +51,7 @@ MARGIN = 0.95  # of what evidence from before allows, since the last eigenvalue 
 
 
 class Moved(NamedTuple):
-    """Vectors (N x k), orthonormal in the metric, how many passes they took, and the residual.
+    """Vectors (N x k), orthonormal in the metric, the matvecs they took, and the residual.
 
     ``last`` are Ritz pairs whose products may serve the certificate; without them the residual is that of the
     beginning.
@@ -81,7 +81,7 @@ def filtered(engine: Engine, operator: SparseOperator, start: Array, gap: float)
         return None
     block = problem.random_walk.inverse_transform(Filter(degree, cut, walk.upper).apply(engine, walk, ritz.Q))
     vectors = problem.orthonormalize(engine.astype(block, np.float64)).Q
-    return Moved(vectors, ritz.values, 1.0 + degree, error)
+    return Moved(vectors, ritz.values, (1.0 + degree) * start.shape[1], error)
 
 
 def _degree(values: Array, cut: float, upper: float, gain: float) -> int | None:
@@ -128,7 +128,7 @@ class Steps:
             wanted = self._wanted(ritz)
             if error <= wanted:
                 last = MeasuredRitz(ritz, residuals(engine, operator, ritz), self.grown * self.floor)
-                return Moved(ritz.Q, ritz.values, 1.0 + step, error, last)
+                return Moved(ritz.Q, ritz.values, (1.0 + step) * start.shape[1], error, last)
             if error * (error / larger) ** (MAX_PASSES - step) > wanted:
                 return None
         return None

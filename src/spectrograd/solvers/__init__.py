@@ -1,16 +1,24 @@
-"""Solvers: one file each, one registry line each, one loop for all (see docs/add_a_solver.md)."""
+"""Solvers: one file per method, one registry line per method, one loop for all (docs/add_a_solver.md).
+
+``make_solver`` finds a solver by its name. ``solve`` runs it: :func:`choose_variant` picks the class that is
+written for the problem's engine (``VARIANTS``), and :func:`~spectrograd.solvers.loop.run_loop` iterates.
+"""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from importlib import import_module
 from typing import Any
 
 from spectrograd.solvers.base import Problem, Progress, Solver, State
-from spectrograd.solvers.loop import Hook, Solution, Stopping, solve
+from spectrograd.solvers.checkpoint import SolveCheckpoint
+from spectrograd.solvers.loop import Hook, Solution, Stopping, Watch, run_loop
 
 __all__ = [
     "REGISTRY",
+    "VARIANTS",
     "Hook",
     "Problem",
     "Progress",
@@ -18,6 +26,7 @@ __all__ = [
     "Solver",
     "State",
     "Stopping",
+    "choose_variant",
     "make_solver",
     "solve",
 ]
@@ -41,17 +50,117 @@ REGISTRY = {
     "coordinate-power": "power:CoordinatePower",
 }
 
+EXPENSIVE_PASSES = "where passes are expensive"
+ON_TORCH = "on engine 'torch'"
+CONDITIONS: Mapping[str, Callable[[Problem], bool]] = {
+    EXPENSIVE_PASSES: lambda problem: problem.passes_are_expensive,
+    ON_TORCH: lambda problem: "tensors" in problem.capabilities,
+}
+# name -> {condition: "module:class"}: another class of the same method, run instead of the registered one
+# where the condition holds. Its hyperparameters have the same names.
+VARIANTS: Mapping[str, Mapping[str, str]] = {
+    "chebyshev": {EXPENSIVE_PASSES: "chebyshev:FewPassChebyshev"},
+    "lanczos": {EXPENSIVE_PASSES: "lanczos:FewPassLanczos"},
+    "sgd": {ON_TORCH: "torch_sgd:DeviceSGD"},
+    "sgd-paper": {ON_TORCH: "torch_sgd:DevicePaperSGD"},
+}
+
 
 def make_solver(name: str, **params: Any) -> Solver[Any]:
-    """The solver of that name with its hyperparameters, or an error that lists what there is."""
+    """Make the solver of that name with its hyperparameters; the error of an unknown one lists all names."""
     if name not in REGISTRY:
         raise ValueError(f"solver={name!r}: expected one of auto, {', '.join(REGISTRY)}")
-    module, class_name = REGISTRY[name].split(":")
-    solver_class = getattr(import_module(f"{__name__}.{module}"), class_name)
-    known = {f.name for f in fields(solver_class)}
-    unknown = sorted(set(params) - known)
+    solver_class = _load(REGISTRY[name])
+    params = rename_parameters(name, params)
+    names = {f.name for f in fields(solver_class)}
+    unknown = sorted(set(params) - names)
     if unknown:
         raise ValueError(
-            f"solver {name!r} has no parameter {unknown[0]!r}; it has {', '.join(sorted(known))}"
+            f"solver {name!r} has no parameter {unknown[0]!r}; it has {', '.join(sorted(names))}"
         )
     return solver_class(**params)  # type: ignore[no-any-return]
+
+
+def rename_parameters(name: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace old names of a solver's parameters (``Solver.renamed``) by those of today, with a warning."""
+    renamed: Mapping[str, str] = _load(REGISTRY[name]).renamed if name in REGISTRY else {}
+    for old in sorted(set(params) & set(renamed)):
+        new = renamed[old]
+        if new in params:
+            raise ValueError(f"solver {name!r}: {old!r} is the old name of {new!r}; give only {new!r}")
+        warnings.warn(
+            f"solver {name!r}: the parameter {old!r} is now {new!r}; the old name goes with the next release",
+            FutureWarning,
+            stacklevel=3,
+        )
+    return {renamed.get(key, key): value for key, value in params.items()}
+
+
+def choose_variant(problem: Problem, solver: Solver[Any]) -> Solver[Any]:
+    """Choose the class that runs: the solver itself, or its variant for the problem, equally parametrised.
+
+    Solvers of other classes than the registered ones (a user's own, a variant) are returned as they are.
+    """
+    name = getattr(solver, "name", "")
+    if name not in VARIANTS or type(solver) is not _load(REGISTRY[name]):
+        return solver
+    for condition, path in VARIANTS[name].items():
+        if CONDITIONS[condition](problem):
+            return _with_parameters_of(solver, _load(path), condition)
+    return solver
+
+
+def solve(
+    problem: Problem,
+    solver: Solver[Any],
+    *,
+    stopping: Stopping | None = None,
+    on_progress: Sequence[Hook] = (),
+    seed: int | None = None,
+    time_budget: float | None = None,
+    watch: Watch | None = None,
+    checkpoint: SolveCheckpoint | None = None,
+) -> Solution:
+    """Run a solver, or its variant for the problem, until it is done, good enough or out of time.
+
+    Parameters
+    ----------
+    problem
+        The operator, the number of eigenvectors and the engine.
+    solver
+        As :func:`make_solver` makes it.
+    stopping, on_progress, seed, time_budget, watch, checkpoint
+        As in :func:`~spectrograd.solvers.loop.run_loop`.
+    """
+    return run_loop(
+        problem,
+        choose_variant(problem, solver),
+        stopping=stopping,
+        on_progress=on_progress,
+        seed=seed,
+        time_budget=time_budget,
+        watch=watch,
+        checkpoint=checkpoint,
+    )
+
+
+def _load(path: str) -> Any:
+    """Import the class at ``"module:class"``."""
+    module, class_name = path.split(":")
+    return getattr(import_module(f"{__name__}.{module}"), class_name)
+
+
+def _with_parameters_of(solver: Solver[Any], variant: Any, condition: str) -> Solver[Any]:
+    """Make the variant with the solver's hyperparameters; those it does not have must be at their default."""
+    names = {f.name for f in fields(variant)}
+    params: dict[str, Any] = {}
+    for field in fields(solver):  # type: ignore[arg-type]
+        value = getattr(solver, field.name)
+        if field.name in names:
+            params[field.name] = value
+        elif value != field.default:
+            raise ValueError(
+                f"solver {solver.name!r} {condition} has no parameter {field.name!r}; "
+                f"it has {', '.join(sorted(names))}"
+            )
+    return variant(**params)  # type: ignore[no-any-return]

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -217,16 +218,13 @@ class Solver(ABC, Generic[StateT]):
     report_every: ClassVar[int] = 1
     requires: ClassVar[frozenset[Capability]] = PRODUCTS
     localization_check_at: ClassVar[int] = 0
+    renamed: ClassVar[Mapping[str, str]] = {}
     max_iter: int
 
     @property
     def has_stopping_rule(self) -> bool:
         """Whether :meth:`terminate` looks at accuracy, so that the loop need not."""
         return False
-
-    def suited(self, problem: Problem) -> Solver[Any]:
-        """The same method as it is written for the problem's engine: itself, unless there is another form."""
-        return self
 
     def check(self, problem: Problem) -> None:
         """Refuse what the solver cannot take, before any work is done."""

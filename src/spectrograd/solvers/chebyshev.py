@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -26,7 +26,7 @@ from spectrograd.engines.base import MultiVector
 from spectrograd.linalg.chebyshev import GROWN, NARROWEST, Filter, FilteredSingularValues, Filtering, bulk_of
 from spectrograd.linalg.subspace import Ritz, inverse_factor, orthogonality_error, orthonormalize, upper_edge
 from spectrograd.operators.sparse import SparseOperator
-from spectrograd.solvers.base import Problem, Solver
+from spectrograd.solvers.base import Problem
 from spectrograd.solvers.ritz import (
     RitzSolver,
     RitzState,
@@ -122,10 +122,6 @@ class Chebyshev(FilteringSolver[ChebyshevState]):
 
     localization_check_at = 2
 
-    def suited(self, problem: Problem) -> Solver[Any]:
-        """Where sweeps are dear, the form that takes few of them."""
-        return in_few_passes(self) if problem.passes_are_expensive else self
-
     def init(self, problem: Problem, rng: np.random.Generator) -> ChebyshevState:
         """A random block, or the warm start with random guard vectors."""
         dtype = np.float64 if self.precision == "double" else np.float32
@@ -134,7 +130,7 @@ class Chebyshev(FilteringSolver[ChebyshevState]):
         state.highest = problem.operator.upper
         if width > WIDE:
             state.highest = upper_edge(problem.engine, problem.standard.operator, rng, EDGE_STEPS)
-            state.matvecs += EDGE_STEPS / problem.n_components
+            state.matvecs += EDGE_STEPS
         if problem.start is not None:
             return self.measured(problem, problem.random_walk.operator, state)
         return self._sampled(problem, state)
@@ -236,7 +232,7 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
             self._first_product(problem, state)
         else:
             self._ritz(problem, state)
-        state.matvecs += width / problem.n_components
+        state.matvecs += width
         return state
 
     def _begin(self, problem: Problem, state: FewPassState, dtype: Any) -> None:
@@ -500,8 +496,3 @@ def _squares(values: Array, _: int, X: Array, product: Array, metric: Array | No
     rest = product[:, : len(values)].astype(np.float64) - values * X[:, : len(values)]
     mass = np.ones((len(rest), 1)) if metric is None else metric.reshape(-1, 1)
     return np.asarray((mass * rest**2).sum(axis=0))
-
-
-def in_few_passes(solver: Chebyshev) -> FewPassChebyshev:
-    """The same settings in the form that takes few sweeps."""
-    return FewPassChebyshev(**{field.name: getattr(solver, field.name) for field in fields(solver)})

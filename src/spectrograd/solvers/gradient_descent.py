@@ -87,7 +87,7 @@ class GradientDescent(FullStepSolver):
             raise FloatingPointError("the step was too long")
         state.U = moved
         state.iteration += 1
-        state.matvecs += 1
+        state.matvecs += problem.n_components
         return state
 
     def _moved(self, problem: Problem, state: StepState) -> tuple[MultiVector, float]:
@@ -125,7 +125,7 @@ class ForwardBackward(FullStepSolver):
         moved = engine.recurrence(walk, state.U, state.U, (-state.step_size, 1.0, 0.0))
         state.U, repaired = orthonormalize(engine, moved, walk.metric, state.rng)
         state.iteration += 1
-        state.matvecs += 1
+        state.matvecs += problem.n_components
         if repaired:
             state.events.append(f"iteration {state.iteration}: {repaired} lost directions replaced")
         return state

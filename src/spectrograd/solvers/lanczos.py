@@ -23,7 +23,7 @@ from spectrograd.engines.base import MultiVector, new_seed
 from spectrograd.kernels import LANES, SMALL
 from spectrograd.linalg.chebyshev import GROWN, Filter, bulk_of, has_hubs
 from spectrograd.linalg.subspace import Basis, RitzValues, orthonormalize
-from spectrograd.solvers.base import Problem, Solver
+from spectrograd.solvers.base import Problem
 from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_width
 
 SINGLE_FLOOR = 1e-5
@@ -98,10 +98,6 @@ class Lanczos(RitzSolver[LanczosState]):
 
     name: ClassVar[str] = "lanczos"
     localization_check_at = 2
-
-    def suited(self, problem: Problem) -> Solver[Any]:
-        """Where sweeps are dear, the form that takes few of them."""
-        return in_few_passes(self) if problem.passes_are_expensive else self
 
     def init(self, problem: Problem, rng: np.random.Generator) -> LanczosState:
         """A random block, led by the warm start if there is one."""
@@ -223,10 +219,6 @@ class BlockLanczosState(LanczosState):
 class FewPassLanczos(Lanczos):
     """See the module's text; parameters are those of :class:`Lanczos`."""
 
-    def suited(self, problem: Problem) -> Solver[Any]:
-        """Itself."""
-        return self
-
     def init(self, problem: Problem, rng: np.random.Generator) -> BlockLanczosState:
         """As in memory, with a wide block and a probe_block; no sweep yet."""
         width = self.block_size or guarded_width(problem, None)
@@ -318,8 +310,3 @@ class FewPassLanczos(Lanczos):
     def complement_bound(self, problem: Problem, state: LanczosState) -> ComplementBound | None:
         """What the probe_block has seen."""
         return self._seen(problem, state) if isinstance(state, BlockLanczosState) else None
-
-
-def in_few_passes(solver: Lanczos) -> FewPassLanczos:
-    """The same settings in the form that takes few sweeps."""
-    return FewPassLanczos(**{field.name: getattr(solver, field.name) for field in fields(solver)})

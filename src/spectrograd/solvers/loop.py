@@ -99,7 +99,7 @@ class _Clock:
             self._excluded += time.perf_counter() - began
 
 
-def solve(
+def run_loop(
     problem: Problem,
     solver: Solver[Any],
     *,
@@ -120,7 +120,6 @@ def solve(
     rules = stopping or Stopping()
     if rules.max_iter is not None:
         solver = replace(solver, max_iter=rules.max_iter)  # type: ignore[type-var]
-    solver = solver.suited(problem)
     solver.check(problem)
     clock = _Clock()
     run = _Run(problem, solver, rules, on_progress, clock, watch, checkpoint)

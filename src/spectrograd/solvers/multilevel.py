@@ -102,7 +102,7 @@ class Multilevel(RitzSolver[MultilevelState]):
             block = np.ascontiguousarray(level.up(block), dtype=np.float32)
             block = self._filtered(problem, level.operator, block)
             share = level.operator.graph.n_entries / max(1, problem.sparse.graph.n_entries)
-            state.matvecs += (self.degree + 1) * width * share / problem.n_components
+            state.matvecs += (self.degree + 1) * width * share
             if depth > 0:
                 ritz, _, _ = ritz_pairs(problem.engine, level.operator, block, state.rng)
                 block = ritz.Q

@@ -232,7 +232,7 @@ class VariationalNystrom(LandmarkSolver):
         similarity = Similarity.of(problem, state)
         span = _range_basis(similarity.walk(problem.engine, landmarks, self.walk, state))
         small = span.T @ similarity.apply(problem.engine, span)
-        state.matvecs += 1
+        state.matvecs += span.shape[1]
         _, Y = la.eigh((small + small.T) / 2)
         return _widened(span @ Y[:, ::-1][:, : problem.n_components], problem.n_components)
 

@@ -105,7 +105,7 @@ class Power(Solver[PowerState]):
         if not state.is_orthonormal:  # else the product is still needed as it is, and small anyway
             lengths = np.sqrt(np.diag(problem.engine.gram(state.U, state.U, symmetric=True)))
             state.U = problem.engine.combine(state.U, np.diag(1 / np.maximum(lengths, 1e-300)))
-        state.matvecs += 1
+        state.matvecs += state.U.shape[1]
         return state
 
     def _restart(self, problem: Problem, state: PowerState) -> None:

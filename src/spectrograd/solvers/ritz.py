@@ -137,7 +137,7 @@ class RitzSolver(Solver[RitzT]):
     def account(self, problem: Problem, state: RitzT, columns: float) -> RitzT:
         """Count a step that read the operator for so many columns."""
         state.iteration += 1
-        state.matvecs += columns / problem.n_components
+        state.matvecs += columns
         return state
 
 

@@ -16,7 +16,7 @@ from spectrograd.kernels.minibatch import group_batches
 from spectrograd.kernels.sgd import METRIC, PUSH, ROW_TERM, SHARE, descend
 from spectrograd.operators.base import ALL
 from spectrograd.operators.sparse import SparseOperator
-from spectrograd.solvers.base import DERIVED, Problem, Solver
+from spectrograd.solvers.base import DERIVED, Problem
 from spectrograd.solvers.minibatch import EdgeChunk, EdgeSource, check_edges, edge_source
 from spectrograd.solvers.sgd_base import SGDBase, SGDBaseState
 from spectrograd.typing import Array
@@ -236,15 +236,6 @@ class UnbiasedSGD(SGDBase[DescentState]):
     name: ClassVar[str] = "sgd"
     requires = ALL
 
-    def suited(self, problem: Problem) -> Solver[Any]:
-        """On a device, the form in tensor operations."""
-        if "tensors" not in problem.capabilities:
-            return self
-        from spectrograd.solvers.torch_minibatch import with_settings_of
-        from spectrograd.solvers.torch_sgd import DeviceSGD
-
-        return with_settings_of(self, DeviceSGD)
-
     def check(self, problem: Problem) -> None:
         """A graph on disk will do, for its edges are kept in random order too."""
         check_edges(self.name, self.requires, problem)
@@ -277,7 +268,7 @@ class UnbiasedSGD(SGDBase[DescentState]):
         rows, diagonal = self._pencil_rows(problem, state), problem.sparse.diagonal[:, None]
         wanted = np.asarray(problem.apply(rows)) / np.where(diagonal > 0, diagonal, 1)
         state.U = state.descent.padded(problem.random_walk.transform(rows - AVERAGED * wanted))
-        state.matvecs += 1
+        state.matvecs += problem.n_components
 
     def epoch(self, problem: Problem, state: DescentState) -> None:
         """Mutates: the state, by one step per batch of all edges."""

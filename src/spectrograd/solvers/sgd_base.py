@@ -5,15 +5,16 @@ from __future__ import annotations
 import copy
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, ClassVar, Literal, TypeVar, cast
 
 import numpy as np
 
 from spectrograd.certificate.certificate import ComplementBound
 from spectrograd.certificate.lanczos_probe import Evidence
 from spectrograd.engines.base import MultiVector
+from spectrograd.solvers import choose_variant
 from spectrograd.solvers.base import Problem, Progress, SteppingSolver, StepState
 from spectrograd.solvers.chebyshev import Chebyshev, FewPassState
 from spectrograd.solvers.lanczos import Lanczos, LanczosState
@@ -49,6 +50,8 @@ class SGDBase(SteppingSolver[SGDBaseStateT]):
     polish_solver: Literal["lanczos", "chebyshev"] = "lanczos"
     angle: float = 0.0
     max_iter: int = 100
+
+    renamed: ClassVar[Mapping[str, str]] = {"hand_over": "polish", "finisher": "polish_solver"}
 
     @abstractmethod
     def epoch(self, problem: Problem, state: SGDBaseStateT) -> None:
@@ -133,7 +136,7 @@ class SGDBase(SteppingSolver[SGDBaseStateT]):
 
     def _polish_solver(self, problem: Problem) -> RitzSolver[Any]:
         solver = Lanczos(angle=self.angle) if self.polish_solver == "lanczos" else Chebyshev(angle=self.angle)
-        return cast(RitzSolver[Any], solver.suited(problem))
+        return cast(RitzSolver[Any], choose_variant(problem, solver))
 
     def finish(self, problem: Problem, state: SGDBaseStateT) -> MultiVector:
         """An orthonormal basis, of the epochs or of the method that went on."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import scipy.linalg as la
 
 from spectrograd.kernels.simd import WIDTH
 from spectrograd.operators.base import ALL
-from spectrograd.solvers.base import Problem, Solver, SteppingSolver, StepState, StepT
+from spectrograd.solvers.base import Problem, SteppingSolver, StepState, StepT
 from spectrograd.solvers.minibatch import Deck, Draws, Sampling, check_edges
 from spectrograd.typing import Array
 
@@ -114,15 +114,6 @@ class PaperSGD(PaperMethod[PaperState]):
     """
 
     requires = ALL
-
-    def suited(self, problem: Problem) -> Solver[Any]:
-        """On a device, the form in tensor operations."""
-        if "tensors" not in problem.capabilities:
-            return self
-        from spectrograd.solvers.torch_minibatch import with_settings_of
-        from spectrograd.solvers.torch_sgd import DevicePaperSGD
-
-        return with_settings_of(self, DevicePaperSGD)
 
     def check(self, problem: Problem) -> None:
         """A graph on disk will do, for its edges are kept in random order too."""

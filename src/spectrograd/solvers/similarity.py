@@ -93,7 +93,7 @@ class Similarity:
         for _ in range(n_steps - 1):
             columns = self.apply(engine, columns)
             columns /= np.abs(columns).max()  # a common factor: S^n stays a multiple of itself
-            state.matvecs += 1
+            state.matvecs += len(nodes)
         return columns
 
 

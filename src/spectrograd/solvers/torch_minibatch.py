@@ -7,7 +7,7 @@ are sorted, equal ones share a slot, and slots without a node belong to row N, w
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -170,22 +170,6 @@ class DeviceBatches:
 def torch_engine(problem: Problem) -> TorchEngine:
     """The engine of a problem that offers tensors."""
     return cast(TorchEngine, problem.engine)
-
-
-def with_settings_of(solver: Solver[Any], device_solver: type[SolverT]) -> SolverT:
-    """The solver for devices with another one's hyperparameters; one that it has not is an error."""
-    known = {f.name for f in fields(device_solver)}  # type: ignore[arg-type]
-    shared: dict[str, Any] = {}
-    for field in fields(solver):  # type: ignore[arg-type]
-        value = getattr(solver, field.name)
-        if field.name in known:
-            shared[field.name] = value
-        elif value != field.default:
-            raise ValueError(
-                f"solver {solver.name!r} on engine 'torch' has no parameter {field.name!r}; "
-                f"it has {', '.join(sorted(known))}"
-            )
-    return device_solver(**shared)
 
 
 # --- Edges on a device: all of them while they fit there, else chunk by chunk from the host or a disk.

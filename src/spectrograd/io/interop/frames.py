@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from spectrograd.graph.node_names import as_names, as_objects, as_plain
 from spectrograd.io.columns import PEEK, Chosen, assign_roles, chosen_columns, mostly_numbers, role_of
 from spectrograd.io.coordinates import are_axes, points_message
 from spectrograd.io.edge_table import EdgeTable, join_tables
+from spectrograd.notices import warn
 from spectrograd.system import need
 from spectrograd.typing import Array
 
@@ -165,11 +165,10 @@ def takes_for_edges(frame: Any) -> bool:
     like_ids = all(_LIKE_IDS.search(str(name).lower()) for name in names[:2])
     if like_ids or (again and (nameless or shared >= _SHARED)):
         what = "its columns of ids" if like_ids else "its whole numbers that come again"
-        warnings.warn(
+        warn(
             f"the table is taken for edges because of {what}: fit(table, {call}) says so; for points "
             "give an array, fit(table.to_numpy())",
             GraphWarning,
-            stacklevel=5,
         )
         return True
     raise GraphError(
