@@ -203,4 +203,5 @@ def passes() -> str:
 
 def certified(result: Any, epochs: int) -> str:
     mark = "" if result.certificate.converged else " (not met)"
-    return f"{epochs + result.solution.last.matvecs / result.embedding.vectors.shape[1]:.1f} + {result.certificate.columns}{mark}"
+    passes = epochs + result.solution.last.matvecs / result.embedding.vectors.shape[1]
+    return f"{passes:.1f} + {result.certificate.columns}{mark}"

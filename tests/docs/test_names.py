@@ -1,4 +1,4 @@
-"""Every dotted name and every file path that a page cites exists; lists of packages are those of the contract.
+"""Every dotted name and file path that a page cites exists; lists of packages are those of the contract.
 
 Decisions (``docs/adr``) and the changelog stay as they were written and are not checked.
 """
@@ -52,9 +52,8 @@ def dotted_names(page):
 def paths(page):
     """Paths such as ``solvers/loop.py`` or ``src/spectrograd/cli``; files that commands write are no code."""
     for span in code_spans(page):
-        if re.fullmatch(r"[\w./]*\w+/[\w./]*\.(?:py|md|toml|ipynb|yml)", span):
-            yield span
-        elif re.fullmatch(r"(?:src|tests|docs|benchmarks|examples)/[\w./-]*", span):
+        is_file = re.fullmatch(r"[\w./]*\w+/[\w./]*\.(?:py|md|toml|ipynb|yml)", span)
+        if is_file or re.fullmatch(r"(?:src|tests|docs|benchmarks|examples)/[\w./-]*", span):
             yield span
 
 
