@@ -26,7 +26,7 @@ SUITES = (
     "sgd_labels",
     "partition",
     "store",
-    "sweeps",
+    "disk_passes",
     "first_hour",
     "neighbours",
     "reading",

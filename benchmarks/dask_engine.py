@@ -52,10 +52,10 @@ def _overhead() -> str:
         "engine",
         "s",
         "ratio",
-        "sweeps",
+        "passes",
         "tasks",
         "rounds",
-        "MB moved per sweep",
+        "MB moved per pass",
     )
     return (
         f"`chebyshev`, nodes in random order. *solver*: to a residual of 1e-5, K = {K}, edges in memory, "
@@ -72,7 +72,7 @@ def _rows(what: str, graph: Any, runs: dict[str, Run]) -> list[tuple[Any, ...]]:
     for name, (seconds, engine) in runs.items():
         told = engine.summary()
         moved = f"{told.get('bytes_per_pass', 0.0) / 1e6:.1f}"
-        counts = (told["sweeps"], told.get("tasks", 0), told.get("rounds", 0), moved)
+        counts = (told["passes"], told.get("tasks", 0), told.get("rounds", 0), moved)
         sizes = (what, f"{graph.n_edges:,}", f"{graph.n_nodes:,}", name)
         found.append((*sizes, f"{seconds:.2f}", f"{seconds / base:.2f}", *counts))
     return found

@@ -213,7 +213,7 @@ def report(log: dict[str, Any]) -> str:
         "CPU s",
         "peak memory GB",
         "GB written",
-        "sweeps",
+        "passes",
         "certified",
         "NMI",
         "ARI",
@@ -236,7 +236,7 @@ def _row(name: str, stage: dict[str, Any]) -> tuple[str, ...]:
         (stage.get("CPU seconds"), ",.0f"),
         (stage.get("peak memory GB"), ".2f"),
         (stage.get("GB"), ".1f"),
-        (summary.get("engine", {}).get("sweeps"), ",d"),
+        (summary.get("engine", {}).get("passes"), ",d"),
     ]
     cells = [format(value, how) if value is not None else "" for value, how in figures]
     scored = [f"{stage[score]:.3f}" if score in stage else "" for score in ("NMI", "ARI")]

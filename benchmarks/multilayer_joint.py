@@ -78,7 +78,7 @@ def joint(n_nodes: int = 4_000, seeds: tuple[int, ...] = (0, 1)) -> str:
 
 
 def by_mini_batches(sizes: tuple[int, ...] = (4_000, 10_000)) -> str:
-    """`joint` by sweeps and by mini-batches throughout, Table 1's data."""
+    """`joint` by passes and by mini-batches throughout, Table 1's data."""
     rows = []
     for n_nodes, seed in ((n_nodes, seed) for n_nodes in sizes for seed in (0, 1)):
         data = datasets.make_multilayer_gmm(n_nodes, random_state=seed)

@@ -148,7 +148,7 @@ def layers() -> str:
     return "Three layers merged (Eq. 22), NMI:\n\n" + table(head, rows)
 
 
-def krylov_sweeps(operator: Operator, exact: np.ndarray, start: np.ndarray) -> int:
+def krylov_passes(operator: Operator, exact: np.ndarray, start: np.ndarray) -> int:
     """Products with the block until the true angle is met."""
     standard, k = Problem(operator, exact.shape[1], ENGINE).standard, exact.shape[1]
     front = orthonormalize(ENGINE, np.ascontiguousarray(standard.enter(start), np.float32), None).Q
@@ -164,7 +164,7 @@ def krylov_sweeps(operator: Operator, exact: np.ndarray, start: np.ndarray) -> i
     return 40
 
 
-def chebyshev_sweeps(operator: Operator, exact: np.ndarray) -> float:
+def chebyshev_passes(operator: Operator, exact: np.ndarray) -> float:
     problem, solver = Problem(operator, exact.shape[1]), make_solver("chebyshev", angle=GOAL)
     state = solver.init(problem, np.random.default_rng(0))
     while sine(operator, solver.finish(problem, solver.step(problem, state)), exact) > GOAL:
@@ -179,7 +179,7 @@ def passes() -> str:
         k = case.k
         for epochs in (2, 3, 4):
             start = after(operator, k, epochs, 0)
-            more = krylov_sweeps(operator, exact, start)
+            more = krylov_passes(operator, exact, start)
             params = {"epochs": epochs, "polish": True}
             result = embed(operator, k, Settings(solver="sgd", params=params, seed=0))
             rows.append(
@@ -187,15 +187,15 @@ def passes() -> str:
             )
         random = np.random.default_rng(0).standard_normal((operator.n_nodes, k + 4))
         result = embed(operator, k, Settings(solver="lanczos", params={"block_size": k}, seed=0))
-        rows.append([case.name, "block Krylov", krylov_sweeps(operator, exact, random), certified(result, 0)])
+        rows.append([case.name, "block Krylov", krylov_passes(operator, exact, random), certified(result, 0)])
         result = embed(operator, k, Settings(solver="chebyshev", seed=0))
         rows.append(
-            [case.name, "Chebyshev", f"{chebyshev_sweeps(operator, exact):.0f}", certified(result, 0)]
+            [case.name, "Chebyshev", f"{chebyshev_passes(operator, exact):.0f}", certified(result, 0)]
         )
     head = [
         f"{SIZE:,} nodes",
         "method",
-        f"sweeps to a true sine of {GOAL}",
+        f"passes to a true sine of {GOAL}",
         "passes to a certified one + columns of the probe",
     ]
     return "From a random start:\n\n" + table(head, rows)
@@ -203,4 +203,5 @@ def passes() -> str:
 
 def certified(result: Any, epochs: int) -> str:
     mark = "" if result.certificate.converged else " (not met)"
-    return f"{epochs + result.solution.last.matvecs / result.embedding.n_components:.1f} + {result.certificate.columns}{mark}"
+    passes = epochs + result.solution.last.matvecs / result.embedding.vectors.shape[1]
+    return f"{passes:.1f} + {result.certificate.columns}{mark}"

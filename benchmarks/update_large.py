@@ -55,7 +55,7 @@ def stores() -> str:
         "nodes",
         "mean degree",
         "new edges",
-        "sweeps: fit",
+        "passes: fit",
         "update",
         "action",
         "NMI",

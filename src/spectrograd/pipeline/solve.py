@@ -60,6 +60,9 @@ NEARLY_PARALLEL = 1e-4
 UNPROBED = ComplementBound(float("nan"), complete_below=-np.inf)
 
 
+CERTIFICATE_OUT_OF_TIME = "not certified, out of time"  # a run that is repeated measures it again
+
+
 def certified(
     operator: Operator,
     solution: Solution,
@@ -289,7 +292,7 @@ def _or_out_of_time(certificate: Certificate, solution: Solution, settings: Solv
     late = solution.stop_reason == OUT_OF_TIME or time.perf_counter() >= settings.certified_by
     if certificate.converged or certificate.objection or not late:
         return certificate
-    return replace(certificate, objection="not certified, out of time")
+    return replace(certificate, objection=CERTIFICATE_OUT_OF_TIME)
 
 
 def _evidence(
@@ -437,7 +440,7 @@ def _attempted(
         if settings.solver == "auto":
             solution = _with_reason(solution, choice)
         found = _judged(problem.operator, solution, settings, choice, earlier)
-        if kept is not None:
+        if kept is not None and found.certificate.objection != CERTIFICATE_OUT_OF_TIME:
             keep_result(kept, problem, found)
         return found
     except (CheckpointError, DamagedFileError):  # no other solver would read another file

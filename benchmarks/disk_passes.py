@@ -50,7 +50,7 @@ def run() -> str:
             write_graph(path, graph)
             solved(path, "chebyshev", {}, None, MOST_SECONDS)  # compiles
             rows += _of_family(family, path)
-    head = ("graph", "solver", "sweeps", "MB read", "certified", *map(_speed, SPEEDS))
+    head = ("graph", "solver", "passes", "MB read", "certified", *map(_speed, SPEEDS))
     size = (
         f"{SIZE:,} nodes, K = {CLUSTERS}; seconds by the speed of the reader, the fastest certified **so**; "
         f"in the plane every solver has {MOST_SECONDS:g} seconds."
