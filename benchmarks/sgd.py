@@ -203,4 +203,5 @@ def passes() -> str:
 
 def certified(result: Any, epochs: int) -> str:
     mark = "" if result.certificate.converged else " (not met)"
-    return f"{epochs + result.solution.last.matvecs / result.embedding.n_components:.1f} + {result.certificate.columns}{mark}"
+    passes = epochs + result.solution.last.matvecs / result.embedding.n_components
+    return f"{passes:.1f} + {result.certificate.columns}{mark}"

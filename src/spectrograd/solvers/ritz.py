@@ -115,7 +115,7 @@ class RitzSolver(Solver[RitzT]):
         vectors = problem.random_walk.inverse_transform(problem.engine.columns(state.block, slice(k, end)))
         return Evidence(beyond, guards=Guards(vectors, state.values[k:end], state.residuals[k:end]))
 
-    def measured(self, problem: Problem, operator: Operator, state: RitzT) -> RitzT:
+    def take_ritz_pairs(self, problem: Problem, operator: Operator, state: RitzT) -> RitzT:
         """The state after a Rayleigh-Ritz on its block, for the operator placed in walk form."""
         return self.set_ritz_pairs(
             problem, state, *ritz_pairs(problem.engine, operator, state.block, state.rng)

@@ -167,7 +167,7 @@ class ShiftInvert(RitzSolver[FactoredState]):
         if problem.start is None:
             state.block = inverse.recur(block, [(1.0, 0.0, 0.0)] * 2)  # nothing is known yet
         state.block = _unit_columns(state.block)
-        self.measured(problem, operator, state)
+        self.take_ritz_pairs(problem, operator, state)
         return state
 
     def _shift(self, problem: Problem) -> float:
@@ -184,7 +184,7 @@ class ShiftInvert(RitzSolver[FactoredState]):
         operator = problem.sparse.random_walk_form().astype(np.float64)
         smooth = self._next_filter(problem, operator, state)
         state.block = _unit_columns(smooth.through(state.inverse, state.block))
-        self.measured(problem, operator, state)
+        self.take_ritz_pairs(problem, operator, state)
         self.account(problem, state, len(state.values))
         exact = 1e-13 * (operator.upper - operator.lower)
         state.done = state.done or bool(state.residuals[: problem.n_components].max() < exact)
