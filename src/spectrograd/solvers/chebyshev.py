@@ -11,7 +11,7 @@ One step of the method (Zhou, Saad, Tiago and Chelikowsky 2006), for the pencil 
 4. **Stop** when the bound on the subspace angle (Davis and Kahan, from residuals and gap) is met.
 
 Two classes share steps 1 and 4 (:class:`FilteringSolver`). :class:`Chebyshev` is the method as above, for
-graphs in memory. :class:`FewPassChebyshev` is its variant for graphs on disk and on clusters, where the passes
+graphs in memory. :class:`FewPassChebyshev` is its variant for graphs on disk and on clusters, where passes
 over the edges take nearly all the time. It saves passes in three places:
 
 - the product of the Rayleigh-Ritz is the first product of the next filter;
