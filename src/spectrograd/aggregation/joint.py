@@ -1,4 +1,7 @@
-"""The sweeps of ``joint``: all layers and the merged block to a given accuracy, sharing every pass.
+"""``joint``: every layer's embedding and the merged one in one run, on one shared objective.
+
+:class:`JointPasses` filters all blocks by Chebyshev polynomials, :class:`JointEpochs` moves them by
+mini-batches of edges, and :func:`run` is the aggregation that chooses between them.
 
 An edge that is read serves its layer's block and the merged one, so the merged embedding costs hardly a
 pass of its own; a layer that has settled is not read any more (docs/adr/0013).
@@ -45,7 +48,7 @@ class JointState(State):
 
 @dataclass(frozen=True)
 class JointPasses(Solver[JointState]):
-    """Sweeps of Chebyshev steps that share every pass.
+    """Chebyshev-filtered subspace iteration on all layers and the merged block, sharing every pass.
 
     Parameters
     ----------
@@ -56,7 +59,7 @@ class JointPasses(Solver[JointState]):
         each layer speak for itself; on the synthetic data .05 already cost .02 NMI, for the layers
         then repeat an early consensus instead of correcting it.
     degree, merge_degree
-        Passes per sweep; the second of the sweeps of the merged block alone, whose gap is large.
+        Degrees of a filter, one pass each; the second of the merged block alone, whose gap is large.
     guard
         Extra columns per block.
     tighter
@@ -88,8 +91,8 @@ class JointPasses(Solver[JointState]):
         return state
 
     def step(self, problem: Problem, state: JointState) -> JointState:
-        """One sweep: every block filtered with all the others held, then Rayleigh-Ritz."""
-        self._pass_over_layers(problem, state)
+        """One filter of every block with all the others held, then Rayleigh-Ritz."""
+        self._filter_blocks(problem, state)
         self._measure(problem, state)
         state.iteration += 1
         return state
@@ -215,11 +218,11 @@ class JointPasses(Solver[JointState]):
         values, rotation = la.eigh((H + H.T) / 2)
         values, rotation = values[:width], rotation[:, :width]
         blocks[at], state.values[at] = blocks[at] @ rotation, values
-        state.heads[at] = product @ rotation  # the next sweep begins with it
+        state.heads[at] = product @ rotation  # the next filter begins with it
         rest = (AQ @ rotation - blocks[at] * values)[:, :k]
         state.residuals[at] = np.linalg.norm(rest, axis=0).max()
 
-    def _pass_over_layers(self, problem: Problem, state: JointState) -> None:
+    def _filter_blocks(self, problem: Problem, state: JointState) -> None:
         """Chebyshev filters of all moving blocks in step; they damp what lies above the last Ritz value."""
         attraction, bounds = self._attraction(state, problem.n_components, state.blocks), self._bounds()
         moving = np.flatnonzero([state.merging, *~state.settled])
@@ -259,7 +262,7 @@ class EpochsState(State):
 
 @dataclass(frozen=True)
 class JointEpochs(Solver[EpochsState]):
-    """The repaired steps of the paper's algorithm on all layers and on Eq. 22, one epoch of each in turn.
+    """The unbiased steps of ``sgd`` on all layers and on Eq. 22, one epoch of each in turn.
 
     Parameters
     ----------
@@ -371,7 +374,7 @@ class JointEpochs(Solver[EpochsState]):
         return state
 
 
-# --- ``joint``: every layer's embedding and the merged one in one run, on one shared objective.
+# --- The aggregation: options, solver, run.
 
 NEEDS_EMBEDDINGS = True
 OPTIONS = ("steps", "epochs", "coupling", "degree", "merge_degree", "guard", "tighter")
@@ -390,7 +393,7 @@ def run(
 ) -> tuple[Solution, Array, tuple[Array, ...]]:
     """The joint run: its story, the merged basis and the layers' own.
 
-    Sweeps stop when the merged residual is below ten times the tolerance asked of an exact solver and those
+    Filters stop when the merged residual is below ten times the tolerance asked of an exact solver and those
     of the layers are ``tighter`` times smaller: the clusters do not change any more (docs/multilayer.md).
     """
     alphas = projection.resolve_alpha(alpha, layers)

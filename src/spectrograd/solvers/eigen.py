@@ -92,7 +92,7 @@ class Eigen(Solver[EigenState]):
     def _arpack(self, problem: Problem, state: EigenState) -> Array:
         """Largest eigenvalues of ``upper I - A``: no factorisation, and it converges faster than 'SA'.
 
-        One vector more than asked for tells where the next eigenvalue is.
+        One vector more than asked for shows where the next eigenvalue is.
         """
         operator, k, n = problem.operator.standard_form(), problem.n_components, problem.n_nodes
         product = _flipped(problem, operator, state)
@@ -131,7 +131,7 @@ def _dense(problem: Problem, state: EigenState) -> Array:
 
 
 def _completed(found: Array, k: int, state: EigenState) -> Array:
-    """A partial result is better than an exception; the certificate tells what is missing."""
+    """A partial result is better than an exception; the certificate says what is missing."""
     state.events.append(f"ARPACK found {found.shape[1]} of {k} eigenvectors; the others are random")
     rest = state.rng.standard_normal((len(found), k - found.shape[1]))
     return np.linalg.qr(np.hstack([found, rest]))[0]

@@ -100,7 +100,7 @@ def begin(problem: Problem, operator: Operator, state: LobpcgState, block: Array
 
 
 def advance(problem: Problem, operator: Operator, state: LobpcgState) -> int:
-    """One step in walk form; returns the columns multiplied."""
+    """One step in random-walk form; returns the columns multiplied."""
     engine, metric, Q = problem.engine, operator.metric, state.Q
     m, k = len(state.values), problem.n_components
     W = _directions(operator, state, k)

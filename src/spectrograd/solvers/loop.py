@@ -31,7 +31,7 @@ MAX_BACK_OFFS = 30
 class Stopping:
     """When to stop: ``max_iter`` (None = the solver's own), residual at most ``tol`` (0 = never).
 
-    ``deadline`` is a snapshot of ``time.perf_counter``; the first step is taken whatever the time.
+    ``deadline`` is a value of ``time.perf_counter``; the first step is taken whatever the time.
     """
 
     max_iter: int | None = None
@@ -62,7 +62,7 @@ class Solution:
 
 
 def after(earlier: Solution, later: Solution) -> Solution:
-    """The later solution with the history of both: iterations, passes and seconds go on counting."""
+    """The later solution with the history of both: iterations, matvecs and seconds go on counting."""
     done = earlier.last
     moved = (
         replace(
@@ -114,7 +114,7 @@ def run_loop(
 
     Time out and Ctrl-C return the best state so far; a diverging run goes back to its last good
     state with a smaller step. The result is always finite. ``watch`` sees rough vectors when they
-    are telling (``localization_check_at``) and may give the run up by returning True. A run with a
+    are informative (``localization_check_at``) and may give the run up by returning True. A run with a
     ``checkpoint`` goes on where an earlier one stood, to the same bits.
     """
     rules = stopping or Stopping()
@@ -148,13 +148,13 @@ def run_loop(
 
 
 def _first_state(problem: Problem, solver: Solver[Any], rng: np.random.Generator) -> State:
-    """The solver's first state; a warm start that had to be repaired is told."""
+    """The solver's first state; an event says how many columns of a warm start were dependent."""
     state: State = solver.init(problem, rng)
     start = None if solver.direct else problem.start_on_engine()
     if start is not None:
-        repaired = problem.orthonormalize(start).repaired
-        if repaired:
-            state.events.append(f"start: {repaired} dependent columns replaced by random ones")
+        n_replaced = problem.orthonormalize(start).repaired
+        if n_replaced:
+            state.events.append(f"start: {n_replaced} dependent columns replaced by random ones")
     return state
 
 
@@ -243,8 +243,8 @@ class _Run:
         """Why the run is over, for a state that was just measured; None where it is not."""
         if over is None and self.history[-1].residual <= self.rules.tol:
             return "converged"
-        telling = self.watch is not None and state.iteration == self.solver.localization_check_at
-        return GIVEN_UP if over is None and telling and self.looks_bad(state) else over
+        is_informative = self.watch is not None and state.iteration == self.solver.localization_check_at
+        return GIVEN_UP if over is None and is_informative and self.looks_bad(state) else over
 
     def looks_bad(self, state: State) -> bool:
         return self.watch is not None and self.watch(self.solver.vectors(self.problem, state))
@@ -319,7 +319,7 @@ class _Run:
         return state
 
 
-# --- How to solve, whatever the graph.
+# --- Settings of a solve that do not depend on the graph.
 
 AUTO_RESIDUAL = 1e-4  # for solvers that cannot judge their own angle
 # Of a time budget: when the solver stops, and when the certificate is over. Labels, where there are any, get
@@ -342,7 +342,7 @@ class SolverSettings:
     memory_limit: int | None = None  # bytes of the whole process, which solvers that ``auto`` picks must fit
     hooks: Sequence[Hook] = ()
     watch: Watch | None = None
-    # Moments of time.perf_counter, once the clock of the budget runs: the solver stops, the certificate is
+    # Values of time.perf_counter, once the clock of the budget runs: the solver stops, the certificate is
     # over, labels are assigned.
     deadline: float = math.inf
     certified_by: float = math.inf

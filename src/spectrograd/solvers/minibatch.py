@@ -86,7 +86,7 @@ class StreamedEdges:
 
     @cached_property
     def counts(self) -> Array:
-        """How many edges each node has, shape (N,); one sweep where weights hide it."""
+        """How many edges each node has, shape (N,); one pass where weights hide it."""
         if not self.graph.is_weighted:
             return np.asarray(self.graph.degrees, dtype=np.int64)
         return np.concatenate([np.diff(block.indptr) for block in self.graph.blocks])
@@ -95,9 +95,9 @@ class StreamedEdges:
         """All edges in the random order of that epoch, ``size`` at a time (at ends of chunks: fewer)."""
         for edges in self.graph.edge_chunks(self.seed, epoch):
             weights = None if edges.weight is None else np.asarray(edges.weight, dtype=np.float32)
-            piece = EdgeChunk(edges.source, edges.target, weights)
-            for begin in range(0, len(piece.heads), size):
-                yield piece.part(slice(begin, begin + size))
+            chunk = EdgeChunk(edges.source, edges.target, weights)
+            for begin in range(0, len(chunk.heads), size):
+                yield chunk.part(slice(begin, begin + size))
 
 
 @dataclass(frozen=True, eq=False)

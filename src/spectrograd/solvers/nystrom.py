@@ -46,9 +46,9 @@ class LandmarkSolver(Solver[State]):
     def step(self, problem: Problem, state: State) -> State:
         """The first step is the last."""
         vectors = problem.standard.inverse_transform(self.basis(problem, state))
-        state.U, repaired = problem.orthonormalize(vectors, state.rng)
-        if repaired:
-            state.events.append(f"{repaired} directions beyond the rank of the sample are random")
+        state.U, n_random = problem.orthonormalize(vectors, state.rng)
+        if n_random:
+            state.events.append(f"{n_random} directions beyond the rank of the sample are random")
         state.iteration, state.done = 1, True
         return state
 
@@ -201,7 +201,7 @@ class VariationalNystrom(LandmarkSolver):
     **Cost.** The landmarks' rows and one pass with n columns; O(N n^2) time, O(N n) memory.
 
     **Use it** instead of ``nystrom`` whenever a pass over the graph can be afforded. **Do not** expect
-    digits on sparse graphs unless ``walk`` is raised: the certificate tells.
+    digits on sparse graphs unless ``walk`` is raised: the certificate says so.
 
     Parameters
     ----------

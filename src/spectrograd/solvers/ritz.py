@@ -1,4 +1,4 @@
-"""What the block solvers share: Ritz pairs with guard vectors, measured as they go."""
+"""The base of the block solvers: Ritz pairs with guard vectors, by which steps are measured and stopped."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class RitzSolver(Solver[RitzT]):
         return Evidence(beyond, guards=Guards(vectors, state.values[k:end], state.residuals[k:end]))
 
     def take_ritz_pairs(self, problem: Problem, operator: Operator, state: RitzT) -> RitzT:
-        """The state after a Rayleigh-Ritz on its block, for the operator placed in walk form."""
+        """Mutates: the Ritz pairs of the block, for the operator in random-walk form on the engine."""
         return self.set_ritz_pairs(
             problem, state, *ritz_pairs(problem.engine, operator, state.block, state.rng)
         )
@@ -124,7 +124,7 @@ class RitzSolver(Solver[RitzT]):
     def set_ritz_pairs(
         self, problem: Problem, state: RitzT, ritz: Ritz, residuals: Array, lost: int
     ) -> RitzT:
-        """The state with these Ritz pairs in walk form."""
+        """Mutates: the state gets these Ritz pairs, which are in random-walk form."""
         state.values, state.block, state.residuals = ritz.values, ritz.Q, residuals
         state.U = problem.random_walk.inverse_transform(
             problem.engine.columns(ritz.Q, slice(problem.n_components))
@@ -142,7 +142,7 @@ class RitzSolver(Solver[RitzT]):
 
 
 def guarded_width(problem: Problem, guard: int | None) -> int:
-    """Columns to iterate on: K and some guard vectors, as many as usual unless told otherwise."""
+    """Columns to iterate on: K and some guard vectors, ``usual_width`` unless ``guard`` is set."""
     k = problem.n_components
     return min(usual_width(k) if guard is None else k + guard, problem.n_nodes)
 
@@ -154,7 +154,7 @@ def usual_width(k: int) -> int:
 
 
 def guarded_start(problem: Problem, width: int, rng: np.random.Generator, dtype: Any) -> MultiVector:
-    """The warm start, completed by random columns, in walk form; not yet orthonormal.
+    """The warm start, completed by random columns, in random-walk form; not yet orthonormal.
 
     The random columns are Gaussian in the metric, and of about unit length.
     """

@@ -1,4 +1,4 @@
-"""``sgd`` on a device: unbiased, row-normalised steps over all edges in random order, in tensors."""
+"""``sgd`` and ``sgd-paper`` on torch: the same steps in tensors, variants of the registry."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spectrograd.solvers.base import DERIVED, Problem, StepState
 from spectrograd.solvers.minibatch import EdgeChunk, EdgeSource
 from spectrograd.solvers.sgd import (
     EDGES_PER_MEASUREMENT,
-    WORST_CONDITION,
+    MAX_CONDITION,
     effective_batch,
     power_of_two,
     pushes,
@@ -24,11 +24,11 @@ from spectrograd.solvers.sgd import (
 from spectrograd.solvers.sgd_base import SGDBase, SGDBaseState
 from spectrograd.solvers.sgd_paper import PaperMethod
 from spectrograd.solvers.torch_minibatch import (
-    Batch,
-    DeviceBatches,
-    DeviceEdges,
-    device_edges,
+    TorchBatch,
+    TorchBatches,
+    TorchEdges,
     fits,
+    torch_edges,
     torch_engine,
 )
 from spectrograd.typing import Array
@@ -38,27 +38,27 @@ SMALLEST = float(np.finfo(np.float32).tiny)  # a shorter gradient is none
 
 
 @dataclass(frozen=True, eq=False)
-class DeviceDescent:
+class TorchDescent:
     """What epochs read and never change: edges, and what batches need of the operator."""
 
     source: EdgeSource
-    rows: DeviceBatches
+    rows: TorchBatches
     total_mass: float
     batch_size: int
 
 
 @dataclass(eq=False)
-class DeviceDescentState(SGDBaseState):
-    """``U`` is in walk form, in float32 with a row N of zeros.
+class TorchDescentState(SGDBaseState):
+    """``U`` is in random-walk form, in float32 with a row N of zeros.
 
     ``known`` are M and Y, kept from chunk to chunk for ``known_for`` edges now; None where U moved otherwise.
     """
 
-    descent: DeviceDescent | None = field(default=None, metadata={DERIVED: True})
+    descent: TorchDescent | None = field(default=None, metadata={DERIVED: True})
     known: tuple[Tensor, Tensor] | None = None
     known_for: int = 0
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> DeviceDescentState:
+    def __deepcopy__(self, memo: dict[int, Any]) -> TorchDescentState:
         twin = copy.copy(self)  # the edges are shared
         twin.U, twin.events = copy.deepcopy(self.U, memo), list(self.events)
         twin.known, twin.after = copy.deepcopy(self.known, memo), copy.deepcopy(self.after, memo)
@@ -67,7 +67,7 @@ class DeviceDescentState(SGDBaseState):
 
 
 @dataclass(frozen=True)
-class DeviceSGD(SGDBase[DeviceDescentState]):
+class TorchSGD(SGDBase[TorchDescentState]):
     """:class:`~spectrograd.solvers.sgd.UnbiasedSGD` in tensors: the same steps, other random numbers.
 
     Edges that do not fit the device, or are on a disk, are sent there chunk by chunk. The host looks at M
@@ -85,23 +85,23 @@ class DeviceSGD(SGDBase[DeviceDescentState]):
         else:
             super().check(problem)
 
-    def init(self, problem: Problem, rng: np.random.Generator) -> DeviceDescentState:
-        """Start from an orthonormal random basis, or the warm start, in walk form."""
+    def init(self, problem: Problem, rng: np.random.Generator) -> TorchDescentState:
+        """Start from an orthonormal random basis, or the warm start, in random-walk form."""
         self.check_parameters()
         engine, operator = torch_engine(problem), problem.sparse_random_walk
-        source = device_edges(engine, operator, rng)
+        source = torch_edges(engine, operator, rng)
         counts, size = source.counts, effective_batch(self.batch_size, source.n_edges)
         unit = power_of_two(float(operator.graph.degrees.sum()) / max(1, counts.sum()))  # about a weight
         push = pushes(counts, size / source.n_edges)
-        rows = DeviceBatches.of(engine, _with_unit_mass(operator), counts, unit, push)
+        rows = TorchBatches.of(engine, _with_unit_mass(operator), counts, unit, push)
         U = rows.padded(problem.random_walk.transform(problem.first_guess(rng)).tensor)
         U[:-1][engine.torch.tensor(counts == 0, device=U.device)] = 0  # no batch would ever move them
-        state = DeviceDescentState(TorchMultiVector(U), rng, step_size=self.step_size)
-        state.descent = DeviceDescent(source, rows, float(rows.metric.double().sum()), size)
-        self.tell(state, counts, size)
+        state = TorchDescentState(TorchMultiVector(U), rng, step_size=self.step_size)
+        state.descent = TorchDescent(source, rows, float(rows.metric.double().sum()), size)
+        self.note_batches(state, counts, size)
         return state
 
-    def epoch(self, problem: Problem, state: DeviceDescentState) -> None:
+    def epoch(self, problem: Problem, state: TorchDescentState) -> None:
         """Mutates: the state, by one step per batch of all edges."""
         descent = _descent(state)
         with torch_engine(problem).one_thread():
@@ -112,7 +112,7 @@ class DeviceSGD(SGDBase[DeviceDescentState]):
         self._place_unlinked(problem, state)
         state.known = None
 
-    def _run(self, problem: Problem, state: DeviceDescentState, chunk: EdgeChunk, steps: Array) -> None:
+    def _run(self, problem: Problem, state: TorchDescentState, chunk: EdgeChunk, steps: Array) -> None:
         """Mutates: the state, by a chunk's batches; where M has no factor, rows stay until the next chunk."""
         descent, size = _descent(state), _descent(state).batch_size
         if state.known is None or not _is_sound(state.known[0].cpu().numpy()):
@@ -125,7 +125,7 @@ class DeviceSGD(SGDBase[DeviceDescentState]):
         if state.known_for >= EDGES_PER_MEASUREMENT * problem.n_nodes:
             state.known = None
 
-    def _measured(self, problem: Problem, state: DeviceDescentState) -> tuple[Tensor, Tensor]:
+    def _measured(self, problem: Problem, state: TorchDescentState) -> tuple[Tensor, Tensor]:
         """Mutates: U, to a root mean square of about one, orthonormal where it was near losing rank; M, Y."""
         rows, total_mass = _descent(state).rows, _descent(state).total_mass
         M, Y = rows.measured(state.U.tensor)
@@ -142,7 +142,7 @@ class DeviceSGD(SGDBase[DeviceDescentState]):
         state.U.tensor.mul_(factor)
         return M * factor**2, Y * factor
 
-    def _place_unlinked(self, problem: Problem, state: DeviceDescentState) -> None:
+    def _place_unlinked(self, problem: Problem, state: TorchDescentState) -> None:
         """Mutates: rows of nodes without edges, by a Jacobi step on the low-rank part, all that they have."""
         descent, U = _descent(state), state.U.tensor
         rows, counts = descent.rows, descent.source.counts
@@ -155,30 +155,30 @@ class DeviceSGD(SGDBase[DeviceDescentState]):
         own = placed.diagonal.tensor[chosen] / rows.weight_unit
         U[chosen] = (drawn / rows.torch.where(own > 0, own, 1.0)).to(U.dtype)
 
-    def _pencil_rows(self, problem: Problem, state: DeviceDescentState) -> TorchMultiVector:
+    def _pencil_rows(self, problem: Problem, state: TorchDescentState) -> TorchMultiVector:
         """The rows without that of zeros, in the problem's own coordinates and float64."""
         rows: TorchMultiVector = problem.random_walk.inverse_transform(
             TorchMultiVector(state.U.tensor[:-1].double())
         )
         return rows
 
-    def basis(self, problem: Problem, state: DeviceDescentState) -> TorchMultiVector:
+    def basis(self, problem: Problem, state: TorchDescentState) -> TorchMultiVector:
         """Of the rows as they are."""
         Q: TorchMultiVector = problem.orthonormalize(self._pencil_rows(problem, state)).Q
         return Q
 
 
-def _descent(state: DeviceDescentState) -> DeviceDescent:
+def _descent(state: TorchDescentState) -> TorchDescent:
     assert state.descent is not None
     return state.descent
 
 
 def _is_sound(M: Array) -> bool:
     """Whether a Gram matrix is finite and far from losing rank."""
-    return bool(np.isfinite(M).all() and np.linalg.cond(M) < WORST_CONDITION)
+    return bool(np.isfinite(M).all() and np.linalg.cond(M) < MAX_CONDITION)
 
 
-def _moves(descent: DeviceDescent, batch: Batch, M: Tensor, step: float) -> Tensor:
+def _moves(descent: TorchDescent, batch: TorchBatch, M: Tensor, step: float) -> Tensor:
     """``- step sqrt(Tr M / sum b) g_i / |g_i|`` for the rows of a batch; none where M has no factor."""
     torch, rows = descent.rows.torch, batch.rows
     inverse, good = descent.rows.inverse(M)
@@ -201,7 +201,7 @@ def _with_unit_mass(operator: SparseOperator) -> SparseOperator:
 
 
 @dataclass(eq=False)
-class DevicePaperState(StepState):
+class TorchPaperState(StepState):
     """``U`` has a row N of zeros; ``known`` are M and Y as updates made them, None where U moved otherwise.
 
     ``moments`` are AMSGrad's, (N + 1) x 3K on the device; ``seed`` is that of the batches.
@@ -210,10 +210,10 @@ class DevicePaperState(StepState):
     known: tuple[Tensor, Tensor] | None = None
     moments: Tensor | None = None
     seed: int = 0
-    edges: DeviceEdges | None = field(default=None, metadata={DERIVED: True})
-    rows: DeviceBatches | None = field(default=None, metadata={DERIVED: True})
+    edges: TorchEdges | None = field(default=None, metadata={DERIVED: True})
+    rows: TorchBatches | None = field(default=None, metadata={DERIVED: True})
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> DevicePaperState:
+    def __deepcopy__(self, memo: dict[int, Any]) -> TorchPaperState:
         twin = copy.copy(self)  # what is only read is shared
         twin.U, twin.events = copy.deepcopy(self.U, memo), list(self.events)
         twin.known, twin.moments = copy.deepcopy(self.known, memo), copy.deepcopy(self.moments, memo)
@@ -222,7 +222,7 @@ class DevicePaperState(StepState):
 
 
 @dataclass(frozen=True)
-class DevicePaperSGD(PaperMethod[DevicePaperState]):
+class TorchPaperSGD(PaperMethod[TorchPaperState]):
     """Eqs. 8-19 with edges drawn, summed, factorised and moved on the device.
 
     The same as :class:`~spectrograd.solvers.sgd_paper.PaperSGD`, but for the random numbers, and for other
@@ -232,15 +232,15 @@ class DevicePaperSGD(PaperMethod[DevicePaperState]):
 
     requires = TENSORS
 
-    def init(self, problem: Problem, rng: np.random.Generator) -> DevicePaperState:
+    def init(self, problem: Problem, rng: np.random.Generator) -> TorchPaperState:
         """Start from an orthonormal random basis and compute ``M_0`` in full (Eq. 18)."""
         self.check_parameters()
         engine, operator = torch_engine(problem), problem.sparse
         self._check_capabilities(fits(engine, operator))
-        edges = DeviceEdges.of(engine, operator)
-        rows = DeviceBatches.of(engine, operator, edges.counts)
+        edges = TorchEdges.of(engine, operator)
+        rows = TorchBatches.of(engine, operator, edges.counts)
         U = rows.padded(problem.first_guess(rng).tensor)
-        state = DevicePaperState(
+        state = TorchPaperState(
             TorchMultiVector(U), rng, step_size=self.step_size * problem.row_unit, seed=new_seed(rng)
         )
         state.edges, state.rows = edges, rows
@@ -262,7 +262,7 @@ class DevicePaperSGD(PaperMethod[DevicePaperState]):
                 "'sgd' reads them chunk by chunk"
             )
 
-    def step(self, problem: Problem, state: DevicePaperState) -> DevicePaperState:
+    def step(self, problem: Problem, state: TorchPaperState) -> TorchPaperState:
         """All mini-batches up to the next report or refreshment (Eq. 10)."""
         assert state.rows is not None
         with torch_engine(problem).one_thread():
@@ -277,7 +277,7 @@ class DevicePaperSGD(PaperMethod[DevicePaperState]):
         state.edges_seen += done * self.batch_size
         return state
 
-    def _iterations(self, problem: Problem, state: DevicePaperState, count: int) -> int:
+    def _iterations(self, problem: Problem, state: TorchPaperState, count: int) -> int:
         """Mutates: the state, by so many batches; how many there were before M had no factor."""
         engine, rows, edges = torch_engine(problem), state.rows, state.edges
         assert rows is not None
@@ -295,7 +295,7 @@ class DevicePaperSGD(PaperMethod[DevicePaperState]):
         return int(done)
 
     def _direction(
-        self, rows: DeviceBatches, batch: Batch, inverse: Tensor, good: Tensor, moments: Tensor | None
+        self, rows: TorchBatches, batch: TorchBatch, inverse: Tensor, good: Tensor, moments: Tensor | None
     ) -> Tensor:
         """The rows ``2 (A_S U - B U M^-1 U'A_S U) M^-1`` of the batch (Eq. 17), or AMSGrad's form of them.
 
@@ -316,23 +316,23 @@ class DevicePaperSGD(PaperMethod[DevicePaperState]):
         moments.index_copy_(0, batch.vertices, now)
         return torch.where(good, m / (most.sqrt() + 1e-12), 0.0)
 
-    def _repair(self, problem: Problem, state: DevicePaperState) -> None:
+    def _repair(self, problem: Problem, state: TorchPaperState) -> None:
         """Mutates: the state, whose rows are orthonormal again."""
         assert state.rows is not None
         Q = problem.orthonormalize(self._wide(state), state.rng).Q
         state.U, state.known = TorchMultiVector(state.rows.padded(Q.tensor)), None
         state.events.append(f"iteration {state.iteration}: M was ill-conditioned, re-orthonormalised")
 
-    def _wide(self, state: DevicePaperState) -> TorchMultiVector:
+    def _wide(self, state: TorchPaperState) -> TorchMultiVector:
         """The rows without that of zeros, in float64."""
         return TorchMultiVector(state.U.tensor[:-1].double())
 
-    def finish(self, problem: Problem, state: DevicePaperState) -> TorchMultiVector:
+    def finish(self, problem: Problem, state: TorchPaperState) -> TorchMultiVector:
         """Orthonormal in the metric."""
         Q: TorchMultiVector = problem.orthonormalize(self._wide(state)).Q
         return Q
 
-    def back_off(self, problem: Problem, state: DevicePaperState) -> DevicePaperState | None:
+    def back_off(self, problem: Problem, state: TorchPaperState) -> TorchPaperState | None:
         """Halve the step and forget the moments, which remember the explosion."""
         if state.moments is not None:
             state.moments.tensor.zero_()
