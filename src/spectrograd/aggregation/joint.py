@@ -83,7 +83,8 @@ class JointPasses(Solver[JointState]):
 
     def init(self, problem: Problem, rng: np.random.Generator) -> JointState:
         """One random basis for all blocks: they describe the same nodes."""
-        width, count = self._width(problem), len(self.layers.operators)
+        width = self._width(problem)
+        count = len(self.layers.operators)
         Q = problem.orthonormalize(rng.standard_normal((problem.n_nodes, width)), rng).Q
         state = JointState(Q, rng, blocks=[Q] * (count + 1), settled=np.zeros(count, dtype=bool))
         self._fresh(state)
@@ -99,7 +100,8 @@ class JointPasses(Solver[JointState]):
 
     def progress(self, problem: Problem, state: JointState) -> Progress:
         """What the last Rayleigh-Ritz found: no further pass."""
-        k, weights = problem.n_components, self.layers.weights
+        k = problem.n_components
+        weights = self.layers.weights
         total = sum(c * float(v[:k].sum()) for c, v in zip([1.0, *weights], state.values, strict=True))
         return Progress(
             iteration=state.iteration,
@@ -121,7 +123,8 @@ class JointPasses(Solver[JointState]):
     def _fresh(self, state: JointState) -> None:
         """Nothing has been measured yet."""
         count = len(state.blocks)
-        state.values, state.heads = [np.zeros(1)] * count, [np.zeros(0)] * count
+        state.values = [np.zeros(1)] * count
+        state.heads = [np.zeros(0)] * count
         state.residuals = np.full(count, np.inf)
         state.consensus = np.zeros((len(state.U), 0))
 
@@ -144,7 +147,8 @@ class JointPasses(Solver[JointState]):
         """
         nothing = np.zeros((len(blocks[0]), 0))
         shared = nothing if together is None else together
-        own, total = [], np.zeros_like(shared)
+        own = []
+        total = np.zeros_like(shared)
         for at, (c, operator) in enumerate(zip(self.layers.weights, self.layers.operators, strict=True)):
             block = nothing if state.settled[at] else blocks[at + 1]
             width = block.shape[1]
@@ -168,7 +172,8 @@ class JointPasses(Solver[JointState]):
 
     def _bounds(self) -> list[tuple[float, float]]:
         """Lower and upper bound of every block's operator."""
-        weights, operators = self.layers.weights, self.layers.operators
+        weights = self.layers.weights
+        operators = self.layers.operators
         upper = float(sum(c * op.upper for c, op in zip(weights, operators, strict=True)))
         own = [(-self.coupling * a, op.upper) for a, op in zip(self.alphas, operators, strict=True)]
         return [(-float(weights @ self.alphas), upper), *own]
@@ -180,7 +185,8 @@ class JointPasses(Solver[JointState]):
 
     def _measure(self, problem: Problem, state: JointState) -> None:
         """Rayleigh-Ritz in every block that moved, in one pass; the layers first, then the merged one."""
-        k, moved = problem.n_components, ~state.settled
+        k = problem.n_components
+        moved = ~state.settled
         blocks = [state.blocks[0]]
         for block, fresh in zip(state.blocks[1:], moved, strict=True):
             blocks.append(problem.orthonormalize(block, state.rng).Q if fresh else block)
@@ -211,26 +217,31 @@ class JointPasses(Solver[JointState]):
         self, problem: Problem, state: JointState, blocks: list[Array], at: int, product: Array
     ) -> None:
         """Mutates: ``blocks[at]`` and what the state knows of it."""
-        k, width = problem.n_components, self._width(problem)
+        k = problem.n_components
+        width = self._width(problem)
         Z, a = self._attraction(state, k, blocks)[at]
         AQ = product - Z @ (a[:, None] * (Z.T @ blocks[at]))
         H = problem.gram(blocks[at], AQ)
         values, rotation = la.eigh((H + H.T) / 2)
-        values, rotation = values[:width], rotation[:, :width]
-        blocks[at], state.values[at] = blocks[at] @ rotation, values
+        values = values[:width]
+        rotation = rotation[:, :width]
+        blocks[at] = blocks[at] @ rotation
+        state.values[at] = values
         state.heads[at] = product @ rotation  # the next filter begins with it
         rest = (AQ @ rotation - blocks[at] * values)[:, :k]
         state.residuals[at] = np.linalg.norm(rest, axis=0).max()
 
     def _filter_blocks(self, problem: Problem, state: JointState) -> None:
         """Chebyshev filters of all moving blocks in step; they damp what lies above the last Ritz value."""
-        attraction, bounds = self._attraction(state, problem.n_components, state.blocks), self._bounds()
+        attraction = self._attraction(state, problem.n_components, state.blocks)
+        bounds = self._bounds()
         moving = np.flatnonzero([state.merging, *~state.settled])
         filters = {}
         for at in moving:
             low, high = bounds[at]  # a tenth of the spectrum is damped even where all of it is wanted
             filters[at] = damping(low, min(float(state.values[at][-1]), 0.9 * high + 0.1 * low), high)
-        current, products = list(state.blocks), state.heads
+        current = list(state.blocks)
+        products = state.heads
         before = current
         for turn in range(self.merge_degree if state.settled.all() else self.degree):
             if turn:
@@ -242,7 +253,8 @@ class JointPasses(Solver[JointState]):
                 AX = products[at] - Z @ (strengths[:, None] * (Z.T @ current[at]))
                 a, b, c = next(filters[at])
                 following[at] = a * AX + b * current[at] + c * before[at]
-            before, current = current, following
+            before = current
+            current = following
         state.blocks = current
 
 
@@ -321,7 +333,8 @@ class JointEpochs(Solver[EpochsState]):
 
     def _epoch(self, problem: Problem, state: EpochsState, at: int, operator: SparseOperator) -> None:
         """Mutates: one block, by a pass over the edges of its operator, whose low-rank part may be new."""
-        descent, k = state.descents[at], problem.n_components
+        descent = state.descents[at]
+        k = problem.n_components
         if operator.graph.n_edges == 0:
             return
         own = replace(problem, operator=operator, start=None)
@@ -346,7 +359,8 @@ class JointEpochs(Solver[EpochsState]):
 
     def _merged(self, problem: Problem, state: EpochsState) -> SparseOperator:
         """Eq. 22 with the layers' bases of now; the problem's operator is the sum of the layers."""
-        k, strengths = problem.n_components, self.layers.weights * self.alphas
+        k = problem.n_components
+        strengths = self.layers.weights * self.alphas
         near = LowRank(np.ascontiguousarray(state.U[:, k:]), np.repeat(strengths, k))
         return replace(problem.sparse, low_rank=near, lower=problem.operator.lower - float(strengths.sum()))
 
@@ -398,7 +412,8 @@ def run(
     """
     alphas = projection.resolve_alpha(alpha, layers)
     operators, divisor = of_common_size(layers.operators)
-    layers, alphas = replace(layers, operators=operators), alphas / divisor
+    layers = replace(layers, operators=operators)
+    alphas = alphas / divisor
     frame = mean.aggregate(layers)
     limit = LOOSER * settings.tolerance * (frame.upper - frame.lower)
     solver = _solver(steps, layers, alphas, limit, options)

@@ -53,7 +53,8 @@ class Problem:
     start: MultiVector | None = None
 
     def __post_init__(self) -> None:
-        n_nodes, k = self.operator.n_nodes, self.n_components
+        n_nodes = self.operator.n_nodes
+        k = self.n_components
         if k < 1:
             raise ValueError(f"n_components={k}: at least one vector is needed")
         if k >= n_nodes:

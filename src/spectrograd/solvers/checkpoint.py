@@ -107,7 +107,8 @@ class PackedSnapshot:
 
     def unpacked(self) -> Snapshot:
         """The snapshot again."""
-        history, changes = [], dict(self.events)
+        history = []
+        changes = dict(self.events)
         events: tuple[str, ...] = ()
         for at, row in enumerate(self.numbers.tolist()):
             events = changes.get(at, events)
@@ -271,7 +272,8 @@ class _Writer(PlainWriter):
         return super().other(value, where)
 
     def _by_fields(self, value: Any, where: str) -> dict[str, Any]:
-        kind, derived = type(value), set()
+        kind = type(value)
+        derived = set()
         names = getattr(value, "_fields", ())
         if is_dataclass(value):
             names = [f.name for f in fields(value)]

@@ -45,7 +45,9 @@ def objective_and_gradient(problem: Problem, U: MultiVector) -> tuple[float, Mul
     ``grad J = 2 (A U - B U M^-1 U'AU) M^-1``: two triangular solves, no differentiation through the
     Cholesky factor. The gradient is orthogonal to U: ``U' grad J = 0``.
     """
-    engine, metric, AU = problem.engine, problem.engine_operator.metric, problem.apply(U)
+    engine = problem.engine
+    metric = problem.engine_operator.metric
+    AU = problem.apply(U)
     BU = U if metric is None else engine.scale_rows(U, metric)
     C, inverse = _small(problem.gram(U, U), engine.gram(U, AU))
     return float(np.trace(C)), engine.combine(AU, 2 * inverse, BU, -2 * C @ inverse)
@@ -92,11 +94,15 @@ class GradientDescent(FullStepSolver):
 
     def _moved(self, problem: Problem, state: StepState) -> tuple[MultiVector, float]:
         """Where the step leads, and the longest move of a column relative to the longest column."""
-        engine, walk, U = problem.engine, problem.random_walk.operator, state.U
+        engine = problem.engine
+        walk = problem.random_walk.operator
+        U = state.U
         product = engine.recurrence(walk, U, U, (1.0, 0.0, 0.0))  # B^-1 A U
-        M, H = engine.gram(U, U, walk.metric), engine.gram(U, product, walk.metric)
+        M = engine.gram(U, U, walk.metric)
+        H = engine.gram(U, product, walk.metric)
         C, inverse = _small(M, H)
-        back, forth = 2 * state.step_size * inverse, 2 * state.step_size * C @ inverse
+        back = 2 * state.step_size * inverse
+        forth = 2 * state.step_size * C @ inverse
         squares = engine.gram(product, product, walk.metric)
         move = back.T @ squares @ back - forth.T @ M @ forth  # of length: the move is orthogonal to U
         longest = np.sqrt(np.abs(np.diag(move)).max() / np.diag(M).max())
@@ -121,7 +127,8 @@ class ForwardBackward(FullStepSolver):
 
     def step(self, problem: Problem, state: StepState) -> StepState:
         """Forward (gradient) and backward (QR): one pass."""
-        engine, walk = problem.engine, problem.random_walk.operator
+        engine = problem.engine
+        walk = problem.random_walk.operator
         moved = engine.recurrence(walk, state.U, state.U, (-state.step_size, 1.0, 0.0))
         state.U, n_replaced = orthonormalize(engine, moved, walk.metric, state.rng)
         state.iteration += 1

@@ -23,7 +23,9 @@ from spectrograd.system import Interrupted, check, one_thread
 
 Hook = Callable[[Progress], None]
 Watch = Callable[[MultiVector], bool]
-GIVEN_UP, INTERRUPTED, OUT_OF_TIME = "given up", "interrupted", "time_budget"
+GIVEN_UP = "given up"
+INTERRUPTED = "interrupted"
+OUT_OF_TIME = "time_budget"
 MAX_BACK_OFFS = 30
 
 
@@ -136,7 +138,8 @@ def run_loop(
             run.save_interrupted(isinstance(stop, Interrupted))
             reason = INTERRUPTED
         assert run.good is not None
-        last, run.live = run.good, None
+        last = run.good
+        run.live = None
         hurried = reason in (GIVEN_UP, INTERRUPTED, OUT_OF_TIME)
         if checkpoint is not None and reason in (INTERRUPTED, OUT_OF_TIME):
             checkpoint.cut_short()
@@ -171,8 +174,13 @@ class _Run:
         watch: Watch | None = None,
         checkpoint: SolveCheckpoint | None = None,
     ) -> None:
-        self.watch, self.checkpoint = watch, checkpoint
-        self.problem, self.solver, self.rules, self.hooks, self.clock = problem, solver, rules, hooks, clock
+        self.watch = watch
+        self.checkpoint = checkpoint
+        self.problem = problem
+        self.solver = solver
+        self.rules = rules
+        self.hooks = hooks
+        self.clock = clock
         self.max_iter = solver.max_iter
         self.history: list[Progress] = []
         self.good: State | None = None
@@ -186,7 +194,8 @@ class _Run:
         while reason is None:
             check()
             self.keep(state)
-            self.live, blown_up = state, False
+            self.live = state
+            blown_up = False
             try:
                 state = self.solver.step(self.problem, state)
             except FloatingPointError:
@@ -221,11 +230,9 @@ class _Run:
                 self.measure(state)
             return state, None
         state = snapshot.state
-        self.history, self.back_offs, self.clock.before = (
-            [*snapshot.history],
-            snapshot.back_offs,
-            snapshot.seconds,
-        )
+        self.history = [*snapshot.history]
+        self.back_offs = snapshot.back_offs
+        self.clock.before = snapshot.seconds
         self.good = state
         for hook in self.hooks:  # where it goes on from
             hook(self.history[-1])
@@ -263,7 +270,8 @@ class _Run:
             progress = replace(measured, seconds=seconds)
             if not math.isfinite(progress.objective) or self.grows(progress.objective):
                 return False
-            self.good, self.resume = state, None
+            self.good = state
+            self.resume = None
             self.history.append(progress)
             if kept and self.checkpoint is not None:
                 self.unsaved = Snapshot(self.good, tuple(self.history), self.back_offs, seconds, over)
@@ -286,7 +294,8 @@ class _Run:
             return
         if not (at_once or self.checkpoint.due or self.solver.overwrites_state(self.unsaved.state)):
             return
-        snapshot, self.unsaved = self.unsaved, None
+        snapshot = self.unsaved
+        self.unsaved = None
         with self.clock.paused():
             self.checkpoint.save(self.problem, snapshot)
 
@@ -324,7 +333,8 @@ class _Run:
 AUTO_RESIDUAL = 1e-4  # for solvers that cannot judge their own angle
 # Of a time budget: when the solver stops, and when the certificate is over. Labels, where there are any, get
 # the rest. Chosen, not fitted: a user who asked for 15 s waited 34 s at K = 100 when only the solver counted.
-SOLVED, CERTIFIED = 0.7, 0.85
+SOLVED = 0.7
+CERTIFIED = 0.85
 
 
 @dataclass(frozen=True)
@@ -370,7 +380,8 @@ class SolverSettings:
         """
         if self.time_budget is None or math.isfinite(self.deadline):
             return self
-        now, whole = time.perf_counter(), self.time_budget
+        now = time.perf_counter()
+        whole = self.time_budget
         solved, certified = (SOLVED, CERTIFIED) if labels else (CERTIFIED, 1.0)
         return replace(
             self,

@@ -40,7 +40,8 @@ class RitzState(State):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> RitzState:
         twin = copy.copy(self)
-        twin.events, twin.rng = list(self.events), copy.deepcopy(self.rng, memo)
+        twin.events = list(self.events)
+        twin.rng = copy.deepcopy(self.rng, memo)
         return twin
 
     def angle_bound(self, k: int) -> float:
@@ -86,7 +87,8 @@ class RitzSolver(Solver[RitzT]):
         """Whether the angle is met, or cannot be since K cuts through a bulk."""
         if state.done or self.angle == 0 or state.iteration == 0:
             return state.done
-        k, width = problem.n_components, problem.operator.upper - problem.operator.lower
+        k = problem.n_components
+        width = problem.operator.upper - problem.operator.lower
         return state.angle_bound(k) <= self.angle or state.in_a_bulk(k, self.angle, BULK_RESIDUAL * width)
 
     def progress(self, problem: Problem, state: RitzT) -> Progress:
@@ -108,7 +110,8 @@ class RitzSolver(Solver[RitzT]):
 
     def evidence(self, problem: Problem, state: RitzT) -> Evidence:
         """The first value beyond the result, and the guard vectors but the last, which is rough."""
-        k, end = problem.n_components, len(state.values) - 1
+        k = problem.n_components
+        end = len(state.values) - 1
         beyond = float(state.values[k]) if end >= k and state.iteration > 0 else None
         if end <= k or state.block.shape[1] <= end:
             return Evidence(beyond)
@@ -125,7 +128,9 @@ class RitzSolver(Solver[RitzT]):
         self, problem: Problem, state: RitzT, ritz: Ritz, residuals: Array, lost: int
     ) -> RitzT:
         """Mutates: the state gets these Ritz pairs, which are in random-walk form."""
-        state.values, state.block, state.residuals = ritz.values, ritz.Q, residuals
+        state.values = ritz.values
+        state.block = ritz.Q
+        state.residuals = residuals
         state.U = problem.random_walk.inverse_transform(
             problem.engine.columns(ritz.Q, slice(problem.n_components))
         )
@@ -158,8 +163,10 @@ def guarded_start(problem: Problem, width: int, rng: np.random.Generator, dtype:
 
     The random columns are Gaussian in the metric, and of about unit length.
     """
-    engine, n = problem.engine, problem.n_nodes
-    start, given = problem.start_on_engine(dtype), 0
+    engine = problem.engine
+    n = problem.n_nodes
+    start = problem.start_on_engine(dtype)
+    given = 0
     if start is not None:
         given = problem.n_components
         start = problem.random_walk.transform(start)

@@ -29,7 +29,9 @@ from spectrograd.typing import Array
 # A batch has at most a 256th of the edges: at a 64th one start in three needs another pass, at a 10th
 # nothing is learnt, for q_i has to stay well below one. But U'A_S U is an average over the batch, so small
 # graphs may take up to a 64th for enough edges of it.
-BATCHES_PER_EPOCH, MIN_BATCHES_PER_EPOCH, MIN_BATCH_EDGES = 256, 64, 256
+BATCHES_PER_EPOCH = 256
+MIN_BATCHES_PER_EPOCH = 64
+MIN_BATCH_EDGES = 256
 # Products of a batch (edges times columns squared) from which its rows are worth sharing among threads, who
 # wait for each other three times per batch. Below it the other threads group the edges to come.
 THREADS_THRESHOLD = 1 << 21
@@ -86,7 +88,8 @@ class Descent:
     def of(cls, operator: SparseOperator, source: EdgeSource, batch_size: int) -> Descent:
         """Prepare an operator in random-walk form."""
         assert operator.scale is None, "bring the operator to random_walk_form() first"
-        counts, n_edges = source.counts, source.n_edges
+        counts = source.counts
+        n_edges = source.n_edges
         batch_size = effective_batch(batch_size, n_edges)
         degrees = operator.graph.degrees
         weight_unit = power_of_two(float(degrees.sum()) / max(1, counts.sum()))
@@ -120,7 +123,8 @@ class Descent:
 
     def measured(self, engine: Engine, U: Array, n_columns: int) -> tuple[Array, Array]:
         """``M = U'BU`` (K x K) and ``Y = Z'U`` (r x K) in float64, from all rows."""
-        M, Y = engine.gram(U, U, self.metric), engine.gram(self.low_rank[0], U, None)
+        M = engine.gram(U, U, self.metric)
+        Y = engine.gram(self.low_rank[0], U, None)
         return M[:n_columns, :n_columns].copy(), Y[:, :n_columns].copy()
 
     def shrunk(self, U: Array, M: Array) -> float:
@@ -198,8 +202,11 @@ class DescentState(SGDBaseState):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> DescentState:
         twin = copy.copy(self)  # the edges are shared
-        twin.U, twin.events, twin.after = self.U.copy(), list(self.events), copy.deepcopy(self.after, memo)
-        twin.known, twin.rng = copy.deepcopy(self.known, memo), copy.deepcopy(self.rng, memo)
+        twin.U = self.U.copy()
+        twin.events = list(self.events)
+        twin.after = copy.deepcopy(self.after, memo)
+        twin.known = copy.deepcopy(self.known, memo)
+        twin.rng = copy.deepcopy(self.rng, memo)
         return twin
 
 
@@ -270,7 +277,8 @@ class UnbiasedSGD(SGDBase[DescentState]):
     def _average(self, problem: Problem, state: DescentState) -> None:
         """Mutates: all rows, by a Jacobi step."""
         assert state.descent is not None
-        rows, diagonal = self._pencil_rows(problem, state), problem.sparse.diagonal[:, None]
+        rows = self._pencil_rows(problem, state)
+        diagonal = problem.sparse.diagonal[:, None]
         correction = np.asarray(problem.apply(rows)) / np.where(diagonal > 0, diagonal, 1)
         state.U = state.descent.padded(problem.random_walk.transform(rows - JACOBI_DAMPING * correction))
         state.matvecs += problem.n_components
@@ -279,7 +287,8 @@ class UnbiasedSGD(SGDBase[DescentState]):
         """Mutates: the state, by one step per batch of all edges."""
         descent = state.descent
         assert descent is not None
-        total, done = self.n_steps(descent.n_batches), state.iteration * descent.n_batches
+        total = self.n_steps(descent.n_batches)
+        done = state.iteration * descent.n_batches
         for groups in descent.groups(state.iteration, state.U.shape[1]):
             if done >= total:
                 break
@@ -306,11 +315,13 @@ class UnbiasedSGD(SGDBase[DescentState]):
             is_broken = done < groups.n_batches
             state.known = None if is_due or is_broken else (M, Y)
             skipped = max(done, int(fresh))  # a batch that breaks a fresh M is left out
-            groups, steps = groups.part(slice(skipped, None), descent.batch_size), steps[skipped:]
+            groups = groups.part(slice(skipped, None), descent.batch_size)
+            steps = steps[skipped:]
 
     def _measured(self, problem: Problem, state: DescentState) -> tuple[Array, Array]:
         """Mutates: U, to a root mean square of about one, orthonormal where it was near losing rank; M, Y."""
-        descent, k = state.descent, problem.n_components
+        descent = state.descent
+        k = problem.n_components
         assert descent is not None
         M, Y = descent.measured(problem.engine, state.U, k)
         if not np.isfinite(M).all():
@@ -331,12 +342,14 @@ class UnbiasedSGD(SGDBase[DescentState]):
 
     def _place_unlinked(self, problem: Problem, state: DescentState) -> None:
         """Mutates: rows of nodes without edges, by a Jacobi step on the low-rank part, all that they have."""
-        descent, operator = state.descent, problem.sparse_random_walk
+        descent = state.descent
+        operator = problem.sparse_random_walk
         assert descent is not None
         unlinked = np.flatnonzero(descent.source.counts == 0)
         if not len(unlinked) or operator.low_rank is None:
             return
-        U, low_rank = state.U, operator.low_rank
+        U = state.U
+        low_rank = operator.low_rank
         factors = np.ascontiguousarray(low_rank.factors, dtype=U.dtype)
         drawn = low_rank.factors[unlinked] @ (
             low_rank.coefficients[:, None] * problem.engine.gram(factors, U)

@@ -167,7 +167,8 @@ class SGDBase(SteppingSolver[SGDBaseStateT]):
 
     def snapshot(self, problem: Problem, state: SGDBaseStateT) -> SGDBaseStateT:
         """Of the polishing method, what it keeps itself."""
-        after, state.after = state.after, None
+        after = state.after
+        state.after = None
         twin = copy.deepcopy(state)
         state.after = after
         if after is not None:

@@ -71,7 +71,8 @@ class TorchBatches:
         push: Array | float = 1.0,
     ) -> TorchBatches:
         """Of an operator whose nodes have so many edges each, and 1 / q_i where rows are pushed by it."""
-        low_rank, torch = operator.low_rank, engine.torch
+        low_rank = operator.low_rank
+        torch = engine.torch
         metric = np.ones(operator.n_nodes) if operator.metric is None else operator.metric
         coefficients = np.zeros(0) if low_rank is None else low_rank.coefficients / unit
 
@@ -102,7 +103,8 @@ class TorchBatches:
 
     def measured(self, U: Tensor, span: int = 1 << 17) -> tuple[Tensor, Tensor]:
         """``M = U'BU`` (K x K) and ``Y = Z'U`` (r x K) in float64, from all rows."""
-        k, wide = U.shape[1], self.torch.float64
+        k = U.shape[1]
+        wide = self.torch.float64
         M = self.torch.zeros((k, k), dtype=wide, device=U.device)
         Y = self.torch.zeros((self.factors.shape[1], k), dtype=wide, device=U.device)
         for low in range(0, len(U), span):
@@ -113,9 +115,11 @@ class TorchBatches:
 
     def batch(self, edges: EdgeChunk, U: Tensor, Y: Tensor) -> TorchBatch:
         """The part ``A_S`` (Eq. 15) of these edges applied to the rows that it touches."""
-        torch, n_ends = self.torch, 2 * len(edges.heads)
+        torch = self.torch
+        n_ends = 2 * len(edges.heads)
         ends = torch.cat([edges.heads, edges.tails]).long()
-        (heads, tails), (vertices, slots) = ends.chunk(2), self._slots(ends)
+        (heads, tails) = ends.chunk(2)
+        (vertices, slots) = self._slots(ends)
         counts = U.new_zeros(n_ends).index_add_(0, slots, U.new_ones(n_ends))[:, None]
         pull = U.index_select(0, heads) - U.index_select(0, tails)
         pull *= 1 / self.weight_unit if edges.weights is None else (edges.weights / self.weight_unit)[:, None]
@@ -159,7 +163,8 @@ class TorchBatches:
         """
         after = batch.rows + steps
         U.index_copy_(0, batch.vertices, after)
-        both, k = self.torch.cat([batch.rows, after], dim=1).double(), len(M)
+        both = self.torch.cat([batch.rows, after], dim=1).double()
+        k = len(M)
         G = both.T @ ((batch.metric * batch.counts if printed else batch.metric) * both)
         M += G[k:, k:] - G[:k, :k]
         if len(Y):
@@ -204,7 +209,8 @@ class TorchEdges:
         W = operator.graph.matrix
         rows = np.repeat(np.arange(operator.n_nodes, dtype=np.int32), np.diff(W.indptr))
         upper = np.flatnonzero(rows < W.indices)
-        heads, tails = rows[upper], W.indices[upper]
+        heads = rows[upper]
+        tails = W.indices[upper]
         weights = W.data[upper] if operator.graph.is_weighted else None
         if operator.scale is not None:
             scales = operator.scale[heads] * operator.scale[tails]

@@ -60,8 +60,10 @@ class TorchDescentState(SGDBaseState):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> TorchDescentState:
         twin = copy.copy(self)  # the edges are shared
-        twin.U, twin.events = copy.deepcopy(self.U, memo), list(self.events)
-        twin.known, twin.after = copy.deepcopy(self.known, memo), copy.deepcopy(self.after, memo)
+        twin.U = copy.deepcopy(self.U, memo)
+        twin.events = list(self.events)
+        twin.known = copy.deepcopy(self.known, memo)
+        twin.after = copy.deepcopy(self.after, memo)
         twin.rng = copy.deepcopy(self.rng, memo)
         return twin
 
@@ -88,9 +90,11 @@ class TorchSGD(SGDBase[TorchDescentState]):
     def init(self, problem: Problem, rng: np.random.Generator) -> TorchDescentState:
         """Start from an orthonormal random basis, or the warm start, in random-walk form."""
         self.check_parameters()
-        engine, operator = torch_engine(problem), problem.sparse_random_walk
+        engine = torch_engine(problem)
+        operator = problem.sparse_random_walk
         source = torch_edges(engine, operator, rng)
-        counts, size = source.counts, effective_batch(self.batch_size, source.n_edges)
+        counts = source.counts
+        size = effective_batch(self.batch_size, source.n_edges)
         unit = power_of_two(float(operator.graph.degrees.sum()) / max(1, counts.sum()))  # about a weight
         push = pushes(counts, size / source.n_edges)
         rows = TorchBatches.of(engine, _with_unit_mass(operator), counts, unit, push)
@@ -114,10 +118,13 @@ class TorchSGD(SGDBase[TorchDescentState]):
 
     def _run(self, problem: Problem, state: TorchDescentState, chunk: EdgeChunk, steps: Array) -> None:
         """Mutates: the state, by a chunk's batches; where M has no factor, rows stay until the next chunk."""
-        descent, size = _descent(state), _descent(state).batch_size
+        descent = _descent(state)
+        size = _descent(state).batch_size
         if state.known is None or not _is_sound(state.known[0].cpu().numpy()):
-            state.known, state.known_for = self._measured(problem, state), 0
-        (M, Y), U = state.known, state.U.tensor
+            state.known = self._measured(problem, state)
+            state.known_for = 0
+        (M, Y) = state.known
+        U = state.U.tensor
         for number, step in enumerate(steps):
             batch = descent.rows.batch(chunk.part(slice(number * size, (number + 1) * size)), U, Y)
             descent.rows.moved(batch, _moves(descent, batch, M, float(step)), U, M, Y)
@@ -127,7 +134,8 @@ class TorchSGD(SGDBase[TorchDescentState]):
 
     def _measured(self, problem: Problem, state: TorchDescentState) -> tuple[Tensor, Tensor]:
         """Mutates: U, to a root mean square of about one, orthonormal where it was near losing rank; M, Y."""
-        rows, total_mass = _descent(state).rows, _descent(state).total_mass
+        rows = _descent(state).rows
+        total_mass = _descent(state).total_mass
         M, Y = rows.measured(state.U.tensor)
         seen = M.cpu().numpy()
         if not np.isfinite(seen).all():
@@ -144,8 +152,10 @@ class TorchSGD(SGDBase[TorchDescentState]):
 
     def _place_unlinked(self, problem: Problem, state: TorchDescentState) -> None:
         """Mutates: rows of nodes without edges, by a Jacobi step on the low-rank part, all that they have."""
-        descent, U = _descent(state), state.U.tensor
-        rows, counts = descent.rows, descent.source.counts
+        descent = _descent(state)
+        U = state.U.tensor
+        rows = descent.rows
+        counts = descent.source.counts
         if counts.all() or not len(rows.coefficients):
             return
         chosen = rows.torch.tensor(np.flatnonzero(counts == 0), device=U.device)
@@ -180,7 +190,8 @@ def _is_sound(M: Array) -> bool:
 
 def _moves(descent: TorchDescent, batch: TorchBatch, M: Tensor, step: float) -> Tensor:
     """``- step sqrt(Tr M / sum b) g_i / |g_i|`` for the rows of a batch; none where M has no factor."""
-    torch, rows = descent.rows.torch, batch.rows
+    torch = descent.rows.torch
+    rows = batch.rows
     inverse, good = descent.rows.inverse(M)
     size = torch.where(good, torch.trace(M), 0.0)  # directions forget it, float32 does not underflow with it
     P = size * (inverse @ batch.projected @ inverse)
@@ -215,8 +226,10 @@ class TorchPaperState(StepState):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> TorchPaperState:
         twin = copy.copy(self)  # what is only read is shared
-        twin.U, twin.events = copy.deepcopy(self.U, memo), list(self.events)
-        twin.known, twin.moments = copy.deepcopy(self.known, memo), copy.deepcopy(self.moments, memo)
+        twin.U = copy.deepcopy(self.U, memo)
+        twin.events = list(self.events)
+        twin.known = copy.deepcopy(self.known, memo)
+        twin.moments = copy.deepcopy(self.moments, memo)
         twin.rng = copy.deepcopy(self.rng, memo)
         return twin
 
@@ -235,7 +248,8 @@ class TorchPaperSGD(PaperMethod[TorchPaperState]):
     def init(self, problem: Problem, rng: np.random.Generator) -> TorchPaperState:
         """Start from an orthonormal random basis and compute ``M_0`` in full (Eq. 18)."""
         self.check_parameters()
-        engine, operator = torch_engine(problem), problem.sparse
+        engine = torch_engine(problem)
+        operator = problem.sparse
         self._check_capabilities(fits(engine, operator))
         edges = TorchEdges.of(engine, operator)
         rows = TorchBatches.of(engine, operator, edges.counts)
@@ -243,7 +257,8 @@ class TorchPaperSGD(PaperMethod[TorchPaperState]):
         state = TorchPaperState(
             TorchMultiVector(U), rng, step_size=self.step_size * problem.row_unit, seed=new_seed(rng)
         )
-        state.edges, state.rows = edges, rows
+        state.edges = edges
+        state.rows = rows
         if self.optimizer == "amsgrad":
             state.moments = U.new_zeros((len(U), 3 * U.shape[1]))
         state.events.extend(self.advice(problem.n_nodes))
@@ -279,11 +294,15 @@ class TorchPaperSGD(PaperMethod[TorchPaperState]):
 
     def _iterations(self, problem: Problem, state: TorchPaperState, count: int) -> int:
         """Mutates: the state, by so many batches; how many there were before M had no factor."""
-        engine, rows, edges = torch_engine(problem), state.rows, state.edges
+        engine = torch_engine(problem)
+        rows = state.rows
+        edges = state.edges
         assert rows is not None
         assert edges is not None
         assert state.known is not None
-        U, (M, Y), printed = state.U.tensor, state.known, self.gram_update == "printed"
+        U = state.U.tensor
+        (M, Y) = state.known
+        printed = self.gram_update == "printed"
         draw = engine.torch.Generator(engine.device).manual_seed((state.seed + state.iteration) % 2**63)
         done = engine.torch.zeros((), dtype=engine.torch.int64, device=engine.device)
         for _ in range(count):
@@ -301,7 +320,8 @@ class TorchPaperSGD(PaperMethod[TorchPaperState]):
 
         Mutates: the moments. Nothing moves where there is no ``M^-1``.
         """
-        torch, u = rows.torch, batch.rows
+        torch = rows.torch
+        u = batch.rows
         P = inverse @ batch.projected @ inverse
         back = (batch.metric * u) @ (P + P.T).to(u.dtype)
         g = 2 * batch.gradient @ inverse.to(u.dtype) - back
@@ -320,7 +340,8 @@ class TorchPaperSGD(PaperMethod[TorchPaperState]):
         """Mutates: the state, whose rows are orthonormal again."""
         assert state.rows is not None
         Q = problem.orthonormalize(self._wide(state), state.rng).Q
-        state.U, state.known = TorchMultiVector(state.rows.padded(Q.tensor)), None
+        state.U = TorchMultiVector(state.rows.padded(Q.tensor))
+        state.known = None
         state.events.append(f"iteration {state.iteration}: M was ill-conditioned, re-orthonormalised")
 
     def _wide(self, state: TorchPaperState) -> TorchMultiVector:
