@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from spectrograd.certificate.certificate import LIKELY_MISS, needed_cut
-from spectrograd.certificate.lanczos_probe import MOST_SOLVES, run_inverse_probe
+from spectrograd.certificate.lanczos_probe import MAX_SOLVES, run_inverse_probe
 from spectrograd.datasets import make_gaussian_mixture
 from spectrograd.engines import LocalEngine
 from spectrograd.graph import Graph
@@ -85,7 +85,7 @@ def test_no_odds_are_given_beyond_what_was_seen():
 
 def test_a_gap_too_small_to_see_is_given_up():
     seen = look(np.concatenate([[0.0, 0.2], np.linspace(0.2001, 9, 400)]), [0, 1], 0)
-    assert seen.columns == 8 * MOST_SOLVES
+    assert seen.columns == 8 * MAX_SOLVES
     assert seen.odds_below(0.20001) > LIKELY_MISS
 
 
@@ -105,7 +105,7 @@ def test_shift_invert_certifies_by_it(n):
     for tol in ("auto", 1e-8):
         certificate = embed(operator, 5, Settings(solver="shift-invert", tol=tol, seed=0)).certificate
         assert certificate.converged
-        assert 0 < certificate.columns <= 8 * MOST_SOLVES
+        assert 0 < certificate.columns <= 8 * MAX_SOLVES
         assert certificate.missed_probability <= LIKELY_MISS
 
 

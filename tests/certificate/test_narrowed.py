@@ -14,7 +14,7 @@ from spectrograd import Graph, SpectralClustering, datasets, metrics, open_store
 from spectrograd.certificate.certificate import GOOD_ANGLE
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.pipeline import Settings
-from spectrograd.pipeline.solve import embed, narrowed
+from spectrograd.pipeline.solve import certify_first_columns, embed
 
 N_WIDE = 12
 
@@ -64,7 +64,7 @@ def test_narrowing_reads_a_store_no_more(tmp_path):
     wide = embed(operator, 21, settings)
     assert wide.certificate.converged
     before = graph.passes
-    found = narrowed(operator, wide, 3, settings)
+    found = certify_first_columns(operator, wide, 3, settings)
     assert graph.passes == before
     assert found.certificate.converged
     assert found.embedding.vectors.shape == (graph.n_nodes, 3)
@@ -96,7 +96,7 @@ def test_never_wrong_of_the_first_k(solver, believed):
         if not believed:
             wide = replace(wide, certificate=replace(wide.certificate, complete_below=-np.inf))
         for k in (2, 4, 7, N_WIDE - 1):
-            found = narrowed(operator, wide, k, settings)
+            found = certify_first_columns(operator, wide, k, settings)
             certificate = found.certificate
             assert certificate.gap < truth[k] - truth[k - 1] + 1e-3
             assert (truth < certificate.complete_below).sum() <= k
@@ -104,4 +104,4 @@ def test_never_wrong_of_the_first_k(solver, believed):
             V = vectors[:, :k]
             sine = float(np.linalg.norm(V - Q @ (Q.T @ V), 2))
             assert not certificate.converged or sine <= min(certificate.angle_bound, GOOD_ANGLE) + 1e-7
-        assert narrowed(operator, wide, 4, settings).certificate.converged
+        assert certify_first_columns(operator, wide, 4, settings).certificate.converged

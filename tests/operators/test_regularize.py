@@ -13,7 +13,7 @@ from spectrograd import (
     datasets,
     metrics,
 )
-from spectrograd.certificate.localization import judge, participation
+from spectrograd.certificate.localization import decide_regularization, participation
 from spectrograd.operators.laplacian import MORE_TAU, TAU, checked, laplacian, regularized
 from spectrograd.pipeline.plan import plan
 from spectrograd.pipeline.settings import Settings
@@ -120,7 +120,7 @@ def test_participation_in_slices_is_that_of_the_whole(kind, dtype):
     operator = laplacian(Graph.from_edges(np.arange(n), np.roll(np.arange(n), 1)), kind)
     vectors = np.random.default_rng(0).standard_normal((n, 5)).astype(dtype)
     vectors[100:, 3] = 0
-    u = operator.to_walk(vectors.astype(np.float64))
+    u = operator.to_random_walk(vectors.astype(np.float64))
     mass = np.ones(n) if operator.random_walk_form().metric is None else operator.random_walk_form().metric
     expected = (mass @ u**2) ** 2 / (mass.sum() * (mass @ u**4))
     np.testing.assert_allclose(participation(operator, vectors), expected, rtol=1e-6)
@@ -215,7 +215,7 @@ def test_what_regularization_may_be(value):
 
 def test_no_direction_no_judgement():
     operator = laplacian(Graph.from_edges([0, 1], [1, 2]))
-    assert judge(operator, np.ones((3, 1))).tau == 0
+    assert decide_regularization(operator, np.ones((3, 1))).tau == 0
 
 
 def test_layers_take_a_number():
@@ -250,6 +250,6 @@ def test_a_tie_counts_only_among_rough_vectors():
     operator = laplacian(Graph.from_edges(np.arange(200), (np.arange(200) + 1) % 200))
     spike, wave = np.eye(200)[0], np.cos(np.arange(200) * np.pi / 100)
     vectors = np.column_stack([np.ones(200), spike, wave])
-    assert judge(operator, vectors).tau == 0
-    assert judge(operator, vectors, rough=True).tau == TAU
-    assert judge(operator, np.column_stack([vectors, np.eye(200)[9]])).tau == TAU
+    assert decide_regularization(operator, vectors).tau == 0
+    assert decide_regularization(operator, vectors, rough=True).tau == TAU
+    assert decide_regularization(operator, np.column_stack([vectors, np.eye(200)[9]])).tau == TAU

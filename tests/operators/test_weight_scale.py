@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import reference
 from spectrograd import MultilayerSpectralClustering, SpectralClustering, SpectralEmbedding
 from spectrograd.graph import Graph, GraphError
-from spectrograd.operators.equilibration import LARGEST, SMALLEST, equilibrate
+from spectrograd.operators.equilibration import MAX_SIZE, MIN_SIZE, equilibrate
 from spectrograd.operators.laplacian import laplacian, regularized
 from spectrograd.solvers import REGISTRY
 
@@ -147,7 +147,7 @@ def test_a_balanced_operator_is_the_same_operator(kind, tau, ratio):
     found = equilibrate(given)
     assert found is not None
     inner = found.operator
-    assert SMALLEST <= inner.upper - inner.lower <= LARGEST
+    assert MIN_SIZE <= inner.upper - inner.lower <= MAX_SIZE
     assert all(np.isfinite(block.weights).all() for block in inner.astype(np.float32).graph.blocks)
     vectors = np.random.default_rng(0).standard_normal((graph.n_nodes, 2))
     np.testing.assert_allclose(found.transform(found.inverse_transform(vectors)), vectors)

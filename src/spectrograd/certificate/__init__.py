@@ -1,5 +1,10 @@
-"""From a subspace to what may be believed of it: residuals, intervals, evidence, probes."""
+"""Error bounds of a subspace: residuals, intervals, probes for skipped eigenvectors, edge insertion."""
 
-from spectrograd.certificate.certificate import Certificate, certify, exact, unmeasured
+from spectrograd.certificate.certificate import (
+    Certificate,
+    certify,
+    exact_certificate,
+    unmeasured_certificate,
+)
 
-__all__ = ["Certificate", "certify", "exact", "unmeasured"]
+__all__ = ["Certificate", "certify", "exact_certificate", "unmeasured_certificate"]

@@ -1,4 +1,4 @@
-"""A probe that rides along: random columns in the solver's own sweeps tell what it has skipped.
+"""The probe block: random columns in the solver's own passes bound the odds of a skipped eigenvector.
 
 Let X be s Gaussian columns, standard in the metric B and independent of all that the solver uses, and p a
 polynomial that is positive and falls on the spectrum below tau (a product of the solver's own Chebyshev
@@ -9,8 +9,8 @@ long, and
     |w'B X| = |v'B p(A) X| <= |(I - Q Q'B) p(A) X|_2 = rho,
 
 while ``|w'B X|^2 / |w|^2`` is chi-square with s degrees of freedom: the odds that it is below
-``(rho / p(tau))^2`` bound the chance of a miss. No sweep is made for it, and nothing of X enters the solver
-(but it may choose its filters by what the solver has seen).
+``(rho / p(tau))^2`` bound the chance of a miss. No pass is made for it, and nothing of X enters the solver
+(but it may choose its filters by the Ritz values of the solver).
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from spectrograd.operators.base import Operator
 from spectrograd.typing import Array
 
 # Columns: chi-square of 8 degrees is below 0.7 in one of 2,000 cases, of one degree only below 4e-7; more
-# columns would save a sweep and cost more in each.
+# columns would save a pass and cost more in each.
 COLUMNS = 8
-# Sweeps that it may ask for after the solver has stopped: no more than a probe of its own takes.
+# Passes that it may add after the solver has stopped: no more than a Lanczos probe takes.
 MOST_MORE = 24
 # How often it may be looked at before a run is certified: a Rayleigh-Ritz or a pass each, in three attempts
 # at most. When to stop depends on what was seen, so that all looks share the level; with eight columns a
 # hundredth of it costs less than a degree more.
 LOOKS = 100
-ROUNDING = 2  # units of a sweep's last digit, of the length of what went into it
+ROUNDING_UNITS = 2  # rounding error of a pass: units of the last digit, times the norm of its input
 
 
 @dataclass(frozen=True, eq=False)
 class ProbeBlock:
-    """Columns on their way: ``X`` (N x s) after the ``filters``.
+    """Gaussian columns ``X`` (N x s) after the ``filters``.
 
-    ``lengths`` are the norms of what went into each sweep, and ``before`` is what went into the last one.
-    ``null`` (N x 1) is a known null vector, which was taken out at the beginning: the longest of all after a
-    few degrees, it would cover the others with its rounding errors.
+    ``lengths`` are the norms of the input of each pass, and ``before`` (N x s) is the input of the last one.
+    ``null`` (N x 1) is a known null vector, which was projected out at first: the longest of all after a few
+    degrees, it would cover the others with its rounding errors.
     """
 
     X: MultiVector
@@ -63,17 +63,19 @@ class ProbeBlock:
         return self
 
     def after(self, smooth: Filter, X: MultiVector, lengths: tuple[float, ...]) -> ProbeBlock:
-        """One filter later."""
-        lengths, filters = (*self.lengths, *lengths), (*self.filters, smooth)
+        """The block after one more filter: X (N x s), and the norms of the inputs of its passes."""
+        lengths = (*self.lengths, *lengths)
+        filters = (*self.filters, smooth)
         return replace(self, X=X, lengths=lengths, filters=filters, before=None)
 
     def beginning(self, cut: float, upper: float) -> ProbeBlock:
-        """The same at the beginning of a filter that goes on one degree at a time."""
+        """The block at degree 0 of a filter that is applied one degree at a time."""
         return replace(self, filters=(*self.filters, Filter(0, cut, upper)), before=None)
 
     def advanced(self, engine: Engine, operator: Operator, product: MultiVector) -> ProbeBlock:
-        """One degree of the last filter later; ``product`` is ``B^-1 A X``."""
+        """The block after one more degree of the last filter; ``product`` (N x s) is ``B^-1 A X``."""
         smooth = self.filters[-1]
+        # X_j+1 = a B^-1 A X_j + b X_j + c X_j-1: the damped Chebyshev recurrence
         a, b, c = next(islice(damping(operator.lower, smooth.cut, smooth.upper), smooth.degree, None))
         same = np.eye(self.X.shape[1])
         X = engine.combine(product, a * same, self.X, b * same)
@@ -85,19 +87,20 @@ class ProbeBlock:
 
 
 def new_probe_block(engine: Engine, operator: Operator, rng: np.random.Generator, dtype: Any) -> ProbeBlock:
-    """Columns that are standard normal in the metric of the operator, which is in the form to be swept.
+    """Draw columns that are standard normal in the metric of the operator, which is in random-walk form.
 
-    They are zero on rows that take no part, as every vector is that could have been missed.
+    They are zero on excluded rows, as every vector is that could have been missed.
     """
     X = engine.random(operator.n_nodes, COLUMNS, probe_seed(new_seed(rng), operator), dtype)
     mass = np.ones(operator.n_nodes) if operator.metric is None else operator.metric
     factors = 1 / np.sqrt(mass)
     if operator.excluded_rows is not None:
         factors[operator.excluded_rows] = 0
-    X, known = engine.scale_rows(X, engine.from_numpy(factors[:, None])), operator.null_vector
-    if known is None:
+    X = engine.scale_rows(X, engine.from_numpy(factors[:, None]))
+    vector = operator.null_vector
+    if vector is None:
         return ProbeBlock(X)
-    null = engine.from_numpy((known / np.sqrt(known @ (mass * known)))[:, None].astype(dtype))
+    null = engine.from_numpy((vector / np.sqrt(vector @ (mass * vector)))[:, None].astype(dtype))
     metric = engine.load_operator(operator).metric
     for _ in range(2):  # the second time takes out what rounding left
         X = engine.combine(X, np.eye(COLUMNS), null, -engine.gram(null, X, metric))
@@ -106,10 +109,10 @@ def new_probe_block(engine: Engine, operator: Operator, rng: np.random.Generator
 
 @dataclass(frozen=True, eq=False)
 class BlockProbeEvidence(ComplementBound):
-    """What the columns tell: ``rho`` is their norm outside of what was found.
+    """Evidence of a probe block: ``rho`` is its norm outside the K vectors of the solver.
 
-    The sweeps, through ``filters`` that leave one at ``lower``, began with columns of these ``lengths``;
-    ``eps`` is the precision of their numbers, and the odds are those of one look times ``looks``.
+    The passes, through ``filters`` that are one at ``lower``, had inputs of these ``lengths``; ``eps`` is the
+    precision of their numbers, and the odds are those of one look times ``looks``.
     """
 
     rho: float = math.inf
@@ -121,7 +124,7 @@ class BlockProbeEvidence(ComplementBound):
     looks: int = 1
 
     def odds_below(self, tau: float) -> float:
-        """See the module's text."""
+        """Odds of ``chi^2_s <= (rho / p(tau))^2``, rounding included, times the looks."""
         if tau >= self._end:
             return 1.0
         gain = sum(smooth.log_gain(tau, self.lower) for smooth in self.filters)  # log p(tau), at most 0
@@ -129,16 +132,17 @@ class BlockProbeEvidence(ComplementBound):
 
     @property
     def _end(self) -> float:
-        """Where the first of the filters begins to damp: of what lies above they tell nothing."""
+        """Where the first of the filters begins to damp: above, they say nothing."""
         return min((smooth.cut for smooth in self.filters), default=-math.inf)
 
     def farthest(self, top: float) -> float:
-        """The largest tau whose odds are good, between the last value found and the end of the filters.
+        """The largest tau whose odds are good, between the last Ritz value and the end of the filters.
 
         Odds grow with tau. So if something was missed below the one that is chosen, the odds of the least
         tau above it were good as well, and they are those of a fixed number: choosing costs nothing.
         """
-        usual, count = super().farthest(top), 64
+        usual = super().farthest(top)
+        count = 64
         if not self._end > top:
             return usual
         cuts = np.linspace(top, self._end, count + 2)[1:-1]
@@ -146,20 +150,24 @@ class BlockProbeEvidence(ComplementBound):
         return max(usual, float(cuts[n_good - 1])) if n_good else usual
 
     def best_odds(self, tau: float) -> float:
-        """What the odds would be if nothing but rounding were left of the columns."""
+        """The odds if nothing but rounding were left of the columns."""
         return self._odds(-math.inf, self.log_noise(tau))
 
     def log_noise(self, tau: float) -> float:
-        """Rounding errors, in units of what the filters leave of a missed vector.
+        """Logarithm of the rounding errors, in units of what the filters leave of a missed vector.
 
-        Those of a sweep are as large as what went into it, and go through the later degrees as a missed
-        vector does: only the degrees up to then make it smaller than they are.
+        The error of a pass is proportional to the norm of its input, and the later degrees damp it as they
+        damp a missed vector: only the degrees up to then make the vector smaller than the error.
         """
-        logs, gain, lengths = [-math.inf], 0.0, iter(self.lengths)
+        logs = [-math.inf]
+        gain = 0.0
+        lengths = iter(self.lengths)
         for smooth in self.filters:
             for degree in range(1, smooth.degree + 1):
-                done = gain + replace(smooth, degree=degree).log_gain(tau, self.lower)
-                logs.append(math.log(max(ROUNDING * self.eps * next(lengths, 0.0), 1e-300)) - done)
+                gain_so_far = gain + replace(smooth, degree=degree).log_gain(tau, self.lower)
+                logs.append(
+                    math.log(max(ROUNDING_UNITS * self.eps * next(lengths, 0.0), 1e-300)) - gain_so_far
+                )
             gain += smooth.log_gain(tau, self.lower)
         return float(np.logaddexp.reduce(logs))
 
@@ -176,11 +184,13 @@ def evidence_from_block(
 
     As many ``looks`` share the level of the odds.
     """
-    return _seen(engine, operator, probe_block, _with_null(engine, operator, probe_block, Q), lowest, looks)
+    return _evidence_outside(
+        engine, operator, probe_block, _with_null(engine, operator, probe_block, Q), lowest, looks
+    )
 
 
 def _with_null(engine: Engine, operator: Operator, probe_block: ProbeBlock, Q: MultiVector) -> MultiVector:
-    """A null vector that was taken out takes the place of the first column of Q, its approximation.
+    """Replace the first column of Q, an approximation of the null vector, by the one projected out.
 
     The argument counts eigenvalues, and any K vectors will do for it.
     """
@@ -192,10 +202,12 @@ def _with_null(engine: Engine, operator: Operator, probe_block: ProbeBlock, Q: M
     return orthonormalize(engine, both, operator.metric).Q
 
 
-def _seen(
+def _evidence_outside(
     engine: Engine, operator: Operator, probe_block: ProbeBlock, Q: MultiVector, lowest: float, looks: int
 ) -> BlockProbeEvidence:
-    metric, s = operator.metric, int(probe_block.X.shape[1])
+    metric = operator.metric
+    s = int(probe_block.X.shape[1])
+    # rho = |(I - Q Q'B) p(A) X|_2
     outside = engine.combine(probe_block.X, np.eye(s), Q, -engine.gram(Q, probe_block.X, metric))
     eps = float(np.finfo(probe_block.X.dtype).eps)
     return _block_evidence(operator, probe_block, norm(engine, outside, metric), lowest, eps, looks)
@@ -214,7 +226,9 @@ def evidence_from_gram(
 ) -> BlockProbeEvidence:
     """As :func:`evidence_from_block`, by the Gram matrix M of K orthonormal columns and the probe block."""
     s = COLUMNS
-    across, own = M[:k, -s:], M[:k, :k]
+    across = M[:k, -s:]
+    own = M[:k, :k]
+    # rho^2 = |X'BX - X'BQ (Q'BQ)^-1 Q'BX|_2, a Schur complement
     rho = longest(M[-s:, -s:] - across.T @ np.linalg.solve(own, across))
     return _block_evidence(operator, probe_block, rho, lowest, eps, looks)
 
@@ -229,25 +243,41 @@ def extend_block_probe(
     residual: float,
     looks: int = 1,
 ) -> BlockProbeEvidence:
-    """The same, with as many sweeps more as the odds take.
+    """Evidence of a probe block after as many further passes as its odds need, at most ``MOST_MORE``.
 
-    ``ritz`` are the vectors found, with values and ``residual``; ``lowest`` is the solver's guess of the next
-    eigenvalue and ``cut`` where filters begin. Where rounding hides what is looked for, no sweep helps.
+    Where rounding errors exceed what a missed vector would leave, no pass helps and none is made.
+
+    Parameters
+    ----------
+    engine, operator
+        The operator is loaded on the engine.
+    probe_block
+        After the filters of the solver.
+    ritz
+        The K Ritz pairs of the solver.
+    lowest
+        The solver's estimate of the next eigenvalue.
+    cut
+        Where the added filter begins to damp.
+    residual
+        Norm of the residuals of ``ritz``.
+    looks
+        As many looks share the level of the odds.
     """
     tau = needed_cut(float(ritz.values[-1]), lowest, residual)
     Q = _with_null(engine, operator, probe_block, ritz.Q)
-    seen = _seen(engine, operator, probe_block, Q, lowest, looks)
+    evidence = _evidence_outside(engine, operator, probe_block, Q, lowest, looks)
     if tau >= min(cut, operator.upper):
-        return seen
+        return evidence
     inside = operator.upper - NARROWEST * (operator.upper - operator.lower)
     probe_block = probe_block.beginning(min(cut, inside), operator.upper)
     for _ in range(MOST_MORE):
-        if seen.odds_below(tau) <= ENOUGH or seen.best_odds(tau) > ENOUGH:
+        if evidence.odds_below(tau) <= ENOUGH or evidence.best_odds(tau) > ENOUGH:
             break
         product = engine.recurrence(operator, probe_block.X, probe_block.X, (1.0, 0.0, 0.0))
         probe_block = probe_block.advanced(engine, operator, product)
-        seen = _seen(engine, operator, probe_block, Q, lowest, looks)
-    return seen
+        evidence = _evidence_outside(engine, operator, probe_block, Q, lowest, looks)
+    return evidence
 
 
 def norm(engine: Engine, X: MultiVector, metric: MultiVector | None) -> float:

@@ -1,4 +1,4 @@
-"""What is known of the eigenvectors that a solver did not return, and with which odds."""
+"""The certificate of Ritz pairs, and bounds on the spectrum outside their span, with their odds."""
 
 from __future__ import annotations
 
@@ -17,22 +17,25 @@ from spectrograd.operators.base import Operator, OperatorOfSeveral
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.typing import Array
 
-GOOD_ANGLE = 0.03  # what clustering needs: beyond it labels no longer change
+GOOD_ANGLE = 0.03  # sine that clustering needs: labels do not change below it
 LIKELY_MISS = 1e-3
 ENOUGH = LIKELY_MISS / 2
-LEAST_PART, MOST_PART = 0.05, 0.5  # of the gap: where tau may lie
+MIN_GAP_FRACTION, MAX_GAP_FRACTION = 0.05, 0.5  # of the gap: where tau may lie
 # Cells of the spectrum's width into which eigenvalues are sorted before they enter a seed, and where cells
 # begin: eigenvalues of graphs are often round numbers, and none of those is to lie on an edge of a cell.
-CELLS, FIRST_EDGE = 1024, (5**0.5 - 1) / 2
+SEED_CELLS, FIRST_CELL_EDGE = 1024, (5**0.5 - 1) / 2
+
+
+# --- Bounds on the spectrum outside the span.
 
 
 @dataclass(frozen=True, eq=False)
 class ComplementBound:
-    """What lies outside the found subspace; this one knows it.
+    """A bound on the spectrum outside the span of K vectors; this one holds with certainty.
 
-    ``lowest`` is the smallest eigenvalue there (or Ritz value, where it is not known), ``columns`` the cost,
-    in products of the operator with single columns, and nothing lies below ``complete_below`` (None:
-    ``lowest``).
+    ``lowest`` is the smallest eigenvalue there (or a Ritz value, where that is not known), ``columns`` the
+    cost in products of the operator with single columns, and no eigenvalue lies below ``complete_below``
+    (None: ``lowest``).
     """
 
     lowest: float
@@ -44,29 +47,31 @@ class ComplementBound:
         return 0.0 if tau < (self.lowest if self.complete_below is None else self.complete_below) else 1.0
 
     def farthest(self, top: float) -> float:
-        """How far above the last value found, ``top``, the evidence may be taken to reach: half way."""
-        return top + MOST_PART * max(self.lowest - top, 0.0)
+        """How far above the last Ritz value, ``top``, the evidence may be taken to reach: half way."""
+        return top + MAX_GAP_FRACTION * max(self.lowest - top, 0.0)
 
 
 def needed_cut(top: float, lowest: float, residual: float) -> float:
-    """``tau`` between the last value found and the lowest outside: so far must the evidence reach.
+    """``tau`` between the last Ritz value and the lowest outside, up to which evidence is needed.
 
     By Davis and Kahan ``residual / (tau - top)`` bounds the sine that should be good; tau is no higher
     than that takes, since evidence is cheaper the farther it stays from ``lowest``.
     """
     gap = max(lowest - top, 0.0)
-    return top + float(np.clip(residual / (0.99 * GOOD_ANGLE), LEAST_PART * gap, MOST_PART * gap))
+    return top + float(
+        np.clip(residual / (0.99 * GOOD_ANGLE), MIN_GAP_FRACTION * gap, MAX_GAP_FRACTION * gap)
+    )
 
 
 def probe_seed(seed: int, operator: Operator, values: Array | None = None) -> int:
-    """The seed of a probe's random numbers: of the user's number, the graph and the eigenvalues found.
+    """The seed of a probe's random numbers: a hash of the user's seed, the degrees and the Ritz values.
 
-    With the user's number alone every graph of N nodes would meet the same random vector, each update of a
-    model as well, and a vector that it is blind for would stay hidden. Degrees are those of the graph,
-    whatever engine or number of threads is at work, relative to the largest and in float32. Eigenvalues do
-    differ in their last digits from one engine to the other, so that only the cell of each, a thousandth of
-    the width of the spectrum, is taken: engines draw the same numbers unless a value lies within its own
-    rounding error of an edge.
+    With the user's seed alone every graph of N nodes would meet the same random vector, each update of a
+    model as well, and an eigenvector nearly orthogonal to it would stay hidden. Degrees are those of the
+    graph, whatever engine or number of threads is at work, relative to the largest and in float32.
+    Eigenvalues do differ in their last digits from one engine to the other, so that only the cell of each,
+    a thousandth of the width of the spectrum, is taken: engines draw the same numbers unless a value lies
+    within its own rounding error of an edge.
     """
     digest = hashlib.blake2b(np.int64(seed).tobytes() + np.int64(operator.n_nodes).tobytes(), digest_size=8)
     for degrees in _degrees(operator):
@@ -74,7 +79,7 @@ def probe_seed(seed: int, operator: Operator, values: Array | None = None) -> in
         digest.update((degrees / largest).astype("<f4").tobytes())
     if values is not None:
         part = (np.asarray(values, dtype=np.float64) - operator.lower) / (operator.upper - operator.lower)
-        digest.update(np.floor(CELLS * part + FIRST_EDGE).astype("<i8").tobytes())
+        digest.update(np.floor(SEED_CELLS * part + FIRST_CELL_EDGE).astype("<i8").tobytes())
     return int.from_bytes(digest.digest(), "little") >> 2
 
 
@@ -88,9 +93,9 @@ def _degrees(operator: Operator) -> Iterator[Array]:
 
 # --- The certificate: how far a result can be from the truth, measured after the fact.
 
-HALVINGS = 8  # of the gap, to see how far the evidence reaches: to half a per cent
-BULK = 20.0  # times every later gap: where clusters end and a bulk begins
-WEIGHT_ASIDE = 1e-3  # length of a vector on excluded rows; float32 leaves some 1e-6 there
+GAP_BISECTIONS = 8  # of the gap, to see how far the evidence reaches: to half a per cent
+BULK_GAP_RATIO = 20.0  # times every later gap: where clusters end and a bulk begins
+MAX_EXCLUDED_WEIGHT = 1e-3  # length of a vector on excluded rows; float32 leaves some 1e-6 there
 PROBE_NOISE = 1e-5  # of the width: a gap that is no less than this below zero may be none, seen in float32
 
 
@@ -209,7 +214,7 @@ class Certificate:
         )
 
     def summary(self) -> dict[str, Any]:
-        """What ``--summary-json`` holds."""
+        """The values that ``--summary-json`` holds."""
         return {
             "converged": self.converged,
             "max_residual": self.max_residual,
@@ -224,7 +229,7 @@ class Certificate:
 
 
 def ordinal(number: int) -> str:
-    """In words up to the twelfth, as in a sentence."""
+    """An ordinal number, in words up to the twelfth."""
     words = [
         "first",
         "second",
@@ -246,21 +251,22 @@ def ordinal(number: int) -> str:
 
 
 def before_the_bulk(values: Array, k: int) -> int | None:
-    """How many of the first K values, ascending, stand apart from a bulk that the K-th lies in; None: none.
+    """Count the values before a bulk that the K-th of them lies in; None: there is no such bulk.
 
     A bulk is what follows a gap beside which all later ones are tiny: which vectors of it belong to the first
-    K is chance. The last value is that beyond the K-th. A lone first vector, the constant, is no cluster.
+    K is chance. ``values`` are ascending, the last one is that after the K-th. A lone first vector, the
+    constant, is no cluster.
     """
     gaps = np.diff(values)
     if k < 2 or len(gaps) < k:
         return None
-    later = np.maximum.accumulate(gaps[::-1])[::-1]  # the widest from each on
-    apart = np.flatnonzero(gaps[: k - 1] > BULK * later[1:k])
+    later = np.maximum.accumulate(gaps[::-1])[::-1]  # the widest gap from each on
+    apart = np.flatnonzero(gaps[: k - 1] > BULK_GAP_RATIO * later[1:k])
     return int(apart[-1]) + 1 if len(apart) and apart[-1] > 0 else None
 
 
-def of_the_leading(leading: Certificate, ritz: Ritz, measured: Array, beyond: float) -> Certificate:
-    """The certificate of K vectors of which only those before a bulk are certified: it is not met."""
+def certificate_of_leading(leading: Certificate, ritz: Ritz, measured: Array, beyond: float) -> Certificate:
+    """The certificate of K vectors of which only those before a bulk are certified: not converged."""
     return replace(
         leading,
         residuals=measured,
@@ -273,14 +279,14 @@ def of_the_leading(leading: Certificate, ritz: Ritz, measured: Array, beyond: fl
     )
 
 
-def exact(n_components: int, known: str) -> Certificate:
-    """The certificate of vectors that are known, not computed."""
+def exact_certificate(n_components: int, known: str) -> Certificate:
+    """The certificate of exact vectors, for the reason ``known``."""
     zeros = np.zeros(n_components)
     return Certificate(zeros, zeros, 0.0, 0.0, 0.0, 0.0, 0, "exact", True, known)
 
 
-def unmeasured(eigenvalues: Array, why: str) -> Certificate:
-    """The certificate of a run that was given up on purpose: it vouches for nothing."""
+def unmeasured_certificate(eigenvalues: Array, why: str) -> Certificate:
+    """A certificate without measurements, for the reason ``why``: not converged."""
     unknown = np.full(len(eigenvalues), np.inf)
     return Certificate(unknown, eigenvalues, np.inf, 0.0, np.inf, 1.0, 0, "nothing", False, why)
 
@@ -295,45 +301,76 @@ def certify(
     rounding: float | None = None,
     cast: float = 0.0,
 ) -> Certificate:
-    """Judge Ritz pairs with ``measured`` residuals, rounding included, by what lies outside their span.
+    """Certify Ritz pairs by their residuals and a bound on the spectrum outside their span.
 
     The angle follows from Davis and Kahan: ``sin <= |R|_F / (tau - theta_K)``, where nothing below
-    ``tau`` was missed, with the stated odds. Rounding adds to R and takes away from the distance.
-    The operator is the one that was made; only its metric is placed. ``rounding`` is that of the product the
-    residuals are from; None: as of a plain product in the type of the vectors. ``cast`` is the sine by which
-    the type of the output may turn the vectors.
+    ``tau`` was missed, with the stated odds. Rounding adds to R and is subtracted from the distance.
+
+    Parameters
+    ----------
+    engine, operator
+        The operator as it was made, not as it is loaded on the engine.
+    ritz
+        K Ritz pairs: values (K,), vectors N x K.
+    tol
+        "auto" asks for an angle, a number for a relative residual.
+    complement_bound
+        What lies outside the span of the Ritz vectors.
+    measured : array of shape (K,)
+        Norms of the residuals, rounding included.
+    rounding
+        That of the product which the residuals are from; None: of a plain product in the type of the vectors.
+    cast
+        Sine of the angle by which the type of the output may turn the vectors.
     """
     orthogonality = orthogonality_error(engine, engine.load_operator(operator), ritz.Q)
-    floor, top = operator.rounding(ritz.Q.dtype) if rounding is None else rounding, float(ritz.values[-1])
+    floor = operator.rounding(ritz.Q.dtype) if rounding is None else rounding
+    top = float(ritz.values[-1])
     gap = complement_bound.lowest - top
     error = float(np.linalg.norm(measured))
+    # 1. The angle to the true subspace (Davis & Kahan 1970, sin theta theorem).
     tau, odds = _supported_cut(top, complement_bound, error + floor)
     distance = tau - floor - top
     angle = error / distance + cast if distance > 0 else float("inf")
+    # 2. The accuracy that was asked for.
     if isinstance(tol, str):
         asked, good = f"sine <= {GOOD_ANGLE}", angle <= GOOD_ANGLE
     else:
         asked = f"relative residual <= {tol:g}"
         good = float(measured.max()) <= tol * (operator.upper - operator.lower)
-    objection = _objection(operator, ritz.values, gap, floor) or _weight_aside(engine, operator, ritz.Q)
+    # 3. Nothing is certified without a bound on the angle, or against an objection.
+    objection = _object_to_values(operator, ritz.values, gap, floor) or _object_to_excluded_weight(
+        engine, operator, ritz.Q
+    )
     believed = distance > 0 and odds <= LIKELY_MISS and orthogonality < 1e-3 and not objection
     angle = angle if believed else float("inf")
-    rest = (complement_bound.columns, asked, bool(good and angle < 1))
-    complete_below = _reach(top, complement_bound) - floor if believed else -np.inf
-    told: dict[str, Any] = {"rounding": floor, "objection": objection, "complete_below": complete_below}
-    return Certificate(measured, ritz.values, orthogonality, gap, angle, odds, *rest, **told)
+    return Certificate(
+        residuals=measured,
+        eigenvalues=ritz.values,
+        orthogonality=orthogonality,
+        gap=gap,
+        angle_bound=angle,
+        missed_probability=odds,
+        columns=complement_bound.columns,
+        asked=asked,
+        converged=bool(good and angle < 1),
+        rounding=floor,
+        objection=objection,
+        complete_below=_highest_supported_cut(top, complement_bound) - floor if believed else -np.inf,
+    )
 
 
-def _objection(operator: Operator, values: Array, gap: float, floor: float) -> str:
-    """What speaks against the numbers, whatever was measured: they belong to another operator."""
-    width, below = operator.upper - operator.lower, operator.lower - float(values.min())
+def _object_to_values(operator: Operator, values: Array, gap: float, floor: float) -> str:
+    """Why the values cannot be those of the operator, whatever was measured; empty: they can."""
+    width = operator.upper - operator.lower
+    below = operator.lower - float(values.min())
     if below > floor:
         return (
             f"the first eigenvalue lies below all that the operator can have, by {below / width:.2g} of the "
             "width of the spectrum"
         )
-    seen = max(floor * np.sqrt(len(values)) / GOOD_ANGLE, PROBE_NOISE * width)  # the least gap that can be
-    hidden = -PROBE_NOISE * width < gap < seen
+    least_gap = max(floor * np.sqrt(len(values)) / GOOD_ANGLE, PROBE_NOISE * width)  # that rounding leaves
+    hidden = -PROBE_NOISE * width < gap < least_gap
     if hidden and isinstance(operator, SparseOperator) and _loses_weights(operator.graph):
         return (
             "the gap cannot be certified: the lightest edges are lost in the rounding of the degrees, which "
@@ -342,8 +379,8 @@ def _objection(operator: Operator, values: Array, gap: float, floor: float) -> s
     return ""
 
 
-def _weight_aside(engine: Engine, operator: Operator, Q: MultiVector) -> str:
-    """An objection where a vector has weight on rows that take no part: it is none of the graph's."""
+def _object_to_excluded_weight(engine: Engine, operator: Operator, Q: MultiVector) -> str:
+    """An objection where a vector has weight on excluded rows: it is no eigenvector of the active graph."""
     rows = operator.excluded_rows
     if rows is None or not len(rows):
         return ""
@@ -351,9 +388,9 @@ def _weight_aside(engine: Engine, operator: Operator, Q: MultiVector) -> str:
     chosen[rows] = 1
     part = engine.scale_rows(Q, engine.from_numpy(chosen))
     squares = np.diag(engine.gram(part, part, engine.load_operator(operator).metric))
-    if float(squares.max()) <= WEIGHT_ASIDE**2:
+    if float(squares.max()) <= MAX_EXCLUDED_WEIGHT**2:
         return ""
-    n_wrong = int((squares > WEIGHT_ASIDE**2).sum())
+    n_wrong = int((squares > MAX_EXCLUDED_WEIGHT**2).sum())
     return (
         f"{n_wrong} of the {len(squares)} vectors have weight on nodes that are excluded: there are hardly "
         "more eigenvectors in the rest of the graph than were asked for"
@@ -367,10 +404,11 @@ def _loses_weights(graph: Graph) -> bool:
     return bool(lightest < np.finfo(np.float64).eps * graph.degrees.max())
 
 
-def _reach(top: float, complement_bound: ComplementBound) -> float:
-    """How far up the odds of a miss stay small, by halving the interval."""
-    low, high = top, complement_bound.lowest
-    for _ in range(HALVINGS):
+def _highest_supported_cut(top: float, complement_bound: ComplementBound) -> float:
+    """How far up the odds of a miss stay small, by bisection."""
+    low = top
+    high = complement_bound.lowest
+    for _ in range(GAP_BISECTIONS):
         middle = (low + high) / 2
         low, high = (middle, high) if complement_bound.odds_below(middle) <= LIKELY_MISS else (low, middle)
     return low

@@ -1,4 +1,4 @@
-"""What a certificate said of a graph it says, in part, of the graph after edges changed: no probe, no pass.
+"""Evidence of a certificate after edges were inserted or removed: no probe, and no pass.
 
 Let ``(A, B)`` be the pencil before and ``(A', B')`` that after. If at most K eigenvalues were below
 ``complete_below``, then ``x'Ax >= complete_below x'Bx`` on a subspace of codimension K, and there
@@ -31,26 +31,26 @@ import scipy.sparse as sp
 from spectrograd.certificate.certificate import LIKELY_MISS, ComplementBound
 from spectrograd.typing import Array
 
-HALVINGS = 10  # of the way from the last eigenvalue to what was complete_below: tau to a thousandth of it
-STEPS = 30  # of the power method for y: ends near the best there is
-SLACK = 1e-6  # of a degree: stored weights are float32
+BISECTIONS = 10  # of the interval from the last eigenvalue to complete_below: tau to a thousandth of it
+POWER_STEPS = 30  # of the power method for y
+DEGREE_SLACK = 1e-6  # of a degree: stored weights are float32
 
 
 @dataclass(frozen=True, eq=False)
 class EdgeInsertionBound(ComplementBound):
-    """Nothing below ``complete_below`` was missed, with the odds of the probe that had looked before."""
+    """No eigenvalue below ``complete_below`` was missed, with the ``odds`` of the probe before the change."""
 
     odds: float = LIKELY_MISS
 
     def odds_below(self, tau: float) -> float:
-        """Those of the probe, as far as they reach."""
+        """Those of the probe below ``complete_below``, else 1."""
         assert self.complete_below is not None
         return self.odds if tau < self.complete_below else 1.0
 
 
 @dataclass(frozen=True, eq=False)
 class PencilUpdate:
-    """How a pencil changed.
+    """The change of a pencil ``(A, B)`` by inserted and removed edges.
 
     Attributes
     ----------
@@ -71,35 +71,40 @@ class PencilUpdate:
     lost: Array | None = None
 
     def bound_after(self, complete_below: float, top: float) -> float | None:
-        """About the highest tau above ``top`` below which nothing came in; None: there is none.
+        """About the highest tau above ``top`` with at most K eigenvalues below it; None: there is none.
 
-        By bisection: the diagonal falls with tau, so what holds at one holds at all below. What is returned
-        was tried itself.
+        By bisection: the diagonal falls with tau, so a matrix that is semidefinite at one tau is so at all
+        below. The tau that is returned was tried itself.
         """
         if not complete_below > top:
             return None
-        found, low, high = None, top, complete_below
-        for _ in range(HALVINGS):
+        bound = None
+        low = top
+        high = complete_below
+        for _ in range(BISECTIONS):
             tau = (low + high) / 2
-            if self._keeps(complete_below, tau):
-                found = low = tau
+            if self._stays_semidefinite(complete_below, tau):
+                bound = low = tau
             else:
                 high = tau
-        return found
+        return bound
 
-    def _keeps(self, complete_below: float, tau: float) -> bool:
+    def _stays_semidefinite(self, complete_below: float, tau: float) -> bool:
+        """Whether ``diag(g) - E + R`` is seen to be positive semidefinite at tau."""
         g = self.more_diagonal - tau * self.more_mass + (complete_below - tau) * self.mass
-        g -= SLACK * (self.mass + np.maximum(self.more_mass, 0))
+        g -= DEGREE_SLACK * (self.mass + np.maximum(self.more_mass, 0))
         if self.lost is not None:
             g -= self.lost
         if g.min() < 0:
             return False
         rows = np.flatnonzero(np.diff(self.edges.indptr))
-        own, y = g[rows], np.ones(len(rows))
+        own = g[rows]
+        y = np.ones(len(rows))
         if not (own > 0).all():
             return False
         edges = self.edges[rows][:, rows]
-        for _ in range(STEPS):
+        # A vector y > 0 with E y <= g y proves it (Collatz-Wielandt); the power method looks for one.
+        for _ in range(POWER_STEPS):
             pull = edges @ y
             if (pull <= own * y).all():
                 return True

@@ -1,7 +1,7 @@
-"""Did the solver skip an eigenvector? A random vector looks for one, with odds that can be stated.
+"""The Lanczos probe: a random vector in the complement bounds the odds of a skipped eigenvector.
 
-Let x be a Gaussian vector in the complement of the found subspace, and ``q_0 .. q_j`` the orthonormal vectors
-that Lanczos' recurrence makes of it there,
+Let x be a Gaussian vector in the complement of the solver's subspace, and ``q_0 .. q_j`` the orthonormal
+vectors that Lanczos' recurrence makes of it there,
 
     A q_i = beta_i q_i-1 + alpha_i q_i + beta_i+1 q_i+1,    q_0 = x / |x|.
 
@@ -20,16 +20,16 @@ Fewer steps will do if further Ritz vectors G, beyond the K that were asked for,
 recurrence then meets a wider gap. They need not be accurate. With residuals of norm r and
 values above ``theta``, ``|G'v| <= r / (theta - tau)`` for every unit vector v in the span E of the
 eigenvectors below tau (a Sylvester equation). If E had K + 1 dimensions, some v in it would be orthogonal to
-the found subspace, and without its part along G a vector of Rayleigh quotient at most
+the solver's subspace, and without its part along G a vector of Rayleigh quotient at most
 
     tau + r^2 / ((theta - tau) (1 - r^2 / (theta - tau)^2)),
 
 so the operator restricted to the complement of both would have an eigenvalue below that, a little above tau.
 
-All of this is measured in the precision of the found vectors, float64 wherever there is room for it. A solver
+All of this is measured in the precision of the Ritz vectors, float64 wherever memory allows it. A solver
 in float32 may give a guard vector a value and a residual that are off by as many units of its last digit as a
 row is long, and a component that hangs by light edges then looks like one far away: so G is made orthogonal
-to what was found, and its values and residuals come from a product of its own. ``noise``, by how much
+to the Ritz vectors, and its values and residuals come from a product of its own. ``noise``, by how much
 rounding may move an eigenvalue (it knows the longest row), is added to r and tau and taken from theta.
 """
 
@@ -53,10 +53,10 @@ from spectrograd.linalg.subspace import Coordinates, Ritz, orthonormalize, rayle
 from spectrograd.operators.base import Operator
 from spectrograd.typing import Array
 
-FIRST_CHECK, MOST_STEPS = 4, 500
-SMALL_LEAK = 0.3
+FIRST_CHECK_STEPS, MAX_STEPS = 4, 500
+MAX_GUARD_LEAK = 0.3
 MOST_GUARDS = 8  # measured by one product of their own, which for so many columns is as quick as for one
-ENORMOUS = 1e150
+LARGE_POLYNOMIAL = 1e150
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ class Recurrence:
     alphas: tuple[float, ...] = ()
     betas: tuple[float, ...] = ()
 
-    def followed(self, alpha: float, beta: float) -> Recurrence:
-        """One step longer."""
+    def extend(self, alpha: float, beta: float) -> Recurrence:
+        """The recurrence with one more step."""
         return Recurrence((*self.alphas, alpha), (*self.betas, beta))
 
     @cached_property
@@ -78,12 +78,18 @@ class Recurrence:
 
     def log_sum(self, value: float) -> tuple[float, float]:
         """``log(p_0^2 + .. + p_j^2)`` at a value, and by how much the last step let ``log |p|`` grow."""
-        before, p, beta, total, rate = 0.0, 1.0, 0.0, 1.0, 0.0
+        before = 0.0
+        p = 1.0
+        beta = 0.0
+        total = 1.0
+        rate = 0.0
+        # beta_i+1 p_i+1 = (t - alpha_i) p_i - beta_i p_i-1
         for alpha, following in zip(self.alphas, self.betas, strict=True):
             before, p = p, ((value - alpha) * p - beta * before) / following
-            beta, total = following, total + p * p
+            beta = following
+            total += p * p
             rate = math.log(abs(p / before)) if p * before != 0 else 0.0
-            if abs(p) > ENORMOUS:  # what is left out would make it larger still
+            if abs(p) > LARGE_POLYNOMIAL:  # what is left out would make it larger still
                 break
         return math.log(total), rate
 
@@ -122,8 +128,8 @@ class LanczosProbeEvidence(ComplementBound):
         square = (self.leak / distance) ** 2 if distance > 0 else 1.0
         return tau + self.noise + square * distance / (1 - square) if square < 1 else math.inf
 
-    def steps_owed(self, tau: float, odds: float) -> int:
-        """About how many more steps the odds will take."""
+    def remaining_steps(self, tau: float, odds: float) -> int:
+        """Estimate how many more steps the odds need."""
         shifted = self.shifted(tau)
         if shifted >= self.recurrence.lowest:
             return 0
@@ -134,7 +140,7 @@ class LanczosProbeEvidence(ComplementBound):
 
 @dataclass(frozen=True, eq=False)
 class Guards:
-    """Ritz vectors after those that were asked for, from the same subspace."""
+    """Ritz pairs after the K-th, from the same subspace: vectors N x g, values (g,), residuals (g,)."""
 
     vectors: MultiVector
     values: Array
@@ -143,9 +149,9 @@ class Guards:
 
 @dataclass(frozen=True, eq=False)
 class MeasuredRitz:
-    """The K Ritz pairs of a result, orthonormal in its metric, and their residuals without ``rounding``.
+    """K Ritz pairs, orthonormal in the metric, and their residuals (K,) without ``rounding``.
 
-    That is by how much the rounding of their product may have moved an eigenvalue.
+    ``rounding`` bounds how far the rounding of their product may have moved an eigenvalue.
     """
 
     ritz: Ritz
@@ -155,13 +161,13 @@ class MeasuredRitz:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What a solver knows of the spectrum beyond its result.
+    """A solver's evidence on the spectrum beyond its K Ritz pairs.
 
     ``beyond`` is its estimate of the first eigenvalue that it does not return, ``complete`` says that nothing
     below that can have been missed (a dense factorisation), ``countable`` that a factorisation, which counts
-    eigenvalues, is cheap; ``guards`` are further Ritz vectors, and ``complement_bound`` is what it found out
-    itself. ``last`` are its Ritz pairs with their residuals, where its last product may serve the
-    certificate.
+    eigenvalues, is cheap; ``guards`` are further Ritz pairs, and ``complement_bound`` is the solver's own
+    bound on the rest of the spectrum. ``last`` are its Ritz pairs with their residuals, where its last
+    product may serve the certificate.
     """
 
     beyond: float | None = None
@@ -172,29 +178,29 @@ class Evidence:
     last: MeasuredRitz | None = None
 
     def in_units(self, unit: float) -> Evidence:
-        """Of eigenvalues so many times as large, without what belongs to vectors of other numbers."""
+        """The evidence for eigenvalues ``unit`` times as large, without vectors of the old scale."""
         beyond = None if self.beyond is None else unit * self.beyond
         return Evidence(beyond, self.complete, self.countable)
 
 
-def _accurate(engine: Engine, guards: Guards | None, top: float, residual: float) -> Guards | None:
-    """As many as move the eigenvalue that is looked for by a tenth of its distance at most."""
+def _select_accurate(engine: Engine, guards: Guards | None, top: float, residual: float) -> Guards | None:
+    """The first guards whose residuals move the eigenvalue at tau by a tenth of its distance at most."""
     if guards is None or not len(guards.values):
         return None
     lowest = float(guards.values[0])
     leaks = np.sqrt(np.cumsum(guards.residuals**2))
-    n = int((leaks[:MOST_GUARDS] <= SMALL_LEAK * (lowest - needed_cut(top, lowest, residual))).sum())
+    n = int((leaks[:MOST_GUARDS] <= MAX_GUARD_LEAK * (lowest - needed_cut(top, lowest, residual))).sum())
     if n == 0:
         return None
     return Guards(engine.columns(guards.vectors, slice(n)), guards.values[:n], guards.residuals[:n])
 
 
-def _measured(engine: Engine, standard: Coordinates, found: MultiVector, guards: Guards) -> Guards:
-    """The guards in standard coordinates: orthogonal to what was found, and measured."""
-    G = standard.transform(engine.astype(guards.vectors, found.dtype))
+def _measure_guards(engine: Engine, standard: Coordinates, Q: MultiVector, guards: Guards) -> Guards:
+    """The guards in standard coordinates, orthogonal to Q (N x K), their residuals measured anew."""
+    G = standard.transform(engine.astype(guards.vectors, Q.dtype))
     same = np.eye(G.shape[1])
     for _ in range(2):  # the second time takes out what rounding left
-        G = engine.combine(G, same, found, -engine.gram(found, G))
+        G = engine.combine(G, same, Q, -engine.gram(Q, G))
     ritz = rayleigh_ritz(engine, standard.operator, orthonormalize(engine, G, None).Q)
     return Guards(ritz.Q, ritz.values, residuals(engine, standard.operator, ritz))
 
@@ -212,44 +218,64 @@ def run_lanczos_probe(
     rounding: float | None = None,
     looks: float = 1.0,
 ) -> ComplementBound:
-    """Follow a random vector in the complement of the Ritz vectors until the odds are good enough.
+    """Run Lanczos from a random vector in the complement of the Ritz vectors until the odds are good enough.
 
-    ``beyond`` is the solver's guess of the next eigenvalue, ``guards`` are further Ritz vectors, of which
-    those that are accurate enough are taken out too, and ``residual`` that of the Ritz vectors. All products
-    are in the precision of these, by whose ``rounding`` (None: as of a plain product) an eigenvalue may move.
-    ``looks`` probes share the level. After ``deadline``, a moment of ``time.perf_counter``, no further step
-    is taken, and the odds are those of the steps so far.
+    Parameters
+    ----------
+    engine, operator
+        The operator as it was made.
+    ritz
+        K Ritz pairs; all products are in the precision of their vectors (N x K).
+    rng
+        Draws the seed, into which degrees and Ritz values are mixed.
+    beyond
+        The solver's estimate of the next eigenvalue.
+    guards
+        Further Ritz pairs; those that are accurate enough are projected out too.
+    residual
+        Norm of the residuals of the Ritz pairs.
+    deadline
+        A moment of ``time.perf_counter`` after which no step is made; the odds are those of the steps so far.
+    rounding
+        By how much rounding may move an eigenvalue; None: as of a plain product.
+    looks
+        As many probes share the level of the odds.
     """
     top = float(ritz.values[-1])
     noise = operator.rounding(ritz.Q.dtype) if rounding is None else rounding
     standard = Coordinates.standard(engine, operator)
-    found, offered = standard.transform(ritz.Q), _accurate(engine, guards, top, residual)
-    measured = None if offered is None else _measured(engine, standard, found, offered)
-    accurate = _accurate(engine, measured, top, residual)
+    # 1. Guards, measured by one product of their own.
+    Q = standard.transform(ritz.Q)
+    offered = _select_accurate(engine, guards, top, residual)
+    measured = None if offered is None else _measure_guards(engine, standard, Q, offered)
+    accurate = _select_accurate(engine, measured, top, residual)
+    # 2. The random vector.
     seed = probe_seed(new_seed(rng), operator, ritz.values)
-    walk = _Walk(engine, standard.operator, found, accurate, seed, noise, looks)
-    walk.n_columns = 0 if offered is None else 1  # of eight columns at most: as quick as of one
+    probe = _LanczosProbe(engine, standard.operator, Q, accurate, seed, noise, looks)
+    probe.n_columns = 0 if offered is None else 1  # of eight columns at most: as quick as of one
     guess = math.inf if beyond is None or beyond <= top else beyond
-    if measured is not None:  # what the solver said of them is not needed any more
+    if measured is not None:  # instead of the solver's estimate
         guess = float(measured.values[0])
-    most = min(MOST_STEPS, operator.n_nodes - walk.at)
-    pause = FIRST_CHECK
+    # 3. Lanczos steps, until the odds at the needed cut are good enough.
+    max_steps = min(MAX_STEPS, operator.n_nodes - probe.at)
+    pause = FIRST_CHECK_STEPS
     while True:
-        for _ in range(min(pause, most - walk.n_steps)):
-            walk.step()
+        for _ in range(min(pause, max_steps - probe.n_steps)):
+            probe.step()
             if time.perf_counter() >= deadline:
-                return walk.seen(guess)
-        seen = walk.seen(guess)
-        tau = needed_cut(top, seen.lowest, residual)
-        if seen.lowest <= top or walk.n_steps >= most or walk.ended or seen.odds_below(tau) <= ENOUGH:
-            return seen
-        pause = max(1 + walk.n_steps // 10, min(seen.steps_owed(tau, ENOUGH), walk.n_steps))
+                return probe.evidence(guess)
+        evidence = probe.evidence(guess)
+        tau = needed_cut(top, evidence.lowest, residual)
+        over = evidence.lowest <= top or probe.n_steps >= max_steps or probe.ended
+        if over or evidence.odds_below(tau) <= ENOUGH:
+            return evidence
+        pause = max(1 + probe.n_steps // 10, min(evidence.remaining_steps(tau, ENOUGH), probe.n_steps))
 
 
-class _Walk:
+class _LanczosProbe:
     """Lanczos' recurrence from a random vector outside the span of the Ritz vectors and guards.
 
-    ``vectors`` holds those, and the last two vectors of the recurrence with room for the next, which is made
+    ``vectors`` holds those, and the last two vectors of the recurrence with space for the next, which is made
     orthogonal to them all: the operator is restricted to the complement, however rough the vectors are.
     """
 
@@ -257,27 +283,33 @@ class _Walk:
         self,
         engine: Engine,
         operator: Operator,
-        found: MultiVector,
+        Q: MultiVector,
         guards: Guards | None,
         seed: int,
         noise: float,
         looks: float,
     ) -> None:
-        self.engine, self.operator, n = engine, operator, operator.n_nodes
-        taken_out = [found] if guards is None else [found, guards.vectors]
-        self.at = sum(X.shape[1] for X in taken_out)
-        self.vectors = engine.basis(n, self.at + 3, found.dtype)
-        for X in taken_out:
+        self.engine = engine
+        self.operator = operator
+        n = operator.n_nodes
+        projected_out = [Q] if guards is None else [Q, guards.vectors]
+        self.at = sum(X.shape[1] for X in projected_out)
+        self.vectors = engine.basis(n, self.at + 3, Q.dtype)
+        for X in projected_out:
             self.vectors.append(X)
-        self.theta, self.leak = math.inf, 0.0
+        self.theta = math.inf
+        self.leak = 0.0
         if guards is not None:
-            self.theta, self.leak = float(guards.values[0]), float(np.linalg.norm(guards.residuals))
+            self.theta = float(guards.values[0])
+            self.leak = float(np.linalg.norm(guards.residuals))
             self.leak += math.sqrt(len(guards.values)) * noise
-        self.vectors.append(engine.random(n, 1, seed, found.dtype))
+        self.vectors.append(engine.random(n, 1, seed, Q.dtype))
         self.square = float(self.vectors.orthogonalize(0, self.at)[1][0, 0])
         self.vectors.rotate(self.at, self.at + 1, np.array([[1 / math.sqrt(self.square)]]))
-        self.noise, self.looks = noise, looks
-        self.recurrence, self.ended = Recurrence(), False
+        self.noise = noise
+        self.looks = looks
+        self.recurrence = Recurrence()
+        self.ended = False
         self.n_columns = 0  # of products before the first step
 
     @property
@@ -285,38 +317,54 @@ class _Walk:
         return len(self.recurrence.alphas)
 
     def step(self) -> None:
-        """Mutates: one product."""
+        """Mutates: one Lanczos step, which is one product."""
         if self.ended:
             return
         last = self.at + min(self.n_steps, 1)
         self.vectors.append(self.engine.apply(self.operator, self.vectors.columns(last, last + 1)))
         coefficients, inner = self.vectors.orthogonalize(self.at, last + 1)
-        alpha, beta = float(coefficients[-1, 0]), math.sqrt(float(inner[0, 0]))
-        self.ended = not beta > self.noise  # an invariant subspace: all that x holds is known
+        alpha = float(coefficients[-1, 0])
+        beta = math.sqrt(float(inner[0, 0]))
+        self.ended = not beta > self.noise  # an invariant subspace: x has no component outside
         beta = max(beta, self.noise)
-        kept = np.diag([1.0, 1 / beta])  # the last vector and the new one; the one before goes
-        self.vectors.rotate(self.at, last + 2, np.vstack([np.zeros((last - self.at, 2)), kept]))
-        self.recurrence = self.recurrence.followed(alpha, beta)
+        last_two = np.diag([1.0, 1 / beta])  # the last vector and the new one; the one before is dropped
+        self.vectors.rotate(self.at, last + 2, np.vstack([np.zeros((last - self.at, 2)), last_two]))
+        self.recurrence = self.recurrence.extend(alpha, beta)
 
-    def seen(self, guess: float) -> LanczosProbeEvidence:
+    def evidence(self, guess: float) -> LanczosProbeEvidence:
         """The evidence so far."""
-        lowest = min(guess, self.recurrence.lowest)
-        out = (self.theta, self.leak, self.noise, self.looks)
         return LanczosProbeEvidence(
-            lowest, self.n_columns + self.n_steps, None, self.recurrence, self.square, *out
+            lowest=min(guess, self.recurrence.lowest),
+            columns=self.n_columns + self.n_steps,
+            recurrence=self.recurrence,
+            square=self.square,
+            theta=self.theta,
+            leak=self.leak,
+            noise=self.noise,
+            looks=self.looks,
         )
 
 
-# --- The same probe with the inverse of the operator, where a factorisation is at hand: fewer steps.
+# --- The inverse probe, where a factorisation exists: fewer steps.
+#
+# ``T = (A - pole B)^-1 B`` has the eigenvectors of the pencil, with values ``1 / (t - pole)``; those of the
+# smallest t are its largest, and far from the others. If K + 1 eigenvectors had eigenvalues below tau, some
+# combination v of them would be orthogonal to the Ritz vectors, and ``v'BTv >= 1 / (tau - pole)``. So -T,
+# restricted to their complement, would have an eigenvalue of at most ``-1 / (tau - pole)``, and the
+# recurrence of a random vector bounds the odds of that.
+#
+# A solve for eight columns takes hardly longer than for one. The squares of v's coordinates in eight random
+# vectors, each bounded by its own recurrence, sum to a chi-square of eight degrees of freedom, which is small
+# far more rarely than that of one: for odds of 5e-4 it has to be below 0.7, and not below 4e-7.
 
-Times = Callable[[Array], Array]
-MOST_SOLVES = 12  # what the numbers of another factorisation, which counts, cost
-ROUNDING = 1e-12  # of the largest eigenvalue of T
+LinearMap = Callable[[Array], Array]
+MAX_SOLVES = 12  # as expensive as the numbers of another factorisation, which would count eigenvalues
+INVERSE_ROUNDING = 1e-12  # of the largest eigenvalue of T
 
 
 @dataclass(frozen=True, eq=False)
-class Inverted(ComplementBound):
-    """Recurrences of random vectors under -T, whose squared lengths were ``squares``."""
+class InverseProbeEvidence(ComplementBound):
+    """Evidence of Lanczos recurrences under -T from random vectors of squared lengths ``squares``."""
 
     recurrences: tuple[Recurrence, ...] = ()
     squares: tuple[float, ...] = ()
@@ -327,7 +375,8 @@ class Inverted(ComplementBound):
         """See the module's text."""
         if tau >= self.lowest:
             return 1.0
-        value, largest = self.noise - 1 / (tau - self.pole), 0.0
+        value = self.noise - 1 / (tau - self.pole)
+        largest = 0.0
         for recurrence, square in zip(self.recurrences, self.squares, strict=True):
             if not value < recurrence.lowest:
                 return 1.0
@@ -337,7 +386,7 @@ class Inverted(ComplementBound):
 
 def run_inverse_probe(
     engine: Engine,
-    times: Times,
+    times: LinearMap,
     metric: Array,
     ritz: Ritz,
     pole: float,
@@ -346,38 +395,63 @@ def run_inverse_probe(
     beyond: float,
     residual: float,
     n_vectors: int = LANES,
-    most_solves: int = MOST_SOLVES,
-) -> Inverted:
-    """Follow random vectors under ``times``, which is T, until the odds are good enough.
+    most_solves: int = MAX_SOLVES,
+) -> InverseProbeEvidence:
+    """Run Lanczos under T from random vectors until the odds are good enough.
 
-    ``ritz`` is what was found, ``residual`` its error, ``beyond`` the solver's guess of the next eigenvalue.
+    Parameters
+    ----------
+    engine
+        Of numpy arrays.
+    times
+        Multiplies an array (N x n_vectors) by T.
+    metric : array of shape (N,)
+        The diagonal of B.
+    ritz
+        K Ritz pairs in random-walk form, vectors N x K.
+    pole
+        The shift of the factorisation, below all Ritz values.
+    rng
+        Draws the random vectors.
+    beyond
+        The solver's estimate of the next eigenvalue.
+    residual
+        Norm of the residuals of the Ritz pairs.
+    n_vectors, most_solves
+        Recurrences side by side, and solves at most.
     """
     start = rng.standard_normal((len(metric), n_vectors), dtype=np.float32)
-    top, walk = float(ritz.values[-1]), _InverseWalk(engine, times, metric, ritz, pole, start)
+    top = float(ritz.values[-1])
+    probe = _InverseProbe(engine, times, metric, ritz, pole, start)
     while True:
-        walk.step()
-        seen = walk.seen(beyond)
-        tau = needed_cut(top, seen.lowest, residual)
-        enough = seen.lowest <= top or seen.odds_below(tau) <= ENOUGH
-        if enough or walk.n_steps == most_solves:
-            return seen
+        probe.step()
+        evidence = probe.evidence(beyond)
+        tau = needed_cut(top, evidence.lowest, residual)
+        over = evidence.lowest <= top or evidence.odds_below(tau) <= ENOUGH
+        if over or probe.n_steps == most_solves:
+            return evidence
 
 
-class _InverseWalk:
-    """Some recurrences side by side, in walk form; all are kept orthogonal to what was found.
+class _InverseProbe:
+    """Some recurrences side by side, in random-walk form, orthogonal to the Ritz vectors.
 
-    ``basis`` holds that, and the last two vectors of each recurrence, the latest in columns ``at``.
+    ``basis`` holds these, and the last two vectors of each recurrence, the latest in columns ``at``.
     """
 
     def __init__(
-        self, engine: Engine, times: Times, metric: Array, ritz: Ritz, pole: float, start: Array
+        self, engine: Engine, times: LinearMap, metric: Array, ritz: Ritz, pole: float, start: Array
     ) -> None:
-        self.engine, self.times, self.metric, self.pole = engine, times, metric, pole
-        self.noise = ROUNDING / (float(ritz.values[0]) - pole)
-        (n, k), n_vectors = ritz.Q.shape, start.shape[1]
+        self.engine = engine
+        self.times = times
+        self.metric = metric
+        self.pole = pole
+        self.noise = INVERSE_ROUNDING / (float(ritz.values[0]) - pole)
+        n, k = ritz.Q.shape
+        n_vectors = start.shape[1]
         self.basis = np.zeros((n, k + 2 * n_vectors))
         self.basis[:, :k] = ritz.Q
-        self.at, self.width = slice(k, k + n_vectors), n_vectors
+        self.at = slice(k, k + n_vectors)
+        self.width = n_vectors
         self.recurrences = (Recurrence(),) * n_vectors
         x = start / np.sqrt(metric)[:, None]
         x -= engine.combine(ritz.Q, engine.gram(ritz.Q, x, metric))
@@ -390,10 +464,11 @@ class _InverseWalk:
         return len(self.recurrences[0].alphas)
 
     def step(self) -> None:
-        """Mutates: one solve."""
+        """Mutates: one Lanczos step of each recurrence, which is one solve."""
         product = self.times(self.current)
         parts = self.engine.gram(self.basis, product, self.metric)
-        alphas, k = np.diag(parts[self.at]).copy(), parts.shape[0] - 2 * self.width
+        alphas = np.diag(parts[self.at]).copy()
+        k = parts.shape[0] - 2 * self.width
         parts[k:] = 0
         before = slice(k, k + self.width) if self.at.start > k else slice(k + self.width, None)
         parts[self.at], parts[before] = np.diag(alphas), -np.diag(self.betas)
@@ -404,13 +479,13 @@ class _InverseWalk:
         self.basis[:, before] = self.current = new
         self.at = before
         grown = zip(self.recurrences, -alphas, self.betas, strict=True)
-        self.recurrences = tuple(r.followed(float(a), float(b)) for r, a, b in grown)
+        self.recurrences = tuple(r.extend(float(a), float(b)) for r, a, b in grown)
 
-    def seen(self, guess: float) -> Inverted:
+    def evidence(self, guess: float) -> InverseProbeEvidence:
         """The evidence so far."""
         lowest = min(r.lowest for r in self.recurrences)
         lowest = min(guess, self.pole - 1 / lowest) if lowest < 0 else guess
         squares = tuple(float(square) for square in self.squares)
-        return Inverted(
+        return InverseProbeEvidence(
             lowest, self.width * self.n_steps, None, self.recurrences, squares, self.pole, self.noise
         )

@@ -1,4 +1,4 @@
-"""Do eigenvectors live on the graph, or on tiny components of it? What regularisation is decided by."""
+"""Localised eigenvectors, which live on a tiny part of the graph: what regularisation is decided by."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from spectrograd.typing import Array
 
 # A vector is localised when it lives on less than this part of a cluster's fair share of the volume.
 TINY_SHARE = 0.1
-# Of the vectors, more than how many must be localised to crowd out the clusters.
-TOO_MANY = 0.5
+# Share of localised vectors above which they crowd out the clusters.
+MAX_LOCALIZED_SHARE = 0.5
 
 
 def participation(operator: Operator, vectors: MultiVector, engine: Engine | None = None) -> Array:
@@ -24,12 +24,13 @@ def participation(operator: Operator, vectors: MultiVector, engine: Engine | Non
     multivector of the engine, N x k; without one, a numpy array.
     """
     walk = Coordinates.random_walk(engine or LocalEngine(), operator)
-    seen = walk.engine.column_statistics(walk.transform(vectors), walk.operator.metric)
-    second, fourth = seen.second / seen.mass, seen.fourth / seen.mass  # weights of any size
+    moments = walk.engine.column_statistics(walk.transform(vectors), walk.operator.metric)
+    second = moments.second / moments.mass  # over the volume: weights of any size
+    fourth = moments.fourth / moments.mass
     return np.asarray(second**2 / fourth)
 
 
-def judge(
+def decide_regularization(
     operator: Operator,
     vectors: MultiVector,
     n_trivial: int = 1,
@@ -39,11 +40,23 @@ def judge(
     engine: Engine | None = None,
     volume: float = 1.0,
 ) -> Regularization:
-    """Look at eigenvectors (a multivector, N x k) and decide whether ``tau`` is called for.
+    """Decide by eigenvectors whether ``tau`` is added to the degrees.
 
-    The first ``n_trivial`` vectors, which are constant on components, are not looked at. ``rough`` vectors
-    still mix neighbours and so live on more than they will: half of them are then enough. ``volume`` is the
-    share of the operator's volume that takes part.
+    Parameters
+    ----------
+    operator
+        Whose eigenvectors these are.
+    vectors
+        A multivector of the engine, N x k; without an engine a numpy array.
+    n_trivial
+        The first vectors, which are constant on components, are not considered.
+    tau
+        In mean degrees, where it is called for.
+    rough
+        Vectors of an unfinished solve still mix neighbours and so live on more nodes than they will: half of
+        them localised are then enough.
+    volume
+        Share of the operator's volume that takes part.
     """
     k = vectors.shape[1]
     if k <= n_trivial:
@@ -51,10 +64,10 @@ def judge(
     chosen = (engine or LocalEngine()).columns(vectors, slice(n_trivial, None))
     shares = k * participation(operator, chosen, engine) / volume
     n_tiny = int((shares < TINY_SHARE).sum())
-    found = (
+    evidence = (
         f"{n_tiny} of {len(shares)} eigenvectors live on less than a tenth of a cluster's share of the graph"
     )
     localized = n_tiny / len(shares)
-    if localized > TOO_MANY or (rough and localized == TOO_MANY):
-        return Regularization(tau, f"{found}: {tau:g} mean degrees added to every degree", localized)
-    return Regularization(0.0, f"not needed: {found}", localized)
+    if localized > MAX_LOCALIZED_SHARE or (rough and localized == MAX_LOCALIZED_SHARE):
+        return Regularization(tau, f"{evidence}: {tau:g} mean degrees added to every degree", localized)
+    return Regularization(0.0, f"not needed: {evidence}", localized)

@@ -36,7 +36,14 @@ from spectrograd.pipeline.out_of_sample import NewRows
 from spectrograd.pipeline.result import Result
 from spectrograd.pipeline.run import finish_labels, label
 from spectrograd.pipeline.settings import Settings
-from spectrograd.pipeline.update import FAR, Before, Updated, bound_after_insertion, refit_reason, update
+from spectrograd.pipeline.update import (
+    MAX_DRIFT,
+    Before,
+    Updated,
+    bound_after_insertion,
+    refit_reason,
+    update,
+)
 from spectrograd.typing import Array
 
 
@@ -327,7 +334,7 @@ class PartialFitMixin(Fitted):
         """Clusters that moved a little are followed; others are found anew."""
         assert previous.labels is not None
         streamed = result.operator.is_streamed  # where so many rows are labelled by a sample of them
-        if drift > FAR or streamed or settings.assign_labels != "kmeans":
+        if drift > MAX_DRIFT or streamed or settings.assign_labels != "kmeans":
             return label(result, settings)
         before = np.full(len(result.vectors), -1)
         before[: len(previous.labels)] = previous.labels

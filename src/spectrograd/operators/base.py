@@ -1,4 +1,4 @@
-"""What an operator is: few methods, and a list of what else it capabilities."""
+"""The protocol of operators, their capabilities, and a dense one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Operator(ABC):
     """The pencil ``(A, B)`` of the eigenproblem ``A u = lambda B u``, never an N x N array.
 
     ``B = diag(metric)``. Products are an engine's: ``engine.apply(operator, X)``; how an operator breaks into
-    what an engine can do is its own :meth:`product`. What else may be asked of one, its ``capabilities`` say.
+    verbs of an engine is its own :meth:`product`. Its ``capabilities`` name what a solver may ask for.
 
     Attributes
     ----------
@@ -114,17 +114,17 @@ class Operator(ABC):
         return self
 
     def random_walk_form(self) -> Operator:
-        """The same pencil in the coordinates in which a sweep gathers vectors as they are."""
+        """The same pencil in the coordinates in which a pass gathers vectors as they are."""
         return self
 
     @property
     def standard_factors(self) -> Array | None:
-        """What multiplies the rows of a vector to make it one of :meth:`standard_form`; None: nothing."""
+        """Row factors that turn a vector into one of :meth:`standard_form`, shape (N,); None: ones."""
         return None
 
     @property
     def random_walk_factors(self) -> Array | None:
-        """What multiplies the rows of a vector to make it one of :meth:`random_walk_form`; None: nothing."""
+        """Row factors that turn a vector into one of :meth:`random_walk_form`, shape (N,); None: ones."""
         return None
 
     @property
@@ -133,7 +133,7 @@ class Operator(ABC):
         return (self.n_nodes, self.n_nodes)
 
     def __matmul__(self, U: Array) -> Array:
-        """``A @ U`` on the default engine, for whoever has arrays at hand."""
+        """``A @ U`` on the default engine, for numpy arrays."""
         columns = U if U.ndim == 2 else U[:, None]
         if columns.dtype not in (np.float32, np.float64):
             columns = columns.astype(np.float64)
@@ -147,13 +147,13 @@ class Operator(ABC):
 
 
 class CapabilityError(ValueError):
-    """A solver needs more of an operator than it capabilities."""
+    """A solver requires capabilities that an operator does not have."""
 
 
 def check_capabilities(
     who: str, requires: frozenset[Capability], operator: Operator, capabilities: frozenset[Capability]
 ) -> None:
-    """One clear error where something is missing."""
+    """Raise an error that names the capabilities which an operator lacks."""
     missing = sorted(requires - capabilities)
     if missing:
         what = type(operator).__name__

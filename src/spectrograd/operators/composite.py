@@ -1,4 +1,4 @@
-"""Operators made of parts: a low-rank one alone, and sums of what cannot be added as matrices."""
+"""Operators made of parts: low rank, sums of operators, and functions of layers by Chebyshev series."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class SumOperator(OperatorOfSeveral):
 
 Function = Callable[[Array], Array]
 # Relative to the range of the function; far below the residuals anybody asks of a solver.
-ACCURACY = 1e-9
+SERIES_ACCURACY = 1e-9
 MAX_DEGREE = 512
 
 
@@ -127,7 +127,7 @@ MAX_DEGREE = 512
 class FunctionOperator(OperatorOfSeveral):
     """``A = sum_s c_s f(L_s)``, applied by one Chebyshev series per layer (docs/adr/0010).
 
-    It is known by its products only; one costs ``degree`` sweeps over every layer.
+    It is known by its products only; one costs ``degree`` passes over every layer.
 
     Attributes
     ----------
@@ -153,13 +153,15 @@ class FunctionOperator(OperatorOfSeveral):
         return total
 
     def rounding(self, dtype: DTypeLike) -> float:
-        """What the series leave out, and what every product of theirs rounds."""
+        """The truncation of the series, and the rounding of each of their products."""
         eps = float(np.finfo(dtype).eps)
         floor = 0.0
         for operator, coefficients in zip(self.operators, self.series, strict=True):
             each = operator.rounding(dtype) / (operator.upper - operator.lower) + 4 * eps
             terms = np.abs(coefficients)
-            floor += 10 * ACCURACY * float(terms.max()) + each * float(np.arange(len(terms)) ** 2 @ terms)
+            floor += 10 * SERIES_ACCURACY * float(terms.max()) + each * float(
+                np.arange(len(terms)) ** 2 @ terms
+            )
         return floor
 
     def to_engine(self, engine: Engine) -> FunctionOperator:
@@ -175,20 +177,25 @@ def function_of_layers(
     The function is monotone.
     """
     scale = spectral_scale(layers)
-    kept = [(float(c), operator) for c, operator in zip(weights, layers, strict=True) if c > 0]
-    series, lower, upper = [], 0.0, 0.0
-    for weight, operator in kept:
+    weighted = [(float(c), operator) for c, operator in zip(weights, layers, strict=True) if c > 0]
+    series = []
+    lower = 0.0
+    upper = 0.0
+    for weight, operator in weighted:
         ends = np.array([operator.lower, operator.upper]) / scale
         series.append(weight * chebyshev_series(function, float(ends[0]), float(ends[1])))
         values = weight * function(ends)  # monotone: its bounds are at the ends
-        lower, upper = lower + float(values.min()), upper + float(values.max())
-    return FunctionOperator(tuple(_fit(operator) for _, operator in kept), tuple(series), lower, upper)
+        lower += float(values.min())
+        upper += float(values.max())
+    return FunctionOperator(
+        tuple(_equilibrate_layer(operator) for _, operator in weighted), tuple(series), lower, upper
+    )
 
 
-def _fit(operator: Operator) -> Operator:
+def _equilibrate_layer(operator: Operator) -> Operator:
     """The layer in numbers of any size: its series is one on its own interval."""
-    found = equilibrate(operator)
-    return operator if found is None else found.operator
+    fit = equilibrate(operator)
+    return operator if fit is None else fit.operator
 
 
 def spectral_scale(layers: Sequence[Operator]) -> float:
@@ -197,21 +204,22 @@ def spectral_scale(layers: Sequence[Operator]) -> float:
 
 
 def chebyshev_series(function: Function, low: float, high: float) -> Array:
-    """Coefficients of f on [low, high], as many as it takes to reach ACCURACY.
+    """Coefficients of f on [low, high], as many as it takes to reach SERIES_ACCURACY.
 
     Examples
     --------
     >>> len(chebyshev_series(lambda x: x * x, 0.0, 2.0))
     3
     """
-    middle, half = (low + high) / 2, (high - low) / 2
+    middle = (low + high) / 2
+    half = (high - low) / 2
     size = 16
     while True:
         nodes = np.cos(np.pi * (np.arange(size + 1) + 0.5) / (size + 1))
-        coefficients = _fitted(function(middle + half * nodes), nodes)
-        wanted = np.flatnonzero(np.abs(coefficients) > ACCURACY * np.abs(coefficients).max())
-        if wanted[-1] < 0.9 * size:
-            return np.asarray(coefficients[: wanted[-1] + 1])
+        coefficients = _interpolate(function(middle + half * nodes), nodes)
+        significant = np.flatnonzero(np.abs(coefficients) > SERIES_ACCURACY * np.abs(coefficients).max())
+        if significant[-1] < 0.9 * size:
+            return np.asarray(coefficients[: significant[-1] + 1])
         if size >= MAX_DEGREE:
             raise ValueError(
                 f"the function needs a polynomial of degree above {MAX_DEGREE} on [{low:g}, {high:g}]: "
@@ -220,7 +228,7 @@ def chebyshev_series(function: Function, low: float, high: float) -> Array:
         size *= 2
 
 
-def _fitted(values: Array, nodes: Array) -> Array:
+def _interpolate(values: Array, nodes: Array) -> Array:
     """Coefficients of the interpolant through values at Chebyshev nodes (a discrete cosine transform)."""
     basis = chebyshev.chebvander(nodes, len(nodes) - 1)
     coefficients = basis.T @ values * (2 / len(nodes))
@@ -229,20 +237,23 @@ def _fitted(values: Array, nodes: Array) -> Array:
 
 
 def _series_product(engine: Engine, operator: Operator, coefficients: Array, X: MultiVector) -> MultiVector:
-    """``f(L) X`` by the three-term recurrence: one sweep per degree, three multivectors of memory."""
-    middle, half = (operator.lower + operator.upper) / 2, (operator.upper - operator.lower) / 2
+    """``f(L) X`` by the three-term recurrence: one pass per degree, three multivectors of memory."""
+    middle = (operator.lower + operator.upper) / 2
+    half = (operator.upper - operator.lower) / 2
     unit = np.eye(X.shape[1])
     if len(coefficients) == 1 or half == 0:
         return engine.combine(X, coefficients.sum() * unit)
 
-    def mapped(V: Any, factor: float) -> Any:
+    def scaled_product(V: Any, factor: float) -> Any:
         """``factor (L - middle) / half V``."""
         scale = factor / half
         return engine.combine(engine.apply(operator, V), scale * unit, V, -scale * middle * unit)
 
-    before, current = X, mapped(X, 1.0)
+    # T_0 and T_1 of (L - middle) / half, then T_j+1 = 2 x T_j - T_j-1 (Mason & Handscomb 2003, Eq. 1.3a).
+    before = X
+    current = scaled_product(X, 1.0)
     out = engine.combine(before, coefficients[0] * unit, current, coefficients[1] * unit)
     for coefficient in coefficients[2:]:
-        before, current = current, engine.combine(mapped(current, 2.0), unit, before, -unit)
+        before, current = current, engine.combine(scaled_product(current, 2.0), unit, before, -unit)
         out = engine.combine(out, unit, current, coefficient * unit)
     return out

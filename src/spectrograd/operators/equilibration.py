@@ -1,9 +1,9 @@
 """Operators as single precision can take them, whatever the scale of the weights and however they differ.
 
 Solvers square what they multiply, many of them in float32: squares of 1e-23 vanish there, squares of 1e20 are
-infinite. Before a solver sees an operator it is therefore divided by a power of four near its size, which
-rounds nothing; and where degrees differ so much that no one divisor suits them all, a normalised Laplacian is
-solved in the coordinates in which its diagonal is one. Results go back to the operator that was given.
+infinite. Before a solver sees an operator it is therefore divide by a power of four near its size, which
+rounds nothing; and where degrees differ so much that no single divisor will do, a normalised Laplacian is
+solved in the coordinates in which its diagonal is one. Results are transformed back to the given operator.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 # Sizes that are left alone. Relative errors of 1e-7 of the smallest, squared, are still normal numbers of
 # float32, and so are sums of squares of the largest, which is more than any unweighted graph's degree.
-SMALLEST, LARGEST = 2.0**-20, 2.0**32
+MIN_SIZE, MAX_SIZE = 2.0**-20, 2.0**32
 # How much degrees may differ: walks divide by them in float32, whose numbers span 2^126 both ways.
-WIDEST = 2.0**40
-MOST = 500  # powers of four: the divisor and its inverse are normal numbers
+MAX_DEGREE_RATIO = 2.0**40
+MAX_POWER_OF_FOUR = 500  # exponent: the divisor and its inverse are normal numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,24 +43,24 @@ class Equilibration:
     row_factors: float | Array = 1.0
 
     def transform(self, vectors: Array) -> Array:
-        """N x k vectors of the given operator as vectors of the balanced one."""
+        """N x k vectors of the given operator as vectors of the equilibrated one."""
         return np.asarray(vectors / self._factors)
 
     def inverse_transform(self, vectors: Array) -> Array:
-        """N x k vectors of the balanced operator as vectors of the given one."""
+        """N x k vectors of the equilibrated operator as vectors of the given one."""
         return np.asarray(vectors * self._factors)
 
     def inverse_transform_multivector(self, engine: Engine, X: MultiVector) -> MultiVector:
-        """As :meth:`leave`, for a multivector of an engine."""
-        return _multiplied(engine, X, self.row_factors)
+        """As :meth:`inverse_transform`, for a multivector of an engine."""
+        return _multiply_rows(engine, X, self.row_factors)
 
     def transform_multivector(self, engine: Engine, X: MultiVector) -> MultiVector:
-        """As :meth:`enter`, for a multivector of an engine."""
-        return _multiplied(engine, X, 1 / self.row_factors)
+        """As :meth:`transform`, for a multivector of an engine."""
+        return _multiply_rows(engine, X, 1 / self.row_factors)
 
     @property
-    def same_shape(self) -> bool:
-        """Whether vectors differ by one factor at most."""
+    def is_uniform(self) -> bool:
+        """Whether all rows are multiplied by the same factor."""
         return not isinstance(self.row_factors, np.ndarray)
 
     @property
@@ -68,14 +68,14 @@ class Equilibration:
         return self.row_factors[:, None] if isinstance(self.row_factors, np.ndarray) else self.row_factors
 
 
-def _multiplied(engine: Engine, X: MultiVector, factors: float | Array) -> MultiVector:
+def _multiply_rows(engine: Engine, X: MultiVector, factors: float | Array) -> MultiVector:
     if isinstance(factors, np.ndarray):
         return engine.scale_rows(X, engine.from_numpy(factors[:, None]))
     return engine.combine(X, factors * np.eye(X.shape[1]))
 
 
 def equilibrate(operator: Operator) -> Equilibration | None:
-    """The operator in numbers that suit a solver; None where it suits as it is.
+    """Scale an operator to numbers that float32 can square; None where it needs no scaling.
 
     Examples
     --------
@@ -90,42 +90,42 @@ def equilibrate(operator: Operator) -> Equilibration | None:
     if operator.graph.n_entries == 0:
         return None
     if _is_wide(operator):
-        return _absorbed(operator)
+        return _absorb_scale(operator)
     within = operator if operator.scale is None else _with_equilibrated_scale(operator)
     size = operator.upper - operator.lower if operator.metric is None else float(operator.metric.max())
     divisor = power_of_four(size)
     if divisor == 1:
         return None if within is operator else Equilibration(within)
     if operator.metric is None:
-        return Equilibration(divided(within, divisor), unit=divisor)
-    pencil = replace(divided(within, divisor), metric=_frozen(operator.metric / divisor))
+        return Equilibration(divide(within, divisor), unit=divisor)
+    pencil = replace(divide(within, divisor), metric=_freeze(operator.metric / divisor))
     pencil = replace(pencil, lower=operator.lower, upper=operator.upper)
     return Equilibration(pencil, row_factors=float(1 / np.sqrt(divisor)))
 
 
 def of_common_size(operators: Sequence[SparseOperator]) -> tuple[tuple[SparseOperator, ...], float]:
-    """Layers that are to be added, in numbers that suit a solver, and what all of them were divided by.
+    """Scale layers that are to be added to a common size; return them and their common divisor.
 
-    Normalised Laplacians are what they are for any weights, so each of them is balanced by itself.
+    Normalised Laplacians are what they are for any weights, so each of them is equilibrated by itself.
     """
     divisor = power_of_four(max(operator.upper for operator in operators))
     found = []
     for operator in operators:
         fit = None if operator.scale is None else equilibrate(operator)
-        found.append(divided(operator, divisor) if fit is None else fit.operator)
+        found.append(divide(operator, divisor) if fit is None else fit.operator)
     return tuple(found), divisor
 
 
 def power_of_four(size: float) -> float:
     """What to divide numbers of that size by: their roots then divide exactly too. 1 where they are fit."""
-    if not np.isfinite(size) or size == 0 or SMALLEST <= size <= LARGEST:
+    if not np.isfinite(size) or size == 0 or MIN_SIZE <= size <= MAX_SIZE:
         return 1.0
     exponent = (int(np.frexp(size)[1]) - 1) // 2
-    return float(4.0 ** np.clip(exponent, -MOST, MOST))
+    return float(4.0 ** np.clip(exponent, -MAX_POWER_OF_FOUR, MAX_POWER_OF_FOUR))
 
 
 def _is_wide(operator: SparseOperator) -> bool:
-    for numbers, most in ((operator.metric, WIDEST), (operator.scale, WIDEST**0.5)):
+    for numbers, most in ((operator.metric, MAX_DEGREE_RATIO), (operator.scale, MAX_DEGREE_RATIO**0.5)):
         if numbers is not None:
             used = numbers[numbers > 0]
             if len(used) and used.max() / most > used.min():
@@ -143,11 +143,11 @@ def _with_equilibrated_scale(operator: SparseOperator) -> SparseOperator:
         operator,
         graph=_with_weights(operator.graph, 1 / divisor),
         scale=operator.scale * np.sqrt(divisor),
-        low_rank=operator.low_rank and _even(operator.low_rank),
+        low_rank=operator.low_rank and _equilibrate_low_rank(operator.low_rank),
     )
 
 
-def divided(operator: SparseOperator, divisor: float) -> SparseOperator:
+def divide(operator: SparseOperator, divisor: float) -> SparseOperator:
     """``A / divisor``, with its bounds; the metric stays."""
     if divisor == 1:
         return operator
@@ -155,7 +155,7 @@ def divided(operator: SparseOperator, divisor: float) -> SparseOperator:
     return replace(
         operator,
         graph=_with_weights(operator.graph, 1 / divisor),
-        diagonal=_frozen(operator.diagonal / divisor),
+        diagonal=_freeze(operator.diagonal / divisor),
         low_rank=low_rank and LowRank(low_rank.factors, low_rank.coefficients / divisor),
         lower=operator.lower / divisor,
         upper=operator.upper / divisor,
@@ -167,17 +167,17 @@ def _with_weights(graph: Graph, factor: float) -> Graph:
     blocks = []
     for block in graph.blocks:
         weights = np.full(len(block.indices), factor) if block.weights is None else block.weights * factor
-        blocks.append(replace(block, weights=_frozen(weights.astype(np.float64, copy=False))))
+        blocks.append(replace(block, weights=_freeze(weights.astype(np.float64, copy=False))))
     return Graph(tuple(blocks), graph.n_nodes, graph.names)
 
 
-def _frozen(array: Array) -> Array:
+def _freeze(array: Array) -> Array:
     """Read-only, as the numbers of graphs and Laplacians are: the same compiled kernels serve."""
     array.flags.writeable = False
     return array
 
 
-def _absorbed(operator: SparseOperator) -> Equilibration:
+def _absorb_scale(operator: SparseOperator) -> Equilibration:
     """``B^-1/2 A B^-1/2`` with the scale multiplied into the weights: all entries are one at most.
 
     A weight that float32 cannot hold then is one that moves no eigenvalue.
@@ -186,14 +186,14 @@ def _absorbed(operator: SparseOperator) -> Equilibration:
     assert standard.scale is not None
     W, scale = operator.graph.matrix, standard.scale
     ends = np.repeat(scale, np.diff(W.indptr)) * scale[W.indices]  # first: the same for both directions
-    block = RowBlock(0, W.indptr.astype(np.int64), W.indices, _frozen(W.data * ends))
+    block = RowBlock(0, W.indptr.astype(np.int64), W.indices, _freeze(W.data * ends))
     graph = Graph((block,), operator.n_nodes, operator.graph.names)
     factors = 1.0 if operator.metric is None else 1 / np.sqrt(operator.metric)
-    low_rank = standard.low_rank and _even(standard.low_rank)
+    low_rank = standard.low_rank and _equilibrate_low_rank(standard.low_rank)
     return Equilibration(replace(standard, graph=graph, scale=None, low_rank=low_rank), row_factors=factors)
 
 
-def _even(low_rank: LowRank) -> LowRank:
+def _equilibrate_low_rank(low_rank: LowRank) -> LowRank:
     """The same matrix, its factors near one: what they lose the coefficients gain."""
     sizes = [power_of_four(float(np.abs(column).max())) for column in low_rank.factors.T]
     return LowRank(low_rank.factors / sizes, low_rank.coefficients * np.square(sizes))

@@ -1,4 +1,4 @@
-"""Laplacians of a graph as operators."""
+"""Laplacians of a graph as operators: plain, regularised, of a part of the nodes, normalised after a sum."""
 
 from __future__ import annotations
 
@@ -81,7 +81,12 @@ def __getattr__(name: str) -> Any:
     return SparseOperator
 
 
-# --- Regularisation: ``tau / N`` added to every pair of nodes, never as an N x N matrix, and when to do it.
+# --- Regularisation: ``tau / N`` added to every pair of nodes, never as an N x N matrix.
+#
+# On sparse real graphs the exact smallest eigenvectors sit on tiny dangling subgraphs: one of volume v that
+# hangs by one edge has conductance 1 / v, below that of any real cluster of a well-linked graph. Adding
+# ``tau`` to every degree lifts it to about ``tau / (degree + tau)`` and leaves large clusters almost where
+# they were (Amini et al. 2013; Qin and Rohe 2013; Zhang and Rohe 2018).
 
 # Mean degrees to add, the second only where the first leaves the eigenvectors localised. Measured: 0.1 is
 # best or close to it wherever regularisation helps (docs/regularization.md).
@@ -135,7 +140,7 @@ def regularized(graph: Graph, kind: Kind, tau: float) -> SparseOperator:
 
     All three kinds follow from the same matrix. For ``"unnormalized"`` it is ``L + t (I - 11'/N)``, which
     lifts every vector but the constant by t: the order of a connected graph's eigenvectors does not
-    change, only the pieces of a disconnected one are told from the constant.
+    change, only the components of a disconnected one are separated from the constant.
 
     Examples
     --------
@@ -163,23 +168,23 @@ def regularized(graph: Graph, kind: Kind, tau: float) -> SparseOperator:
 # --- Laplacians of a part of a graph on all of its rows: what a graph on disk has instead of a subgraph.
 
 # Normalised entries of excluded rows are divided by this, and their diagonal is chosen such that their
-# eigenvalues lie at the upper bound, but for the part 1 / DIVISOR of it: behind those that are wanted,
-# however many these are. Entries and diagonal are exact in float32.
-DIVISOR = 2.0**20
+# eigenvalues lie at the upper bound, but for the part 1 / EXCLUDED_DIVISOR of it: behind the K smallest,
+# however large K is. Entries and diagonal are exact in float32.
+EXCLUDED_DIVISOR = 2.0**20
 
 
 def masked(
     graph: Graph, kind: Kind, tau: float, excluded: Array, *, allow_isolated: bool = False
 ) -> SparseOperator:
-    """The Laplacian of the graph without the nodes ``aside``, as an operator on all rows.
+    """The Laplacian of the graph without the nodes ``excluded``, as an operator on all rows.
 
     Parameters
     ----------
     graph, kind, tau
         As for :func:`~spectrograd.operators.laplacian.regularized`.
-    aside : array of int
-        Row numbers of whole components. Eigenvectors of the others are zero there; those of their own lie at
-        the upper end of the spectrum, where no solver looks.
+    excluded : array of int, shape (n_excluded,)
+        Row numbers of whole components. Eigenvectors of the other components are zero there; eigenvectors of
+        the excluded ones lie at the upper end of the spectrum, which no solver computes.
     allow_isolated : bool
         Whether other nodes may be without edges, as in a layer of a multilayer graph.
 
@@ -206,16 +211,16 @@ def masked(
 
 
 def _random_walk(graph: Graph, kept: Array, degrees: Array, low_rank: LowRank | None) -> SparseOperator:
-    metric = np.where(kept, np.where(degrees > 0, degrees, 1.0), DIVISOR * degrees)
-    diagonal = np.where(kept, degrees, (2 * DIVISOR - 1) * degrees)
+    metric = np.where(kept, np.where(degrees > 0, degrees, 1.0), EXCLUDED_DIVISOR * degrees)
+    diagonal = np.where(kept, degrees, (2 * EXCLUDED_DIVISOR - 1) * degrees)
     return SparseOperator(graph, diagonal, metric=metric, low_rank=low_rank)
 
 
 def _symmetric(graph: Graph, kept: Array, degrees: Array, low_rank: LowRank | None) -> SparseOperator:
     linked = degrees > 0
     root = np.where(linked, 1 / np.sqrt(np.where(linked, degrees, 1.0)), 0.0)
-    scale = np.where(kept, root, root / np.sqrt(DIVISOR))
-    diagonal = np.where(kept, linked, 2 - 1 / DIVISOR)
+    scale = np.where(kept, root, root / np.sqrt(EXCLUDED_DIVISOR))
+    diagonal = np.where(kept, linked, 2 - 1 / EXCLUDED_DIVISOR)
     if low_rank is not None:
         low_rank = LowRank(low_rank.factors * root[:, None], low_rank.coefficients)
     return SparseOperator(graph, diagonal, scale=scale, low_rank=low_rank)
@@ -223,7 +228,7 @@ def _symmetric(graph: Graph, kept: Array, degrees: Array, low_rank: LowRank | No
 
 def _unnormalized(graph: Graph, kept: Array, degrees: Array, low_rank: LowRank | None) -> SparseOperator:
     upper = 2 * float(degrees[kept].max())
-    share = upper / (2 * DIVISOR)  # of the upper bound, to both sides of the diagonal
+    share = upper / (2 * EXCLUDED_DIVISOR)  # of the upper bound, to both sides of the diagonal
     scale = np.where(kept, 1.0, np.sqrt(share / np.where(degrees > 0, degrees, 1.0)))
     return SparseOperator(
         graph, np.where(kept, degrees, upper - share), scale=scale, low_rank=low_rank, upper=upper

@@ -19,7 +19,7 @@ from spectrograd.typing import Array
 if TYPE_CHECKING:
     from spectrograd.engines.base import Engine, MultiVector
 
-NEARLY_NULL = 1e-9  # of the smallest diagonal entry: sums of degrees are no more exact than that
+NULL_TOLERANCE = 1e-9  # of the smallest diagonal entry: sums of degrees are no more exact than that
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +65,7 @@ class SparseOperator(Operator):
     """Sparse row blocks, a diagonal, and a low-rank part.
 
     ``A = diag(diagonal) - diag(scale) W diag(scale) - Z diag(a) Z'`` and ``B = diag(metric)``.
-    ``scale``, ``metric`` and ``low_rank`` are None when they are trivial. ``aside`` are the rows of whole
+    ``scale``, ``metric`` and ``low_rank`` are None when they are trivial. ``excluded`` are the rows of whole
     components that take no part (:mod:`~spectrograd.operators.laplacian`).
     """
 
@@ -80,7 +80,7 @@ class SparseOperator(Operator):
 
     @property
     def excluded_rows(self) -> Array | None:
-        """Those of the mask."""
+        """Rows of whole components that take no part."""
         return self.excluded
 
     @property
@@ -95,7 +95,7 @@ class SparseOperator(Operator):
         if self.low_rank is not None:
             image -= self.low_rank.factors @ self.low_rank.projected(vector[:, None])[:, 0]
         size = np.abs(self.diagonal * vector)[part > 0].min(initial=np.inf)
-        return vector if self.lower == 0 and np.abs(image).max() <= NEARLY_NULL * size else None
+        return vector if self.lower == 0 and np.abs(image).max() <= NULL_TOLERANCE * size else None
 
     @property
     def quotients(self) -> Array | None:
@@ -149,13 +149,13 @@ class SparseOperator(Operator):
     def to_engine(self, engine: Engine) -> SparseOperator:
         """The same operator with its vectors and factors as multivectors of an engine."""
 
-        def put(vector: Array | None) -> Any:
+        def place(vector: Array | None) -> Any:
             return None if vector is None else engine.from_numpy(np.asarray(vector)[:, None])
 
         low_rank = self.low_rank and LowRank(
             engine.from_numpy(self.low_rank.factors), self.low_rank.coefficients
         )
-        vectors = (put(vector) for vector in (self.diagonal, self.scale, self.metric))
+        vectors = (place(vector) for vector in (self.diagonal, self.scale, self.metric))
         return replace(
             self, **dict(zip(("diagonal", "scale", "metric"), vectors, strict=True)), low_rank=low_rank
         )
@@ -198,7 +198,7 @@ class SparseOperator(Operator):
 
     @cached_property
     def row_term(self) -> Array:
-        """What the diagonal holds beyond a plain Laplacian: ``A = L(W) + diag(row_term) - ...``."""
+        """Difference of the diagonal to that of a plain Laplacian: ``A = L(W) + diag(row_term) - ...``."""
         return self.diagonal - self.row_sums
 
     def standard_form(self) -> SparseOperator:
@@ -219,12 +219,12 @@ class SparseOperator(Operator):
 
     @property
     def standard_factors(self) -> Array | None:
-        """What multiplies the rows of a vector to make it one of :meth:`standard_form`; None: nothing."""
+        """Row factors that turn a vector into one of :meth:`standard_form`, shape (N,); None: ones."""
         return None if self.metric is None else self._root
 
     @property
     def random_walk_factors(self) -> Array | None:
-        """What multiplies the rows of a vector to make it one of :meth:`random_walk_form`; None: nothing."""
+        """Row factors that turn a vector into one of :meth:`random_walk_form`, shape (N,); None: ones."""
         return None if self.scale is None else self._positive_scale
 
     @cached_property
@@ -237,10 +237,10 @@ class SparseOperator(Operator):
 
         A pass then gathers the vectors as they are; for a normalised Laplacian this is the random walk.
         """
-        return self if self.scale is None else self._walk
+        return self if self.scale is None else self._random_walk
 
     @cached_property
-    def _walk(self) -> SparseOperator:
+    def _random_walk(self) -> SparseOperator:
         scale = self._positive_scale
         squares = scale**2
         return replace(
@@ -252,7 +252,7 @@ class SparseOperator(Operator):
             and LowRank(self.low_rank.factors / scale[:, None], self.low_rank.coefficients),
         )
 
-    def to_walk(self, vectors: Array) -> Array:
+    def to_random_walk(self, vectors: Array) -> Array:
         """Turn vectors of the pencil into vectors of :meth:`random_walk_form`."""
         return vectors if self.scale is None else vectors * self._positive_scale[:, None]
 
@@ -271,8 +271,8 @@ class SparseOperator(Operator):
 
         Sums along a row of n entries, the degree among them, are off by ``n eps`` times the sum of the
         absolute values; a few more operations (factors, a Gram matrix, LAPACK) count as eight entries. Where
-        an engine sums in pieces (``blocked``), n is the length of a piece and their number, and sums along a
-        column are in float64.
+        an engine sums by blocks (``blocked``; Higham 2002, chapter 4), n is the length of a block plus their
+        number, and sums along a column are in float64.
         """
         eps = float(np.finfo(dtype).eps)
         longest = self.graph.longest_row

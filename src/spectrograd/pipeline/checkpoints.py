@@ -29,7 +29,7 @@ from spectrograd.store.stored_graph import StoredGraph
 from spectrograd.typing import Array
 
 # Threads, the time budget and what comes after the embedding play no part in it.
-DECISIVE = (
+IDENTITY_SETTINGS = (
     "solver",
     "params",
     "n_components",
@@ -45,15 +45,15 @@ DECISIVE = (
     "layer_weights",
     "aggregation_params",
 )
-DRAWN = "drawn seed"
+DRAWN_SEED = "drawn seed"
 # What a product that is made again may differ by: roundings of one in the type of the vectors, and a part of
 # the width of the spectrum where vectors were stored in another type than they were measured in.
-ROUNDINGS, SLACK = 10, 1e-12
-NEARLY = 1e-5  # orthonormal, in float32
+PRODUCT_ROUNDINGS, WIDTH_SLACK = 10, 1e-12
+ORTHOGONALITY_SLACK = 1e-5  # orthonormal, in float32
 
 
 @contextmanager
-def checkpointed(
+def with_checkpoints(
     graph: Graph | MultilayerGraph, settings: Settings, start: Array | None
 ) -> Iterator[Settings]:
     """Settings that know where the states of the run are kept; those given where nobody asked for it.
@@ -65,35 +65,35 @@ def checkpointed(
         return
 
     def identity(before: Mapping[str, Any]) -> Mapping[str, Any]:
-        drawn = before.get(DRAWN) if settings.seed is None else None
+        drawn = before.get(DRAWN_SEED) if settings.seed is None else None
         if settings.seed is None and drawn is None:
             drawn = secrets.randbits(31)
-        return run_identity(graph, settings, start) | {DRAWN: drawn}
+        return run_identity(graph, settings, start) | {DRAWN_SEED: drawn}
 
     with open_checkpoints(settings.checkpoint, identity) as folder:
         kept = RunCheckpoints(folder, settings.checkpoint_every)
-        seed = folder.identity[DRAWN] if settings.seed is None else settings.seed
+        seed = folder.identity[DRAWN_SEED] if settings.seed is None else settings.seed
         yield replace(settings, seed=seed, checkpoints=kept)
 
 
-def keep_result(kept: SolveCheckpoint, problem: Problem, found: CertifiedEmbedding) -> None:
+def save_result(kept: SolveCheckpoint, problem: Problem, found: CertifiedEmbedding) -> None:
     """Keep what a solve has found for a run that is repeated; what was cut short is to go on instead."""
     if found.solution.stop_reason not in (INTERRUPTED, GIVEN_UP, OUT_OF_TIME):
         embedding = Embedding(found.embedding.vectors, found.embedding.eigenvalues)
         kept.finish(problem, replace(found, embedding=embedding))
 
 
-def kept_result(kept: SolveCheckpoint | None, problem: Problem) -> CertifiedEmbedding | None:
-    """What :func:`keep_result` has kept, measured again: one product tells whether it is of this problem."""
+def load_result(kept: SolveCheckpoint | None, problem: Problem) -> CertifiedEmbedding | None:
+    """What :func:`save_result` has kept, measured again: one product tells whether it is of this problem."""
     found: CertifiedEmbedding | None = (
-        None if kept is None else kept.result(problem, partial(_accepted, problem))
+        None if kept is None else kept.result(problem, partial(_verify_result, problem))
     )
     if found is None:
         return None
     return replace(found, embedding=replace(found.embedding, names=problem.operator.names))
 
 
-def _accepted(problem: Problem, found: Any) -> CertifiedEmbedding:
+def _verify_result(problem: Problem, found: Any) -> CertifiedEmbedding:
     """A result whose vectors have the residuals and the eigenvalues that its certificate states.
 
     Checksums tell that a file is as it was written, not who wrote it: a certificate is believed as far as
@@ -116,11 +116,16 @@ def _accepted(problem: Problem, found: Any) -> CertifiedEmbedding:
         measured = engine.residual(problem.engine_operator, Q, AQ, values)
         orthogonality = orthogonality_error(engine, problem.engine_operator, Q)
     operator = problem.operator
-    slack = ROUNDINGS * operator.rounding(vectors.dtype) + SLACK * (operator.upper - operator.lower)
+    slack = PRODUCT_ROUNDINGS * operator.rounding(vectors.dtype) + WIDTH_SLACK * (
+        operator.upper - operator.lower
+    )
     allowed = 2 * np.asarray(certificate.residuals) + slack
     if not np.allclose(values, certificate.eigenvalues, rtol=0, atol=slack):
         raise ValueError("its eigenvalues are not those of its certificate")
-    if not (measured <= allowed).all() or not orthogonality <= 2 * certificate.orthogonality + NEARLY:
+    if (
+        not (measured <= allowed).all()
+        or not orthogonality <= 2 * certificate.orthogonality + ORTHOGONALITY_SLACK
+    ):
         worst = float(np.max(measured))
         raise ValueError(f"its vectors do not hold what the certificate says: residual {worst:.2g}")
     return found
@@ -133,7 +138,7 @@ def run_identity(graph: Graph | MultilayerGraph, settings: Settings, start: Arra
         "spectrograd": package_version(),
         "graph": fingerprint(graph),
         "seed": settings.seed,
-        **{name: getattr(settings, name) for name in DECISIVE},
+        **{name: getattr(settings, name) for name in IDENTITY_SETTINGS},
         "engine": {name: engine[name] for name in ("name", "device", "blocks") if name in engine},
         "start": None if start is None else _digest(start),
     }

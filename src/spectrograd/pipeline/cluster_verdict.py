@@ -32,22 +32,22 @@ CLEAR, WEAK, NONE, NOT_JUDGED = "clear", "weak", "none beyond chance", "not judg
 # A random graph is drawn twice, with at most so many nodes and clusters: its figures hardly depend on either.
 # Small ones differ more from draw to draw and are drawn four times; of few neighbours more nodes are needed,
 # since what dangles there grows with their number.
-DRAWS, NODES, CLUSTERS = 2, 1000, 20
-SMALL, SPARSE = 600, 6.0
+N_DRAWS, MAX_NULL_NODES, MAX_NULL_CLUSTERS = 2, 1000, 20
+MAX_SMALL_NODES, MAX_SPARSE_NEIGHBOURS = 600, 6.0
 # Mean neighbours below which nothing is called clear: random graphs then fall into pieces and dangling trees
 # that differ from draw to draw by more than clusters do (8 of 192 such graphs looked clear).
-FEW = 4.0
-STARTS = 3  # of k-means on it
-DENSE = 150  # nodes up to which all eigenvectors are found faster than some
-LOOSE = 1e-2  # of its eigenvalues: the square of that is far below what two draws differ by
+MIN_CLEAR_NEIGHBOURS = 4.0
+N_STARTS = 3  # of k-means on it
+MAX_DENSE_NODES = 150  # nodes up to which all eigenvectors are found faster than some
+EIGENVALUE_TOLERANCE = 1e-2  # of its eigenvalues: the square of that is far below what two draws differ by
 MAX_SAMPLED_EDGES = 1 << 20  # of a graph on disk: shares of weight to a thousandth, and little memory
-WEIGHTS = 4096  # of the graph, that those of a random one are drawn from
+MAX_DRAWN_WEIGHTS = 4096  # of the graph, that those of a random one are drawn from
 # Of the way from chance to no edge cut: below the first nothing shows, from the second on much does.
-LEAST, MUCH = 0.08, 0.15
-SPREADS = 2.0  # standard deviations of the draws, added to both
-LOPSIDED = 0.9  # of the nodes in one cluster
+MIN_STRENGTH, CLEAR_STRENGTH = 0.08, 0.15
+N_DEVIATIONS = 2.0  # standard deviations of the draws, added to both
+LOPSIDED_SHARE = 0.9  # of the nodes in one cluster
 TINY_SHARE = 0.1  # of a cluster's fair share of the volume: the bound of localised eigenvectors
-SURE = 0.05  # by how much confidence must exceed that of an even cloud
+CONFIDENCE_MARGIN = 0.05  # by how much confidence must exceed that of an even cloud
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class ClusterVerdict:
     def is_lopsided(self) -> bool:
         """Whether nearly all nodes are in one cluster, or most clusters are tiny pieces."""
         share = self.largest_share or 0.0
-        return self.n_clusters > 1 and (share >= LOPSIDED or 2 * self.n_tiny > self.n_clusters)
+        return self.n_clusters > 1 and (share >= LOPSIDED_SHARE or 2 * self.n_tiny > self.n_clusters)
 
     @property
     def short(self) -> str:
@@ -122,7 +122,7 @@ class ClusterVerdict:
                 "better than in random graphs with the same degrees, with clearer borders than the cells of "
                 "an even cloud of points usually have"
             )
-        if (self.strength or 0.0) < MUCH:
+        if (self.strength or 0.0) < CLEAR_STRENGTH:
             return "hardly better than in a random graph with the same degrees; try another number of them"
         if self.is_lopsided:
             return "better than in a random graph with the same degrees"
@@ -134,7 +134,7 @@ class ClusterVerdict:
 
     def _lopsided(self) -> str:
         share, tiny = self.largest_share or 0.0, self.n_tiny
-        what = [f"{share:.0%} of the nodes are in one cluster"] if share >= LOPSIDED else []
+        what = [f"{share:.0%} of the nodes are in one cluster"] if share >= LOPSIDED_SHARE else []
         what += (
             [f"{tiny} of {self.n_clusters} clusters are tiny pieces"] if 2 * tiny > self.n_clusters else []
         )
@@ -153,59 +153,65 @@ def judge_clusters(result: Result, settings: Settings) -> ClusterVerdict:
     """
     assert result.labels is not None
     k = int(result.n_clusters or 0)
-    layers, weights = graphs_of(result)
+    layers, weights = clustered_graphs(result)
     if not layers:
         return ClusterVerdict(NOT_JUDGED, k, reason="the edges are not at hand")
     labels = result.labels[result.rows]
     shares = np.bincount(labels[labels >= 0], minlength=k) / max(1, int((labels >= 0).sum()))
     if k < 2:
         return ClusterVerdict(NOT_JUDGED, k, largest_share=1.0, reason="there is one cluster only")
-    cuts = _cuts(layers, weights, labels, k)
+    cuts = _measure_cuts(layers, weights, labels, k)
     if cuts is None:
         why = "the graph is on disk, and its store holds no sample of its edges"
         return ClusterVerdict(NOT_JUDGED, k, largest_share=float(shares.max()), reason=why)
     fair = TINY_SHARE * cuts.volume.sum() / k
     n_tiny = int((cuts.volume < fair).sum())
-    sure = _confidence(result, labels, k)
+    sure = _mean_confidence(result, labels, k)
     base = (k, cuts.conductance)
     shown: dict[str, Any] = {"confidence": sure, "largest_share": float(shares.max()), "n_tiny": n_tiny}
     if result.connectivity.groups is not None:
-        return _of_components(cuts, result, ClusterVerdict(CLEAR, *base, **shown), settings)
+        return _judge_components(cuts, result, ClusterVerdict(CLEAR, *base, **shown), settings)
     tau = result.regularization.tau
-    chance = _chance(cuts, k, result.embedding.n_components, tau, result.norm_regularization, settings)
+    chance = _measure_chance(
+        cuts, k, result.embedding.n_components, tau, result.norm_regularization, settings
+    )
     if chance is None:
         why = "too few nodes for a random graph to compare with"
         return ClusterVerdict(NOT_JUDGED, *base, reason=why, **shown)
     strength = float(np.clip((cuts.inside - chance.inside) / max(1 - chance.inside, 1e-9), -1.0, 1.0))
     active = max(1, int((labels >= 0).sum()))
-    needed = cloud_confidence(chance.confidence, strength, k, cuts.neighbours * k / active) + SURE
+    needed = (
+        cloud_confidence(chance.confidence, strength, k, cuts.neighbours * k / active) + CONFIDENCE_MARGIN
+    )
     shown |= {
         "chance_conductance": chance.conductance,
         "strength": strength,
         "chance_confidence": chance.confidence,
         "needed_confidence": needed,
-        **_spectral(result, settings, chance),
+        **_compare_eigenvalues(result, settings, chance),
     }
-    beyond = strength - SPREADS * chance.spread / max(1 - chance.inside, 1e-9)
-    clear = beyond >= MUCH and sure >= needed
-    found = ClusterVerdict(NONE if beyond < LEAST else CLEAR if clear else WEAK, *base, **shown)
-    if found.verdict == CLEAR and (found.is_lopsided or cuts.neighbours < FEW):
+    beyond = strength - N_DEVIATIONS * chance.spread / max(1 - chance.inside, 1e-9)
+    clear = beyond >= CLEAR_STRENGTH and sure >= needed
+    found = ClusterVerdict(NONE if beyond < MIN_STRENGTH else CLEAR if clear else WEAK, *base, **shown)
+    if found.verdict == CLEAR and (found.is_lopsided or cuts.neighbours < MIN_CLEAR_NEIGHBOURS):
         return ClusterVerdict(WEAK, *base, **shown)
     return found
 
 
-def _of_components(cuts: _Cuts, result: Result, found: ClusterVerdict, settings: Settings) -> ClusterVerdict:
+def _judge_components(
+    cuts: _Cuts, result: Result, found: ClusterVerdict, settings: Settings
+) -> ClusterVerdict:
     """No edge is cut; what is left to ask is whether a random graph falls apart as well."""
     sizes, rng = result.connectivity.sizes, np.random.default_rng(settings.seed or 0)
     apart = 1 - float(sizes[0]) / float(sizes.sum())
-    graph = random_graph(cuts.counts, cuts.drawn, cuts.scales, rng, 2 * NODES)
-    n = min(2 * NODES, len(cuts.counts[0]))
+    graph = random_graph(cuts.counts, cuts.drawn, cuts.scales, rng, 2 * MAX_NULL_NODES)
+    n = min(2 * MAX_NULL_NODES, len(cuts.counts[0]))
     by_chance = 1.0 if graph is None else 1 - graph.n_nodes / n
-    if apart <= by_chance + LEAST:
+    if apart <= by_chance + MIN_STRENGTH:
         why = "the graph falls into components, and a random one with the same degrees does as well"
         return replace(found, verdict=NONE, reason=why)
     why = "clusters of whole components: no edge between them"
-    doubtful = found.is_lopsided or cuts.neighbours < FEW
+    doubtful = found.is_lopsided or cuts.neighbours < MIN_CLEAR_NEIGHBOURS
     return replace(found, verdict=WEAK if doubtful else CLEAR, reason=why)
 
 
@@ -259,7 +265,7 @@ class _Cuts:
         return float(sum(each.sum() for each in self.counts) / max(1, int((self.counts[0] >= 0).sum())))
 
 
-def graphs_of(result: Result) -> tuple[tuple[Graph, ...], Array]:
+def clustered_graphs(result: Result) -> tuple[tuple[Graph, ...], Array]:
     """The graphs that were clustered, in the order of ``result.rows``, and their weights."""
     if result.merged is not None:
         inputs = result.merged.inputs
@@ -269,7 +275,7 @@ def graphs_of(result: Result) -> tuple[tuple[Graph, ...], Array]:
     return ((operator.graph,) if isinstance(operator, SparseOperator) else ()), np.ones(1)
 
 
-def _cuts(layers: Sequence[Graph], weights: Array, labels: Array, k: int) -> _Cuts | None:
+def _measure_cuts(layers: Sequence[Graph], weights: Array, labels: Array, k: int) -> _Cuts | None:
     """Cuts of all layers together; None where one of them is on disk and has no sample of its edges."""
     volume = np.zeros(k)
     within = np.zeros(k)
@@ -284,7 +290,9 @@ def _cuts(layers: Sequence[Graph], weights: Array, labels: Array, k: int) -> _Cu
         scale = float(weight) / mean  # every layer counts by its weight, whatever its units
         own_volume = np.bincount(labels[part], layer.degrees[part], k)
         found = (
-            _layer_cuts(layer, labels, k) if layer.is_resident else _sampled_cuts(layer, labels, own_volume)
+            _measure_layer_cuts(layer, labels, k)
+            if layer.is_resident
+            else _estimate_layer_cuts(layer, labels, own_volume)
         )
         if found is None:
             return None
@@ -297,12 +305,12 @@ def _cuts(layers: Sequence[Graph], weights: Array, labels: Array, k: int) -> _Cu
     return _Cuts(volume, within, tuple(counts), tuple(drawn), tuple(scales))
 
 
-def _layer_cuts(layer: Graph, labels: Array, k: int) -> tuple[Array, Array, Array | None]:
+def _measure_layer_cuts(layer: Graph, labels: Array, k: int) -> tuple[Array, Array, Array | None]:
     """Weight inside each cluster, neighbours per node and some weights of a layer: one pass."""
     within = np.zeros(k)
     neighbours = np.zeros(len(labels), np.int64)
     some_weights: list[Array] = []
-    step = max(1, layer.n_entries // WEIGHTS)
+    step = max(1, layer.n_entries // MAX_DRAWN_WEIGHTS)
     for block in components(layer):
         rows = np.repeat(labels[block.start : block.stop], np.diff(block.indptr))
         neighbours[block.start : block.stop] = np.diff(block.indptr)
@@ -313,14 +321,16 @@ def _layer_cuts(layer: Graph, labels: Array, k: int) -> tuple[Array, Array, Arra
     return within, neighbours, np.concatenate(some_weights) if some_weights else None
 
 
-def _sampled_cuts(layer: Graph, labels: Array, volume: Array) -> tuple[Array, Array, Array | None] | None:
-    """As :func:`_layer_cuts`, estimated from random edges of a graph on disk; None where it has none.
+def _estimate_layer_cuts(
+    layer: Graph, labels: Array, volume: Array
+) -> tuple[Array, Array, Array | None] | None:
+    """As :func:`_measure_layer_cuts`, estimated from random edges of a graph on disk; None where it has none.
 
     The share of weight that stays inside a cluster is that of the sample, its ``volume`` is exact, and a node
     has as many neighbours as its degree has mean weights.
     """
     k = len(volume)
-    edges = _sampled_edges(layer)
+    edges = _sample_edges(layer)
     if edges is None:
         return None
     step = max(1, len(edges.source) // MAX_SAMPLED_EDGES)
@@ -335,11 +345,11 @@ def _sampled_cuts(layer: Graph, labels: Array, volume: Array) -> tuple[Array, Ar
     within = volume * np.divide(inside, ends, out=np.zeros(k), where=ends > 0)
     neighbours = np.rint(layer.degrees / weight.mean()).astype(np.int64)
     neighbours[layer.degrees > 0] = np.maximum(neighbours[layer.degrees > 0], 1)
-    some_weights = None if edges.weight is None else weight[:: max(1, len(weight) // WEIGHTS)]
+    some_weights = None if edges.weight is None else weight[:: max(1, len(weight) // MAX_DRAWN_WEIGHTS)]
     return within, neighbours, some_weights
 
 
-def _sampled_edges(layer: Graph) -> Edges | None:
+def _sample_edges(layer: Graph) -> Edges | None:
     """Random edges of a graph on disk: its sample, or one of its chunks in random order; None: neither."""
     if not isinstance(layer, StoredGraph):
         return None
@@ -350,7 +360,7 @@ def _sampled_edges(layer: Graph) -> Edges | None:
     return sample if sample is not None and len(sample.source) else None
 
 
-def _confidence(result: Result, labels: Array, k: int) -> float:
+def _mean_confidence(result: Result, labels: Array, k: int) -> float:
     sure = result.membership
     if sure is None:
         part = labels >= 0
@@ -359,7 +369,7 @@ def _confidence(result: Result, labels: Array, k: int) -> float:
     return float(np.nanmean(sure)) if np.isfinite(sure).any() else 0.0
 
 
-def _spectral(result: Result, settings: Settings, chance: _Chance) -> dict[str, Any]:
+def _compare_eigenvalues(result: Result, settings: Settings, chance: _Chance) -> dict[str, Any]:
     if result.merged is not None or settings.laplacian == "unnormalized" or len(result.eigenvalues) < 2:
         return {}
     # The bulk of a larger graph begins lower: by less than six spreads of the smaller one's (Tracy-Widom).
@@ -384,37 +394,37 @@ class _Chance:
     spread: float = 0.0  # of ``inside`` from draw to draw
 
 
-def _chance(
+def _measure_chance(
     cuts: _Cuts, k: int, n_columns: int, tau: float, norm_regularization: float, settings: Settings
 ) -> _Chance | None:
     rng = np.random.default_rng(0 if settings.seed is None else settings.seed)
-    few = min(k, CLUSTERS)
+    few = min(k, MAX_NULL_CLUSTERS)
     width = min(n_columns, max(few, 2))
-    n_draws = 2 * DRAWS if len(cuts.counts[0]) <= SMALL else DRAWS
-    draws = [_drawn(cuts, few, width, tau, norm_regularization, rng) for _ in range(n_draws)]
+    n_draws = 2 * N_DRAWS if len(cuts.counts[0]) <= MAX_SMALL_NODES else N_DRAWS
+    draws = [_cluster_random_graph(cuts, few, width, tau, norm_regularization, rng) for _ in range(n_draws)]
     found = [astuple(draw) for draw in draws if draw is not None]
-    if len(found) < DRAWS:
+    if len(found) < N_DRAWS:
         return None
     mean = _Chance(*map(float, np.mean(found, axis=0)))
     return replace(mean, spread=float(np.std([draw[0] for draw in found], ddof=1)))
 
 
-def _drawn(
+def _cluster_random_graph(
     cuts: _Cuts, k: int, width: int, tau: float, norm_regularization: float, rng: np.random.Generator
 ) -> _Chance | None:
     """Figures of one random graph; None where its largest component is too small."""
-    n_nodes = NODES if cuts.neighbours > SPARSE else 2 * NODES
+    n_nodes = MAX_NULL_NODES if cuts.neighbours > MAX_SPARSE_NEIGHBOURS else 2 * MAX_NULL_NODES
     graph = random_graph(cuts.counts, cuts.drawn, cuts.scales, rng, n_nodes)
     if graph is None or graph.n_nodes < max(3 * k, width + 3, 8):
         return None
-    solved = _embedded(graph, max(width, 2), tau, rng)  # the second eigenvalue is always asked for
+    solved = _embed_random_graph(graph, width, tau, rng)
     if solved is None:
         return None
     values, vectors = solved
     found = assign(
         vectors[:, :width],
         k,
-        n_init=STARTS,
+        n_init=N_STARTS,
         unit_rows=True,
         norm_regularization=norm_regularization,
         random_state=int(rng.integers(2**31)),
@@ -423,7 +433,7 @@ def _drawn(
     if tau:
         followed = follow_neighbours([graph], labels, [tau * float(graph.degrees.mean())], sure)
         labels, sure = followed.labels, followed.membership
-    own = _cuts([graph], np.ones(1), labels, k)
+    own = _measure_cuts([graph], np.ones(1), labels, k)
     assert own is not None
     assert sure is not None
     sure_mean = float(np.mean(sure))
@@ -463,13 +473,15 @@ def random_graph(
     return Graph._from_clean_csr(sp.csr_array(matrix[largest][:, largest]), None)
 
 
-def _embedded(graph: Graph, width: int, tau: float, rng: np.random.Generator) -> tuple[Array, Array] | None:
+def _embed_random_graph(
+    graph: Graph, width: int, tau: float, rng: np.random.Generator
+) -> tuple[Array, Array] | None:
     """Largest eigenvalues of the (regularised) normalised adjacency, falling, and coordinates of its walk."""
     n, added = graph.n_nodes, tau * float(graph.degrees.mean())
     root = 1 / np.sqrt(graph.degrees + added)
     scaled = sp.diags_array(root)
     matrix = sp.csr_array(scaled @ graph.matrix @ scaled)
-    if n <= DENSE or 3 * width > n:
+    if n <= MAX_DENSE_NODES or 3 * width > n:
         values, vectors = np.linalg.eigh(matrix.toarray() + added / n * np.outer(root, root))
         values, vectors = values[-width:], vectors[:, -width:]
     else:
@@ -480,7 +492,9 @@ def _embedded(graph: Graph, width: int, tau: float, rng: np.random.Generator) ->
 
         operator = LinearOperator((n, n), matvec=product, dtype=np.float64)
         try:
-            values, vectors = eigsh(operator, width, which="LA", tol=LOOSE, v0=rng.standard_normal(n))
+            values, vectors = eigsh(
+                operator, width, which="LA", tol=EIGENVALUE_TOLERANCE, v0=rng.standard_normal(n)
+            )
         except ArpackNoConvergence:
             return None
     order = np.argsort(-values)

@@ -43,7 +43,7 @@ class Deadline(LocalEngine):
 
 
 @dataclass(eq=False)
-class Watcher:
+class ScoreRecorder:
     """Scores every measurement of a run, at ever longer intervals, where ``classes`` are known.
 
     ``classes`` are those of the rows that are solved, in their order.
@@ -56,17 +56,17 @@ class Watcher:
     scores: list[float | None] = field(default_factory=list)
 
     @classmethod
-    def of(cls, prepared: Prepared, settings: Settings, classes: Array | None) -> Watcher:
+    def of(cls, prepared: Prepared, settings: Settings, classes: Array | None) -> ScoreRecorder:
         """For a run of these settings."""
         known = None if classes is None else np.asarray(classes)[prepared.kept]
         n_jobs = getattr(settings.engine, "n_jobs", None)
         return cls(known, settings.time_budget, n_jobs, settings.seed)
 
-    def around(self, solver: Solver[Any]) -> Solver[Any]:
+    def wrap(self, solver: Solver[Any]) -> Solver[Any]:
         """The solver under observation."""
-        return cast(Solver[Any], Watched(solver, self))
+        return cast(Solver[Any], RecordedSolver(solver, self))
 
-    def measured(self, vectors: Array) -> None:
+    def record(self, vectors: Array) -> None:
         """Score rough vectors, N x K; after 1, 2, 4, 8 ... measurements only."""
         done = len(self.scores)
         if self.classes is None or done & (done - 1):
@@ -88,21 +88,21 @@ class Watcher:
 
 
 @dataclass(frozen=True, eq=False)
-class Watched:
+class RecordedSolver:
     """A solver (whatever is not here, it does itself) whose measurements are scored."""
 
     inner: Solver[Any]
-    watcher: Watcher
+    recorder: ScoreRecorder
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
     def step(self, problem: Problem, state: State) -> Any:
         """Step; a direct method does all its work here, so its budget is that of its passes."""
-        if self.inner.direct and self.watcher.time_budget is not None:
-            over = time.perf_counter() + self.watcher.time_budget
+        if self.inner.direct and self.recorder.time_budget is not None:
+            over = time.perf_counter() + self.recorder.time_budget
             problem = replace(
-                problem, engine=Deadline(self.watcher.n_jobs, work=problem.engine.work, until=over)
+                problem, engine=Deadline(self.recorder.n_jobs, work=problem.engine.work, until=over)
             )
         return self.inner.step(problem, state)
 
@@ -110,7 +110,7 @@ class Watched:
         """Measure; the loop stops the clock meanwhile."""
         progress = self.inner.progress(problem, state)
         if not self.inner.direct:
-            self.watcher.measured(problem.engine.to_numpy(self.inner.finish(problem, state)))
+            self.recorder.record(problem.engine.to_numpy(self.inner.finish(problem, state)))
         return progress
 
 
@@ -221,12 +221,12 @@ def parse_spec(spec: str) -> tuple[str, dict[str, Any]]:
 def _run(prepared: Prepared, name: str, settings: Settings, classes: Array | None) -> Trial:
     """Warm up, solve, certify, cluster; a failure becomes a row that says so."""
     trial = Trial(_empty_row(name))
-    watcher = Watcher.of(prepared, settings, classes)
+    recorder = ScoreRecorder.of(prepared, settings, classes)
     try:
         _warm_up(prepared, settings)
         with peak_memory() as peak:
-            result = solve_prepared(prepared, replace(settings, wrap=watcher.around))
-        _judge(trial, label(result, settings), watcher, classes)
+            result = solve_prepared(prepared, replace(settings, wrap=recorder.wrap))
+        _judge(trial, label(result, settings), recorder, classes)
         trial.row["error"] = _reason(result, settings)
         trial.row["peak_memory_bytes"] = peak.added
     except KeyboardInterrupt:
@@ -244,10 +244,10 @@ def _empty_row(name: str) -> Row:
     return {"method": name} | dict.fromkeys((*keys, *SCORE_TITLES, *rest)) | {"history": []}
 
 
-def _judge(trial: Trial, result: Result, watcher: Watcher, classes: Array | None) -> None:
+def _judge(trial: Trial, result: Result, recorder: ScoreRecorder, classes: Array | None) -> None:
     trial.result, certificate = result, result.certificate
     scores = {} if classes is None else result.scores(classes)
-    history = watcher.history(result.history)
+    history = recorder.history(result.history)
     if history:
         history[-1]["nmi"] = scores.get("nmi")
     trial.row |= {

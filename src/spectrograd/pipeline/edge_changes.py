@@ -85,12 +85,12 @@ def changed_graph(graph: Graph, changes: EdgeChanges) -> Graph:
         raise GraphError("the changes have layers, the model's graph has none")
     names = all_names(graph, [changes.edges], changes.new_nodes)
     row_of = NodeRows(graph.node_names if names is None else names)
-    matrix = _grown(graph.matrix, len(row_of.names))
+    matrix = _enlarge(graph.matrix, len(row_of.names))
     if changes.removed is not None:
-        matrix = _without(matrix, edges_by_row(changes.removed, row_of), row_of.names)
+        matrix = _remove_edges(matrix, edges_by_row(changes.removed, row_of), row_of.names)
     if changes.edges is not None:
-        matrix = _with(matrix, edges_by_row(changes.edges, row_of), changes.mode)
-    return Graph._from_clean_csr(matrix, graph.names if names is None else _kept_names(graph, names))
+        matrix = _add_edges(matrix, edges_by_row(changes.edges, row_of), changes.mode)
+    return Graph._from_clean_csr(matrix, graph.names if names is None else _names_or_none(graph, names))
 
 
 def changed_layers(graph: MultilayerGraph, changes: EdgeChanges) -> MultilayerGraph:
@@ -100,12 +100,12 @@ def changed_layers(graph: MultilayerGraph, changes: EdgeChanges) -> MultilayerGr
     every = graph.node_names if names is None else names
     row_of, layers = NodeRows(every), []
     for name, layer in zip(graph.layer_names, graph.layers, strict=True):
-        matrix = _grown(layer.matrix, len(every))
+        matrix = _enlarge(layer.matrix, len(every))
         if name in removed:
-            matrix = _without(matrix, edges_by_row(removed[name], row_of), every)
+            matrix = _remove_edges(matrix, edges_by_row(removed[name], row_of), every)
         if name in edges:
-            matrix = _with(matrix, edges_by_row(edges[name], row_of), changes.mode)
-        own = graph.names if names is None else _kept_names(graph, names)
+            matrix = _add_edges(matrix, edges_by_row(edges[name], row_of), changes.mode)
+        own = graph.names if names is None else _names_or_none(graph, names)
         layers.append(Graph._from_clean_csr(matrix, own))
     return MultilayerGraph(tuple(layers), graph.layer_names)
 
@@ -139,13 +139,13 @@ def all_names(graph: Graph | MultilayerGraph, parts: list[Any], policy: str) -> 
     return as_names([*graph.node_names.tolist(), *new])
 
 
-def _kept_names(graph: Graph | MultilayerGraph, names: Array) -> Array | None:
+def _names_or_none(graph: Graph | MultilayerGraph, names: Array) -> Array | None:
     """Row numbers need no names as long as new nodes go on counting."""
     counting = graph.names is None and names.dtype.kind in "iu"
     return None if counting and np.array_equal(names, np.arange(len(names))) else names
 
 
-def _grown(matrix: sp.csr_array, n_nodes: int) -> sp.csr_array:
+def _enlarge(matrix: sp.csr_array, n_nodes: int) -> sp.csr_array:
     if matrix.shape[0] == n_nodes:
         return matrix
     pointers = np.concatenate([matrix.indptr, np.full(n_nodes - matrix.shape[0], matrix.indptr[-1])])
@@ -164,7 +164,7 @@ def edges_by_row(part: Graph, row_of: NodeRows) -> sp.csr_array:
     return sp.csr_array(placed.tocsr())
 
 
-def _with(matrix: sp.csr_array, edges: sp.csr_array, mode: str) -> sp.csr_array:
+def _add_edges(matrix: sp.csr_array, edges: sp.csr_array, mode: str) -> sp.csr_array:
     if mode == "set":
         there = matrix.multiply(edges != 0)
         matrix = sp.csr_array(matrix - there)  # w - w is zero, whatever w
@@ -172,7 +172,7 @@ def _with(matrix: sp.csr_array, edges: sp.csr_array, mode: str) -> sp.csr_array:
     return sp.csr_array(matrix + edges)
 
 
-def _without(matrix: sp.csr_array, edges: sp.csr_array, names: Array) -> sp.csr_array:
+def _remove_edges(matrix: sp.csr_array, edges: sp.csr_array, names: Array) -> sp.csr_array:
     pattern = sp.csr_array(edges != 0)
     there = sp.csr_array(matrix.multiply(pattern))
     if there.nnz < pattern.nnz:
@@ -187,7 +187,7 @@ def _without(matrix: sp.csr_array, edges: sp.csr_array, names: Array) -> sp.csr_
 
 # --- Changed edges of a graph on disk: by names, into the store, which is then opened again.
 
-STRETCHES, STRETCH = 32, 1024  # of rows: quantiles to half a per cent, and few blocks to read
+N_STRETCHES, STRETCH_ROWS = 32, 1024  # of rows: quantiles to half a per cent, and few blocks to read
 
 
 def changed_store(graph: Graph | MultilayerGraph, changes: EdgeChanges) -> StoredGraph | MultilayerGraph:
@@ -280,6 +280,6 @@ def rows_between(graph: StoredGraph, start: int, end: int) -> sp.csr_array:
 
 def sampled_rows(graph: StoredGraph) -> sp.csr_array:
     """Stretches of rows from all over a store, as :func:`rows_between` has them: a sample of its nodes."""
-    starts = np.linspace(0, graph.n_nodes, STRETCHES, endpoint=False).astype(int)
-    ends = np.minimum(np.append(starts[1:], graph.n_nodes), starts + STRETCH)
+    starts = np.linspace(0, graph.n_nodes, N_STRETCHES, endpoint=False).astype(int)
+    ends = np.minimum(np.append(starts[1:], graph.n_nodes), starts + STRETCH_ROWS)
     return sp.csr_array(sp.vstack([rows_between(graph, *pair) for pair in zip(starts, ends, strict=True)]))

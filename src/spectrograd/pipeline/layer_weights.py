@@ -28,11 +28,11 @@ TRACY_WIDOM = 0.634
 # counted in spreads, grows like N^(2/3), and the mean of 4 is only half a spread off.
 SHUFFLED_NODES = 8_000
 # Spreads, or standard deviations, that chance alone seldom reaches, and that it never does.
-CLEAR, CERTAIN = 2.0, 4.0
+CLEAR_DEVIATIONS, CERTAIN_DEVIATIONS = 2.0, 4.0
 # A residual of a hundredth leaves an error of about its square in an eigenvalue: well below the spread.
-LOOSE = 1e-2
+EIGENVALUE_TOLERANCE = 1e-2
 # Up to this many nodes all eigenvalues are found faster than two.
-DENSE = 100
+MAX_DENSE_NODES = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,14 +66,14 @@ class LayerSignificance:
         A signal of strength ``t`` in noise with spectrum up to ``e`` has its eigenvalue at
         ``t + (e / 2)^2 / t``, and hides below ``e`` if ``t < e / 2`` (Benaych-Georges & Nadakuditi 2011).
         """
-        edge = self.edge + CLEAR * self.spread
+        edge = self.edge + CLEAR_DEVIATIONS * self.spread
         above = np.maximum(self.values, edge)
         return np.asarray((above + np.sqrt(above**2 - edge**2)) / 2)
 
     @property
     def clarity(self) -> Array:
         """Per direction, the squared cosine between the vector seen and the signal's, by the same theory."""
-        edge = self.edge + CLEAR * self.spread
+        edge = self.edge + CLEAR_DEVIATIONS * self.spread
         return np.asarray(ramp(self.excess) * (1 - (edge / (2 * self.strengths)) ** 2))
 
     @property
@@ -107,7 +107,7 @@ def layer_significance(
     if operator.scale is None:  # eigenvectors of D - W sit on nodes of low degree and show little
         settings = Settings(solver="eigen", params={"tol": 1e-3}, seed=int(rng.integers(2**31)))
         U = embed(own, width, settings).embedding.vectors
-    inner = _beside(U, np.sqrt(graph.degrees))
+    inner = _remove_direction(U, np.sqrt(graph.degrees))
     values, turn = np.linalg.eigh(np.eye(width - 1) - inner.T @ (own @ inner))
     n_linked = int((graph.degrees > 0).sum())
     n_shuffles = int(np.clip(SHUFFLED_NODES // n_linked, 4, 16))
@@ -134,7 +134,9 @@ class LayerConfirmation:
         Deviations are added, not their squares: what the other layers show is much the same.
         """
         found, deviation, full = (table.sum(axis=1) for table in (self.found, self.deviation, self.full))
-        most = np.divide(found + CLEAR * deviation, full, out=np.full(len(full), np.inf), where=full > 0)
+        most = np.divide(
+            found + CLEAR_DEVIATIONS * deviation, full, out=np.full(len(full), np.inf), where=full > 0
+        )
         sure = ramp(np.divide(self.found, self.deviation, out=np.zeros_like(self.found), where=self.full > 0))
         return most, sure.max(axis=1)
 
@@ -170,7 +172,11 @@ def confirm_layers(
 
 def ramp(deviations: Any) -> Array:
     """From 0, where chance reaches, to 1, where it never does."""
-    return np.asarray(np.clip((np.asarray(deviations) - CLEAR) / (CERTAIN - CLEAR), 0.0, 1.0))
+    return np.asarray(
+        np.clip(
+            (np.asarray(deviations) - CLEAR_DEVIATIONS) / (CERTAIN_DEVIATIONS - CLEAR_DEVIATIONS), 0.0, 1.0
+        )
+    )
 
 
 def confirmation(graph: Graph, V: Array) -> tuple[float, float]:
@@ -223,15 +229,20 @@ def _second_eigenvalue(graph: Graph, rng: np.random.Generator) -> float:
     roots = np.sqrt(graph.degrees)
     inverse = sp.diags_array(np.divide(1.0, roots, out=np.zeros(len(roots)), where=roots > 0))
     matrix = sp.csr_array(inverse @ graph.matrix @ inverse)
-    if len(roots) <= DENSE:
+    if len(roots) <= MAX_DENSE_NODES:
         return float(np.linalg.eigvalsh(matrix.toarray())[-2])
     found = eigsh(
-        matrix, 2, which="LA", tol=LOOSE, v0=rng.standard_normal(len(roots)), return_eigenvectors=False
+        matrix,
+        2,
+        which="LA",
+        tol=EIGENVALUE_TOLERANCE,
+        v0=rng.standard_normal(len(roots)),
+        return_eigenvectors=False,
     )
     return float(found.min())
 
 
-def _beside(U: Array, trivial: Array) -> Array:
+def _remove_direction(U: Array, trivial: Array) -> Array:
     """The subspace without its direction nearest to ``trivial``."""
     first = U.T @ trivial
     basis = np.linalg.qr(np.column_stack([first, np.eye(U.shape[1])]))[0]
@@ -241,7 +252,7 @@ def _beside(U: Array, trivial: Array) -> Array:
 # --- Which layers agree: distances and overlaps between their subspaces.
 
 # Squared distance, per dimension, below which two layers say the same thing.
-SAME = 1e-6
+MAX_COPY_DISTANCE = 1e-6
 
 
 def layer_distances(embeddings: Sequence[Array]) -> Array:
@@ -256,7 +267,7 @@ def layer_distances(embeddings: Sequence[Array]) -> Array:
 def copies(embeddings: Sequence[Array]) -> Array:
     """Which layers have the same subspace: a symmetric table of booleans, true on its diagonal."""
     widths = np.array([U.shape[1] for U in embeddings])
-    near = layer_distances(embeddings) <= SAME * np.maximum(widths, 1)
+    near = layer_distances(embeddings) <= MAX_COPY_DISTANCE * np.maximum(widths, 1)
     return np.asarray(near & np.equal.outer(widths, widths))
 
 
@@ -306,10 +317,10 @@ def _without_trivial(U: Array) -> Array:
 # --- ``layer_weights="auto"``: as much influence for a layer as its edges can show it deserves.
 
 # What a layer keeps that is outvoted: it has clusters, though other ones than the rest, and is no noise.
-OUTVOTED = 0.1
+OUTVOTED_WEIGHT = 0.1
 # Clarity of a layer up to which it cannot judge others, and from which it can. Below, ratios of weights
 # of 1.4 already cost layers that complete each other a tenth of NMI.
-BLURRED, SHARP = 0.45, 0.7
+MIN_CLARITY, FULL_CLARITY = 0.45, 0.7
 
 
 @dataclass(frozen=True, eq=False)
@@ -363,12 +374,12 @@ def weigh_layers(
     trust = _trust(found, heard, same)
     weights = has_embedding * strength * trust / same.sum(axis=1)
     present = np.array([(op.graph.degrees > 0) | (op.rank > 0) for op in operators])
-    weights = _keeping_every_node(weights, present * has_embedding[:, None]) / scales
+    weights = _keep_every_node(weights, present * has_embedding[:, None]) / scales
     structure = np.array([f.structure if f else 0.0 for f in found])
     return LayerScores(structure, strength, agreement, same.sum(axis=1), strength == 0, weights)
 
 
-def _keeping_every_node(weights: Array, present: Array) -> Array:
+def _keep_every_node(weights: Array, present: Array) -> Array:
     """Weights moved towards equal ones, as far as no node falls below the least that these give a node.
 
     ``present`` says which layer (row) knows which node (column). A node known only to a layer of small
@@ -407,10 +418,10 @@ def _strength(layer: LayerSignificance, most: float, certainty: float, authority
     hidden = max(2 * hidden - 1, certainty * (1 + hidden) / 2, 0.0)
     hidden = 1 - authority * (1 - hidden)
     clear = float(ramp(layer.excess[0]))
-    return clear * _shrunk(layer) + (1 - clear) * hidden
+    return clear * _shrink_strength(layer) + (1 - clear) * hidden
 
 
-def _shrunk(layer: LayerSignificance) -> float:
+def _shrink_strength(layer: LayerSignificance) -> float:
     """At most half way from 1 to its own strength: just above the edge a strength is hardly known.
 
     Layers that complete each other are best merged equally, and strengths of like blocks differ by chance.
@@ -428,7 +439,7 @@ def _authority(found: Sequence[LayerSignificance | None], same: Array) -> Array:
 
 
 def _sharpness(clarity: Any) -> Array:
-    return np.asarray(np.clip((clarity - BLURRED) / (SHARP - BLURRED), 0.0, 1.0))
+    return np.asarray(np.clip((clarity - MIN_CLARITY) / (FULL_CLARITY - MIN_CLARITY), 0.0, 1.0))
 
 
 def _trust(found: Sequence[LayerSignificance | None], heard: LayerConfirmation, same: Array) -> Array:
@@ -444,12 +455,12 @@ def _trust(found: Sequence[LayerSignificance | None], heard: LayerConfirmation, 
         return trust
     room = max(f.directions.shape[1] for f in found if f)
     own = np.array([f.strength if f else 1.0 for f in found])
-    agreement = heard.share(own, CLEAR)
+    agreement = heard.share(own, CLEAR_DEVIATIONS)
     first = same.argmax(axis=1) == np.arange(len(same))  # copies have one vote
     usual = float(np.median(agreement[(shown > 0) & first]))
     for s in speaking:
-        needed = shown[s] + np.max(shown * (1 - heard.shares(own, CLEAR)[s]) * ~same[s])
+        needed = shown[s] + np.max(shown * (1 - heard.shares(own, CLEAR_DEVIATIONS)[s]) * ~same[s])
         shortage = np.clip((needed - room) / shown[s], 0.0, 1.0)
         loyal = min(1.0, agreement[s] / usual) if usual > 0 else 1.0
-        trust[s] = max(OUTVOTED, 1 - shortage * (1 - loyal))
+        trust[s] = max(OUTVOTED_WEIGHT, 1 - shortage * (1 - loyal))
     return trust

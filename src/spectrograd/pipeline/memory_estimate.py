@@ -15,23 +15,25 @@ from spectrograd.store import StoredGraph, is_store, open_store
 from spectrograd.store.reader import N_BUFFERS
 from spectrograd.system import as_bytes
 
-BASE = 220_000_000  # interpreter, libraries, compiled kernels
+BASE_BYTES = 220_000_000  # interpreter, libraries, compiled kernels
 # Copies of an N x K block of float64 that solvers in memory hold at once, and the guard columns they add.
-BLOCKS, GUARDS = 6, 8
+RESIDENT_BLOCKS, GUARD_COLUMNS = 6, 8
 # Of a filter over a stream, in float32: a block and the one before or its product, which are turned in their
 # place; and the K vectors of the last good state.
 STREAM_BLOCKS = 2
 # Of the certificate: Ritz vectors, their products, and each once more while they are rotated.
 CERTIFICATE_BLOCKS = 4
-PER_NODE = 52  # degrees, diagonal, metric and regularisation in two types, components, labels, order
-HIERARCHY = 24  # bytes per entry of the coarser graphs and of what is prolonged between them, about
+BYTES_PER_NODE = 52  # degrees, diagonal, metric and regularisation in two types, components, labels, order
+HIERARCHY_BYTES_PER_ENTRY = (
+    24  # bytes per entry of the coarser graphs and of what is prolonged between them, about
+)
 ROUGH_COLUMNS = 64  # of ``sgd-paper``: rows, three moments, and copies of both
 
 
 def resident_bytes(graph: Graph | MultilayerGraph, k: int) -> int:
     """For K vectors of a graph that is loaded: its edges and six blocks of K + 8 columns."""
     edges = sum(layer.n_entries * (12 if layer.is_weighted else 4) for layer in graph.layers)
-    return BASE + edges + graph.n_nodes * (PER_NODE + 8 * BLOCKS * (k + GUARDS))
+    return BASE_BYTES + edges + graph.n_nodes * (BYTES_PER_NODE + 8 * RESIDENT_BLOCKS * (k + GUARD_COLUMNS))
 
 
 def streamed_bytes(graph: Graph | MultilayerGraph, k: int, solver: str = "auto") -> int:
@@ -40,7 +42,7 @@ def streamed_bytes(graph: Graph | MultilayerGraph, k: int, solver: str = "auto")
     layers = [layer for layer in graph.layers if isinstance(layer, StoredGraph)]
     if len(layers) > 1:  # the subspaces of the layers are kept
         blocks += 8 * k * len(layers)
-    return BASE + _buffers(graph) + graph.n_nodes * (PER_NODE + blocks)
+    return BASE_BYTES + _buffers(graph) + graph.n_nodes * (BYTES_PER_NODE + blocks)
 
 
 def _columns(k: int, solver: str) -> int:
@@ -56,14 +58,14 @@ def _columns(k: int, solver: str) -> int:
 
 def columns_that_fit(graph: Graph, n_columns: int, memory_limit: int | None) -> bool:
     """Whether so many columns of float32 fit beside a graph on disk."""
-    needed = BASE + _buffers(graph) + graph.n_nodes * (PER_NODE + 4 * n_columns)
+    needed = BASE_BYTES + _buffers(graph) + graph.n_nodes * (BYTES_PER_NODE + 4 * n_columns)
     return memory_limit is None or needed <= memory_limit
 
 
 def doubles_fit(graph: Graph, k: int, memory_limit: int | None) -> bool:
     """Whether the certificate of a graph on disk may have its blocks in float64."""
-    doubles = graph.n_nodes * (PER_NODE + 8 * CERTIFICATE_BLOCKS * k)
-    return memory_limit is None or BASE + _buffers(graph) + doubles <= memory_limit
+    doubles = graph.n_nodes * (BYTES_PER_NODE + 8 * CERTIFICATE_BLOCKS * k)
+    return memory_limit is None or BASE_BYTES + _buffers(graph) + doubles <= memory_limit
 
 
 def least_basis(k: int) -> int:
@@ -87,7 +89,7 @@ def solver_bytes(graph: Graph, solver: str) -> int:
     """What a direct or a multilevel solver adds to :func:`resident_bytes`."""
     if solver == "shift-invert":
         return math.ceil(factor_bytes(estimated_fill(graph)))
-    return HIERARCHY * graph.n_entries if solver == "multilevel" else 0
+    return HIERARCHY_BYTES_PER_ENTRY * graph.n_entries if solver == "multilevel" else 0
 
 
 def largest_basis(graph: Graph, k: int, memory_limit: int | None) -> int | None:
@@ -95,7 +97,7 @@ def largest_basis(graph: Graph, k: int, memory_limit: int | None) -> int | None:
     if memory_limit is None:
         return None
     beside = 2 * (usual_width(k) + COLUMNS) + 6 * k  # a block and its product, and what was found before
-    budget = memory_limit - BASE - _buffers(graph) - graph.n_nodes * (PER_NODE + 4 * beside)
+    budget = memory_limit - BASE_BYTES - _buffers(graph) - graph.n_nodes * (BYTES_PER_NODE + 4 * beside)
     return max(0, budget // (4 * graph.n_nodes))
 
 

@@ -27,14 +27,14 @@ from spectrograd.operators.base import Operator
 from spectrograd.operators.laplacian import TAU, Kind, Regularization, checked
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.layer_weights import LayerScores, layer_distances, weigh_layers
-from spectrograd.pipeline.result import CertifiedEmbedding, Result, Stages, found
+from spectrograd.pipeline.result import CertifiedEmbedding, Result, Stages, make_result
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.single import input_order, multivector_of_all_nodes, with_all_nodes
-from spectrograd.pipeline.solve import certified, embed
+from spectrograd.pipeline.solve import certify_solution, embed
 from spectrograd.solvers.loop import INTERRUPTED
 from spectrograd.typing import Array
 
-LOOSE = 1e-3
+LOOSE_TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +95,7 @@ def merge(
         raise ValueError(f"aggregation {aggregation!r} does not take regularised layers: choose another")
     options = chosen.checked(aggregation_params)
     automatic = isinstance(layer_weights, str) and layer_weights == "auto"
-    weights = _without_empty(_given_weights(layer_weights, graph.n_layers), graph)
+    weights = _without_empty(_initial_weights(layer_weights, graph.n_layers), graph)
     if not tau:
         _check_linked(graph, excluded)
     operators = layer_operators(graph, laplacian, tau, excluded)
@@ -104,10 +104,10 @@ def merge(
     scores = None
     if automatic or (chosen.needs_embeddings and chosen.run is None):
         share = _budget_share(settings, len(operators) + 1)
-        components = [_pieces(layer) for layer in graph.layers]
+        components = [_n_components(layer) for layer in graph.layers]
         _report_components(graph.layer_names, components, n_components)
         embedded = tuple(
-            _embed_layer(operator, n_components, _loosened(share) if count > n_components else share)
+            _embed_layer(operator, n_components, _loosen(share) if count > n_components else share)
             for operator, count in zip(operators, components, strict=True)
         )
     if automatic:
@@ -118,7 +118,7 @@ def merge(
     result = None
     operator: Operator
     if chosen.run is not None:
-        embedded, result, operator = _simultaneous(chosen, layers, n_components, settings, alpha, options)
+        embedded, result, operator = _run_joint(chosen, layers, n_components, settings, alpha, options)
         layers = replace(layers, embeddings=_vectors(embedded))
     else:
         operator = chosen.aggregate(layers, alpha=alpha, **options)
@@ -133,12 +133,12 @@ def _budget_share(settings: Settings, n_stages: int) -> Settings:
     return settings.without_clock(settings.time_budget / n_stages)
 
 
-def _pieces(layer: Graph) -> int:
+def _n_components(layer: Graph) -> int:
     """Connected components with an edge."""
     return int(layer.components.max()) + 1 - len(layer.isolated)
 
 
-def _loosened(settings: Settings) -> Settings:
+def _loosen(settings: Settings) -> Settings:
     """Settings for a layer whose embedding is one of many: no certificate can be met, so do not try.
 
     The eigenvalue zero then has more copies than there are columns. A loose Krylov run returns vectors
@@ -146,7 +146,7 @@ def _loosened(settings: Settings) -> Settings:
     """
     if settings.solver != "auto" or settings.tol != "auto":
         return settings
-    return replace(settings, solver="eigen", params={"tol": LOOSE})
+    return replace(settings, solver="eigen", params={"tol": LOOSE_TOLERANCE})
 
 
 def _report_components(names: Sequence[str], components: Sequence[int], n_components: int) -> None:
@@ -176,7 +176,7 @@ def _embed_layer(operator: SparseOperator, n_components: int, settings: Settings
     return replace(result, embedding=narrow)
 
 
-def _simultaneous(
+def _run_joint(
     chosen: Aggregation,
     layers: Layers,
     n_components: int,
@@ -189,17 +189,17 @@ def _simultaneous(
     solution, merged, own = chosen.run(layers, n_components, settings, alpha=alpha, **options)
     operator = chosen.aggregate(replace(layers, embeddings=own), alpha=alpha)
     embedded = tuple(
-        certified(without_absent(op), replace(solution, Q=Q), settings)
+        certify_solution(without_absent(op), replace(solution, Q=Q), settings)
         for op, Q in zip(layers.operators, own, strict=True)
     )
-    return embedded, certified(operator, replace(solution, Q=merged), settings), operator
+    return embedded, certify_solution(operator, replace(solution, Q=merged), settings), operator
 
 
 def _vectors(embedded: Sequence[CertifiedEmbedding]) -> tuple[Array, ...]:
     return tuple(layer.embedding.vectors for layer in embedded)
 
 
-def _given_weights(weights: Sequence[float] | str | None, n_layers: int) -> Array:
+def _initial_weights(weights: Sequence[float] | str | None, n_layers: int) -> Array:
     if not isinstance(weights, str):
         return checked_weights(weights, n_layers)
     if weights not in ("equal", "auto"):
@@ -257,7 +257,7 @@ class PreparedLayers:
             if not layer.certificate.converged
         ]
         told = replace(solved.certificate, uncertified_layers=tuple(short))
-        return found(
+        return make_result(
             replace(solved, certificate=told),
             with_all_nodes(solved, self.graph, kept, self.masked),
             self.merged.operator,
@@ -288,7 +288,7 @@ def prepare_layers(graph: MultilayerGraph, settings: Settings) -> PreparedLayers
     connectivity = connect(graph, settings.n_components, settings.disconnected)
     report_excluded(connectivity, graph.node_names)
     kept, rows, masked = _active(graph, connectivity)
-    regularization = _decide(wanted, settings, connectivity)
+    regularization = _decide_regularization(wanted, settings, connectivity)
     with stages("layers"):
         gap = _gap(kept, settings, regularization.tau, masked)
         k = settings.n_components if gap is None else gap.n_clusters
@@ -331,7 +331,9 @@ def _gap(graph: MultilayerGraph, settings: Settings, tau: float, masked: Array) 
     return gap
 
 
-def _decide(wanted: float | str | None, settings: Settings, connectivity: Connectivity) -> Regularization:
+def _decide_regularization(
+    wanted: float | str | None, settings: Settings, connectivity: Connectivity
+) -> Regularization:
     component_labels = connectivity.n_components > 1 and settings.disconnected == "regularize"
     if component_labels and not isinstance(wanted, float):
         reason = (
@@ -366,7 +368,7 @@ def layer_influence(
     """
     kind = make_aggregation(aggregation)
     options = {} if kind.run is not None else kind.checked(aggregation_params)
-    inputs = embedded_layers(layers) if kind.needs_embeddings else _given(layers)
+    inputs = embedded_layers(layers) if kind.needs_embeddings else _inputs_of(layers)
     chosen = settings or Settings()
     if len(inputs.operators) < 2:
         raise ValueError("leaving one layer out needs at least two layers")
@@ -389,7 +391,7 @@ def layer_influence(
 
 def embedded_layers(layers: Layers | Merged) -> Layers:
     """The layers behind either form, or an error when nobody embedded them."""
-    inputs = _given(layers)
+    inputs = _inputs_of(layers)
     if len(inputs.embeddings) != len(inputs.operators):
         raise ValueError(
             "the layers have no embeddings to reuse: merge them with aggregation='projection' first"
@@ -397,7 +399,7 @@ def embedded_layers(layers: Layers | Merged) -> Layers:
     return inputs
 
 
-def _given(layers: Layers | Merged) -> Layers:
+def _inputs_of(layers: Layers | Merged) -> Layers:
     inputs = layers.inputs if isinstance(layers, Merged) else layers
     assert inputs is not None
     return inputs

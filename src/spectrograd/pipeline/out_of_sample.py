@@ -27,8 +27,10 @@ from spectrograd.pipeline.single import input_order
 from spectrograd.typing import Array
 
 MAX_PASSES = 10  # how far from known nodes a chain of new ones is followed
-SETTLED = 1e-3  # a sweep that changes rows by less, relative to the longest, is the last
-SMALLEST = 1e-9  # of the diagonal: where an eigenvalue meets a degree, the row has no answer of its own
+MIN_CHANGE = 1e-3  # a pass that changes rows by less, relative to the largest entry, is the last
+MIN_DENOMINATOR = (
+    1e-9  # of the diagonal: where an eigenvalue meets a degree, the row has no answer of its own
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +65,7 @@ class LayerRule:
     strength: float = 0.0
 
     def scale(self, degrees: Array) -> Array:
-        """What multiplies both ends of an edge: ``1 / sqrt(degree)`` of a symmetric Laplacian, else 1."""
+        """Factor at both ends of an edge: ``1 / sqrt(degree)`` of a symmetric Laplacian, else 1."""
         if self.kind != "symmetric":
             return np.ones(len(degrees))
         total = degrees + self.added
@@ -71,20 +73,20 @@ class LayerRule:
 
     @cached_property
     def known_scale(self) -> Array:
-        """Of the training nodes."""
+        """The scale of the training nodes, shape (n_nodes,)."""
         return self.scale(self.degrees)
 
     def diagonal(self, degrees: Array) -> Array:
-        """Of ``A``."""
+        """The diagonal of ``A`` for rows of these degrees."""
         total = degrees + self.added
         return (total > 0).astype(np.float64) if self.kind == "symmetric" else total
 
     def metric(self, degrees: Array) -> Array:
-        """Of ``B``."""
+        """The diagonal of ``B`` for rows of these degrees."""
         return degrees + self.added if self.kind == "random_walk" else np.ones(len(degrees))
 
     def everywhere(self, vectors: Array) -> Array:
-        """What regularisation gathers from all training nodes, per unit of a row's scale; shape (k,)."""
+        """Regularisation's sum over all training nodes, per unit of a row's scale; shape (k,)."""
         return np.asarray(self.added / self.n_active * (self.known_scale @ vectors), dtype=np.float64)
 
     @cached_property
@@ -130,7 +132,7 @@ class Extended:
 
 @dataclass(frozen=True, eq=False)
 class Extension:
-    """A fitted embedding with what new rows need to know of its operator.
+    """A fitted embedding with the parts of its operator that new rows need.
 
     Attributes
     ----------
@@ -154,23 +156,23 @@ class Extension:
     def extend(self, rows: NewRows) -> Extended:
         """Rows of the embedding for new nodes; row i depends on row i of the query only.
 
-        New nodes that are joined to new nodes take part in a few sweeps, each of which carries rows one edge
+        New nodes that are joined to new nodes take part in a few passes, each of which carries rows one edge
         further.
         """
-        rows = self._among_linked(rows)
+        rows = self._restrict_to_active(rows)
         if not any(matrix.nnz for matrix in rows.between):
-            return self._from(rows, None)
-        found = self._from(replace(rows, between=()), None)
+            return self._extend_once(rows, None)
+        extended = self._extend_once(replace(rows, between=()), None)
         for _ in range(MAX_PASSES):
-            before, found = found, self._from(rows, found)
-            change = np.abs(found.vectors - before.vectors).max(initial=0)
-            size = np.abs(found.vectors).max(initial=0)
-            if change <= SETTLED * size and np.array_equal(found.reached, before.reached):
+            before, extended = extended, self._extend_once(rows, extended)
+            change = np.abs(extended.vectors - before.vectors).max(initial=0)
+            size = np.abs(extended.vectors).max(initial=0)
+            if change <= MIN_CHANGE * size and np.array_equal(extended.reached, before.reached):
                 break
-        return found
+        return extended
 
-    def _among_linked(self, rows: NewRows) -> NewRows:
-        """Edges to nodes that were excluded lead nowhere."""
+    def _restrict_to_active(self, rows: NewRows) -> NewRows:
+        """Drop edges to nodes that were excluded."""
         if self.active.all():
             return rows
         keep = sp.diags_array(self.active.astype(np.float64))
@@ -181,7 +183,7 @@ class Extension:
 
     @cached_property
     def _everywhere(self) -> tuple[Array, ...]:
-        """Per layer, what regularisation gathers."""
+        """Per layer, the sum of regularisation over all training nodes, shape (k,)."""
         return tuple(layer.everywhere(self.vectors) for layer in self.layers)
 
     @cached_property
@@ -192,32 +194,30 @@ class Extension:
             for layer in self.layers
         )
 
-    def _from(self, rows: NewRows, before: Extended | None) -> Extended:
-        """One sweep: ``before`` has rows of the new nodes themselves."""
+    def _extend_once(self, rows: NewRows, before: Extended | None) -> Extended:
+        """One pass: solve each new row for its own entry; ``before`` has rows of the new nodes themselves."""
         top = np.zeros((len(rows), self.vectors.shape[1]))
         bottom = np.zeros_like(top)
         reached = np.zeros(len(rows), bool)
         for number, layer in enumerate(self.layers):
             known = rows.known[number]
-            among = None if before is None else self._usable(rows.between[number], before.reached)
-            degrees = _sums(known) if among is None else _sums(known) + _sums(among)
+            among = None if before is None else self._reached_edges(rows.between[number], before.reached)
+            degrees = _row_sums(known) if among is None else _row_sums(known) + _row_sums(among)
             reached |= degrees > 0
             if self.sparse:
                 new = None if before is None else before.vectors
-                gathered = _gathered(
-                    layer, self.vectors, self._everywhere[number], known, degrees, among, new
-                )
+                gathered = _gather(layer, self.vectors, self._everywhere[number], known, degrees, among, new)
                 top += layer.weight * gathered
                 diagonal = layer.weight * layer.diagonal(degrees)
                 bottom += diagonal[:, None] - self._share_of_metric(layer, degrees)
             coupling = self._coupling[number]
             if coupling is not None and layer.strength:
-                own = _of_layer(layer, known)
+                own = _extend_layer(layer, known)
                 # not a matrix product: its last bits would depend on how many rows are asked for at once
                 top += layer.strength * np.einsum("ij,jk->ik", own, coupling)
         if len(self.layers) > 1 or not self.sparse:
             bottom -= self.eigenvalues
-        return Extended(np.where(reached[:, None], _divided(top, bottom), 0.0), reached)
+        return Extended(np.where(reached[:, None], _divide_safely(top, bottom), 0.0), reached)
 
     def _share_of_metric(self, layer: LayerRule, degrees: Array) -> Array | float:
         """``lambda B`` where there is one graph; layers share the identity as metric."""
@@ -226,21 +226,21 @@ class Extension:
         return np.outer(layer.metric(degrees), self.eigenvalues)
 
     @staticmethod
-    def _usable(between: sp.csr_array, reached: Array) -> sp.csr_array:
+    def _reached_edges(between: sp.csr_array, reached: Array) -> sp.csr_array:
         return sp.csr_array(between @ sp.diags_array(reached.astype(np.float64)))
 
 
-def _of_layer(layer: LayerRule, known: sp.csr_array) -> Array:
+def _extend_layer(layer: LayerRule, known: sp.csr_array) -> Array:
     """The layer's own embedding, extended by the edges to training nodes."""
     assert layer.vectors is not None
     assert layer.eigenvalues is not None
-    degrees = _sums(known)
-    own = _gathered(layer, layer.vectors, layer.own_everywhere, known, degrees)
+    degrees = _row_sums(known)
+    own = _gather(layer, layer.vectors, layer.own_everywhere, known, degrees)
     metric = np.outer(layer.metric(degrees), layer.eigenvalues)
-    return _divided(own, layer.diagonal(degrees)[:, None] - metric)
+    return _divide_safely(own, layer.diagonal(degrees)[:, None] - metric)
 
 
-def _gathered(
+def _gather(
     layer: LayerRule,
     vectors: Array,
     everywhere: Array,
@@ -260,22 +260,22 @@ def _gathered(
     return np.asarray(own[:, None] * total)
 
 
-def _divided(top: Array, bottom: Array) -> Array:
+def _divide_safely(top: Array, bottom: Array) -> Array:
     """``top / bottom``, kept in the range of numbers where the bottom vanishes."""
-    floor = SMALLEST * np.maximum(1.0, np.abs(bottom).max(axis=1, initial=0))[:, None]
+    floor = MIN_DENOMINATOR * np.maximum(1.0, np.abs(bottom).max(axis=1, initial=0))[:, None]
     safe = np.where(np.abs(bottom) < floor, np.where(bottom < 0, -floor, floor), bottom)
     return np.asarray(np.where(top == 0, 0.0, top / safe))
 
 
-def _sums(matrix: sp.csr_array) -> Array:
+def _row_sums(matrix: sp.csr_array) -> Array:
     return np.asarray(matrix.sum(axis=1), dtype=np.float64).ravel()
 
 
-# --- What a result knows of rows that are not in its graph: see :mod:`spectrograd.pipeline.extension`.
+# --- The extension of a result: rules for rows that are not in its graph.
 
 
 def extension_of(graph: Graph | MultilayerGraph, result: Result, settings: Settings) -> Extension | None:
-    """What a result knows of rows that are not in its graph; None where its operator has no rows.
+    """The extension of a result to rows that are not in its graph; None where its operator has no rows.
 
     Functions of layers (``power-mean``, ``geometric``) are known by their products only, and layers on disk
     block by block.
@@ -283,7 +283,8 @@ def extension_of(graph: Graph | MultilayerGraph, result: Result, settings: Setti
     several = isinstance(graph, MultilayerGraph)
     if isinstance(result.operator, FunctionOperator) or (several and result.operator.is_streamed):
         return None
-    part, kind = np.zeros(graph.n_nodes, bool), settings.laplacian
+    kind = settings.laplacian
+    part = np.zeros(graph.n_nodes, bool)
     part[result.rows] = True
     part[result.connectivity.excluded] = False  # over a disk they are among the rows
     tau = result.regularization.tau
@@ -292,7 +293,7 @@ def extension_of(graph: Graph | MultilayerGraph, result: Result, settings: Setti
     common: Kind = "symmetric" if kind == "random_walk" else kind
     layers = [_rule(layer, part, common, tau) for layer in graph.layers]
     assert result.merged is not None
-    rules = _weighed(layers, result.merged, make_aggregation(settings.aggregation).needs_embeddings)
+    rules = _weigh_rules(layers, result.merged, make_aggregation(settings.aggregation).needs_embeddings)
     has_edges = result.operator.n_edges > 0
     return Extension(result.vectors, result.eigenvalues, part, rules, sparse=has_edges)
 
@@ -305,7 +306,7 @@ def _rule(graph: Graph, part: Array, kind: Kind, tau: float) -> LayerRule:
     return LayerRule(kind, degrees, int(part.sum()), added)
 
 
-def _weighed(layers: Sequence[LayerRule], merged: Merged, with_subspaces: bool) -> tuple[LayerRule, ...]:
+def _weigh_rules(layers: Sequence[LayerRule], merged: Merged, with_subspaces: bool) -> tuple[LayerRule, ...]:
     """The rules with the weights and, where they are part of the operator, the layers' own embeddings."""
     rules = [
         replace(layer, weight=float(weight)) for layer, weight in zip(layers, merged.weights, strict=True)
@@ -327,7 +328,11 @@ def _weighed(layers: Sequence[LayerRule], merged: Merged, with_subspaces: bool) 
     )
 
 
-# --- How far a new row lies from the training data, on a scale on which training data is uniform.
+# --- Outlier scores: how far a new row lies from the training data, on a scale on which that is uniform.
+#
+# The statistic of a new row is compared with the same statistic of every training row; the score is the share
+# of training rows that lie less far out. A row drawn like the training data has a score that is uniform on
+# [0, 1], up to ties and to the little that training rows have shaped their own surroundings.
 
 
 @dataclass(frozen=True, eq=False)
@@ -363,7 +368,8 @@ def disagreement(vectors: Array, rows: Sequence[sp.csr_array], weights: Sequence
     """
     lengths = row_lengths(vectors)
     directions = vectors / np.where(lengths > 0, lengths, 1)[:, None]
-    total, mass = np.zeros(rows[0].shape[0]), np.zeros(rows[0].shape[0])
+    total = np.zeros(rows[0].shape[0])
+    mass = np.zeros(rows[0].shape[0])
     for matrix, weight in zip(rows, weights, strict=True):
         degrees = np.asarray(matrix.sum(axis=1), dtype=np.float64).ravel()
         known = degrees > 0

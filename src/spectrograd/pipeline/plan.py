@@ -1,4 +1,4 @@
-"""What each solver would take on a problem: the cost model behind ``auto``.
+"""The plan of ``auto``: a cost model of every solver, and which solvers are tried in which order.
 
 Seconds are ``sum_i c_i x_i``: numbers ``x`` of what a solver does (products, numbers it moves, operations of
 BLAS), times constants ``c`` of one thread of an ordinary machine. How many products there are follows from
@@ -45,8 +45,8 @@ class Law(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Looks:
-    """What is known of a problem before it is solved."""
+class ProblemFeatures:
+    """Size, spectrum and fill of a problem, measured before it is solved."""
 
     n: int
     entries: int  # of the matrix, and two for each row and low-rank column
@@ -69,18 +69,21 @@ LAWS: Mapping[str, Law] = {
     "multilevel": Law(4.34, -0.21, 0.12),
     "probe": Law(1.31, -0.11, 0.46),
 }
-NEAR, FAR = 20_000, 400_000  # nodes: rows of a block that a core's own cache holds, and that none does
+CACHED_NODES, UNCACHED_NODES = (
+    20_000,
+    400_000,
+)  # nodes: rows of a block that a core's own cache holds, and that none does
 OUT_OF_CACHE = 2.0  # times as long, on top, where none does
 
 
-def work(solver: str, looks: Looks) -> tuple[float, ...]:
-    """What a solver does on a problem, in the units of its :data:`CONSTANTS`."""
-    n, k, entries, crowding = looks.n, looks.k, looks.entries, looks.crowding
+def work(solver: str, features: ProblemFeatures) -> tuple[float, ...]:
+    """Operation counts of a solver on a problem, in the units of its :data:`CONSTANTS`."""
+    n, k, entries, crowding = features.n, features.k, features.entries, features.crowding
     if solver == "eigen":
         return (1.0, float(n) ** 2, float(n) ** 3)
     width = usual_width(k)
     if solver == "shift-invert":  # a factor, some thirty solves of K and guards, and no probe
-        factor = looks.factor
+        factor = features.factor
         return (1.0, n * width, factor.entries * width, factor.operations, n * width**2)
     probe = LAWS["probe"].at(k, crowding)
     if solver == "lanczos":
@@ -101,8 +104,8 @@ def work(solver: str, looks: Looks) -> tuple[float, ...]:
 
 
 def _latency(n: int) -> float:
-    """How much longer the gathering of rows takes than inside a core's own cache."""
-    share = math.log(n / NEAR) / math.log(FAR / NEAR)
+    """Factor by which the gathering of rows is slower than inside a core's own cache."""
+    share = math.log(n / CACHED_NODES) / math.log(UNCACHED_NODES / CACHED_NODES)
     return 1 + OUT_OF_CACHE * min(max(share, 0.0), 1.0)
 
 
@@ -121,10 +124,10 @@ CONSTANTS: Mapping[tuple[str, bool], tuple[float, ...]] = {
 }
 
 
-def predicted_seconds(solver: str, looks: Looks, small: int) -> float:
+def predicted_seconds(solver: str, features: ProblemFeatures, small: int) -> float:
     """Seconds of one thread until the certificate stands; up to ``small`` nodes nothing is compiled."""
-    constants = CONSTANTS[solver, looks.n > small]
-    return sum(c * x for c, x in zip(constants, work(solver, looks), strict=True))
+    constants = CONSTANTS[solver, features.n > small]
+    return sum(c * x for c, x in zip(constants, work(solver, features), strict=True))
 
 
 # --- ``auto``: which solvers for which problem, in which order, and why.
@@ -143,11 +146,11 @@ class PlannedSolver(NamedTuple):
 
 
 ONE_VECTOR = (("block_size", 1),)
-LEAST_BLOCKS = 8  # of a Krylov basis: with fewer it restarts too soon to save passes
+MIN_KRYLOV_BLOCKS = 8  # of a Krylov basis: with fewer it restarts too soon to save passes
 BLOCK = PlannedSolver("chebyshev", "escalated: a block does not skip repeated eigenvalues")
 LAST = PlannedSolver("lanczos", "escalated: the best polynomial of all")
 AFTER_DIRECT = PlannedSolver("lanczos", "escalated: the direct solve was not certified")
-FOLLOWED_BY = {
+ESCALATIONS = {
     "eigen": (),
     "lanczos": (BLOCK, LAST),
     "chebyshev": (LAST,),
@@ -161,34 +164,34 @@ def plan(problem: Problem, memory_limit: int | None = None) -> tuple[PlannedSolv
 
     A cost model decides (:mod:`spectrograd.pipeline.plan`): from size, fill (at most two breadth-first
     searches), shrinkage (one matching) and the shape of the spectrum (twenty products of one vector) it
-    predicts the seconds of every candidate. What does not fit ``memory_limit`` (bytes of the whole process)
-    is none.
+    predicts the seconds of every candidate. Solvers that do not fit ``memory_limit`` (bytes of the whole
+    process) are no candidates.
     """
     n, operator, sizes = problem.n_nodes, problem.operator, problem.engine.thresholds
     if n <= sizes.all_vectors and "resident" in problem.capabilities and not operator.is_streamed:
         return (PlannedSolver("eigen", f"{n} nodes: a dense eigendecomposition is exact and instant"),)
     if not isinstance(operator, SparseOperator) or not problem.capabilities >= ALL:
-        return by_products(problem, memory_limit)
+        return plan_by_products(problem, memory_limit)
     best, *others = candidates(problem, memory_limit)
-    return (best, *FOLLOWED_BY[best.name]) if others else (best, LAST)
+    return (best, *ESCALATIONS[best.name]) if others else (best, LAST)
 
 
 def candidates(problem: Problem, memory_limit: int | None = None) -> list[PlannedSolver]:
-    """What could solve a problem in memory, the quickest first, each with its predicted seconds."""
+    """Solvers for a problem in memory, the quickest first, each with its predicted seconds."""
     operator, sizes = problem.sparse, problem.engine.thresholds
     budget = min(most_factor_bytes(), spare_bytes(operator.graph, problem.n_components, memory_limit))
-    looks = look(problem)
+    features = measure_features(problem)
     names = ["lanczos", "chebyshev"]
-    if looks.n <= sizes.dense_at_most and "resident" in problem.capabilities:
+    if features.n <= sizes.dense_at_most and "resident" in problem.capabilities:
         names.append("eigen")
-    if factor_bytes(looks.factor.entries) <= budget:
+    if factor_bytes(features.factor.entries) <= budget:
         names.append("shift-invert")
     fits = solver_bytes(operator.graph, "multilevel") <= budget
-    if looks.n > sizes.small and operator.rank <= 1 and fits and looks.shrinkage <= sizes.shrinks:
+    if features.n > sizes.small and operator.rank <= 1 and fits and features.shrinkage <= sizes.shrinks:
         names.append("multilevel")
-    seconds = {name: predicted_seconds(name, looks, sizes.small) for name in names}
+    seconds = {name: predicted_seconds(name, features, sizes.small) for name in names}
     ranked = sorted(seconds, key=lambda name: (seconds[name], name))
-    return [_choice(name, looks, seconds, ranked) for name in ranked]
+    return [_choice(name, features, seconds, ranked) for name in ranked]
 
 
 PARAMS: dict[str, tuple[tuple[str, Any], ...]] = {
@@ -198,65 +201,68 @@ PARAMS: dict[str, tuple[tuple[str, Any], ...]] = {
 }
 
 
-def _choice(name: str, looks: Looks, seconds: dict[str, float], ranked: list[str]) -> PlannedSolver:
-    """A candidate with what speaks for it: its seconds and those of the next best."""
+def _choice(
+    name: str, features: ProblemFeatures, seconds: dict[str, float], ranked: list[str]
+) -> PlannedSolver:
+    """A candidate with its reason: its predicted seconds and those of the next best."""
     rival = next(other for other in ranked if other != name)
-    reason = (
-        f"{_seen(name, looks)}: about {in_words(seconds[name])} predicted, {rival} {in_words(seconds[rival])}"
-    )
+    times = f"about {format_seconds(seconds[name])} predicted, {rival} {format_seconds(seconds[rival])}"
+    reason = f"{_describe(name, features)}: {times}"
     return PlannedSolver(name, reason, PARAMS.get(name, ()), seconds[name])
 
 
-def _seen(name: str, looks: Looks) -> str:
-    """What a candidate's prediction follows from."""
+def _describe(name: str, features: ProblemFeatures) -> str:
+    """The features that a candidate's prediction follows from, in words."""
     if name == "eigen":
-        return f"{looks.n} nodes: a dense eigendecomposition is exact"
+        return f"{features.n} nodes: a dense eigendecomposition is exact"
     if name == "shift-invert":
-        return f"a factor has about {looks.factor.entries:.2g} entries and is exact"
+        return f"a factor has about {features.factor.entries:.2g} entries and is exact"
     if name == "multilevel":
-        return f"coarsening leaves {looks.shrinkage:.0%} of the entries, and eigenvalues crowd at zero"
-    value, distance = looks.shape.near(looks.k)
+        return f"coarsening leaves {features.shrinkage:.0%} of the entries, and eigenvalues crowd at zero"
+    value, distance = features.shape.near(features.k)
     many = "one vector at a time" if name == "lanczos" else "few passes of a block"
     return f"eigenvalues near {value:.2g} at distances of {distance:.1g}, {many}"
 
 
-def in_words(seconds: float) -> str:
-    """Seconds for people."""
+def format_seconds(seconds: float) -> str:
+    """Seconds as text, in ms below a tenth."""
     return f"{seconds * 1e3:.2g} ms" if seconds < 0.1 else f"{seconds:.2g} s"
 
 
-def look(problem: Problem) -> Looks:
-    """All that the cost model wants to know; products, searches and a matching, and nothing solved."""
+def measure_features(problem: Problem) -> ProblemFeatures:
+    """Measure the features of the cost model by products, searches and a matching; nothing is solved."""
     operator, sizes = problem.sparse, problem.engine.thresholds
     shape = spectral_shape(problem.engine, problem.operator)
     entries = operator.graph.n_entries + 2 * operator.rank * problem.n_nodes
     shrinks = problem.n_nodes > sizes.small and operator.rank <= 1
     shrinkage = first_shrinkage(problem) if shrinks else 1.0
     factor = factor_size(problem, sizes)
-    return Looks(problem.n_nodes, entries, problem.n_components, shape, factor, shrinkage)
+    return ProblemFeatures(problem.n_nodes, entries, problem.n_components, shape, factor, shrinkage)
 
 
-def by_products(problem: Problem, memory_limit: int | None = None) -> tuple[PlannedSolver, ...]:
-    """The plan where neither edges nor rows can be looked at; few wide passes where each one is dear."""
+def plan_by_products(problem: Problem, memory_limit: int | None = None) -> tuple[PlannedSolver, ...]:
+    """The plan for an operator known by its products only; few wide passes where each one is expensive."""
     if problem.operator.is_streamed or problem.passes_are_expensive:
-        return in_few_passes(problem, memory_limit)
+        return plan_few_passes(problem, memory_limit)
     return (PlannedSolver("lanczos", "the operator has no edges of its own: products only"),)
 
 
-def in_few_passes(problem: Problem, memory_limit: int | None) -> tuple[PlannedSolver, ...]:
-    """The plan where every pass is dear: block Krylov where its blocks fit, which takes the fewest passes.
+def plan_few_passes(problem: Problem, memory_limit: int | None) -> tuple[PlannedSolver, ...]:
+    """The plan where every pass is expensive: block Krylov, which takes the fewest, where its blocks fit.
 
     Median of 21 passes against 71 of a filter, which needs a gap that it can guess; a filter takes the least
-    memory of what a certified solve takes (docs/larger_than_memory.md).
+    memory of all certified solvers (docs/larger_than_memory.md).
     """
-    where = "the graph is on disk" if problem.operator.is_streamed else "products only, and passes are dear"
+    where = (
+        "the graph is on disk" if problem.operator.is_streamed else "products only, and passes are expensive"
+    )
     width = guarded_width(problem, None)
     blocks = _blocks_within(problem, width, memory_limit)
     small = (
         f"{where}: few passes of {width} columns and {COLUMNS} of the probe, and "
         f"{STREAM_BLOCKS} blocks of these in memory at most"
     )
-    if blocks < LEAST_BLOCKS:
+    if blocks < MIN_KRYLOV_BLOCKS:
         return (PlannedSolver("chebyshev", small), *_last_within(problem, memory_limit))
     krylov = f"{where}: block Krylov takes the fewest passes, and {blocks} blocks of {width} columns fit"
     params = (("basis_size", blocks * width),)
@@ -268,7 +274,7 @@ def in_few_passes(problem: Problem, memory_limit: int | None) -> tuple[PlannedSo
 
 
 def _blocks_within(problem: Problem, width: int, memory_limit: int | None) -> int:
-    """How many blocks of a Krylov basis fit, at most as many as are of use."""
+    """Number of blocks of a Krylov basis that fit, at most ``MOST_BLOCKS``."""
     operator = problem.operator
     if memory_limit is None or not isinstance(operator, SparseOperator):
         return MAX_BASIS_BLOCKS
@@ -277,7 +283,7 @@ def _blocks_within(problem: Problem, width: int, memory_limit: int | None) -> in
 
 
 def _last_within(problem: Problem, memory_limit: int | None) -> tuple[PlannedSolver, ...]:
-    """Go on by a Krylov basis where the limit leaves enough for one; there is none without it."""
+    """A last Krylov solver where the limit leaves space for its basis; else none."""
     operator = problem.operator
     if memory_limit is None or not isinstance(operator, SparseOperator):
         return (LAST._replace(params=(("basis_size", 3 * guarded_width(problem, None)),)),)
@@ -288,10 +294,9 @@ def _last_within(problem: Problem, memory_limit: int | None) -> tuple[PlannedSol
 
 
 def last_resort(problem: Problem) -> PlannedSolver:
-    """What is left where every solver of the plan has failed: no factor, and no single precision."""
-    if (
-        problem.n_nodes > problem.engine.thresholds.small
-    ):  # all eigenvectors of 4,096 nodes take half a minute and 270 MB
+    """The solver after all others of the plan have failed: no factor, and no single precision."""
+    # All eigenvectors of 4,096 nodes take half a minute and 270 MB.
+    if problem.n_nodes > problem.engine.thresholds.small:
         return PlannedSolver("eigen", "the last resort: products in double precision")
     return PlannedSolver(
         "eigen", "the last resort: all eigenvectors, in double precision", (("method", "dense"),)

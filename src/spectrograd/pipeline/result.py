@@ -240,7 +240,9 @@ class Result:
         )
 
 
-def found(solved: CertifiedEmbedding, embedding: Embedding, operator: Operator, **decided: Any) -> Result:
+def make_result(
+    solved: CertifiedEmbedding, embedding: Embedding, operator: Operator, **decided: Any
+) -> Result:
     """A result from the certified solution of its operator and the decisions before it."""
     solution = solved.solution
     return Result(

@@ -18,8 +18,8 @@ from spectrograd.labels.eigengap import MOST
 from spectrograd.labels.neighbor_labels import follow_neighbours
 from spectrograd.labels.sampled_kmeans import MANY
 from spectrograd.notices import parameter
-from spectrograd.pipeline.checkpoints import checkpointed
-from spectrograd.pipeline.cluster_verdict import NOT_JUDGED, ClusterVerdict, graphs_of, judge_clusters
+from spectrograd.pipeline.checkpoints import with_checkpoints
+from spectrograd.pipeline.cluster_verdict import NOT_JUDGED, ClusterVerdict, clustered_graphs, judge_clusters
 from spectrograd.pipeline.multilayer import PreparedLayers, prepare_layers
 from spectrograd.pipeline.result import DistributedEmbedding, Result
 from spectrograd.pipeline.settings import Settings
@@ -29,8 +29,8 @@ from spectrograd.system import deferred
 from spectrograd.typing import Array
 
 Prepared = PreparedGraph | PreparedLayers
-PER_PRODUCT = 1e-9  # seconds on one core for an entry of the graph times a number
-ROUNDS = 3  # messages to and fro that a pass takes at least: multiply, orthogonalise, measure
+SECONDS_PER_PRODUCT = 1e-9  # seconds on one core for an entry of the graph times a number
+MIN_ROUNDS_PER_PASS = 3  # messages to and fro that a pass takes at least: multiply, orthogonalise, measure
 
 
 def embed(graph: Graph | MultilayerGraph, settings: Settings, *, start: Array | None = None) -> Result:
@@ -56,11 +56,11 @@ def embed(graph: Graph | MultilayerGraph, settings: Settings, *, start: Array | 
     >>> result.vectors.shape, result.certificate.converged
     ((300, 3), True)
     """
-    with checkpointed(graph, settings.started(), start) as settings:
-        return _embedded(graph, settings, start)
+    with with_checkpoints(graph, settings.started(), start) as settings:
+        return _embed(graph, settings, start)
 
 
-def _embedded(graph: Graph | MultilayerGraph, settings: Settings, start: Array | None) -> Result:
+def _embed(graph: Graph | MultilayerGraph, settings: Settings, start: Array | None) -> Result:
     kept = settings.checkpoint is not None
     note_small(graph, settings)
     with deferred(terminate=kept) as interruption, settings.engine.threads():
@@ -83,8 +83,8 @@ def cluster(graph: Graph | MultilayerGraph, settings: Settings, *, start: Array 
     """
     kept = settings.checkpoint is not None
     settings = settings.started(labels=True)
-    with deferred(terminate=kept) as interruption, checkpointed(graph, settings, start) as settings:
-        result = label(_embedded(graph, settings, start), settings)
+    with deferred(terminate=kept) as interruption, with_checkpoints(graph, settings, start) as settings:
+        result = label(_embed(graph, settings, start), settings)
         return result.stopped() if interruption.requested else result
 
 
@@ -94,8 +94,8 @@ def note_small(graph: Graph | MultilayerGraph, settings: Settings) -> None:
     if not (cost.is_expensive and graph.is_resident):
         return
     columns = MOST if isinstance(settings.n_components, str) else settings.n_components
-    here = 2 * graph.n_edges * columns * PER_PRODUCT
-    there = ROUNDS * cost.per_round
+    here = 2 * graph.n_edges * columns * SECONDS_PER_PRODUCT
+    there = MIN_ROUNDS_PER_PASS * cost.per_round
     engine = settings.engine.summary()["name"]
     if here < there:
         logging.getLogger("spectrograd").warning(
@@ -162,7 +162,7 @@ def label(result: Result, settings: Settings, *, many: int = MANY) -> Result:
 def finish_labels(result: Result, settings: Settings) -> Result:
     """The result with labels for nodes without evidence of their own, and with a verdict on its clusters."""
     began = time.perf_counter()
-    result = _followed(result)
+    result = _follow_neighbours(result)
     # The verdict clusters random graphs, which takes as long as a small fit: only where it is asked for. What
     # lies with the workers of a cluster is judged while they are there.
     judge: Callable[[], ClusterVerdict] = partial(judge_clusters, result, settings)
@@ -176,10 +176,10 @@ def finish_labels(result: Result, settings: Settings) -> Result:
     return replace(result, seconds=result.seconds | {"assign": spent})
 
 
-def _followed(result: Result) -> Result:
+def _follow_neighbours(result: Result) -> Result:
     """Nodes whose rows regularisation has made follow their neighbours; nothing where there was none."""
     tau = result.regularization.tau
-    layers = graphs_of(result)[0]
+    layers = clustered_graphs(result)[0]
     if not tau or result.labels is None or not layers or result.connectivity.groups is not None:
         return result
     rows, old = result.rows, result.labels

@@ -15,10 +15,10 @@ from spectrograd.solvers.loop import SolverSettings
 CHECKPOINT_EVERY = 300.0  # seconds: less than anybody minds to lose, and rare enough to cost nothing
 # Solvers that run their iterations and stop: without a tolerance nobody asked them for an accuracy.
 WITHOUT_GOAL = frozenset({"sgd", "sgd-paper", "stochastic-fb"})
-MOST_STARTS = 10_000  # of k-means: more is a slip of the pen, and would never end
+MAX_STARTS = 10_000  # of k-means: more is a slip of the pen, and would never end
 
 
-def unwatched(stage: str) -> None:
+def ignore_stage(stage: str) -> None:
     """Nobody wants to know which stage begins."""
 
 
@@ -61,14 +61,14 @@ class Settings(SolverSettings):
     keep_multivector: bool = False
     checkpoint: str | os.PathLike[str] | None = None
     checkpoint_every: float = CHECKPOINT_EVERY
-    on_stage: Callable[[str], None] = unwatched
+    on_stage: Callable[[str], None] = ignore_stage
 
     def __post_init__(self) -> None:
         super().__post_init__()
         starts: Any = self.n_init  # whatever a user has put there
         whole = isinstance(starts, Integral) and not isinstance(starts, bool)
-        if not whole or not 1 <= starts <= MOST_STARTS:
-            raise ValueError(f"n_init={starts!r}: expected a whole number from 1 to {MOST_STARTS:,}")
+        if not whole or not 1 <= starts <= MAX_STARTS:
+            raise ValueError(f"n_init={starts!r}: expected a whole number from 1 to {MAX_STARTS:,}")
         every: Any = self.checkpoint_every
         if not (isinstance(every, int | float) and 0 <= every < math.inf):
             raise ValueError(f"checkpoint_every={every!r}: expected seconds, a finite number from 0 on")

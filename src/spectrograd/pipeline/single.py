@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from spectrograd.certificate import exact
-from spectrograd.certificate.localization import judge
+from spectrograd.certificate import exact_certificate
+from spectrograd.certificate.localization import decide_regularization
 from spectrograd.embedding import Embedding, row_slices
 from spectrograd.engines.base import MultiVector
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
@@ -33,10 +33,10 @@ from spectrograd.pipeline.result import (
     DistributedEmbedding,
     Result,
     Stages,
-    found,
+    make_result,
 )
 from spectrograd.pipeline.settings import Settings
-from spectrograd.pipeline.solve import choices_for, embed, narrowed
+from spectrograd.pipeline.solve import certify_first_columns, choices_for, embed
 from spectrograd.solvers.base import Problem, Progress
 from spectrograd.solvers.loop import INTERRUPTED, Solution
 from spectrograd.typing import Array
@@ -109,9 +109,9 @@ class PreparedGraph:
         """The certified embedding of all nodes; ``start`` (N x K) is a guess for a warm start."""
         stages = Stages(settings.on_stage)
         with stages("solve"):
-            solved, operator, regularization, gap = self._solved(settings, start)
+            solved, operator, regularization, gap = self._solve(settings, start)
         embedding = with_all_nodes(solved, self.graph, self.kept, self.masked)
-        return found(
+        return make_result(
             solved,
             embedding,
             operator,
@@ -125,7 +125,7 @@ class PreparedGraph:
             ),
         )
 
-    def _solved(
+    def _solve(
         self, settings: Settings, start: Array | None
     ) -> tuple[CertifiedEmbedding, SparseOperator, Regularization, Eigengap | None]:
         wanted, groups = checked(settings.regularization), self.connectivity.groups
@@ -141,12 +141,12 @@ class PreparedGraph:
         nodes = _ActiveProblem(
             self.part, n_columns(n_active, settings), settings, components, guess, self.masked
         )
-        solved, operator, decision = nodes.embedded(wanted)
+        solved, operator, decision = nodes.embed_active(wanted)
         gap = None
         if isinstance(settings.n_components, str):
             gap = widest_gap(solved.embedding.eigenvalues)
             gap.warn()
-            solved = narrowed(operator, solved, gap.n_clusters, settings)
+            solved = certify_first_columns(operator, solved, gap.n_clusters, settings)
         return solved, operator, decision, gap
 
 
@@ -158,7 +158,7 @@ def prepare_graph(graph: Graph, settings: Settings) -> PreparedGraph:
     kept = connectivity.kept
     n_columns(len(kept), settings)  # too many are refused before any work
     if not graph.is_resident:
-        return _on_all_rows(graph, connectivity)
+        return _prepare_stored(graph, connectivity)
     part = subgraph(graph, kept)
     order = near_order(part, settings.engine.thresholds) if connectivity.groups is None else None
     if order is not None:
@@ -166,7 +166,7 @@ def prepare_graph(graph: Graph, settings: Settings) -> PreparedGraph:
     return PreparedGraph(graph, part, kept, connectivity)
 
 
-def _on_all_rows(graph: Graph, connectivity: Connectivity) -> PreparedGraph:
+def _prepare_stored(graph: Graph, connectivity: Connectivity) -> PreparedGraph:
     """A graph on disk, whose rows stay where they are; the result is in the order of the input."""
     order = input_order(graph)
     return PreparedGraph(graph, graph, order, connectivity.moved(order), connectivity.excluded)
@@ -201,7 +201,7 @@ class _ActiveProblem:
     start: Array | None
     masked: Array
 
-    def embedded(self, wanted: float | str | None) -> Found:
+    def embed_active(self, wanted: float | str | None) -> Found:
         tie = self.settings.disconnected == "regularize" and self.n_components_of_graph > 1
         if tie and wanted in ("auto", None, 0.0):
             reason = (
@@ -223,7 +223,7 @@ class _ActiveProblem:
     def operator(self, tau: float = 0.0) -> SparseOperator:
         return masked(self.graph, self.settings.laplacian, tau, self.masked)
 
-    def judged(
+    def decide_by_vectors(
         self, operator: SparseOperator, n_trivial: int, vectors: MultiVector, **how: Any
     ) -> Regularization:
         """What the vectors tell, on the part of the volume that is not masked."""
@@ -231,16 +231,16 @@ class _ActiveProblem:
         share = 1.0
         if len(self.masked) and metric is not None:
             share = 1 - float(metric[self.masked].sum() / metric.sum())
-        return judge(operator, vectors, n_trivial, volume=share, **how)
+        return decide_regularization(operator, vectors, n_trivial, volume=share, **how)
 
-    def judged_by(
+    def decide_by_result(
         self, operator: SparseOperator, n_trivial: int, found: CertifiedEmbedding, **how: Any
     ) -> Regularization:
         """What the vectors found tell, wherever they are."""
         if isinstance(found.embedding, DistributedEmbedding):
             how |= {"engine": found.embedding.engine}
-            return self.judged(operator, n_trivial, found.embedding.multivector, **how)
-        return self.judged(operator, n_trivial, found.embedding.vectors, **how)
+            return self.decide_by_vectors(operator, n_trivial, found.embedding.multivector, **how)
+        return self.decide_by_vectors(operator, n_trivial, found.embedding.vectors, **how)
 
     def with_tau(self, decision: Regularization) -> Found:
         operator = self.operator(decision.tau)
@@ -254,21 +254,25 @@ class _ActiveProblem:
         choices = choices_for(problem, self.settings)
         watch = _Watch(
             partial(
-                self.judged, operator, self.n_components_of_graph, rough=True, engine=self.settings.engine
+                self.decide_by_vectors,
+                operator,
+                self.n_components_of_graph,
+                rough=True,
+                engine=self.settings.engine,
             )
         )
         settings = replace(self.settings, watch=watch)
         result = embed(operator, self.k, settings, start=problem.start, choices=choices)
-        decision = watch.decision or self.judged_by(operator, self.n_components_of_graph, result)
+        decision = watch.decision or self.decide_by_result(operator, self.n_components_of_graph, result)
         if decision.tau and result.solution.stop_reason == INTERRUPTED:
             return result, operator, replace(decision, tau=0.0, reason="not used: interrupted before")
         if decision.tau == 0:
             return result, operator, decision
         before = result.without_vectors()
         del result, operator, problem, watch, settings  # large, and the next solve needs none of it
-        return self.anew(decision, before)
+        return self.solve_regularized(decision, before)
 
-    def anew(self, decision: Regularization, before: CertifiedEmbedding) -> Found:
+    def solve_regularized(self, decision: Regularization, before: CertifiedEmbedding) -> Found:
         """Solve the regularised problem after all; localised vectors are no start for it.
 
         It has another spectrum, so another plan; and is given up as soon as its rough vectors are seen to be
@@ -278,17 +282,17 @@ class _ActiveProblem:
         left, watch = self.settings_after(before.solution), None
         if decision.tau < MORE_TAU:
             how = {"rough": True, "engine": self.settings.engine, "tau": MORE_TAU}
-            watch = _Watch(partial(self.judged, operator, 1, **how))
+            watch = _Watch(partial(self.decide_by_vectors, operator, 1, **how))
             left = replace(left, watch=watch)
         result = embed(operator, self.k, left, start=self.start)
         result = result.after(before.solution, before.attempts)
         more = watch.decision if watch is not None else None
-        more = more or self.judged_by(operator, 1, result, tau=MORE_TAU)
+        more = more or self.decide_by_result(operator, 1, result, tau=MORE_TAU)
         if more.tau <= decision.tau or result.solution.stop_reason == INTERRUPTED:
             return result, operator, decision
         before = result.without_vectors()
         del result, operator
-        return self.anew(more, before)
+        return self.solve_regularized(more, before)
 
     def settings_after(self, earlier: Solution) -> Settings:
         budget = self.settings.time_budget
@@ -311,11 +315,11 @@ class _ActiveProblem:
 class _Watch:
     """Gives a run up when its rough vectors are already seen to be localised."""
 
-    judged: Callable[[MultiVector], Regularization]
+    decide: Callable[[MultiVector], Regularization]
     decision: Regularization | None = None
 
     def __call__(self, vectors: MultiVector) -> bool:
-        found = self.judged(vectors)
+        found = self.decide(vectors)
         if found.tau > 0:
             self.decision = found
         return found.tau > 0
@@ -338,7 +342,7 @@ def _whole_components(operator: SparseOperator, groups: Array, settings: Setting
     k = vectors.shape[1]
     nothing = Progress(0, 0.0, 0, 0.0, 0.0, 0.0)
     solution = Solution(vectors, "components", (nothing,), "done", 0.0, settings.seed)
-    certificate = exact(k, "clusters of whole components cut no edge")
+    certificate = exact_certificate(k, "clusters of whole components cut no edge")
     choice = PlannedSolver("components", f"the graph has at least {k} components: nothing to solve")
     attempt = Attempt.of(choice, solution, certificate.sentence)
     embedding = Embedding(vectors, np.zeros(k), operator.names)

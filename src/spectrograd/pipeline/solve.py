@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from spectrograd.certificate import Certificate, certify, unmeasured
+from spectrograd.certificate import Certificate, certify, unmeasured_certificate
 from spectrograd.certificate.certificate import (
     GOOD_ANGLE,
     LIKELY_MISS,
-    MOST_PART,
+    MAX_GAP_FRACTION,
     ComplementBound,
     before_the_bulk,
+    certificate_of_leading,
     needed_cut,
-    of_the_leading,
 )
 from spectrograd.certificate.edge_insertion import EdgeInsertionBound
 from spectrograd.certificate.lanczos_probe import Evidence, Guards, MeasuredRitz, run_lanczos_probe
@@ -28,7 +28,7 @@ from spectrograd.linalg.subspace import Ritz, deflated_ritz, rayleigh_ritz, resi
 from spectrograd.operators.base import Operator
 from spectrograd.operators.equilibration import equilibrate
 from spectrograd.operators.sparse import SparseOperator
-from spectrograd.pipeline.checkpoints import keep_result, kept_result
+from spectrograd.pipeline.checkpoints import load_result, save_result
 from spectrograd.pipeline.memory_estimate import doubles_fit
 from spectrograd.pipeline.plan import PlannedSolver, last_resort, plan
 from spectrograd.pipeline.result import Attempt, CertifiedEmbedding, embedding_of, in_units
@@ -55,7 +55,7 @@ FAILURES = (ValueError, ArithmeticError, MemoryError, RuntimeError, AssertionErr
 
 
 # What a null vector that takes the place of a column may differ from it, in squares.
-NEARLY_PARALLEL = 1e-4
+MAX_NULL_DEVIATION = 1e-4
 # Nobody waits for a probe after Ctrl-C or when the time is over: anything may lie outside.
 UNPROBED = ComplementBound(float("nan"), complete_below=-np.inf)
 
@@ -63,7 +63,7 @@ UNPROBED = ComplementBound(float("nan"), complete_below=-np.inf)
 CERTIFICATE_OUT_OF_TIME = "not certified, out of time"  # a run that is repeated measures it again
 
 
-def certified(
+def certify_solution(
     operator: Operator,
     solution: Solution,
     settings: SolverSettings,
@@ -83,14 +83,14 @@ def certified(
         known = solution.evidence.in_units(1 / fit.unit)
         inside = replace(solution, Q=fit.transform_multivector(engine, solution.Q), evidence=known)
         entered = None if null is None else fit.transform(null[:, None])[:, 0]
-        found = certified(fit.operator, inside, settings, choice, earlier=earlier, null=entered)
+        found = certify_solution(fit.operator, inside, settings, choice, earlier=earlier, null=entered)
         found = found.left(fit, engine)
         return replace(found, solution=replace(found.solution, history=solution.history))
     with settings.engine.threads(), one_thread():  # BLAS has nothing but small matrices to do
-        return _certified(operator, solution, settings, choice, earlier, _unit(operator, null))
+        return _certify(operator, solution, settings, choice, earlier, _normalize_null(operator, null))
 
 
-def _unit(operator: Operator, null: Array | None) -> Array | None:
+def _normalize_null(operator: Operator, null: Array | None) -> Array | None:
     """A null vector, of length one in the metric."""
     if null is None:
         return None
@@ -98,14 +98,14 @@ def _unit(operator: Operator, null: Array | None) -> Array | None:
     return np.asarray(null / np.sqrt(null @ (mass * null)))
 
 
-def narrowed(
+def certify_first_columns(
     operator: Operator, wide: CertifiedEmbedding, k: int, settings: SolverSettings
 ) -> CertifiedEmbedding:
     """The first k columns of an embedding with a certificate of their own, by the columns after them."""
     evidence = _evidence_of_first(wide, k, settings)
     first = settings.engine.columns(wide.solution.Q, slice(k))
     solution = replace(wide.solution, Q=first, evidence=evidence)
-    found = certified(operator, solution, settings, wide.choice)
+    found = certify_solution(operator, solution, settings, wide.choice)
     return replace(found, seconds=wide.seconds, attempts=wide.attempts)
 
 
@@ -135,7 +135,7 @@ def _evidence_of_first(wide: CertifiedEmbedding, k: int, settings: SolverSetting
     return Evidence(beyond, solver.complete, solver.countable, guards)
 
 
-def _certified(
+def _certify(
     operator: Operator,
     solution: Solution,
     settings: SolverSettings,
@@ -145,13 +145,13 @@ def _certified(
 ) -> CertifiedEmbedding:
     engine = settings.engine
     problem = Problem(operator, solution.Q.shape[1], engine)
-    known = _by_last_product(problem, solution, settings, null)
+    known = _certify_by_last_product(problem, solution, settings, null)
     if known is not None:
         return _with_certificate(problem, solution, choice, *known)
     placed, Q = problem.engine_operator, solution.Q
-    if Q.dtype != np.float64 and not _single_will_do(problem, settings):
+    if Q.dtype != np.float64 and not _float32_suffices(problem, settings):
         Q = problem.orthonormalize(engine.astype(Q, np.float64)).Q
-    ritz = _ritz(problem, Q, null)
+    ritz = _deflated_rayleigh_ritz(problem, Q, null)
     del Q
     rounding = operator.rounding(ritz.Q.dtype)
     if ritz.Q.dtype != np.float64:
@@ -160,25 +160,27 @@ def _certified(
     if not (np.isfinite(ritz.values).all() and np.isfinite(measured).all()):
         raise FloatingPointError("the vectors left the range of numbers")
     try:
-        leading = _before_a_bulk(problem, ritz, solution, measured, settings, rounding, earlier)
+        leading = _certify_before_bulk(problem, ritz, solution, measured, settings, rounding, earlier)
         if leading is not None:
             return _with_certificate(problem, solution, choice, ritz, leading)
         error = float(np.linalg.norm(measured))
-        complement_bound = _evidence(problem, ritz, solution, error, rounding, settings, earlier)
-        cast = _turned_by_output(problem)
+        complement_bound = _bound_complement(problem, ritz, solution, error, rounding, settings, earlier)
+        cast = _sine_of_output_rounding(problem)
         certificate = certify(
             engine, operator, ritz, settings.tol, complement_bound, measured, rounding, cast
         )
-        certificate = _or_out_of_time(certificate, solution, settings)
+        certificate = _object_out_of_time(certificate, solution, settings)
     except KeyboardInterrupt:
         solution = replace(solution, stop_reason=INTERRUPTED)
         certificate = certify(engine, operator, ritz, settings.tol, UNPROBED, measured, rounding)
     except FAILURES as error:  # good vectors are worth keeping, but nobody vouches for them
-        certificate = unmeasured(ritz.values, f"the certificate failed ({type(error).__name__}: {error})")
+        certificate = unmeasured_certificate(
+            ritz.values, f"the certificate failed ({type(error).__name__}: {error})"
+        )
     return _with_certificate(problem, solution, choice, ritz, certificate)
 
 
-def _before_a_bulk(
+def _certify_before_bulk(
     problem: Problem,
     ritz: Ritz,
     solution: Solution,
@@ -192,7 +194,7 @@ def _before_a_bulk(
     if not isinstance(settings.tol, str) or known.beyond is None or known.complete or known.guards is None:
         return None
     first = before_the_bulk(np.append(ritz.values, known.beyond), k)
-    distance = MOST_PART * (known.beyond - float(ritz.values[-1]))
+    distance = MAX_GAP_FRACTION * (known.beyond - float(ritz.values[-1]))
     if first is None or np.linalg.norm(measured) <= GOOD_ANGLE * distance:
         return None
     engine = problem.engine
@@ -204,14 +206,14 @@ def _before_a_bulk(
     evidence = Evidence(float(ritz.values[first]), guards=guards)
     part, alone = replace(solution, Q=inside.Q, evidence=evidence), replace(problem, n_components=first)
     error = float(np.linalg.norm(measured[:first]))
-    complement_bound = _evidence(alone, inside, part, error, rounding, settings, earlier)
+    complement_bound = _bound_complement(alone, inside, part, error, rounding, settings, earlier)
     found = certify(
         engine, problem.operator, inside, settings.tol, complement_bound, measured[:first], rounding
     )
-    return of_the_leading(found, ritz, measured, known.beyond) if found.converged else None
+    return certificate_of_leading(found, ritz, measured, known.beyond) if found.converged else None
 
 
-def _ritz(problem: Problem, Q: MultiVector, null: Array | None) -> Ritz:
+def _deflated_rayleigh_ritz(problem: Problem, Q: MultiVector, null: Array | None) -> Ritz:
     """Ritz pairs of the span of Q, in which a known null vector is exact; it stays the first of them."""
     engine = problem.engine
     if null is None:
@@ -221,7 +223,7 @@ def _ritz(problem: Problem, Q: MultiVector, null: Array | None) -> Ritz:
     return ritz._replace(values=np.where(rounded, np.maximum(ritz.values, 0.0), ritz.values))
 
 
-def _with_null(problem: Problem, known: MeasuredRitz, null: Array) -> MeasuredRitz:
+def _insert_null_vector(problem: Problem, known: MeasuredRitz, null: Array) -> MeasuredRitz:
     """The same without a product: a null vector n for the first column, the others orthogonal to it.
 
     ``A (q - n n'Bq) = A q``, and the residual of what is left is that of q without its part along ``B n``:
@@ -231,7 +233,7 @@ def _with_null(problem: Problem, known: MeasuredRitz, null: Array) -> MeasuredRi
     unit = engine.from_numpy(null[:, None].astype(Q.dtype))
     across = engine.gram(unit, Q, metric)[0]
     lost = float(np.square(across[1:]).sum())
-    if abs(across[0]) < 1 - NEARLY_PARALLEL or lost > NEARLY_PARALLEL:
+    if abs(across[0]) < 1 - MAX_NULL_DEVIATION or lost > MAX_NULL_DEVIATION:
         return known
     first = np.zeros(len(across))
     first[0] = 1.0
@@ -241,7 +243,7 @@ def _with_null(problem: Problem, known: MeasuredRitz, null: Array) -> MeasuredRi
     return replace(known, ritz=Ritz((1 - first) * known.ritz.values, Q, None), residuals=left)
 
 
-def _single_will_do(problem: Problem, settings: SolverSettings) -> bool:
+def _float32_suffices(problem: Problem, settings: SolverSettings) -> bool:
     """Whether float64 does not fit and float32 is exact enough: for an angle, not for a residual."""
     operator = problem.operator
     if not (isinstance(operator, SparseOperator) and operator.is_streamed and isinstance(settings.tol, str)):
@@ -250,22 +252,27 @@ def _single_will_do(problem: Problem, settings: SolverSettings) -> bool:
     return problem.engine.has_blocked_summation and not budget
 
 
-def _by_last_product(
+def _certify_by_last_product(
     problem: Problem, solution: Solution, settings: SolverSettings, null: Array | None
 ) -> tuple[Ritz, Certificate] | None:
     """Ritz pairs and certificate without a sweep, where the solver's last product and its probe will do."""
     last, complement_bound = solution.evidence.last, solution.evidence.complement_bound
     if last is None or complement_bound is None:
         return None
-    last = last if null is None else _with_null(problem, last, null)
+    last = last if null is None else _insert_null_vector(problem, last, null)
     rest = (complement_bound, last.residuals + last.rounding, last.rounding)
     certificate = certify(
-        problem.engine, problem.operator, last.ritz, settings.tol, *rest, cast=_turned_by_output(problem)
+        problem.engine,
+        problem.operator,
+        last.ritz,
+        settings.tol,
+        *rest,
+        cast=_sine_of_output_rounding(problem),
     )
     return (last.ritz, certificate) if certificate.converged else None
 
 
-def _turned_by_output(problem: Problem) -> float:
+def _sine_of_output_rounding(problem: Problem) -> float:
     """The sine by which the vectors of a graph on disk turn when they are returned in float32.
 
     Every entry moves by half a unit of its last digit at most, so each of K unit columns by half an eps.
@@ -287,7 +294,9 @@ def _with_certificate(
     return CertifiedEmbedding(embedding, certificate, solution, chosen, solution.seconds, (attempt,))
 
 
-def _or_out_of_time(certificate: Certificate, solution: Solution, settings: SolverSettings) -> Certificate:
+def _object_out_of_time(
+    certificate: Certificate, solution: Solution, settings: SolverSettings
+) -> Certificate:
     """The certificate; where the time was over before it could be met, that is why it is not."""
     late = solution.stop_reason == OUT_OF_TIME or time.perf_counter() >= settings.certified_by
     if certificate.converged or certificate.objection or not late:
@@ -295,7 +304,7 @@ def _or_out_of_time(certificate: Certificate, solution: Solution, settings: Solv
     return replace(certificate, objection=CERTIFICATE_OUT_OF_TIME)
 
 
-def _evidence(
+def _bound_complement(
     problem: Problem,
     ritz: Ritz,
     solution: Solution,
@@ -318,7 +327,7 @@ def _evidence(
     if late or solution.stop_reason in (INTERRUPTED, OUT_OF_TIME):
         return UNPROBED
     if beyond is not None and beyond > top and known.countable:
-        complete_below = top + (MOST_PART + 0.01) * (beyond - top)
+        complete_below = top + (MAX_GAP_FRACTION + 0.01) * (beyond - top)
         count = count_below(problem.sparse, complete_below, problem.engine.thresholds)
         if count is not None:
             return ComplementBound(
@@ -361,7 +370,7 @@ def embed(
     settings = replace(
         settings,
         hooks=[partial(_report, hook, fit.unit) for hook in settings.hooks],
-        watch=settings.watch if fit.same_shape else None,  # it looks at vectors of the operator it knows
+        watch=settings.watch if fit.is_uniform else None,  # it looks at vectors of the operator it knows
     )
     begin = None if start is None else fit.transform(start)
     return _embed(fit.operator, n_components, settings, begin, choices).left(fit, settings.engine)
@@ -386,9 +395,9 @@ def _embed(
     result: CertifiedEmbedding | None = None
     attempts: list[Attempt] = []
     for choice in choices or choices_for(problem, settings):
-        left = _left(settings.time_budget, time.perf_counter() - began)
+        left = _remaining(settings.time_budget, time.perf_counter() - began)
         try:
-            latest = _attempted(problem, choice, settings, left, len(attempts))
+            latest = _attempt(problem, choice, settings, left, len(attempts))
         except KeyboardInterrupt:
             if result is None:
                 raise
@@ -401,20 +410,22 @@ def _embed(
         result = latest if result is None else latest.after(result.solution)
         stopped = latest.solution.stop_reason in (INTERRUPTED, GIVEN_UP, OUT_OF_TIME)
         stopped = stopped or left == 0 or time.perf_counter() >= settings.deadline
-        if result.certificate.converged or stopped or _without_gap(operator, latest):
+        if result.certificate.converged or stopped or _lacks_gap(operator, latest):
             break
         # Localised vectors call for another problem: no further solver for this one.
         if settings.watch is not None and settings.watch(latest.solution.Q):
             break
         problem = replace(problem, start=result.embedding.vectors)
     if result is None:
-        result = _resorted(problem, settings, attempts)
+        result = _run_last_resort(problem, settings, attempts)
     return replace(result, attempts=tuple(attempts), seconds=time.perf_counter() - began)
 
 
-def _resorted(problem: Problem, settings: SolverSettings, attempts: list[Attempt]) -> CertifiedEmbedding:
+def _run_last_resort(
+    problem: Problem, settings: SolverSettings, attempts: list[Attempt]
+) -> CertifiedEmbedding:
     """Mutates attempts: one more solver where all of the plan have failed, and an error where it does too."""
-    latest = _attempted(problem, last_resort(problem), replace(settings, params={}), None, len(attempts))
+    latest = _attempt(problem, last_resort(problem), replace(settings, params={}), None, len(attempts))
     if isinstance(latest, CertifiedEmbedding):
         attempts.extend(latest.attempts)
         return latest
@@ -422,7 +433,7 @@ def _resorted(problem: Problem, settings: SolverSettings, attempts: list[Attempt
     raise SolveError(f"no solver could embed this graph: {told}")
 
 
-def _attempted(
+def _attempt(
     problem: Problem, choice: PlannedSolver, settings: SolverSettings, time_budget: float | None, earlier: int
 ) -> CertifiedEmbedding | Attempt:
     """One solver's result with its certificate; or how it failed, which is an error if it was asked for.
@@ -430,18 +441,18 @@ def _attempted(
     There were so many ``earlier`` attempts.
     """
     began = time.perf_counter()
-    solver = _configured(choice, settings)  # wrong parameters are no failure of a solver
+    solver = _configure(choice, settings)  # wrong parameters are no failure of a solver
     kept = settings.next_checkpoint()
-    found = kept_result(kept, problem)
+    found = load_result(kept, problem)
     if found is not None:
         return found
     try:
         solution = _run(problem, solver, settings, time_budget, kept)
         if settings.solver == "auto":
             solution = _with_reason(solution, choice)
-        found = _judged(problem.operator, solution, settings, choice, earlier)
-        if kept is not None and found.certificate.objection != CERTIFICATE_OUT_OF_TIME:
-            keep_result(kept, problem, found)
+        found = _certify_attempt(problem.operator, solution, settings, choice, earlier)
+        if kept is not None:
+            save_result(kept, problem, found)
         return found
     except (CheckpointError, DamagedFileError):  # no other solver would read another file
         raise
@@ -456,7 +467,7 @@ def _attempted(
         return Attempt.failed(choice, error, time.perf_counter() - began)
 
 
-def _without_gap(operator: Operator, result: CertifiedEmbedding) -> bool:
+def _lacks_gap(operator: Operator, result: CertifiedEmbedding) -> bool:
     """Whether the K-th eigenvalue is seen to be the next one as well, or lies in a bulk: no solver helps."""
     if result.certificate.determined is not None:
         return True
@@ -471,14 +482,14 @@ def choices_for(problem: Problem, settings: SolverSettings) -> tuple[PlannedSolv
     return plan(problem, settings.memory_limit) if settings.solver == "auto" else asked
 
 
-def _judged(
+def _certify_attempt(
     operator: Operator, solution: Solution, settings: SolverSettings, choice: PlannedSolver, earlier: int
 ) -> CertifiedEmbedding:
     """The solution with its certificate; one that was given up is not worth measuring."""
     if solution.stop_reason != GIVEN_UP:
-        return certified(operator, solution, settings, choice, earlier=earlier)
+        return certify_solution(operator, solution, settings, choice, earlier=earlier)
     k = solution.Q.shape[1]
-    certificate = unmeasured(np.full(k, np.nan), "given up for another problem")
+    certificate = unmeasured_certificate(np.full(k, np.nan), "given up for another problem")
     embedding = embedding_of(settings.engine, operator, solution.Q, certificate.eigenvalues)
     attempt = Attempt.of(choice, solution, certificate.sentence)
     return CertifiedEmbedding(embedding, certificate, solution, choice, solution.seconds, (attempt,))
@@ -514,7 +525,7 @@ def _run(
     )
 
 
-def _configured(choice: PlannedSolver, settings: SolverSettings) -> Solver[Any]:
+def _configure(choice: PlannedSolver, settings: SolverSettings) -> Solver[Any]:
     """The solver with the parameters of the choice or of the user, and the common ones where it has them."""
     params = rename_parameters(choice.name, settings.params)
     solver = make_solver(choice.name, **{**dict(choice.params), **params})
@@ -531,7 +542,7 @@ def _configured(choice: PlannedSolver, settings: SolverSettings) -> Solver[Any]:
     return replace(solver, **common)  # type: ignore[type-var]
 
 
-def _left(budget: float | None, spent: float) -> float | None:
+def _remaining(budget: float | None, spent: float) -> float | None:
     return None if budget is None else max(0.0, budget - spent)
 
 

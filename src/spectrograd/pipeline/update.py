@@ -1,7 +1,10 @@
-"""Vectors that were good before a small change of the graph, moved to where they are good after it.
+"""The embedding of a graph after its edges have changed: a correction where that is enough, else a solve.
 
-In memory by one filter, which costs little beside its products; over a disk by Rayleigh-Ritz steps, each of
-which makes the most of one sweep. Both in float32, which holds what a correction can reach.
+The old vectors fail the new equations only where edges changed, so their residual *is* the change, and says
+how little a correction needs. In memory this is one filter, which costs little beside its products; over a
+disk Rayleigh-Ritz steps, each of which makes the most of one pass. Both are in float32, which holds what a
+correction can reach. The certificate then judges the result as it would any other, with the evidence on the
+rest of the spectrum that outlives the change.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import scipy.linalg as la
 import scipy.sparse as sp
 
 from spectrograd.certificate import Certificate
-from spectrograd.certificate.certificate import GOOD_ANGLE, LIKELY_MISS, MOST_PART
+from spectrograd.certificate.certificate import GOOD_ANGLE, LIKELY_MISS, MAX_GAP_FRACTION
 from spectrograd.certificate.edge_insertion import EdgeInsertionBound, PencilUpdate
 from spectrograd.certificate.lanczos_probe import Evidence, MeasuredRitz
 from spectrograd.engines import Engine, LocalEngine
@@ -31,11 +34,11 @@ from spectrograd.operators.laplacian import Kind, Regularization, masked
 from spectrograd.pipeline.edge_changes import EdgeChanges, edges_by_row
 from spectrograd.pipeline.memory_estimate import columns_that_fit
 from spectrograd.pipeline.plan import PlannedSolver
-from spectrograd.pipeline.result import CertifiedEmbedding, Result, found
+from spectrograd.pipeline.result import CertifiedEmbedding, Result, make_result
 from spectrograd.pipeline.run import embed
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.single import PreparedGraph, prepare_graph, with_all_nodes
-from spectrograd.pipeline.solve import certified
+from spectrograd.pipeline.solve import certify_solution
 from spectrograd.solvers.base import Problem, Progress
 from spectrograd.solvers.loop import Solution
 from spectrograd.system import one_thread
@@ -46,11 +49,11 @@ DISTINCT = 1e-6
 MOST_DEGREE, MAX_PASSES = 16, 5  # what takes more is work for a solver
 SPREAD = 1e4  # by how much a filter may let the first vector outgrow the last in float32
 # Blocks of a step: vectors, changes, their products, and all side by side; and so with the vectors before.
-LEAST_BLOCKS, CONJUGATE_BLOCKS = 8, 12
+MIN_BLOCKS, CONJUGATE_BLOCKS = 8, 12
 MARGIN = 0.95  # of what evidence from before allows, since the last eigenvalue still moves
 
 
-class Moved(NamedTuple):
+class CorrectedVectors(NamedTuple):
     """Vectors (N x k), orthonormal in the metric, the matvecs they took, and the residual.
 
     ``last`` are Ritz pairs whose products may serve the certificate; without them the residual is that of the
@@ -64,7 +67,9 @@ class Moved(NamedTuple):
     last: MeasuredRitz | None = None
 
 
-def filtered(engine: Engine, operator: SparseOperator, start: Array, gap: float) -> Moved | None:
+def filter_vectors(
+    engine: Engine, operator: SparseOperator, start: Array, gap: float
+) -> CorrectedVectors | None:
     """By one filter, whose degree follows from the residual and the gap before the change.
 
     None where that is too small for a filter of low degree: a solver looks how wide it is now.
@@ -73,15 +78,15 @@ def filtered(engine: Engine, operator: SparseOperator, start: Array, gap: float)
     walk = problem.random_walk.operator
     block = problem.random_walk.transform(problem.start_on_engine(np.float32))
     ritz = rayleigh_ritz(engine, walk, orthonormalize(engine, block, walk.metric).Q)
-    error = _size(engine, walk, ritz)
+    error = _residual_norm(engine, walk, ritz)
     cut = min(float(ritz.values[-1]) + gap, walk.upper - NARROWEST * (walk.upper - walk.lower))
     # the angle is measured against half of the gap
-    degree = _degree(ritz.values, cut, walk.upper, error / (GOOD_ANGLE / 3 * MOST_PART * gap))
+    degree = _degree(ritz.values, cut, walk.upper, error / (GOOD_ANGLE / 3 * MAX_GAP_FRACTION * gap))
     if degree is None:
         return None
     block = problem.random_walk.inverse_transform(Filter(degree, cut, walk.upper).apply(engine, walk, ritz.Q))
     vectors = problem.orthonormalize(engine.astype(block, np.float64)).Q
-    return Moved(vectors, ritz.values, (1.0 + degree) * start.shape[1], error)
+    return CorrectedVectors(vectors, ritz.values, (1.0 + degree) * start.shape[1], error)
 
 
 def _degree(values: Array, cut: float, upper: float, gain: float) -> int | None:
@@ -93,17 +98,17 @@ def _degree(values: Array, cut: float, upper: float, gain: float) -> int | None:
     return max(1, int(degree)) if degree <= most else None
 
 
-def _size(engine: Engine, operator: Operator, ritz: Ritz) -> float:
+def _residual_norm(engine: Engine, operator: Operator, ritz: Ritz) -> float:
     return float(np.linalg.norm(residuals(engine, operator, ritz)))
 
 
 @dataclass(eq=False)
-class Steps:
-    """Rayleigh-Ritz steps, one sweep each, until evidence from before the change is enough.
+class RayleighRitzSteps:
+    """Rayleigh-Ritz steps, one pass each, until evidence from before the change is enough.
 
-    ``gap`` is the one before the change, ``n_blocks`` how many blocks of k columns memory has room for; with
+    ``gap`` is the one before the change, ``n_blocks`` how many blocks of k columns fit into memory; with
     twelve, steps are conjugate. Combinations may enlarge the rounding errors of the products they
-    are made of; ``grown`` says by how much.
+    are made of; ``rounding_growth`` says by how much.
     """
 
     engine: Engine
@@ -111,25 +116,30 @@ class Steps:
     gap: float
     complement_bound: EdgeInsertionBound
     n_blocks: int
-    grown: float = 1.0
+    rounding_growth: float = 1.0
     _before: Ritz | None = field(default=None, repr=False)
 
-    def taken(self, start: Array) -> Moved | None:
-        """As many as it takes; None where it would be too many, by the gap or as seen."""
+    def run(self, start: Array) -> CorrectedVectors | None:
+        """Take steps until the residual is small enough; None where they would be too many."""
         engine, operator = self.engine, self.operator
         vectors = np.ascontiguousarray(start, dtype=np.float32)
         ritz = rayleigh_ritz(engine, operator, orthonormalize(engine, vectors, operator.metric).Q)
-        error = _size(engine, operator, ritz)
-        if self._owed(error, self._wanted(ritz), operator.upper - float(ritz.values[-1])) > MAX_PASSES:
+        error = _residual_norm(engine, operator, ritz)
+        if (
+            self._steps_needed(error, self._target_residual(ritz), operator.upper - float(ritz.values[-1]))
+            > MAX_PASSES
+        ):
             return None
         for step in range(1, MAX_PASSES + 1):
             ritz = self._step(ritz)
-            larger, error = error, _size(engine, operator, ritz)
-            wanted = self._wanted(ritz)
-            if error <= wanted:
-                last = MeasuredRitz(ritz, residuals(engine, operator, ritz), self.grown * self.floor)
-                return Moved(ritz.Q, ritz.values, (1.0 + step) * start.shape[1], error, last)
-            if error * (error / larger) ** (MAX_PASSES - step) > wanted:
+            larger, error = error, _residual_norm(engine, operator, ritz)
+            target = self._target_residual(ritz)
+            if error <= target:
+                last = MeasuredRitz(
+                    ritz, residuals(engine, operator, ritz), self.rounding_growth * self.floor
+                )
+                return CorrectedVectors(ritz.Q, ritz.values, (1.0 + step) * start.shape[1], error, last)
+            if error * (error / larger) ** (MAX_PASSES - step) > target:
                 return None
         return None
 
@@ -138,67 +148,76 @@ class Steps:
         """By how much rounding in float32 may move an eigenvalue."""
         return self.operator.rounding(np.float32, blocked=True)
 
-    def _wanted(self, ritz: Ritz) -> float:
+    def _target_residual(self, ritz: Ritz) -> float:
         """The residual at which steps may end."""
         assert self.complement_bound.complete_below is not None
         floor, distance = (
-            self.grown * self.floor,
+            self.rounding_growth * self.floor,
             self.complement_bound.complete_below - float(ritz.values[-1]),
         )
         return float(MARGIN * GOOD_ANGLE * (distance - floor) - np.sqrt(len(ritz.values)) * floor)
 
-    def _owed(self, error: float, wanted: float, width: float) -> float:
-        """About how many steps are owed at most: as with conjugate gradients on a spectrum of this width."""
-        if not wanted > 0 or not self.gap > 0:
+    def _steps_needed(self, error: float, target: float, width: float) -> float:
+        """An upper estimate of the steps: as with conjugate gradients on a spectrum of this width."""
+        if not target > 0 or not self.gap > 0:
             return np.inf
         if not self.gap < width:
             return 1.0
         root = np.sqrt(self.gap / width)
-        return float(np.log(2 * error / wanted) / np.log((1 + root) / (1 - root)))
+        return float(np.log(2 * error / target) / np.log((1 + root) / (1 - root)))
 
     def _step(self, ritz: Ritz) -> Ritz:
-        """Mutates: the k lowest Ritz pairs of vectors, ``B^-1`` times their residuals, and vectors before.
+        """Mutates: the k lowest Ritz pairs in the span of ``[Q, B^-1 R, Q_before]`` (Knyazev 2001, LOBPCG).
 
-        Only the residuals are multiplied: what the others become is known.
+        Only the residuals R are multiplied: the products of the others are combinations of known ones.
         """
-        engine, operator, before = self.engine, self.operator, self._before
+        engine = self.engine
+        operator = self.operator
+        before = self._before
+        # 1. S = [Q, B^-1 R, Q_before] and A S
         metric = 1.0 if operator.metric is None else operator.metric[:, None].astype(ritz.AQ.dtype)
         values = ritz.values.astype(ritz.AQ.dtype)
         change = ritz.AQ / metric - ritz.Q * values
         wide = [ritz.Q, change] if before is None else [ritz.Q, change, before.Q]
         products = [ritz.AQ, engine.apply(operator, change)] + ([] if before is None else [before.AQ])
-        S, AS, k = engine.hstack(*wide), engine.hstack(*products), len(values)
+        S = engine.hstack(*wide)
+        AS = engine.hstack(*products)
+        k = len(values)
         del change, wide, products
+        # 2. Rayleigh-Ritz in the span of S
         M = engine.gram(S, S, operator.metric, symmetric=True)
         whitened, _ = inverse_factor(M, DISTINCT)
         H = whitened.T @ engine.gram(S, AS, symmetric=True) @ whitened
-        found, rotation = la.eigh((H + H.T) / 2)
+        ritz_values, rotation = la.eigh((H + H.T) / 2)
         lowest = whitened @ rotation[:, :k]
-        self.grown *= max(1.0, float((np.sqrt(np.diag(M))[:, None] * np.abs(lowest)).sum(axis=0).max()))
+        # 3. by how much the combination enlarges rounding errors
+        self.rounding_growth *= max(
+            1.0, float((np.sqrt(np.diag(M))[:, None] * np.abs(lowest)).sum(axis=0).max())
+        )
         self._before = ritz if self.n_blocks >= CONJUGATE_BLOCKS else None
-        return Ritz(found[:k], engine.combine(S, lowest), engine.combine(AS, lowest))
+        return Ritz(ritz_values[:k], engine.combine(S, lowest), engine.combine(AS, lowest))
 
 
 # --- An embedding after its graph has changed: a small correction, or a solve.
 
-MOST = 0.9  # of the rows must be known: a piece that has just joined is no small change
-KEPT, WARM, ANEW = "kept", "warm start", "refit"
+MIN_KNOWN_SHARE = 0.9  # of the rows must be known: a component that has just joined is no small change
+KEPT, WARM, REFIT = "kept", "warm start", "refit"
 # What filters over a disk ask of themselves after a good start, which makes the gap look wider to them than
 # it is: with a third of the certificate's angle, as usual, they end too early and the certificate fails.
-STRICT = GOOD_ANGLE / 30
-SHRUNK = 0.5  # of the gap at the last fit: a cluster more or less may be in the making
-FAR = 0.5  # sine of the angle to the last fit beyond which its decisions are out of date
+STRICT_ANGLE = GOOD_ANGLE / 30
+MAX_GAP_SHRINKAGE = 0.5  # of the gap at the last fit: a cluster more or less may be in the making
+MAX_DRIFT = 0.5  # sine of the angle to the last fit beyond which its decisions are out of date
 
 
 @dataclass(frozen=True, eq=False)
 class Updated:
-    """The new embedding and how it was come by.
+    """The new embedding and how it was computed.
 
     Attributes
     ----------
     action
         ``"kept"``: a correction was enough; ``"warm start"``: solved from there; ``"refit"``: solved anew,
-        since the pieces of the graph changed or there was nothing to start from.
+        since the components of the graph changed or there was nothing to start from.
     drift
         Sine of the largest angle between the old and the new subspace; 1 where they do not compare.
     """
@@ -210,7 +229,7 @@ class Updated:
 
 @dataclass(frozen=True, eq=False)
 class Before:
-    """What is known from before the change.
+    """The state of the model before the change.
 
     Attributes
     ----------
@@ -219,7 +238,7 @@ class Before:
     gap
         After the last eigenvalue: where it is too small for a correction, none is tried.
     complement_bound
-        What is still known of the rest of the spectrum, the change considered; None: nothing.
+        A bound on the rest of the spectrum that holds after the change; None: there is none.
     """
 
     regularization: Regularization
@@ -243,47 +262,49 @@ def update(
     """
     if start is None or isinstance(graph, MultilayerGraph):
         result = embed(graph, settings, start=start)
-        return Updated(result, ANEW if start is None else WARM, _drift(start, result))
+        return Updated(result, REFIT if start is None else WARM, _drift(start, result))
     with settings.engine.threads(), one_thread():  # BLAS has nothing but small matrices to do
         prepared = prepare_graph(graph, settings)
-        if prepared.connectivity.groups is None and start[prepared.kept].any(axis=1).mean() > MOST:
-            moved = corrected(prepared, start, settings, before)
+        if prepared.connectivity.groups is None and start[prepared.kept].any(axis=1).mean() > MIN_KNOWN_SHARE:
+            moved = correct_embedding(prepared, start, settings, before)
             if moved is not None and moved.certificate.converged:
                 return Updated(moved, KEPT, _drift(start, moved))
             settings = replace(settings.started(), regularization=before.regularization.tau or None)
-            result = _solved(prepared, settings, start)
+            result = _solve_warm(prepared, settings, start)
             return Updated(result, WARM, _drift(start, result))
         result = prepared.solve(settings.started())
-    return Updated(result, ANEW, _drift(start, result))
+    return Updated(result, REFIT, _drift(start, result))
 
 
-def _solved(prepared: PreparedGraph, settings: Settings, start: Array) -> Result:
+def _solve_warm(prepared: PreparedGraph, settings: Settings, start: Array) -> Result:
     """From the vectors before, by the solver of the plan; over a disk by filters that are strict."""
     strict = not prepared.graph.is_resident and settings.solver == settings.tol == "auto"
     if not strict:
         return prepared.solve(settings, start)
-    result = prepared.solve(replace(settings, solver="chebyshev", params={"angle": STRICT}), start)
+    result = prepared.solve(replace(settings, solver="chebyshev", params={"angle": STRICT_ANGLE}), start)
     return result if result.certificate.converged else prepared.solve(settings)
 
 
-def corrected(prepared: PreparedGraph, start: Array, settings: Settings, before: Before) -> Result | None:
-    """The vectors moved a little, with their certificate; None where that will not do."""
+def correct_embedding(
+    prepared: PreparedGraph, start: Array, settings: Settings, before: Before
+) -> Result | None:
+    """The corrected vectors with their certificate; None where a correction is not enough."""
     began = time.perf_counter()
     decided = before.regularization
     operator = masked(prepared.part, settings.laplacian, decided.tau, prepared.masked)
     complement_bound = None if len(prepared.connectivity.excluded) else before.complement_bound
-    moved = _moved(
+    moved = _correct_vectors(
         settings, operator, start[prepared.kept], replace(before, complement_bound=complement_bound)
     )
     if moved is None:
         return None
     seconds = time.perf_counter() - began
     done = Progress(1, moved.matvecs, 0, float(moved.values.sum()), moved.error, 0.0, seconds)
-    known = Evidence(complement_bound=complement_bound, last=moved.last)
-    solution = Solution(moved.vectors, "update", (done,), "done", seconds, settings.seed, evidence=known)
+    evidence = Evidence(complement_bound=complement_bound, last=moved.last)
+    solution = Solution(moved.vectors, "update", (done,), "done", seconds, settings.seed, evidence=evidence)
     choice = PlannedSolver("update", "the last embedding, corrected for the edges that changed")
-    solved: CertifiedEmbedding = certified(operator, solution, settings, choice)
-    return found(
+    solved: CertifiedEmbedding = certify_solution(operator, solution, settings, choice)
+    return make_result(
         solved,
         with_all_nodes(solved, prepared.graph, prepared.kept, prepared.masked),
         operator,
@@ -295,26 +316,28 @@ def corrected(prepared: PreparedGraph, start: Array, settings: Settings, before:
     )
 
 
-def _moved(settings: Settings, operator: SparseOperator, start: Array, before: Before) -> Moved | None:
-    """Over a disk only with evidence from before: a probe would cost more than a filter it rides on.
+def _correct_vectors(
+    settings: Settings, operator: SparseOperator, start: Array, before: Before
+) -> CorrectedVectors | None:
+    """Correct the vectors; over a disk only with evidence from before, since a probe would cost a filter.
 
-    That is in units of the operator, which therefore must not be balanced first.
+    That evidence is in units of the operator, which therefore must not be equilibrated first.
     """
     engine, k = settings.engine, start.shape[1]
     if not operator.is_streamed:
-        return filtered(engine, operator, start, before.gap)
+        return filter_vectors(engine, operator, start, before.gap)
     if (
         before.complement_bound is None
         or not engine.has_blocked_summation
         or equilibrate(operator) is not None
     ):
         return None
-    sizes = (n for n in (CONJUGATE_BLOCKS, LEAST_BLOCKS) if _fits(operator, n * k, settings))
+    sizes = (n for n in (CONJUGATE_BLOCKS, MIN_BLOCKS) if _fits(operator, n * k, settings))
     n_blocks = next(sizes, None)
     return (
         None
         if n_blocks is None
-        else Steps(engine, operator, before.gap, before.complement_bound, n_blocks).taken(start)
+        else RayleighRitzSteps(engine, operator, before.gap, before.complement_bound, n_blocks).run(start)
     )
 
 
@@ -329,11 +352,12 @@ def _outside(vectors: Array, basis: Array, metric: Array | None) -> Array:
 
 
 def _drift(start: Array | None, result: Result) -> float:
-    """From what of the old subspace lies outside the new one: a cosine would round small angles away."""
+    """Sine of the angle by the part of the old subspace outside the new one: a cosine loses digits."""
     if start is None or start.shape[1] != result.vectors.shape[1]:
         return 1.0
     kind = result.vectors.dtype  # of a graph on disk float32: its vectors are large
-    metric, old = result.operator.metric, np.asarray(start[result.rows], dtype=kind)
+    metric = result.operator.metric
+    old = np.asarray(start[result.rows], dtype=kind)
     metric = None if metric is None else metric.astype(kind)
     basis = orthonormalize(LocalEngine(), np.ascontiguousarray(old), metric, np.random.default_rng(0))
     if basis.repaired:  # the old vectors are no basis any more
@@ -347,10 +371,10 @@ def refit_reason(result: Result, gap_at_fit: float, drift: float) -> str:
     """Why the decisions of the last fit (clusters, regularisation) should be made anew; empty where not."""
     if not result.converged:
         return f"the accuracy asked for was not reached: {result.certificate.sentence}"
-    if drift > FAR:
+    if drift > MAX_DRIFT:
         return f"the embedding has turned away from that of the last fit (sine {drift:.2g})"
     gap = result.certificate.gap
-    if gap_at_fit > 0 and gap < SHRUNK * gap_at_fit:
+    if gap_at_fit > 0 and gap < MAX_GAP_SHRINKAGE * gap_at_fit:
         return (
             f"the gap after the last eigenvalue has shrunk from {gap_at_fit:.2g} to {gap:.2g}: "
             "the number of clusters may have changed"
@@ -358,7 +382,7 @@ def refit_reason(result: Result, gap_at_fit: float, drift: float) -> str:
     return ""
 
 
-# --- What a certificate still says after edges changed: see :mod:`spectrograd.certificate.carried`.
+# --- The evidence of a certificate after edges changed (:mod:`spectrograd.certificate.edge_insertion`).
 
 
 def bound_after_insertion(
@@ -384,16 +408,15 @@ def bound_after_insertion(
         return None
     if not np.isfinite(certificate.complete_below):
         return None
-    growth = _growth(before, after, changes, problem)
+    growth = _pencil_update(before, after, changes, problem)
     top = float(certificate.eigenvalues[-1])
     cut = None if growth is None else growth.bound_after(certificate.complete_below, top)
-    odds = (
-        0.0 if certificate.missed_probability == 0 else LIKELY_MISS
-    )  # at which ``complete_below`` was read off
+    # the odds at which ``complete_below`` was read off
+    odds = 0.0 if certificate.missed_probability == 0 else LIKELY_MISS
     return None if cut is None else EdgeInsertionBound(top + certificate.gap, 0, cut, odds)
 
 
-def _growth(
+def _pencil_update(
     before: Graph, after: Graph, changes: EdgeChanges, problem: tuple[Kind, float]
 ) -> PencilUpdate | None:
     kind, tau = problem

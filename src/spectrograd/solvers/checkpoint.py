@@ -32,7 +32,7 @@ KINDS = frozenset(
         "certificate.edge_insertion:EdgeInsertionBound",
         "certificate.lanczos_probe:Evidence",
         "certificate.lanczos_probe:Guards",
-        "certificate.lanczos_probe:Inverted",
+        "certificate.lanczos_probe:InverseProbeEvidence",
         "certificate.lanczos_probe:LanczosProbeEvidence",
         "certificate.lanczos_probe:MeasuredRitz",
         "certificate.lanczos_probe:Recurrence",

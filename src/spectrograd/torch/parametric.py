@@ -17,7 +17,7 @@ from spectrograd.graph import Graph, GraphError, MultilayerGraph
 from spectrograd.graph.validation import from_tensor
 from spectrograd.operators.base import Operator
 from spectrograd.operators.laplacian import laplacian
-from spectrograd.pipeline.solve import certified
+from spectrograd.pipeline.solve import certify_solution
 from spectrograd.points.knn_graph import knn_graph
 from spectrograd.solvers import Progress, Solution
 from spectrograd.solvers.loop import SolverSettings
@@ -200,7 +200,7 @@ class ParametricSpectralEmbedding(TransformerMixin, BaseEstimator):
         Q = engine.combine(U, rotation / np.sqrt(values))
         known = Progress(len(self.objective_), 0.0, 0, self.objective_[-1], np.inf, 0.0, seconds)
         solution = Solution(Q, "parametric", (known,), "done", seconds, self.random_state)
-        found = certified(operator, solution, SolverSettings(seed=self.random_state, engine=engine))
+        found = certify_solution(operator, solution, SolverSettings(seed=self.random_state, engine=engine))
         vectors = found.embedding.vectors
         self._rotation = np.linalg.solve(M, engine.gram(U, engine.from_numpy(vectors), placed.metric))
         self.certificate_: Certificate = found.certificate
