@@ -13,7 +13,7 @@ from spectrograd.io.columns import Chosen, assign_roles
 from spectrograd.io.edge_table import EdgeTable
 from spectrograd.io.interop.frames import edge_table
 from spectrograd.io.matrices import decoding
-from spectrograd.store.edge_batches import AT_ONCE, NotIntegers
+from spectrograd.store.edge_batches import EDGE_BATCH, NotIntegers
 from spectrograd.system import need
 from spectrograd.typing import Array
 
@@ -99,7 +99,7 @@ class ParquetEdges:
             with parquet.ParquetFile(self.path) as file:
                 roles = self._roles(file)
                 at = 0
-                for batch in file.iter_batches(AT_ONCE, columns=list(roles.values())):
+                for batch in file.iter_batches(EDGE_BATCH, columns=list(roles.values())):
                     columns = {role: batch.column(name) for role, name in roles.items()}
                     for role, column in columns.items():
                         if column.null_count:

@@ -1,7 +1,7 @@
-"""The folder of a run's checkpoints: one file each, whose run is told by name, with the one before kept.
+"""The folder of a run's checkpoints: one file per checkpoint, each with the identity of its run.
 
-A run is several solves, numbered in the order in which they begin: a layer each, or the attempts of ``auto``.
-Of each there may be states on the way (``solve-002-state-000017.ckpt``) and what came out in the end
+A run is several solves, numbered in the order in which they begin: one per layer, or the attempts of
+``auto``. A solve has states (``solve-002-state-000017.ckpt``, the newest two) and at its end a result
 (``solve-002-result.ckpt``).
 """
 
@@ -22,7 +22,7 @@ from spectrograd.serialization.folders import MANIFEST, only_writer
 from spectrograd.typing import Array
 
 Decode = Callable[[Any, list[Array]], Any]
-KEPT = 2  # states of a solve: the newest, and the one before
+MAX_STATES = 2  # of a solve: the newest, and the one before
 _NAME = re.compile(r"solve-(\d{3,})-(?:state-(\d{6,})|result)\.ckpt")
 _DRAFT = re.compile(r"\.solve-\d{3,}-(?:state-\d{6,}|result)\.ckpt\.[0-9a-f]{8}\.tmp")
 
@@ -44,8 +44,8 @@ def _as_is(tree: Any, arrays: list[Array]) -> Any:
     return tree, arrays
 
 
-def _value_of(path: Path, decode: Decode) -> Any:
-    """The value in a file; whatever its bytes make a decoder fail with is a fault of the file."""
+def _decode_file(path: Path, decode: Decode) -> Any:
+    """Decode the value in a file; an exception of the decoder means that the file is damaged."""
     tree, arrays = read_value(path)
     try:
         return decode(tree, arrays)
@@ -64,38 +64,40 @@ def _value_of(path: Path, decode: Decode) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class CheckpointFolder:
-    """An open folder; ``identity`` says by name what a run is made of, and stands in every file."""
+    """An open folder; ``identity`` (name -> value: graph, settings, version) is stored in every file."""
 
     path: Path
     identity: Mapping[str, Any]
 
     def save_state(self, solve: int, encode: Callable[[ArraySink], Any]) -> None:
-        """The newest state of a solve; of those before only the last is kept, of earlier solves none."""
+        """Write a state of a solve; remove all its states but the newest two, and those of earlier solves."""
         states = [entry.state for entry in self._entries(solve) if entry.state is not None]
         self._write(f"solve-{solve:03d}-state-{max(states, default=0) + 1:06d}.ckpt", encode)
         for entry in _entries(self.path):
-            old = entry.solve == solve and entry.state in sorted(states)[: max(0, len(states) + 1 - KEPT)]
+            old = (
+                entry.solve == solve and entry.state in sorted(states)[: max(0, len(states) + 1 - MAX_STATES)]
+            )
             if entry.state is not None and (old or entry.solve < solve):
                 entry.path.unlink()
 
     def save_result(self, solve: int, encode: Callable[[ArraySink], Any]) -> None:
-        """What a solve has found."""
+        """Write the result of a solve."""
         self._write(f"solve-{solve:03d}-result.ckpt", encode)
 
     def result(self, solve: int, decode: Decode = _as_is) -> tuple[Path, Any] | None:
-        """What a solve has found, and its file; a damaged file is as none while a state is left."""
+        """Read the result of a solve: its file and value. A damaged file is skipped if a state is left."""
         entries = self._entries(solve)
         return self._newest([entry for entry in entries if entry.state is None], len(entries) > 1, decode)
 
     def state(self, solve: int, decode: Decode = _as_is) -> tuple[Path, Any] | None:
-        """The newest state of a solve that is not damaged, and its file."""
+        """Read the newest state of a solve that is not damaged: its file and value."""
         entries = [entry for entry in self._entries(solve) if entry.state is not None]
         return self._newest(sorted(entries, key=lambda entry: -(entry.state or 0)), False, decode)
 
     def _newest(self, entries: list[Entry], more: bool, decode: Decode) -> tuple[Path, Any] | None:
         for left, entry in zip(range(len(entries) - 1, -1, -1), entries, strict=True):
             try:
-                return entry.path, _value_of(entry.path, decode)
+                return entry.path, _decode_file(entry.path, decode)
             except DamagedFileError as error:
                 if not (left or more):
                     raise CheckpointError(beginning_anew(f"{error}, and there is no other one")) from None
@@ -113,11 +115,11 @@ class CheckpointFolder:
 def open_checkpoints(
     path: str | os.PathLike[str], identity: Callable[[Mapping[str, Any]], Mapping[str, Any]]
 ) -> Iterator[CheckpointFolder]:
-    """The folder, made where it is missing, for as long as one run writes it.
+    """Open the folder, created if missing, locked while one run writes it.
 
-    ``identity`` is called with that of the run before (empty: there was none) and returns that of this one;
-    where they differ the folder is refused, and what differs is named. Nothing but files with names like
-    those above is ever changed or removed.
+    ``identity`` is called with the identity of the run before (empty: there was none) and returns that of
+    this one; where they differ the folder is refused and the first difference is named. Only files with
+    names like those above are changed or removed.
     """
     folder = Path(os.path.realpath(path))
     if folder.exists() and not folder.is_dir():
@@ -137,21 +139,21 @@ def open_checkpoints(
         before = _identity_before(folder)
         now = identity(before)
         if before:
-            _compare(folder, before, now)
+            _check_identity(folder, before, now)
         yield CheckpointFolder(folder, now)
 
 
 def _entries(folder: Path) -> list[Entry]:
-    found = ((name, _NAME.fullmatch(name)) for name in sorted(os.listdir(folder)))
+    names = ((name, _NAME.fullmatch(name)) for name in sorted(os.listdir(folder)))
     return [
         Entry(folder / name, int(match[1]), None if match[2] is None else int(match[2]))
-        for name, match in found
+        for name, match in names
         if match
     ]
 
 
 def _identity_before(folder: Path) -> Mapping[str, Any]:
-    """What the files say whose they are; those that are damaged are not asked."""
+    """Read the identity of the newest checkpoint that is not damaged; empty: there is no checkpoint."""
     entries = _entries(folder)
     for entry in reversed(entries):
         with suppress(DamagedFileError):
@@ -163,22 +165,22 @@ def _identity_before(folder: Path) -> Mapping[str, Any]:
     return {}
 
 
-def _compare(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+def _check_identity(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     differing = [name for name in now if before.get(name) != now[name]]
     if not differing:
         return
     name = differing[0]
     if name == "graph":
-        told = "another graph than this run has"
+        difference = "another graph than this run has"
     else:
-        told = f"{name} {_shown(before.get(name))}, this run has {name} {_shown(now[name])}"
-    raise CheckpointError(beginning_anew(f"{folder}: was written for {told}"))
+        difference = f"{name} {_format(before.get(name))}, this run has {name} {_format(now[name])}"
+    raise CheckpointError(beginning_anew(f"{folder}: was written for {difference}"))
 
 
-def _shown(value: Any) -> str:
+def _format(value: Any) -> str:
     return value if isinstance(value, str) else repr(value)
 
 
 def beginning_anew(what: str) -> str:
-    """What is wrong, and what to do about it."""
+    """Add the remedy to an error text."""
     return f"{what}; take another folder, or remove this one to begin anew"

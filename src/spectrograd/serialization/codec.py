@@ -1,6 +1,6 @@
-"""Values as JSON and arrays, and back: what saved models and checkpoints have in common.
+"""One codec for saved models and checkpoints: values as JSON, arrays beside it, and files of both.
 
-No pickle: a file from a stranger can hold wrong numbers, but it cannot run anything.
+No pickle: a file from an untrusted source can hold wrong numbers, but cannot run code.
 """
 
 from __future__ import annotations
@@ -25,43 +25,45 @@ from spectrograd.graph import GraphError
 from spectrograd.serialization.folders import sync_folder
 from spectrograd.typing import Array
 
+# --- Plain values as JSON and back
+
 
 class PlainWriter(ABC):
-    """Turns values into JSON; where arrays go and which other values there may be is the derived class's."""
+    """Encodes values as JSON; derived classes say where arrays go and which other types are allowed."""
 
     def encode(self, value: Any, where: str) -> Any:
-        """The value as JSON; ``where`` names it, for files and errors."""
+        """Encode a value as JSON; ``where`` names it in files and errors."""
         if isinstance(value, np.generic):
             value = value.item()
         if value is None or isinstance(value, bool | int | str):
             return value
-        if type(value) is float:  # derived ones may know more
+        if type(value) is float:  # subclasses such as Recall hold more than a number
             return value if math.isfinite(value) else {"float": str(value)}
         if isinstance(value, np.ndarray):
             return self.array(value, where)
         if isinstance(value, list) or type(value) is tuple:
-            word = "list" if isinstance(value, list) else "tuple"
-            return {word: [self.encode(item, f"{where}.{i}") for i, item in enumerate(value)]}
+            kind = "list" if isinstance(value, list) else "tuple"
+            return {kind: [self.encode(item, f"{where}.{i}") for i, item in enumerate(value)]}
         if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
             return {"dict": {name: self.encode(item, f"{where}.{name}") for name, item in value.items()}}
         return self.other(value, where)
 
     @abstractmethod
     def array(self, array: Array, where: str) -> dict[str, Any]:
-        """Keep an array; what stands in its place."""
+        """Store an array; return the JSON that refers to it."""
 
     def other(self, value: Any, where: str) -> Any:
-        """Whatever is no plain value."""
+        """Encode a value of another type."""
         raise GraphError(f"{where} is of type {type(value).__name__}, which cannot be saved")
 
 
 class PlainReader(ABC):
-    """The way back; ``listed`` is what lists become."""
+    """Decodes what a :class:`PlainWriter` encoded; ``listed`` is the type of decoded lists."""
 
     listed: ClassVar[type[list[Any]] | type[tuple[Any, ...]]] = list
 
     def decode(self, value: Any) -> Any:
-        """The value behind its JSON."""
+        """Decode a value from JSON."""
         if not isinstance(value, dict):
             return value
         if "array" in value:
@@ -77,61 +79,64 @@ class PlainReader(ABC):
         return self.other(value)
 
     @abstractmethod
-    def array(self, kept: Any) -> Array:
-        """The array behind what stands in its place."""
+    def array(self, reference: Any) -> Array:
+        """Return the array that a reference stands for."""
 
     @abstractmethod
     def other(self, value: Mapping[str, Any]) -> Any:
-        """Whatever is no plain value."""
+        """Decode a value of another type."""
 
 
-# --- One file with a value in it, whole or not there at all: arrays as they lie in memory, the rest as JSON.
+# --- A file with one value: arrays as in memory, then JSON, then the trailer; renamed when it is complete
 
-MAGIC, VERSION = b"spectrograd checkpoint\n", 1
-ALIGNMENT = 64
-END = struct.Struct("<QQII8s")
+MAGIC = b"spectrograd checkpoint\n"
+VERSION = 1
+ALIGNMENT = 64  # bytes
+TRAILER = struct.Struct("<QQII8s")  # offset, length and checksum of the JSON; reserved; COMPLETE
 COMPLETE = b"complete"
-AT_ONCE = 16 << 20  # bytes between two looks at the checksum
-NUMBERS = "biuf"  # kinds of arrays: nothing that could hold an object
+CHECKSUM_CHUNK = 16 << 20  # bytes
+NUMERIC_KINDS = "biuf"  # of arrays: no kind that could hold an object
 
 
 class DamagedFileError(GraphError):
-    """The file is not what was written: cut short, or a bit is wrong."""
+    """The file differs from the one written: it is truncated, or a checksum is wrong."""
 
 
 @dataclass(eq=False)
 class ArraySink:
-    """Arrays on their way into a file; each is written once, however often it is part of the value."""
+    """Writes arrays to a file, each once, however often it is part of the value."""
 
     handle: BinaryIO
     table: list[dict[str, Any]] = field(default_factory=list)
     _seen: dict[int, tuple[int, Array]] = field(default_factory=dict)
 
     def add(self, array: Array, *, passing: bool = False) -> int:
-        """Write an array; its number. One that is ``passing`` is not held: nobody will ask for it again."""
+        """Write an array and return its number; a ``passing`` array is not remembered, so it can be freed."""
         if id(array) in self._seen:
             return self._seen[id(array)][0]
-        if array.dtype.kind not in NUMBERS:
+        if array.dtype.kind not in NUMERIC_KINDS:
             raise GraphError(f"an array of {array.dtype} cannot be saved")
-        number, fortran = len(self.table), array.flags.f_contiguous and not array.flags.c_contiguous
-        offset, checksum = _aligned(self.handle), 0
+        number = len(self.table)
+        fortran = array.flags.f_contiguous and not array.flags.c_contiguous
+        offset = _align(self.handle)
+        checksum = 0
         flat = np.ascontiguousarray(array.T if fortran else array).reshape(-1).view(np.uint8)
-        for begin in range(0, len(flat), AT_ONCE):
-            part = flat[begin : begin + AT_ONCE].data
+        for begin in range(0, len(flat), CHECKSUM_CHUNK):
+            part = flat[begin : begin + CHECKSUM_CHUNK].data
             checksum = zlib.crc32(part, checksum)
             self.handle.write(part)
         little = array.dtype.newbyteorder("<").str
-        place = {"offset": offset, "dtype": little, "shape": list(array.shape), "crc32": checksum}
-        self.table.append(place | {"order": "F" if fortran else "C"})
+        entry = {"offset": offset, "dtype": little, "shape": list(array.shape), "crc32": checksum}
+        self.table.append(entry | {"order": "F" if fortran else "C"})
         if not passing:
             self._seen[id(array)] = (number, array)  # the array too, or its id might be used again
         return number
 
 
 def write_value(path: Path, header: Mapping[str, Any], encode: Callable[[ArraySink], Any]) -> None:
-    """Write ``encode(sink)``, which is JSON, and its arrays; the file has its name only when all is safe.
+    """Write ``encode(sink)``, which is JSON, and its arrays; the file gets its name when all is on the disk.
 
-    Whatever goes wrong, nothing of it is left; an error of the disk names the path.
+    After an error no part of it remains; an error of the disk names the path.
     """
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
@@ -141,8 +146,8 @@ def write_value(path: Path, header: Mapping[str, Any], encode: Callable[[ArraySi
             value = encode(sink)
             content = {"header": dict(header), "value": value, "arrays": sink.table}
             text = json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
-            offset = _aligned(handle)
-            handle.write(text + END.pack(offset, len(text), zlib.crc32(text), 0, COMPLETE))
+            offset = _align(handle)
+            handle.write(text + TRAILER.pack(offset, len(text), zlib.crc32(text), 0, COMPLETE))
             handle.flush()
             os.fsync(handle.fileno())
         os.replace(draft, path)
@@ -158,82 +163,84 @@ def write_value(path: Path, header: Mapping[str, Any], encode: Callable[[ArraySi
 
 
 def read_header(path: Path) -> dict[str, Any]:
-    """What the file says of itself, its arrays not yet looked at."""
-    with _opened(path) as handle:
-        header = _content(path, handle).get("header")
+    """Read the header of a file; its arrays are not read."""
+    with _open(path) as handle:
+        header = _read_content(path, handle).get("header")
         if not isinstance(header, dict):
             raise _damaged(path, "it does not say whose it is")
         return header
 
 
 def read_value(path: Path) -> tuple[Any, list[Array]]:
-    """The JSON of the value and its arrays, every byte of which was checked."""
-    with _opened(path) as handle:
-        content = _content(path, handle)
+    """Read the JSON of the value and its arrays; all checksums are verified."""
+    with _open(path) as handle:
+        content = _read_content(path, handle)
         try:
-            return content["value"], [_array(path, handle, place) for place in content["arrays"]]
+            return content["value"], [_read_array(path, handle, entry) for entry in content["arrays"]]
         except DamagedFileError:
             raise
         except (LookupError, TypeError, ValueError, ArithmeticError, MemoryError, AttributeError) as error:
             raise _damaged(path, str(error) or type(error).__name__) from None
 
 
-def _opened(path: Path) -> BinaryIO:
+def _open(path: Path) -> BinaryIO:
     try:
         return open(path, "rb")
     except (IsADirectoryError, FileNotFoundError) as error:  # or a link to nowhere
         raise _damaged(path, f"no file: {error.strerror}") from None
 
 
-def _content(path: Path, handle: BinaryIO) -> dict[str, Any]:
+def _read_content(path: Path, handle: BinaryIO) -> dict[str, Any]:
     size = os.fstat(handle.fileno()).st_size
     start = handle.read(len(MAGIC) + 4)
-    if size < ALIGNMENT + END.size or not start.startswith(MAGIC):
+    if size < ALIGNMENT + TRAILER.size or not start.startswith(MAGIC):
         raise _damaged(path, "it is cut short, or no checkpoint")
     (version,) = struct.unpack("<I", start[len(MAGIC) :])
     if version != VERSION:
         raise GraphError(f"{path}: a checkpoint of format {version}; this release reads format {VERSION}")
-    handle.seek(size - END.size)
-    offset, length, checksum, _, last = END.unpack(handle.read(END.size))
-    if last != COMPLETE or offset + length + END.size != size:
+    handle.seek(size - TRAILER.size)
+    offset, length, checksum, _, last = TRAILER.unpack(handle.read(TRAILER.size))
+    if last != COMPLETE or offset + length + TRAILER.size != size:
         raise _damaged(path, "it is cut short")
     handle.seek(offset)
     text = handle.read(length)
     if zlib.crc32(text) != checksum:
         raise _damaged(path, "a checksum is wrong")
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise _damaged(path, f"no JSON: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise _damaged(path, "no object")
-    return found
+    return content
 
 
-def _array(path: Path, handle: BinaryIO, place: Mapping[str, Any]) -> Array:
-    dtype, shape = np.dtype(place["dtype"]), tuple(place["shape"])
-    if dtype.kind not in NUMBERS:
+def _read_array(path: Path, handle: BinaryIO, entry: Mapping[str, Any]) -> Array:
+    dtype = np.dtype(entry["dtype"])
+    shape = tuple(entry["shape"])
+    if dtype.kind not in NUMERIC_KINDS:
         raise _damaged(path, f"an array of {dtype}")
-    if any(type(size) is not int or size < 0 for size in shape) or type(place["offset"]) is not int:
+    if any(type(size) is not int or size < 0 for size in shape) or type(entry["offset"]) is not int:
         raise _damaged(path, f"an array of shape {shape}")
     if math.prod(shape) * dtype.itemsize > os.fstat(handle.fileno()).st_size:
-        raise _damaged(path, "it is cut short")  # said before so much memory is asked for
-    fortran = place["order"] == "F"
+        raise _damaged(path, "it is cut short")  # before so much memory is allocated
+    fortran = entry["order"] == "F"
     array = np.empty(shape[::-1] if fortran else shape, dtype)
-    flat, checksum = array.reshape(-1).view(np.uint8), 0
-    handle.seek(place["offset"])
-    for begin in range(0, len(flat), AT_ONCE):
-        part = flat[begin : begin + AT_ONCE].data
+    flat = array.reshape(-1).view(np.uint8)
+    checksum = 0
+    handle.seek(entry["offset"])
+    for begin in range(0, len(flat), CHECKSUM_CHUNK):
+        part = flat[begin : begin + CHECKSUM_CHUNK].data
         if handle.readinto(part) != len(part):  # type: ignore[attr-defined]
             raise _damaged(path, "it is cut short")
         checksum = zlib.crc32(part, checksum)
-    if checksum != place["crc32"]:
+    if checksum != entry["crc32"]:
         raise _damaged(path, "a checksum is wrong")
     return array.T if fortran else array
 
 
-def _aligned(handle: BinaryIO) -> int:
-    """Where the next array begins, after zeros up to there."""
+def _align(handle: BinaryIO) -> int:
+    """Pad with zeros to the next aligned offset, and return it."""
     handle.write(bytes(-handle.tell() % ALIGNMENT))
     return handle.tell()
 

@@ -1,4 +1,9 @@
-"""Stores behind URLs (``s3://``, ``gs://``, ``http://`` ...): read by fsspec, piece by piece."""
+"""Folders that appear complete or not at all (stores, checkpoints, saved models), and their manifests.
+
+A folder is written under a temporary name and renamed; a lock file beside it keeps a second writer out;
+``meta.json`` carries a checksum. Stores behind URLs (``s3://``, ``gs://``, ``http://`` ...) are read by
+fsspec.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +23,17 @@ from typing import Any, NamedTuple
 from spectrograd.graph import GraphError
 from spectrograd.system import need
 
+# --- Paths and URLs
+
 
 class Size(NamedTuple):
-    """What ``stat`` of a file behind a URL tells."""
+    """The result of ``stat`` for a file behind a URL."""
 
     st_size: int
 
 
 class RemotePath(NamedTuple):
-    """A URL, with the few things that reading a store asks of a :class:`~pathlib.Path`."""
+    """A URL with the methods of :class:`~pathlib.Path` that reading a store needs."""
 
     url: str
 
@@ -38,20 +45,20 @@ class RemotePath(NamedTuple):
 
     @property
     def opened(self) -> tuple[Any, str]:
-        """Its file system and what it is called there."""
+        """The file system of fsspec and the name of the file there."""
         fsspec = need("fsspec", f"{self.url}: a URL")
         try:
-            found: tuple[Any, str] = fsspec.core.url_to_fs(self.url)
+            opened: tuple[Any, str] = fsspec.core.url_to_fs(self.url)
         except (ImportError, ValueError) as error:  # a package for this protocol, or no such protocol
             raise GraphError(f"{self.url}: {error}") from None
-        return found
+        return opened
 
     def absolute(self) -> RemotePath:
-        """Itself."""
+        """Return the URL itself."""
         return self
 
     def is_symlink(self) -> bool:
-        """Never."""
+        """Return False: URLs have no links."""
         return False
 
     def is_file(self) -> bool:
@@ -60,7 +67,7 @@ class RemotePath(NamedTuple):
         return bool(system.isfile(name))
 
     def stat(self) -> Size:
-        """Its size; an error where it is not there."""
+        """Return the size; an error where there is no such file."""
         system, name = self.opened
         try:
             return Size(int(system.size(name)))
@@ -68,7 +75,7 @@ class RemotePath(NamedTuple):
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), self.url) from None
 
     def read_text(self, encoding: str) -> str:
-        """All of it."""
+        """Read the whole file."""
         system, name = self.opened
         return bytes(system.cat_file(name)).decode(encoding)
 
@@ -77,13 +84,13 @@ StorePath = Path | RemotePath
 
 
 def store_path(path: str | os.PathLike[str] | RemotePath) -> StorePath:
-    """A path, or a URL."""
+    """Convert to a path, or to a URL where there is ``://``."""
     if isinstance(path, RemotePath):
         return path
     return RemotePath(path) if isinstance(path, str) and "://" in path else Path(path)
 
 
-# --- Folders that appear whole or not at all: stores, checkpoints, saved models.
+# --- Folders that appear complete or not at all
 
 try:
     import fcntl
@@ -91,22 +98,23 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 MANIFEST = "meta.json"
-LARGEST_MANIFEST = 256 << 20  # bytes: 300 per block of 16 MB describe more than 10 TB
-_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # of Linux' renameat2
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-_held: dict[Path, int] = {}  # locks of this process, and the threads that hold them
+MAX_MANIFEST_BYTES = 256 << 20  # 300 bytes per block of 16 MB describe more than 10 TB
+_AT_FDCWD = -100  # of Linux' renameat2
+_RENAME_EXCHANGE = 2
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+_lock_owners: dict[Path, int] = {}  # target -> thread of this process that holds its lock
 
 
 @contextmanager
 def new_folder(target: Path, *, replace: bool = False) -> Iterator[Path]:
-    """A folder to write into; it takes the target's place when the block ends well, and else it is removed.
+    """Yield a folder to write into; without an error it becomes the target, else it is removed.
 
     Parameters
     ----------
     target : Path
-        Where the folder shall stand; its parent must exist.
+        Final path of the folder; its parent must exist.
     replace : bool
-        Whether a folder with a manifest that stands there already may be replaced. Nothing else ever is.
+        Whether an existing folder with a manifest may be replaced. Anything else is refused.
     """
     target = Path(os.path.realpath(target))
     if not target.parent.is_dir():
@@ -123,7 +131,7 @@ def new_folder(target: Path, *, replace: bool = False) -> Iterator[Path]:
             check_target(target, replace)
             _take_place(draft, target)
         except OSError as error:
-            if error.errno in _FULL:
+            if error.errno in _DISK_FULL:
                 raise OSError(error.errno, "the disk is full; nothing was changed", str(target)) from error
             raise
         finally:
@@ -131,7 +139,7 @@ def new_folder(target: Path, *, replace: bool = False) -> Iterator[Path]:
 
 
 def check_target(target: Path, replace: bool) -> None:
-    """Refuse a target that stands there already, unless it is a folder of ours that may be replaced."""
+    """Refuse an existing target, unless it is a folder with a manifest and may be replaced."""
     if not target.exists():
         return
     if not (target / MANIFEST).is_file():
@@ -142,28 +150,29 @@ def check_target(target: Path, replace: bool) -> None:
 
 @contextmanager
 def only_writer(target: Path) -> Iterator[None]:
-    """Hold the target's lock, a file beside it; a second writer is refused by the first one's process number.
+    """Hold the target's lock, a file beside it; a second writer is refused, with the process id of the first.
 
-    The system lets go of the lock when a process dies, however it dies.
+    The system releases the lock when a process dies, however it dies.
     """
-    path, me = target.with_name(f".{target.name}.lock"), threading.get_ident()
-    if _held.get(target) == me:  # who updates a store may have to write it anew
+    path = target.with_name(f".{target.name}.lock")
+    thread = threading.get_ident()
+    if _lock_owners.get(target) == thread:  # an update of a store may have to write it anew
         yield
         return
-    handle = _locked(path, target)
-    _held[target] = me
+    handle = _acquire_lock(path, target)
+    _lock_owners[target] = thread
     try:
         os.ftruncate(handle, 0)
         os.write(handle, f"{os.getpid()}\n".encode())
         yield
     finally:
-        del _held[target]
+        del _lock_owners[target]
         with suppress(OSError):  # Windows does not remove open files
             path.unlink()
         os.close(handle)
 
 
-def _locked(path: Path, target: Path) -> int:
+def _acquire_lock(path: Path, target: Path) -> int:
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
@@ -195,8 +204,8 @@ def read_manifest(folder: StorePath) -> dict[str, Any]:
     if path.is_symlink():
         raise GraphError(f"{path}: is a link, which is not followed; put the file itself there")
     try:
-        if path.stat().st_size > LARGEST_MANIFEST:
-            raise GraphError(f"{path}: larger than {LARGEST_MANIFEST >> 20} MB; this is no manifest")
+        if path.stat().st_size > MAX_MANIFEST_BYTES:
+            raise GraphError(f"{path}: larger than {MAX_MANIFEST_BYTES >> 20} MB; this is no manifest")
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise GraphError(f"{path}: {error.strerror}; a store is a folder with this file in it") from None
@@ -215,7 +224,7 @@ def _checksum(content: Mapping[str, Any]) -> int:
 
 
 def _sync_all(folder: Path) -> None:
-    """Everything on the disk before the rename: else a power cut could leave a name without content."""
+    """Flush everything to the disk before the rename: else a power cut could leave a name without content."""
     sync_files(folder, sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()))
     sync_folder(folder)
 
@@ -228,7 +237,7 @@ def sync_files(folder: Path, names: Iterable[str]) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """The names in a folder on the disk: else a power cut could take a new one back."""
+    """Flush the names in a folder to the disk: else a power cut could undo a rename."""
     if os.name == "nt":
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -239,21 +248,21 @@ def sync_folder(folder: Path) -> None:
 
 
 def _take_place(draft: Path, target: Path) -> None:
-    """Rename; the folder that was there is exchanged in one step where the system can, and then removed."""
+    """Rename the draft; an existing target is exchanged in one step where the system can, then removed."""
     if not target.exists():
         os.rename(draft, target)
     elif _exchange(draft, target):
         shutil.rmtree(draft, ignore_errors=True)
     else:  # two steps: for a moment a reader finds neither
-        excluded = target.with_name(f".{target.name}.{secrets.token_hex(4)}.old")
-        os.rename(target, excluded)
+        old = target.with_name(f".{target.name}.{secrets.token_hex(4)}.old")
+        os.rename(target, old)
         os.rename(draft, target)
-        shutil.rmtree(excluded, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
     sync_folder(target.parent)
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Whether both names now stand for the other's folder."""
+    """Exchange the names of two folders in one step; whether the system could."""
     with suppress(OSError, AttributeError):
         rename = ctypes.CDLL(None, use_errno=True).renameat2
         names = os.fsencode(one), os.fsencode(other)

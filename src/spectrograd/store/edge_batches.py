@@ -1,4 +1,7 @@
-"""What a store is made of: batches of edges, from whatever can list them as often as it is asked to."""
+"""Batches of edges, from which a store is made: their sources, the settings of ingest, and the first pass.
+
+The first pass (:class:`Spool`) writes the edges to disk as pairs of integers and counts the ids.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,14 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from spectrograd.graph import Graph, GraphError, MultilayerGraph, RowBlock
-from spectrograd.store.format import MOST_NODES
+from spectrograd.store.format import MAX_NODES
 from spectrograd.system import machine_memory
 from spectrograd.typing import Array
 
 Item = TypeVar("Item")
-SHARE = 0.5  # of the machine's memory, where no limit is given: the rest is for others and the page cache
-AT_ONCE = 1 << 20  # edges of a batch: enough to forget what a batch costs, few enough to hold some of them
+# Of the machine's memory, where no limit is given: the rest is for other processes and the page cache.
+DEFAULT_MEMORY_SHARE = 0.5
+EDGE_BATCH = 1 << 20  # edges: the cost of a batch is negligible, and several fit into memory
 
 
 class EdgeBatch(NamedTuple):
@@ -35,29 +39,29 @@ class EdgeBatch(NamedTuple):
 
 
 class NotIntegers(Exception):
-    """Some id is no integer: the source has to be read as texts."""
+    """An id is no integer: the source has to be read as texts."""
 
 
 class EdgeSource(Protocol):
-    """Edges that can be listed again and again."""
+    """Edges that can be listed repeatedly."""
 
     @property
     def n_nodes(self) -> int | None:
-        """Where ids are rows already, how many there are; else None."""
+        """Number of nodes where ids are row numbers; else None."""
 
     @property
     def names(self) -> Array | None:
-        """The names of these rows, if they have any."""
+        """Names of the rows, or None."""
 
     def batches(self, *, texts: bool) -> Iterator[EdgeBatch]:
-        """List all edges; integer ids unless ``texts``, and :class:`NotIntegers` where some are none."""
+        """List all edges, by integer ids unless ``texts``; raise :class:`NotIntegers` where an id is none."""
 
     def layers(self) -> list[tuple[int, str]]:
-        """Codes and names of the layers in their order, known once all edges were listed."""
+        """Codes and names of the layers in their order; complete after all edges were listed."""
 
     @property
     def multilayer(self) -> bool:
-        """Whether it is a graph of layers, even if there is only one."""
+        """Whether the graph has layers, even if there is only one."""
 
 
 Duplicates = Literal["sum", "max", "first"]
@@ -65,21 +69,21 @@ Order = Literal["none", "bfs", "labelprop", "auto"]
 
 
 def silent(stage: str, done: int, total: int | None) -> None:
-    """Tell nobody."""
+    """Report no progress."""
 
 
 @dataclass(frozen=True)
 class IngestSettings:
-    """How a store is made.
+    """Settings of the ingest.
 
-    ``progress`` is called with a stage, the edges done and, where it is known, how many there are. Blocks are
-    of 16 MB: some fit into any memory limit, and reading one takes far longer than asking for it.
+    ``progress`` is called with a stage, the edges done and, where it is known, their total number. Blocks
+    are of 16 MB: several fit into any memory limit, and reading one takes far longer than requesting it.
     """
 
     duplicates: Duplicates = "sum"
     order: Order = "none"
     edges: bool = False
-    memory_limit: int = field(default_factory=lambda: int(SHARE * machine_memory()))
+    memory_limit: int = field(default_factory=lambda: int(DEFAULT_MEMORY_SHARE * machine_memory()))
     force: bool = False
     seed: int = 0
     block_bytes: int = 16 << 20
@@ -88,30 +92,30 @@ class IngestSettings:
 
 @dataclass(frozen=True, eq=False)
 class GraphSource:
-    """The edges of a graph in memory, or of another store: rows and names as they are."""
+    """The edges of a graph in memory, or of another store, with its rows and names."""
 
     graph: Graph | MultilayerGraph
 
     @property
     def n_nodes(self) -> int | None:
-        """Rows."""
+        """Number of nodes."""
         return self.graph.n_nodes
 
     @property
     def _order(self) -> Array | None:
         """The order of a store's rows, which is undone."""
-        first = self.graph.layers[0]
-        return getattr(first, "input_order", None)
+        return getattr(self.graph.layers[0], "input_order", None)
 
     @property
     def names(self) -> Array | None:
-        """The graph's."""
-        order, names = self._order, self.graph.names
+        """Names of the nodes in the order of the input."""
+        order = self._order
+        names = self.graph.names
         if order is None or names is None:
             return names
-        placed = np.empty_like(names)
-        placed[order] = names
-        return placed
+        input_names = np.empty_like(names)
+        input_names[order] = names
+        return input_names
 
     @property
     def multilayer(self) -> bool:
@@ -119,12 +123,12 @@ class GraphSource:
         return isinstance(self.graph, MultilayerGraph)
 
     def layers(self) -> list[tuple[int, str]]:
-        """In the graph's order."""
+        """Codes and names of the layers in the order of the graph."""
         names = self.graph.layer_names if isinstance(self.graph, MultilayerGraph) else ("graph",)
         return list(enumerate(names))
 
     def batches(self, *, texts: bool) -> Iterator[EdgeBatch]:
-        """Every edge once, smaller end first."""
+        """List every edge once, smaller end first."""
         order = self._order
         for code, layer in enumerate(self.graph.layers):
             for block in layer.blocks:
@@ -136,17 +140,17 @@ class GraphSource:
 
 
 def _upper_entries(block: RowBlock, code: int) -> Iterator[EdgeBatch]:
-    for low in range(0, len(block.indices), AT_ONCE):
-        places = np.arange(low, min(len(block.indices), low + AT_ONCE))
-        source = block.start + np.searchsorted(block.indptr, places, side="right") - 1
-        target = block.indices[places].astype(np.int64)
-        once = source < target
-        weight = None if block.weights is None else block.weights[places][once].astype(np.float64)
-        yield EdgeBatch(source[once], target[once], weight, code)
+    for low in range(0, len(block.indices), EDGE_BATCH):
+        entries = np.arange(low, min(len(block.indices), low + EDGE_BATCH))
+        source = block.start + np.searchsorted(block.indptr, entries, side="right") - 1
+        target = block.indices[entries].astype(np.int64)
+        is_upper = source < target
+        weight = None if block.weights is None else block.weights[entries][is_upper].astype(np.float64)
+        yield EdgeBatch(source[is_upper], target[is_upper], weight, code)
 
 
 def in_background(items: Iterable[Item], ready: int = 1) -> Iterator[Item]:
-    """The same items, made by another thread while the last ones are at work."""
+    """Iterate over the items while another thread makes the next ``ready`` ones."""
     waiting: queue.Queue[tuple[str, Any]] = queue.Queue(ready)
     stopped = threading.Event()
 
@@ -182,15 +186,15 @@ def in_background(items: Iterable[Item], ready: int = 1) -> Iterator[Item]:
         maker.join()
 
 
-# --- The first pass: edges as they are listed go to disk as pairs of integers, and their ends are counted.
+# --- First pass: edges go to disk as pairs of integers, and ids are counted
 
 
 class NotRowNumbers(Exception):
-    """Integer ids too far apart to be counted in a table: they have to be numbered first."""
+    """Integer ids that are too large for a table of counts: they have to be numbered first."""
 
 
 class Listed(NamedTuple):
-    """Edges as they are listed, without loops: int32 ends, float64 weights or None."""
+    """A batch of the listed edges, without loops: int32 ends, float64 weights or None."""
 
     source: Array
     target: Array
@@ -199,7 +203,7 @@ class Listed(NamedTuple):
 
 @dataclass
 class SpooledLayer:
-    """The edges of one layer on disk, in segments; ``imbalance`` is 0 where all go both ways."""
+    """The edges of a layer on disk, in segments; ``imbalance`` is 0 if all are listed in both directions."""
 
     path: Path
     segments: list[tuple[int, bool]] = field(default_factory=list)
@@ -208,12 +212,12 @@ class SpooledLayer:
 
     @property
     def n_edges(self) -> int:
-        """Edges as they are listed."""
+        """Number of listed edges."""
         return sum(n for n, _ in self.segments)
 
     @property
     def weighted(self) -> bool:
-        """Whether any part came with weights."""
+        """Whether any segment has weights."""
         return any(weighted for _, weighted in self.segments)
 
     @property
@@ -222,7 +226,7 @@ class SpooledLayer:
         return self.imbalance == 0 and self.n_edges > 0
 
     def read(self) -> Iterator[Listed]:
-        """All segments; where one of them has weights, all have."""
+        """Read all segments; where one of them has weights, the others have ones."""
         weighted = self.weighted
         with open(self.path, "rb") as handle:
             for n, own in self.segments:
@@ -232,19 +236,20 @@ class SpooledLayer:
 
 
 class Spool:
-    """Takes batches of integer ids and counts how often each occurs.
+    """Writes batches of edges with integer ids to disk and counts how often each id occurs.
 
-    ``most`` is the largest id for which there is room to count.
+    ``max_id`` is the largest id that the table of counts may hold.
     """
 
-    def __init__(self, folder: Path, most: int) -> None:
-        self.folder, self.most = folder, min(most, MOST_NODES)
+    def __init__(self, folder: Path, max_id: int) -> None:
+        self.folder = folder
+        self.max_id = min(max_id, MAX_NODES)
         self.counts = np.zeros(1024, np.int32)
         self.layers: dict[int, SpooledLayer] = {}
         self._handles: dict[int, Any] = {}
 
     def add(self, batch: EdgeBatch) -> None:
-        """Take a batch."""
+        """Write a batch."""
         from spectrograd.kernels.edge_lists import keep_edges
 
         source, target, weight = batch.source, batch.target, batch.weight
@@ -253,41 +258,41 @@ class Spool:
             return
         low = min(int(source.min()), int(target.min()))
         high = max(int(source.max()), int(target.max()))
-        if low < 0 or high > self.most:  # kernels do not look
+        if low < 0 or high > self.max_id:  # kernels do not check
             raise NotRowNumbers(low if low < 0 else high)
         if high >= len(self.counts):
-            grown = np.zeros(min(self.most, 2 * high) + 1, np.int32)
+            grown = np.zeros(min(self.max_id, 2 * high) + 1, np.int32)
             grown[: len(self.counts)] = self.counts
             self.counts = grown
         check_weights(source, target, weight)
         bits = None if weight is None else weight.view(np.uint64)
-        kept = np.empty((2, len(source)), np.int32)
-        n_kept, imbalance = keep_edges(source, target, bits, self.counts, kept)
+        ends = np.empty((2, len(source)), np.int32)  # without loops
+        n_edges, imbalance = keep_edges(source, target, bits, self.counts, ends)
         layer.imbalance = (layer.imbalance + int(imbalance)) % 2**64
-        layer.n_loops += len(source) - n_kept
-        if weight is not None and n_kept < len(source):
+        layer.n_loops += len(source) - n_edges
+        if weight is not None and n_edges < len(source):
             weight = weight[source != target]
         handle = self._handles[batch.layer]
-        for part in (kept[0, :n_kept], kept[1, :n_kept], weight):
+        for part in (ends[0, :n_edges], ends[1, :n_edges], weight):
             if part is not None:
                 handle.write(np.ascontiguousarray(part).data)
-        layer.segments.append((int(n_kept), weight is not None))
+        layer.segments.append((int(n_edges), weight is not None))
 
     def open_layer(self, code: int) -> SpooledLayer:
-        """The layer of this code; new ones begin empty."""
+        """Return the layer of this code; a new one is empty."""
         if code not in self.layers:
             self.layers[code] = SpooledLayer(self.folder / f"listed-{code:03d}.tmp")
             self._handles[code] = open(self.layers[code].path, "wb")  # noqa: SIM115 (see close)
         return self.layers[code]
 
     def close(self) -> None:
-        """Close the files; they can be read now, or are removed with their folder."""
+        """Close the files."""
         for handle in self._handles.values():
             handle.close()
 
     @property
     def n_listed(self) -> int:
-        """Edges taken, of all layers."""
+        """Number of edges written, of all layers."""
         return sum(layer.n_edges for layer in self.layers.values())
 
 

@@ -1,4 +1,4 @@
-"""What ``meta.json`` says of a store, checked before a byte of it is believed (docs/store.md)."""
+"""The format of a store (docs/store.md): the manifest ``meta.json``, its validation, segments of files."""
 
 from __future__ import annotations
 
@@ -16,17 +16,21 @@ from spectrograd.graph import GraphError
 from spectrograd.serialization.folders import MANIFEST, StorePath, read_manifest, write_manifest
 from spectrograd.typing import Array
 
-FORMAT, VERSION = "spectrograd store", 2
-READABLE = (1, 2)  # the first had no changes
-MOST_NODES = 2**31 - 1  # columns are int32
+FORMAT = "spectrograd store"
+VERSION = 2
+READABLE_VERSIONS = (1, 2)  # version 1 had no delta segments
+MAX_NODES = 2**31 - 1  # columns are int32
 ALIGNMENT = 64  # bytes: a cache line
 _FILE_NAME = re.compile(r"[a-z]+(-[0-9]+)?\.(bin|parquet)")
-ROWS, INTEGERS, TEXTS = "rows", "integers", "texts"
+# Kinds of node ids.
+ROWS = "rows"
+INTEGERS = "integers"
+TEXTS = "texts"
 
 
 @dataclass(frozen=True)
 class Segment:
-    """So many bytes of a file, with their checksum (CRC-32)."""
+    """A range of bytes of a file, with its checksum (CRC-32)."""
 
     file: str
     offset: int
@@ -54,7 +58,7 @@ class EdgeSegment(Segment):
 
 @dataclass(frozen=True)
 class LayerMeta:
-    """One layer: its blocks, and what was found out about it while it was written."""
+    """One layer: its blocks, and the statistics collected while it was written."""
 
     name: str
     n_entries: int
@@ -78,19 +82,19 @@ class LayerMeta:
 
     @property
     def n_changed(self) -> int:
-        """Entries that are not as the blocks have them."""
+        """Number of entries that differ from the blocks."""
         return sum(segment.n_entries for segment in self.delta)
 
     @property
     def segments(self) -> list[Segment]:
-        """Everything that is read of this layer."""
-        some = [segment for segment in (self.components, self.sample) if segment is not None]
-        return [*self.blocks, *self.delta, *self.edges, self.degrees, *some]
+        """All segments of the layer."""
+        optional = [segment for segment in (self.components, self.sample) if segment is not None]
+        return [*self.blocks, *self.delta, *self.edges, self.degrees, *optional]
 
 
 @dataclass(frozen=True)
 class StoreMeta:
-    """The whole store. ``names`` and ``order`` are None where rows are the ids and in their order."""
+    """The manifest of a store. ``names`` and ``order`` are None where ids are row numbers in their order."""
 
     n_nodes: int
     ids: str
@@ -105,28 +109,28 @@ class StoreMeta:
     def last_change(self) -> tuple[str, str] | None:
         """The fingerprint before the last change, and the digest of that change; None: there was none.
 
-        It stands in the manifest, so it is there from the very moment that the change is: who was stopped
-        between changing a store and saving what depends on it finds out here that only the rest is left.
+        The manifest is replaced together with the change: a process that was stopped between changing a
+        store and saving its results finds here that the change is complete.
         """
-        told = self.made.get("change")
-        if not isinstance(told, list) or len(told) != 2:
+        change = self.made.get("change")
+        if not isinstance(change, list) or len(change) != 2:
             return None
-        return str(told[0]), str(told[1])
+        return str(change[0]), str(change[1])
 
     @property
     def segments(self) -> list[Segment]:
-        """Everything that is read of the store."""
+        """All segments of the store."""
         shared = [segment for segment in (self.names, self.order) if segment is not None]
         return shared + [segment for layer in self.layers for segment in layer.segments]
 
     @property
     def n_edges(self) -> int:
-        """Edges of all layers together."""
+        """Number of edges of all layers together."""
         return sum(layer.n_entries for layer in self.layers) // 2
 
 
 def block_sections(segment: BlockSegment) -> tuple[int, int, int]:
-    """Where the columns and the weights of a block begin, and where it ends, counted from its first byte."""
+    """Offsets of the columns, the weights and the end of a block, from its first byte."""
     columns = aligned(8 * (segment.n_rows + 1))
     weights = aligned(columns + 4 * segment.n_entries)
     return columns, weights, weights + (aligned(4 * segment.n_entries) if segment.weighted else 0)
@@ -143,13 +147,14 @@ def save_meta(folder: Path, meta: StoreMeta) -> None:
 
 
 def load_meta(folder: StorePath) -> StoreMeta:
-    """Read the manifest and check that it describes what lies in the folder."""
+    """Read the manifest and check that it agrees with the files of the folder."""
     content = read_manifest(folder)
     where = folder / MANIFEST
     if content.pop("format", None) != FORMAT:
         raise GraphError(f"{where}: this is no graph store")
-    version, codec = content.pop("version", None), content.pop("codec", None)
-    if version not in READABLE:
+    version = content.pop("version", None)
+    codec = content.pop("codec", None)
+    if version not in READABLE_VERSIONS:
         raise GraphError(
             f"{where}: format version {version}, this program reads versions 1 to {VERSION}; "
             "update spectrograd or convert the graph again"
@@ -157,8 +162,8 @@ def load_meta(folder: StorePath) -> StoreMeta:
     if codec != "none":
         raise GraphError(f"{where}: unknown codec {codec!r}; convert the graph again")
     try:
-        layers = tuple(map(_layer, content.pop("layers")))
-        segments: dict[str, Any] = {name: _maybe(content.pop(name)) for name in ("names", "order")}
+        layers = tuple(map(_parse_layer, content.pop("layers")))
+        segments: dict[str, Any] = {name: _parse_optional(content.pop(name)) for name in ("names", "order")}
         meta = StoreMeta(layers=layers, **segments, **content)
         _check(folder, meta)
     except GraphError:
@@ -168,32 +173,32 @@ def load_meta(folder: StorePath) -> StoreMeta:
     return meta
 
 
-def _layer(content: dict[str, Any]) -> LayerMeta:
+def _parse_layer(content: dict[str, Any]) -> LayerMeta:
     segment_lists = {"blocks": BlockSegment, "edges": EdgeSegment}
-    given = dict(content)
+    values = dict(content)
     for name, kind in segment_lists.items():
-        given[name] = tuple(_segment(kind, segment) for segment in content[name])
-    given["delta"] = tuple(_segment(BlockSegment, segment) for segment in content.get("delta", ()))
+        values[name] = tuple(_parse_segment(kind, segment) for segment in content[name])
+    values["delta"] = tuple(_parse_segment(BlockSegment, segment) for segment in content.get("delta", ()))
     for name in ("weights", "degree_range"):
         low, high = content[name]
-        given[name] = (float(low), float(high))
-    given["degrees"] = _segment(Segment, content["degrees"])
-    given["components"] = _maybe(content["components"])
-    given["sample"] = None if content["sample"] is None else _segment(EdgeSegment, content["sample"])
-    return LayerMeta(**given)
+        values[name] = (float(low), float(high))
+    values["degrees"] = _parse_segment(Segment, content["degrees"])
+    values["components"] = _parse_optional(content["components"])
+    values["sample"] = None if content["sample"] is None else _parse_segment(EdgeSegment, content["sample"])
+    return LayerMeta(**values)
 
 
-def _maybe(content: dict[str, Any] | None) -> Segment | None:
-    return None if content is None else _segment(Segment, content)
+def _parse_optional(content: dict[str, Any] | None) -> Segment | None:
+    return None if content is None else _parse_segment(Segment, content)
 
 
-def _segment(kind: type[Any], content: dict[str, Any]) -> Any:
-    """Make a segment of plain numbers; whatever is not one is refused."""
+def _parse_segment(kind: type[Any], content: dict[str, Any]) -> Any:
+    """Make a segment of JSON; values of a wrong type or range are refused."""
     segment = kind(**content)
     for entry in fields(kind):
         value: Any = getattr(segment, entry.name)
-        wanted: type = {"file": str, "weighted": bool}.get(entry.name, int)
-        if type(value) is not wanted or (isinstance(value, int) and not 0 <= value < 2**63):
+        expected: type = {"file": str, "weighted": bool}.get(entry.name, int)
+        if type(value) is not expected or (isinstance(value, int) and not 0 <= value < 2**63):
             raise TypeError(f"{entry.name} is {value!r}")
     if not _FILE_NAME.fullmatch(segment.file):
         raise TypeError(f"{segment.file!r} is not the name of a file inside the store")
@@ -201,8 +206,8 @@ def _segment(kind: type[Any], content: dict[str, Any]) -> Any:
 
 
 def _check(folder: StorePath, meta: StoreMeta) -> None:
-    """Sizes that fit together and files that are long enough."""
-    if type(meta.n_nodes) is not int or not 0 < meta.n_nodes <= MOST_NODES:
+    """Refuse sizes that do not agree, and files that are missing or too short."""
+    if type(meta.n_nodes) is not int or not 0 < meta.n_nodes <= MAX_NODES:
         raise TypeError(f"n_nodes is {meta.n_nodes!r}")
     if type(meta.fingerprint) is not str or type(meta.multilayer) is not bool:
         raise TypeError(f"fingerprint is {meta.fingerprint!r}, multilayer {meta.multilayer!r}")
@@ -220,17 +225,17 @@ def _check(folder: StorePath, meta: StoreMeta) -> None:
     for name, size in sizes.items():
         path = folder / name
         try:
-            found = -1 if path.is_symlink() else path.stat().st_size
+            actual = -1 if path.is_symlink() else path.stat().st_size
         except OSError as error:
             raise GraphError(f"{path}: {error.strerror}; convert the graph again") from None
         if isinstance(path, Path) and not path.is_file():
             raise GraphError(f"{path}: this is no file; convert the graph again")
-        if found < size:
-            raise GraphError(f"{path}: {found:,} bytes, {size:,} expected; convert the graph again")
+        if actual < size:
+            raise GraphError(f"{path}: {actual:,} bytes, {size:,} expected; convert the graph again")
 
 
 def _check_numbers(n_nodes: int, layer: LayerMeta) -> None:
-    """Refuse what is told of a layer where it is no such number."""
+    """Refuse statistics of a layer that are out of range."""
     if type(layer.name) is not str:
         raise TypeError(f"the name of a layer is {layer.name!r}")
     for name in ("n_isolated", "n_components", "largest_component"):
@@ -274,25 +279,30 @@ def _check_layer(n_nodes: int, layer: LayerMeta) -> None:
             raise TypeError(f"{segment.file} has impossible sizes")
 
 
-# --- Arrays appended to files, with the place and the checksum of each segment.
+# --- Writing of segments
 
-FILE_BYTES = 4 << 30  # of one blocks or edges file: even a store of a terabyte opens few files
+MAX_FILE_BYTES = 4 << 30  # of one blocks or edges file: even a store of a terabyte opens few files
 
 
 class SegmentWriter:
     """Appends segments to ``stem-000.bin``, ``stem-001.bin`` ... (or ``stem.bin``), each at a cache line."""
 
     def __init__(self, folder: Path, stem: str, *, numbered: bool = True, first: int = 0) -> None:
-        self._folder, self._stem, self._numbered = folder, stem, numbered
-        self._number, self._offset = first - 1, FILE_BYTES
+        self._folder = folder
+        self._stem = stem
+        self._numbered = numbered
+        self._number = first - 1
+        self._offset = MAX_FILE_BYTES  # the first segment opens a file
         self._handle: BinaryIO | None = None
 
     def append(self, sections: Sequence[Array], *, pad: bool = False) -> Segment:
         """Write the sections one after the other; with ``pad`` each is filled up to whole cache lines."""
-        if self._offset >= FILE_BYTES and (self._numbered or self._handle is None):
+        if self._offset >= MAX_FILE_BYTES and (self._numbered or self._handle is None):
             self._next_file()
         assert self._handle is not None
-        begin, checksum, n_bytes = self._offset, 0, 0
+        begin = self._offset
+        checksum = 0
+        n_bytes = 0
         for section in sections:
             data = np.ascontiguousarray(section).view(np.uint8)
             parts = [data]
@@ -322,7 +332,8 @@ class SegmentWriter:
 
     def _next_file(self) -> None:
         self.close()
-        self._number, self._offset = self._number + 1, 0
+        self._number += 1
+        self._offset = 0
         self._file = f"{self._stem}-{self._number:03d}.bin" if self._numbered else f"{self._stem}.bin"
         self._handle = open(self._folder / self._file, "wb")  # noqa: SIM115 (see close)
 

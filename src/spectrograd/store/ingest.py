@@ -1,4 +1,8 @@
-"""An order of the nodes that keeps neighbours near each other, for graphs that may not fit into memory."""
+"""Ingest: edges in, a store out, in sequential passes under a memory limit.
+
+Edges are spooled and their ids counted, rows are counted, scattered into buckets, sorted and written; before
+that the nodes may get an order that keeps neighbours near each other.
+"""
 
 from __future__ import annotations
 
@@ -28,18 +32,20 @@ from spectrograd.store.edge_batches import (
     in_background,
 )
 from spectrograd.store.format import LayerMeta, SegmentWriter, StoreMeta, save_meta, write_file
-from spectrograd.store.node_ids import Nodes, given_nodes, write_names
+from spectrograd.store.node_ids import Nodes, nodes_of_rows, write_names
 from spectrograd.store.row_blocks import Buckets, count, sorted_rows, weight_unit, write_blocks
 from spectrograd.store.shuffled_edges import Sample, Shuffle, upper_edges
 from spectrograd.store.stored_graph import StoredGraph, open_store
 from spectrograd.system import need
 from spectrograd.typing import Array
 
-LABEL_PASSES = 3  # of label propagation: more move few nodes
+# --- Node order
+
+LABEL_PASSES = 3  # of label propagation: further passes move few nodes
 
 
 def find_order(graph: StoredGraph, settings: IngestSettings) -> Array | None:
-    """The nodes in a better order (int32, N), or None where it should stay as it is."""
+    """Return the nodes in a better order (int32, N), or None where their order should stay."""
     if settings.order == "none" or graph.n_entries == 0:
         return None
     resident = 4 * graph.n_entries + 30 * graph.n_nodes
@@ -56,18 +62,19 @@ def find_order(graph: StoredGraph, settings: IngestSettings) -> Array | None:
     if graph.n_nodes < USUAL.reordered_from:
         return None
     order = breadth_first_order(graph) if fits else label_order(graph)
-    heads, tails = _some_entries(graph, np.random.default_rng(settings.seed))
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order), dtype=order.dtype)
-    gained = share_near(place[heads], place[tails]) - share_near(heads, tails)
-    return order if gained > MIN_GAIN else None
+    heads, tails = _sample_entries(graph, np.random.default_rng(settings.seed))
+    position = np.empty_like(order)
+    position[order] = np.arange(len(order), dtype=order.dtype)
+    gain = share_near(position[heads], position[tails]) - share_near(heads, tails)
+    return order if gain > MIN_GAIN else None
 
 
 def breadth_first_order(graph: StoredGraph) -> Array:
-    """As a search from the first node meets them; the pattern is loaded."""
+    """Return the nodes in breadth-first order from the first one; the columns are loaded into memory."""
     from spectrograd.kernels.graph import search_all
 
-    starts, columns = np.zeros(graph.n_nodes + 1, np.int64), np.empty(graph.n_entries, np.int32)
+    starts = np.zeros(graph.n_nodes + 1, np.int64)
+    columns = np.empty(graph.n_entries, np.int32)
     for block in graph.blocks:
         first = starts[block.start]
         starts[block.start : block.stop + 1] = first + block.indptr
@@ -75,70 +82,72 @@ def breadth_first_order(graph: StoredGraph) -> Array:
     return search_all(starts, columns)[3].astype(np.int32)
 
 
-def label_order(graph: StoredGraph, most: int = USUAL.near) -> Array:
-    """Nodes of the same group one after the other: groups of at most ``most``, by label propagation."""
+def label_order(graph: StoredGraph, max_size: int = USUAL.near) -> Array:
+    """Return the nodes sorted by group: groups of at most ``max_size`` nodes, by label propagation."""
     from spectrograd.kernels.edge_lists import spread_labels
 
     n_nodes = graph.n_nodes
-    labels, sizes = np.arange(n_nodes, dtype=np.int32), np.ones(n_nodes, np.int32)
-    votes, touched = np.zeros(n_nodes, np.int32), np.empty(n_nodes, np.int32)
+    labels = np.arange(n_nodes, dtype=np.int32)
+    sizes = np.ones(n_nodes, np.int32)
+    votes = np.zeros(n_nodes, np.int32)
+    touched = np.empty(n_nodes, np.int32)
     for _ in range(LABEL_PASSES):
         for block in graph.blocks:
-            spread_labels(block.start, block.indptr, block.indices, labels, sizes, most, votes, touched)
+            spread_labels(block.start, block.indptr, block.indices, labels, sizes, max_size, votes, touched)
     return np.argsort(labels, kind="stable").astype(np.int32)
 
 
-def _some_entries(graph: StoredGraph, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Rows and columns of random entries, the same share of every block."""
+def _sample_entries(graph: StoredGraph, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Draw random entries, the same share of every block; their rows and columns."""
     heads, tails = [], []
     for block in graph.blocks:
-        n = (
-            max(1, round(N_SAMPLED_ENTRIES * len(block.indices) / graph.n_entries))
-            if len(block.indices)
-            else 0
-        )
-        entries = rng.integers(0, max(1, len(block.indices)), n)
+        n_entries = len(block.indices)
+        n_drawn = max(1, round(N_SAMPLED_ENTRIES * n_entries / graph.n_entries)) if n_entries else 0
+        entries = rng.integers(0, max(1, n_entries), n_drawn)
         heads.append(block.start + np.searchsorted(block.indptr, entries, side="right") - 1)
         tails.append(block.indices[entries])
     return np.concatenate(heads), np.concatenate(tails)
 
 
-# --- Edges in, a store out: read once, counted, scattered, sorted; always under a memory limit.
+# --- Passes over the edges
 
-NODE_MEMORY = 36  # bytes per node: entries, sums, degrees, components, bucket, row
+BYTES_PER_NODE = 36  # entries, sums, degrees, components, bucket, row
 
 
 def ingest(
     path: Path, source: EdgeSource, settings: IngestSettings, *, made: Mapping[str, Any] | None = None
 ) -> StoreMeta:
-    """Write a store; it appears whole or not at all.
+    """Write a store; it appears complete or not at all.
 
     Parameters
     ----------
     path : Path
-        The folder to be made.
+        The folder to create.
     source : EdgeSource
         Lists the edges. Each is undirected; a list that holds all of them in both directions is recognised.
     settings : IngestSettings
-        What to do with repeated edges, node order, memory.
+        Treatment of repeated edges, node order, memory limit.
     made : mapping, optional
-        What else to tell of how the store was made.
+        Further entries of ``made`` in the manifest.
     """
     with new_folder(path, replace=settings.force) as draft:
+        # 1. Spool the edges and number the nodes.
         spool, nodes = _spool(draft, source, settings)
         _check_memory(nodes, settings)
         _check_disk(path, spool, settings)
-        codes = source.layers()
-        listed = [(name, spool.layers[code]) for code, name in codes]
-        place = _place_of_rows(draft, listed, nodes, settings)
-        meta = _write(draft, listed, nodes, place, settings)
-        told = {"listed": spool.n_listed, "settings": _plain(settings), **(made or {})}
-        meta = replace(meta, multilayer=source.multilayer, made=told)
+        # 2. Order the nodes.
+        layers = [(name, spool.layers[code]) for code, name in source.layers()]
+        position = _new_positions(draft, layers, nodes, settings)
+        # 3. Count, scatter, sort and write every layer.
+        meta = _write(draft, layers, nodes, position, settings)
+        # 4. Write the manifest.
+        origin = {"listed": spool.n_listed, "settings": _plain(settings), **(made or {})}
+        meta = replace(meta, multilayer=source.multilayer, made=origin)
         meta = replace(meta, fingerprint=fingerprint(meta))
-        for left in [*draft.glob("*.tmp"), *draft.glob(numbering.NUMBERED)]:
-            left.unlink()
+        for temporary in [*draft.glob("*.tmp"), *draft.glob(numbering.NUMBERED)]:
+            temporary.unlink()
         save_meta(draft, meta)
-    _warn(path, [layer for _, layer in listed], meta, settings)
+    _warn(path, [layer for _, layer in layers], meta, settings)
     return meta
 
 
@@ -147,7 +156,7 @@ def _plain(settings: IngestSettings) -> dict[str, Any]:
 
 
 def _spool(draft: Path, source: EdgeSource, settings: IngestSettings) -> tuple[Spool, Nodes]:
-    """The first pass, and a second try by way of DuckDB where ids are no small integers."""
+    """Spool the edges; where ids are no small integers, number them by DuckDB and spool again."""
     try:
         spool = _fill_spool(draft, source, source.batches(texts=False), settings)
     except (NotIntegers, NotRowNumbers) as error:
@@ -156,7 +165,7 @@ def _spool(draft: Path, source: EdgeSource, settings: IngestSettings) -> tuple[S
         texts = isinstance(error, NotIntegers)
         numbering.stage(draft, source, texts, settings)
         numbering.number_nodes(draft, settings)
-        spool = _fill_spool(draft, source, numbering.numbered_batches(draft), settings, everything=True)
+        spool = _fill_spool(draft, source, numbering.numbered_batches(draft), settings, is_numbered=True)
         parquet = need("pyarrow.parquet", "names of nodes")
         if texts:
             n_nodes = parquet.read_metadata(draft / numbering.NAMES).num_rows
@@ -165,7 +174,7 @@ def _spool(draft: Path, source: EdgeSource, settings: IngestSettings) -> tuple[S
         (draft / numbering.NAMES).unlink()
         return spool, Nodes(len(ids), integers=ids)
     if source.n_nodes is not None:
-        return spool, given_nodes(draft, source, source.n_nodes)
+        return spool, nodes_of_rows(draft, source, source.n_nodes)
     ids = np.flatnonzero(spool.counts)
     if len(ids) == 0:
         raise GraphError("the graph is empty: no nodes, no edges")
@@ -176,17 +185,17 @@ def _spool(draft: Path, source: EdgeSource, settings: IngestSettings) -> tuple[S
 
 
 def _fill_spool(
-    draft: Path, source: EdgeSource, batches: Any, settings: IngestSettings, everything: bool = False
+    draft: Path, source: EdgeSource, batches: Any, settings: IngestSettings, is_numbered: bool = False
 ) -> Spool:
     # Per id: its count, twice while the table grows, and its row.
-    most = 2**31 - 2 if everything else settings.memory_limit // 24
+    max_id = 2**31 - 2 if is_numbered else settings.memory_limit // 24
     if source.n_nodes is not None:
-        most = source.n_nodes - 1
-    spool = Spool(draft, most)
+        max_id = source.n_nodes - 1
+    spool = Spool(draft, max_id)
     try:
         for batch in in_background(batches):
             spool.add(batch)
-            if not everything:
+            if not is_numbered:
                 settings.progress("read", spool.n_listed, None)
         for code, _ in source.layers():
             spool.open_layer(code)
@@ -196,17 +205,17 @@ def _fill_spool(
 
 
 def _check_memory(nodes: Nodes, settings: IngestSettings) -> None:
-    ids = nodes.n_nodes if nodes.row_of is None else len(nodes.row_of)
-    least = NODE_MEMORY * nodes.n_nodes + 4 * ids
-    if least > settings.memory_limit:
+    n_ids = nodes.n_nodes if nodes.row_of is None else len(nodes.row_of)
+    needed = BYTES_PER_NODE * nodes.n_nodes + 4 * n_ids
+    if needed > settings.memory_limit:
         raise GraphError(
-            f"{nodes.n_nodes:,} nodes need at least {least / 1e6:,.0f} MB while the store is written; "
+            f"{nodes.n_nodes:,} nodes need at least {needed / 1e6:,.0f} MB while the store is written; "
             f"raise --memory-limit ({settings.memory_limit / 1e6:,.0f} MB)"
         )
 
 
 def _check_disk(path: Path, spool: Spool, settings: IngestSettings) -> None:
-    """What the passes and the store will take beyond what is there already."""
+    """Refuse to begin where the disk has too little space for temporary files and the store."""
     needed = 0
     for layer in spool.layers.values():
         per_edge = (32 + 16) if layer.weighted else (16 + 8)  # both directions in buckets, then in blocks
@@ -217,24 +226,24 @@ def _check_disk(path: Path, spool: Spool, settings: IngestSettings) -> None:
 
 
 def check_free(path: Path, needed: int) -> None:
-    """Refuse to begin what the disk has no room for, with the figure."""
+    """Raise an error where fewer bytes than ``needed`` are free on the disk."""
     free = shutil.disk_usage(path.resolve().parent).free
     if needed > free:
         raise GraphError(
             f"{path}: about {needed / 1e9:,.2f} GB of disk are needed, {free / 1e9:,.2f} GB are free; "
-            "make room or choose another disk"
+            "make space or choose another disk"
         )
 
 
-def _place_of_rows(
-    draft: Path, listed: list[tuple[str, SpooledLayer]], nodes: Nodes, settings: IngestSettings
+def _new_positions(
+    draft: Path, layers: list[tuple[str, SpooledLayer]], nodes: Nodes, settings: IngestSettings
 ) -> Array | None:
-    """Where each row goes (int32, N) if the nodes get another order; the largest layer decides."""
+    """Return the new row of every row (int32, N) if the nodes are reordered; the largest layer decides."""
     if settings.order == "none":
         return None
     folder = draft / "natural.tmp"
     folder.mkdir()
-    largest = max(listed, key=lambda pair: pair[1].n_edges)
+    largest = max(layers, key=lambda pair: pair[1].n_edges)
     plain = replace(settings, edges=False, order="none")
     save_meta(folder, _write(folder, [largest], nodes._replace(integers=None, texts=None), None, plain))
     graph = open_store(folder)
@@ -244,37 +253,37 @@ def _place_of_rows(
     shutil.rmtree(folder)
     if order is None:
         return None
-    place = np.empty(len(order), np.int32)
-    place[order] = np.arange(len(order), dtype=np.int32)
-    return place
+    position = np.empty(len(order), np.int32)
+    position[order] = np.arange(len(order), dtype=np.int32)
+    return position
 
 
 def _write(
     folder: Path,
-    listed: list[tuple[str, SpooledLayer]],
+    layers: list[tuple[str, SpooledLayer]],
     nodes: Nodes,
-    place: Array | None,
+    position: Array | None,
     settings: IngestSettings,
 ) -> StoreMeta:
     row_of = nodes.row_of
-    if place is not None:
-        row_of = place if row_of is None else place[np.maximum(row_of, 0)]
+    if position is not None:
+        row_of = position if row_of is None else position[np.maximum(row_of, 0)]
     writers = {stem: SegmentWriter(folder, stem) for stem in ("blocks", "edges")}
     writers |= {
         stem: SegmentWriter(folder, stem, numbered=False) for stem in ("degrees", "components", "sample")
     }
     try:
-        layers = tuple(
+        metas = tuple(
             _write_layer(folder, name, layer, nodes.n_nodes, row_of, writers, settings)
-            for name, layer in listed
+            for name, layer in layers
         )
     finally:
         for writer in writers.values():
             writer.close()
-    order = None if place is None else np.argsort(place).astype(np.int32)
+    order = None if position is None else np.argsort(position).astype(np.int32)
     ids, names = write_names(folder, nodes, order)
     order_segment = None if order is None else write_file(folder, "order.bin", order)
-    return StoreMeta(nodes.n_nodes, ids, len(layers) > 1, layers, "", names, order_segment)
+    return StoreMeta(nodes.n_nodes, ids, len(metas) > 1, metas, "", names, order_segment)
 
 
 def _write_layer(
@@ -295,18 +304,21 @@ def _write_layer(
     buckets.fill(layer, row_of, settings)
     shuffle = Shuffle(folder / "shuffle.tmp", n_edges, settings) if settings.edges else None
     sample = Sample.plan(n_nodes, n_edges, settings)
-    takers = [take for take in (shuffle and shuffle.deal, sample and sample.draw) if take]
-    ranges, degrees, blocks = [], np.empty(n_nodes), []
+    consumers = [consume for consume in (shuffle and shuffle.deal, sample and sample.draw) if consume]
+    ranges = []
+    degrees = np.empty(n_nodes)
+    blocks = []
     for rows in sorted_rows(buckets, settings.duplicates, halve, unit):
         blocks += write_blocks(writers["blocks"], rows, settings.block_bytes)
         degrees[rows.start : rows.start + len(rows.degrees)] = rows.degrees
         ranges += [rows.weight_range] if len(rows.columns) else []
-        for take in takers:
-            take(upper_edges(rows))
+        for consume in consumers:
+            consume(upper_edges(rows))
         settings.progress("sort", sum(block.n_entries for block in blocks) // 2, n_edges)
     buckets.path.unlink()
-    linked, segments = degrees[degrees > 0], np.bincount(counted.component)
-    several, weighted = counted.n_components > 1, any(block.weighted for block in blocks)
+    linked = degrees[degrees > 0]
+    is_connected = counted.n_components == 1
+    weighted = any(block.weighted for block in blocks)
     return LayerMeta(
         name=name,
         n_entries=sum(block.n_entries for block in blocks),
@@ -315,31 +327,31 @@ def _write_layer(
         degree_range=value_range(linked, 0.0),
         n_isolated=n_nodes - len(linked),
         n_components=counted.n_components,
-        largest_component=int(segments.max()),
+        largest_component=int(np.bincount(counted.component).max()),
         blocks=tuple(blocks),
         degrees=writers["degrees"].append([degrees]),
-        components=writers["components"].append([counted.component]) if several else None,
+        components=None if is_connected else writers["components"].append([counted.component]),
         edges=shuffle.write(writers["edges"], weighted) if shuffle else (),
         sample=sample.write(writers["sample"], weighted) if sample else None,
     )
 
 
-def value_range(values: Array, without: float) -> tuple[float, float]:
-    """The smallest and the largest value; where there are none, what to say instead."""
-    return (float(values.min()), float(values.max())) if values.size else (without, without)
+def value_range(values: Array, default: float) -> tuple[float, float]:
+    """Smallest and largest value; where there are no values, twice the default."""
+    return (float(values.min()), float(values.max())) if values.size else (default, default)
 
 
 def fingerprint(meta: StoreMeta) -> str:
-    """The same for the same numbers in the same order, whenever and from whatever they were made."""
+    """Hash of segments and statistics: equal for equal graphs in the same order, whatever their source."""
     content = asdict(replace(meta, fingerprint="", made={}))
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def _warn(path: Path, listed: list[SpooledLayer], meta: StoreMeta, settings: IngestSettings) -> None:
-    loops = sum(layer.n_loops for layer in listed)
+def _warn(path: Path, layers: list[SpooledLayer], meta: StoreMeta, settings: IngestSettings) -> None:
+    loops = sum(layer.n_loops for layer in layers)
     if loops:
         warn(f"{path}: {loops} self loops dropped", GraphWarning)
-    distinct = sum(layer.n_edges // (2 if layer.both_ways else 1) for layer in listed)
+    distinct = sum(layer.n_edges // (2 if layer.both_ways else 1) for layer in layers)
     if distinct > meta.n_edges:
         rule = {"sum": "summed", "max": "merged by their maximum", "first": "dropped but the first"}
         repeated = f"{distinct - meta.n_edges} repeated edges were {rule[settings.duplicates]}"

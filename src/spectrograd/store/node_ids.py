@@ -1,4 +1,6 @@
-"""Ids that are no row numbers are numbered by DuckDB, in a process whose memory is gone when it ends.
+"""Node ids of a store: how ids become row numbers, and the files that turn rows into ids again.
+
+Ids that are no row numbers are numbered by DuckDB, in a process whose memory is gone when it ends:
 
 ``python -m spectrograd.store.node_ids FOLDER BYTES ordered|any`` reads ``FOLDER/staged.parquet`` and writes
 ``names.parquet`` (the ids, sorted) and ``numbered.parquet`` beside it. One operator per statement and Parquet
@@ -19,7 +21,7 @@ import numpy as np
 
 from spectrograd.graph import GraphError
 from spectrograd.store.edge_batches import (
-    AT_ONCE,
+    EDGE_BATCH,
     EdgeBatch,
     EdgeSource,
     IngestSettings,
@@ -31,19 +33,24 @@ from spectrograd.store.stored_graph import Store
 from spectrograd.system import need
 from spectrograd.typing import Array
 
-STAGED, NAMES, NUMBERED = "staged.parquet", "names.parquet", "numbered.parquet"
-MOST_MEMORY = 0.5  # of the limit: DuckDB's own count leaves out what its readers and writers hold
-LEAST_MEMORY = 128 << 20  # bytes below which DuckDB gives up
+STAGED = "staged.parquet"
+NAMES = "names.parquet"
+NUMBERED = "numbered.parquet"
+DUCKDB_MEMORY_SHARE = 0.5  # of the limit: DuckDB does not count the memory of its readers and writers
+MIN_DUCKDB_BYTES = 128 << 20  # below, DuckDB fails
+
+# --- Numbering by DuckDB
 
 
 def stage(folder: Path, source: EdgeSource, texts: bool, settings: IngestSettings) -> int:
-    """Write the edges as they are listed to one Parquet file: how many there are."""
+    """Write the listed edges to one Parquet file; return their number."""
     what = "numbering nodes whose ids are texts" if texts else "numbering nodes whose ids are far apart"
     arrow, parquet = need("pyarrow", what), need("pyarrow.parquet", what)
     need("duckdb", what)
     kind = arrow.string() if texts else arrow.int64()
     columns = {"source": kind, "target": kind, "weight": arrow.float64(), "layer": arrow.int32()}
-    schema, done = arrow.schema({**columns, "number": arrow.int64()}), 0
+    schema = arrow.schema({**columns, "number": arrow.int64()})
+    done = 0
     with parquet.ParquetWriter(folder / STAGED, schema, compression="lz4", use_dictionary=texts) as writer:
         for batch in in_background(source.batches(texts=texts)):
             size = len(batch.source)
@@ -59,8 +66,8 @@ def stage(folder: Path, source: EdgeSource, texts: bool, settings: IngestSetting
 
 
 def number_nodes(folder: Path, settings: IngestSettings) -> None:
-    """Run the process that numbers what was staged."""
-    limit = max(LEAST_MEMORY, int(settings.memory_limit * MOST_MEMORY))
+    """Run the process that numbers the staged edges."""
+    limit = max(MIN_DUCKDB_BYTES, int(settings.memory_limit * DUCKDB_MEMORY_SHARE))
     ordered = "ordered" if settings.duplicates == "first" else "any"
     command = [sys.executable, "-m", __spec__.name, str(folder), str(limit), ordered]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -73,21 +80,21 @@ def number_nodes(folder: Path, settings: IngestSettings) -> None:
 
 
 def numbered_batches(folder: Path) -> Iterator[EdgeBatch]:
-    """The edges by row numbers."""
+    """Read the edges by row numbers."""
     parquet = need("pyarrow.parquet", "numbering nodes")
     with parquet.ParquetFile(folder / NUMBERED) as file:
-        for batch in file.iter_batches(AT_ONCE):
+        for batch in file.iter_batches(EDGE_BATCH):
             source, target, layer = (batch.column(name).to_numpy() for name in ("source", "target", "layer"))
             column = batch.column("weight")
             weight = None if column.null_count == len(column) else column.fill_null(1.0).to_numpy().copy()
             for code in np.unique(layer).tolist():
-                chosen = layer == code
-                of_layer = None if weight is None else weight[chosen]
-                yield EdgeBatch(source[chosen], target[chosen], of_layer, code)
+                in_layer = layer == code
+                layer_weight = None if weight is None else weight[in_layer]
+                yield EdgeBatch(source[in_layer], target[in_layer], layer_weight, code)
 
 
 def run(folder: str, limit: str, ordered: str) -> None:
-    """Number what was staged in a folder."""
+    """Number the staged edges of a folder; the main function of the process."""
     import duckdb
 
     base = Path(folder)
@@ -123,22 +130,18 @@ def _copy(database: object, query: str, target: str) -> None:
     database.execute(f"COPY ({query}) TO {target} (FORMAT parquet, COMPRESSION lz4_raw)")  # type: ignore[attr-defined]
 
 
-if __name__ == "__main__":
-    run(*sys.argv[1:])
-
-
-# --- The nodes of a store: how ids become rows, and the file that turns rows into ids again.
+# --- Names of nodes
 
 
 class NewNames(NamedTuple):
-    """So many further nodes, and their ids: int64 or texts."""
+    """Number of added nodes, and their ids: int64 or texts."""
 
     n_nodes: int
     names: Array
 
 
 class Nodes(NamedTuple):
-    """How ids become rows: ``row_of`` each id (None: they are rows), and the ids where these are no rows."""
+    """Row of each id (``row_of``; None: ids are rows), and the ids by row where they are no row numbers."""
 
     n_nodes: int
     row_of: Array | None = None
@@ -146,8 +149,8 @@ class Nodes(NamedTuple):
     texts: Path | None = None
 
 
-def given_nodes(draft: Path, source: EdgeSource, n_nodes: int) -> Nodes:
-    """Ids that are rows already."""
+def nodes_of_rows(draft: Path, source: EdgeSource, n_nodes: int) -> Nodes:
+    """Describe the nodes of a source whose ids are row numbers."""
     names = source.names
     if names is None:
         return Nodes(n_nodes)
@@ -161,7 +164,7 @@ def given_nodes(draft: Path, source: EdgeSource, n_nodes: int) -> Nodes:
 
 
 def write_names(folder: Path, nodes: Nodes, order: Array | None) -> tuple[str, Segment | None]:
-    """The ids in the order of the rows."""
+    """Write the ids in the order of the rows; their kind and segment."""
     if nodes.integers is not None:
         ids = nodes.integers if order is None else nodes.integers[order]
         return INTEGERS, write_file(folder, "names.bin", ids)
@@ -174,14 +177,15 @@ def write_names(folder: Path, nodes: Nodes, order: Array | None) -> tuple[str, S
     return TEXTS, Segment(NAMES, 0, len(data), zlib.crc32(data))
 
 
-def with_names(folder: Path, store: Store, new: NewNames, number: int) -> StoreMeta:
-    """The manifest with further nodes behind those that are there; files get this number."""
-    meta, after = store.meta, np.arange(store.meta.n_nodes, store.meta.n_nodes + new.n_nodes)
+def append_names(folder: Path, store: Store, new: NewNames, number: int) -> StoreMeta:
+    """Append nodes: write their names and return the manifest; ``number`` goes into the names of files."""
+    meta = store.meta
+    rows = np.arange(meta.n_nodes, meta.n_nodes + new.n_nodes)
     if store.order is not None:
-        grown = np.append(store.order, after).astype(np.int32)
+        grown = np.append(store.order, rows).astype(np.int32)
         meta = replace(meta, order=write_file(folder, f"order-{number:03d}.bin", grown))
-    if meta.ids == ROWS and new.names.dtype.kind in "iu" and np.array_equal(new.names, after):
-        return meta  # ids go on counting
+    if meta.ids == ROWS and new.names.dtype.kind in "iu" and np.array_equal(new.names, rows):
+        return meta  # ids are still row numbers
     if (meta.ids == TEXTS) == (new.names.dtype.kind in "iu"):
         kind = "texts" if meta.ids == TEXTS else "integers"
         raise GraphError(f"node {new.names.tolist()[0]!r}: the ids of {folder} are {kind}")
@@ -192,6 +196,10 @@ def with_names(folder: Path, store: Store, new: NewNames, number: int) -> StoreM
         parquet.write_table(arrow.table({"name": [*store.names.tolist(), *new.names.tolist()]}), path)
         data = path.read_bytes()
         return replace(meta, names=Segment(path.name, 0, len(data), zlib.crc32(data)))
-    known = np.arange(meta.n_nodes) if store.names is None else store.names
-    ids = np.append(known, new.names).astype(np.int64)
+    old_ids = np.arange(meta.n_nodes) if store.names is None else store.names
+    ids = np.append(old_ids, new.names).astype(np.int64)
     return replace(meta, ids=INTEGERS, names=write_file(folder, f"names-{number:03d}.bin", ids))
+
+
+if __name__ == "__main__":
+    run(*sys.argv[1:])

@@ -1,4 +1,4 @@
-"""Pieces of files, read ahead by one thread into few buffers and checked before anybody sees them."""
+"""Reading of segments: one thread reads ahead into few reused buffers and verifies the checksums."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from spectrograd.serialization.folders import RemotePath, StorePath
 from spectrograd.store.format import ALIGNMENT, Segment
 from spectrograd.typing import Array
 
-# Held by the consumer: the segment at work, and by the loop variable the one before; one is ready, one is
-# read.
+# Two are held by the consumer (the current segment, and by its loop variable the one before), one is ready,
+# one is being read.
 N_BUFFERS = 4
 
 
 @dataclass
 class Counters:
-    """What was read from the disk, and how many times all of it."""
+    """Bytes read from the disk, and passes over all blocks of a layer."""
 
     bytes_read: int = 0
     passes: int = 0
 
 
 class Files:
-    """The files of a store, all opened at once: who replaces the folder cannot change what is read here."""
+    """The files of a store, all opened at once: replacing the folder does not change the bytes read here."""
 
     def __init__(self, folder: StorePath, names: Sequence[str]) -> None:
         self.folder = folder
         self.counters = Counters()
-        self.speed: float | None = None  # bytes per second at most, to find out how slow a disk may be
-        self._handles = {name: self._opened(folder / name) for name in names}
+        self.speed: float | None = None  # largest number of bytes per second, to simulate slow disks
+        self._handles = {name: self._open(folder / name) for name in names}
         self._seeking = threading.Lock()
 
-    def _opened(self, path: Any) -> Any:
+    def _open(self, path: Any) -> Any:
         handle = os.open(path, os.O_RDONLY)
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_SEQUENTIAL)
@@ -53,22 +53,23 @@ class Files:
             os.close(handle)
 
     def read(self, segment: Segment, out: Array | None = None) -> Array:
-        """The bytes of a segment, in ``out`` (uint8, long enough) or an array of their own; checked."""
+        """Read a segment into ``out`` (uint8, long enough) or a new array, and verify its checksum."""
         began = time.perf_counter()
         if out is None:
             out = buffer_of(segment.n_bytes)
-        view, done = out[: segment.n_bytes], 0
+        view = out[: segment.n_bytes]
+        done = 0
         while done < segment.n_bytes:
             count = self._read_at(self._handles[segment.file], view[done:], segment.offset + done)
             if count == 0:
                 raise DamagedFileError(
-                    f"{self._place(segment)}: the file ends too early; convert the graph again"
+                    f"{self._locate(segment)}: the file ends too early; convert the graph again"
                 )
             done += count
         self.counters.bytes_read += segment.n_bytes
         if zlib.crc32(view.data) != segment.checksum:
             raise DamagedFileError(
-                f"{self._place(segment)}: damaged (wrong checksum); convert the graph again"
+                f"{self._locate(segment)}: damaged (wrong checksum); convert the graph again"
             )
         if self.speed is not None:
             time.sleep(max(0.0, segment.n_bytes / self.speed - (time.perf_counter() - began)))
@@ -81,7 +82,7 @@ class Files:
             raw.seek(offset)
             return raw.readinto(view.data) or 0
 
-    def _place(self, segment: Segment) -> str:
+    def _locate(self, segment: Segment) -> str:
         start = getattr(segment, "start", None)
         block = "" if start is None else f", block of row {start:,}"
         return f"{self.folder / segment.file}{block} (byte {segment.offset:,})"
@@ -90,42 +91,44 @@ class Files:
 class RemoteFiles(Files):
     """The files of a store behind a URL: each segment is one request."""
 
-    def _opened(self, path: Any) -> Any:
+    def _open(self, path: Any) -> Any:
         return path.opened
 
     def __del__(self) -> None:
-        """Nothing is held open."""
+        """Close nothing: no file is held open."""
 
     def _read_at(self, handle: Any, view: Array, offset: int) -> int:
         system, name = handle
-        found = system.cat_file(name, start=offset, end=offset + len(view))
-        view[: len(found)] = np.frombuffer(found, np.uint8)
-        return len(found)
+        data = system.cat_file(name, start=offset, end=offset + len(view))
+        view[: len(data)] = np.frombuffer(data, np.uint8)
+        return len(data)
 
 
 def files_of(folder: StorePath, names: Sequence[str]) -> Files:
-    """The files of a store, opened."""
+    """Open the files of a store."""
     return RemoteFiles(folder, names) if isinstance(folder, RemotePath) else Files(folder, names)
 
 
 def buffer_of(n_bytes: int) -> Array:
-    """Bytes that begin at a cache line."""
+    """Allocate bytes that begin at a cache line."""
     capacity = np.empty(n_bytes + ALIGNMENT, np.uint8)
     return capacity[-capacity.ctypes.data % ALIGNMENT :][:n_bytes]
 
 
 class ReadAhead:
-    """The bytes of segments one after the other, read by a thread while the last one is at work.
+    """Iterates over the bytes of segments; a thread reads the next ones meanwhile.
 
-    A segment is good until the one after next is asked for; a buffer that somebody still holds then is left
-    to him, and another takes its place.
+    A segment is valid until the next but one is requested; a buffer that is still referenced then is left
+    to its owner, and a new one replaces it.
     """
 
     def __init__(self, files: Files, segments: Sequence[Segment], pool: list[Array]) -> None:
-        self._files, self._segments, self._pool = files, segments, pool
+        self._files = files
+        self._segments = segments
+        self._pool = pool
         self._size = max((segment.n_bytes for segment in segments), default=0)
         self._full: queue.Queue[Array | BaseException] = queue.Queue()
-        self._free: queue.Queue[Array | None] = queue.Queue()  # None: nobody wants more
+        self._free: queue.Queue[Array | None] = queue.Queue()  # None: the consumer has stopped
 
     def __iter__(self) -> Iterator[tuple[Segment, Array]]:
         if not self._segments:
@@ -137,12 +140,12 @@ class ReadAhead:
         held: list[Array] = []
         try:
             for segment in self._segments:
-                found = self._full.get()
-                if isinstance(found, BaseException):
-                    raise found
-                yield segment, found[: segment.n_bytes]
-                held.append(found)
-                del found
+                buffer = self._full.get()
+                if isinstance(buffer, BaseException):
+                    raise buffer
+                yield segment, buffer[: segment.n_bytes]
+                held.append(buffer)
+                del buffer  # its references are counted
                 if len(held) > 1:
                     self._give_back(held.pop(0))
         finally:
@@ -158,19 +161,19 @@ class ReadAhead:
         return buffer_of(self._size)
 
     def _give_back(self, buffer: Array) -> None:
-        # Views point at the memory's owner: seen from here it is held by ``buffer`` and the call only.
+        # Views refer to the owner of the memory; three references are ``buffer``, ``owner`` and the argument.
         owner = buffer.base
         if sys.getrefcount(owner) > 3:
             buffer = self._buffer()
         self._free.put(buffer)
 
     def _keep_buffers(self) -> None:
-        """Buffers that nobody holds serve the next sweep."""
+        """Return the unreferenced buffers to the pool, for the next pass."""
         for waiting in (self._free, self._full):
             while not waiting.empty():
-                left = waiting.get()
-                if isinstance(left, np.ndarray):
-                    self._pool.append(left)
+                item = waiting.get()
+                if isinstance(item, np.ndarray):
+                    self._pool.append(item)
 
     def _read_all(self) -> None:
         for segment in self._segments:
@@ -179,7 +182,7 @@ class ReadAhead:
                 return
             try:
                 self._files.read(segment, buffer)
-            except BaseException as error:  # raised where the blocks are asked for
+            except BaseException as error:  # raised in the thread that iterates
                 self._full.put(error)
                 return
             self._full.put(buffer)

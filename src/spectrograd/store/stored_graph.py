@@ -1,4 +1,4 @@
-"""An open store: its files, the blocks that stay in memory, and the sweeps over those that do not."""
+"""Graphs on disk: an open store, its row blocks as a stream, and the graph whose blocks are streamed."""
 
 from __future__ import annotations
 
@@ -33,25 +33,28 @@ from spectrograd.store.shuffled_edges import ChangedEdges, Edges, Rows
 from spectrograd.system import as_bytes, need
 from spectrograd.typing import Array
 
-SUM_ROUNDING = 1e-9  # of a degree: both are sums in float64 of the same numbers, perhaps in another order
+SUM_ROUNDING = 1e-9  # of a degree: both are sums in float64 of the same numbers, maybe in another order
 
 
 class Store:
     """An open store: its files, its nodes, and the blocks that stay in memory."""
 
     def __init__(self, path: StorePath, meta: StoreMeta) -> None:
-        self.path, self.meta = path, meta
+        self.path = path
+        self.meta = meta
         self.files = files_of(path, sorted({segment.file for segment in meta.segments}))
         self.pool: list[Array] = []
         self.pinned: dict[BlockSegment, Array] = {}
-        self.seen: set[Segment] = set()  # segments whose numbers were found to be in range
-        self.longest: dict[BlockSegment, int] = {}  # most entries of a row, of the blocks that were seen
-        self.summed: set[BlockSegment] = set()  # blocks whose sums were found to be the degrees
-        self.known_degrees: dict[Segment, Array] = {}
+        self.seen: set[Segment] = set()  # segments whose structure was checked
+        self.longest: dict[
+            BlockSegment, int
+        ] = {}  # largest number of entries in a row, of blocks read so far
+        self.summed: set[BlockSegment] = set()  # blocks whose row sums were compared with the degrees
+        self.cached_degrees: dict[Segment, Array] = {}
         self._to_pin: set[BlockSegment] = set()
 
     def pin(self, memory_limit: int | None) -> None:
-        """Keep the first blocks from their first reading on, as many as the limit leaves spare for."""
+        """Mark the first blocks to be kept in memory, as many as fit into the limit beside the buffers."""
         if memory_limit is None:
             return
         blocks = [block for layer in self.meta.layers for block in layer.blocks]
@@ -68,24 +71,24 @@ class Store:
             self._to_pin.add(block)
 
     def stream(self, segments: tuple[Any, ...]) -> Iterator[tuple[Any, Array]]:
-        """Every segment with its bytes: from memory where it is pinned, else read ahead."""
-        kept = {segment: self.pinned[segment] for segment in segments if segment in self.pinned}
+        """Iterate over segments and their bytes: from memory where a segment is pinned, else read ahead."""
+        pinned = {segment: self.pinned[segment] for segment in segments if segment in self.pinned}
         ahead = iter(
-            ReadAhead(self.files, [segment for segment in segments if segment not in kept], self.pool)
+            ReadAhead(self.files, [segment for segment in segments if segment not in pinned], self.pool)
         )
         for segment in segments:
-            raw = kept.get(segment)
+            raw = pinned.get(segment)
             if raw is None:
                 _, raw = next(ahead)
             if segment in self._to_pin and segment not in self.pinned:
                 self.pinned[segment] = raw.copy()
             yield segment, raw
-        for _ in ahead:  # lets the reader end
+        for _ in ahead:  # lets the reading thread end
             pass
         self.files.counters.passes += 1
 
     def check_rows(self, segment: Segment, *columns: Array) -> None:
-        """Refuse numbers that are no rows of this graph, once for each segment: kernels trust them."""
+        """Refuse row numbers out of range, once for each segment: kernels do not check them."""
         if segment in self.seen:
             return
         for rows in columns:
@@ -94,10 +97,10 @@ class Store:
         self.seen.add(segment)
 
     def rows_of(self, segment: BlockSegment, raw: Array) -> Rows:
-        """A block as it was read; its structure and its weights are looked at once, since kernels are not.
+        """Interpret the bytes of a block; its structure and weights are checked once, since kernels do not.
 
         Pointers ascend from 0 to the number of entries, columns are nodes, weights are finite and not
-        negative: whatever the checksums say, which whoever forges a store can compute too.
+        negative. Checksums do not replace this check: a forged store has valid ones.
         """
         rows = Rows.of_bytes(segment, raw)
         if segment in self.seen:
@@ -113,25 +116,25 @@ class Store:
 
     def degrees(self, layer: LayerMeta) -> Array:
         """Weighted degrees of a layer (float64, one per node), read once."""
-        known = self.known_degrees.get(layer.degrees)
-        if known is None:
-            known = self.files.read(layer.degrees).view(np.float64)
-            known.flags.writeable = False
-            self.known_degrees[layer.degrees] = known
-        return known
+        degrees = self.cached_degrees.get(layer.degrees)
+        if degrees is None:
+            degrees = self.files.read(layer.degrees).view(np.float64)
+            degrees.flags.writeable = False
+            self.cached_degrees[layer.degrees] = degrees
+        return degrees
 
     def components(self, layer: LayerMeta) -> Array:
-        """The component of every node (int32), read whenever it is asked for."""
+        """Read the component of every node (int32); not cached."""
         segment = layer.components
         if segment is None:
             return np.zeros(self.meta.n_nodes, np.int32)
-        found = self.files.read(segment).view(np.int32)
-        if int(found.view(np.uint32).max()) >= layer.n_components:
+        components = self.files.read(segment).view(np.int32)
+        if int(components.view(np.uint32).max()) >= layer.n_components:
             raise self.damaged(segment, f"a component that is none of {layer.n_components:,}")
-        return found
+        return components
 
     def damaged(self, segment: Segment, what: str) -> GraphError:
-        """An error that says where."""
+        """Return an error that names file and offset."""
         return DamagedFileError(
             f"{self.path / segment.file} (byte {segment.offset:,}): damaged ({what}); convert the graph again"
         )
@@ -175,9 +178,9 @@ class Store:
 
 @dataclass(frozen=True, eq=False)
 class BlockStream:
-    """The row blocks of a layer, read anew whenever they are iterated.
+    """The row blocks of a layer; every iteration reads them again.
 
-    A block is good until the one after next; whoever wants to keep one just keeps it.
+    A block is valid until the next but one, or as long as it is referenced.
     """
 
     store: Store
@@ -190,30 +193,30 @@ class BlockStream:
             yield self._block(segment, rows)
 
     def _compare_degrees(self, segment: BlockSegment, rows: Rows) -> None:
-        """Refuse degrees that are not the sums of the rows, in the first pass of who asked for degrees.
+        """Refuse degrees that are not the sums of the rows, in the first pass after degrees were read.
 
         A certificate holds for the pencil that was solved, so with other degrees it would hold for another
-        graph. Parts of a graph that workers read are not compared: no worker holds all degrees.
+        graph. Parts of a graph that workers read are not compared: no worker has all degrees.
         """
-        known = self.store.known_degrees.get(self.layer.degrees)
-        if known is None or segment in self.store.summed:
+        degrees = self.store.cached_degrees.get(self.layer.degrees)
+        if degrees is None or segment in self.store.summed:
             return
-        told = known[segment.start : segment.start + segment.n_rows]
+        stored = degrees[segment.start : segment.start + segment.n_rows]
         sums = row_sums(rows.indptr, rows.weights, self.layer.weight_unit)
-        if not np.allclose(sums, told, rtol=SUM_ROUNDING, atol=0.0):
+        if not np.allclose(sums, stored, rtol=SUM_ROUNDING, atol=0.0):
             raise self.store.damaged(
                 self.layer.degrees, f"degrees are not the sums of row {segment.start:,} on"
             )
         self.store.summed.add(segment)
 
     def between(self, start: int, stop: int) -> Iterator[RowBlock]:
-        """Rows start .. stop; nothing else is read."""
+        """Read the rows ``start .. stop`` only."""
         segments = [p for p in self.layer.blocks if p.start < stop and p.start + p.n_rows > start]
         for segment, rows in self.rows(segments):
             yield self._block(segment, rows).between(start, stop)
 
     def rows(self, blocks: Sequence[BlockSegment]) -> Iterator[tuple[BlockSegment, Rows]]:
-        """Some blocks as they are stored, with the changes of their rows."""
+        """Read some blocks, with the changes of their rows merged in."""
         changes = {segment.start: segment for segment in self.layer.delta}
         order: list[BlockSegment] = []
         for block in blocks:
@@ -232,7 +235,7 @@ class BlockStream:
         values = None
         if rows.weights is not None:
             values = np.multiply(rows.weights, self.layer.weight_unit, dtype=self.dtype)
-            values.flags.writeable = self.dtype != np.float64  # as in memory: kernels know both as types
+            values.flags.writeable = self.dtype != np.float64  # as in memory: kernels are compiled for either
         return RowBlock(segment.start, rows.indptr, rows.columns, values)
 
 
@@ -240,7 +243,7 @@ def _ascends(indptr: Array, n_entries: int) -> bool:
     return bool(indptr[0] == 0 and indptr[-1] == n_entries and np.all(indptr[1:] >= indptr[:-1]))
 
 
-# --- Graphs on disk: as those in memory, but blocks are streamed and the rest is read when asked for.
+# --- Graphs on disk
 
 
 def is_store(path: str | os.PathLike[str]) -> bool:
@@ -251,23 +254,23 @@ def is_store(path: str | os.PathLike[str]) -> bool:
 def open_store(
     path: str | os.PathLike[str] | RemotePath, *, memory_limit: int | str | None = None
 ) -> StoredGraph | MultilayerGraph:
-    """Open a graph on disk; nothing but its description is read yet.
+    """Open a graph on disk; only its manifest is read.
 
     Parameters
     ----------
     path : path-like or URL
         A folder made by ``spectrograd convert`` or :func:`spectrograd.write_graph`.
     memory_limit : int or str, optional
-        Bytes (or ``"2GB"``) that reading may hold: its buffers, and with the rest as many of the first blocks
-        as fit, which then are read once only. None: the buffers alone.
+        Bytes (or ``"2GB"``) that reading may use: for its buffers, and beyond for as many of the first blocks
+        as fit, which then are read only once. None: the buffers alone.
 
     Returns
     -------
     StoredGraph or MultilayerGraph
-        A :class:`~spectrograd.Graph` whose blocks are streamed; it goes on with the same data when the store
-        is replaced meanwhile. ``in_memory()`` loads it.
+        A :class:`~spectrograd.Graph` whose blocks are streamed; its data stay the same when the store is
+        replaced meanwhile. ``in_memory()`` loads it.
     """
-    store = _opened(store_path(path))
+    store = _open_consistently(store_path(path))
     store.pin(as_bytes(memory_limit))
     graphs = tuple(StoredGraph(store, layer) for layer in range(len(store.meta.layers)))
     if not store.meta.multilayer:
@@ -275,8 +278,8 @@ def open_store(
     return MultilayerGraph(graphs, tuple(layer.name for layer in store.meta.layers))
 
 
-def _opened(path: StorePath) -> Store:
-    """All files of one version: where a writer has put the next one there meanwhile, that one is opened."""
+def _open_consistently(path: StorePath) -> Store:
+    """Open all files of one version; where a writer has replaced it meanwhile, open the next one."""
     while True:
         before = _version(path)
         try:
@@ -290,22 +293,22 @@ def _opened(path: StorePath) -> Store:
 
 
 def _version(path: StorePath) -> tuple[int, int] | None:
-    """Which manifest there is: each is a file of its own. Behind a URL nobody can tell."""
+    """Identify the manifest, each of which is a file of its own; None behind a URL."""
     if isinstance(path, RemotePath):
         return None
     try:
-        found = os.stat(path / MANIFEST)
+        status = os.stat(path / MANIFEST)
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns
+    return status.st_ino, status.st_mtime_ns
 
 
 class StoredGraph(Graph):
-    """A graph on disk. Its blocks are streamed; degrees, names, components come from the store."""
+    """A graph on disk: its blocks are streamed; degrees, names and components are read from the store."""
 
     def __init__(self, store: Store, layer: int, dtype: DTypeLike = np.float64) -> None:
         meta = store.meta.layers[layer]
-        self.__dict__.update(  # past the dataclass: it would want the names now
+        self.__dict__.update(  # not by the dataclass, which would read the names now
             store=store,
             layer=layer,
             meta=meta,
@@ -319,7 +322,7 @@ class StoredGraph(Graph):
 
     @property
     def is_resident(self) -> bool:
-        """Never: see :meth:`in_memory`."""
+        """False: see :meth:`in_memory`."""
         return False
 
     @property
@@ -361,19 +364,19 @@ class StoredGraph(Graph):
         return np.array(rows), np.cumsum([0, *(block.n_entries for block in self.meta.blocks)])
 
     def rows_between(self, start: int, stop: int) -> list[RowBlock]:
-        """Rows start .. stop, copied; only blocks with some of them are read."""
+        """Return the rows ``start .. stop`` as copied blocks; only blocks with some of them are read."""
         return [block.copy() for block in self.blocks.between(start, stop)]
 
     @property
     def place(self) -> StorePlace:
-        """Where this graph is, for another process."""
+        """The location of this graph, for another process."""
         return StorePlace(
             self.store.path.absolute(), self.store.meta.fingerprint, self.layer, self.blocks.dtype
         )
 
     @cached_property
     def longest_row(self) -> int:
-        """Most neighbours of a node: seen on the way by whoever read all blocks before."""
+        """Largest number of neighbours of a node; one pass, unless all blocks were read before."""
         if not self.store.longest.keys() >= set(self.meta.blocks):
             for _ in self.blocks:
                 pass
@@ -401,11 +404,11 @@ class StoredGraph(Graph):
 
     @property
     def passes(self) -> int:
-        """How many times all blocks of a layer were read."""
+        """Number of passes over all blocks of a layer."""
         return self.store.files.counters.passes
 
     def edge_chunks(self, seed: int, epoch: int = 0) -> Iterator[Edges]:
-        """Every edge once, in chunks that were drawn at random; each epoch takes them in another order."""
+        """Iterate over all edges, each once, in random chunks, in another order each epoch."""
         if not self.meta.edges:
             raise GraphError(
                 f"{self.store.path}: has no edges in random order; convert the graph again with --edges"
@@ -413,9 +416,8 @@ class StoredGraph(Graph):
         order = np.random.default_rng([seed, epoch]).permutation(len(self.meta.edges))
         shares = self._shares(len(order), np.random.default_rng([seed, epoch, 1]))
         for segment, raw in self.store.stream(tuple(self.meta.edges[at] for at in order)):
-            yield (
-                self._edges(segment, raw) if shares is None else next(shares).mixed(self._edges(segment, raw))
-            )
+            edges = self._edges(segment, raw)
+            yield edges if shares is None else next(shares).mix(edges)
 
     @property
     def sample(self) -> Edges | None:
@@ -423,22 +425,20 @@ class StoredGraph(Graph):
         segment = self.meta.sample
         if segment is None:
             return None
-        found, part = (
-            self._edges(segment, self.store.files.read(segment)),
-            segment.n_edges / max(1, self.n_edges),
-        )
-        shares = self._shares(max(1, round(1 / part)), np.random.default_rng(0))
-        return found if shares is None else next(shares).mixed(found)
+        edges = self._edges(segment, self.store.files.read(segment))
+        sampled_share = segment.n_edges / max(1, self.n_edges)
+        shares = self._shares(max(1, round(1 / sampled_share)), np.random.default_rng(0))
+        return edges if shares is None else next(shares).mix(edges)
 
     def _shares(self, n_parts: int, rng: np.random.Generator) -> Iterator[ChangedEdges] | None:
-        """The changed edges, dealt out at random to so many parts; None where there are none."""
+        """Deal the changed edges to random parts; None where there are none."""
         if not self.meta.delta:
             return None
         segments = [
             self.store.rows_of(segment, self.store.files.read(segment)) for segment in self.meta.delta
         ]
         starts = [segment.start for segment in self.meta.delta]
-        return ChangedEdges.of_rows(starts, segments, self.meta.weight_unit).dealt(n_parts, rng)
+        return ChangedEdges.of_rows(starts, segments, self.meta.weight_unit).deal(n_parts, rng)
 
     def _edges(self, segment: EdgeSegment, raw: Array) -> Edges:
         source, target = raw[: 8 * segment.n_edges].view(np.int32).reshape(2, -1)
@@ -451,7 +451,7 @@ class StoredGraph(Graph):
         return Edges(source, target, weight)
 
     def astype(self, dtype: DTypeLike) -> StoredGraph:
-        """The same graph, its weights turned into another type block by block."""
+        """Return the graph with weights that are converted to another type block by block."""
         return StoredGraph(self.store, self.layer, dtype)
 
     def shares_nodes(self, other: Graph) -> bool:
@@ -459,7 +459,7 @@ class StoredGraph(Graph):
         return (isinstance(other, StoredGraph) and other.store is self.store) or super().shares_nodes(other)
 
     def in_memory(self) -> Graph:
-        """The graph in memory, its nodes in the order of the input."""
+        """Load the graph into memory, its nodes in the order of the input."""
         starts = np.zeros(self.n_nodes + 1, np.int64)
         columns = np.empty(self.n_entries, np.int32)
         weights = np.ones(self.n_entries, self.blocks.dtype) if self.is_weighted else None
@@ -470,29 +470,30 @@ class StoredGraph(Graph):
             if weights is not None and block.weights is not None:
                 weights[first : first + len(block.indices)] = block.weights
         graph = Graph._from_arrays(CleanArrays(starts, columns, weights), None)
-        order, names = self.store.order, self.names
+        order = self.store.order
+        names = self.names
         if order is not None:
-            place = np.argsort(order)
-            matrix = graph.matrix[place][:, place].sorted_indices()
+            rows = np.argsort(order)
+            matrix = graph.matrix[rows][:, rows].sorted_indices()
             graph = Graph._from_clean_csr(matrix, None)
-            names = None if self.store.meta.names is None or names is None else names[place]
+            names = None if self.store.meta.names is None or names is None else names[rows]
         return Graph(graph.blocks, graph.n_nodes, names)
 
     blocks: BlockStream
 
     @property
     def matrix(self) -> sp.csr_array:
-        """Not there."""
+        """Not available on disk: raises an error."""
         self._refuse()
 
     @property
     def pattern(self) -> tuple[Array, Array]:
-        """Not there."""
+        """Not available on disk: raises an error."""
         self._refuse()
 
     @property
     def search(self) -> Search:
-        """Not there."""
+        """Not available on disk: raises an error."""
         self._refuse()
 
     def _refuse(self) -> NoReturn:
@@ -507,7 +508,7 @@ class StoredGraph(Graph):
 
 
 class StorePlace(NamedTuple):
-    """A graph on disk by name: what is sent to another process instead of its numbers."""
+    """The location of a graph on disk: sent to another process instead of the graph."""
 
     path: StorePath
     fingerprint: str
@@ -515,9 +516,9 @@ class StorePlace(NamedTuple):
     dtype: np.dtype[Any]
 
     def open(self, digest: str = "") -> StoredGraph:
-        """The graph; an error where another one has taken its place.
+        """Open the graph; an error where it was replaced meanwhile.
 
-        Where a change of this ``digest`` is all that came after it, the graph with this change.
+        If a change of this ``digest`` was applied since, and no other, the graph with this change.
         """
         meta = load_meta(self.path)
         followed = bool(digest) and meta.last_change == (self.fingerprint, digest)
