@@ -19,7 +19,7 @@ from spectrograd.estimators.out_of_sample import ClusterQueryMixin, OutOfSampleM
 from spectrograd.estimators.partial_fit import UPDATE_ATTRIBUTES, PartialFitMixin, PreviousFit
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.graph.node_names import plain_texts
-from spectrograd.labels.eigengap import MOST
+from spectrograd.labels.eigengap import FIRST_MAX_CLUSTERS
 from spectrograd.labels.nearest_cluster import nearest_cluster
 from spectrograd.operators.laplacian import Kind
 from spectrograd.pipeline import Result, Settings, cluster, embed
@@ -157,7 +157,7 @@ class Spectral(PartialFitMixin, OutOfSampleMixin, DisplayMixin, BaseEstimator):
 
     def _within_limit(self, graph: Graph | MultilayerGraph, settings: Settings) -> None:
         """Refuse a memory limit that the graph does not fit; stores were opened with it in mind."""
-        k = MOST if isinstance(settings.n_components, str) else settings.n_components
+        k = FIRST_MAX_CLUSTERS if isinstance(settings.n_components, str) else settings.n_components
         check_limit(graph, k, self.memory_limit)
 
     def _forget_updates(self) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.labels import assign
 from spectrograd.labels.assign import assign_distributed
-from spectrograd.labels.eigengap import MOST
+from spectrograd.labels.eigengap import FIRST_MAX_CLUSTERS
 from spectrograd.labels.neighbor_labels import follow_neighbours
 from spectrograd.labels.sampled_kmeans import MANY
 from spectrograd.notices import parameter
@@ -90,7 +90,7 @@ def note_small(graph: Graph | MultilayerGraph, settings: Settings) -> None:
     cost = settings.engine.cost
     if not (cost.dear and graph.is_resident):
         return
-    columns = MOST if isinstance(settings.n_components, str) else settings.n_components
+    columns = FIRST_MAX_CLUSTERS if isinstance(settings.n_components, str) else settings.n_components
     here = 2 * graph.n_edges * columns * PER_PRODUCT
     there = ROUNDS * cost.per_round
     engine = settings.engine.summary()["name"]
