@@ -153,8 +153,8 @@ class SpectralClustering(FitsOneGraph, Clusterer):
     Parameters
     ----------
     n_clusters : int or "auto"
-        "auto" is the number before the largest eigengap, at most 60 (over a store 20); a warning says where no
-        number is clear.
+        "auto" is the number before the largest eigengap, at most 60 (over a store 20); a warning says
+        where no number is clear.
     n_components : int or None
         Columns of the embedding where they should differ from ``n_clusters``, for k-means.
     affinity : str or callable
