@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -396,6 +398,18 @@ def test_verbose_logs_and_quiet_does_not(blocks, caplog):
         assert not caplog.records
         make(SpectralEmbedding, verbose=1).fit(blocks.graph)
     assert any("residual" in record.message for record in caplog.records)
+
+
+def test_verbose_leaves_the_logging_of_the_process_alone():
+    code = (
+        "import logging; from spectrograd import SpectralEmbedding, datasets\n"
+        "graph = datasets.make_block_model(300, 3, random_state=0).graph\n"
+        "SpectralEmbedding(2, verbose=1, random_state=0).fit(graph)\n"
+        "assert not logging.getLogger().handlers and not logging.getLogger('spectrograd').handlers"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "residual" in done.stderr
+    assert not done.stdout
 
 
 # --- mistakes ---------------------------------------------------------------------------------------

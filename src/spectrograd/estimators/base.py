@@ -21,6 +21,7 @@ from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.graph.node_names import plain_texts
 from spectrograd.labels.eigengap import FIRST_MAX_CLUSTERS
 from spectrograd.labels.nearest_cluster import nearest_cluster
+from spectrograd.notices import warn
 from spectrograd.operators.laplacian import Kind
 from spectrograd.pipeline import Result, Settings, cluster, embed
 from spectrograd.pipeline.memory_estimate import check_limit
@@ -219,6 +220,13 @@ class Spectral(PartialFitMixin, OutOfSampleMixin, DisplayMixin, BaseEstimator):
         return self.fit(X, None, **columns).embedding_
 
     @property
+    def set_aside_(self) -> Array:
+        """The former name of ``excluded_``."""
+        excluded: Array = self.excluded_
+        warn("set_aside_ will be removed: it is called excluded_", FutureWarning)
+        return excluded
+
+    @property
     def _n_features_out(self) -> int:
         return int(self.embedding_.shape[1])
 
@@ -307,8 +315,9 @@ def _hooks(verbose: int) -> Sequence[Callable[[Any], None]]:
     import logging
 
     logger = logging.getLogger("spectrograd")
-    if not logging.getLogger().handlers:
-        logging.basicConfig(level=logging.INFO, format="%(message)s")
+    if not logger.hasHandlers():  # nobody has asked for log records: progress goes to standard error
+        logger = logging.Logger("spectrograd", logging.INFO)
+        logger.addHandler(logging.StreamHandler())
 
     def log(progress: Any) -> None:
         logger.info(
