@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 import subprocess
 import sys
@@ -536,3 +537,33 @@ def test_numbers_that_make_no_sense_are_refused_before_any_work(wrong):
     (name,) = wrong
     with pytest.raises(ValueError, match=f"{name}=.*: expected"):
         SpectralClustering(2, affinity="precomputed", **wrong).fit(np.ones((6, 6)) - np.eye(6))
+
+
+# --- documentation ----------------------------------------------------------------------------------
+
+BLOCKS = ("Parameters", "Graph parameters", "Solver parameters", "Resource parameters")
+ESTIMATORS = (
+    SpectralEmbedding,
+    SpectralClustering,
+    MultilayerSpectralEmbedding,
+    MultilayerSpectralClustering,
+)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_every_parameter_is_described_in_one_of_four_blocks(estimator):
+    lines = inspect.getdoc(estimator).split("\n")
+    starts = [lines.index(title) for title in BLOCKS]
+    assert starts == sorted(starts)
+    end = lines.index("Attributes")
+    heads = [line for line in lines[starts[0] : end] if line and not line.startswith((" ", "-"))]
+    named = [name.strip() for head in heads for name in head.split(" : ")[0].split(",")]
+    assert sorted(set(named) - set(BLOCKS)) == sorted(estimator().get_params())
+    assert len(named) == len(set(named))
+
+
+def test_estimators_describe_a_parameter_in_the_same_words():
+    texts = [inspect.getdoc(estimator) for estimator in ESTIMATORS]
+    for title in BLOCKS[2:]:
+        parts = {text.split(f"\n{title}\n")[1].split("\n\n")[0] for text in texts}
+        assert len(parts) == 1

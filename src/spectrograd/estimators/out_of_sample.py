@@ -400,7 +400,7 @@ class ClusterQueryMixin(OutOfSampleMixin):
         X : as in ``transform``
         outlier_quantile : float in (0, 1], optional
             Rows whose score (``score_samples``) reaches it get -1: 0.99 refuses rows that lie farther out
-            than 99 % of the training data. Without it only rows get -1 that no edge joins to the training data.
+            than 99 % of the training data. Without it only rows get -1 that no edge joins to them.
 
         Returns
         -------
