@@ -70,7 +70,7 @@ def _nodes() -> str:
         both = np.concatenate([truth[:n_old], truth[new]])
         ours = _accuracy_on(both, merged, slice(n_old, None))
         theirs = _accuracy_on(truth, joint.labels_, new)
-        score = f"{model.outlier_score_.mean():.2f}"
+        score = f"{model.score_samples(asked[linked]).mean():.2f}"
         rows.append(
             [
                 name,

@@ -7,6 +7,7 @@ import pytest
 import sklearn
 from matplotlib.figure import Figure
 from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
 from sklearn.utils import estimator_html_repr
 
 from spectrograd import (
@@ -104,6 +105,19 @@ def test_notebooks_show_scikit_learns_diagram_and_the_certificate(fitted, name):
         assert "The eigenvectors are as accurate as was asked for." in text
         assert f"solver {model.solver_}" in text
     assert ("nodes per cluster" in text) == hasattr(model, "labels_")
+
+
+def test_the_text_of_a_fitted_clustering_has_the_verdict_on_its_clusters(fitted):
+    model = fitted["clustering"]
+    parameters, verdict = repr(model).split("\n")
+    assert parameters == "SpectralClustering(n_clusters=2, random_state=0)" == repr(sklearn.clone(model))
+    assert verdict == f"# {model.cluster_verdict_.sentence}"
+    assert repr(fitted["embedding"]) == "SpectralEmbedding(n_components=3, random_state=0)"
+    pipeline = repr(make_pipeline(model))
+    assert "SpectralClustering(n_clusters=2, random_state=0)" in pipeline
+    assert model.cluster_verdict_.sentence not in pipeline
+    long = repr(SpectralClustering(2, memory_limit="2GB", checkpoint="a folder", solver="lanczos", n_init=3))
+    assert max(map(len, long.split("\n"))) <= 80
 
 
 def test_sizes_are_told(fitted):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -398,6 +401,18 @@ def test_verbose_logs_and_quiet_does_not(blocks, caplog):
     assert any("residual" in record.message for record in caplog.records)
 
 
+def test_verbose_leaves_the_logging_of_the_process_alone():
+    code = (
+        "import logging; from spectrograd import SpectralEmbedding, datasets\n"
+        "graph = datasets.make_block_model(300, 3, random_state=0).graph\n"
+        "SpectralEmbedding(2, verbose=1, random_state=0).fit(graph)\n"
+        "assert not logging.getLogger().handlers and not logging.getLogger('spectrograd').handlers"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "residual" in done.stderr
+    assert not done.stdout
+
+
 # --- mistakes ---------------------------------------------------------------------------------------
 
 
@@ -522,3 +537,33 @@ def test_numbers_that_make_no_sense_are_refused_before_any_work(wrong):
     (name,) = wrong
     with pytest.raises(ValueError, match=f"{name}=.*: expected"):
         SpectralClustering(2, affinity="precomputed", **wrong).fit(np.ones((6, 6)) - np.eye(6))
+
+
+# --- documentation ----------------------------------------------------------------------------------
+
+BLOCKS = ("Parameters", "Graph parameters", "Solver parameters", "Resource parameters")
+ESTIMATORS = (
+    SpectralEmbedding,
+    SpectralClustering,
+    MultilayerSpectralEmbedding,
+    MultilayerSpectralClustering,
+)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_every_parameter_is_described_in_one_of_four_blocks(estimator):
+    lines = inspect.getdoc(estimator).split("\n")
+    starts = [lines.index(title) for title in BLOCKS]
+    assert starts == sorted(starts)
+    end = lines.index("Attributes")
+    heads = [line for line in lines[starts[0] : end] if line and not line.startswith((" ", "-"))]
+    named = [name.strip() for head in heads for name in head.split(" : ")[0].split(",")]
+    assert sorted(set(named) - set(BLOCKS)) == sorted(estimator().get_params())
+    assert len(named) == len(set(named))
+
+
+def test_estimators_describe_a_parameter_in_the_same_words():
+    texts = [inspect.getdoc(estimator) for estimator in ESTIMATORS]
+    for title in BLOCKS[2:]:
+        parts = {text.split(f"\n{title}\n")[1].split("\n\n")[0] for text in texts}
+        assert len(parts) == 1

@@ -178,8 +178,7 @@ def test_functions_of_layers_say_that_they_cannot(clouds):
 def test_outlier_scores_of_ordinary_rows_are_uniform(clouds, blocks, model):
     X, _ = clouds
     points = SpectralClustering(3, random_state=0).fit(X[:300])
-    points.predict(X[300:])
-    for scores in (points.outlier_score_, _scores_of_new_nodes(blocks, model)):
+    for scores in (points.score_samples(X[300:]), _scores_of_new_nodes(blocks, model)):
         assert 0.35 < scores.mean() < 0.7
         assert 0 <= scores.min() <= scores.max() <= 1
         assert (scores > 0.9).mean() < 0.3
@@ -187,15 +186,14 @@ def test_outlier_scores_of_ordinary_rows_are_uniform(clouds, blocks, model):
 
 def _scores_of_new_nodes(blocks, model):
     graph, _ = blocks
-    model.predict(graph.matrix[N_OLD:][:, :N_OLD])
-    return model.outlier_score_
+    return model.score_samples(graph.matrix[N_OLD:][:, :N_OLD])
 
 
 def test_a_node_with_friends_everywhere_is_an_outlier(blocks, model):
     stranger = np.zeros((1, N_OLD))
     stranger[0, np.random.default_rng(0).choice(N_OLD, 40, replace=False)] = 1
     assert model.predict(stranger, outlier_quantile=0.99)[0] == -1
-    assert model.outlier_score_[0] > 0.99
+    assert model.score_samples(stranger)[0] > 0.99
     assert model.predict(stranger)[0] >= 0
 
 
@@ -203,6 +201,28 @@ def test_before_a_question_there_is_no_answer(blocks):
     fresh = SpectralClustering(3, random_state=0)
     assert not hasattr(fresh, "outlier_score_")
     assert not hasattr(fresh.fit(blocks[0]), "outlier_score_")
+
+
+def test_scores_change_nothing_and_the_old_attribute_says_so(clouds):
+    X, _ = clouds
+    points = SpectralClustering(3, random_state=0).fit(X[:300])
+    scores = points.score_samples(X[300:])
+    assert not hasattr(points, "outlier_score_")
+    points.predict(X[300:])
+    with pytest.warns(FutureWarning, match=r"score_samples\(X\) returns the outlier scores"):
+        np.testing.assert_array_equal(points.outlier_score_, scores)
+    points.score_samples(X[300:302])
+    with pytest.warns(FutureWarning):
+        assert len(points.outlier_score_) == 100
+
+
+def test_former_names_answer_with_a_warning(blocks):
+    fitted = SpectralClustering(3, random_state=0).fit(blocks[0])
+    with pytest.warns(FutureWarning, match="it is called excluded_"):
+        assert fitted.set_aside_ is fitted.excluded_
+    with pytest.warns(FutureWarning, match="it is called complete_below"):
+        assert fitted.certificate_.sure == fitted.certificate_.complete_below
+    assert not hasattr(SpectralClustering(3), "set_aside_")
 
 
 BAD = {

@@ -1,12 +1,22 @@
 """``n_clusters="auto"``: the eigengap tells, and its data come with the result."""
 
+import warnings
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.datasets import make_circles
 
-from spectrograd import Graph, MultilayerSpectralClustering, SpectralClustering, datasets, metrics
-from spectrograd.labels.eigengap import MOST, widest_gap
+from spectrograd import (
+    Graph,
+    GraphWarning,
+    MultilayerSpectralClustering,
+    SpectralClustering,
+    datasets,
+    metrics,
+)
+from spectrograd.labels.eigengap import FIRST_MAX_CLUSTERS, MAX_CLUSTERS, widest_gap
+from spectrograd.pipeline.memory_estimate import resident_bytes
 from spectrograd.points.knn_graph import knn_graph
 
 
@@ -20,7 +30,7 @@ def test_block_models(k):
     assert model.embedding_.shape == (1200, k)
     assert model.converged_
     gap = model.eigengap_
-    assert len(gap.eigenvalues) == MOST + 1
+    assert len(gap.eigenvalues) == FIRST_MAX_CLUSTERS + 1
     np.testing.assert_allclose(gap.gaps, np.diff(gap.eigenvalues))
     assert np.argmax(gap.jumps[1:]) == k - 2
     np.testing.assert_allclose(model.eigenvalues_, gap.eigenvalues[:k], atol=1e-12)
@@ -36,7 +46,9 @@ def test_neighbour_graphs(k):
 
 def test_two_circles_are_two_clusters_and_doubts_are_told():
     points, labels = make_circles(800, noise=0.05, factor=0.5, random_state=0)
-    with pytest.warns(match="2 clusters were taken, but the eigenvalues speak nearly as well for 12;"):
+    with pytest.warns(
+        match="no clear number: 2 clusters were taken, but the eigenvalues speak nearly as well for 12;"
+    ):
         model = SpectralClustering("auto", random_state=0).fit(knn_graph(points, 10))
     assert model.n_clusters_ == 2
     assert model.eigengap_.ambiguous
@@ -53,11 +65,54 @@ def test_a_clear_number_is_taken_without_a_word(recwarn):
     assert not [w for w in recwarn if "clusters were taken" in str(w.message)]
 
 
+@pytest.mark.parametrize("k", [28, 45])
+def test_more_eigenvalues_are_asked_for_where_the_first_do_not_decide(k, recwarn):
+    data = datasets.make_block_model(60 * k, k, mean_degree=20, mixing=0.2, random_state=0)
+    model = SpectralClustering("auto", random_state=0).fit(data.graph)
+    assert model.n_clusters_ == k
+    assert model.eigengap_.clear
+    assert len(model.eigengap_.eigenvalues) == MAX_CLUSTERS + 1
+    assert model.embedding_.shape == (60 * k, k)
+    assert model.converged_
+    assert not [w for w in recwarn if "no clear number" in str(w.message)]
+
+
+def test_graphs_without_a_clear_number_are_said_to_have_none():
+    rng = np.random.default_rng(0)
+    ends = rng.integers(1500, size=(9000, 2))
+    ends = ends[ends[:, 0] != ends[:, 1]]
+    random = Graph.from_edges(*ends.T)
+    cloud = knn_graph(rng.standard_normal((1000, 5)), 10)  # one cluster
+    for graph in (random, cloud):
+        with pytest.warns(GraphWarning, match="no clear number: .* clusters were taken, but the eigenvalues"):
+            model = SpectralClustering("auto", random_state=0).fit(graph)
+        assert not model.eigengap_.clear
+        assert model.eigengap_.sentence.startswith("no clear number")
+        assert model.eigengap_.summary()["clear"] is False
+
+
+def test_a_jump_far_below_the_edge_of_the_bulk_is_not_clear():
+    halves = [0, 0.18, *np.linspace(0.37, 0.48, 19)]  # as in a graph of friends in six years
+    assert widest_gap(halves, edge=0.35).clear
+    assert not widest_gap(halves, edge=0.7).clear
+    assert not widest_gap(halves).clear
+    assert widest_gap([0, 0.01, *np.linspace(0.37, 0.48, 19)]).clear  # a ratio that no bulk is needed for
+
+
+def test_a_second_look_keeps_to_memory_and_time():
+    data = datasets.make_block_model(1680, 28, mean_degree=20, mixing=0.2, random_state=0)
+    for limit in ({"memory_limit": resident_bytes(data.graph, 21)}, {"time_budget": 1e-3}):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = SpectralClustering("auto", random_state=0, **limit).fit(data.graph)
+        assert len(model.eigengap_.eigenvalues) == FIRST_MAX_CLUSTERS + 1
+
+
 def test_layers_are_counted_by_the_sum_of_their_laplacians():
     data = datasets.make_multilayer_gmm(600, 3, 4, separation=4, random_state=0)
     model = MultilayerSpectralClustering("auto", random_state=0).fit(data.graph)
     assert model.n_clusters_ == 4
-    assert len(model.eigengap_.eigenvalues) == MOST + 1
+    assert len(model.eigengap_.eigenvalues) == FIRST_MAX_CLUSTERS + 1
 
 
 def test_components_count():

@@ -71,10 +71,10 @@ def test_new_nodes_of_a_graph_on_disk_are_placed_as_in_memory(grown):
     asked = Graph.from_edges(*newcomers.T)
     labels, names = model.predict(asked), model.new_names_
     assert metrics.score(truth[names], labels)["ari"] > 0.95
-    scores = model.outlier_score_
+    scores = model.score_samples(asked)
     memory.predict(asked)
     assert memory.new_names_.tolist() == names.tolist()
-    np.testing.assert_allclose(scores, memory.outlier_score_, atol=0.1)
+    np.testing.assert_allclose(scores, memory.score_samples(asked), atol=0.1)
     entries = read_graph(path).matrix[:10]
     np.testing.assert_allclose(model.transform(entries), model.embedding_[:10], atol=1e-3)
 

@@ -13,6 +13,7 @@ from spectrograd.engines import Engine
 from spectrograd.engines.base import MultiVector
 from spectrograd.graph import Graph
 from spectrograd.linalg.subspace import Ritz, orthogonality_error
+from spectrograd.notices import warn
 from spectrograd.operators.base import Operator, OperatorOfSeveral
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.typing import Array
@@ -160,6 +161,12 @@ class Certificate:
     def max_residual(self) -> float:
         """The worst residual."""
         return float(self.residuals.max())
+
+    @property
+    def sure(self) -> float:
+        """The former name of ``complete_below``."""
+        warn("Certificate.sure will be removed: it is called complete_below", FutureWarning)
+        return self.complete_below
 
     @property
     def gap_bound(self) -> float:

@@ -43,7 +43,7 @@ Examples:
     type=CountOrAuto(),
     default=8,
     show_default=True,
-    help="Clusters; auto is as many as the eigengap tells, at most 20.",
+    help="Clusters; auto is as many as the eigengap tells, at most 60.",
 )
 @click.option(
     "-o",

@@ -12,7 +12,7 @@ import numpy as np
 from spectrograd.cli.options import SolveOptions
 from spectrograd.engines import LocalEngine
 from spectrograd.graph import Graph, MultilayerGraph
-from spectrograd.labels.eigengap import MOST
+from spectrograd.labels.eigengap import FIRST_MAX_CLUSTERS
 from spectrograd.operators.laplacian import Kind, laplacian, masked
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.memory_estimate import resident_bytes, solver_bytes, streamed_bytes
@@ -127,6 +127,6 @@ def print_plan(
     graph: Graph | MultilayerGraph, k: int | str, options: SolveOptions, **outputs: str | None
 ) -> int:
     """What ``--dry-run`` prints instead of solving."""
-    n_components = k if isinstance(k, int) else min(MOST, graph.n_nodes - 1)
+    n_components = k if isinstance(k, int) else min(FIRST_MAX_CLUSTERS, graph.n_nodes - 1)
     kind = cast(Kind, options.laplacian)
     return tell(graph, estimate(graph, n_components, kind, options.solver, options.memory_limit), outputs)

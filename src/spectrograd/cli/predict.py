@@ -113,7 +113,9 @@ def predict(
         values = ask(given)
     with unusable(folder):
         writing.write_result(output, write, values, model.new_names_ if names is None else names)
-    session.save_summary(_summary(session, folder, new, model, values))
+    if session.summary_json is not None:
+        scores = model.score_samples(given)
+        session.save_summary(_summary(session, folder, new, model, values, scores))
     return 0
 
 
@@ -141,13 +143,14 @@ def _read(model: Any, new: tuple[str, ...], files: GraphFiles, ignore: tuple[str
     return graph, None
 
 
-def _summary(session: Session, folder: str, new: tuple[str, ...], model: Any, values: Any) -> dict[str, Any]:
+def _summary(
+    session: Session, folder: str, new: tuple[str, ...], model: Any, values: Any, scores: Any
+) -> dict[str, Any]:
     from spectrograd.cli import run as reading
     from spectrograd.cli.summary import outline
 
     reading.keep_stdin(new)
     told = outline(session, reading.hashed(new), model.graph_)
-    scores = model.outlier_score_
     return told | {
         "run": folder,
         "n_new": len(values),
@@ -364,6 +367,7 @@ def _update_summary(session: Session, model: Any, files: list[str], step: str) -
     from spectrograd.cli.summary import outline
 
     changes = getattr(model, "label_changes_", None)
+    verdict = getattr(model, "cluster_verdict_", None)
     told = None
     if hasattr(model, "update_action_"):
         told = {
@@ -376,5 +380,6 @@ def _update_summary(session: Session, model: Any, files: list[str], step: str) -
         }
     return outline(session, reading.hashed(files), model.graph_) | {
         "certificate": model.certificate_.summary(),
+        "cluster_verdict": None if verdict is None else verdict.summary(),
         "update": told,
     }

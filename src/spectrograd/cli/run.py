@@ -33,7 +33,7 @@ from spectrograd.io.text import without_compression
 from spectrograd.io.write_graph import naming
 from spectrograd.io.write_results import check_parts, is_folder_of_parts, write_parts
 from spectrograd.kernels import SMALL
-from spectrograd.labels.eigengap import MOST
+from spectrograd.labels.eigengap import FIRST_MAX_CLUSTERS
 from spectrograd.operators.laplacian import Kind
 from spectrograd.pipeline import Settings
 from spectrograd.pipeline.cluster_verdict import CLEAR, NOT_JUDGED
@@ -152,7 +152,10 @@ def clusters_found(result: Result) -> str:
     found = f"{len(sizes)} cluster{'s' if len(sizes) != 1 else ''} ({shown})"
     if result.eigengap is None:
         return found
-    return f"{found}, a number taken from the eigenvalues (next best: {result.eigengap.runners_up_text})"
+    next_best = f"(next best: {result.eigengap.runners_up_text})"
+    if result.eigengap.clear:
+        return f"{found}, a number taken from the eigenvalues {next_best}"
+    return f"{found}, no clear number in the eigenvalues {next_best}"
 
 
 # --- From the options of a command to the settings of the pipeline.
@@ -230,7 +233,7 @@ STDIN = "-"
 def read_layers(
     session: Session,
     files: GraphFiles,
-    k: int | str = MOST,
+    k: int | str = FIRST_MAX_CLUSTERS,
     limit: tuple[int | None, str, str] = (None, "auto", "auto"),
 ) -> tuple[Graph | MultilayerGraph, Input]:
     """Read the graph and remember which bytes it came from; a store that does not fit the limit stays put.
@@ -241,7 +244,7 @@ def read_layers(
     paths, (memory_limit, *how) = files.paths, limit
     with session.stage("read"), session.progress(f"reading {' '.join(paths)}"):
         keep_stdin(paths)
-        n_vectors = MOST if isinstance(k, str) else k
+        n_vectors = FIRST_MAX_CLUSTERS if isinstance(k, str) else k
         if len(paths) == 1 and is_store(paths[0]) and not any(files.how.values()):
             graph = open_within(paths[0], n_vectors, memory_limit, *how)
         else:

@@ -19,8 +19,9 @@ from spectrograd.estimators.out_of_sample import ClusterQueryMixin, OutOfSampleM
 from spectrograd.estimators.partial_fit import UPDATE_ATTRIBUTES, PartialFitMixin, PreviousFit
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.graph.node_names import plain_texts
-from spectrograd.labels.eigengap import MOST
+from spectrograd.labels.eigengap import FIRST_MAX_CLUSTERS
 from spectrograd.labels.nearest_cluster import nearest_cluster
+from spectrograd.notices import warn
 from spectrograd.operators.laplacian import Kind
 from spectrograd.pipeline import Result, Settings, cluster, embed
 from spectrograd.pipeline.cluster_verdict import ClusterVerdict
@@ -158,7 +159,7 @@ class Spectral(PartialFitMixin, OutOfSampleMixin, DisplayMixin, BaseEstimator):
 
     def _within_limit(self, graph: Graph | MultilayerGraph, settings: Settings) -> None:
         """Refuse a memory limit that the graph does not fit; stores were opened with it in mind."""
-        k = MOST if isinstance(settings.n_components, str) else settings.n_components
+        k = FIRST_MAX_CLUSTERS if isinstance(settings.n_components, str) else settings.n_components
         check_limit(graph, k, self.memory_limit)
 
     def _forget_updates(self) -> None:
@@ -219,6 +220,13 @@ class Spectral(PartialFitMixin, OutOfSampleMixin, DisplayMixin, BaseEstimator):
     def fit_transform(self, X: Any, y: None = None, **columns: str) -> Array:
         """Embed and return the vectors."""
         return self.fit(X, None, **columns).embedding_
+
+    @property
+    def set_aside_(self) -> Array:
+        """The former name of ``excluded_``."""
+        excluded: Array = self.excluded_
+        warn("set_aside_ will be removed: it is called excluded_", FutureWarning)
+        return excluded
 
     @property
     def _n_features_out(self) -> int:
@@ -324,8 +332,9 @@ def _hooks(verbose: int) -> Sequence[Callable[[Any], None]]:
     import logging
 
     logger = logging.getLogger("spectrograd")
-    if not logging.getLogger().handlers:
-        logging.basicConfig(level=logging.INFO, format="%(message)s")
+    if not logger.hasHandlers():  # nobody has asked for log records: progress goes to standard error
+        logger = logging.Logger("spectrograd", logging.INFO)
+        logger.addHandler(logging.StreamHandler())
 
     def log(progress: Any) -> None:
         logger.info(

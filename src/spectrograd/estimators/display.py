@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import cache
 from html import escape
 from typing import Any
 
@@ -58,6 +60,13 @@ class DisplayMixin:
         ax.set_title(f"{type(self).__name__}: {_extent(self)}")
         return ax
 
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """The parameters, as scikit-learn writes them; of a fitted clustering the verdict on its clusters."""
+        _wrap_as_scikit_learn()
+        text: str = super().__repr__(N_CHAR_MAX)  # type: ignore[call-arg]
+        verdict = getattr(self, "cluster_verdict_", None)
+        return text if verdict is None else f"{text}\n# {verdict.sentence}"
+
     def _repr_html_inner(self) -> str:
         diagram: str = super()._repr_html_inner()  # type: ignore[misc]
         return diagram + _story(self)
@@ -67,6 +76,15 @@ class DisplayMixin:
         if "text/html" in bundle:
             bundle["text/html"] += _story(self)
         return bundle
+
+
+@cache
+def _wrap_as_scikit_learn() -> None:
+    """Have scikit-learn's printer break the lines of our estimators, which it knows by their ``__repr__``."""
+    with suppress(ImportError, AttributeError):  # private to scikit-learn: without it the line is long
+        from sklearn.utils._pprint import _EstimatorPrettyPrinter as Printer
+
+        Printer._dispatch[DisplayMixin.__repr__] = Printer._pprint_estimator
 
 
 def _new_axes() -> Any:

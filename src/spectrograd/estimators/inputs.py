@@ -34,7 +34,7 @@ from spectrograd.io.interop.frames import (
     is_list_of_pairs,
     takes_for_edges,
 )
-from spectrograd.labels.eigengap import MOST
+from spectrograd.labels.eigengap import FIRST_MAX_CLUSTERS
 from spectrograd.pipeline.memory_estimate import is_stored, open_within
 from spectrograd.points.knn_graph import neighbour_graph
 from spectrograd.points.search import Wanted
@@ -231,7 +231,7 @@ def _from_path(model: Any, X: Any, columns: Mapping[str, str]) -> Graph | Multil
     n_nodes = open_store(X).n_nodes
     k = model._n_columns(n_nodes)
     how = getattr(model, "solver", "auto"), getattr(model, "engine", "auto")
-    return open_within(X, MOST if isinstance(k, str) else k, model.memory_limit, *how)
+    return open_within(X, FIRST_MAX_CLUSTERS if isinstance(k, str) else k, model.memory_limit, *how)
 
 
 def graph_of_edges(X: Any, columns: Mapping[str, str]) -> Graph | MultilayerGraph | None:

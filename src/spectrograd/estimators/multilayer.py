@@ -108,23 +108,101 @@ class Layered(BaseEstimator):
 class MultilayerSpectralEmbedding(Layered, Embedder):
     """Embed the nodes that several layers share.
 
-    Parameters not named here are those of :class:`SpectralEmbedding`.
+    Parameters come in four blocks: those that scikit-learn's estimators have as well, under the same
+    names; then graph, solver and resources.
 
     Parameters
     ----------
+    n_components : int
+        Columns of the embedding.
+    affinity : str or callable
+        How ``fit(X)`` turns an array into a graph: ``"nearest_neighbors"``, ``"precomputed"``,
+        ``"precomputed_nearest_neighbors"``, a kernel of scikit-learn (``"rbf"``, ``"cosine"``, ...), or a
+        function from all points to a matrix. ``"auto"`` is ``"precomputed"`` for a square
+        symmetric matrix that is sparse, or not negative and zero on its diagonal (with a warning), else
+        ``"nearest_neighbors"``. Graphs are taken as they are.
+    n_neighbors : int or None
+        For the two kinds of neighbours; None is a tenth of the points.
+    gamma, degree, coef0, kernel_params
+        Parameters of the kernels; ``kernel_params`` wins.
+    eigen_solver : {None, "arpack", "lobpcg", "amg"}
+        scikit-learn's word for ``solver``: ``"eigen"``, ``"lobpcg"``, and the latter with ``pyamg``.
+    eigen_tol : float or "auto"
+        scikit-learn's word for ``tol``; 0 is machine precision.
+    random_state : int, RandomState or None
+        Seed; the same seed gives the same result.
+    n_jobs : int or None
+        Threads; None and -1 are all cores.
+    verbose : int
+        Above 0, progress goes to the logger ``spectrograd``, or to standard error where nobody listens to it.
+
+    Graph parameters
+    ----------------
     aggregation : {"projection", "mean", "power-mean", "geometric", "grassmann", "joint"}
-        ``"projection"`` is the paper's Eq. 22: every layer is embedded first.
+        How layers become one operator; ``"projection"`` is the paper's Eq. 22: every layer is embedded first.
     alpha : float or "auto"
         Weight of the layers' subspaces in Eq. 22.
-    regularization : float, "auto" or None
-        A number is added to every layer, in units of its mean degree; "auto" adds nothing here.
-    disconnected : {"components", "regularize", "largest", "error"}
-        Components are those of all layers together.
     layer_weights : sequence of float, "equal" (or None) or "auto"
-        How much each layer counts; "auto" is not at all for noise, and less for weak layers
-        and for those about other clusters than the rest.
+        How much each layer counts; "auto" is not at all for noise, and less for weak layers and for those
+        about other clusters than the rest.
     aggregation_params : mapping or None
         Options of the aggregation, such as ``{"p": -5}`` of ``"power-mean"``.
+    laplacian : {"random_walk", "symmetric", "unnormalized"}
+        Which eigenproblem; the paper uses ``"unnormalized"``.
+    regularization : float, "auto" or None
+        ``tau`` in units of a layer's mean degree d: adds ``tau d / N`` to every pair of nodes of every layer,
+        implicitly. "auto" adds nothing here.
+    disconnected : {"components", "regularize", "largest", "error"}
+        What to do where all layers together have several components. "components" embeds them together and
+        excludes tiny ones, "regularize" ties all of them together, "largest" keeps one, "error" refuses.
+        Excluded nodes are named in a warning; their rows are zero.
+    drop_first : bool
+        Leave out the trivial first eigenvector.
+    metric : str or callable
+        Of ``"nearest_neighbors"``, under scikit-learn's names: ``"euclidean"``, ``"cosine"``, ...
+    recall : float
+        Share of the true neighbours that the search must find; 1 is an exact search. Above 20,000 points in
+        more than 8 dimensions it is met rather than exceeded: see :func:`knn_graph`.
+
+    Solver parameters
+    -----------------
+    solver : str
+        ``"auto"`` or a name from ``spectrograd.solvers.REGISTRY``.
+    solver_params : mapping or None
+        Options of the solver.
+    tol : float or "auto"
+        Residual to reach; "auto" asks for a subspace within an angle of sine 0.03.
+    max_iter : int or None
+        Steps of the solver at most; the best state so far is the result, and ``certificate_`` says how good
+        it is.
+    batch_size : int
+        Edges per mini-batch, for the stochastic solvers.
+    warm_start : bool
+        Start from the vectors of the last ``fit`` of a graph of the same size. Clusters then keep their
+        numbers (``label_changes_`` says which split, merged, appeared or died), and the embedding is rotated
+        onto the last one, so that models trained on it stay valid; nodes are matched by their names, rows of
+        arrays by their number. A rotated column is no eigenvector; the columns together span the eigenvectors
+        of ``eigenvalues_``.
+
+    Resource parameters
+    -------------------
+    time_budget : float or None
+        Seconds on the wall; a run out of time returns its best state. The first step is always taken, and
+        compiling a kernel (the first time on a machine) cannot be interrupted. Ctrl-C keeps the best so far
+        and raises KeyboardInterrupt.
+    engine : str or dask.distributed.Client
+        Where passes run: "auto" and "local" are this process; "torch" and "torch:cuda:1" a device; "dask" is
+        the current client, "dask:4" a cluster of processes on this machine, "dask:tcp://host:port" any other
+        (``docs/cluster.md``). A client cannot be copied by ``sklearn.base.clone``: use its name there.
+    memory_limit : str or None
+        Such as ``"2GB"``. A store (``fit`` takes its path) that does not fit into it is streamed from the
+        disk; too little is an error that says the least that would do.
+    checkpoint : path or None
+        A folder where the state of the fit is saved on its way: the same fit, started again after an
+        interruption, goes on from there to the same bits. A folder of another graph or other parameters is
+        refused.
+    checkpoint_every : float
+        Seconds between two checkpoints, at least.
 
     Attributes
     ----------
@@ -148,7 +226,113 @@ class MultilayerSpectralEmbedding(Layered, Embedder):
 class MultilayerSpectralClustering(Layered, Clusterer):
     """Cluster the nodes that several layers share.
 
-    Parameters are those of :class:`MultilayerSpectralEmbedding` and :class:`SpectralClustering`.
+    Parameters come in four blocks: those that scikit-learn's estimators have as well, under the same
+    names; then graph, solver and resources.
+
+    Parameters
+    ----------
+    n_clusters : int or "auto"
+        "auto" is the number before the largest eigengap, at most 60 (over a store 20); a warning says where
+        no number is clear.
+    n_components : int or None
+        Columns of the embedding where they should differ from ``n_clusters``, for k-means.
+    affinity : str or callable
+        How ``fit(X)`` turns an array into a graph: ``"nearest_neighbors"``, ``"precomputed"``,
+        ``"precomputed_nearest_neighbors"``, a kernel of scikit-learn (``"rbf"``, ``"cosine"``, ...), or a
+        function of two points, as in scikit-learn. ``"auto"`` is ``"precomputed"`` for a square
+        symmetric matrix that is sparse, or not negative and zero on its diagonal (with a warning), else
+        ``"nearest_neighbors"``. Graphs are taken as they are.
+    n_neighbors : int or None
+        For the two kinds of neighbours; None is a tenth of the points.
+    gamma, degree, coef0, kernel_params
+        Parameters of the kernels; ``kernel_params`` wins. ``gamma`` is 1 by default, as in scikit-learn.
+    eigen_solver : {None, "arpack", "lobpcg", "amg"}
+        scikit-learn's word for ``solver``: ``"eigen"``, ``"lobpcg"``, and the latter with ``pyamg``.
+    eigen_tol : float or "auto"
+        scikit-learn's word for ``tol``; 0 is machine precision.
+    assign_labels : {"kmeans", "cluster_qr", "discretize"}
+        How rows of the embedding become clusters.
+    n_init : int
+        Maximum number of starts of k-means; on larger graphs they end when two agree.
+    random_state : int, RandomState or None
+        Seed; the same seed gives the same result.
+    n_jobs : int or None
+        Threads; None and -1 are all cores.
+    verbose : int
+        Above 0, progress goes to the logger ``spectrograd``, or to standard error where nobody listens to it.
+
+    Graph parameters
+    ----------------
+    aggregation : {"projection", "mean", "power-mean", "geometric", "grassmann", "joint"}
+        How layers become one operator; ``"projection"`` is the paper's Eq. 22: every layer is embedded first.
+    alpha : float or "auto"
+        Weight of the layers' subspaces in Eq. 22.
+    layer_weights : sequence of float, "equal" (or None) or "auto"
+        How much each layer counts; "auto" is not at all for noise, and less for weak layers and for those
+        about other clusters than the rest.
+    aggregation_params : mapping or None
+        Options of the aggregation, such as ``{"p": -5}`` of ``"power-mean"``.
+    laplacian : {"random_walk", "symmetric", "unnormalized"}
+        Which eigenproblem; the paper uses ``"unnormalized"``.
+    regularization : float, "auto" or None
+        ``tau`` in units of a layer's mean degree d: adds ``tau d / N`` to every pair of nodes of every layer,
+        implicitly. "auto" adds nothing here.
+    disconnected : {"components", "regularize", "largest", "error"}
+        What to do where all layers together have several components. "components" embeds them together and
+        excludes tiny ones, "regularize" ties all of them together, "largest" keeps one, "error" refuses.
+        Excluded nodes are named in a warning; their rows are zero.
+    metric : str or callable
+        Of ``"nearest_neighbors"``, under scikit-learn's names: ``"euclidean"``, ``"cosine"``, ...
+    recall : float
+        Share of the true neighbours that the search must find; 1 is an exact search. Above 20,000 points in
+        more than 8 dimensions it is met rather than exceeded: see :func:`knn_graph`.
+
+    Solver parameters
+    -----------------
+    solver : str
+        ``"auto"`` or a name from ``spectrograd.solvers.REGISTRY``.
+    solver_params : mapping or None
+        Options of the solver.
+    tol : float or "auto"
+        Residual to reach; "auto" asks for a subspace within an angle of sine 0.03.
+    max_iter : int or None
+        Steps of the solver at most; the best state so far is the result, and ``certificate_`` says how good
+        it is.
+    batch_size : int
+        Edges per mini-batch, for the stochastic solvers.
+    warm_start : bool
+        Start from the vectors of the last ``fit`` of a graph of the same size. Clusters then keep their
+        numbers (``label_changes_`` says which split, merged, appeared or died), and the embedding is rotated
+        onto the last one, so that models trained on it stay valid; nodes are matched by their names, rows of
+        arrays by their number. A rotated column is no eigenvector; the columns together span the eigenvectors
+        of ``eigenvalues_``.
+
+    Resource parameters
+    -------------------
+    time_budget : float or None
+        Seconds on the wall; a run out of time returns its best state. The first step is always taken, and
+        compiling a kernel (the first time on a machine) cannot be interrupted. Ctrl-C keeps the best so far
+        and raises KeyboardInterrupt.
+    engine : str or dask.distributed.Client
+        Where passes run: "auto" and "local" are this process; "torch" and "torch:cuda:1" a device; "dask" is
+        the current client, "dask:4" a cluster of processes on this machine, "dask:tcp://host:port" any other
+        (``docs/cluster.md``). A client cannot be copied by ``sklearn.base.clone``: use its name there.
+    memory_limit : str or None
+        Such as ``"2GB"``. A store (``fit`` takes its path) that does not fit into it is streamed from the
+        disk; too little is an error that says the least that would do.
+    checkpoint : path or None
+        A folder where the state of the fit is saved on its way: the same fit, started again after an
+        interruption, goes on from there to the same bits. A folder of another graph or other parameters is
+        refused.
+    checkpoint_every : float
+        Seconds between two checkpoints, at least.
+
+    Attributes
+    ----------
+    labels_, membership_, cluster_verdict_, n_clusters_, eigengap_
+        As of :class:`SpectralClustering`.
+    layer_embeddings_, layer_certificates_, layer_distances_, layer_weights_, layer_scores_, layer_names_
+        As of :class:`MultilayerSpectralEmbedding`.
 
     Examples
     --------

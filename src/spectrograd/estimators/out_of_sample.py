@@ -21,6 +21,7 @@ from spectrograd.graph.node_names import NodeRows
 from spectrograd.io import graph_of
 from spectrograd.io.interop.frames import column_names, from_frame, is_frame
 from spectrograd.labels.nearest_cluster import NearestCluster
+from spectrograd.notices import warn
 from spectrograd.pipeline.edge_changes import sampled_rows
 from spectrograd.pipeline.out_of_sample import Extension, NewRows, OutlierScale, disagreement
 from spectrograd.store import StoredGraph
@@ -189,18 +190,32 @@ UNKNOWN = -1  # the label of a node that no cluster can be found for
 
 @dataclass(eq=False)
 class QueryScores:
-    """What the last ``transform`` or ``predict`` found beside its result."""
+    """Outlier scores and names of the last ``transform`` or ``predict``."""
 
     scores: Array | None = None
     names: Array | None = None
 
 
-class Found(NamedTuple):
-    """Rows of new nodes (n_new, k), which are joined to known ones, and which training row each is."""
+class Extrapolated(NamedTuple):
+    """The embedding of new nodes.
+
+    Attributes
+    ----------
+    vectors : array of shape (n_new, k)
+    reached : array of shape (n_new,)
+        Whether edges join a new node to training nodes.
+    same : array of shape (n_new,)
+        The training row that a new one is, or -1.
+    scores : array of shape (n_new,)
+        Outlier scores.
+    names : array of shape (n_new,)
+    """
 
     vectors: Array
     reached: Array
     same: Array
+    scores: Array
+    names: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,19 +255,19 @@ class TrainingData:
         assert self.extension is not None
         return disagreement(self.extension.vectors, rows, [layer.weight for layer in self.extension.layers])
 
-    def rows(self, query: Query) -> Found:
+    def rows(self, query: Query) -> Extrapolated:
         """Rows of the embedding for new nodes."""
         assert self.extension is not None
-        found = self.extension.extend(query.rows)
-        at = query.same >= 0
-        vectors, reached = found.vectors, found.reached | at
-        vectors[at] = self.extension.vectors[query.same[at]]
-        self.scores.names = query.names
+        extended = self.extension.extend(query.rows)
+        is_known = query.same >= 0
+        vectors = extended.vectors
+        reached = extended.reached | is_known
+        vectors[is_known] = self.extension.vectors[query.same[is_known]]
         statistic = query.outlier_scale
         if statistic is None:
             statistic = self._disagreement(query.rows.known)
-        self.scores.scores = np.where(reached, self.outlier_scale.score(statistic), 1.0)
-        return Found(vectors, reached, query.same)
+        scores = np.where(reached, self.outlier_scale.score(statistic), 1.0)
+        return Extrapolated(vectors, reached, query.same, scores, query.names)
 
 
 def rotated(vectors: Array, rotation: Array | None) -> Array:
@@ -285,9 +300,26 @@ class OutOfSampleMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
             In the order of X, or of ``new_names_``. Zero where no edge leads to a node that took part in
             ``fit``. A training sample gets its own row.
         """
-        vectors = self._rows_for(X).vectors
+        vectors = self._remember(self._rows_for(X)).vectors
         drop = vectors.shape[1] - self.embedding_.shape[1]
         return rotated(vectors[:, drop:], self._rotation).astype(self._float, copy=False)
+
+    def score_samples(self, X: Any) -> Array:
+        """How far new nodes or points lie from the training data; the model stays as it is.
+
+        Parameters
+        ----------
+        X : as in ``transform``
+
+        Returns
+        -------
+        array of shape (n_new,)
+            The outlier score: the share of training rows that lie less far out, uniform on [0, 1] for rows
+            drawn like them, 1 for rows that no edge joins to them. Of points, "far out" is the distance to
+            the last neighbour over the mean of the neighbours' own; of nodes, how little their neighbours
+            agree on a cluster. Unlike scikit-learn's outlier detectors, larger is farther out.
+        """
+        return self._rows_for(X).scores
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model into a folder, in place of an earlier model; see :func:`spectrograd.load`.
@@ -300,7 +332,14 @@ class OutOfSampleMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         check_is_fitted(self)
         save_model(self, path)
 
-    def _rows_for(self, X: Any) -> Found:
+    def _remember(self, rows: Extrapolated) -> Extrapolated:
+        """Keep scores and names for ``outlier_score_`` and ``new_names_``."""
+        answers = self._training_data.scores
+        answers.scores = rows.scores
+        answers.names = rows.names
+        return rows
+
+    def _rows_for(self, X: Any) -> Extrapolated:
         check_is_fitted(self)
         training_data = self._training_data
         if not training_data.graph.is_resident and isinstance(training_data.graph, MultilayerGraph):
@@ -329,13 +368,10 @@ class OutOfSampleMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
     @property
     def outlier_score_(self) -> Array:
-        """How far each row of the last ``transform`` or ``predict`` lies from the training data.
-
-        Shape (n_new,): the share of training rows that lie less far out, uniform on [0, 1] for rows drawn
-        like them. Of points, "far out" is the distance to the last neighbour over the mean of the
-        neighbours' own; of nodes, how little their neighbours agree on a cluster.
-        """
-        return self._answered("scores")
+        """Outlier scores of the last ``transform`` or ``predict``; use ``score_samples(X)``."""
+        scores = self._answered("scores")
+        warn("outlier_score_ will be removed: score_samples(X) returns the outlier scores", FutureWarning)
+        return scores
 
     @property
     def new_names_(self) -> Array:
@@ -347,7 +383,7 @@ class OutOfSampleMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
             getattr(self, "_training_data", QueryScores()), "scores", QueryScores()
         ).__dict__[what]
         if value is None:
-            raise AttributeError(f"there is an scores for new nodes after transform or predict only ({what})")
+            raise AttributeError(f"there are {what} of new nodes after transform or predict only")
         return value
 
 
@@ -363,8 +399,8 @@ class ClusterQueryMixin(OutOfSampleMixin):
         ----------
         X : as in ``transform``
         outlier_quantile : float in (0, 1], optional
-            Rows whose ``outlier_score_`` reaches it get -1: 0.99 refuses what lies farther out than 99 % of
-            the training data. Without it only rows get -1 that no edge joins to the training data.
+            Rows whose score (``score_samples``) reaches it get -1: 0.99 refuses rows that lie farther out
+            than 99 % of the training data. Without it only rows get -1 that no edge joins to them.
 
         Returns
         -------
@@ -373,8 +409,9 @@ class ClusterQueryMixin(OutOfSampleMixin):
         q = outlier_quantile
         if q is not None and not (isinstance(q, int | float) and 0 < q <= 1):
             raise ValueError(f"outlier_quantile={q!r}: expected a number above 0 and at most 1, or None")
-        found, clusters = self._rows_for(X), self._training_data.clusters
+        rows = self._remember(self._rows_for(X))
+        clusters = self._training_data.clusters
         assert clusters is not None
-        labels = np.where(found.reached, clusters.labels(found.vectors), UNKNOWN)
-        labels = np.where(found.same >= 0, self.labels_[found.same], labels)
-        return labels if q is None else np.where(self.outlier_score_ >= q, UNKNOWN, labels)
+        labels = np.where(rows.reached, clusters.labels(rows.vectors), UNKNOWN)
+        labels = np.where(rows.same >= 0, self.labels_[rows.same], labels)
+        return labels if q is None else np.where(rows.scores >= q, UNKNOWN, labels)

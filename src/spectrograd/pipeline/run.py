@@ -14,7 +14,7 @@ import numpy as np
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.labels import assign
 from spectrograd.labels.assign import assign_distributed
-from spectrograd.labels.eigengap import MOST
+from spectrograd.labels.eigengap import FIRST_MAX_CLUSTERS
 from spectrograd.labels.neighbor_labels import follow_neighbours
 from spectrograd.labels.sampled_kmeans import MANY
 from spectrograd.notices import parameter
@@ -93,7 +93,7 @@ def note_small(graph: Graph | MultilayerGraph, settings: Settings) -> None:
     cost = settings.engine.cost
     if not (cost.is_expensive and graph.is_resident):
         return
-    columns = MOST if isinstance(settings.n_components, str) else settings.n_components
+    columns = FIRST_MAX_CLUSTERS if isinstance(settings.n_components, str) else settings.n_components
     here = 2 * graph.n_edges * columns * SECONDS_PER_PRODUCT
     there = MIN_ROUNDS_PER_PASS * cost.per_round
     engine = settings.engine.summary()["name"]

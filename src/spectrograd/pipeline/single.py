@@ -23,9 +23,10 @@ from spectrograd.graph.components import (
     subgraph,
 )
 from spectrograd.graph.ordering import near_order, reordered
-from spectrograd.labels.eigengap import Eigengap, n_eigenvalues, widest_gap
+from spectrograd.labels.eigengap import Eigengap, bulk_edge, n_eigenvalues, n_more_eigenvalues, widest_gap
 from spectrograd.operators.laplacian import MORE_TAU, TAU, Regularization, checked, masked
 from spectrograd.operators.sparse import SparseOperator
+from spectrograd.pipeline.memory_estimate import resident_bytes
 from spectrograd.pipeline.plan import PlannedSolver
 from spectrograd.pipeline.result import (
     Attempt,
@@ -144,10 +145,45 @@ class PreparedGraph:
         solved, operator, decision = nodes.embed_active(wanted)
         gap = None
         if isinstance(settings.n_components, str):
-            gap = widest_gap(solved.embedding.eigenvalues)
+            solved, gap = self._counted(nodes, solved, operator, decision)
             gap.warn()
             solved = certify_first_columns(operator, solved, gap.n_clusters, settings)
         return solved, operator, decision, gap
+
+    def _counted(
+        self,
+        nodes: _ActiveProblem,
+        solved: CertifiedEmbedding,
+        operator: SparseOperator,
+        decision: Regularization,
+    ) -> tuple[CertifiedEmbedding, Eigengap]:
+        """The number of clusters; where the first eigenvalues do not decide, more of them are asked for.
+
+        The second look takes the place of the first only where it finds a clear number.
+        """
+        edge = bulk_edge([self.part], nodes.settings.laplacian, decision.tau)
+        gap = widest_gap(solved.embedding.eigenvalues, edge)
+        more = n_more_eigenvalues(self.part.n_nodes)
+        if not (gap.asks_for_more and more > nodes.k and self._has_means(nodes.settings, solved, more)):
+            return solved, gap
+        wide = replace(nodes, k=more, settings=nodes.settings_after(solved.solution))
+        further = wide.with_tau(decision)[0]
+        second = widest_gap(further.embedding.eigenvalues, edge)
+        n_trivial = nodes.n_components_of_graph if decision.tau == 0 else 1
+        localized = nodes.judged_by(operator, n_trivial, further).tau > 0
+        if further.solution.stop_reason == INTERRUPTED or localized or not second.clear:
+            return solved, gap
+        return further.after(solved.solution, solved.attempts), second
+
+    def _has_means(self, settings: Settings, solved: CertifiedEmbedding, more: int) -> bool:
+        """Whether a second look fits into memory and time, and nobody has asked to stop."""
+        if not self.graph.is_resident or solved.solution.stop_reason == INTERRUPTED:
+            return False
+        limit = settings.memory_limit
+        budget = settings.time_budget
+        fits = limit is None or resident_bytes(self.graph, 2 * more) <= limit
+        width = len(solved.embedding.eigenvalues)
+        return fits and (budget is None or 2 * more / width * solved.seconds < budget)
 
 
 def prepare_graph(graph: Graph, settings: Settings) -> PreparedGraph:
