@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import math
 import os
 import re
 import signal
@@ -83,7 +84,7 @@ def as_bytes(size: int | str | None) -> int | None:
     if size is None:
         return None
     found = _SIZE.fullmatch(str(size).strip())
-    if found is None or not float(found[1]) > 0:
+    if found is None or not 0 < float(found[1]) < math.inf:
         raise ValueError(f"{size!r} is no amount of memory: write for example 6GB, 512MB or 2GiB")
     unit = found[2].upper().removesuffix("B") + " "
     return int(float(found[1]) * (1024 if "I" in unit else 1000) ** " KMGT".index(unit[0]))
