@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from benchmarks.blocks import ROOT
 from benchmarks.harness import table
-from spectrograd.cli.paper import draw, over_sizes
+from spectrograd.paper.scale import draw, over_sizes
 from spectrograd.paper.setting import CLAIMS, METHODS, Score, over_readings, over_seeds, spread
 
 NODES = 10_000

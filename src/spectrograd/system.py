@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import math
 import os
 import re
 import signal
@@ -96,7 +97,7 @@ def as_bytes(size: int | str | None) -> int | None:
     if size is None:
         return None
     match = _SIZE.fullmatch(str(size).strip())
-    if match is None or not float(match[1]) > 0:
+    if match is None or not 0 < float(match[1]) < math.inf:
         raise ValueError(f"{size!r} is no amount of memory: write for example 6GB, 512MB or 2GiB")
     unit = match[2].upper().removesuffix("B") + " "
     base = 1024 if "I" in unit else 1000

@@ -30,7 +30,7 @@ from spectrograd.cli.options import completion
 from spectrograd.cli.paper import paper
 from spectrograd.cli.predict import predict, update
 from spectrograd.cli.report import report
-from spectrograd.cli.session import BAD_INPUT, FAILED, INTERRUPTED, echo
+from spectrograd.cli.session import BAD_INPUT, FAILED, INTERRUPTED, echo, open_closed_streams
 from spectrograd.notices import command_line_words
 from spectrograd.system import MissingExtra
 
@@ -64,6 +64,7 @@ for _command in (*COMMANDS, completion):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line (default: the process's own) and return its exit code."""
+    open_closed_streams()
     args = list(sys.argv[1:] if argv is None else argv)
     debug, quiet = "--debug" in args, "-q" in args or "--quiet" in args
     try:

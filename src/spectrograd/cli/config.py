@@ -83,8 +83,10 @@ def _beside(context: click.Context) -> Path | None:
     for folder in (values.get("run"), values.get("output")):
         if folder is not None and Path(folder).is_dir() and Path(folder).suffix != ".parquet":
             return Path(folder, "run.toml")
+    from spectrograd.io.write_graph import is_stream
+
     for file in (values.get("output"), values.get("report"), values.get("summary-json")):
-        if file not in (None, "-"):
+        if file not in (None, "-") and not is_stream(file):
             return Path(file).with_suffix(".run.toml")
     return None
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -68,7 +68,7 @@ def convert(
             **({"memory_limit": given["memory_limit"]} if given["memory_limit"] else {}),
         )
         columns = chosen_columns(**graphs.columns)
-        with session.compile_clock(True):
+        with session.compile_clock(True), naming_target(output):
             meta = convert_files(
                 graphs.paths,
                 output,
@@ -88,6 +88,17 @@ def convert(
     if session.summary_json is not None:
         session.save_summary(_summary(session, graphs.paths, output, meta))
     return 0
+
+
+@contextmanager
+def naming_target(path: str) -> Iterator[None]:
+    """Name the store in errors of the system that name no file, such as that of a limit on file sizes."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, path) from None
 
 
 def _progress(session: Session, stack: ExitStack) -> Callable[[str, int, int | None], None]:

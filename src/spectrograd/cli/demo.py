@@ -92,7 +92,8 @@ def _make_folder(output: str) -> Path:
 
 
 def _run(session: Session, data: LayeredData) -> tuple[Merged, list[Trial]]:
-    from spectrograd.cli.methods import DEFAULT, Method, layer_trials, prepare_layers, run_method
+    from spectrograd.cli.methods import layer_trials, prepare_layers, run_method
+    from spectrograd.paper.tables import DEFAULT, Method
     from spectrograd.pipeline import Settings
 
     settings = Settings(n_components=N_CLUSTERS, laplacian="symmetric", seed=session.seed)

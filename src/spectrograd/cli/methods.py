@@ -13,6 +13,7 @@ from spectrograd.cli.session import Session
 from spectrograd.datasets import LayeredData
 from spectrograd.metrics import SCORE_TITLES
 from spectrograd.operators.base import Operator
+from spectrograd.paper.tables import DEFAULT, Method
 from spectrograd.pipeline import Result, Settings, cluster, embed, label, prepare
 from spectrograd.pipeline.multilayer import PreparedLayers
 from spectrograd.pipeline.run import Prepared, solve_prepared
@@ -21,19 +22,7 @@ from spectrograd.solvers import make_solver
 from spectrograd.system import deferred
 from spectrograd.typing import Array
 
-DEFAULT = "auto"
 COMPILING = "compiling kernels (slow only the first time on a machine)"
-
-
-@dataclass(frozen=True)
-class Method:
-    """A solver under the name the table shows, with the paper's figures where it has any."""
-
-    label: str
-    solver: str
-    params: Mapping[str, Any] = field(default_factory=dict)
-    paper: Mapping[str, float | None] = field(default_factory=dict)
-    remark: str = ""
 
 
 @dataclass(frozen=True, eq=False)

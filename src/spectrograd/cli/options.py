@@ -13,9 +13,10 @@ from click.shell_completion import CompletionItem, get_completion_class
 
 from spectrograd.cli.config import load as load_config
 from spectrograd.cli.config import save as save_config
-from spectrograd.cli.session import Session
+from spectrograd.cli.session import Session, refuse_closed_input, refuse_to_overwrite_input
 
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
+MAX_BATCH_SIZE = 100_000_000  # edges: some gigabytes
 
 
 def auto_or_number(context: click.Context, parameter: click.Parameter, text: str) -> float | str:
@@ -36,11 +37,14 @@ def layer_weights(context: click.Context, parameter: click.Parameter, text: str)
     if text in ("equal", "auto"):
         return text
     try:
-        return tuple(float(number) for number in text.split(","))
+        weights = tuple(float(number) for number in text.split(","))
     except ValueError:
         raise click.BadParameter(
             f"{text!r} is neither 'equal' nor 'auto' nor numbers with commas between, one per layer"
         ) from None
+    if not all(0 <= weight < math.inf for weight in weights):
+        raise click.BadParameter(f"{text!r}: weights must be finite and not negative")
+    return weights
 
 
 def tau_option(context: click.Context, parameter: click.Parameter, text: str) -> float | str | None:
@@ -328,7 +332,13 @@ _SOLVE_OPTIONS = (
         callback=seconds_above_zero,
         help="Seconds after which the best result so far is taken.",
     ),
-    count_option("--batch-size", default=4000, meaning="Edges per mini-batch of the stochastic solvers."),
+    click.option(
+        "--batch-size",
+        type=click.IntRange(min=1, max=MAX_BATCH_SIZE),
+        default=4000,
+        show_default=True,
+        help="Edges per mini-batch of the stochastic solvers.",
+    ),
     jobs_option,
     engine_option,
     memory_option,
@@ -391,6 +401,8 @@ def common_options(command: Command) -> Command:
         settings = {name: values.pop(name) for name in names} | {"dry_run": values.pop("dry_run", False)}
         argv = tuple(context.find_object(list) or ())
         session = Session(str(context.info_name), argv, **settings)
+        refuse_closed_input(context.params)
+        refuse_to_overwrite_input(context.params)
         session.check_target(session.summary_json, "--summary-json")
         code = command(session=session, **values)
         if not session.dry_run:

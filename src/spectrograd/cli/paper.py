@@ -1,9 +1,9 @@
-"""``spectrograd paper``: the paper's experiments, our figures beside its own."""
+"""``spectrograd paper``: the command that runs the experiments of ``spectrograd.paper`` and prints them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,61 +12,13 @@ import click
 from spectrograd.cli.demo import finish
 from spectrograd.cli.options import common_options, dry_run_option, nodes_option
 from spectrograd.cli.session import Session
+from spectrograd.paper.tables import EXPERIMENTS, RI_IS, Experiment, table_methods, time_ratios
 
 if TYPE_CHECKING:
-    from spectrograd.cli.methods import Method
     from spectrograd.cli.summary import Input
     from spectrograd.datasets import LayeredData
     from spectrograd.paper.setting import Score
     from spectrograd.pipeline.multilayer import Merged
-
-
-Figures = dict[str, float | None]
-# DisplayMixin by a computation in docs/method.md for the first table; the second has no data to show it with.
-RI_IS = {
-    1: "agrees numerically with the adjusted Rand index (ARI), not with RI",
-    2: "is taken to be the adjusted Rand index (ARI), as it is in Table 1; that is not shown",
-}
-FIGURES = ("seconds", "iterations", "purity", "nmi", "ri")
-NOT_IN_PAPER: Figures = dict.fromkeys(FIGURES)
-DENSE, FB, SGD = "Eigendecomposition (dense)", "Stochastic FB", "Proposed (sgd-paper)"
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """A table of El Gheche, Chierchia & Frossard (ICASSP 2019); rows of figures as in ``FIGURES``."""
-
-    table: int
-    data: str
-    n_clusters: int
-    eigen: tuple[float | None, ...]
-    stochastic_fb: tuple[float | None, ...]
-    proposed: tuple[float | None, ...]
-
-    def ratio(self, name: str) -> float:
-        """Time of a method over that of the proposed one."""
-        return float(getattr(self, name)[0] or 0) / float(self.proposed[0] or 1)
-
-
-# On 40 cores; the paper does not say which eigensolver.
-EXPERIMENTS = {
-    "1": Experiment(
-        1,
-        "synthetic data",
-        5,
-        eigen=(36.3, None, 0.93, 0.83, 0.85),
-        stochastic_fb=(22.8, 3000, 0.94, 0.84, 0.86),
-        proposed=(5.2, 500, 0.92, 0.79, 0.82),
-    ),
-    "2": Experiment(
-        2,
-        "Yelp data",
-        3,
-        eigen=(69.7, None, 0.87, 0.65, 0.56),
-        stochastic_fb=(50.6, 3000, 0.88, 0.79, 0.88),
-        proposed=(11.4, 500, 0.86, 0.71, 0.84),
-    ),
-}
 
 EXAMPLES = """\b
 Examples:
@@ -140,13 +92,13 @@ def _repeat(
     merged = prepared.merged
     trials = [
         run_method(session, method, prepared, settings, data.labels)
-        for method in _methods(experiment, skip_dense, data.graph.n_nodes)
+        for method in table_methods(experiment, skip_dense, data.graph.n_nodes)
     ]
     rows = [trial.row | {"paper": dict(trial.method.paper)} for trial in trials]
     chosen = trials[-1]
     if chosen.result is None:
         raise RuntimeError(f"the default solver failed: {chosen.error}")
-    ratios = _ratios(rows, seconds_per_pass(merged.operator, k))
+    ratios = time_ratios(rows, seconds_per_pass(merged.operator, k))
     _print_report(session, experiment, rows, ratios, (data, merged))
     summary = summarize(session, source, data.graph, chosen.result, chosen.scores)
     session.save_summary(summary | {"table": experiment.table, "rows": rows, "ratios": ratios})
@@ -157,7 +109,7 @@ def _print_plan(experiment: Experiment, yelp: str | None, skip_dense: bool, node
     """What ``--dry-run`` prints instead of solving."""
     click.echo("dry run: nothing is computed or written")
     click.echo(f"table    {experiment.table}: {experiment.data}, {yelp or f'{nodes:,} nodes'}")
-    click.echo(f"methods  {', '.join(m.label for m in _methods(experiment, skip_dense, nodes))}")
+    click.echo(f"methods  {', '.join(m.label for m in table_methods(experiment, skip_dense, nodes))}")
     return 0
 
 
@@ -181,40 +133,6 @@ def _yelp(session: Session, folder: str, strict: bool) -> tuple[LayeredData, Inp
         data = load_yelp(folder, on_error="raise" if strict else "skip", n_jobs=-1, progress=count)
     session.note(f"{data.report.n_reviews:,} reviews of {data.graph.n_nodes:,} businesses")
     return data, source
-
-
-def _methods(experiment: Experiment, skip_dense: bool, nodes: int) -> list[Method]:
-    from spectrograd.cli.methods import DEFAULT, Method
-
-    eigen, fb, proposed = (
-        dict(zip(FIGURES, figures, strict=True))
-        for figures in (experiment.eigen, experiment.stochastic_fb, experiment.proposed)
-    )
-    wait = f"dense eigendecomposition of a {nodes:,} x {nodes:,} matrix: this takes minutes (--skip-dense)"
-    dense = Method(DENSE, "eigen", {"method": "dense"}, eigen, wait if nodes > 5000 else "")
-    return [
-        *([] if skip_dense else [dense]),
-        Method("Eigendecomposition (sparse)", "eigen", {"method": "arpack"}, eigen),
-        Method(FB, "stochastic-fb", {"max_iter": 3000}, fb),
-        Method(SGD, "sgd-paper", {"max_iter": 500}, proposed),
-        Method("Default (auto)", DEFAULT, {}, NOT_IN_PAPER),
-    ]
-
-
-def _ratios(rows: list[dict[str, Any]], one_pass: float) -> dict[str, float | None]:
-    """How our times compare with each other: that carries over to other machines, seconds do not."""
-    seconds = {row["method"]: row["seconds"] for row in rows}
-    sgd = seconds[SGD]
-
-    def over_sgd(value: float | None) -> float | None:
-        return None if value is None or sgd is None else value / sgd
-
-    return {
-        "dense_over_sgd_paper": over_sgd(seconds.get(DENSE)),
-        "stochastic_fb_over_sgd_paper": over_sgd(seconds[FB]),
-        "pass_equivalents": None if sgd is None else sgd / one_pass,
-        "seconds_per_pass": one_pass,
-    }
 
 
 def _print_report(
@@ -257,8 +175,6 @@ def _print_report(
 # --- ``spectrograd paper --seeds | --ablation | --scale``: Table 1 in the paper's own setting, as tables.
 
 PICTURE = "paper-scale.png"
-FIRST, LARGEST = 10_000, 100_000  # of --scale, where --nodes says nothing
-FB_LARGEST = 100_000  # 3,000 QR factorisations of all rows: beyond that it alone would take the time of all
 SEPARATION = (
     "The data: three layers of planar Gaussian mixtures. The paper does not print how far apart its means\n"
     "are; at 1.9 standard deviations (to the nearest other mean, on average) the exact merge has about its\n"
@@ -327,7 +243,9 @@ def _print_ablation(seeds: Sequence[int], nodes: int) -> dict[str, Any]:
 
 
 def _print_scale(seeds: Sequence[int], nodes: int) -> dict[str, Any]:
-    largest = nodes if nodes != FIRST else LARGEST
+    from spectrograd.paper.scale import FB_LARGEST_SIZE, FIRST_SIZE, LARGEST_SIZE, draw, over_sizes
+
+    largest = nodes if nodes != FIRST_SIZE else LARGEST_SIZE
     found = over_sizes(largest, seeds)
     click.echo(f"Table 1's data against N, seeds {_named(seeds)}: mean (spread)\n")
     _print(
@@ -335,46 +253,10 @@ def _print_scale(seeds: Sequence[int], nodes: int) -> dict[str, Any]:
         [[f"{n:,}", name, *_figures(s)] for n, row in found.items() for name, s in row.items()],
     )
     draw(found, Path(PICTURE))
-    if largest > FB_LARGEST:
-        click.echo(f"\nStochastic FB above {FB_LARGEST:,} nodes is left out: it alone would take hours.")
+    if largest > FB_LARGEST_SIZE:
+        click.echo(f"\nStochastic FB above {FB_LARGEST_SIZE:,} nodes is left out: it alone would take hours.")
     click.echo(f"\nsaved picture  {PICTURE}")
     return {str(n): {name: [asdict(x) for x in s] for name, s in row.items()} for n, row in found.items()}
-
-
-def over_sizes(largest: int, seeds: Sequence[int]) -> dict[int, dict[str, list[Score]]]:
-    """The methods of the paper and the unbiased one on its data, by size."""
-    from spectrograd.paper.setting import EIGEN, FB, PRINTED, UNBIASED, over_seeds
-
-    sizes = [size for size in (1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000) if size <= largest]
-    sizes = [size for size in sizes if size >= min(FIRST, largest)] or [largest]
-    return {
-        size: over_seeds(
-            size, seeds, [m for m in (EIGEN, FB, PRINTED, UNBIASED) if m != FB or size <= FB_LARGEST]
-        )
-        for size in sizes
-    }
-
-
-def draw(found: dict[int, dict[str, list[Score]]], path: Path) -> None:
-    """Quality and time against N, from the scores by size and method."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    from spectrograd.paper.setting import spread
-
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
-    FigureCanvasAgg(figure)
-    both = figure.subplots(1, 2)
-    for axes, key, title in zip(both, ("nmi", "seconds"), ("NMI", "seconds"), strict=True):
-        for name in dict.fromkeys(name for row in found.values() for name in row):
-            points = [(n, *spread(row[name], key)) for n, row in found.items() if name in row]
-            x, mean, error = zip(*points, strict=True)
-            axes.errorbar(x, mean, error, marker="o", capsize=2, label=name)
-        axes.set(xscale="log", xlabel="nodes", title=title)
-        axes.grid(alpha=0.25)
-    both[1].set_yscale("log")
-    both[0].legend(fontsize=7, frameon=False, loc="lower left")
-    figure.savefig(path, dpi=130)
 
 
 def _figures(scores: Sequence[Score]) -> list[str]:

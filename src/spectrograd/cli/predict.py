@@ -104,6 +104,7 @@ def predict(
         labelled = hasattr(model, "labels_")
         write = write_labels if labelled else write_embedding
         writing.check_output(session, output, write, [0] if labelled else [[0.0]])
+        writing.keep_stdin(new)
         with unusable(folder):
             given, names = _read(model, new, files, ignore)
     if outlier_quantile is not None and not labelled:
@@ -149,7 +150,6 @@ def _summary(
     from spectrograd.cli import run as reading
     from spectrograd.cli.summary import outline
 
-    reading.keep_stdin(new)
     told = outline(session, reading.hashed(new), model.graph_)
     return told | {
         "run": folder,

@@ -11,7 +11,7 @@ import click
 
 from spectrograd.cli.options import common_options, target_option
 from spectrograd.cli.predict import MODEL
-from spectrograd.cli.session import Session
+from spectrograd.cli.session import Session, is_described_folder
 
 if TYPE_CHECKING:
     from spectrograd.report.run import Run
@@ -54,6 +54,11 @@ def check_targets(session: Session, page: str | None, folder: str | None) -> Non
         existing = next(path for path in (place, *place.parents) if path.exists())
         if not existing.is_dir() or not os.access(existing, os.W_OK):
             raise click.BadParameter(f"{folder} cannot be written", param_hint="'--run'")
+        if is_described_folder(existing):
+            raise click.BadParameter(
+                f"{folder}: a store or a saved model is in {existing}; a run needs a folder of its own",
+                param_hint="'--run'",
+            )
 
 
 def save_page_and_run(

@@ -21,7 +21,16 @@ import numpy as np
 from spectrograd.aggregation import make_aggregation
 from spectrograd.certificate import Certificate
 from spectrograd.cli.options import GraphFiles, PointOptions, SolveOptions
-from spectrograd.cli.session import FAILED, GOOD, INTERRUPTED, ProgressMeter, Session, echo
+from spectrograd.cli.session import (
+    FAILED,
+    GOOD,
+    INTERRUPTED,
+    STDIN,
+    ProgressMeter,
+    Session,
+    echo,
+    refuse_closed_output,
+)
 from spectrograd.cli.summary import Input
 from spectrograd.embedding import Embedding
 from spectrograd.engines import make_engine
@@ -227,7 +236,6 @@ def _as_kind(kind: Any, name: str, text: str) -> Any:
 
 # --- What a command reads: its graph, the bytes it came from, and known classes.
 
-STDIN = "-"
 
 
 def read_layers(
@@ -350,6 +358,7 @@ STDOUT = "-"
 def check_output(session: Session, output: str | None, write: Callable[..., None], sample: Any) -> None:
     """Find out before the work whether the result can be written: format, folder, optional packages."""
     if output in (None, STDOUT):
+        refuse_closed_output()
         return
     if is_folder_of_parts(output):
         try:

@@ -271,6 +271,12 @@ class Session:
         """Refuse a file that cannot be written before anything is computed."""
         if path is None:
             return
+        from spectrograd.io.write_graph import is_stream
+
+        if is_stream(path):
+            if not os.access(path, os.W_OK):
+                raise click.BadParameter(f"{path} cannot be written", param_hint=f"'{option}'")
+            return
         folder = Path(path).resolve().parent
         if not folder.is_dir():
             raise click.BadParameter(
@@ -278,6 +284,10 @@ class Session:
             )
         if Path(path).is_dir() or not os.access(folder, os.W_OK):
             raise click.BadParameter(f"{path} cannot be written", param_hint=f"'{option}'")
+        if is_described_folder(folder):
+            raise click.BadParameter(
+                f"{path}: a store or a saved model is in {folder}; write elsewhere", param_hint=f"'{option}'"
+            )
 
     def save_summary(self, summary: dict[str, Any]) -> None:
         """Write the summary where ``--summary-json`` says."""
@@ -286,6 +296,88 @@ class Session:
             from spectrograd.report.run import to_json
 
             write_whole_text(self.summary_json, to_json(summary))
+
+
+# --- Targets that would destroy something, and standard streams that the caller has closed.
+
+STDIN = "-"
+INPUT_PARAMETERS = ("graphs", "graph", "edges", "remove", "new", "points", "truth", "config")
+TARGET_PARAMETERS = {"output": "-o", "page": "--report", "summary_json": "--summary-json"}
+closed_streams: set[str] = set()  # of stdin, stdout and stderr
+
+
+def open_closed_streams() -> None:
+    """Put the null device in the place of standard streams that are closed, as daemons have them.
+
+    Otherwise the next file that is opened gets the number of a standard stream, and messages end in it.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is not None:
+            continue
+        closed_streams.add(name)
+        try:
+            os.fstat(number)
+        except OSError:
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != number:
+                os.dup2(null, number)
+                os.close(null)
+        null_stream = open(os.devnull, "r" if name == "stdin" else "w", encoding="utf-8")  # noqa: SIM115
+        setattr(sys, name, null_stream)
+
+
+def input_paths(params: Mapping[str, Any]) -> list[str]:
+    """The files that a command reads, of the values of its parameters."""
+    paths: list[str] = []
+    for name in INPUT_PARAMETERS:
+        value = params.get(name)
+        values = value if isinstance(value, tuple) else (value,)
+        paths.extend(path for path in values if isinstance(path, str))
+    return paths
+
+
+def refuse_closed_input(params: Mapping[str, Any]) -> None:
+    """Refuse ``-`` where there is no standard input."""
+    if "stdin" in closed_streams and STDIN in input_paths(params):
+        raise click.UsageError("-: standard input is closed; name a file", click.get_current_context())
+
+
+def refuse_closed_output() -> None:
+    """Refuse a result on standard output where there is none."""
+    if "stdout" in closed_streams:
+        raise click.UsageError(
+            "standard output is closed; name a file with -o", click.get_current_context(silent=True)
+        )
+
+
+def refuse_to_overwrite_input(params: Mapping[str, Any]) -> None:
+    """Refuse a target that is one of the files to read, whatever its name: links are followed."""
+    for name, option in TARGET_PARAMETERS.items():
+        target = params.get(name)
+        if not isinstance(target, str) or not os.path.isfile(target):
+            continue
+        for path in input_paths(params):
+            if _is_same_file(path, target):
+                raise click.BadParameter(
+                    f"{target} is the input {path}, which it would replace; write elsewhere",
+                    param_hint=f"'{option}'",
+                )
+
+
+def _is_same_file(path: str, target: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(0) if path == STDIN else os.stat(path), os.stat(target))
+    except (OSError, ValueError):
+        return False
+
+
+def is_described_folder(folder: str | os.PathLike[str]) -> bool:
+    """Whether a folder is a store or a saved model: its manifest names its files."""
+    try:
+        with open(Path(folder, "meta.json"), "rb") as handle:
+            return b'"spectrograd' in handle.read(100)
+    except OSError:
+        return False
 
 
 # --- What a command tells the shell.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
+import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from io import TextIOWrapper
@@ -25,10 +27,20 @@ from spectrograd.store.ingest import ingest
 from spectrograd.system import need
 from spectrograd.typing import Array
 
+_STANDARD_STREAMS = {"stdin": 0, "stdout": 1, "stderr": 2}
+_DESCRIPTOR = re.compile(r"/dev/(?:(stdin|stdout|stderr)|fd/(\d{1,9}))")
+
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """Write beside the target, then move over it: no reader ever sees half a file."""
+    """Write beside the target, then move over it: no reader ever sees half a file.
+
+    A pipe, a device or a descriptor (``/dev/fd/3``, ``/dev/stdout``) is written into.
+    """
+    if is_stream(path):
+        with naming(path), open_stream(path) as handle, packed(handle, str(path)) as out:
+            yield out
+        return
     target = Path(os.path.realpath(path))  # write through a link, do not replace it
     if not target.parent.is_dir():
         raise FileNotFoundError(f"{path}: the folder {target.parent} does not exist; create it first")
@@ -39,6 +51,31 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         os.replace(draft, target)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def descriptor_of(path: str | os.PathLike[str]) -> int | None:
+    """The number of the open file that a path such as ``/dev/fd/3`` or ``/dev/stdout`` stands for."""
+    match = _DESCRIPTOR.fullmatch(os.fspath(path))
+    if match is None:
+        return None
+    return _STANDARD_STREAMS[match[1]] if match[1] else int(match[2])
+
+
+def is_stream(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is a pipe, a device or a descriptor: nothing that a new file may take the place of."""
+    if descriptor_of(path) is not None:
+        return True
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:  # nothing there yet, or a link to nothing
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def open_stream(path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a pipe, a device or a descriptor for writing; a descriptor goes on where it is."""
+    descriptor = descriptor_of(path)
+    return open(path if descriptor is None else os.dup(descriptor), "wb")
 
 
 @contextmanager

@@ -1,1 +1,1 @@
-"""The experiments of the paper: its setting and data, Tables 1 and 2, the ablation and the growth with N."""
+"""The experiments of the paper: its tables, its own setting and what that leaves open, and growth with N."""
