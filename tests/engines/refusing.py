@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from spectrograd.engines.base import BaseEngine, Cost, Work
+from spectrograd.engines.base import Cost, Engine, Work
 from spectrograd.engines.numpy_engine import NumpyEngine
 from spectrograd.graph import Graph
 from spectrograd.graph.graph import RowBlock
 
-MOST_ROWS = 20_000  # that may come to the host, but for the output
+MAX_SAMPLED_ROWS = 20_000  # that may come to the host, but for the output
 
 
-class RefusingTall:
+class RefusingMultiVector:
     """Has a shape and a dtype; row blocks are the engine's secret."""
 
     def __init__(self, blocks):
@@ -35,7 +35,7 @@ class RefusingTall:
     __iadd__ = __isub__ = __imul__ = __itruediv__ = _refuse
 
 
-class RefusingEngine(BaseEngine):
+class RefusingEngine(Engine):
     """Seven methods, as any engine with its own multivectors; counts how often all rows came to the host."""
 
     def __init__(self, n_blocks=3, per_round=0.0):
@@ -43,33 +43,33 @@ class RefusingEngine(BaseEngine):
         self.gathers, self.n_blocks = 0, n_blocks
         self._plain = NumpyEngine()
 
-    def put(self, rows):
-        return RefusingTall([block.copy() for block in np.array_split(rows, self.n_blocks)])
+    def from_numpy(self, rows):
+        return RefusingMultiVector([block.copy() for block in np.array_split(rows, self.n_blocks)])
 
-    def rows(self, X, indices=None):
+    def to_numpy(self, X, indices=None):
         if indices is None:
             self.gathers += 1
             return _open(X).copy()
-        assert len(indices) <= MOST_ROWS, "that many rows are no sample"
+        assert len(indices) <= MAX_SAMPLED_ROWS, "that many rows are no sample"
         return _open(X)[indices]
 
-    def map(self, function, *multivectors):
-        return RefusingTall(self.fold(function, *multivectors))
+    def map_blocks(self, function, *multivectors):
+        return RefusingMultiVector(self.gather_blocks(function, *multivectors))
 
-    def fold(self, function, *multivectors):
+    def gather_blocks(self, function, *multivectors):
         starts = np.cumsum([0, *(len(block) for block in multivectors[0]._blocks)])
         parts = zip(*(multivector._blocks for multivector in multivectors), strict=True)
         return [function(int(start), *blocks) for start, blocks in zip(starts, parts, strict=False)]
 
     def spmm(self, operator, X):
         vectors = {name: _open(getattr(operator, name)) for name in ("diagonal", "scale", "metric")}
-        return self.put(self._plain.spmm(replace(operator, **vectors), _open(X)))
+        return self.from_numpy(self._plain.spmm(replace(operator, **vectors), _open(X)))
 
     def gram(self, X, Y, metric=None, *, symmetric=False):
         return self._plain.gram(_open(X), _open(Y), _open(metric))
 
     def combine(self, X, C, Y=None, E=None):
-        return self.put(self._plain.combine(_open(X), C, _open(Y), E))
+        return self.from_numpy(self._plain.combine(_open(X), C, _open(Y), E))
 
 
 def _open(multivector):

@@ -90,10 +90,8 @@ def test_a_recurrence_and_residuals(engine, graphs, dtype):
 def test_the_other_verbs(engine, graphs):
     contract.test_algebra_and_rows(engine)
     contract.test_statistics(engine, True)
-    contract.test_nearest(engine)
-    contract.test_talls_that_share_a_sweep_are_of_one_type(engine, graphs)
-    contract.test_localised_vectors_are_told_on_every_engine(engine, graphs)
-    contract.test_labels_on_every_engine(engine, 1.0)
+    contract.test_multivectors_that_share_a_pass_are_of_one_type(engine, graphs)
+    contract.test_localised_vectors_are_judged_on_every_engine(engine, graphs)
     drawn = engine.to_numpy(engine.random(9000, 2, 5, np.float32))
     np.testing.assert_array_equal(drawn, contract.gaussian_rows(0, 9000, 2, 5, np.float32))
 
@@ -304,7 +302,7 @@ def test_a_store_that_a_worker_does_not_see_is_named_with_the_worker(client, sto
     lost.store.path, before = tmp_path / "elsewhere", stored.store.path
     try:
         with pytest.raises(GraphError, match=r"worker tcp://.*elsewhere.*same path on all of them"):
-            make_engine(client).place(laplacian(lost, allow_isolated=True))
+            make_engine(client).load_operator(laplacian(lost, allow_isolated=True))
     finally:
         stored.store.path = before
 
@@ -379,9 +377,26 @@ def test_blocks_that_workers_cannot_hold_are_refused(engine, graphs, monkeypatch
         engine.load_operator(laplacian(graphs["whole"]))
 
 
-def test_auto_takes_few_wide_sweeps(client):
+@pytest.mark.parametrize("answer", [{}, OSError("Timed out")])
+def test_a_scheduler_that_is_killed_is_named(client, graphs, monkeypatch, answer):
+    """Dask's client then has nothing to say of workers, or does not reach the scheduler."""
+
+    def scheduler_info(n_workers):
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    engine = make_engine(client)
+    monkeypatch.setattr(engine.client, "scheduler_info", scheduler_info)
+    with pytest.raises(
+        EngineError, match=r"^the scheduler tcp://\S+ is gone: start it and its workers"
+    ):
+        engine.load_operator(laplacian(graphs["whole"]))
+
+
+def test_auto_takes_few_wide_passes(client):
     graph = datasets.make_block_model(5000, 4, random_state=0).graph
-    assert embed(graph, Settings(n_components=4, seed=0, engine=make_engine(client))).solver == "chebyshev"
+    assert embed(graph, Settings(n_components=4, seed=0, engine=make_engine(client))).solver == "lanczos"
 
 
 # --- doors ------------------------------------------------------------------------------------------------

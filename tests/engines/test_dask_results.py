@@ -51,7 +51,7 @@ class Counting(DaskEngine):
         super().__init__(name)
         self.gathered = []
 
-    def rows(self, X, indices=None):
+    def to_numpy(self, X, indices=None):
         self.gathered.append((X.shape[0] if indices is None else len(indices), X.shape[1]))
         return super().to_numpy(X, indices)
 

@@ -101,7 +101,7 @@ def test_old_graphs_make_room(model):
     engine = small_pieces(most_bytes=1.5 * 4 * (model.graph.n_entries + N))
     for _ in range(3):
         copy = Graph(model.graph.blocks, N)
-        engine.apply(engine.load_operator(laplacian(copy)), engine.zeros(N, 1, np.float32))
+        engine.apply(engine.load_operator(laplacian(copy)), engine.from_numpy(np.zeros((N, 1), np.float32)))
     assert len(engine.blocks._kept) == 1
 
 

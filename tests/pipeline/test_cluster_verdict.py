@@ -86,8 +86,8 @@ def test_over_a_store_the_verdict_rests_on_a_sample_and_takes_no_pass(tmp_path, 
     disk = stored(tmp_path / "graph.store", graph)
     settings = Settings(n_components=4, seed=0)
     here, there = cluster(graph, settings), cluster(disk, settings)
-    assert disk.passes == there.passes
     one, other = here.cluster_verdict, there.cluster_verdict
+    assert disk.passes == there.passes
     assert one.verdict == other.verdict == "clear"
     assert other.strength == pytest.approx(one.strength, abs=0.05)
     assert other.conductance == pytest.approx(one.conductance, abs=0.03)

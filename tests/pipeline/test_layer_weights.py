@@ -14,7 +14,7 @@ from spectrograd.pipeline.layer_weights import (
     shuffled,
     weigh_layers,
 )
-from spectrograd.pipeline.multilayer import layer_influence, merge, scan_alpha
+from spectrograd.pipeline.multilayer import layer_influence, merge
 from spectrograd.pipeline.settings import Settings
 from spectrograd.points.knn_graph import knn_graph
 
@@ -191,16 +191,6 @@ def test_equal_is_a_word_for_none():
     np.testing.assert_array_equal(equal.labels_, none.labels_)
 
 
-def test_sweep_reuses_the_layers_and_moves_towards_them():
-    merged = merge(data().graph, K, Settings(seed=0))
-    points = scan_alpha(merged, [0.0, 0.5, 5.0, "auto"], K, Settings(seed=0))
-    totals = [point.distances.sum() for point in points]
-    assert totals[0] > totals[1] > totals[2]
-    assert totals[3] == pytest.approx(totals[1], abs=1e-6)
-    direct = merged.embed(K, Settings(seed=0)).embedding.vectors
-    assert metrics.largest_principal_angle(points[1].result.embedding.vectors, direct) < 1e-4
-
-
 def test_influence_of_copies_is_the_same_and_of_no_weight_none():
     first, second, third = data().graph.layers
     graph = MultilayerGraph.from_layers([first, first, second, third])
@@ -212,10 +202,10 @@ def test_influence_of_copies_is_the_same_and_of_no_weight_none():
     assert (influence <= 1).all()
 
 
-def test_sweep_and_influence_say_what_is_missing():
+def test_influence_says_what_is_missing():
     plain = merge(data().graph, K, Settings(seed=0), aggregation="mean")
     with pytest.raises(ValueError, match="no embeddings to reuse"):
-        scan_alpha(plain, [1.0], K)
+        layer_influence(plain, K)
     merged = merge(data().graph, K, Settings(seed=0)).inputs
     single = Layers(merged.operators[:1], np.ones(1), merged.embeddings[:1])
     with pytest.raises(ValueError, match="at least two layers"):

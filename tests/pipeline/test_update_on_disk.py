@@ -114,7 +114,7 @@ def test_a_command_takes_changes_into_store_and_run(grown, tmp_path, monkeypatch
     assert main(["update", str(path), "new.csv", "--run", "other", "-o", "labels.csv", "-q"]) == 0
     capsys.readouterr()
     assert main(["update", str(path), "--remove", "new.csv", "--run", "run", "-o", "labels.csv"]) == 2
-    assert "another version" in capsys.readouterr().err
+    assert "is not as it was when the run was saved" in capsys.readouterr().err
     assert main(["update", str(path), "new.csv", "--run", "run", "-o", "labels.csv"]) == 0
     assert "the store has this change already" in capsys.readouterr().err
 

@@ -183,7 +183,7 @@ def blocks():
 def test_it_hands_over_on_the_device(blocks, monkeypatch, polish_solver):
     """As the local one: epochs and passes are counted, and the subspace never leaves the device."""
     operator, engine = laplacian(blocks.graph), make_engine("torch:cpu")
-    monkeypatch.setattr(type(engine), "rows", lambda *_: pytest.fail("rows came to the host"))
+    monkeypatch.setattr(type(engine), "to_numpy", lambda *_: pytest.fail("rows came to the host"))
     solver = make_solver("sgd", epochs=2, polish=True, polish_solver=polish_solver)
     solution = solve(Problem(operator, K, engine), solver, stopping=Stopping(tol=1e-8), seed=0)
     assert solution.stop_reason == "converged"

@@ -69,7 +69,7 @@ def test_localised_vectors_are_noticed_after_two_sweeps(tmp_path):
     result = embed(graph, Settings(n_components=6, seed=0))
     assert result.regularization.tau > 0
     assert result.certificate.converged
-    assert graph.passes <= 21
+    assert graph.passes <= 31  # two cycles of block Krylov, then the regularised problem
     assert "given up" in result.attempts[0].outcome
 
 

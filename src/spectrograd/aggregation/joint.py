@@ -129,6 +129,7 @@ class JointPasses(Solver[JointState]):
             return np.zeros_like(X)
         share = operator.graph.n_edges / sum(op.graph.n_edges for op in self.layers.operators)
         state.matvecs += X.shape[1] * share
+        state.edges_seen += operator.graph.n_edges
         return np.asarray(operator @ X)
 
     def _products(

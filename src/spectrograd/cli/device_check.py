@@ -57,9 +57,6 @@ def checks(engine: Engine) -> Iterator[Check]:
     moved = engine.to_numpy(engine.recurrence(placed, X, Y, (0.5, -0.25, 2.0)))
     yield _compared("recurrence", moved, 0.5 * product / mass - 0.25 * rows + 2 * before)
     yield _compared("gram", engine.gram(X, Y, placed.metric), rows.T @ (mass * before))
-    near = engine.nearest(X, rows[:7])
-    squares = ((rows[:, None] - rows[:7]) ** 2).sum(axis=2)
-    yield _compared("nearest", engine.to_numpy(near.gaps)[:, 0], squares.min(axis=1))
     for name in ("lanczos", "chebyshev"):
         yield Check(name, _angle(operator, engine, name), SAME_SPAN)
     for name in ("sgd", "sgd-paper"):

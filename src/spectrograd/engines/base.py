@@ -1,18 +1,20 @@
-"""What an engine is: the contract between solvers and the place where multivectors live and passes run.
+"""The contract of an engine: where multivectors live and products run; its base class, and random rows.
 
-A **multivector** is N x k numbers in whatever form an engine keeps them: a numpy array, a tensor on a device,
-or futures on a cluster. All that anybody else may ask of one is its ``shape`` and its ``dtype`` (numpy's);
-everything done with it is a verb of its engine, and no verb changes a multivector it was given, but for
-``out`` of :meth:`Engine.recurrence`. N-vectors (degrees, metrics, row factors) are multivectors of one
-column. Everything k x k is plain numpy in float64, on the caller's side, the same on every engine.
+A **multivector** is N x k numbers in the form in which an engine stores them: a numpy array, a tensor on a
+device, or futures on a cluster. Other packages read its ``shape`` and its ``dtype`` (numpy's) and nothing
+else; every operation on it is a method of its engine, and no method changes a multivector it gets, but for
+``out`` of :meth:`Engine.recurrence` and the first argument of :meth:`Engine.combine_inplace`. N-vectors
+(degrees, metrics, row factors) are multivectors of one column. Everything k x k is plain numpy in float64, on
+the caller's side, the same on every engine.
 
-To write one, derive from :class:`~spectrograd.engines.base.BaseEngine`:
+To write an engine, derive from :class:`Engine`:
 
-- three verbs are mandatory: ``spmm``, ``gram``, ``combine``;
-- four more say how rows are kept (``put``, ``rows``, ``map``, ``fold``); the base has them for numpy arrays;
+- three methods are mandatory: ``spmm``, ``gram``, ``combine``;
+- four more define how rows are stored (``from_numpy``, ``to_numpy``, ``map_blocks``, ``gather_blocks``); the
+  base class has them for numpy arrays;
 - all others are derived from these seven. Override one where the engine can do it faster.
 
-``engines/numpy_engine.py`` is the example, ``docs/add_an_engine.md`` walks through it.
+``engines/numpy_engine.py`` is the example, ``docs/add_an_engine.md`` explains it.
 """
 
 from __future__ import annotations
@@ -36,10 +38,13 @@ from spectrograd.typing import Array
 Coefficients = tuple[float, float, float]  # a, b and c of a three-term recurrence
 MultiVector: TypeAlias = Any  # N x k numbers that only their engine looks into
 
+CACHED_ROWS = 4096  # rows of a dozen columns that stay in a core's cache, with the results made of them
+EXPENSIVE_ROUND = 1e-3  # seconds: a network or a disk, as long as many products
+
 
 @dataclass
 class Work:
-    """What was asked of an engine so far: ``sweeps`` over the edges, and ``columns`` multiplied in them."""
+    """The work of an engine so far: ``passes`` over the edges, ``matvecs`` (columns multiplied) in them."""
 
     passes: int = 0
     matvecs: int = 0
@@ -47,23 +52,23 @@ class Work:
 
 @dataclass(frozen=True)
 class Cost:
-    """Hints for ``auto``: seconds that one verb takes however little it does, and seconds per byte moved."""
+    """Hints for ``auto``: seconds of one method call with nothing to do, and seconds per byte moved."""
 
     per_round: float = 0.0
     per_byte: float = 0.0
 
     @property
-    def dear(self) -> bool:
-        """Whether rounds are to be saved: every one is a network or a disk, as long as many products."""
-        return self.per_round > 1e-3
+    def is_expensive(self) -> bool:
+        """Whether solvers should save rounds: each one takes as long as many products."""
+        return self.per_round > EXPENSIVE_ROUND
 
 
 class Statistics(NamedTuple):
     """Statistics of the columns of a multivector; all but ``finite`` and ``mass`` have one entry per column.
 
     ``peaks`` are the entries of largest magnitude with their signs (of several the first) and ``peak_rows``
-    where they stand; ``second`` and ``fourth`` are sums of ``metric (x / |peak|)^2`` and ``^4``, and ``mass``
-    is the sum of the metric.
+    their row numbers; ``second`` and ``fourth`` are sums of ``metric (x / |peak|)^2`` and ``^4``, and
+    ``mass`` is the sum of the metric.
     """
 
     finite: bool
@@ -74,252 +79,58 @@ class Statistics(NamedTuple):
     mass: float
 
 
-class Nearest(NamedTuple):
-    """One pass of k-means over N rows and c centres.
-
-    ``labels`` is a multivector of one column of integers and ``gaps`` one of squared distances to the own
-    centre; ``sums`` (c x k) and ``sizes`` (c) are of the rows of each centre, ``use`` (c) is by how much the
-    squared distances would grow without it, ``inertia`` the sum of all gaps.
-    """
-
-    labels: MultiVector
-    gaps: MultiVector
-    sums: Array
-    sizes: Array
-    use: Array
-    inertia: float
-
-
 class KrylovBasis(Protocol):
-    """Columns that follow one another, as one object: an engine stores them as it likes, or spills them."""
+    """An ordered set of columns as one object: each engine stores or spills them in its own way."""
 
     def append(self, X: MultiVector) -> None:
-        """Add the columns of X behind those that are there."""
+        """Add the columns of X behind the last ones."""
         ...
 
     def columns(self, start: int, stop: int) -> MultiVector:
-        """Some of the columns as a multivector, which later changes of the basis leave alone."""
+        """Return columns start .. stop as a multivector, which later changes of the basis leave alone."""
         ...
 
     def orthogonalize(self, first: int, count: int) -> tuple[Array, Array]:
-        """Mutates: columns from ``count`` on become orthogonal to the first ``count``, which are orthonormal.
+        """Mutates: make columns from ``count`` on orthogonal to the first ``count``, which are orthonormal.
 
-        Those from ``first`` on hold nearly all of them. Returns the coefficients that were taken out
-        (count x width), and then the inner products of what is left (width x width).
+        Block Gram-Schmidt, twice: columns ``first`` .. ``count`` hold nearly all of the projection. Returns
+        the coefficients (count x width) and the Gram matrix of the remainder (width x width).
         """
         ...
 
     def rotate(self, start: int, stop: int, Y: Array) -> None:
-        """Mutates: columns start .. stop become their combinations Y; those behind close up."""
+        """Mutates: replace columns start .. stop by their combinations Y; the columns behind close up."""
         ...
 
     def parts(self) -> Iterator[MultiVector]:
-        """All of it, a few columns at a time, for a checkpoint."""
+        """Iterate over the whole basis, a few columns at a time, for a checkpoint."""
         ...
 
     def restore(self, parts: Iterable[MultiVector]) -> None:
-        """Mutates: an empty basis, which becomes the one that had these :meth:`parts`."""
+        """Mutates: fill an empty basis with the :meth:`parts` of another one."""
         ...
 
 
-class Engine(Protocol):
-    """Where multivectors live and passes run."""
+# --- Gaussian random rows: the same on every engine, however rows are cut into blocks
 
-    @property
-    def work(self) -> Work:
-        """Sweeps and columns so far."""
-        ...
-
-    @property
-    def cost(self) -> Cost:
-        """What rounds and bytes cost here."""
-        ...
-
-    @property
-    def thresholds(self) -> Thresholds:
-        """From which sizes on another way is the faster one."""
-        ...
-
-    @property
-    def capabilities(self) -> frozenset[Capability]:
-        """``resident`` where multivectors are arrays in this process's memory, which some solvers require."""
-        ...
-
-    @property
-    def has_blocked_summation(self) -> bool:
-        """Whether sweeps in float32 over several columns keep their digits on long rows, too.
-
-        Rows are then summed in pieces (``kernels.SUM_BLOCK``) and columns in float64: a certificate may rest
-        on such a product.
-        """
-        ...
-
-    @property
-    def is_distributed(self) -> bool:
-        """Whether results stay where they are until somebody asks: with others, who can write them too."""
-        ...
-
-    def summary(self) -> dict[str, Any]:
-        """Its name and what was asked of it, for ``--summary-json``."""
-        ...
-
-    def threads(self) -> AbstractContextManager[None]:
-        """Use as many threads as the user allowed while inside."""
-        ...
-
-    # operators
-
-    def load_operator(self, operator: Operator) -> Operator:
-        """The operator with its N-vectors and low-rank factors as multivectors; once per solve."""
-        ...
-
-    def apply(self, operator: Operator, X: MultiVector, *more: MultiVector) -> Any:
-        """``A X`` in the type of X (and ``A Y`` ..., then as a tuple) in one pass over the edges."""
-        ...
-
-    def spmm(self, operator: SparseOperator, X: MultiVector) -> MultiVector:
-        """Mandatory. ``diag(diagonal) X - diag(scale) W diag(scale) X``, of a placed operator.
-
-        ``operator.graph.blocks`` are the row blocks of W, in memory or read again in each sweep.
-        """
-        ...
-
-    def subtract_low_rank(self, product: MultiVector, low_rank: LowRank, X: MultiVector) -> MultiVector:
-        """``product - Z diag(a) Z' X`` with factors Z that are placed; may use the product's memory."""
-        ...
-
-    def recurrence(
-        self,
-        operator: Operator,
-        X: MultiVector,
-        before: MultiVector,
-        coefficients: Coefficients,
-        out: MultiVector | None = None,
-    ) -> MultiVector:
-        """``a B^-1 A X + b X + c before`` in one sweep, for a placed operator without ``scale``.
-
-        ``out`` is a multivector whose memory may be used again, ``before`` itself perhaps.
-        """
-        ...
-
-    def residual(self, operator: Operator, Q: MultiVector, AQ: MultiVector, values: Array) -> Array:
-        """Norms of ``A q - theta B q`` in ``B^-1``, one for each of the ``values``: the first columns of Q.
-
-        From the differences, row by row: through Gram matrices they would cancel.
-        """
-        ...
-
-    # algebra
-
-    def gram(
-        self, X: MultiVector, Y: MultiVector, metric: MultiVector | None = None, *, symmetric: bool = False
-    ) -> Array:
-        """Mandatory. ``X' diag(metric) Y`` in float64; one known to be ``symmetric`` may cost half."""
-        ...
-
-    def grams(
-        self,
-        pairs: Sequence[tuple[MultiVector, MultiVector]],
-        metric: MultiVector | None = None,
-        *,
-        symmetric: bool = False,
-    ) -> list[Array]:
-        """Several Gram matrices in one metric, which take one round where rounds are dear."""
-        ...
-
-    def combine(
-        self, X: MultiVector, C: Array, Y: MultiVector | None = None, E: Array | None = None
-    ) -> MultiVector:
-        """Mandatory. ``X C + Y E`` for small C and E, in the type of X; without Y just ``X C``."""
-        ...
-
-    def combine_inplace(
-        self, X: MultiVector, C: Array, Y: MultiVector | None = None, E: Array | None = None
-    ) -> MultiVector:
-        """As :meth:`combine` for a square C, but in the place of X, which is gone."""
-        ...
-
-    def scale_rows(self, X: MultiVector, factors: MultiVector) -> MultiVector:
-        """``diag(factors) X``, in the type of X."""
-        ...
-
-    def columns(self, X: MultiVector, chosen: slice) -> MultiVector:
-        """Some columns of X."""
-        ...
-
-    def hstack(self, *multivectors: MultiVector) -> MultiVector:
-        """Their columns side by side, in the type of the first."""
-        ...
-
-    def basis(self, n_rows: int, limit: int, dtype: DTypeLike) -> KrylovBasis:
-        """An empty basis that will not have more than ``limit`` columns at a time."""
-        ...
-
-    # rows
-
-    def from_numpy(self, rows: Array) -> MultiVector:
-        """Host rows (N x k) as a multivector."""
-        ...
-
-    def to_numpy(self, X: MultiVector, indices: Array | None = None) -> Array:
-        """The rows that are asked for, on the host; all of them are for the output only."""
-        ...
-
-    def map_blocks(self, function: Callable[..., Array], *multivectors: MultiVector) -> MultiVector:
-        """A multivector of ``function(start, *blocks) -> rows``, given numpy blocks of the same rows of each.
-
-        ``start`` is the number of the first row; how the rows are cut is the engine's affair.
-        """
-        ...
-
-    def gather_blocks(self, function: Callable[..., Any], *multivectors: MultiVector) -> list[Any]:
-        """As :meth:`map`, but what the function returns comes to the host, in the order of the rows."""
-        ...
-
-    def random(self, n_rows: int, n_columns: int, seed: int, dtype: DTypeLike) -> MultiVector:
-        """Gaussian numbers that depend on the seed alone: not on the engine, nor on how rows are cut."""
-        ...
-
-    def zeros(self, n_rows: int, n_columns: int, dtype: DTypeLike) -> MultiVector:
-        """A multivector of zeros."""
-        ...
-
-    def astype(self, X: MultiVector, dtype: DTypeLike) -> MultiVector:
-        """X in another type."""
-        ...
-
-    def take(self, X: MultiVector, chosen: Array) -> MultiVector:
-        """The rows of X with these numbers, in this order, as a multivector."""
-        ...
-
-    def scatter_rows(self, X: MultiVector, chosen: Array, n_rows: int) -> MultiVector:
-        """A multivector of so many rows: those of X at these numbers, zeros elsewhere."""
-        ...
-
-    # statistics
-
-    def column_statistics(self, X: MultiVector, metric: MultiVector | None = None) -> Statistics:
-        """What is to be known of whole columns: finite or not, where they peak, on how much they live."""
-        ...
-
-    def row_norms(self, X: MultiVector) -> tuple[MultiVector, float]:
-        """Lengths of the rows (N x 1, in float64) and their median, of at most 20,000 evenly spaced rows."""
-        ...
-
-    def nearest(self, X: MultiVector, centres: Array) -> Nearest:
-        """Rows to their nearest centres: one step of k-means."""
-        ...
-
-
-# --- Gaussian numbers by row: the same for any engine and any cut into blocks.
-
-CHUNK = 4096  # rows of one generator: 20 microseconds to make it, against 100 for its numbers
+RANDOM_CHUNK = 4096  # rows of one generator: 20 microseconds to make it, against 100 for its numbers
 
 
 def gaussian_rows(start: int, stop: int, n_columns: int, seed: int, dtype: DTypeLike) -> NDArray[Any]:
     """Rows start .. stop of a multivector of standard normal numbers, (stop - start) x n_columns.
 
     Each chunk of 4,096 rows has a generator of its own, keyed by the seed and the number of the chunk.
+
+    Parameters
+    ----------
+    start, stop
+        Numbers of the first row, and of the first row behind the last.
+    n_columns
+        Number of columns.
+    seed
+        Seed of the whole multivector.
+    dtype
+        ``float32`` or ``float64``.
 
     Examples
     --------
@@ -328,9 +139,9 @@ def gaussian_rows(start: int, stop: int, n_columns: int, seed: int, dtype: DType
     True
     """
     out = np.empty((stop - start, n_columns), dtype)
-    for chunk in range(start // CHUNK, -(-stop // CHUNK)):
-        first = chunk * CHUNK
-        last = min(first + CHUNK, stop)  # numbers are drawn row by row: later rows need not be drawn
+    for chunk in range(start // RANDOM_CHUNK, -(-stop // RANDOM_CHUNK)):
+        first = chunk * RANDOM_CHUNK
+        last = min(first + RANDOM_CHUNK, stop)  # numbers are drawn row by row: later rows need not be drawn
         drawn = np.random.default_rng((seed, chunk)).standard_normal((last - first, n_columns), out.dtype)
         low = max(start, first)
         out[low - start : last - start] = drawn[low - first :]
@@ -338,21 +149,37 @@ def gaussian_rows(start: int, stop: int, n_columns: int, seed: int, dtype: DType
 
 
 def new_seed(rng: np.random.Generator) -> int:
-    """A seed for :func:`gaussian_rows` from a generator, which moves on."""
+    """Draw a seed for :func:`gaussian_rows`; mutates the generator."""
     return int(rng.integers(2**62))
 
 
-# --- Every verb that follows from the mandatory ones: derive an engine from this, override for speed.
-
-IN_CACHE = 4096  # rows of a dozen columns, with what is made of them
-MEDIAN_ROWS = 20_000  # whose median stands for that of all: its error is below one in a hundred
+# --- The base class
 
 
-class BaseEngine(ABC):
-    """The contract of :class:`~spectrograd.engines.base.Engine` from three verbs, for numpy arrays.
+class Engine(ABC):
+    """Where multivectors live and products run; derived methods are written for numpy arrays.
 
-    An engine with multivectors of another kind also has ``from_numpy``, ``to_numpy``, ``map_blocks`` and
-    ``gather_blocks`` of its own.
+    An engine with multivectors of another kind also overrides ``from_numpy``, ``to_numpy``, ``map_blocks``
+    and ``gather_blocks``.
+
+    Attributes
+    ----------
+    name
+        What users call it.
+    work
+        Passes and matvecs so far.
+    cost
+        What rounds and bytes cost here.
+    thresholds
+        Sizes from which another algorithm is the faster one.
+    capabilities
+        ``resident`` where multivectors are arrays in this process's memory, which some solvers require;
+        ``tensors`` where they are tensors of torch.
+    has_blocked_summation
+        Whether products in float32 of several columns keep their digits on long rows, too: rows are summed
+        in blocks (``kernels.SUM_BLOCK``) and columns in float64, so that a certificate may rest on them.
+    is_distributed
+        Whether results stay on the workers until somebody asks for them; workers can write them, too.
     """
 
     name: ClassVar[str] = ""
@@ -364,65 +191,71 @@ class BaseEngine(ABC):
     is_distributed: ClassVar[bool] = False
 
     def summary(self) -> dict[str, Any]:
-        """What ``--summary-json`` holds."""
+        """Return the name and the work so far, for ``--summary-json``."""
         return {"name": self.name, "passes": self.work.passes, "matvecs": self.work.matvecs}
 
     # mandatory
 
     @abstractmethod
     def spmm(self, operator: SparseOperator, X: MultiVector) -> MultiVector:
-        """``diag(diagonal) X - diag(scale) W diag(scale) X`` for a placed operator."""
+        """``diag(diagonal) X - diag(scale) W diag(scale) X``, of an operator of :meth:`load_operator`.
+
+        ``operator.graph.blocks`` are the row blocks of W, in memory or read again in each pass.
+        """
 
     @abstractmethod
     def gram(
         self, X: MultiVector, Y: MultiVector, metric: MultiVector | None = None, *, symmetric: bool = False
     ) -> Array:
-        """``X' diag(metric) Y`` in float64."""
+        """``X' diag(metric) Y`` in float64; a product known to be ``symmetric`` may cost half."""
 
     @abstractmethod
     def combine(
         self, X: MultiVector, C: Array, Y: MultiVector | None = None, E: Array | None = None
     ) -> MultiVector:
-        """``X C + Y E`` in the type of X."""
+        """``X C + Y E`` for small C and E, in the type of X; without Y just ``X C``."""
 
-    # how rows are kept
+    # how rows are stored: here as numpy arrays
 
     def from_numpy(self, rows: Array) -> MultiVector:
-        """Host rows as a multivector."""
+        """Make a multivector of host rows (N x k)."""
         return np.ascontiguousarray(rows)
 
     def to_numpy(self, X: MultiVector, indices: Array | None = None) -> Array:
-        """The rows that are asked for."""
+        """Return the rows with these numbers on the host; all rows are for the output only."""
         return np.asarray(X if indices is None else X[indices])
 
     def map_blocks(self, function: Callable[..., Array], *multivectors: MultiVector) -> MultiVector:
-        """``function(start, *blocks)`` as a multivector; here all rows are one block."""
+        """Make a multivector of ``function(start, *blocks) -> rows``, of numpy blocks of the same rows.
+
+        ``start`` is the number of the first row; the engine decides how rows are cut (here: one block).
+        """
         return function(0, *multivectors)
 
     def gather_blocks(self, function: Callable[..., Any], *multivectors: MultiVector) -> list[Any]:
-        """``function(start, *blocks)`` of each block, on the host; here of slices that stay in the cache."""
-        starts = range(0, multivectors[0].shape[0], IN_CACHE)
+        """Return the results of ``function(start, *blocks)`` on the host, in the order of the rows."""
+        starts = range(0, multivectors[0].shape[0], CACHED_ROWS)
         return [
-            function(start, *(multivector[start : start + IN_CACHE] for multivector in multivectors))
+            function(start, *(multivector[start : start + CACHED_ROWS] for multivector in multivectors))
             for start in starts
         ]
 
     # derived: operators
 
     def threads(self) -> AbstractContextManager[None]:
-        """Nothing to limit."""
+        """Use as many threads as the user allowed while inside; here there is nothing to limit."""
         return nullcontext()
 
     def load_operator(self, operator: Operator) -> Operator:
-        """The operator with multivectors for its vectors."""
+        """Return the operator with its N-vectors and low-rank factors as multivectors; once per solve."""
         return operator.to_engine(self)
 
     def apply(self, operator: Operator, X: MultiVector, *more: MultiVector) -> Any:
-        """``A X``, or several products at once."""
+        """``A X`` in the type of X (and ``A Y`` ..., then as a tuple) in one pass over the edges."""
         check()
         multivectors = (X, *more)
         if any(multivector.dtype != X.dtype for multivector in more):
-            raise TypeError("multivectors that share a sweep must be of one type")
+            raise TypeError("multivectors that share a pass must be of one type")
         self.work.passes += 1
         self.work.matvecs += sum(multivector.shape[1] for multivector in multivectors)
         if not more:
@@ -432,8 +265,9 @@ class BaseEngine(ABC):
         return tuple(self.columns(product, slice(*ends[i : i + 2])) for i in range(len(multivectors)))
 
     def subtract_low_rank(self, product: MultiVector, low_rank: LowRank, X: MultiVector) -> MultiVector:
-        """A Gram matrix and a combination."""
-        Z, a = low_rank.factors, low_rank.coefficients
+        """``product - Z diag(a) Z' X`` with factors Z that are multivectors; may use the product's memory."""
+        Z = low_rank.factors
+        a = low_rank.coefficients
         return self.combine(product, np.eye(X.shape[1]), Z, -a[:, None] * self.gram(Z, X))
 
     def recurrence(
@@ -444,7 +278,19 @@ class BaseEngine(ABC):
         coefficients: Coefficients,
         out: MultiVector | None = None,
     ) -> MultiVector:
-        """A product and two combinations; nothing is written into ``out``."""
+        """``a B^-1 A X + b X + c before`` in one pass, for a loaded operator without ``scale``.
+
+        Parameters
+        ----------
+        operator
+            A, with the metric B.
+        X, before
+            Multivectors N x k: the last two terms of the recurrence.
+        coefficients
+            a, b and c.
+        out
+            A multivector whose memory may be used again, ``before`` itself perhaps; here it is not.
+        """
         a, b, c = (value * np.eye(X.shape[1]) for value in coefficients)
         product = self.apply(operator, X)
         if operator.metric is not None:
@@ -453,9 +299,12 @@ class BaseEngine(ABC):
         return moved if coefficients[2] == 0 else self.combine(moved, np.eye(X.shape[1]), before, c)
 
     def residual(self, operator: Operator, Q: MultiVector, AQ: MultiVector, values: Array) -> Array:
-        """Squares of the differences, summed over the blocks."""
-        more = () if operator.metric is None else (operator.metric,)
-        squares = self.gather_blocks(lambda _, *blocks: _residual_squares(values, *blocks), Q, AQ, *more)
+        """Norms of ``A q - theta B q`` in ``B^-1``, one for each of the ``values``: the first columns of Q.
+
+        From the differences, row by row: through Gram matrices they would cancel.
+        """
+        metric = () if operator.metric is None else (operator.metric,)
+        squares = self.gather_blocks(lambda _, *blocks: _residual_squares(values, *blocks), Q, AQ, *metric)
         return np.asarray(np.sqrt(np.sum(squares, axis=0)))
 
     # derived: algebra
@@ -467,55 +316,48 @@ class BaseEngine(ABC):
         *,
         symmetric: bool = False,
     ) -> list[Array]:
-        """One after the other."""
+        """Return several Gram matrices in one metric, in one round where rounds are expensive."""
         return [self.gram(X, Y, metric, symmetric=symmetric) for X, Y in pairs]
 
     def combine_inplace(
         self, X: MultiVector, C: Array, Y: MultiVector | None = None, E: Array | None = None
     ) -> MultiVector:
-        """A new multivector: nothing can be written into the old one."""
+        """As :meth:`combine` for a square C; may mutate X, which must not be used any more."""
         return self.combine(X, C, Y, E)
 
     def scale_rows(self, X: MultiVector, factors: MultiVector) -> MultiVector:
-        """``diag(factors) X``."""
+        """``diag(factors) X``, in the type of X."""
         return self.map_blocks(_multiply, X, factors)
 
     def columns(self, X: MultiVector, chosen: slice) -> MultiVector:
-        """By a combination."""
+        """Return some columns of X."""
         return self.combine(X, np.eye(X.shape[1])[:, chosen])
 
     def hstack(self, *multivectors: MultiVector) -> MultiVector:
-        """By combinations, one multivector after the other."""
-        found, *more = multivectors
-        for multivector in more:
-            a, b = found.shape[1], multivector.shape[1]
-            found = self.combine(found, np.eye(a, a + b), multivector, np.eye(b, a + b, a))
-        return found
+        """Put multivectors side by side, in the type of the first."""
+        joined, *others = multivectors
+        for multivector in others:
+            a = joined.shape[1]
+            b = multivector.shape[1]
+            joined = self.combine(joined, np.eye(a, a + b), multivector, np.eye(b, a + b, a))
+        return joined
 
     def basis(self, n_rows: int, limit: int, dtype: DTypeLike) -> KrylovBasis:
-        """A list of multivectors."""
+        """Make an empty basis that will not have more than ``limit`` columns at a time."""
         return MultiVectorList(self)
 
     # derived: rows
 
     def random(self, n_rows: int, n_columns: int, seed: int, dtype: DTypeLike) -> MultiVector:
-        """Made on the host."""
+        """Draw Gaussian numbers that depend on the seed alone: not on the engine, nor on the row blocks."""
         return self.from_numpy(gaussian_rows(0, n_rows, n_columns, seed, dtype))
 
-    def zeros(self, n_rows: int, n_columns: int, dtype: DTypeLike) -> MultiVector:
-        """Made on the host."""
-        return self.from_numpy(np.zeros((n_rows, n_columns), dtype))
-
     def astype(self, X: MultiVector, dtype: DTypeLike) -> MultiVector:
-        """X itself where it is of that type."""
+        """Convert X to another type; X itself where it is of that type."""
         return X if X.dtype == dtype else self.map_blocks(lambda _, rows: rows.astype(dtype), X)
 
-    def take(self, X: MultiVector, chosen: Array) -> MultiVector:
-        """Through the host."""
-        return self.from_numpy(self.to_numpy(X, chosen))
-
     def scatter_rows(self, X: MultiVector, chosen: Array, n_rows: int) -> MultiVector:
-        """Through the host."""
+        """Make a multivector of ``n_rows`` rows: those of X at the numbers ``chosen``, zeros elsewhere."""
         out = np.zeros((n_rows, X.shape[1]), X.dtype)
         out[chosen] = self.to_numpy(X)
         return self.from_numpy(out)
@@ -523,29 +365,17 @@ class BaseEngine(ABC):
     # derived: statistics
 
     def column_statistics(self, X: MultiVector, metric: MultiVector | None = None) -> Statistics:
-        """Two folds: the peaks, and the moments in their units."""
+        """Measure whole columns: finite or not, where they peak, on how many rows they live."""
+        # 1. peaks, 2. moments in units of the peaks: squares of tiny or huge entries leave float64
         peaks, rows, finite = _first_peaks(self.gather_blocks(_peaks, X))
         units = np.maximum(np.abs(peaks), 1e-300)
-        more = () if metric is None else (metric,)
-        sums = self.gather_blocks(lambda _, *blocks: _moments(units, *blocks), X, *more)
+        weights = () if metric is None else (metric,)
+        sums = self.gather_blocks(lambda _, *blocks: _moments(units, *blocks), X, *weights)
         second, fourth, mass = (np.sum(parts, axis=0) for parts in zip(*sums, strict=True))
         return Statistics(finite, peaks, rows, second, fourth, float(mass))
 
-    def row_norms(self, X: MultiVector) -> tuple[MultiVector, float]:
-        """Lengths row by row; the median of evenly spaced ones."""
-        norms, n = self.map_blocks(_lengths, X), X.shape[0]
-        few = np.arange(0, n, -(-n // MEDIAN_ROWS))
-        return norms, float(np.median(self.to_numpy(norms, few)))
 
-    def nearest(self, X: MultiVector, centres: Array) -> Nearest:
-        """Two maps and a fold."""
-        found = self.map_blocks(
-            lambda _, rows: _winners(rows, centres), X
-        )  # label, gap and lead in one multivector
-        tallies = self.gather_blocks(lambda _, rows, own: _tallies(rows, own, len(centres)), X, found)
-        sums, sizes, use, inertia = (sum(parts) for parts in zip(*tallies, strict=True))
-        labels = self.map_blocks(lambda _, own: own[:, :1].astype(np.int64), found)
-        return Nearest(labels, self.columns(found, slice(1, 2)), sums, sizes, use, float(inertia))
+# --- Functions of numpy blocks, for map_blocks and gather_blocks
 
 
 def _divide(_: int, X: Array, divisor: Array) -> Array:
@@ -585,28 +415,3 @@ def _moments(units: Array, rows: Array, metric: Array | None = None) -> tuple[Ar
     mass = np.ones((len(rows), 1)) if metric is None else metric.reshape(-1, 1).astype(np.float64)
     squares = (rows / units) ** 2
     return (mass * squares).sum(axis=0), (mass * squares**2).sum(axis=0), float(mass.sum())
-
-
-def _lengths(_: int, rows: Array) -> Array:
-    """N x 1; squares are taken in units of the largest entry: they may leave the range of numbers."""
-    largest = np.abs(rows).max(axis=1, keepdims=True).astype(np.float64)
-    scaled = rows / np.where(largest == 0, 1, largest)
-    return np.asarray(largest * np.sqrt((scaled**2).sum(axis=1, keepdims=True)))
-
-
-def _winners(rows: Array, centres: Array) -> Array:
-    """Per row the nearest centre, the squared distance to it, and by how much the second best is farther."""
-    rows = rows.astype(np.float64)
-    scores, every = rows @ centres.T - (centres**2).sum(axis=1) / 2, np.arange(len(rows))
-    labels = np.argmax(scores, axis=1)
-    best = scores[every, labels]
-    scores[every, labels] = -np.inf
-    lead = 2 * (best - scores.max(axis=1)) if len(centres) > 1 else np.full(len(rows), np.inf)
-    return np.column_stack([labels, ((rows - centres[labels]) ** 2).sum(axis=1), lead])
-
-
-def _tallies(rows: Array, found: Array, count: int) -> tuple[Array, Array, Array, float]:
-    labels = found[:, 0].astype(np.int64)
-    sums = np.stack([np.bincount(labels, column, count) for column in rows.T], axis=1)
-    use = np.bincount(labels, found[:, 2], count)
-    return sums, np.bincount(labels, minlength=count), use, float(found[:, 1].sum())

@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import DTypeLike
 
-from spectrograd.engines.base import BaseEngine, Coefficients, Work
+from spectrograd.engines.base import Coefficients, Engine, Work
 from spectrograd.engines.krylov_basis import RowBasis
 from spectrograd.kernels.thresholds import USUAL, Thresholds
 from spectrograd.operators.base import Capability, Operator
@@ -24,7 +24,7 @@ SUMMED = 1 << 20  # rows whose partial sums, a small matrix for every few of the
 
 
 @dataclass(frozen=True)
-class LocalEngine(BaseEngine):
+class LocalEngine(Engine):
     """Passes by compiled kernels; plain numpy where the graph is small. Multivectors are numpy arrays.
 
     ``n_jobs`` follows scikit-learn: None or -1 means all cores.

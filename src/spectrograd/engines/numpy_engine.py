@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from spectrograd.engines.base import BaseEngine, Work
+from spectrograd.engines.base import Engine, Work
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.typing import Array
 
 
-class NumpyEngine(BaseEngine):
+class NumpyEngine(Engine):
     """Multivectors are numpy arrays; nothing is compiled, and nothing is fast."""
 
     name = "numpy"

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import DTypeLike
 
-from spectrograd.engines.base import MEDIAN_ROWS, BaseEngine, Coefficients, Nearest, Statistics, Work
+from spectrograd.engines.base import Coefficients, Engine, Statistics, Work
 from spectrograd.engines.torch_blocks import DeviceBlocks
 from spectrograd.kernels import LANES
 from spectrograd.operators.base import Capability, Operator
@@ -114,30 +114,6 @@ def moments(torch: Any, X: Tensor, units: Tensor, metric: Tensor | None) -> tupl
     return (mass * squares).sum(dim=0), (mass * squares.square()).sum(dim=0), mass.sum()
 
 
-def row_lengths(torch: Any, X: Tensor) -> Tensor:
-    """N x 1 in float64; squares are taken in units of the largest entry: they may leave the range."""
-    largest = X.abs().amax(dim=1, keepdim=True).double()
-    scaled = X / torch.where(largest == 0, 1.0, largest)
-    return largest * scaled.square().sum(dim=1, keepdim=True).sqrt()
-
-
-def nearest_centres(torch: Any, X: Tensor, centres: Tensor) -> tuple[Tensor, ...]:
-    """Labels and gaps of some rows, and per centre their sums, their number and its use."""
-    rows, count = X.double(), len(centres)
-    scores = rows @ centres.T - centres.square().sum(dim=1) / 2
-    best = scores.topk(min(2, count), dim=1)
-    labels = best.indices[:, 0]
-    lead = (
-        2 * (best.values[:, 0] - best.values[:, -1])
-        if count > 1
-        else torch.full_like(scores[:, 0], torch.inf)
-    )
-    own = torch.zeros((len(rows), count), dtype=torch.float64, device=X.device)
-    own[torch.arange(len(rows), device=X.device), labels] = 1.0  # sums by products: the same in every run
-    use = torch.zeros(count, dtype=torch.float64, device=X.device).index_add_(0, labels, lead)
-    return labels, (rows - centres[labels]).square().sum(dim=1), own.T @ rows, own.sum(dim=0).long(), use
-
-
 # --- Tensors on a device of torch: a card, or the CPU for those who want to see the same lines run.
 
 ROWS = 1 << 17  # rows at a time where float64 copies are made: 16 MB for sixteen columns
@@ -145,7 +121,7 @@ WORTH_THREADS = 50_000  # rows; below, threads that wait for one another take te
 OF_FREE = 0.5  # share of a card's free memory that graphs may keep; the rest is for multivectors
 
 
-class TorchEngine(BaseEngine):
+class TorchEngine(Engine):
     """Multivectors are tensors on a device; products by torch's sparse kernels, small matrices on the host.
 
     Parameters
@@ -331,25 +307,15 @@ class TorchEngine(BaseEngine):
             for rows in self._spans(multivectors[0])
         ]
 
-    def zeros(self, n_rows: int, n_columns: int, dtype: DTypeLike) -> TorchMultiVector:
-        """Made on the device."""
-        return TorchMultiVector(
-            self.torch.zeros((n_rows, n_columns), dtype=self._kind(dtype), device=self.device)
-        )
-
     def astype(self, X: TorchMultiVector, dtype: DTypeLike) -> TorchMultiVector:
         """X itself where it is of that type."""
         return X if X.dtype == dtype else TorchMultiVector(X.tensor.to(self._kind(dtype)))
 
-    def take(self, X: TorchMultiVector, chosen: Array) -> TorchMultiVector:
-        """On the device."""
-        return TorchMultiVector(X.tensor[self._index(chosen)])
-
     def scatter_rows(self, X: TorchMultiVector, chosen: Array, n_rows: int) -> TorchMultiVector:
         """On the device."""
-        out = self.zeros(n_rows, X.shape[1], X.dtype)
-        out.tensor[self._index(chosen)] = X.tensor
-        return out
+        out = X.tensor.new_zeros((n_rows, X.shape[1]))
+        out[self._index(chosen)] = X.tensor
+        return TorchMultiVector(out)
 
     # statistics
 
@@ -363,28 +329,6 @@ class TorchEngine(BaseEngine):
         ]
         second, fourth, mass = (self._host(sum(part)) for part in zip(*parts, strict=True))
         return Statistics(finite, self._host(top), self._host(where), second, fourth, float(mass))
-
-    def row_norms(self, X: TorchMultiVector) -> tuple[TorchMultiVector, float]:
-        """Lengths on the device; the median of evenly spaced ones."""
-        norms, n = TorchMultiVector(row_lengths(self.torch, X.tensor)), X.shape[0]
-        few = np.arange(0, n, -(-n // MEDIAN_ROWS))
-        return norms, float(np.median(self.to_numpy(norms, few)))
-
-    def nearest(self, X: TorchMultiVector, centres: Array) -> Nearest:
-        """On the device, some rows at a time."""
-        middle = self._small(centres, self.torch.float64)
-        parts = [nearest_centres(self.torch, X.tensor[rows], middle) for rows in self._spans(X)]
-        labels, gaps, *tallies = zip(*parts, strict=True)
-        sums, sizes, use = (self._host(sum(part)) for part in tallies)
-        gap = self.torch.cat(gaps)[:, None]
-        return Nearest(
-            TorchMultiVector(self.torch.cat(labels)[:, None]),
-            TorchMultiVector(gap),
-            sums,
-            sizes,
-            use,
-            float(gap.sum()),
-        )
 
     # how tensors and arrays meet
 

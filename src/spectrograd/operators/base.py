@@ -5,12 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from spectrograd.typing import Array
+
+if TYPE_CHECKING:
+    from spectrograd.engines.base import Engine, MultiVector
 
 Capability = Literal["products", "edges", "pattern", "resident", "tensors"]
 # Of an operator. ``products``: A X. ``edges``: the weights can be read, in any order. ``pattern``: who is
@@ -95,11 +98,11 @@ class Operator(ABC):
         return PRODUCTS
 
     @abstractmethod
-    def product(self, engine: Any, X: Any) -> Any:
+    def product(self, engine: Engine, X: MultiVector) -> MultiVector:
         """``A X`` by the verbs of an engine, for an operator that is placed there and a multivector X."""
 
     @abstractmethod
-    def to_engine(self, engine: Any) -> Operator:
+    def to_engine(self, engine: Engine) -> Operator:
         """The same operator with what is N long as multivectors of an engine."""
 
     @abstractmethod
@@ -196,7 +199,7 @@ class DenseOperator(Operator):
         """Number of rows."""
         return len(self.matrix)
 
-    def product(self, engine: Any, X: Any) -> Any:
+    def product(self, engine: Engine, X: MultiVector) -> MultiVector:
         """``A X``, by way of the host."""
         return engine.from_numpy(np.asarray(self.matrix @ engine.to_numpy(X), dtype=X.dtype))
 
@@ -204,6 +207,6 @@ class DenseOperator(Operator):
         """Sums along full rows, of the matrix as it was made."""
         return self.n_nodes * float(np.finfo(dtype).eps) * max(abs(self.lower), abs(self.upper))
 
-    def to_engine(self, engine: Any) -> DenseOperator:
+    def to_engine(self, engine: Engine) -> DenseOperator:
         """Itself."""
         return self

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.polynomial import chebyshev
@@ -14,6 +14,9 @@ from spectrograd.operators.base import Operator, OperatorOfSeveral
 from spectrograd.operators.equilibration import equilibrate
 from spectrograd.operators.sparse import LowRank
 from spectrograd.typing import Array
+
+if TYPE_CHECKING:
+    from spectrograd.engines.base import Engine, MultiVector
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +33,7 @@ class LowRankOperator(Operator):
         """Number of rows."""
         return int(self.low_rank.factors.shape[0])
 
-    def product(self, engine: Any, X: Any) -> Any:
+    def product(self, engine: Engine, X: MultiVector) -> MultiVector:
         """A Gram matrix and a combination; no edges are read."""
         Z, a = self.low_rank.factors, self.low_rank.coefficients
         return engine.astype(engine.combine(Z, -a[:, None] * engine.gram(Z, X)), X.dtype)
@@ -40,7 +43,7 @@ class LowRankOperator(Operator):
         Z, a = self.low_rank.factors, self.low_rank.coefficients
         return self.n_nodes * float(np.finfo(dtype).eps) * float(np.abs(a) @ np.square(Z).sum(axis=0))
 
-    def to_engine(self, engine: Any) -> LowRankOperator:
+    def to_engine(self, engine: Engine) -> LowRankOperator:
         """The same with its factors as a multivector."""
         return replace(
             self, low_rank=LowRank(engine.from_numpy(self.low_rank.factors), self.low_rank.coefficients)
@@ -93,7 +96,7 @@ class SumOperator(OperatorOfSeveral):
         """Whether a product reads a disk."""
         return any(part.is_streamed for part in self.operators)
 
-    def product(self, engine: Any, X: Any) -> Any:
+    def product(self, engine: Engine, X: MultiVector) -> MultiVector:
         """One product after the other."""
         unit, first = np.eye(X.shape[1]), self.operators[0]
         total = engine.combine(first.product(engine, X), self.weights[0] * unit)
@@ -107,7 +110,7 @@ class SumOperator(OperatorOfSeveral):
         sizes = (abs(c) * max(abs(part.lower), abs(part.upper)) for c, part in pairs)
         return sum(abs(c) * part.rounding(dtype) for c, part in pairs) + len(pairs) * eps * sum(sizes)
 
-    def to_engine(self, engine: Any) -> SumOperator:
+    def to_engine(self, engine: Engine) -> SumOperator:
         """The same with its parts placed."""
         return replace(self, operators=tuple(engine.load_operator(part) for part in self.operators))
 
@@ -141,7 +144,7 @@ class FunctionOperator(OperatorOfSeveral):
         """Passes over the edges that one product costs: the largest degree."""
         return max(len(coefficients) - 1 for coefficients in self.series)
 
-    def product(self, engine: Any, X: Any) -> Any:
+    def product(self, engine: Engine, X: MultiVector) -> MultiVector:
         """``A X`` on an engine: the sum of the layers' series."""
         unit, total = np.eye(X.shape[1]), None
         for operator, coefficients in zip(self.operators, self.series, strict=True):
@@ -159,7 +162,7 @@ class FunctionOperator(OperatorOfSeveral):
             floor += 10 * ACCURACY * float(terms.max()) + each * float(np.arange(len(terms)) ** 2 @ terms)
         return floor
 
-    def to_engine(self, engine: Any) -> FunctionOperator:
+    def to_engine(self, engine: Engine) -> FunctionOperator:
         """The same operator with its layers placed."""
         return replace(self, operators=tuple(engine.load_operator(operator) for operator in self.operators))
 
@@ -225,7 +228,7 @@ def _fitted(values: Array, nodes: Array) -> Array:
     return np.asarray(coefficients)
 
 
-def _series_product(engine: Any, operator: Operator, coefficients: Array, X: Any) -> Any:
+def _series_product(engine: Engine, operator: Operator, coefficients: Array, X: MultiVector) -> MultiVector:
     """``f(L) X`` by the three-term recurrence: one sweep per degree, three multivectors of memory."""
     middle, half = (operator.lower + operator.upper) / 2, (operator.upper - operator.lower) / 2
     unit = np.eye(X.shape[1])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from spectrograd.graph import Graph, RowBlock
 from spectrograd.operators.base import Operator
 from spectrograd.operators.sparse import LowRank, SparseOperator
 from spectrograd.typing import Array
+
+if TYPE_CHECKING:
+    from spectrograd.engines.base import Engine, MultiVector
 
 # Sizes that are left alone. Relative errors of 1e-7 of the smallest, squared, are still normal numbers of
 # float32, and so are sums of squares of the largest, which is more than any unweighted graph's degree.
@@ -47,11 +50,11 @@ class Equilibration:
         """N x k vectors of the balanced operator as vectors of the given one."""
         return np.asarray(vectors * self._factors)
 
-    def inverse_transform_multivector(self, engine: Any, X: Any) -> Any:
+    def inverse_transform_multivector(self, engine: Engine, X: MultiVector) -> MultiVector:
         """As :meth:`leave`, for a multivector of an engine."""
         return _multiplied(engine, X, self.row_factors)
 
-    def transform_multivector(self, engine: Any, X: Any) -> Any:
+    def transform_multivector(self, engine: Engine, X: MultiVector) -> MultiVector:
         """As :meth:`enter`, for a multivector of an engine."""
         return _multiplied(engine, X, 1 / self.row_factors)
 
@@ -65,7 +68,7 @@ class Equilibration:
         return self.row_factors[:, None] if isinstance(self.row_factors, np.ndarray) else self.row_factors
 
 
-def _multiplied(engine: Any, X: Any, factors: float | Array) -> Any:
+def _multiplied(engine: Engine, X: MultiVector, factors: float | Array) -> MultiVector:
     if isinstance(factors, np.ndarray):
         return engine.scale_rows(X, engine.from_numpy(factors[:, None]))
     return engine.combine(X, factors * np.eye(X.shape[1]))

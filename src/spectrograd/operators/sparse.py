@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,6 +15,9 @@ from spectrograd.graph import Graph
 from spectrograd.kernels import SUM_BLOCK
 from spectrograd.operators.base import EDGES, PRODUCTS, Capability, Operator
 from spectrograd.typing import Array
+
+if TYPE_CHECKING:
+    from spectrograd.engines.base import Engine, MultiVector
 
 NEARLY_NULL = 1e-9  # of the smallest diagonal entry: sums of degrees are no more exact than that
 
@@ -138,12 +141,12 @@ class SparseOperator(Operator):
         """Type in which the matrix is stored."""
         return self.diagonal.dtype
 
-    def product(self, engine: Any, X: Any) -> Any:
+    def product(self, engine: Engine, X: MultiVector) -> MultiVector:
         """``A X`` on an engine, for a multivector X; the operator is placed there."""
         product = engine.spmm(self, X)
         return product if self.low_rank is None else engine.subtract_low_rank(product, self.low_rank, X)
 
-    def to_engine(self, engine: Any) -> SparseOperator:
+    def to_engine(self, engine: Engine) -> SparseOperator:
         """The same operator with its vectors and factors as multivectors of an engine."""
 
         def put(vector: Array | None) -> Any:

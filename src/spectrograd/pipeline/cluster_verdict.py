@@ -6,7 +6,6 @@ in the same way (docs/trust.md): whatever can be cut there can be cut anywhere.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
@@ -157,8 +156,6 @@ def judge_clusters(result: Result, settings: Settings) -> ClusterVerdict:
     layers, weights = graphs_of(result)
     if not layers:
         return ClusterVerdict(NOT_JUDGED, k, reason="the edges are not at hand")
-    if time.perf_counter() >= settings.labelled_by:
-        return ClusterVerdict(NOT_JUDGED, k, reason="out of time")
     labels = result.labels[result.rows]
     shares = np.bincount(labels[labels >= 0], minlength=k) / max(1, int((labels >= 0).sum()))
     if k < 2:
@@ -175,7 +172,7 @@ def judge_clusters(result: Result, settings: Settings) -> ClusterVerdict:
     if result.connectivity.groups is not None:
         return _of_components(cuts, result, ClusterVerdict(CLEAR, *base, **shown), settings)
     tau = result.regularization.tau
-    chance = _chance(cuts, k, result.vectors.shape[1], tau, result.norm_regularization, settings)
+    chance = _chance(cuts, k, result.embedding.n_components, tau, result.norm_regularization, settings)
     if chance is None:
         why = "too few nodes for a random graph to compare with"
         return ClusterVerdict(NOT_JUDGED, *base, reason=why, **shown)

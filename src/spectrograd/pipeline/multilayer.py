@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,6 @@ from spectrograd.aggregation import (
     mean,
     without_absent,
 )
-from spectrograd.aggregation.projection import aggregate as project
 from spectrograd.embedding import Embedding
 from spectrograd.graph import Graph, GraphError, GraphWarning, MultilayerGraph
 from spectrograd.graph.components import Connectivity, connect, report_excluded, sublayers
@@ -347,49 +346,7 @@ def _decide(wanted: float | str | None, settings: Settings, connectivity: Connec
     return Regularization(wanted or 0.0, "asked for" if wanted else "off")
 
 
-# --- Many merges of the same layers: alpha sweeps and leave-one-layer-out, layer embeddings reused.
-
-
-@dataclass(frozen=True, eq=False)
-class AlphaPoint:
-    """One alpha of a sweep: the merged embedding and its squared distance to each layer (Eq. 20)."""
-
-    alpha: float | str
-    result: CertifiedEmbedding
-    distances: Array
-
-
-def scan_alpha(
-    layers: Layers | Merged,
-    alphas: Iterable[float | str],
-    n_components: int,
-    settings: Settings | None = None,
-) -> tuple[AlphaPoint, ...]:
-    """Merge by Eq. 22 once per alpha; the layers' embeddings are those given, nothing is solved twice.
-
-    Each run starts from the result before, so neighbouring values are cheap for iterative solvers.
-
-    Parameters
-    ----------
-    layers
-        Layers with their embeddings: ``Layers(...)`` or what :func:`merge` returned.
-    alphas
-        Numbers >= 0 or "auto".
-    n_components
-        Columns of the merged embedding.
-    settings
-        How to solve.
-    """
-    inputs = embedded_layers(layers)
-    chosen = settings or Settings()
-    points: list[AlphaPoint] = []
-    start = None
-    for alpha in alphas:
-        result = embed(project(inputs, alpha=alpha), n_components, chosen, start=start)
-        start = result.embedding.vectors
-        distances = np.array([_distance(start, U) for U in inputs.embeddings])
-        points.append(AlphaPoint(alpha, result, distances))
-    return tuple(points)
+# --- Leave one layer out: how much each layer matters for the merge.
 
 
 def layer_influence(

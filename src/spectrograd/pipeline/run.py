@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -19,7 +19,7 @@ from spectrograd.labels.neighbor_labels import follow_neighbours
 from spectrograd.labels.sampled_kmeans import MANY
 from spectrograd.notices import parameter
 from spectrograd.pipeline.checkpoints import checkpointed
-from spectrograd.pipeline.cluster_verdict import graphs_of, judge_clusters
+from spectrograd.pipeline.cluster_verdict import NOT_JUDGED, ClusterVerdict, graphs_of, judge_clusters
 from spectrograd.pipeline.multilayer import PreparedLayers, prepare_layers
 from spectrograd.pipeline.result import DistributedEmbedding, Result
 from spectrograd.pipeline.settings import Settings
@@ -91,7 +91,7 @@ def cluster(graph: Graph | MultilayerGraph, settings: Settings, *, start: Array 
 def note_small(graph: Graph | MultilayerGraph, settings: Settings) -> None:
     """Say, through the logger, where a pass takes less time here than the messages about it elsewhere."""
     cost = settings.engine.cost
-    if not (cost.dear and graph.is_resident):
+    if not (cost.is_expensive and graph.is_resident):
         return
     columns = MOST if isinstance(settings.n_components, str) else settings.n_components
     here = 2 * graph.n_edges * columns * PER_PRODUCT
@@ -165,7 +165,9 @@ def finish_labels(result: Result, settings: Settings) -> Result:
     result = _followed(result)
     # The verdict clusters random graphs, which takes as long as a small fit: only where it is asked for. What
     # lies with the workers of a cluster is judged while they are there.
-    judge = partial(judge_clusters, result, settings)
+    judge: Callable[[], ClusterVerdict] = partial(judge_clusters, result, settings)
+    if time.perf_counter() >= settings.labelled_by:
+        judge = partial(ClusterVerdict, NOT_JUDGED, int(result.n_clusters or 0), reason="out of time")
     result = replace(result, judge=judge)
     if settings.engine.is_distributed:
         verdict = judge()

@@ -104,7 +104,7 @@ class Problem:
     @property
     def passes_are_expensive(self) -> bool:
         """Whether sweeps are to be saved: each one is a round of a network or reads a disk."""
-        return self.engine.cost.dear or self.operator.is_streamed
+        return self.engine.cost.is_expensive or self.operator.is_streamed
 
     @property
     def sparse(self) -> SparseOperator:

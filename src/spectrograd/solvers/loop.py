@@ -294,7 +294,7 @@ class _Run:
         """After Ctrl-C: the last measurement; where its state has moved on since, that one if it is whole."""
         if self.live is None or self.solver.snapshots_are_copies(self.live):
             self.save(at_once=True)
-        elif safely and not self.problem.engine.cost.dear:  # whose verbs are safe points too
+        elif safely and not self.problem.engine.cost.is_expensive:  # whose verbs are safe points too
             seconds = self.clock.seconds()
             self.unsaved = Snapshot(self.live, tuple(self.history), self.back_offs, seconds, measured=False)
             self.save(at_once=True)

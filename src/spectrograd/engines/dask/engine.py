@@ -99,9 +99,9 @@ class DaskEngine(RowsOnWorkers):
         return placed
 
     def _fits(self, graph: Any, bounds: Array) -> bool:
-        """Whether workers can keep their rows: edges that they spill are read in every sweep, without end."""
-        workers, needed = self.client.scheduler_info(n_workers=-1)["workers"], block_bytes(graph, bounds)
-        limits = {address: worker.get("memory_limit") or 0 for address, worker in workers.items()}
+        """Whether workers can hold their rows: edges that they spill are read in every pass, without end."""
+        needed = block_bytes(graph, bounds)
+        limits = self.session.memory_limits()
         tight = [address for address, limit in limits.items() if limit and needed > USABLE * limit]
         if tight and not isinstance(graph, StoredGraph):
             raise EngineError(

@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import DTypeLike
 
-from spectrograd.engines.base import BaseEngine, Statistics
+from spectrograd.engines.base import Engine, Statistics
 from spectrograd.engines.dask import tasks
 from spectrograd.engines.dask.partition import cut, even_bounds
 from spectrograd.engines.dask.session import DaskMultiVector, Session, Step, kept, release
@@ -22,7 +22,7 @@ from spectrograd.store.stored_graph import StoredGraph
 from spectrograd.typing import Array
 
 
-class RowsOnWorkers(BaseEngine):
+class RowsOnWorkers(Engine):
     """The verbs that need nothing but rows; ``bounds`` maps a number of rows to the first rows of blocks."""
 
     session: Session
@@ -112,15 +112,6 @@ class RowsOnWorkers(BaseEngine):
         steps = [
             Step("random", tasks.random, (int(bounds[i]), int(bounds[i + 1]), *given), i)
             for i in range(len(bounds) - 1)
-        ]
-        return self.multivector(steps, bounds, n_columns, dtype)
-
-    def zeros(self, n_rows: int, n_columns: int, dtype: DTypeLike) -> DaskMultiVector:
-        """Made where the rows are."""
-        bounds = self.bounds_of(n_rows)
-        sizes = np.diff(bounds)
-        steps = [
-            Step("zeros", tasks.zeros, (int(n), n_columns, np.dtype(dtype)), i) for i, n in enumerate(sizes)
         ]
         return self.multivector(steps, bounds, n_columns, dtype)
 

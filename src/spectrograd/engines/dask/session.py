@@ -305,6 +305,14 @@ class Session:
         except OSError:
             return {}
 
+    def memory_limits(self) -> dict[str, int]:
+        """Bytes that each worker may use, by address; 0 where it has no limit."""
+        try:
+            workers = self.client.scheduler_info(n_workers=-1)["workers"]
+        except (KeyError, OSError):  # a client without its scheduler knows of no workers
+            raise self._gone() from None
+        return {address: int(worker.get("memory_limit") or 0) for address, worker in workers.items()}
+
     def _gone(self) -> EngineError:
         return EngineError(f"the scheduler {self._where} is gone: start it and its workers again")
 

@@ -250,11 +250,6 @@ def random(start: int, stop: int, n_columns: int, seed: int, dtype: DTypeLike) -
     return gaussian_rows(start, stop, n_columns, seed, dtype)
 
 
-def zeros(n_rows: int, n_columns: int, dtype: DTypeLike) -> Array:
-    """Rows of zeros."""
-    return np.zeros((n_rows, n_columns), dtype)
-
-
 def cast(X: Array, dtype: DTypeLike) -> Array:
     """X in another type."""
     return X.astype(dtype)
