@@ -44,19 +44,11 @@ def same_steps(layers: Layers, seed: int) -> tuple[float, float, np.ndarray]:
         enough = limit * operator.upper / (upper + ALPHA * count)
         alone = JointPasses(Layers((without_absent(operator),), np.ones(1)), np.zeros(1), settle=enough)
         found = solve(Problem(operator, K), alone, stopping=Stopping(None, enough), seed=seed)
-<<<<<<< HEAD
-        passes += found.last.matvecs / K * operator.graph.n_edges / edges
-        bases.append(found.Q[:, K:])
-    second = MergeAlone(layers, np.full(count, ALPHA), settle=limit, given=tuple(bases))
-    merged = solve(Problem(layers.operators[0], K), second, stopping=Stopping(None, limit), seed=seed)
-    return passes, merged.last.matvecs / K, merged.Q[:, :K]
-=======
         passes += found.last.edges_seen / edges
         bases.append(found.Q[:, K:])
     second = MergeAlone(layers, np.full(count, ALPHA), settle=limit, given=tuple(bases))
     merged = solve(Problem(layers.operators[0], K), second, stopping=Stopping(None, limit), seed=seed)
     return passes, merged.last.edges_seen / edges, merged.Q[:, :K]
->>>>>>> e40a61292b6682f32c34f76ac5a071c1731201a8
 
 
 def joint(n_nodes: int = 4_000, seeds: tuple[int, ...] = (0, 1)) -> str:
@@ -77,12 +69,8 @@ def joint(n_nodes: int = 4_000, seeds: tuple[int, ...] = (0, 1)) -> str:
             ("two stages, the steps of joint", *same_steps(layers, seed)),
         ]
         solution, merged, _ = run(layers, K, Settings(seed=seed, tol=TOL))
-<<<<<<< HEAD
-        ways.append(("joint", solution.last.matvecs / K, 0.0, merged))
-=======
         n_edges = sum(layer.n_edges for layer in data.graph.layers)
         ways.append(("joint", solution.last.edges_seen / n_edges, 0.0, merged))
->>>>>>> e40a61292b6682f32c34f76ac5a071c1731201a8
         for name, first, second, vectors in ways:
             cells = [f"{passes:.0f}" for passes in (first, second, first + second)]
             rows.append([seed, name, *cells, f"{_nmi(vectors, data.labels):.3f}"])
@@ -100,12 +88,8 @@ def by_mini_batches(sizes: tuple[int, ...] = (4_000, 10_000)) -> str:
             assert found.result is not None
             every = [found.result, *found.layers]
             scored = [_nmi(one.embedding.vectors, data.labels) for one in every]
-<<<<<<< HEAD
-            passes = f"{found.result.solution.last.matvecs / K:.0f}"
-=======
             n_edges = sum(layer.n_edges for layer in data.graph.layers)
             passes = f"{found.result.solution.last.edges_seen / n_edges:.0f}"
->>>>>>> e40a61292b6682f32c34f76ac5a071c1731201a8
             met = "yes" if found.result.certificate.converged else "no"
             rows.append([f"{n_nodes:,}", seed, f"`{steps}`", passes, met, *(f"{x:.3f}" for x in scored)])
     head = ("nodes", "seed", "steps", "passes", "certificate met", "NMI", "layer 1", "2", "3")
@@ -119,9 +103,5 @@ def _nmi(vectors: np.ndarray, truth: np.ndarray) -> float:
 def _two_stages(graph, settings: Settings) -> tuple[float, float, np.ndarray]:  # type: ignore[no-untyped-def]
     stages = merge(graph, K, settings)
     found = stages.embed(K, settings)
-<<<<<<< HEAD
-    layers = float(np.mean([layer.solution.last.matvecs / K for layer in stages.layers]))
-=======
     layers = float(np.mean([layer.solution.last.matvecs for layer in stages.layers])) / K
->>>>>>> e40a61292b6682f32c34f76ac5a071c1731201a8
     return layers, found.solution.last.matvecs / K, found.embedding.vectors

@@ -203,9 +203,5 @@ def passes() -> str:
 
 def certified(result: Any, epochs: int) -> str:
     mark = "" if result.certificate.converged else " (not met)"
-<<<<<<< HEAD
     passes = epochs + result.solution.last.matvecs / result.embedding.vectors.shape[1]
     return f"{passes:.1f} + {result.certificate.columns}{mark}"
-=======
-    return f"{epochs + result.solution.last.matvecs / result.embedding.n_components:.1f} + {result.certificate.columns}{mark}"
->>>>>>> e40a61292b6682f32c34f76ac5a071c1731201a8

@@ -26,11 +26,7 @@ def spectrograd(matrix: Any, k: int, tol: float | None = None) -> tuple[Any, dic
         "solver": " -> ".join(attempt.solver for attempt in found.attempts),
         "converged": found.certificate.converged,
         "tau": found.regularization.tau,
-<<<<<<< HEAD
-        "passes_counted": found.history[-1].matvecs / found.vectors.shape[1],
-=======
         "passes_counted": found.passes,
->>>>>>> e40a61292b6682f32c34f76ac5a071c1731201a8
     }
     return found.vectors, facts
 

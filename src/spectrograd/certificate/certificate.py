@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -155,6 +156,13 @@ class Certificate:
     def max_residual(self) -> float:
         """The worst residual."""
         return float(self.residuals.max())
+
+    @property
+    def sure(self) -> float:
+        """Old name of ``complete_below``, for one release."""
+        message = "certificate_.sure is now complete_below; the old name goes with the next release"
+        warnings.warn(message, FutureWarning, 2)
+        return self.complete_below
 
     @property
     def gap_bound(self) -> float:

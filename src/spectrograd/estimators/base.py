@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, cast
@@ -219,6 +220,15 @@ class Spectral(PartialFitMixin, OutOfSampleMixin, DisplayMixin, BaseEstimator):
     def fit_transform(self, X: Any, y: None = None, **columns: str) -> Array:
         """Embed and return the vectors."""
         return self.fit(X, None, **columns).embedding_
+
+    @property
+    def set_aside_(self) -> Array:
+        """Old name of ``excluded_``, for one release."""
+        names: Array = self.excluded_
+        warnings.warn(
+            "set_aside_ is now excluded_; the old name goes with the next release", FutureWarning, 2
+        )
+        return names
 
     @property
     def _n_features_out(self) -> int:
