@@ -30,9 +30,13 @@ OF_OTHERS = {
 }
 
 
+def text_of(page):
+    return page.read_text(encoding="utf-8")
+
+
 def code_spans(page):
     """Inline code of a page, blocks of code left out."""
-    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"^```.*?^```", "", text_of(page), flags=re.DOTALL | re.MULTILINE)
     return re.findall(r"`([^`\n]+)`", text)
 
 
@@ -83,6 +87,14 @@ def test_dotted_names_exist(page):
         except AttributeError:
             missing.append(name)
     assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_imports_of_blocks_exist(page):
+    """Also of blocks that are not run."""
+    for line in re.findall(r"^from spectrograd([\w.]*) import ([\w, ]+)", text_of(page), flags=re.MULTILINE):
+        for name in line[1].split(","):
+            assert find(f"{line[0]}.{name.strip()}".lstrip("."))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
