@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import table
-from spectrograd import datasets
 
 COLUMNS = ("seconds", "iterations", "purity", "nmi", "ri", "ari")
 
@@ -23,8 +22,10 @@ def run() -> dict[str, str]:
 
 def yelp(n_businesses: int = 11_160) -> str:
     """The paper's Table 2 on made-up files in Yelp's schema: 11,160 businesses, four layers, K=3."""
+    from tests.yelp_like import write_yelp_like
+
     with tempfile.TemporaryDirectory() as folder:
-        datasets.write_yelp_like(folder, n_businesses, seed=0)
+        write_yelp_like(folder, n_businesses, seed=0)
         return measured("--table", "2", "--yelp", folder, "--skip-dense")
 
 

@@ -1,9 +1,9 @@
 """Results keep their bits: hashes of embeddings, labels and files for fixed seeds, on one thread.
 
-Every case is run twice in this process and once in another; the three hashes agree everywhere. They are also
-compared with ``golden_bits.json``, which holds one table of hashes per platform (processor, BLAS, versions of the
-numerical libraries): on another platform this comparison is skipped. ``python tests/test_golden_bits.py --write``
-adds or replaces the table of the platform it runs on.
+Every case is run twice in this process and once in another; the three hashes agree everywhere. They are
+also compared with ``golden_bits.json``, which holds one table of hashes per platform (processor, BLAS,
+versions of the numerical libraries): on another platform this comparison is skipped.
+``python tests/test_golden_bits.py --write`` adds or replaces the table of the platform it runs on.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from spectrograd.system import one_thread
 
 GOLDEN_FILE = Path(__file__).with_name("golden_bits.json")
 LIBRARIES = ("numpy", "scipy", "numba", "torch")  # whose versions may change the last bits
-ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")}
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 MAX_ITER = 30  # of a solver that does not stop by itself
 SOLVERS = (
     *("auto", "chebyshev", "lanczos", "shift-invert", "lobpcg", "multilevel", "sgd", "sgd-paper"),
@@ -299,12 +299,12 @@ def write() -> None:
     changed = [name for name in hashes if golden.get(key, {}).get(name) != hashes[name]]
     golden[key] = hashes
     GOLDEN_FILE.write_text(json.dumps(golden, indent=1, sort_keys=True) + "\n")
-    print(f"{key}: {len(hashes)} hashes, {len(changed)} of them new or changed: {'; '.join(changed)}")
+    sys.stdout.write(f"{key}: {len(hashes)} hashes; new or changed: {'; '.join(changed) or 'none'}\n")
 
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["--print"]:
-        print(json.dumps(hash_all()))
+        sys.stdout.write(json.dumps(hash_all()) + "\n")
     elif sys.argv[1:] == ["--write"]:
         write()
     else:

@@ -1,4 +1,4 @@
-"""How much memory there is, as far as the system tells."""
+"""How much memory there is, as far as the system reports it."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ def test_the_container_s(machine, limit, expected):
     assert memory.machine_memory((str(machine) + ".absent", str(machine))) == expected
 
 
-def test_a_system_that_does_not_tell(machine, monkeypatch):
+def test_a_system_that_does_not_report_it(machine, monkeypatch):
     monkeypatch.delattr(os, "sysconf")
-    assert memory.machine_memory((str(machine) + ".absent", str(machine))) == memory.UNKNOWN
+    assert memory.machine_memory((str(machine) + ".absent", str(machine))) == memory.UNKNOWN_MACHINE_BYTES

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 
 UNLABELLED = -1
+# Key of a score in the result of score() -> its title in tables.
+SCORE_TITLES = {"purity": "purity", "nmi": "NMI", "ri": "RI", "ari": "ARI"}
 
 
 def purity(truth: ArrayLike, labels: ArrayLike) -> float:

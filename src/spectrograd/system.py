@@ -1,4 +1,9 @@
-"""Optional packages: imported when first needed, with a word on what to install when they are missing."""
+"""The process and its surroundings: optional packages, memory, files, Ctrl-C and thread pools.
+
+Optional packages are imported when they are first needed; memory is measured by what the system reports;
+Ctrl-C is noticed between the passes of a run; BLAS and OpenMP are limited to one thread where more would
+compete with the library's own.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,7 @@ import gc
 import os
 import re
 import signal
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -14,7 +20,12 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
+
+# --- Optional packages
 
 _EXTRA_OF = {
     "networkx": "interop",
@@ -37,7 +48,7 @@ class MissingExtra(ImportError):
 
 
 def need(module: str, what: str) -> Any:
-    """Import an optional module (``"pyarrow.parquet"``), or say that ``what`` needs it.
+    """Import an optional module (``"pyarrow.parquet"``), or raise an error that says ``what`` needs it.
 
     Examples
     --------
@@ -53,22 +64,24 @@ def need(module: str, what: str) -> Any:
         ) from None
 
 
-# --- How much memory there is, and how much a piece of work took at its peak.
+# --- Memory: of the machine, of the process, and of a part of a run
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:e[0-9]+)?) *((?:[KMGT]i?)?B?)", re.IGNORECASE)
-UNKNOWN = 8e9  # bytes, where the system does not tell
-STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+UNKNOWN_MACHINE_BYTES = 8e9  # assumed where the system does not report its memory
+STATUS_FILE = Path("/proc/self/status")
+RESET_FILE = Path("/proc/self/clear_refs")  # "5" resets the high-water mark of the resident size
+HASH_CHUNK = 1 << 20  # bytes
 CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 def machine_memory(container_limits: Sequence[str] = CONTAINER_LIMITS) -> float:
     """Bytes of the machine, or of the container if that has fewer."""
-    total = UNKNOWN
+    total = UNKNOWN_MACHINE_BYTES
     with suppress(AttributeError, ValueError, OSError):  # no such call, name or answer on this system
         total = float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
-    for place in container_limits:
+    for path in container_limits:
         with suppress(ValueError, OSError):  # "max", or no such file
-            total = min(total, float(int(Path(place).read_text())))
+            total = min(total, float(int(Path(path).read_text())))
     return total
 
 
@@ -82,64 +95,86 @@ def as_bytes(size: int | str | None) -> int | None:
     """
     if size is None:
         return None
-    found = _SIZE.fullmatch(str(size).strip())
-    if found is None or not float(found[1]) > 0:
+    match = _SIZE.fullmatch(str(size).strip())
+    if match is None or not float(match[1]) > 0:
         raise ValueError(f"{size!r} is no amount of memory: write for example 6GB, 512MB or 2GiB")
-    unit = found[2].upper().removesuffix("B") + " "
-    return int(float(found[1]) * (1024 if "I" in unit else 1000) ** " KMGT".index(unit[0]))
+    unit = match[2].upper().removesuffix("B") + " "
+    base = 1024 if "I" in unit else 1000
+    return int(float(match[1]) * base ** " KMGT".index(unit[0]))
 
 
 @dataclass
 class Peak:
-    """Bytes above what was in use before; None where it cannot be measured."""
+    """Bytes added to the resident size; None where they cannot be measured."""
 
     added: int | None = None
 
 
 @contextmanager
 def peak_memory() -> Iterator[Peak]:
-    """Measure how far the process grows inside; needs Linux, whose kernel can reset its high-water mark."""
+    """Measure how far the resident size grows inside the block, by the high-water mark that Linux keeps."""
     peak = Peak()
     gc.collect()
     try:
-        RESET.write_text("5")
-        before = _field("VmRSS")
+        RESET_FILE.write_text("5")
+        before = _status_bytes("VmRSS")
     except OSError:
         before = None
     try:
         yield peak
     finally:
-        after = None if before is None else _field("VmHWM")
+        after = None if before is None else _status_bytes("VmHWM")
         if before is not None and after is not None:
             peak.added = max(0, after - before)
 
 
-def _field(name: str) -> int | None:
-    for row in STATUS.read_text().splitlines():
+def _status_bytes(name: str) -> int | None:
+    """A size in ``/proc/self/status``, which gives kibibytes."""
+    for row in STATUS_FILE.read_text().splitlines():
         if row.startswith(name + ":"):
             return int(row.split()[1]) * 1024
     return None
 
 
-# --- Ctrl-C at safe points: noticed between the passes of a run, never inside a compiled kernel.
+def peak_resident_bytes() -> int | None:
+    """Largest resident size of the process since its start; None where the system does not report it."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+# --- Files
+
+
+def hash_file(path: str | os.PathLike[str], digest: _Hash) -> None:
+    """Feed the bytes of a file, which may be large, to a hash."""
+    with open(path, "rb") as handle:
+        while chunk := handle.read(HASH_CHUNK):
+            digest.update(chunk)
+
+
+# --- Ctrl-C at safe points: between the passes of a run, never inside a compiled kernel
 
 
 @dataclass
 class Interruption:
-    """Whether Ctrl-C was ``requested``, and whether somebody still has to be told (``pending``)."""
+    """Whether Ctrl-C was ``requested``, and whether :func:`check` has yet to raise for it (``pending``)."""
 
     requested: bool = False
     pending: bool = False
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        """The first Ctrl-C is a request, the second one is an order."""
+        """Note the first Ctrl-C as a request; a second one interrupts at once."""
         if self.requested:
             raise KeyboardInterrupt
         self.requested = self.pending = True
 
 
 class Interrupted(KeyboardInterrupt):
-    """Raised at a safe point, where everything is whole."""
+    """Ctrl-C, raised at a safe point: state and files are consistent."""
 
 
 _current: Interruption | None = None
@@ -147,10 +182,10 @@ _current: Interruption | None = None
 
 @contextmanager
 def deferred(*, terminate: bool = False) -> Iterator[Interruption]:
-    """Within, Ctrl-C waits for the next :func:`check`; a second one interrupts at once.
+    """Let Ctrl-C wait for the next :func:`check` inside the block; a second one interrupts at once.
 
-    Whoever opens this looks at ``requested`` afterwards. Only the main thread gets signals, and a handler
-    that somebody else has installed stays in charge. ``terminate`` does the same for SIGTERM.
+    The caller looks at ``requested`` afterwards. Only the main thread receives signals; a handler that
+    other code has installed is left in place. ``terminate`` does the same for SIGTERM.
     """
     global _current
     if _current is not None and _in_main_thread():
@@ -158,13 +193,13 @@ def deferred(*, terminate: bool = False) -> Iterator[Interruption]:
         return
     # A run in the background of a shell ignores Ctrl-C, but can be asked to terminate.
     defaults: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
-    wanted = (signal.SIGINT, signal.SIGTERM) if terminate else (signal.SIGINT,)
-    ours = [name for name in wanted if _in_main_thread() and signal.getsignal(name) is defaults[name]]
-    if not ours:
+    candidates = (signal.SIGINT, signal.SIGTERM) if terminate else (signal.SIGINT,)
+    signals = [name for name in candidates if _in_main_thread() and signal.getsignal(name) is defaults[name]]
+    if not signals:
         yield Interruption()
         return
     _current = interruption = Interruption()
-    for name in ours:
+    for name in signals:
         signal.signal(name, interruption.handle)
     try:
         yield interruption
@@ -173,13 +208,13 @@ def deferred(*, terminate: bool = False) -> Iterator[Interruption]:
             raise
         raise KeyboardInterrupt from error
     finally:
-        for name in ours:
+        for name in signals:
             signal.signal(name, defaults[name])
         _current = None
 
 
 def check() -> None:
-    """A safe point: raises :class:`Interrupted`, once, where Ctrl-C was pressed since."""
+    """Raise :class:`Interrupted`, once, if Ctrl-C was pressed since the last safe point."""
     if _current is not None and _current.pending and _in_main_thread():
         _current.pending = False
         raise Interrupted
@@ -189,7 +224,7 @@ def _in_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
-# --- The thread pools of other libraries: BLAS and OpenMP.
+# --- Thread pools of other libraries: BLAS and OpenMP
 
 
 @functools.cache
@@ -199,33 +234,33 @@ def _libraries(kind: str) -> Any:
     return ThreadpoolController().select(user_api=kind)
 
 
-class _Limited:
-    """How many threads of ours are within :func:`one_thread`, and what the first of them found."""
+class _ProcessLimit:
+    """Number of Python threads within :func:`one_thread`, and the limit of BLAS before the first of them."""
 
     lock = threading.Lock()
     n_threads = 0
     blas: Any = None
 
 
-class _Own(threading.local):
-    """How deep this thread is within :func:`one_thread`: OpenMP has a limit for each."""
+class _ThreadLimit(threading.local):
+    """How deep this thread is within :func:`one_thread`: OpenMP has one limit per thread."""
 
     depth = 0
     openmp: Any = None
 
 
-_own = _Own()
+_thread_limit = _ThreadLimit()
 
 
 @contextmanager
-def one_thread(wanted: bool = True) -> Iterator[None]:
-    """Keep BLAS and OpenMP to one thread: small matrices need no more, and waiting threads fight with ours.
+def one_thread(enabled: bool = True) -> Iterator[None]:
+    """Limit BLAS and OpenMP to one thread: small matrices need no more, and idle threads slow the kernels.
 
-    On a busy machine this is ten times less time for a Lanczos run, and more for a small k-means. BLAS has
-    one limit for the whole process: the last of our threads to leave gives back what the first one found.
-    Within itself it costs next to nothing (else some 60 us).
+    On a busy machine a Lanczos run takes a tenth of the time, a small k-means even less. BLAS has one
+    limit for the whole process: the last Python thread to leave restores the limit before the first.
+    Entering takes some 60 us, entering again inside next to nothing.
     """
-    if not wanted:
+    if not enabled:
         yield
         return
     _enter()
@@ -236,21 +271,21 @@ def one_thread(wanted: bool = True) -> Iterator[None]:
 
 
 def _enter() -> None:
-    if _own.depth == 0:
-        with _Limited.lock:
-            if _Limited.n_threads == 0:
-                _Limited.blas = _libraries("blas").limit(limits=1)
-            _Limited.n_threads += 1
-        _own.openmp = _libraries("openmp").limit(limits=1)
-    _own.depth += 1
+    if _thread_limit.depth == 0:
+        with _ProcessLimit.lock:
+            if _ProcessLimit.n_threads == 0:
+                _ProcessLimit.blas = _libraries("blas").limit(limits=1)
+            _ProcessLimit.n_threads += 1
+        _thread_limit.openmp = _libraries("openmp").limit(limits=1)
+    _thread_limit.depth += 1
 
 
 def _leave() -> None:
-    _own.depth -= 1
-    if _own.depth > 0:
+    _thread_limit.depth -= 1
+    if _thread_limit.depth > 0:
         return
-    _own.openmp.restore_original_limits()
-    with _Limited.lock:
-        _Limited.n_threads -= 1
-        if _Limited.n_threads == 0:
-            _Limited.blas.restore_original_limits()
+    _thread_limit.openmp.restore_original_limits()
+    with _ProcessLimit.lock:
+        _ProcessLimit.n_threads -= 1
+        if _ProcessLimit.n_threads == 0:
+            _ProcessLimit.blas.restore_original_limits()

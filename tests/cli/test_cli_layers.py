@@ -13,13 +13,14 @@ import spectrograd
 from spectrograd import datasets
 from spectrograd.cli import main
 from spectrograd.cli.session import Session
+from yelp_like import write_yelp_like
 
 pytest.importorskip("textblob")
 
 
 @pytest.fixture(scope="module")
 def yelp(tmp_path_factory):
-    folder = datasets.write_yelp_like(tmp_path_factory.mktemp("yelp"), 200, reviews_per_business=2, seed=0)
+    folder = write_yelp_like(tmp_path_factory.mktemp("yelp"), 200, reviews_per_business=2, seed=0)
     with (folder / "yelp_academic_dataset_review.json").open("a") as handle:
         handle.write('{"business_id": "b000001", "text"\n')
         handle.write('{"business_id": "nobody", "text": "fine", "useful": 1, "funny": 0, "cool": 0}\n')

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from spectrograd import GraphError, GraphWarning, MultilayerSpectralClustering, datasets, metrics
-from spectrograd.datasets import load_reviews, load_yelp, write_yelp_like
+from spectrograd.datasets import load_reviews, load_yelp
 from spectrograd.datasets.reviews import Scorer, polarity, rating_classes
 from spectrograd.points.knn_graph import knn_graph
+from yelp_like import write_yelp_like
 
 pytest.importorskip("textblob")
 

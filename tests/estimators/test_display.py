@@ -101,7 +101,7 @@ def test_notebooks_show_scikit_learns_diagram_and_the_certificate(fitted, name):
     for html in (model._repr_html_(), model._repr_mimebundle_()["text/html"]):
         assert "sk-top-container" in html
         text = Texts(html).text
-        assert "The result is as accurate as was asked for." in text
+        assert "The eigenvectors are as accurate as was asked for." in text
         assert f"solver {model.solver_}" in text
     assert ("nodes per cluster" in text) == hasattr(model, "labels_")
 

@@ -148,10 +148,10 @@ def test_a_square_matrix_that_holds_a_graph_is_one_in_every_estimator():
             assert model.affinity_ == "precomputed"
     for model, X in both(sp.csr_array(matrix)):
         with warnings.catch_warnings():  # nobody has points in a sparse symmetric matrix
-            warnings.simplefilter("error")
+            warnings.simplefilter("error", GraphWarning)
             assert model.fit(X).affinity_ == "precomputed"
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", GraphWarning)
         assert right(clusters(affinity="precomputed").fit(matrix))
         clusters(affinity="nearest_neighbors").fit(matrix)
 

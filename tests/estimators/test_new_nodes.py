@@ -240,3 +240,15 @@ def test_other_numbers_of_features(clouds):
     model = SpectralClustering(3, random_state=0).fit(clouds[0])
     with pytest.raises(ValueError, match="expecting 3 features"):
         model.predict(clouds[0][:, :2])
+
+
+@pytest.mark.parametrize("affinity", ["rbf", "polynomial", "cosine"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_kernel_rows_have_the_same_bits_alone_and_among_others(affinity, dtype):
+    """A BLAS multiplies one row, a few rows and the last rows of a block by other kernels than the rest."""
+    X = np.abs(np.random.default_rng(0).standard_normal((400, 33))).astype(dtype)
+    model = SpectralEmbedding(2, affinity=affinity, gamma=0.05, random_state=0).fit(X[:250])
+    whole = model.transform(X[250:])
+    for row in (0, 5, 63, 95, 96, 149):
+        np.testing.assert_array_equal(model.transform(X[250 + row : 251 + row])[0], whole[row])
+    np.testing.assert_array_equal(model.transform(X[257:352]), whole[7:102])

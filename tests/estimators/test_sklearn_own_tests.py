@@ -25,7 +25,10 @@ MODULES = {
 }
 # Test of scikit-learn, with the module in its name -> what ours does instead.
 DIFFERENCES = {
-    "test_clustering_affinities": "a graph in several pieces is clustered as it is, without a warning",
+    "test_clustering_affinities": (
+        "a graph in several components is clustered as it is; only tiny components (isolated nodes, a few "
+        "nodes) are excluded, with a warning that names them"
+    ),
     "test_clustering_verbose": "`verbose` writes to the logger `spectrograd`, not to standard output",
     "test_clustering_spectral_clustering_not_infinite_loop": (
         "a failing SVD is raised at once, with numpy's own message; there are no restarts"

@@ -31,7 +31,7 @@ def test_compiled_or_not_the_graph_and_the_warnings_are_the_same(monkeypatch, ki
     rows, cols, weights = listed(kind)
     found = []
     for worth in (1, 10**9):
-        monkeypatch.setattr(undirected, "WORTH_COMPILING", worth)
+        monkeypatch.setattr(undirected, "MIN_COMPILED_EDGES", worth)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             graph = Graph.from_edges(rows, cols, weights, n_nodes=5000, directed=directed)

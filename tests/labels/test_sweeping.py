@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 
 from anonymous_memory import peak_of
 from spectrograd import metrics
-from spectrograd.labels import assign
-from spectrograd.labels import assign as clustering
-from spectrograd.labels import sampled_kmeans as sweeping
+from spectrograd.labels import assign, sampled_kmeans
 
 
 def noisy_rows(n, k, dtype=np.float32):
@@ -31,8 +31,8 @@ def test_one_sweep_finds_what_many_steps_find(monkeypatch, norm_regularization):
         "random_state": 0,
     }
     here = assign(rows, 5, **given)
-    monkeypatch.setattr(clustering, "MANY", 10_000)
-    monkeypatch.setattr(sweeping, "FITTED", 20_000)
+    monkeypatch.setattr(import_module("spectrograd.labels.assign"), "MANY", 10_000)
+    monkeypatch.setattr(sampled_kmeans, "FITTED", 20_000)
     swept = assign(rows, 5, **given)
     assert metrics.score(here.labels, swept.labels)["ari"] > 0.999
     assert metrics.score(truth, swept.labels)["ari"] > 0.97
@@ -46,13 +46,14 @@ def test_one_sweep_finds_what_many_steps_find(monkeypatch, norm_regularization):
 
 WORK = """
 import sys
+from importlib import import_module
 import numpy as np
 from spectrograd.io import write_embedding, write_labels
-from spectrograd.labels import assign, clustering, sweeping
-from spectrograd.memory import _field
+from spectrograd.labels import assign, sampled_kmeans
+from spectrograd.system import _field
 
 n, k, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-clustering.MANY, sweeping.FITTED = 100_000, 20_000
+import_module("spectrograd.labels.assign").MANY, sampled_kmeans.FITTED = 100_000, 20_000
 rng = np.random.default_rng(0)
 rows = rng.random((n, k), dtype=np.float32)
 assign(rows[:5000], k, unit_rows=True, random_state=0)  # loads all that is needed

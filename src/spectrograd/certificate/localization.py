@@ -39,7 +39,7 @@ def judge(
     engine: Engine | None = None,
     volume: float = 1.0,
 ) -> Regularization:
-    """Assignment at eigenvectors (a multivector, N x k) and decide whether ``tau`` is called for.
+    """Look at eigenvectors (a multivector, N x k) and decide whether ``tau`` is called for.
 
     The first ``n_trivial`` vectors, which are constant on components, are not looked at. ``rough`` vectors
     still mix neighbours and so live on more than they will: half of them are then enough. ``volume`` is the

@@ -57,14 +57,13 @@ def estimate(
     solver: str = "auto",
     memory_limit: int | None = None,
 ) -> Estimate:
-    """Assignment at the graph (of several layers at the largest) and measure one pass; nothing is solved."""
-    layers = graph.layers if isinstance(graph, MultilayerGraph) else (graph,)
-    largest = max(layers, key=lambda layer: layer.n_edges)
+    """Look at the graph (of several layers at the largest) and measure one pass; nothing is solved."""
+    largest = max(graph.layers, key=lambda layer: layer.n_edges)
     n_components = max(1, min(k, largest.n_nodes - 1))
     operator = _operator(largest, kind)
     problem = Problem(operator, min(n_components, operator.n_nodes - 1))
     choice = choose(problem, memory_limit) if solver == "auto" else PlannedSolver(solver, "asked for")
-    one_pass = len(layers) * _seconds_per_pass(operator, problem.n_components)
+    one_pass = graph.n_layers * _seconds_per_pass(operator, problem.n_components)
     if graph.is_resident:
         memory = resident_bytes(graph, n_components) + solver_bytes(largest, choice.name)
     else:
@@ -94,7 +93,7 @@ def tell(graph: Graph | MultilayerGraph, plan: Estimate, outputs: dict[str, str 
 
 def describe(graph: Graph | MultilayerGraph) -> str:
     """Sizes in words."""
-    n_layers = graph.n_layers if isinstance(graph, MultilayerGraph) else 1
+    n_layers = graph.n_layers
     return f"{graph.n_nodes:,} nodes, {graph.n_edges:,} edges, {n_layers} layer{'s' * (n_layers > 1)}"
 
 

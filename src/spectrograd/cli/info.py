@@ -22,7 +22,7 @@ Examples:
 WIDE_RANGE = 1e6  # weights that differ by more make the lightest edges vanish beside rounding
 
 
-@click.command(epilog=EXAMPLES, short_help="Assignment at a graph: contents, faults, needs.")
+@click.command(epilog=EXAMPLES, short_help="Look at a graph: contents, faults, needs.")
 @graph_files
 @components_option("Vectors to estimate memory and time for.")
 @common_options

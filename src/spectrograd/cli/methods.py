@@ -11,6 +11,7 @@ import numpy as np
 
 from spectrograd.cli.session import Session
 from spectrograd.datasets import LayeredData
+from spectrograd.metrics import SCORE_TITLES
 from spectrograd.operators.base import Operator
 from spectrograd.pipeline import Result, Settings, cluster, embed, label, prepare
 from spectrograd.pipeline.multilayer import PreparedLayers
@@ -20,7 +21,6 @@ from spectrograd.solvers import make_solver
 from spectrograd.system import deferred
 from spectrograd.typing import Array
 
-SCORES = ("purity", "nmi", "ri", "ari")
 DEFAULT = "auto"
 COMPILING = "compiling kernels (slow only the first time on a machine)"
 
@@ -54,7 +54,7 @@ class Trial:
             "seconds": self._seconds(),
             "iterations": None if result is None else result.history[-1].iteration,
             "passes": None if result is None else result.passes,
-            **{name: self.scores.get(name) for name in SCORES},
+            **{name: self.scores.get(name) for name in SCORE_TITLES},
             "converged": None if result is None else result.certificate.converged,
             "error": self.error,
         }

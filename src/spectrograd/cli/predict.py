@@ -263,9 +263,9 @@ def _take(session: Session, model: Any, changes: Any, step: _Step, how: Mapping[
     if step.store is not None:  # the run has the graph in memory: the store follows
         from spectrograd.pipeline.edge_changes import changed_store
 
-        one = _first_layer(step.store)
+        one = step.store.layers[0]
         if step.what == ALL:
-            one = _first_layer(changed_store(step.store, changes))
+            one = changed_store(step.store, changes).layers[0]
         model._store_seen = one.store.meta.fingerprint
     return str(model.update_sentence_), result
 
@@ -279,7 +279,7 @@ def _next_step(model: Any, path: str, changes: Any, ahead: bool, again: bool) ->
     stored = is_store(path)
     repeated = getattr(model, "_last_change", None) == changes.digest and not again
     if not model.graph_.is_resident:
-        one = _first_layer(model.graph_)
+        one = model.graph_.layers[0]
         if not stored or Path(str(one.store.path)).resolve() != Path(path).resolve():
             raise GraphError(f"{path}: the run was made of the store {one.store.path}")
         return _Step(FOLLOW if ahead else SKIP if repeated else ALL)
@@ -287,7 +287,9 @@ def _next_step(model: Any, path: str, changes: Any, ahead: bool, again: bool) ->
     if not stored:
         _check_names(model, path, graph)
         return _Step(SKIP if repeated else ALL)
-    meta, seen = _first_layer(graph).store.meta, getattr(model, "_store_seen", None)
+    first: Any = graph.layers[0]  # a layer of a store
+    meta = first.store.meta
+    seen = getattr(model, "_store_seen", None)
     if seen is None:  # of a model that was saved by itself
         _check_names(model, path, graph)
         _check_degrees(model, path, graph)
@@ -299,10 +301,6 @@ def _next_step(model: Any, path: str, changes: Any, ahead: bool, again: bool) ->
             "or cluster it again"
         )
     return _Step(SKIP if repeated else ALL, graph)
-
-
-def _first_layer(graph: Any) -> Any:
-    return getattr(graph, "layers", (graph,))[0]
 
 
 def _check_names(model: Any, path: str, graph: Any) -> None:
@@ -320,7 +318,7 @@ def _check_degrees(model: Any, path: str, graph: Any) -> None:
 
     from spectrograd.graph import GraphError
 
-    of_store, of_run = (getattr(one, "layers", (one,)) for one in (graph, model.graph_))
+    of_store, of_run = (one.layers for one in (graph, model.graph_))
     rows = model._training_data.rows_by_name.rows(graph.node_names)
     same = len(of_store) == len(of_run) and graph.n_edges == model.graph_.n_edges
     if not same or not all(

@@ -47,6 +47,7 @@ from spectrograd.serialization.folders import store_path
 from spectrograd.solvers import make_solver, rename_parameters
 from spectrograd.store import is_store
 from spectrograd.store.format import load_meta
+from spectrograd.system import hash_file
 from spectrograd.typing import Array
 
 SHOWN_SIZES = 8  # clusters whose sizes fit in a line
@@ -224,7 +225,6 @@ def _as_kind(kind: Any, name: str, text: str) -> Any:
 # --- What a command reads: its graph, the bytes it came from, and known classes.
 
 STDIN = "-"
-HASHED_AT_ONCE = 1 << 20  # bytes
 
 
 def read_layers(
@@ -311,9 +311,7 @@ def hashed(paths: Sequence[str]) -> Input:
         if path == STDIN:
             digest.update(cast(io.BytesIO, sys.stdin.buffer).getbuffer())
             continue
-        with open(path, "rb") as handle:
-            while piece := handle.read(HASHED_AT_ONCE):
-                digest.update(piece)
+        hash_file(path, digest)
     return Input(tuple(paths), digest.hexdigest(), fingerprint if len(paths) == 1 else None)
 
 

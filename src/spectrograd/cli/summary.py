@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import platform
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -19,10 +18,11 @@ from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.pipeline import Result
 from spectrograd.pipeline.multilayer import Merged
 from spectrograd.store import StoredGraph
+from spectrograd.system import hash_file, peak_resident_bytes
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
-# Of a layer, where layers were weighed.
-SCORES = ("structure", "strength", "agreement", "copies", "noise")
+# Of a layer, where the layers have weights of their own.
+LAYER_SCORES = ("structure", "strength", "agreement", "copies", "noise")
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,10 @@ class Input:
 
     @classmethod
     def of_files(cls, paths: Sequence[Path]) -> Input:
-        """Files that may be large: hashed piece by piece."""
+        """Files, which may be large."""
         digest = hashlib.sha256()
         for path in paths:
-            with path.open("rb") as handle:
-                while piece := handle.read(1 << 20):
-                    digest.update(piece)
+            hash_file(path, digest)
         return cls(tuple(map(str, paths)), digest.hexdigest())
 
 
@@ -88,8 +86,7 @@ def summarize(
 
 def read_from_disk(graph: Graph | MultilayerGraph) -> dict[str, int]:
     """How much of a graph on disk was read, and how often all of a layer; nothing of one in memory."""
-    layers = graph.layers if isinstance(graph, MultilayerGraph) else (graph,)
-    one = layers[0]  # layers of a store share its files
+    one = graph.layers[0]  # layers of a store share its files
     if not isinstance(one, StoredGraph):
         return {"bytes_read": 0, "passes_over_disk": 0}
     return {"bytes_read": one.bytes_read, "passes_over_disk": one.passes}
@@ -97,8 +94,7 @@ def read_from_disk(graph: Graph | MultilayerGraph) -> dict[str, int]:
 
 def outline(session: Session, source: Input, graph: Graph | MultilayerGraph) -> dict[str, Any]:
     """Summary of a command that solves nothing."""
-    n_layers = graph.n_layers if isinstance(graph, MultilayerGraph) else 1
-    sizes = {"n_nodes": graph.n_nodes, "n_edges": graph.n_edges, "n_layers": n_layers}
+    sizes = {"n_nodes": graph.n_nodes, "n_edges": graph.n_edges, "n_layers": graph.n_layers}
     summary = outline_of(session, source, sizes)
     if graph.recall is not None:
         summary["graph"]["knn_recall"] = graph.recall.summary()
@@ -119,7 +115,7 @@ def outline_of(session: Session, source: Input, sizes: Mapping[str, int]) -> dic
         "solver": None,
         "certificate": None,
         "scores": None,
-        "peak_memory_bytes": peak_memory(),
+        "peak_memory_bytes": peak_resident_bytes(),
         "versions": versions(),
     }
 
@@ -137,18 +133,8 @@ def layer_summary(merged: Merged | None, graph: Graph | MultilayerGraph) -> dict
         entry |= {"converged": layer.certificate.converged}
     if merged.scores is not None:
         for at, entry in enumerate(entries):
-            entry |= {key: getattr(merged.scores, key)[at] for key in SCORES}
+            entry |= {key: getattr(merged.scores, key)[at] for key in LAYER_SCORES}
     return {"layers": entries, "layer_distances": merged.distances if merged.layers else None}
-
-
-def peak_memory() -> int | None:
-    """Largest resident size of this process in bytes; None where the system does not tell."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def versions() -> dict[str, str | None]:

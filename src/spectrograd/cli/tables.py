@@ -9,18 +9,19 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from spectrograd.metrics import SCORE_TITLES
+
 LONGEST_WORD = len("Eigendecomposition")
 MARK = "*"
 WIDE = 110  # columns a table with both our figures and the paper's needs
-SCORES = (("purity", "purity"), ("nmi", "NMI"), ("ri", "RI"), ("ari", "ARI"))
 
 
 def score_table(scores: Mapping[str, float]) -> Table:
     """The four scores of one clustering."""
     table = _empty()
-    for _, title in SCORES:
+    for title in SCORE_TITLES.values():
         table.add_column(title, justify="right")
-    table.add_row(*(_number(scores[key], 3) for key, _ in SCORES))
+    table.add_row(*(_number(scores[key], 3) for key in SCORE_TITLES))
     return table
 
 
@@ -28,7 +29,7 @@ def row_table(rows: Sequence[Mapping[str, Any]], n_first: int = 0, marked: int =
     """One line per method; a rule after the first ``n_first``, a mark at line number ``marked``."""
     table = _empty()
     table.add_column("method", min_width=LONGEST_WORD)
-    for title in ("seconds", "iterations", "passes", *(title for _, title in SCORES)):
+    for title in ("seconds", "iterations", "passes", *SCORE_TITLES.values()):
         table.add_column(title, justify="right", no_wrap=True)
     for number, row in enumerate(rows, start=1):
         cells = _ours(row, with_passes=True)
@@ -42,7 +43,9 @@ def solver_table(rows: Sequence[Mapping[str, Any]], width: int) -> Table:
     """One line per solver of ``compare``; a narrow terminal gets the columns that decide."""
     wide = width >= WIDE
     scored = any(row["nmi"] is not None for row in rows)
-    scores = [(key, title) for key, title in SCORES if scored and (wide or key in ("nmi", "ari"))]
+    scores = [
+        (key, title) for key, title in SCORE_TITLES.items() if scored and (wide or key in ("nmi", "ari"))
+    ]
     table = _empty()
     table.add_column("method", no_wrap=True)
     counts = ("iter.", "passes") if wide else ("passes",)
@@ -72,7 +75,7 @@ def paper_table(rows: Sequence[Mapping[str, Any]], width: int) -> Table:
     beside = width >= WIDE
     table = _empty()
     table.add_column("method", min_width=LONGEST_WORD)
-    for title in ("seconds", "iter.", *(title for _, title in SCORES)):
+    for title in ("seconds", "iter.", *SCORE_TITLES.values()):
         table.add_column(title, justify="right", no_wrap=True)
     for title in ("paper: s", "iter.", "purity", "NMI", '"RI"') if beside else ():
         table.add_column(title, justify="right", no_wrap=True, style="dim")
@@ -110,7 +113,7 @@ def _ours(row: Mapping[str, Any], *, with_passes: bool) -> list[str]:
         _number(row["seconds"], 2),
         _count(iterations),
         *passes,
-        *(_number(row[key], 3) for key, _ in SCORES),
+        *(_number(row[key], 3) for key in SCORE_TITLES),
     ]
 
 

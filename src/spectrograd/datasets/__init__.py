@@ -12,7 +12,7 @@ from spectrograd.datasets.synthetic import (
     make_multilayer_gmm,
     make_partition_graph,
 )
-from spectrograd.datasets.yelp import load_yelp, write_yelp_like
+from spectrograd.datasets.yelp import load_yelp
 
 __all__ = [
     "Day",
@@ -27,5 +27,4 @@ __all__ = [
     "make_growing_graph",
     "make_multilayer_gmm",
     "make_partition_graph",
-    "write_yelp_like",
 ]

@@ -233,7 +233,7 @@ class TrainingData:
             rows = sampled_rows(self.graph)
             linked = np.asarray(rows.sum(axis=1)).ravel() > 0
             return OutlierScale.of(self._disagreement([rows])[linked])
-        layers = self.graph.layers if isinstance(self.graph, MultilayerGraph) else (self.graph,)
+        layers = self.graph.layers
         return OutlierScale.of(self._disagreement([layer.matrix for layer in layers])[part])
 
     def _disagreement(self, rows: Sequence[Any]) -> Array:

@@ -272,10 +272,9 @@ class PartialFitMixin(Fitted):
             if several
             else [validate_data(self, X, reset=False, **kinds)]
         )
-        layers = known.graph.layers if isinstance(known.graph, MultilayerGraph) else (known.graph,)
         grown = [
             more_points(self, maker, layer, view)
-            for maker, layer, view in zip(known.makers, layers, views, strict=True)
+            for maker, layer, view in zip(known.makers, known.graph.layers, views, strict=True)
         ]
         rows = NewRows(tuple(part.rows for part in grown))
         graphs = tuple(part.graph for part in grown)
@@ -297,8 +296,7 @@ class PartialFitMixin(Fitted):
         if not len(unknown):
             return old
         start = np.vstack([old, np.zeros((graph.n_nodes - len(old), old.shape[1]), old.dtype)])
-        layers = graph.layers if isinstance(graph, MultilayerGraph) else (graph,)
-        edges = [sp.csr_array(layer.matrix[unknown]) for layer in layers]
+        edges = [sp.csr_array(layer.matrix[unknown]) for layer in graph.layers]
         asked = NewRows(
             tuple(part[:, : len(old)] for part in edges), tuple(part[:, unknown] for part in edges)
         )
@@ -377,6 +375,5 @@ def _new_rows(graph: Graph | MultilayerGraph, n_old: int) -> NewRows | None:
     """Edges of the nodes that came last."""
     if graph.n_nodes == n_old:
         return None
-    layers = graph.layers if isinstance(graph, MultilayerGraph) else (graph,)
-    rows = [last_rows(layer, n_old) for layer in layers]
+    rows = [last_rows(layer, n_old) for layer in graph.layers]
     return NewRows(tuple(part[:, :n_old] for part in rows), tuple(part[:, n_old:] for part in rows))

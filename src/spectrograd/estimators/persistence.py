@@ -161,7 +161,7 @@ class Reader(PlainReader):
                 found.__dict__[name] = self.decode(item)  # where a cached property keeps its value
         if kind == "Graph":
             found.check_structure()
-        elif kind == "Lists":
+        elif kind == "InvertedLists":
             _check_lists(found)
         return found
 
@@ -302,7 +302,7 @@ def _check_fitted(fitted: dict[str, Any], ahead: bool) -> None:
     graph = known.graph
     if not isinstance(graph, Graph | MultilayerGraph):
         raise GraphError("the graph is missing")
-    sizes = {layer.n_nodes for layer in getattr(graph, "layers", (graph,))}
+    sizes = {layer.n_nodes for layer in graph.layers}
     if len(sizes) != 1:
         raise GraphError("layers of several sizes")
     (n_nodes,) = sizes

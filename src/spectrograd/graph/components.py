@@ -1,4 +1,4 @@
-"""Connected components: what a policy keeps for the eigenproblem, what it excludes, and why."""
+"""Connected components: which nodes take part in the eigenproblem under a policy, and which are excluded."""
 
 from __future__ import annotations
 
@@ -14,30 +14,33 @@ from spectrograd.notices import parameter, warn
 from spectrograd.typing import Array
 
 Policy = Literal["components", "regularize", "largest", "error"]
-# Of a cluster's fair share of the nodes (or of the largest component, if that is less), what a component
-# must have to be worth an eigenvector.
+# A component below this share of a cluster's fair share of the nodes (or of the largest component, if that is
+# less) is tiny: it gets no eigenvector.
 TINY_COMPONENT_SHARE = 0.05
-MOST = 20  # components beyond which their number is taken for the number of clusters, where none is given
-SHOWN = 5
-MANY_EXCLUDED = 0.02  # share of the nodes excluded above which the warning says how to keep them
+# With n_clusters="auto", components beyond this number are the clusters.
+MAX_COMPONENTS_BELOW_AUTO = 20
+MAX_NAMES_IN_MESSAGE = 5
+MANY_EXCLUDED_SHARE = 0.02  # of the nodes: above, the warning says how to keep them
 
 
 @dataclass(frozen=True, eq=False)
 class Connectivity:
-    """The components of a graph as a policy sees them.
+    """The components of a graph and the nodes that a policy excludes.
 
     Attributes
     ----------
-    labels
-        Component of every node, largest first.
-    sizes
+    policy : str
+        See :func:`connect`.
+    labels : (N,) array of int
+        Component of every node; 0 is the largest.
+    sizes : (n_components,) array of int
         Nodes per component, descending.
-    excluded
-        Row numbers that take no part in the eigenproblem: their rows of the embedding are zero, their
-        cluster is -1.
-    groups
-        Per node the cluster it must get, where the components that count are at least as many as the
-        clusters: whole components are joined and none is split. None otherwise.
+    excluded : array of int
+        Rows that take no part in the eigenproblem: their rows of the embedding are zero, their cluster is
+        -1.
+    groups : (N,) array of int, or None
+        The cluster of every node, where the components that are not tiny are at least as many as the
+        clusters: whole components are joined and none is split.
     """
 
     policy: str
@@ -48,18 +51,18 @@ class Connectivity:
 
     @property
     def n_components(self) -> int:
-        """How many components the graph has."""
+        """Number of components."""
         return len(self.sizes)
 
     @property
     def kept(self) -> Array:
-        """Row numbers that take part."""
+        """Rows that take part in the eigenproblem, ascending."""
         active = np.ones(len(self.labels), bool)
         active[self.excluded] = False
         return np.flatnonzero(active)
 
     def moved(self, order: Array) -> Connectivity:
-        """The same for nodes in another order: row i becomes row ``order[i]``."""
+        """Renumber the nodes: row i becomes row ``order[i]``."""
         labels = np.empty_like(self.labels)
         labels[order] = self.labels
         groups = None if self.groups is None else np.empty_like(self.groups)
@@ -69,19 +72,19 @@ class Connectivity:
 
     @property
     def sentence(self) -> str:
-        """What was found and done, in plain words."""
+        """The components and their treatment in one sentence."""
         if self.n_components == 1:
             return "the graph is connected"
-        found = f"{self.n_components} components, the largest with {self.sizes[0]:,} nodes"
+        components = f"{self.n_components} components, the largest with {self.sizes[0]:,} nodes"
         if self.policy == "regularize":
-            return f"{found}; regularisation ties them together"
-        done = f"{len(self.excluded):,} nodes excluded" if len(self.excluded) else "all take part"
-        return f"{found}; {done}" + (
-            "; whole components make the clusters" if self.groups is not None else ""
-        )
+            return f"{components}; regularisation ties them together"
+        treatment = f"{len(self.excluded):,} nodes excluded" if len(self.excluded) else "all take part"
+        if self.groups is not None:
+            treatment += "; whole components make the clusters"
+        return f"{components}; {treatment}"
 
     def summary(self) -> dict[str, Any]:
-        """What ``--summary-json`` holds."""
+        """The entry of ``--summary-json``."""
         return {
             "policy": self.policy,
             "n_components": self.n_components,
@@ -98,14 +101,16 @@ def connect(
 
     Parameters
     ----------
-    n_clusters
-        Eigenvectors (or clusters) asked for: they say how small a component is too small. "auto" is as few
-        as two, unless there are more than 20 components that count.
-    policy
-        ``"components"``: components that count are embedded together; tiny components (isolated nodes, and
-        components below a twentieth of a cluster's fair share) are excluded. ``"largest"``: all but the
-        largest component is excluded. ``"regularize"``: nothing is excluded; the caller adds
-        ``tau / N`` to every pair. ``"error"``: a graph in components is an error.
+    graph : Graph or MultilayerGraph
+        Of layers, their union counts.
+    n_clusters : int or "auto"
+        Number of eigenvectors (or clusters), which decides how small a component is tiny. "auto" stands for
+        two, unless more than 20 components are not tiny.
+    policy : str
+        ``"components"``: components are embedded together; tiny ones (isolated nodes, and components below
+        a twentieth of a cluster's fair share) are excluded. ``"largest"``: all but the largest component is
+        excluded. ``"regularize"``: nothing is excluded; the caller adds ``tau / N`` to every pair.
+        ``"error"``: a graph in several components is an error.
 
     Examples
     --------
@@ -114,47 +119,50 @@ def connect(
     ([3, 2], [0, 0, 0, 1, 1])
     """
     if policy not in get_args(Policy):
-        known = ", ".join(get_args(Policy))
-        raise ValueError(f"{parameter('disconnected', policy)}: expected one of {known}")
+        policies = ", ".join(get_args(Policy))
+        raise ValueError(f"{parameter('disconnected', policy)}: expected one of {policies}")
     if graph.n_edges == 0:
         raise GraphError("the graph is empty: it has nodes but no edge")
-    labels, sizes = _by_size(graph.components)
-    nothing = np.empty(0, dtype=np.int64)
+    labels, sizes = _sort_by_size(graph.components)
     if len(sizes) == 1 or policy == "regularize":
-        return Connectivity(policy, labels, sizes, nothing)
+        return Connectivity(policy, labels, sizes, excluded=np.empty(0, dtype=np.int64))
     if policy == "error":
-        raise GraphError(_component_labels(graph, labels, sizes))
+        raise GraphError(_describe_components(graph, labels, sizes))
     if policy == "largest":
         return Connectivity(policy, labels, sizes, np.flatnonzero(labels > 0))
-    share = graph.n_nodes / (2 if isinstance(n_clusters, str) else n_clusters)
-    counts = sizes >= max(2.0, TINY_COMPONENT_SHARE * min(share, float(sizes[0])))
-    excluded = np.flatnonzero(~counts[labels])
-    n_counting = int(counts.sum())
-    enough = max(n_counting, MOST + 1) if isinstance(n_clusters, str) else n_clusters
-    if n_counting < enough or n_counting == 1:  # an eigenproblem is left
+    # 1. Exclude tiny components.
+    fair_share = graph.n_nodes / (2 if isinstance(n_clusters, str) else n_clusters)
+    is_large = sizes >= max(2.0, TINY_COMPONENT_SHARE * min(fair_share, float(sizes[0])))
+    excluded = np.flatnonzero(~is_large[labels])
+    # 2. As many large components as clusters, or more: the components are the answer.
+    n_large = int(is_large.sum())
+    n_groups = max(n_large, MAX_COMPONENTS_BELOW_AUTO + 1) if isinstance(n_clusters, str) else n_clusters
+    if n_large < n_groups or n_large == 1:  # an eigenproblem remains
         return Connectivity(policy, labels, sizes, excluded)
-    return Connectivity(policy, labels, sizes, excluded, _whole_components(labels, sizes[counts], enough))
+    groups = _join_components(labels, sizes[is_large], n_groups)
+    return Connectivity(policy, labels, sizes, excluded, groups)
 
 
 def report_excluded(connectivity: Connectivity, names: Array) -> None:
     """Warn by name of the nodes excluded; where they are many, with their share and how to keep them."""
-    excluded, n_nodes = connectivity.excluded, len(connectivity.labels)
+    excluded = connectivity.excluded
+    n_nodes = len(connectivity.labels)
     if not len(excluded):
         return
     share = len(excluded) / n_nodes
-    many = f" ({share:.1%})" if share > MANY_EXCLUDED else ""
+    many = f" ({share:.1%})" if share > MANY_EXCLUDED_SHARE else ""
     keep = f"{parameter('disconnected', 'regularize')} labels them too"
     if many:
         keep = f"to keep them, {parameter('disconnected', 'regularize')} ties all components together"
     warn(
         f"{len(excluded)} of {n_nodes} nodes{many} are not connected to the rest and were excluded "
-        f"(cluster -1): {_some(names[excluded])}; {keep}",
+        f"(cluster -1): {_list_names(names[excluded])}; {keep}",
         GraphWarning,
     )
 
 
 def subgraph(graph: Graph, kept: Array) -> Graph:
-    """The graph on some of its nodes."""
+    """Return the subgraph induced by some nodes."""
     if len(kept) == graph.n_nodes:
         return graph
     names = None if graph.names is None else graph.names[kept]
@@ -162,7 +170,7 @@ def subgraph(graph: Graph, kept: Array) -> Graph:
 
 
 def on_all_rows(vectors: Array, kept: Array, n_nodes: int) -> Array:
-    """Rows for all nodes, in their order: zero where a node took no part."""
+    """Scatter the rows of the nodes that took part to the rows of all nodes; others are zero."""
     if len(kept) == n_nodes and np.array_equal(kept, np.arange(n_nodes)):
         return vectors
     rows = np.zeros((n_nodes, vectors.shape[1]), vectors.dtype)
@@ -171,17 +179,17 @@ def on_all_rows(vectors: Array, kept: Array, n_nodes: int) -> Array:
 
 
 def sublayers(graph: MultilayerGraph, kept: Array) -> MultilayerGraph:
-    """The multilayer graph on some of its nodes."""
+    """Return the multilayer graph induced by some nodes."""
     if len(kept) == graph.n_nodes:
         return graph
     layers = [subgraph(layer, kept) for layer in graph.layers]
-    if graph.names is None:  # row numbers would begin anew: keep the old ones as names
+    if graph.names is None:  # rows are numbered anew: the old numbers become names
         layers = [Graph(layer.blocks, layer.n_nodes, kept) for layer in layers]
     return MultilayerGraph(tuple(layers), graph.layer_names)
 
 
 def indicators(labels: Array, metric: Array | None) -> Array:
-    """Null vectors of a Laplacian, one per label, orthonormal in the metric; the first is constant."""
+    """Return null vectors of a Laplacian (N x labels), orthonormal in the metric; the first is constant."""
     n_labels = int(labels.max()) + 1
     mass = np.ones(len(labels)) if metric is None else metric
     root = np.sqrt(np.bincount(labels, mass, n_labels))
@@ -190,19 +198,19 @@ def indicators(labels: Array, metric: Array | None) -> Array:
     return np.asarray((basis / root[:, None])[labels])
 
 
-def _by_size(found: Array) -> tuple[Array, Array]:
-    """Components renumbered, the largest first, and their sizes."""
-    sizes = np.bincount(found)
+def _sort_by_size(components: Array) -> tuple[Array, Array]:
+    """Renumber components, the largest first; labels of the nodes and sizes."""
+    sizes = np.bincount(components)
     if len(sizes) == 1:
-        return found, sizes
+        return components, sizes
     order = np.argsort(-sizes, kind="stable")
-    rank = np.empty(len(order), found.dtype)
+    rank = np.empty(len(order), components.dtype)
     rank[order] = np.arange(len(order))
-    return rank[found], sizes[order]
+    return rank[components], sizes[order]
 
 
-def _whole_components(labels: Array, sizes: Array, n_clusters: int) -> Array:
-    """Components to clusters, the largest first, each into the smallest cluster; -1: tiny components."""
+def _join_components(labels: Array, sizes: Array, n_clusters: int) -> Array:
+    """Assign components to clusters, the largest first, each to the smallest cluster; -1: tiny components."""
     clusters = [(0, c) for c in range(n_clusters)]
     cluster_of = np.full(int(labels.max()) + 1, -1)
     for component, size in enumerate(sizes):
@@ -212,14 +220,15 @@ def _whole_components(labels: Array, sizes: Array, n_clusters: int) -> Array:
     return np.asarray(cluster_of[labels])
 
 
-def _component_labels(graph: Graph | MultilayerGraph, labels: Array, sizes: Array) -> str:
+def _describe_components(graph: Graph | MultilayerGraph, labels: Array, sizes: Array) -> str:
     outside = graph.node_names[labels > 0]
     return (
         f"the graph has {len(sizes)} components; {len(outside)} nodes are outside the largest "
-        f"({_some(outside)}): join or remove them, or choose another policy than "
+        f"({_list_names(outside)}): join or remove them, or choose another policy than "
         f"{parameter('disconnected', 'error')}"
     )
 
 
-def _some(names: Array) -> str:
-    return ", ".join(str(name) for name in names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+def _list_names(names: Array) -> str:
+    shown = ", ".join(str(name) for name in names[:MAX_NAMES_IN_MESSAGE])
+    return shown + (", ..." if len(names) > MAX_NAMES_IN_MESSAGE else "")

@@ -1,4 +1,8 @@
-"""Breadth-first searches: the components of a graph and its levels."""
+"""Graphs as frozen values: a symmetric adjacency matrix in CSR row blocks, with the names of the nodes.
+
+Also the two properties that are found by breadth-first search, components and level widths, and the recall
+that a graph of nearest neighbours carries.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +34,13 @@ from spectrograd.graph.validation import GraphWarning as GraphWarning
 from spectrograd.kernels.thresholds import USUAL, Thresholds
 from spectrograd.typing import Array
 
+MAX_NAMES_IN_TABLE = 5
+
+# --- Breadth-first search
+
 
 class Levels(NamedTuple):
-    """Vertices per breadth-first level from some vertex, and one vertex of the last level."""
+    """Vertices per breadth-first level from a source, and one vertex of the last level."""
 
     widths: Array
     last: int
@@ -44,7 +52,7 @@ class Levels(NamedTuple):
 
 
 class Search(NamedTuple):
-    """The component of every vertex, numbered as they are met; the levels from vertex 0; the order of all."""
+    """Component of every vertex, numbered in the order of the search; levels from vertex 0; search order."""
 
     component: Array
     first: Levels
@@ -52,7 +60,7 @@ class Search(NamedTuple):
 
 
 def search(indptr: Array, indices: Array, thresholds: Thresholds = USUAL) -> Search:
-    """Search the whole of a symmetric matrix."""
+    """Search all components of a symmetric CSR matrix breadth first."""
     if len(indptr) > thresholds.small + 1:
         from spectrograd.kernels.graph import search_all
 
@@ -61,14 +69,15 @@ def search(indptr: Array, indices: Array, thresholds: Thresholds = USUAL) -> Sea
     from scipy.sparse import csgraph  # heavy, and not needed to make a graph
 
     first = levels(indptr, indices, 0, thresholds)
-    as_it_is = np.arange(len(indptr) - 1)  # no order matters for a small graph
+    order = np.arange(len(indptr) - 1)  # a small graph stays in the cache in any order
     if first.size == len(indptr) - 1:
-        return Search(np.zeros(first.size, np.int32), first, as_it_is)
-    return Search(csgraph.connected_components(_matrix(indptr, indices), directed=False)[1], first, as_it_is)
+        return Search(np.zeros(first.size, np.int32), first, order)
+    _, components = csgraph.connected_components(_matrix(indptr, indices), directed=False)
+    return Search(components, first, order)
 
 
 def levels(indptr: Array, indices: Array, source: int, thresholds: Thresholds = USUAL) -> Levels:
-    """Search from one vertex of a symmetric matrix."""
+    """Search a symmetric CSR matrix breadth first from one vertex."""
     if len(indptr) > thresholds.small + 1:
         from spectrograd.kernels.graph import level_widths
 
@@ -77,12 +86,13 @@ def levels(indptr: Array, indices: Array, source: int, thresholds: Thresholds = 
     from scipy.sparse import csgraph
 
     order, parent = csgraph.breadth_first_order(_matrix(indptr, indices), source)
-    place = np.empty(len(parent), np.int64)
-    place[order] = np.arange(len(order))
-    met_by = place[parent[order[1:]]]  # ascending: a level is the vertices met by those of the level before
+    position = np.empty(len(parent), np.int64)
+    position[order] = np.arange(len(order))
+    # Positions of the parents ascend: a level holds the vertices whose parents are in the level before.
+    parent_position = position[parent[order[1:]]]
     ends = [0, 1]
     while ends[-1] < len(order):
-        ends.append(1 + int(met_by.searchsorted(ends[-1])))
+        ends.append(1 + int(parent_position.searchsorted(ends[-1])))
     return Levels(np.diff(ends), int(order[ends[-2] :].min()))
 
 
@@ -91,11 +101,11 @@ def _matrix(indptr: Array, indices: Array) -> sp.csr_array:
     return sp.csr_array((np.ones(len(indices)), indices, indptr), shape=(n_nodes, n_nodes))
 
 
-# --- How many of the true neighbours a k-NN graph holds: a note that stays with the graph.
+# --- Recall of a k-nearest-neighbour graph
 
 
 class Recall(float):
-    """The share of the true neighbours that were found: a number with its standard error.
+    """The share of the true nearest neighbours that a graph holds, with its standard error.
 
     ``n_rows`` exact rows were compared; 0 says that the search itself was exact.
 
@@ -135,7 +145,7 @@ class Recall(float):
         return cls(summary["value"], summary["standard_error"], summary["rows_compared"])
 
 
-# --- What notebooks show of a graph.
+# --- Display in notebooks
 
 
 def facts_table(title: str, facts: Mapping[str, str]) -> str:
@@ -153,9 +163,7 @@ def facts_table(title: str, facts: Mapping[str, str]) -> str:
     return f"<table><caption>{escape(title)}</caption>{rows}</table>"
 
 
-# --- Graphs as frozen values: symmetric adjacency in CSR row blocks, node names kept with the rows.
-
-SHOWN_NAMES = 5
+# --- Row blocks and graphs
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,7 +180,7 @@ class RowBlock:
 
     @property
     def n_rows(self) -> int:
-        """How many rows the block holds."""
+        """Number of rows."""
         return len(self.indptr) - 1
 
     @property
@@ -181,26 +189,27 @@ class RowBlock:
         return self.start + self.n_rows
 
     def between(self, start: int, stop: int) -> RowBlock:
-        """Those of its rows that are among start .. stop."""
-        first, last = max(start, self.start) - self.start, min(stop, self.stop) - self.start
+        """Return the rows among ``start .. stop`` as a block."""
+        first = max(start, self.start) - self.start
+        last = min(stop, self.stop) - self.start
         entries = slice(int(self.indptr[first]), int(self.indptr[last]))
         weights = None if self.weights is None else self.weights[entries]
         indptr = self.indptr[first : last + 1] - self.indptr[first]
         return RowBlock(self.start + first, indptr, self.indices[entries], weights)
 
     def copy(self) -> RowBlock:
-        """With memory of its own."""
+        """Return a block with memory of its own."""
         weights = None if self.weights is None else self.weights.copy()
         return RowBlock(self.start, self.indptr.copy(), self.indices.copy(), weights)
 
     def weights_in(self, dtype: DTypeLike) -> Array | None:
-        """The weights in another type, kept as long as the block is."""
+        """Return the weights in another type; the block caches them."""
         if self.weights is None or self.weights.dtype == dtype:
             return self.weights
         return self._single if np.dtype(dtype) == np.float32 else self._double
 
     def product(self, x: Array) -> Array:
-        """The block's rows of ``W x``, for one number per node."""
+        """Multiply: the block's rows of ``W x`` for a vector x with one number per node."""
         data = np.ones(len(self.indices)) if self.weights is None else self.weights
         return np.asarray(sp.csr_array((data, self.indices, self.indptr), shape=(self.n_rows, len(x))) @ x)
 
@@ -230,7 +239,7 @@ class Graph:
     (3, 2, ['ann', 'bob', 'cid'])
     """
 
-    blocks: Iterable[RowBlock]  # a tuple; of a graph on disk a stream that is read anew each time
+    blocks: Iterable[RowBlock]  # a tuple; for a graph on disk a stream that every iteration reads again
     n_nodes: int
     names: Array | None = None
     recall: Recall | None = None
@@ -244,7 +253,7 @@ class Graph:
         """
         csr = as_csr(matrix)
         arrays = clean_arrays(csr)
-        if arrays is None:  # repaired, each time with a warning
+        if arrays is None:  # repair the matrix, with a warning for each fault
             csr = without_loops(without_duplicates(csr))
             arrays = clean_arrays(csr) or compact(symmetrized(csr))
         return cls._from_arrays(arrays, names)
@@ -291,16 +300,16 @@ class Graph:
     @classmethod
     def _from_arrays(cls, arrays: CleanArrays, names: ArrayLike | None) -> Graph:
         n_nodes = len(arrays.indptr) - 1
-        labels = None if names is None else _frozen(as_names(names).copy())  # the caller may go on with his
+        labels = None if names is None else _frozen(as_names(names).copy())  # the caller may change his
         if labels is not None and len(labels) != n_nodes:
             raise GraphError(f"{len(labels)} node names for {n_nodes} nodes")
         weights = None if arrays.weights is None else _frozen(arrays.weights)
         return cls((RowBlock(0, _frozen(arrays.indptr), _frozen(arrays.indices), weights),), n_nodes, labels)
 
     def check_structure(self) -> Graph:
-        """The graph itself, if its arrays are what they should be; else an error: kernels do not look.
+        """Return the graph itself if its arrays are valid CSR; else raise, because kernels do not check.
 
-        For arrays that come from a file instead of :meth:`from_matrix`. One pass, without a look at symmetry.
+        For arrays that come from a file instead of :meth:`from_matrix`. One pass; symmetry is not checked.
         """
         n_nodes = self.n_nodes
         if type(n_nodes) is not int or n_nodes < 1 or not isinstance(self.blocks, tuple):
@@ -318,8 +327,18 @@ class Graph:
         return self
 
     @property
+    def layers(self) -> tuple[Graph, ...]:
+        """The graph itself, its only layer: code for several layers takes one graph too."""
+        return (self,)
+
+    @property
+    def n_layers(self) -> int:
+        """Number of layers: one."""
+        return 1
+
+    @property
     def is_resident(self) -> bool:
-        """Whether all row blocks are in memory; else they are read again in every sweep."""
+        """Whether all row blocks are in memory; else every pass over the edges reads them again."""
         return isinstance(self.blocks, tuple)
 
     @property
@@ -329,23 +348,23 @@ class Graph:
 
     @property
     def entries_before(self) -> tuple[Array, Array]:
-        """Some row numbers, ascending from none to all, and how many entries come before each."""
+        """Row numbers, ascending from 0 to N, and the number of entries before each of these rows."""
         counts = [np.diff(block.indptr) for block in self.blocks]
         return np.arange(self.n_nodes + 1), np.concatenate([[0], np.cumsum(np.concatenate(counts))])
 
     def rows_between(self, start: int, stop: int) -> list[RowBlock]:
-        """Rows start .. stop; copies where the graph does not keep its blocks."""
-        found = (b.between(start, stop) for b in self.blocks if b.start < stop and b.stop > start)
-        return list(found) if self.is_resident else [block.copy() for block in found]
+        """Return the rows ``start .. stop`` as blocks; copies where the graph is streamed."""
+        blocks = (b.between(start, stop) for b in self.blocks if b.start < stop and b.stop > start)
+        return list(blocks) if self.is_resident else [block.copy() for block in blocks]
 
     @cached_property
     def longest_row(self) -> int:
-        """Most neighbours of a node."""
+        """Largest number of neighbours of a node."""
         return max(int(np.diff(block.indptr).max(initial=0)) for block in self.blocks)
 
     @property
     def n_edges(self) -> int:
-        """Undirected edges."""
+        """Number of undirected edges."""
         return self.n_entries // 2
 
     @property
@@ -385,7 +404,7 @@ class Graph:
 
     @property
     def pattern(self) -> tuple[Array, Array]:
-        """Row pointers and columns of the adjacency matrix: no weights are made up for one block."""
+        """Row pointers and columns of the adjacency matrix; of a single block without an array of weights."""
         blocks = tuple(self.blocks)
         source = blocks[0] if len(blocks) == 1 else self.matrix
         return source.indptr, source.indices
@@ -397,7 +416,7 @@ class Graph:
 
     @cached_property
     def factor_layout(self) -> tuple[Any, Any]:
-        """Order and shape of a triangular factor, for every shift: its fronts and their parts."""
+        """Symbolic factorisation ``LDL'``, the same for every shift: elimination order and fronts."""
         from spectrograd.kernels.ldl_symbolic import lay_out
 
         return lay_out(self.matrix.indptr, self.matrix.indices)
@@ -424,20 +443,20 @@ class Graph:
         return f"Graph(n_nodes={self.n_nodes:,}, n_edges={self.n_edges:,}, {kind}{note})"
 
     def _repr_html_(self) -> str:
-        """What notebooks show: sizes, degrees, and what one should know before clustering."""
+        """Return an HTML table for notebooks: sizes, degrees, isolated and first nodes."""
         low, middle, high = np.quantile(self.degrees, (0, 0.5, 1))
         facts = {
             "nodes": f"{self.n_nodes:,}",
             "edges": f"{self.n_edges:,}, {'weighted' if self.is_weighted else 'unweighted'}",
             "degrees": f"{low:,.4g} to {high:,.4g}, median {middle:,.4g}",
             "without any edge": f"{len(self.isolated):,}",
-            "first nodes": ", ".join(map(str, self.node_names[:SHOWN_NAMES].tolist())),
+            "first nodes": ", ".join(map(str, self.node_names[:MAX_NAMES_IN_TABLE].tolist())),
         }
         return facts_table("Graph", facts)
 
 
 def _check_block(block: RowBlock, n_nodes: int) -> None:
-    """Refuse row pointers that do not ascend, columns that are no nodes, weights that are none."""
+    """Refuse row pointers that do not ascend, columns out of range and invalid weights."""
     indptr, indices, weights = block.indptr, block.indices, block.weights
     for array in (indptr, indices):
         if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype.kind != "i":
@@ -455,14 +474,14 @@ def _check_block(block: RowBlock, n_nodes: int) -> None:
 
 
 def _frozen(array: Array) -> Array:
-    """A read-only view; the caller's own array stays writable."""
+    """Return a read-only view; the array itself stays writable."""
     view = array.view()
     view.flags.writeable = False
     return view
 
 
 def _narrow(indptr: Array) -> Array:
-    """Row pointers in the type scipy wants beside int32 indices."""
+    """Convert row pointers to int32 where they fit: scipy needs one type for pointers and indices."""
     return indptr.astype(np.int32) if indptr[-1] < 2**31 else indptr
 
 

@@ -1,4 +1,4 @@
-"""Several graphs on the same nodes."""
+"""Multilayer graphs: several graphs on the same nodes, each with a name."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ class MultilayerGraph:
                 graphs.append(layer if isinstance(layer, Graph) else Graph.from_matrix(layer, names=names))
             except GraphError as error:
                 raise GraphError(f"layer {layer_name!r}: {error}") from None
-        return cls(_united(graphs), tuple(str(name) for name in named))
+        return cls(_unite_by_name(graphs), tuple(str(name) for name in named))
 
     @property
     def n_nodes(self) -> int:
-        """Nodes, shared by all layers."""
+        """Number of nodes, which all layers share."""
         return self.layers[0].n_nodes
 
     @property
@@ -69,12 +69,12 @@ class MultilayerGraph:
 
     @property
     def recall(self) -> Recall | None:
-        """The lowest recall of layers made from points; None where there is no such layer."""
+        """Lowest recall of the layers made from points; None where there is no such layer."""
         return min((layer.recall for layer in self.layers if layer.recall is not None), default=None)
 
     @property
     def n_edges(self) -> int:
-        """Edges of all layers together."""
+        """Number of edges of all layers together."""
         return sum(layer.n_edges for layer in self.layers)
 
     @property
@@ -92,12 +92,14 @@ class MultilayerGraph:
         """The component of every node in the union of all layers, numbered as their first nodes come."""
         from scipy.sparse.csgraph import connected_components  # loads much of scipy
 
-        rows, size = np.arange(self.n_nodes), self.n_nodes
+        # A bipartite graph: every node is tied to its component in each layer.
+        rows = np.arange(self.n_nodes)
+        size = self.n_nodes
         ends = []
-        for layer in self.layers:  # a node is tied to its component in each layer
-            found = layer.components.astype(np.int64)
-            ends.append(size + found)
-            size += int(found.max()) + 1
+        for layer in self.layers:
+            components = layer.components.astype(np.int64)
+            ends.append(size + components)
+            size += int(components.max()) + 1
         ties = (np.tile(rows, self.n_layers), np.concatenate(ends))
         joined = sp.coo_array((np.ones(len(ties[0]), np.int8), ties), shape=(size, size))
         return np.asarray(connected_components(joined, directed=False)[1][: self.n_nodes])
@@ -118,24 +120,23 @@ class MultilayerGraph:
         )
 
     def _repr_html_(self) -> str:
-        """What notebooks show: the nodes, and the edges of each layer."""
+        """Return an HTML table for notebooks: the nodes, and the edges of each layer."""
         pairs = zip(self.layer_names, self.layers, strict=True)
         layers = {f"edges of {name}": f"{layer.n_edges:,}" for name, layer in pairs}
         return facts_table("MultilayerGraph", {"nodes": f"{self.n_nodes:,}", **layers})
 
 
-def _united(graphs: Sequence[Graph]) -> tuple[Graph, ...]:
-    """The graphs on the sorted union of their nodes, where all have names and not all the same."""
-    names = [graph.names for graph in graphs]
-    known = [own for own in names if own is not None]
-    if len(known) < len(names) or all(np.array_equal(own, known[0]) for own in known):
+def _unite_by_name(graphs: Sequence[Graph]) -> tuple[Graph, ...]:
+    """Extend graphs to the sorted union of their nodes, where all have names and not all the same."""
+    names = [graph.names for graph in graphs if graph.names is not None]
+    if len(names) < len(graphs) or all(np.array_equal(own, names[0]) for own in names):
         return tuple(graphs)
-    union, rows = number_nodes(known)
-    placed = []
+    union, rows = number_nodes(names)
+    extended = []
     for graph, row_of in zip(graphs, rows, strict=True):
         if len(np.unique(row_of)) < len(row_of):
             raise GraphError("a node name occurs twice in one layer: layers cannot be matched by name")
         coo = graph.matrix.tocoo()
-        moved = sp.coo_array((coo.data, (row_of[coo.row], row_of[coo.col])), shape=(len(union),) * 2)
-        placed.append(Graph._from_clean_csr(moved.tocsr(), union))
-    return tuple(placed)
+        matrix = sp.coo_array((coo.data, (row_of[coo.row], row_of[coo.col])), shape=(len(union),) * 2)
+        extended.append(Graph._from_clean_csr(matrix.tocsr(), union))
+    return tuple(extended)

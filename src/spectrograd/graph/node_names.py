@@ -1,4 +1,4 @@
-"""Names of nodes: any hashable ids, kept as they are, and their numbering."""
+"""Names of nodes: any hashable ids, unchanged, and their numbering by rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from spectrograd.typing import Array
 
-_PACKED = (bool, int, float, str, bytes, np.generic)
+_PLAIN_TYPES = (bool, int, float, str, bytes, np.generic)
 
 
 def as_names(ids: Any) -> Array:
@@ -28,7 +28,7 @@ def as_names(ids: Any) -> Array:
         ids = array.tolist()
     listed = list(ids)
     kinds = set(map(type, listed))
-    if len(kinds) == 1 and issubclass(kinds.pop(), _PACKED):
+    if len(kinds) == 1 and issubclass(kinds.pop(), _PLAIN_TYPES):
         packed = np.array(listed)
         if packed.dtype.kind not in "US" or packed.tolist() == listed:  # numpy cuts NULs off the end of texts
             return packed
@@ -36,25 +36,25 @@ def as_names(ids: Any) -> Array:
 
 
 def as_objects(listed: Sequence[Any]) -> Array:
-    """Return a 1-D array that holds the things themselves, tuples too."""
+    """Return a 1-D array of Python objects, tuples too."""
     return np.fromiter(listed, dtype=object, count=len(listed))
 
 
 def number_nodes(columns: Sequence[Array]) -> tuple[Array, list[Array]]:
-    """Names of all nodes in the columns, sorted where they have an order, and each column as row numbers."""
+    """Return the names of all nodes in the columns, sorted if they can be, and each column as row numbers."""
     if all(column.dtype.kind in "iu" for column in columns):
         return _number_integers(columns)
     return number_ids([column.tolist() for column in columns])
 
 
 def number_ids(columns: Iterable[Iterable[Any]]) -> tuple[Array, list[Array]]:
-    """Do the same for ids of any kind; those that cannot be sorted stand in the order they are first met."""
+    """Do the same for ids of any kind; ids that cannot be sorted keep the order they come in."""
     listed = [list(column) for column in columns]
-    met = dict.fromkeys(node for column in listed for node in column)
+    distinct = dict.fromkeys(node for column in listed for node in column)
     try:
-        names = sorted(met)
+        names = sorted(distinct)
     except TypeError:
-        names = list(met)
+        names = list(distinct)
     row_of = {name: row for row, name in enumerate(names)}
     return as_names(names), [
         np.fromiter(map(row_of.__getitem__, column), dtype=np.int64, count=len(column)) for column in listed
@@ -62,9 +62,9 @@ def number_ids(columns: Iterable[Iterable[Any]]) -> tuple[Array, list[Array]]:
 
 
 def number_distinct(texts: Sequence[str]) -> tuple[Array, Array]:
-    """Do the same for texts of which none is there twice: names, sorted, and the row of each text (int32)."""
+    """Do the same for distinct texts: names, sorted, and the row of each text (int32)."""
     packed = as_names(texts)
-    # Packed texts have Python's order, and sort several times faster than Python's.
+    # numpy sorts texts in Python's order, several times faster.
     order = (
         np.argsort(packed) if packed.dtype.kind == "U" else sorted(range(len(texts)), key=texts.__getitem__)
     )
@@ -92,7 +92,7 @@ def _number_integers(columns: Sequence[Array]) -> tuple[Array, list[Array]]:
 
 
 def plain_texts(names: Array) -> Array:
-    """Names in which texts are Python's own, which print as they are; others are left alone.
+    """Convert numpy texts to Python's own, which print without a type; return other names unchanged.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def as_plain(names: Any) -> Array:
 
 
 class NodeRows:
-    """Which row of a graph a node has, by its name.
+    """The row of each node, by its name.
 
     Examples
     --------
@@ -119,13 +119,13 @@ class NodeRows:
 
     def __init__(self, names: Array) -> None:
         self.names = names
-        self._counting = names.dtype.kind in "iu" and np.array_equal(names, np.arange(len(names)))
+        self._is_range = names.dtype.kind in "iu" and np.array_equal(names, np.arange(len(names)))
 
-    def rows(self, asked: Array) -> Array:
-        """Row numbers; -1 for unknown names."""
-        if self._counting and asked.dtype.kind in "iu":
-            return np.where((asked >= 0) & (asked < len(self.names)), asked, -1).astype(np.int64)
-        return np.fromiter((self._find(name) for name in asked.tolist()), dtype=np.int64, count=len(asked))
+    def rows(self, names: Array) -> Array:
+        """Return row numbers; -1 for unknown names."""
+        if self._is_range and names.dtype.kind in "iu":
+            return np.where((names >= 0) & (names < len(self.names)), names, -1).astype(np.int64)
+        return np.fromiter((self._find(name) for name in names.tolist()), dtype=np.int64, count=len(names))
 
     @cached_property
     def _row_of(self) -> dict[Any, int]:
@@ -133,7 +133,7 @@ class NodeRows:
 
     @cached_property
     def _by_text(self) -> dict[str, int]:
-        """A table with one word among its numbers is read as words."""
+        """Rows by the text of integer names: a table with one text among its numbers is read as texts."""
         if self.names.dtype.kind not in "iuO":
             return {}
         return {str(name): row for name, row in self._row_of.items() if isinstance(name, int)}

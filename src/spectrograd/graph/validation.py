@@ -1,4 +1,8 @@
-"""Tensors of torch as the arrays and sparse matrices that everything else takes."""
+"""Validation of adjacency matrices and edge lists: each is accepted, repaired with a warning, or refused.
+
+The result is always a symmetric CSR matrix, positive and without diagonal (:class:`CleanArrays`). Sparse and
+dense matrices, torch tensors and lists of edges are accepted.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +17,14 @@ from spectrograd.kernels import SMALL, WORTH_THREADS
 from spectrograd.notices import warn
 from spectrograd.typing import Array
 
+# --- Tensors
+
 
 def from_tensor(thing: Any) -> Any:
-    """A tensor, dense or sparse, on any device, as a numpy array or a scipy matrix; other things unchanged.
+    """Convert a torch tensor, dense or sparse, to a numpy array or a scipy matrix; return others unchanged.
 
-    Who has a tensor has loaded torch: it is not imported here. Nothing is copied that is on the host
-    already, and nothing of the tensor's own is changed.
+    A caller who has a tensor has loaded torch: it is not imported here. Memory on the host is shared, not
+    copied, and the tensor is not changed.
     """
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(thing, torch.Tensor):
@@ -29,26 +35,28 @@ def from_tensor(thing: Any) -> Any:
     if tensor.layout == torch.strided:
         return tensor.cpu().numpy()
     if tensor.layout == torch.sparse_coo:
-        indices, values = tensor._indices().cpu().numpy(), tensor._values().cpu().numpy()
+        indices = tensor._indices().cpu().numpy()
+        values = tensor._values().cpu().numpy()
         return sp.coo_array((values, (indices[0], indices[1])), shape=tuple(tensor.shape))
     if tensor.layout == torch.sparse_bsc:  # scipy has no such form
         return tensor.to_dense().cpu().numpy()
     if tensor.layout == torch.sparse_csc:
-        parts, form = (tensor.values(), tensor.row_indices(), tensor.ccol_indices()), sp.csc_array
+        parts = (tensor.values(), tensor.row_indices(), tensor.ccol_indices())
+        form = sp.csc_array
     else:
         parts = (tensor.values(), tensor.col_indices(), tensor.crow_indices())
         form = sp.csr_array if tensor.layout == torch.sparse_csr else sp.bsr_array
     return form(tuple(part.cpu().numpy() for part in parts), shape=tuple(tensor.shape))
 
 
-# --- Adjacency matrices and edge lists as they come: checked, repaired with a word, or refused.
+# --- Adjacency matrices
 
 _CHECKED_FORMATS = ("csr", "csc", "bsr", "coo")
-ROUNDING = 1e-10  # of the largest weight, by how much w_ij and w_ji may differ without a word
+ROUNDING = 1e-10  # of the largest weight: w_ij and w_ji may differ by so much without a warning
 
 
 class GraphError(ValueError):
-    """The input is not a graph we can embed; the message says what, where and what to do."""
+    """The input is not a graph that can be embedded; the message says what, where and what to do."""
 
 
 class GraphWarning(UserWarning):
@@ -56,7 +64,7 @@ class GraphWarning(UserWarning):
 
 
 def as_csr(matrix: Any) -> sp.csr_array:
-    """The input as a square float CSR matrix, which may share its memory, or a clear error."""
+    """Convert the input to a square float CSR matrix, which may share its memory, or raise an error."""
     matrix = from_tensor(matrix)
     if sp.issparse(matrix):
         check_structure(matrix)
@@ -78,14 +86,15 @@ def as_csr(matrix: Any) -> sp.csr_array:
 
 
 def check_structure(matrix: Any) -> None:
-    """Refuse row pointers or indices that point outside a sparse matrix: compiled code would follow them."""
+    """Refuse row pointers or indices out of range: compiled kernels do not check them."""
     if matrix.format in ("csr", "csc", "bsr"):
-        along, across = matrix.shape if matrix.format != "csc" else matrix.shape[::-1]
+        n_major, n_minor = matrix.shape if matrix.format != "csc" else matrix.shape[::-1]
         if matrix.format == "bsr":
             blocks = matrix.data.shape[1:]
-            along, across = along // blocks[0], across // blocks[1]
-        _check_pointers(matrix, along)
-        _check_indices("column" if matrix.format != "csc" else "row", matrix.indices, across)
+            n_major //= blocks[0]
+            n_minor //= blocks[1]
+        _check_pointers(matrix, n_major)
+        _check_indices("column" if matrix.format != "csc" else "row", matrix.indices, n_minor)
     elif matrix.format == "coo" and matrix.ndim == 2:
         for what, indices, size in zip(("row", "column"), matrix.coords, matrix.shape, strict=True):
             _check_indices(what, indices, size)
@@ -94,7 +103,8 @@ def check_structure(matrix: Any) -> None:
 
 
 def _check_pointers(matrix: Any, n_rows: int) -> None:
-    pointers, n_entries = matrix.indptr, min(len(matrix.indices), len(matrix.data))
+    pointers = matrix.indptr
+    n_entries = min(len(matrix.indices), len(matrix.data))
     if pointers.dtype.kind not in "iu" or len(pointers) != n_rows + 1 or pointers[0] != 0:
         raise GraphError(f"broken sparse matrix: indptr must hold {n_rows + 1} integers and begin with 0")
     falls = pointers[1:] < pointers[:-1]
@@ -129,14 +139,14 @@ class CleanArrays(NamedTuple):
 
 
 def compact(csr: sp.csr_array) -> CleanArrays:
-    """The arrays of a matrix that is known to be clean and our own."""
+    """Return the arrays of a matrix that is known to be clean and is not shared with the caller."""
     weights = None if bool(np.all(csr.data == 1)) else csr.data
     return CleanArrays(csr.indptr.astype(np.int64), csr.indices.astype(np.int32), weights)
 
 
 def clean_arrays(csr: sp.csr_array) -> CleanArrays | None:
-    """The arrays of a matrix that needs no repair but the rounding of its halves; None if it needs one."""
-    flawed, weighted, symmetric = _look_over(csr)
+    """Return the arrays of a matrix without faults but rounding between its halves; else None."""
+    flawed, weighted, symmetric = _inspect(csr)
     if flawed:
         return None
     if symmetric:
@@ -149,13 +159,14 @@ def clean_arrays(csr: sp.csr_array) -> CleanArrays | None:
     return CleanArrays(csr.indptr.astype(np.int64), csr.indices.astype(np.int32), weights)
 
 
-def _look_over(csr: sp.csr_array) -> tuple[bool, bool, bool]:
+def _inspect(csr: sp.csr_array) -> tuple[bool, bool, bool]:
     """Whether the matrix has flaws other than asymmetry, weights other than one, and is symmetric."""
     indptr, indices, data = csr.indptr, csr.indices, csr.data
     if csr.shape[0] > SMALL:
         from spectrograd.kernels.graph import look_over
 
         run = look_over if len(data) > WORTH_THREADS else look_over.serial
+        # The kernel compares bit patterns: positive floats have the order of their bits, NaN is above all.
         bits = np.ascontiguousarray(data).view(f"u{data.itemsize}")
         one, infinite = np.array([1, np.inf], data.dtype).view(bits.dtype)
         flawed, weighted, imbalance = run(indptr, indices, bits, one, infinite)
@@ -176,8 +187,10 @@ def _mean_with_transpose(csr: sp.csr_array) -> tuple[Array, float]:
 
         from spectrograd.kernels.graph import mean_with_transpose
 
-        mean, large = csr.data.copy(), csr.nnz > WORTH_THREADS
-        run, n_parts = (mean_with_transpose, get_num_threads()) if large else (mean_with_transpose.serial, 1)
+        mean = csr.data.copy()
+        parallel = csr.nnz > WORTH_THREADS
+        run = mean_with_transpose if parallel else mean_with_transpose.serial
+        n_parts = get_num_threads() if parallel else 1
         return mean, float(run(csr.indptr, csr.indices, mean, n_parts))
     columns = csr.tocsc()
     if not (np.array_equal(csr.indptr, columns.indptr) and np.array_equal(csr.indices, columns.indices)):
@@ -186,7 +199,7 @@ def _mean_with_transpose(csr: sp.csr_array) -> tuple[Array, float]:
 
 
 def without_duplicates(csr: sp.csr_array) -> sp.csr_array:
-    """A canonical copy without stored zeros, or an error about the first bad weight."""
+    """Return a canonical copy without stored zeros, or refuse the first invalid weight."""
     csr = sp.csr_array(csr, copy=True)
     if not np.all(np.isfinite(csr.data)) or np.any(csr.data < 0):
         coo = csr.tocoo()
@@ -200,7 +213,7 @@ def without_duplicates(csr: sp.csr_array) -> sp.csr_array:
 
 
 def without_loops(csr: sp.csr_array) -> sp.csr_array:
-    """The matrix without its diagonal, in place."""
+    """Drop the diagonal, in place."""
     loops = np.flatnonzero(csr.diagonal())
     if len(loops):
         warn(f"{len(loops)} self loops dropped (first at node {loops[0]})", GraphWarning)
@@ -210,7 +223,7 @@ def without_loops(csr: sp.csr_array) -> sp.csr_array:
 
 
 def symmetrized(csr: sp.csr_array) -> sp.csr_array:
-    """``(W + W') / 2``."""
+    """Return ``(W + W') / 2``."""
     transposed = csr.T.tocsr()
     difference = abs(csr - transposed)
     if difference.max() > ROUNDING * csr.data.max():
@@ -235,7 +248,7 @@ def check_weights(data: Array, rows: Array, cols: Array, names: Array | None = N
 
 
 def row_numbers(ends: Array, n_nodes: int) -> Array:
-    """The ends of edges as they are, if they are row numbers; else an error."""
+    """Return the ends of edges if they are row numbers; else raise an error."""
     if len(ends) == 0:  # an empty list has no type of its own
         return ends.astype(np.int64)
     if ends.dtype.kind not in "iu":
@@ -247,15 +260,15 @@ def row_numbers(ends: Array, n_nodes: int) -> Array:
     return ends
 
 
-# --- Edges as they are listed, to a symmetric matrix: long lists by compiled code, others by scipy.
+# --- Edge lists: long ones by compiled kernels, others by scipy
 
-WORTH_COMPILING = 1 << 20  # edges; scipy takes a quarter of a second for so many
-_HUGE = 1e300  # sums of weights below are surely finite
-_KEPT = 0.9  # of an array: where more is unused it is copied
+MIN_COMPILED_EDGES = 1 << 20  # scipy takes a quarter of a second for so many
+_MAX_COMPILED_WEIGHT = 1e300  # sums of smaller weights are finite
+_MIN_USED_SHARE = 0.9  # of an array: below, the used part is copied and the rest is released
 
 
 class _Listing(NamedTuple):
-    """What a list of edges was like: ordered pairs in it, those that are there both ways, all so alike."""
+    """Counts of a list of edges: ordered pairs, those listed in both directions, whether all are, equally."""
 
     n_listed: int
     n_answered: int
@@ -265,15 +278,15 @@ class _Listing(NamedTuple):
 def undirected(
     rows: Array, cols: Array, weights: Array | None, n_nodes: int, *, directed: bool = False
 ) -> CleanArrays:
-    """Symmetric CSR of an edge list, whether it lists each edge once or in both directions.
+    """Convert an edge list to a symmetric CSR matrix, whether it lists each edge once or in both directions.
 
     ``directed`` edges become ``W + W'`` with a warning, unless each has its reverse of the same weight.
     """
-    worth = n_nodes > SMALL and len(rows) >= WORTH_COMPILING
-    if worth and (weights is None or weights.max() < _HUGE):
-        arrays, listing, loops = _compiled(rows, cols, weights, n_nodes)
+    is_long = n_nodes > SMALL and len(rows) >= MIN_COMPILED_EDGES
+    if is_long and (weights is None or weights.max() < _MAX_COMPILED_WEIGHT):
+        arrays, listing, loops = _symmetrize_by_kernels(rows, cols, weights, n_nodes)
     else:
-        arrays, listing, loops = _by_scipy(rows, cols, weights, n_nodes)
+        arrays, listing, loops = _symmetrize_by_scipy(rows, cols, weights, n_nodes)
     n_loops, first_loop = loops
     if n_loops:
         _warn(f"{n_loops} self loops dropped (first at edge {first_loop})")
@@ -294,60 +307,69 @@ def _warn(message: str) -> None:
     warn(message, GraphWarning)
 
 
-def _by_scipy(
+def _symmetrize_by_scipy(
     rows: Array, cols: Array, weights: Array | None, n_nodes: int
 ) -> tuple[CleanArrays, _Listing, tuple[int, int]]:
-    data, loops = np.ones(len(rows)) if weights is None else weights, rows == cols
+    data = np.ones(len(rows)) if weights is None else weights
+    loops = rows == cols
     first_loop = int(np.argmax(loops)) if len(loops) else 0
     if loops.any():
         rows, cols, data = rows[~loops], cols[~loops], data[~loops]
     listed = sp.coo_array((data, (rows, cols)), shape=(n_nodes, n_nodes)).tocsr()
     transposed = listed.T.tocsr()
-    both_ways = listed.nnz > 0 and _same(listed, transposed)
+    both_ways = listed.nnz > 0 and _are_equal(listed, transposed)
     csr = listed if both_ways else sp.csr_array(listed + transposed)
-    n_answered = 0 if both_ways else _n_answered(listed)
+    n_answered = 0 if both_ways else _count_answered(listed)
     csr.eliminate_zeros()
     return compact(csr), _Listing(listed.nnz, n_answered, both_ways), (int(loops.sum()), first_loop)
 
 
-def _n_answered(listed: sp.csr_array) -> int:
-    """How many entries have one on the other side, whatever their weights: a sum drops those of 0."""
+def _count_answered(listed: sp.csr_array) -> int:
+    """Count the entries whose transposed entry is stored too, whatever their weights."""
     pattern = sp.csr_array((np.ones(listed.nnz, np.int8), listed.indices, listed.indptr), shape=listed.shape)
     return int(2 * listed.nnz - (pattern + pattern.T.tocsr()).nnz)
 
 
-def _same(one: sp.csr_array, other: sp.csr_array) -> bool:
+def _are_equal(one: sp.csr_array, other: sp.csr_array) -> bool:
     """Whether two canonical matrices are equal; stored zeros do not count."""
     if not one.data.all():
         return bool((one != other).nnz == 0)
     pairs = ((one.indptr, other.indptr), (one.indices, other.indices), (one.data, other.data))
-    return all(np.array_equal(own, its) for own, its in pairs)  # mostly the first pair tells
+    return all(np.array_equal(own, its) for own, its in pairs)  # the first pair differs in most cases
 
 
-def _compiled(
+def _symmetrize_by_kernels(
     rows: Array, cols: Array, weights: Array | None, n_nodes: int
 ) -> tuple[CleanArrays, _Listing, tuple[int, int]]:
-    """The same by counting, in little more memory than the result."""
+    """Do the same by counting sort, in little more memory than the result."""
     from spectrograd.kernels.edge_lists import close_gaps, merge_directions, scatter_directions
     from spectrograd.kernels.jit import N_SHARES, side_by_side
 
-    starts, sizes = np.empty(n_nodes + 1, np.int64), np.empty(n_nodes, np.int64)
-    keys, values = np.empty(2 * len(rows), np.uint32), np.ones(2 * len(rows))
+    starts = np.empty(n_nodes + 1, np.int64)
+    sizes = np.empty(n_nodes, np.int64)
+    keys = np.empty(2 * len(rows), np.uint32)
+    values = np.ones(2 * len(rows))
+    # 1. Scatter both directions of every edge to the rows.
     ends = (end.astype(np.int32, copy=False) for end in (rows, cols))
     loops = scatter_directions(*ends, weights, starts, keys, values)
+    # 2. Sort and merge within rows, shares of the rows side by side.
     bounds = [n_nodes * share // N_SHARES for share in range(N_SHARES + 1)]
     jobs = [(*share, starts, keys, values, sizes) for share in pairwise(bounds)]
     n_listed, n_both, n_unequal = np.sum(side_by_side(merge_directions, jobs), axis=0).tolist()
+    # 3. Close the gaps that merged entries left.
     close_gaps(starts, sizes, keys, values)
-    n_entries, both_ways = int(starts[-1]), n_listed > 0 and n_unequal == 0
-    columns, values = keys[:n_entries].view(np.int32), values[:n_entries]
-    if n_entries < _KEPT * len(keys):
-        columns, values = columns.copy(), values.copy()
+    n_entries = int(starts[-1])
+    both_ways = n_listed > 0 and n_unequal == 0
+    columns = keys[:n_entries].view(np.int32)
+    values = values[:n_entries]
+    if n_entries < _MIN_USED_SHARE * len(keys):
+        columns = columns.copy()
+        values = values.copy()
     if both_ways:
         values *= 0.5
-    plain = bool(np.all(values == 1))
+    is_unweighted = bool(np.all(values == 1))
     return (
-        CleanArrays(starts, columns, None if plain else values),
+        CleanArrays(starts, columns, None if is_unweighted else values),
         _Listing(n_listed, n_both, both_ways),
         loops,
     )

@@ -16,7 +16,7 @@ from spectrograd.io.edge_stream import STREAMED_SUFFIXES, FileSource, files_of
 from spectrograd.io.edge_table import unique
 from spectrograd.io.pajek import has_attributes, looks_like_infomap
 from spectrograd.io.parquet import PARQUET_SUFFIX
-from spectrograd.io.read_graph import Spelling, read_graph
+from spectrograd.io.read_graph import ReadOptions, read_graph
 from spectrograd.io.text import STDIN, check_exists, without_compression
 from spectrograd.notices import parameters
 from spectrograd.serialization.folders import check_target
@@ -58,11 +58,11 @@ def convert(
     header, format, key
         As of :func:`spectrograd.read_graph`.
     """
-    spelling = Spelling(columns or {}, header, format, tuple(key))
+    options = ReadOptions(columns or {}, header, format, tuple(key))
     check_target(Path(target), settings.force)
     with _stdin_as_file(sources, target) as (given, stdin):
         try:
-            source = _source(given, spelling, parts, n_nodes)
+            source = _source(given, options, parts, n_nodes)
             return ingest(Path(target), source, settings)
         except GraphError as error:
             if stdin is None or stdin not in str(error):
@@ -70,17 +70,17 @@ def convert(
             raise GraphError(str(error).replace(stdin, "standard input")) from None
 
 
-def _source(sources: Sequence[str], spelling: Spelling, parts: bool, n_nodes: int | None) -> EdgeSource:
+def _source(sources: Sequence[str], options: ReadOptions, parts: bool, n_nodes: int | None) -> EdgeSource:
     listed = [files_of(source) for source in sources]
     files = [path for group in listed for path in group]
     for path in files:
         if not is_store(path):
             check_exists(path)
-    streamed = [_is_streamed(path, spelling) for path in files]
+    streamed = [_is_streamed(path, options) for path in files]
     if all(streamed):
-        if spelling.keys:
+        if options.keys:
             raise GraphError(f"{files[0]}: {parameters('key')} is for .mat files")
-        said = spelling.chosen, n_nodes, spelling.header, spelling.format
+        said = options.chosen, n_nodes, options.header, options.format
         if parts:
             return FileSource({"graph": files}, *said)
         stems = unique([Path(without_compression(source.rstrip("/"))).stem for source in sources])
@@ -90,17 +90,17 @@ def _source(sources: Sequence[str], spelling: Spelling, parts: bool, n_nodes: in
         raise GraphError(f"{other}: --parts and --nodes are for edge lists and Parquet")
     if len(files) == 1 and is_store(files[0]):
         return GraphSource(open_store(files[0]))
-    named: dict[str, Any] = {KEYWORD_OF[role]: column for role, column in spelling.chosen.items()}
-    how: dict[str, Any] = {"header": spelling.header, "format": spelling.format, "key": spelling.keys}
+    named: dict[str, Any] = {KEYWORD_OF[role]: column for role, column in options.chosen.items()}
+    how: dict[str, Any] = {"header": options.header, "format": options.format, "key": options.keys}
     return GraphSource(read_graph(*files, **named, **how))
 
 
-def _is_streamed(path: str, spelling: Spelling) -> bool:
-    if is_store(path) or spelling.suffix(path) not in STREAMED_SUFFIXES:
+def _is_streamed(path: str, options: ReadOptions) -> bool:
+    if is_store(path) or options.suffix(path) not in STREAMED_SUFFIXES:
         return False
-    if spelling.suffix(path) == PARQUET_SUFFIX:
+    if options.suffix(path) == PARQUET_SUFFIX:
         return True
-    return not looks_like_infomap(path) and not has_attributes(spelling.text(path))
+    return not looks_like_infomap(path) and not has_attributes(options.text_file(path))
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import io
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,19 +15,19 @@ import numpy as np
 
 from spectrograd.graph import GraphError
 from spectrograd.io.coordinates import refuse_whole_points
-from spectrograd.io.edge_table import as_integers, read_layout, unique
+from spectrograd.io.edge_table import MARK, as_integers, columns_of_rows, read_layout, unescaped, unique
 from spectrograd.io.parquet import PARQUET_SUFFIX, ParquetEdges, arrow_labels
-from spectrograd.io.text import TEXT_SUFFIXES, TextFile, data_suffix, split_line
-from spectrograd.io.text_scanner import BadWeight, Layout, Scanner, whole_lines
+from spectrograd.io.text import TEXT_SUFFIXES, TextFile, data_suffix, split_line, split_rows
+from spectrograd.io.text_scanner import BLOCK, BadWeight, Layout, Scanner, plain_block, whole_lines
 from spectrograd.store import is_store
 from spectrograd.store.edge_batches import EdgeBatch, NotIntegers
 from spectrograd.system import need
 from spectrograd.typing import Array
 
-CHUNK = 32 << 20  # bytes of text at once
+CHUNK = 32 << 20  # bytes of integer ids parsed together
+TEXT_CHUNK = 8 << 20  # bytes of other ids, which take more memory than their text
 LARGE = 64 << 20  # bytes of a file whose ids are sampled, where only their number matters
-BLANKS, OUTER_BLANKS = re.compile(rb"[ \t]+"), re.compile(rb"(?m)^[ \t]+|[ \t]+(?=\r?$)")
-COMMENT_LINE = re.compile(rb"(?m)^[ \t]*[#%][^\n]*\n")
+_OTHER_BLANKS = re.compile(r"[^\S \n]")  # white space of Unicode, at which str.split cuts too
 
 
 @dataclass
@@ -91,46 +90,83 @@ class TextEdges:
         return GraphError(f"{self.path}, line {line}: {expected} columns expected, found {found}")
 
     def texts(self) -> Iterator[tuple[Any, Any, Array | None, Any]]:
-        """Batches of ids as texts, by pyarrow."""
-        arrow, csv = (
-            need("pyarrow", "node ids that are texts"),
-            need("pyarrow.csv", "node ids that are texts"),
-        )
-        skip, mark, roles = self.layout.skip, self.layout.delimiter, self.layout.roles
-        names = [f"{number}" for number in range(len(roles))]
-        chunks = _Joined(_plain_lines(whole_lines(TextFile(self.path), skip, CHUNK), tabs=not mark))
-        try:
-            with csv.open_csv(
-                chunks,
-                csv.ReadOptions(column_names=names, block_size=CHUNK // 4, use_threads=False),
-                csv.ParseOptions(delimiter=mark or "\t", newlines_in_values=False),
-                csv.ConvertOptions(
-                    column_types=dict.fromkeys(names, arrow.string()), strings_can_be_null=False
-                ),
-            ) as reader:
-                for batch in reader:
-                    yield self._columns(batch, roles)
-        except arrow.ArrowInvalid as error:
-            raise GraphError(f"{self.path}: {' '.join(str(error).split())}") from None
+        """Batches of ids as texts: parsed by pyarrow where that cannot misread them, else row by row."""
+        need("pyarrow.csv", "node ids that are texts")
+        layout = self.layout
+        line = layout.skip + 1
+        for text in whole_lines(TextFile(self.path, self.format), layout.skip, TEXT_CHUNK):
+            batch = _parse_by_arrow(text, layout)
+            if batch is None:
+                yield from self._parse_rows(text, line)
+            elif len(batch[0]):
+                yield batch
+            line += text.count(b"\n")
 
-    def _columns(self, batch: Any, roles: Sequence[str | None]) -> tuple[Any, Any, Array | None, Any]:
-        compute = need("pyarrow.compute", "node ids that are texts")
-        column = {
-            role: compute.utf8_trim_whitespace(batch.column(at)) for at, role in enumerate(roles) if role
-        }
-        for role in ("src", "dst", "layer"):
-            if role in column and compute.any(compute.equal(column[role], "")).as_py():
-                raise GraphError(f"{self.path}: the {role} column is empty in some line")
-        weight = None
-        if "weight" in column:
-            try:
-                weight = column["weight"].cast("float64").to_numpy(zero_copy_only=False).copy()
-            except Exception as error:
-                raise GraphError(
-                    f"{self.path}: weight is not a number ({str(error).splitlines()[0]})"
-                ) from None
-        labels = arrow_labels(column["layer"]) if "layer" in column else None
-        return column["src"], column["dst"], weight, labels
+    def _parse_rows(self, text: bytes, line: int) -> Iterator[tuple[Any, Any, Array | None, Any]]:
+        """Parse as :func:`spectrograd.io.edge_table.read_table` does what a bulk parser might misread.
+
+        ``line`` is the number of the first line, so that errors name theirs.
+        """
+        arrow = need("pyarrow", "node ids that are texts")
+        file, layout = TextFile(self.path, self.format), self.layout
+        for block in _cut_at_lines(text, BLOCK):
+            # Line ends as in text mode: a carriage return of its own ends a line too.
+            lines = file.decode(block).replace("\r\n", "\n").replace("\r", "\n")
+            rows, numbers = split_rows(file, lines, layout.delimiter, line)
+            line += lines.count("\n")
+            if rows:
+                columns, weight = columns_of_rows(file, layout, rows, numbers)
+                labels = arrow_labels(arrow.array(columns["layer"])) if "layer" in columns else None
+                yield arrow.array(columns["src"]), arrow.array(columns["dst"]), weight, labels
+
+
+def _parse_by_arrow(text: bytes, layout: Layout) -> tuple[Any, Any, Array | None, Any] | None:
+    """One batch of whole lines; None where a line may be wrong, or might be read in two ways."""
+    arrow, csv = need("pyarrow", "node ids that are texts"), need("pyarrow.csv", "node ids that are texts")
+    names = [str(at) for at in range(len(layout.roles))]
+    try:
+        plain = plain_block(text, layout.delimiter)
+        if layout.delimiter is None and not plain.isascii() and _OTHER_BLANKS.search(plain.decode("utf-8")):
+            return None
+        table = csv.read_csv(
+            arrow.BufferReader(plain),
+            # One block: a line of any length fits.
+            csv.ReadOptions(column_names=names, block_size=len(plain) + 1, use_threads=False),
+            csv.ParseOptions(delimiter=layout.delimiter or " ", newlines_in_values=False),
+            csv.ConvertOptions(column_types=dict.fromkeys(names, arrow.string()), strings_can_be_null=False),
+        )
+        cells = {role: _trim(table.column(at)) for at, role in enumerate(layout.roles) if role}
+        weight = np.array(cells["weight"].cast("float64")) if "weight" in cells else None
+    except ValueError:  # a surprise, no UTF-8, or a line that pyarrow refuses (ArrowInvalid)
+        return None
+    compute = need("pyarrow.compute", "node ids that are texts")
+    ids = [column for role, column in cells.items() if role != "weight"]
+    if any(compute.any(compute.equal(column, "")).as_py() for column in ids):
+        return None
+    if weight is not None and not np.all(np.isfinite(weight) & (weight >= 0)):
+        return None
+    labels = arrow_labels(cells["layer"]) if "layer" in cells else None
+    return cells["src"], cells["dst"], weight, labels
+
+
+def _trim(column: Any) -> Any:
+    """A column of texts in one array, without outer blanks and without the marks before formulas."""
+    arrow = need("pyarrow", "node ids that are texts")
+    compute = need("pyarrow.compute", "node ids that are texts")
+    texts = compute.utf8_trim_whitespace(column.combine_chunks())
+    if compute.any(compute.starts_with(texts, MARK)).as_py():
+        texts = arrow.array(unescaped(texts.to_pylist()))
+    return texts
+
+
+def _cut_at_lines(text: bytes, size: int) -> Iterator[bytes]:
+    """Parts of at least ``size`` bytes, each cut behind a line end."""
+    begin = 0
+    while begin < len(text):
+        end = text.find(b"\n", begin + size) + 1
+        end = end if end else len(text)
+        yield text[begin:end]
+        begin = end
 
 
 def _labels(text: bytes, layers: Array) -> tuple[Array, list[str]]:
@@ -138,31 +174,6 @@ def _labels(text: bytes, layers: Array) -> tuple[Array, list[str]]:
     _, first, codes = np.unique(layers[0], return_index=True, return_inverse=True)
     spans = layers[1:, first].T.tolist()
     return codes, [text[begin : begin + size].decode("utf-8", "replace") for begin, size in spans]
-
-
-def _plain_lines(chunks: Iterator[bytes], *, tabs: bool) -> Iterator[bytes]:
-    """Without comments; with ``tabs`` in place of runs of blanks."""
-    for text in chunks:
-        if b"#" in text or b"%" in text:
-            text = COMMENT_LINE.sub(b"", text)
-        yield BLANKS.sub(b"\t", OUTER_BLANKS.sub(b"", text)) if tabs else text
-
-
-class _Joined(io.RawIOBase):
-    """Pieces as one file."""
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces, self._rest = pieces, memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        if not len(self._rest):
-            self._rest = memoryview(next(self._pieces, b""))
-        size = min(len(buffer), len(self._rest))
-        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
-        return size
 
 
 # --- Edges of files, listed batch by batch: what a store is made of.

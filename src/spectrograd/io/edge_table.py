@@ -335,14 +335,35 @@ def _read_slowly(file: TextFile, layout: Layout) -> EdgeTable:
         rows, lines = rows[1:], lines[1:]
     if not rows:
         raise GraphError(f"{file.name}: a header but no edges; each further line should hold one edge")
+    columns, weight = columns_of_rows(file, layout, rows, lines)
+    if layout.header:
+        _warn_of_edge_like_header(file, layout, columns["src"], columns["dst"])
+    layer = np.array(columns["layer"], dtype=object) if "layer" in columns else None
+    source, target = ids_of_texts(columns["src"], columns["dst"])
+    return EdgeTable(file.name, source, target, weight, layer)
+
+
+def columns_of_rows(
+    file: TextFile, layout: Layout, rows: list[Row], lines: list[int]
+) -> tuple[dict[str, list[str]], Array | None]:
+    """Check rows of cells and return the texts of each role's column, and the weights (n_rows,).
+
+    Parameters
+    ----------
+    file : TextFile
+        Named in errors.
+    layout : Layout
+    rows : list of tuples of str
+    lines : list of int
+        The line of each row, named in errors.
+    """
     _check_widths(file, layout, rows, lines)
     columns = {role: unescaped(row[at] for row in rows) for at, role in enumerate(layout.roles) if role}
-    sources, targets = columns["src"], columns["dst"]
-    _check_ids(file, layout, columns, lines)
+    for role in ("src", "dst", "layer"):
+        if role in columns and "" in columns[role]:
+            raise file.error(lines[columns[role].index("")], f"the {role} column is empty")
     weight = _parse_weights(file, columns["weight"], lines) if "weight" in columns else None
-    layer = np.array(columns["layer"], dtype=object) if "layer" in columns else None
-    source, target = ids_of_texts(sources, targets)
-    return EdgeTable(file.name, source, target, weight, layer)
+    return columns, weight
 
 
 def ids_of_texts(*columns: Sequence[str]) -> list[Array]:
@@ -376,15 +397,6 @@ def _check_widths(file: TextFile, layout: Layout, rows: list[Row], lines: list[i
         if len(row) in (2, 3):
             raise file.error(line, f"{width} columns expected, as in the lines before, found {len(row)}")
         raise file.error(line, f"2 or 3 columns expected, found {len(row)}")
-
-
-def _check_ids(file: TextFile, layout: Layout, columns: dict[str, list[str]], lines: list[int]) -> None:
-    for role in ("src", "dst", "layer"):
-        if role in columns and "" in columns[role]:
-            raise file.error(lines[columns[role].index("")], f"the {role} column is empty")
-    sources, targets = columns["src"], columns["dst"]
-    if layout.header:
-        _warn_of_edge_like_header(file, layout, sources, targets)
 
 
 def _warn_of_edge_like_header(file: TextFile, layout: Layout, sources: list[str], targets: list[str]) -> None:

@@ -409,43 +409,50 @@ def _listed(variables: Mapping[str, Any]) -> str:
 
 # --- Matrices in files: ``.npz`` of ``scipy.sparse.save_npz``, MatrixMarket ``.mtx``, and ``.mat`` (in only).
 
-MATRIX_SUFFIXES = (".npz", ".mtx", MAT_SUFFIX)
+NPZ_SUFFIX, MTX_SUFFIX = ".npz", ".mtx"
 NAMES, RECALL = "names", "knn_recall"
 _COMPRESSED = {"csr": sp.csr_array, "csc": sp.csc_array, "bsr": sp.bsr_array}
 _MOST_NODES = 2**31 - 1  # columns are 32-bit integers
 
 
-def read_matrix(path: str, suffix: str | None = None, key: str | None = None) -> tuple[Any, Array | None]:
-    """Read a square matrix and, where it has any, the names of its rows.
-
-    Parameters
-    ----------
-    path : str
-        ``.npz``, ``.mtx`` or ``.mat``, the latter two also packed. MatrixMarket headers may say ``pattern``
-        (every weight is one) and ``symmetric`` (one triangle is stored).
-    suffix : str, optional
-        The format, where the path's own suffix is another.
-    key : str, optional
-        Which variable of a ``.mat`` file; needed where several could be a graph.
+def read_npz(path: str, key: str | None = None) -> tuple[Any, Array | None]:
+    """Read the square matrix of ``scipy.sparse.save_npz`` and, where it has any, the names of its rows.
 
     Returns
     -------
-    matrix : scipy sparse matrix or array, or ndarray
+    matrix : scipy sparse array
         As stored; :meth:`spectrograd.Graph.from_matrix` checks the weights.
     names : array or None
-        The array ``names`` of an ``.npz`` file, as :func:`spectrograd.io.write_graph` leaves it there.
+        The array ``names``, as :func:`spectrograd.io.write_graph` leaves it there.
     """
-    suffix = data_suffix(path) if suffix is None else suffix
-    if key is not None and suffix != MAT_SUFFIX:
+    _refuse_key(path, NPZ_SUFFIX, key)
+    matrix, names = _load_npz(path)
+    return _check_type(path, matrix), names
+
+
+def read_mtx_matrix(path: str, key: str | None = None) -> tuple[Any, None]:
+    """Read a MatrixMarket matrix, packed or not; it has no names.
+
+    Its header may say ``pattern`` (every weight is one) and ``symmetric`` (one triangle is stored).
+    """
+    _refuse_key(path, MTX_SUFFIX, key)
+    return _check_type(path, read_mtx(path)), None
+
+
+def read_mat(path: str, key: str | None = None) -> tuple[Any, None]:
+    """Read the square matrix of a ``.mat`` file that is called ``key``, or the only one; it has no names."""
+    return _check_type(path, load_variable(path, key, "graph")), None
+
+
+def _refuse_key(path: str, suffix: str, key: str | None) -> None:
+    if key is not None:
         raise GraphError(f"{path}: {suffix} files hold one matrix; {parameters('key')} is for .mat files")
-    names = None
-    if suffix == ".npz":
-        matrix, names = _read_npz(path)
-    else:
-        matrix = read_mtx(path) if suffix == ".mtx" else load_variable(path, key, "graph")
+
+
+def _check_type(path: str, matrix: Any) -> Any:
     if matrix.dtype.kind not in "biuf":
         raise GraphError(f"{path}: the matrix has type {matrix.dtype}; real weights are needed")
-    return matrix, names
+    return matrix
 
 
 def write_npz(handle: BinaryIO, graph: Graph) -> None:
@@ -474,7 +481,7 @@ def write_mtx(handle: BinaryIO, graph: Graph) -> None:
     scipy.io.mmwrite(handle, graph.matrix.tocoo(), field=field, symmetry="symmetric", precision=17)
 
 
-def _read_npz(path: str) -> tuple[Any, Array | None]:
+def _load_npz(path: str) -> tuple[Any, Array | None]:
     what = "not a sparse matrix as saved by scipy.sparse.save_npz"
     with decoding(path, what, "save the adjacency matrix with that function"), _opened(path) as archive:
         matrix = _assembled(archive)

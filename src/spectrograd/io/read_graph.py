@@ -1,4 +1,7 @@
-"""Files in: which reader a path takes."""
+"""``read_graph``, and the registry of file formats: which function reads a file, by its suffix.
+
+A new format is a function and a line in :data:`READERS`; ``docs/add_a_reader.md`` shows both.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,15 @@ from spectrograd.io.columns import Chosen, chosen_columns
 from spectrograd.io.edge_table import EdgeTable, about, join_tables, read_table, unique
 from spectrograd.io.gml import GML_SUFFIX, read_gml
 from spectrograd.io.graphml import GRAPHML_SUFFIX, read_graphml
-from spectrograd.io.matrices import MATRIX_SUFFIXES, read_matrix, read_recall
+from spectrograd.io.matrices import (
+    MAT_SUFFIX,
+    MTX_SUFFIX,
+    NPZ_SUFFIX,
+    read_mat,
+    read_mtx_matrix,
+    read_npz,
+    read_recall,
+)
 from spectrograd.io.pajek import (
     EDGELIST_SUFFIX,
     INFOMAP_SUFFIX,
@@ -28,36 +39,21 @@ from spectrograd.io.parquet import PARQUET_SUFFIX, read_parquet
 from spectrograd.io.text import STDIN, TEXT_SUFFIXES, TextFile, check_exists, data_suffix, without_compression
 from spectrograd.notices import parameters, setting
 from spectrograd.store import StoredGraph, is_store, open_store
-
-_READERS: Mapping[str, Callable[[str], EdgeTable]] = {
-    MPX_SUFFIX: read_mpx,
-    GRAPHML_SUFFIX: read_graphml,
-    INFOMAP_SUFFIX: read_net,
-    GML_SUFFIX: read_gml,
-}
-TABLE_SUFFIXES = (
-    *TEXT_SUFFIXES,
-    EDGELIST_SUFFIX,
-    INFOMAP_SUFFIX,
-    MPX_SUFFIX,
-    PARQUET_SUFFIX,
-    GRAPHML_SUFFIX,
-    GML_SUFFIX,
-)
-FORMATS = tuple(suffix.removeprefix(".") for suffix in (*TABLE_SUFFIXES, *MATRIX_SUFFIXES))
+from spectrograd.typing import Array
 
 
 @dataclass(frozen=True)
-class Spelling:
-    """How files are to be read, where they do not tell themselves.
+class ReadOptions:
+    """How to read files whose names and content leave it open.
 
     Attributes
     ----------
     chosen : mapping of role to column
+        Roles are ``src``, ``dst``, ``weight`` and ``layer``; columns go by name, or by number from 1.
     header : bool or None
-        Whether the first line of a text table names its columns.
+        Whether the first line of a text table names its columns; None decides by the text itself.
     format : str or None
-        What the suffix would say.
+        Stands in place of the suffix.
     keys : tuple of str
         Variables of a ``.mat`` file; several are layers.
     """
@@ -68,16 +64,66 @@ class Spelling:
     keys: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.format is not None and self.format not in FORMATS:
-            raise GraphError(f"unknown format {self.format!r}; known are {', '.join(FORMATS)}")
+        if self.format is not None and f".{self.format}" not in READERS:
+            formats = ", ".join(suffix.removeprefix(".") for suffix in READERS)
+            raise GraphError(f"unknown format {self.format!r}; known are {formats}")
 
     def suffix(self, path: str) -> str:
-        """What tells the format of a file."""
+        """The suffix that decides the format of a file, without ``.gz`` or ``.zst``."""
         return data_suffix(path) if self.format is None else f".{self.format}"
 
-    def text(self, path: str) -> TextFile:
-        """The file as one of text."""
+    def text_file(self, path: str) -> TextFile:
+        """The file, opened as text of this format."""
         return TextFile(path, self.format)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """The function that reads a file format: one of three kinds, by what the format holds.
+
+    Attributes
+    ----------
+    columns : callable, optional
+        ``(path, options) -> EdgeTable``, of a table whose columns the user may choose.
+    edges : callable, optional
+        ``(path) -> EdgeTable``, of a file that says itself what its edges are.
+    matrix : callable, optional
+        ``(path, key) -> (matrix, names)``, of a square matrix; names of the rows, or None.
+    """
+
+    columns: Callable[[str, ReadOptions], EdgeTable] | None = None
+    edges: Callable[[str], EdgeTable] | None = None
+    matrix: Callable[[str, str | None], tuple[Any, Array | None]] | None = None
+
+
+def read_text_table(path: str, options: ReadOptions) -> EdgeTable:
+    """Read an edge list in text: columns, networkx's attributes in braces, or Infomap's sections."""
+    if path != STDIN and looks_like_infomap(path):
+        _refuse_choice(path, options)
+        return read_net(path)
+    file = options.text_file(path)
+    if has_attributes(file):
+        return read_attributes(file, options.chosen)
+    return read_table(file, options.chosen, options.header)
+
+
+def read_parquet_table(path: str, options: ReadOptions) -> EdgeTable:
+    """Read the edges of a Parquet file."""
+    return read_parquet(path, options.chosen)
+
+
+# Suffix -> reader. Error messages list the formats in this order.
+READERS: Mapping[str, Reader] = {
+    **dict.fromkeys((*TEXT_SUFFIXES, EDGELIST_SUFFIX), Reader(columns=read_text_table)),
+    INFOMAP_SUFFIX: Reader(edges=read_net),
+    MPX_SUFFIX: Reader(edges=read_mpx),
+    PARQUET_SUFFIX: Reader(columns=read_parquet_table),
+    GRAPHML_SUFFIX: Reader(edges=read_graphml),
+    GML_SUFFIX: Reader(edges=read_gml),
+    NPZ_SUFFIX: Reader(matrix=read_npz),
+    MTX_SUFFIX: Reader(matrix=read_mtx_matrix),
+    MAT_SUFFIX: Reader(matrix=read_mat),
+}
 
 
 def read_graph(
@@ -137,15 +183,15 @@ def read_graph(
     """
     chosen = chosen_columns(source=source, target=target, weight=weight, layer=layer)
     keys = (key,) if isinstance(key, str) else tuple(key or ())
-    spelling, paths = Spelling(chosen, header, format, keys), _paths(sources)
+    options, paths = ReadOptions(chosen, header, format, keys), _paths(sources)
     if not paths:
         raise GraphError("no file given; name at least one edge list or matrix")
     if paths.count(STDIN) > 1:
         raise GraphError("standard input ('-') can be only one of the layers")
     if any(is_store(path) for path in paths):
-        _refuse_choice(paths[0], spelling)
+        _refuse_choice(paths[0], options)
         return _load_stores(paths)
-    kinds = [_kind(path, spelling) for path in paths]
+    kinds = [_kind(path, options) for path in paths]
     if len(set(kinds)) > 1:
         matrix, table = paths[kinds.index("matrix")], paths[kinds.index("table")]
         raise GraphError(
@@ -153,13 +199,13 @@ def read_graph(
             "give all layers as matrices or all as edge lists"
         )
     if kinds[0] == "matrix":
-        _refuse_choice(paths[0], spelling)
-        return _join_matrices(paths, spelling)
-    if spelling.keys:
+        _refuse_choice(paths[0], options)
+        return _join_matrices(paths, options)
+    if options.keys:
         raise GraphError(
             f"{paths[0]}: a table has columns, no variables; {parameters('key')} is for .mat files"
         )
-    tables = [_read_edges(path, spelling) for path in paths]
+    tables = [_read_edges(path, options) for path in paths]
     return join_tables(tables, [_stem(path) for path in paths])
 
 
@@ -177,9 +223,9 @@ def _paths(sources: Sequence[Any]) -> list[str]:
     return paths
 
 
-def _refuse_choice(path: str, spelling: Spelling) -> None:
-    if spelling.chosen or spelling.header is not None:
-        kind = spelling.suffix(path) or "such"
+def _refuse_choice(path: str, options: ReadOptions) -> None:
+    if options.chosen or options.header is not None:
+        kind = options.suffix(path) or "such"
         names = parameters("source", "target", "weight", "layer", "header")
         raise GraphError(f"{path}: {kind} files have no columns to choose from; leave {names} away")
 
@@ -207,29 +253,32 @@ def _load_stores(paths: Sequence[str]) -> Graph | MultilayerGraph:
     return MultilayerGraph(layers, opened[0].layer_names)
 
 
-def _kind(path: str, spelling: Spelling) -> str:
-    suffix = spelling.suffix(path)
-    if path != STDIN and suffix not in (*TABLE_SUFFIXES, *MATRIX_SUFFIXES):
-        known = " ".join((*TABLE_SUFFIXES, *MATRIX_SUFFIXES))
+def _kind(path: str, options: ReadOptions) -> str:
+    """``"matrix"`` or ``"table"``; a path that cannot be read is refused."""
+    suffix = options.suffix(path)
+    if path != STDIN and suffix not in READERS:
         raise GraphError(
-            f"{path}: unknown kind of file {suffix!r}; known are {known} (and .gz or .zst of them); "
+            f"{path}: unknown kind of file {suffix!r}; known are {' '.join(READERS)} "
+            "(and .gz or .zst of them); "
             f"{setting('format', 'txt')} reads it as a table whatever its name"
         )
     if path != STDIN:
         check_exists(path)
     elif suffix and suffix not in (*TEXT_SUFFIXES, EDGELIST_SUFFIX):
         raise GraphError(f"standard input is read as text; {suffix} has to be a file")
-    return "matrix" if suffix in MATRIX_SUFFIXES else "table"
+    return "matrix" if suffix in READERS and READERS[suffix].matrix else "table"
 
 
-def _join_matrices(paths: Sequence[str], spelling: Spelling) -> Graph | MultilayerGraph:
-    if len(spelling.keys) > 1 and len(paths) > 1:
+def _join_matrices(paths: Sequence[str], options: ReadOptions) -> Graph | MultilayerGraph:
+    if len(options.keys) > 1 and len(paths) > 1:
         raise GraphError(f"several files and several variables: give one file, or one {parameters('key')}")
-    asked = [(path, key) for path in paths for key in (spelling.keys or (None,))]
+    asked = [(path, key) for path in paths for key in (options.keys or (None,))]
     graphs = []
     for path, key in asked:
-        suffix = spelling.suffix(path)
-        matrix, names = read_matrix(path, suffix, key)
+        suffix = options.suffix(path)
+        read = READERS[suffix].matrix
+        assert read is not None
+        matrix, names = read(path, key)
         with about(path if key is None else f"{path}, {key}"):
             graph = Graph.from_matrix(matrix, names=names)
             graphs.append(replace(graph, recall=read_recall(path, suffix)))
@@ -248,20 +297,14 @@ def _join_matrices(paths: Sequence[str], spelling: Spelling) -> Graph | Multilay
     return MultilayerGraph(tuple(graphs), stems)
 
 
-def _read_edges(path: str, spelling: Spelling) -> EdgeTable:
-    suffix, chosen = spelling.suffix(path), spelling.chosen
-    if suffix == PARQUET_SUFFIX:
-        return read_parquet(path, chosen)
-    reader = _READERS.get(suffix)
-    if reader is None and path != STDIN and looks_like_infomap(path):
-        reader = read_net
-    if reader is None:
-        file = spelling.text(path)
-        if has_attributes(file):
-            return read_attributes(file, chosen)
-        return read_table(file, chosen, spelling.header)
-    _refuse_choice(path, spelling)
-    return reader(path)
+def _read_edges(path: str, options: ReadOptions) -> EdgeTable:
+    # Standard input has no suffix: it is read as text.
+    reader = READERS.get(options.suffix(path), READERS[".txt"])
+    if reader.columns is not None:
+        return reader.columns(path, options)
+    _refuse_choice(path, options)
+    assert reader.edges is not None  # matrices were told apart before
+    return reader.edges(path)
 
 
 def _stem(path: str) -> str:

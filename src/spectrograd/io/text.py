@@ -145,6 +145,8 @@ TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".edges", ".el", ".dat", ".data")
 COMMENTS = ("#", "%")
 INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*")  # not int(): that takes "1_2", a likely node name, for 12
 _WORDS = re.compile(r'"(?:[^"]|"")*"|\S+')
+_QUOTED = re.compile(r'"([^"]*(?:""[^"]*)*)"')
+_BLANKS = re.compile(" *")
 _LINES_AT_ONCE = 10_000
 _BLOCK = 1 << 20
 _IS_DIGIT, _GOES_ON = (np.isin(np.arange(256), list(marks)) for marks in (b"0123456789", b"0123456789.eE+-"))
@@ -185,10 +187,20 @@ class TextFile:
                 with open_bytes(self.path) as raw, gauged(raw, self.name) as lines:
                     yield TextIOWrapper(lines, encoding="utf-8-sig")
         except UnicodeDecodeError as error:
-            raise GraphError(
-                f"{self.name}: not UTF-8 text (byte {error.object[error.start]:#04x}); convert it first, "
-                "for example with iconv"
-            ) from None
+            raise self._decoding_error(error) from None
+
+    def decode(self, block: bytes) -> str:
+        """Decode some bytes of the file; what is no UTF-8 is a GraphError."""
+        try:
+            return block.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise self._decoding_error(error) from None
+
+    def _decoding_error(self, error: UnicodeDecodeError) -> GraphError:
+        return GraphError(
+            f"{self.name}: not UTF-8 text (byte {error.object[error.start]:#04x}); convert it first, "
+            "for example with iconv"
+        )
 
     @contextmanager
     def open_bytes(self) -> Iterator[BinaryIO]:
@@ -279,8 +291,8 @@ def split_line(line: str, delimiter: str | None) -> list[str]:
         return _split_words(line)
     try:
         fields = next(csv.reader([line], delimiter=delimiter, skipinitialspace=True), [])
-    except csv.Error:  # a quoted field of more than 131,072 letters: what reads all rows says where
-        fields = line.split(delimiter)
+    except csv.Error:  # a quoted field beyond the limit of the csv module
+        fields = _split_long_line(line.rstrip("\n"), delimiter, strict=False)
     return [field.strip() for field in fields]
 
 
@@ -288,9 +300,28 @@ def read_rows(file: TextFile, delimiter: str | None) -> tuple[list[Row], list[in
     """Read all data rows with their line numbers: the slow way, which can say where an error is."""
     with file.open() as handle:
         text = handle.read()
+    return split_rows(file, text, delimiter)
+
+
+def split_rows(
+    file: TextFile, text: str, delimiter: str | None, first_line: int = 1
+) -> tuple[list[Row], list[int]]:
+    """Split whole lines of a file into data rows, with the number of each row's line.
+
+    Parameters
+    ----------
+    file : TextFile
+        Named in errors.
+    text : str
+        Whole lines, each with its line feed.
+    delimiter : str or None
+        None: runs of white space.
+    first_line : int
+        Number of the first line of ``text``.
+    """
     numbers: list[int] = []
     lines: list[str] = []
-    for number, line in enumerate(text.split("\n"), start=1):
+    for number, line in enumerate(text.split("\n"), start=first_line):
         start = line.lstrip()
         if start and start[0] not in COMMENTS:
             numbers.append(number)
@@ -308,13 +339,17 @@ def read_rows(file: TextFile, delimiter: str | None) -> tuple[list[Row], list[in
 
 def _unquoted_rows(file: TextFile, delimiter: str, lines: list[str], numbers: list[int]) -> list[Row]:
     rows: list[Row] = []
-    reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
+    max_length = csv.field_size_limit()
+    short_lines = (line if len(line) <= max_length else "" for line in lines)
+    reader = csv.reader(short_lines, delimiter=delimiter, skipinitialspace=True, strict=True)
     problem = ""
     try:
         for row in reader:
             if reader.line_num != len(rows) + 1:
                 break
-            rows.append(tuple(map(str.strip, row)))
+            line = lines[len(rows)]
+            fields = row if len(line) <= max_length else _split_long_line(line, delimiter)
+            rows.append(tuple(map(str.strip, fields)))
     except csv.Error as error:
         problem = str(error)
     if len(rows) == len(lines):
@@ -323,6 +358,35 @@ def _unquoted_rows(file: TextFile, delimiter: str, lines: list[str], numbers: li
     unclosed = reader.line_num != len(rows) + 1 or "end of data" in problem
     what = "a quoted name is not closed on its line" if unclosed else f"cannot be read: {problem}"
     raise file.error(numbers[len(rows)], what)
+
+
+def _split_long_line(line: str, delimiter: str, *, strict: bool = True) -> list[str]:
+    """Split as ``csv.reader`` does, without its limit on the length of a field.
+
+    Examples
+    --------
+    >>> _split_long_line('a, "b,c",', ",")
+    ['a', 'b,c', '']
+    """
+    fields: list[str] = []
+    at = 0
+    while True:
+        begin = _BLANKS.match(line, at).end()  # type: ignore[union-attr]
+        quoted = _QUOTED.match(line, begin)
+        if quoted is None:
+            if strict and line[begin : begin + 1] == '"':
+                raise csv.Error("unexpected end of data")
+            end = line.find(delimiter, at)
+            end = len(line) if end < 0 else end
+            fields.append(line[begin:end])
+        else:
+            end = quoted.end()
+            fields.append(quoted[1].replace('""', '"'))
+            if strict and line[end : end + 1] not in ("", delimiter):
+                raise csv.Error(f"'{delimiter}' expected after '\"'")
+        if end >= len(line):
+            return fields
+        at = end + 1
 
 
 def _split_words(line: str) -> list[str]:

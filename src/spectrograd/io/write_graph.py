@@ -171,7 +171,7 @@ def _table_lines(columns: Mapping[str, Array], delimiter: str, raw: bool) -> Ite
 def _warn_of_losses(path: str, graph: Graph | MultilayerGraph, suffix: str, is_table: bool) -> None:
     if suffix == ".mtx" and graph.names is not None:
         warn(f"{path}: .mtx files have no room for node names; rows are numbered", GraphWarning)
-    layers = graph.layers if isinstance(graph, MultilayerGraph) else (graph,)
+    layers = graph.layers
     lonely = set.intersection(*(set(layer.isolated.tolist()) for layer in layers)) if is_table else ()
     if lonely:
         warn(

@@ -54,7 +54,7 @@ class SpectralShape:
 
 
 def spectral_shape(engine: Engine, operator: Operator, steps: int = STEPS) -> SpectralShape:
-    """Assignment at an operator by so many products of one vector."""
+    """Look at an operator by so many products of one vector."""
     standard = Coordinates.standard(engine, operator)
     n, width = operator.n_nodes, operator.upper - operator.lower
     x = engine.random(n, 1, SEED, np.float32)

@@ -407,12 +407,12 @@ def _drawn(
     graph = random_graph(cuts.counts, cuts.drawn, cuts.scales, rng, n_nodes)
     if graph is None or graph.n_nodes < max(3 * k, width + 3, 8):
         return None
-    solved = _embedded(graph, width, tau, rng)
+    solved = _embedded(graph, max(width, 2), tau, rng)  # the second eigenvalue is always asked for
     if solved is None:
         return None
     values, vectors = solved
     found = assign(
-        vectors,
+        vectors[:, :width],
         k,
         n_init=STARTS,
         unit_rows=True,

@@ -14,7 +14,7 @@ import numpy as np
 from spectrograd.engines import LocalEngine
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.labels import assign
-from spectrograd.metrics import largest_principal_angle, score
+from spectrograd.metrics import SCORE_TITLES, largest_principal_angle, score
 from spectrograd.operators.base import Operator
 from spectrograd.pipeline.result import Result
 from spectrograd.pipeline.run import Prepared, label, prepare, solve_prepared
@@ -119,7 +119,6 @@ class Watched:
 Row = dict[str, Any]
 
 AUTO = "auto"
-SCORES = ("purity", "nmi", "ri", "ari")
 # Beside every solver with its defaults: settings that are methods of their own.
 VARIANTS = ("stochastic-fb:setting=columns",)
 
@@ -242,7 +241,7 @@ def _run(prepared: Prepared, name: str, settings: Settings, classes: Array | Non
 def _empty_row(name: str) -> Row:
     keys = ("seconds", "iterations", "passes", "matvecs", "objective", "angle", "certificate", "max_residual")
     rest = ("peak_memory_bytes", "converged", "stopped", "error")
-    return {"method": name} | dict.fromkeys((*keys, *SCORES, *rest)) | {"history": []}
+    return {"method": name} | dict.fromkeys((*keys, *SCORE_TITLES, *rest)) | {"history": []}
 
 
 def _judge(trial: Trial, result: Result, watcher: Watcher, classes: Array | None) -> None:

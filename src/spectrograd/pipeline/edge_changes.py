@@ -60,7 +60,7 @@ class EdgeChanges:
         for part in (self.edges, self.removed):
             layers: tuple[Graph, ...] = ()
             if part is not None:
-                layers = part.layers if isinstance(part, MultilayerGraph) else (part,)
+                layers = part.layers
             names = getattr(part, "layer_names", [""] * len(layers))
             digest.update(json.dumps([str(name) for name in names]).encode())
             for layer in layers:
@@ -203,7 +203,7 @@ def changed_store(graph: Graph | MultilayerGraph, changes: EdgeChanges) -> Store
     changes
         By the names of nodes.
     """
-    one = graph.layers[0] if isinstance(graph, MultilayerGraph) else graph
+    one = graph.layers[0]
     assert isinstance(one, StoredGraph)
     edges, removed = (_parts(part, graph) for part in (changes.edges, changes.removed))
     names = all_names(graph, list(edges.values()), changes.new_nodes)

@@ -28,21 +28,16 @@ HIERARCHY = 24  # bytes per entry of the coarser graphs and of what is prolonged
 ROUGH_COLUMNS = 64  # of ``sgd-paper``: rows, three moments, and copies of both
 
 
-def layers_of(graph: Graph | MultilayerGraph) -> tuple[Graph, ...]:
-    """The layers, or the one graph."""
-    return graph.layers if isinstance(graph, MultilayerGraph) else (graph,)
-
-
 def resident_bytes(graph: Graph | MultilayerGraph, k: int) -> int:
     """For K vectors of a graph that is loaded: its edges and six blocks of K + 8 columns."""
-    edges = sum(layer.n_entries * (12 if layer.is_weighted else 4) for layer in layers_of(graph))
+    edges = sum(layer.n_entries * (12 if layer.is_weighted else 4) for layer in graph.layers)
     return BASE + edges + graph.n_nodes * (PER_NODE + 8 * BLOCKS * (k + GUARDS))
 
 
 def streamed_bytes(graph: Graph | MultilayerGraph, k: int, solver: str = "auto") -> int:
     """For K vectors of a graph that stays on disk: blocks of the solver or the certificate, in float32."""
     blocks = 4 * max(_columns(k, solver), CERTIFICATE_BLOCKS * k)
-    layers = [layer for layer in layers_of(graph) if isinstance(layer, StoredGraph)]
+    layers = [layer for layer in graph.layers if isinstance(layer, StoredGraph)]
     if len(layers) > 1:  # the subspaces of the layers are kept
         blocks += 8 * k * len(layers)
     return BASE + _buffers(graph) + graph.n_nodes * (PER_NODE + blocks)
@@ -77,7 +72,7 @@ def least_basis(k: int) -> int:
 
 
 def _buffers(graph: Graph | MultilayerGraph) -> int:
-    layers = [layer for layer in layers_of(graph) if isinstance(layer, StoredGraph)]
+    layers = [layer for layer in graph.layers if isinstance(layer, StoredGraph)]
     largest = max((block.n_bytes for layer in layers for block in layer.meta.blocks), default=0)
     changed = any(layer.meta.delta for layer in layers)  # merged blocks are arrays of their own
     return (N_BUFFERS + 3 * changed) * largest

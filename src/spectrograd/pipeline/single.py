@@ -56,7 +56,7 @@ def with_all_nodes(
 
     Of a graph on disk it is in float32: it may be as large as memory, and its digits end there anyway.
     """
-    one = graph.layers[0] if isinstance(graph, MultilayerGraph) else graph
+    one = graph.layers[0]
     if isinstance(solved.embedding, DistributedEmbedding):
         return solved.embedding.of_nodes(kept, masked, result_names(one))
     vectors = solved.embedding.vectors

@@ -44,8 +44,7 @@ def draw_graph(graph: Graph | MultilayerGraph, vectors: Array) -> tuple[Array, A
     n = graph.n_nodes
     if not 2 <= n <= DRAWN_NODES:
         return None
-    layers = graph.layers if isinstance(graph, MultilayerGraph) else (graph,)
-    pairs = np.unique(np.concatenate([_pairs(layer) for layer in layers]), axis=0)
+    pairs = np.unique(np.concatenate([_pairs(layer) for layer in graph.layers]), axis=0)
     places = _relaxed(_start(vectors, n), pairs)
     if len(pairs) > DRAWN_EDGES:
         chosen = np.random.default_rng(0).choice(len(pairs), DRAWN_EDGES, replace=False)

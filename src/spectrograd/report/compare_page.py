@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from spectrograd.graph import Graph, MultilayerGraph
+from spectrograd.metrics import SCORE_TITLES
 from spectrograd.report.document import number
+from spectrograd.report.figures import INK, SOFT
 
 Rows = Sequence[Mapping[str, Any]]
-SCORES = (("purity", "purity"), ("nmi", "NMI"), ("ri", "RI"), ("ari", "ARI"))
-INK, SOFT, GRID = "#1d2430", "#5b6675", "#e6e9ee"
+GRID = "#e6e9ee"
 # Okabe & Ito, then the same dashed: told apart with any kind of colour vision.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#1d2430")
 DASHES = ("-", "--", ":")
@@ -56,7 +57,7 @@ def compare_document(
 
 def _figures(rows: Rows) -> dict[str, Any]:
     scored = any(row["nmi"] is not None for row in rows)
-    scores = SCORES if scored else ()
+    scores = tuple(SCORE_TITLES.items()) if scored else ()
     columns = ["method", "seconds", "iterations", "passes", "objective", "angle"]
     return {
         "caption": "Solvers",

@@ -11,7 +11,8 @@ import numpy as np
 
 from spectrograd.typing import Array
 
-INK, SOFT = "#1d2430", "#5b6675"
+INK = "#1d2430"  # titles and lines
+SOFT = "#5b6675"  # ticks
 MOST_NUMBERS = 12  # rows up to which every cell shows its number
 LONGEST_NAME = 14
 
@@ -53,7 +54,6 @@ def _short(name: str) -> str:
 # Okabe & Ito: told apart with any kind of colour vision. Beyond these, matplotlib's tab20 goes on.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#555555")
 LINE_COLOURS = ("#1d2430", "#D55E00", "#0072B2", "#009E73", "#CC79A7")
-INK, SOFT = "#1d2430", "#5b6675"
 SHOWN_POINTS = 20_000
 MOST_CORNERS = 12
 WORST_CONDITION = 30.0

@@ -100,7 +100,7 @@ class GraphSource:
     @property
     def _order(self) -> Array | None:
         """The order of a store's rows, which is undone."""
-        first = self.graph.layers[0] if isinstance(self.graph, MultilayerGraph) else self.graph
+        first = self.graph.layers[0]
         return getattr(first, "input_order", None)
 
     @property
@@ -125,9 +125,8 @@ class GraphSource:
 
     def batches(self, *, texts: bool) -> Iterator[EdgeBatch]:
         """Every edge once, smaller end first."""
-        layers = self.graph.layers if isinstance(self.graph, MultilayerGraph) else (self.graph,)
         order = self._order
-        for code, layer in enumerate(layers):
+        for code, layer in enumerate(self.graph.layers):
             for block in layer.blocks:
                 for batch in _upper_entries(block, code):
                     if order is not None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from spectrograd.graph import GraphError, GraphWarning
-from spectrograd.graph.ordering import PART, SAMPLE, share_near
+from spectrograd.graph.ordering import MIN_GAIN, N_SAMPLED_ENTRIES, share_near
 from spectrograd.kernels.thresholds import USUAL
 from spectrograd.notices import warn
 from spectrograd.serialization.folders import new_folder
@@ -60,7 +60,7 @@ def find_order(graph: StoredGraph, settings: IngestSettings) -> Array | None:
     place = np.empty_like(order)
     place[order] = np.arange(len(order), dtype=order.dtype)
     gained = share_near(place[heads], place[tails]) - share_near(heads, tails)
-    return order if gained > PART else None
+    return order if gained > MIN_GAIN else None
 
 
 def breadth_first_order(graph: StoredGraph) -> Array:
@@ -92,7 +92,11 @@ def _some_entries(graph: StoredGraph, rng: np.random.Generator) -> tuple[Array, 
     """Rows and columns of random entries, the same share of every block."""
     heads, tails = [], []
     for block in graph.blocks:
-        n = max(1, round(SAMPLE * len(block.indices) / graph.n_entries)) if len(block.indices) else 0
+        n = (
+            max(1, round(N_SAMPLED_ENTRIES * len(block.indices) / graph.n_entries))
+            if len(block.indices)
+            else 0
+        )
         entries = rng.integers(0, max(1, len(block.indices)), n)
         heads.append(block.start + np.searchsorted(block.indptr, entries, side="right") - 1)
         tails.append(block.indices[entries])

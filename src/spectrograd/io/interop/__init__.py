@@ -1,4 +1,4 @@
-"""Doors to other libraries' objects: networkx, igraph, PyG, data frames."""
+"""Graphs of other libraries' objects: networkx, igraph, PyG, AnnData, data frames; none is imported."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from spectrograd.io.interop.igraph import from_igraph, is_igraph
 from spectrograd.io.interop.networkx import from_networkx, is_networkx
 from spectrograd.io.interop.pyg import from_pyg, is_pyg
 
-# --- Objects of other libraries: which reader one takes.
-
-_READERS: tuple[tuple[Callable[[Any], bool], Callable[[Any], Graph | MultilayerGraph]], ...] = (
+# Whether an object is of this kind, and what makes a graph of it; the first that fits is taken.
+READERS: tuple[tuple[Callable[[Any], bool], Callable[[Any], Graph | MultilayerGraph]], ...] = (
     (is_networkx, from_networkx),
     (is_igraph, from_igraph),
     (is_edge_frame, from_frame),
@@ -27,4 +26,4 @@ def graph_of(thing: Any) -> Graph | MultilayerGraph | None:
     """Make a graph of a foreign graph or edge table; None where a thing is neither (an array, say)."""
     if isinstance(thing, Graph | MultilayerGraph):
         return thing
-    return next((reader(thing) for fits, reader in _READERS if fits(thing)), None)
+    return next((reader(thing) for fits, reader in READERS if fits(thing)), None)

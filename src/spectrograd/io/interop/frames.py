@@ -25,14 +25,13 @@ def edge_columns(graph: Graph | MultilayerGraph) -> dict[str, Array]:
     >>> {k: v.tolist() for k, v in edge_columns(Graph.from_edges(["a", "b"], ["b", "c"], [2, 1])).items()}
     {'src': ['a', 'b'], 'dst': ['b', 'c'], 'weight': [2.0, 1.0]}
     """
-    layers = graph.layers if isinstance(graph, MultilayerGraph) else (graph,)
-    triples = [edge_rows(layer) for layer in layers]
+    triples = [edge_rows(layer) for layer in graph.layers]
     rows, cols, weights = (np.concatenate(parts) for parts in zip(*triples, strict=True))
     columns = {"src": graph.node_names[rows], "dst": graph.node_names[cols]}
-    if any(layer.is_weighted for layer in layers):
+    if any(layer.is_weighted for layer in graph.layers):
         columns["weight"] = weights
     if isinstance(graph, MultilayerGraph):
-        columns["layer"] = np.repeat(as_objects(graph.layer_names), [layer.n_edges for layer in layers])
+        columns["layer"] = np.repeat(as_objects(graph.layer_names), [layer.n_edges for layer in graph.layers])
     return columns
 
 
