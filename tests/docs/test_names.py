@@ -137,3 +137,33 @@ def test_the_list_of_packages_is_that_of_the_contract(page):
         r"^\| `([\w :|\\]+)` \| (.*) \|$", text.split("<!-- packages -->")[1], flags=re.MULTILINE
     )
     assert [(names.replace("\\|", "|"), description) for names, description in rows] == contract()
+
+
+def code_in_rows(page, first_cell):
+    """Code of the rows of a page's tables whose first cell has this text."""
+    rows = re.findall(rf"^\| {first_cell} \|(.*)\|$", text_of(ROOT / "docs" / page), flags=re.MULTILINE)
+    return {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+
+
+def test_the_verbs_of_an_engine_are_those_of_the_base():
+    engine = find("engines.Engine")
+    assert code_in_rows("add_an_engine.md", "mandatory") == set(engine.__abstractmethods__)
+    kept_and_derived = code_in_rows("add_an_engine.md", "(?:storage of rows|derived)")
+    assert len(kept_and_derived) > 10
+    assert not [verb for verb in kept_and_derived if not hasattr(engine, verb)]
+
+
+@pytest.mark.parametrize("page", ["add_a_solver.md", "architecture.md"])
+def test_the_methods_of_a_solver_are_those_of_the_base(page):
+    solver = find("solvers.Solver")
+    text = text_of(ROOT / "docs" / page)
+    methods = re.findall(r"^\| `(\w+)\(problem", text, flags=re.MULTILINE)
+    assert {"init", "step"} <= set(methods)
+    assert not [method for method in methods if not hasattr(solver, method)]
+
+
+def test_the_glossary_has_its_words():
+    glossary = text_of(ROOT / "docs" / "architecture.md").split("## 7. Glossary")[1]
+    words = re.findall(r"^\| ([a-zA-Z() ]+) \|", glossary, flags=re.MULTILINE)[1:]
+    assert len(words) >= 25
+    assert words == sorted(words, key=str.lower)
