@@ -388,9 +388,7 @@ def test_a_scheduler_that_is_killed_is_named(client, graphs, monkeypatch, answer
 
     engine = make_engine(client)
     monkeypatch.setattr(engine.client, "scheduler_info", scheduler_info)
-    with pytest.raises(
-        EngineError, match=r"^the scheduler tcp://\S+ is gone: start it and its workers"
-    ):
+    with pytest.raises(EngineError, match=r"^the scheduler tcp://\S+ is gone: start it and its workers"):
         engine.load_operator(laplacian(graphs["whole"]))
 
 

@@ -207,7 +207,7 @@ def test_memory_is_a_few_talls_and_the_pieces_in_flight():
 
 def test_memory_of_sgd_is_a_few_talls_and_the_edges_in_flight(monkeypatch):
     """The edges are sent a chunk at a time: four times as many take no more memory."""
-    monkeypatch.setattr("spectrograd.solvers.sgd_base.EDGES_AT_ONCE", 10_000)
+    monkeypatch.setattr("spectrograd.solvers.sgd_base.EDGES_CHUNK", 10_000)
     n, in_flight = 10_000, 2 * 10_000 * (4 + 4)  # both ends of a chunk, and of the next
     solver = make_solver("sgd", epochs=0.2, batch_size=300)
     few, many = (peak_of_a_solve(degree, n, 0, solver) for degree in (20, 80))

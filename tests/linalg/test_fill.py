@@ -44,7 +44,7 @@ def test_few_components_are_looked_at_whatever_their_number(monkeypatch):
     calls = []
     monkeypatch.setattr(fill, "levels", lambda *given: calls.append(1) or levels(*given))
     assert estimated_fill(many) < 40 * many.n_edges
-    assert len(calls) <= 2 * fill.MOST_COMPONENTS
+    assert len(calls) <= 2 * fill.MAX_SEARCHED_COMPONENTS
 
 
 def test_a_tree_fills_nothing_however_wide_its_levels():

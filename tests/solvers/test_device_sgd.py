@@ -19,7 +19,7 @@ from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solve import embed
 from spectrograd.solvers import Problem, Stopping, choose_variant, make_solver, solve
 from spectrograd.solvers.minibatch import edge_source
-from spectrograd.solvers.torch_minibatch import DeviceBatches, DeviceEdges, SentEdges
+from spectrograd.solvers.torch_minibatch import SentEdges, TorchBatches, TorchEdges
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install spectrograd[torch]")
 N, K = 40, 4
@@ -40,8 +40,8 @@ def operator_of(kind, rank):
 
 def batch_of(operator, positions, U):
     engine = make_engine("torch:cpu")
-    edges = DeviceEdges.of(engine, operator)
-    rows = DeviceBatches.of(engine, operator, edges.counts)
+    edges = TorchEdges.of(engine, operator)
+    rows = TorchBatches.of(engine, operator, edges.counts)
     padded = rows.padded(torch.tensor(U))
     M, Y = rows.measured(padded)
     return rows, rows.batch(edges.at(torch.tensor(positions)), padded, Y), padded, M, Y
@@ -54,7 +54,7 @@ def test_a_batch_is_its_part_of_the_operator(kind, rank):
     n_edges = operator.graph.n_edges
     positions = np.random.default_rng(2).integers(0, n_edges, 60)  # some edges twice
     _, batch, *_ = batch_of(operator, positions, U)
-    heads, tails, weights = DeviceEdges.of(make_engine("torch:cpu"), operator).at(torch.tensor(positions))
+    heads, tails, weights = TorchEdges.of(make_engine("torch:cpu"), operator).at(torch.tensor(positions))
     heads, tails = heads.numpy(), tails.numpy()
     weights = np.ones(60) if weights is None else weights.numpy()
     vertices, counts = np.unique(np.concatenate([heads, tails]), return_counts=True)
@@ -189,7 +189,7 @@ def test_it_hands_over_on_the_device(blocks, monkeypatch, polish_solver):
     assert solution.stop_reason == "converged"
     assert solution.last.edges_seen == 2 * blocks.graph.n_edges
     assert solution.last.matvecs > 0
-    assert f"handed over to {polish_solver} after 2 passes over the edges" in solution.last.events
+    assert f"polished by {polish_solver} after 2 passes over the edges" in solution.last.events
     exact = reference.smallest(operator, K)[1]
     assert reference.largest_sine(solution.Q.tensor.numpy(), exact, operator.metric) < 1e-4
 
@@ -221,7 +221,7 @@ def test_bad_parameters_are_named(blocks, params):
 
 def test_edges_without_room_are_sent_chunk_by_chunk(blocks, monkeypatch):
     """Every edge once per epoch, and the labels of an epoch whose edges stay there."""
-    monkeypatch.setattr("spectrograd.solvers.sgd_base.EDGES_AT_ONCE", 3000)
+    monkeypatch.setattr("spectrograd.solvers.sgd_base.EDGES_CHUNK", 3000)
     engine, sent = make_engine("torch:cpu"), []
     engine.blocks.most_bytes, move = 0, engine.blocks.move
     monkeypatch.setattr(engine.blocks, "move", lambda array: sent.append(len(array)) or move(array))

@@ -9,7 +9,7 @@ from spectrograd import datasets
 from spectrograd.engines import make_engine
 from spectrograd.operators.laplacian import regularized
 from spectrograd.solvers import Problem, choose_variant, make_solver
-from spectrograd.solvers.torch_minibatch import DeviceEdges
+from spectrograd.solvers.torch_minibatch import TorchEdges
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install spectrograd[torch]")
 N, K, BATCH = 300, 3, 200
@@ -53,7 +53,7 @@ def test_steps_are_those_of_the_host(monkeypatch, operator, gram_update, optimiz
         places = next(left)
         return edges.edges._replace(heads=torch.tensor(rows[places]), tails=torch.tensor(W.indices[places]))
 
-    monkeypatch.setattr(DeviceEdges, "drawn", drawn)
+    monkeypatch.setattr(TorchEdges, "drawn", drawn)
     device = Problem(operator, K, make_engine("torch:cpu"), start)
     solver = choose_variant(device, solver)
     found = solver.init(device, np.random.default_rng(0))

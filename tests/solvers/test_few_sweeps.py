@@ -75,7 +75,7 @@ def test_localised_vectors_are_noticed_after_two_sweeps(tmp_path):
 
 def test_a_filter_over_a_stream_has_two_talls_and_what_it_would_return(tmp_path, monkeypatch):
     """Turned in their place; the plan of a memory limit counts on it."""
-    monkeypatch.setattr(local, "AT_ONCE", 4096)
+    monkeypatch.setattr(local, "ROW_CHUNK", 4096)
     path, k = tmp_path / "graph.store", 6
     ingest(path, GraphSource(planted(60_000)), IngestSettings(block_bytes=1 << 18))
     graph = open_store(path)

@@ -106,7 +106,7 @@ def test_upper_entries_of_a_block():
 def test_the_same_bits_for_any_number_of_threads(monkeypatch, shared):
     graph = datasets.make_block_model(3000, 4, mean_degree=40, random_state=0).graph
     before, found = numba.get_num_threads(), []
-    monkeypatch.setattr("spectrograd.solvers.sgd.WORTH_THREADS", shared)
+    monkeypatch.setattr("spectrograd.solvers.sgd.THREADS_THRESHOLD", shared)
     try:
         for n_threads in sorted({1, min(2, before)}):
             numba.set_num_threads(n_threads)
@@ -159,7 +159,7 @@ def test_m_is_measured_by_visits_and_not_by_chunks(monkeypatch):
         [],
         Descent.measured,
     )
-    monkeypatch.setattr("spectrograd.solvers.sgd.EDGES_AT_ONCE", 500)  # forty chunks per epoch
+    monkeypatch.setattr("spectrograd.solvers.sgd.EDGES_CHUNK", 500)  # forty chunks per epoch
     monkeypatch.setattr(Descent, "measured", lambda self, *args: calls.append(1) or measured(self, *args))
     solver, problem = make_solver("sgd", epochs=1), Problem(laplacian(graph), 4)
     solver.step(problem, solver.init(problem, np.random.default_rng(0)))
@@ -399,7 +399,7 @@ def test_it_hands_over_until_the_certificate_is_met(large, polish_solver):
     assert result.certificate.converged
     assert last.edges_seen == 3 * large.graph.n_edges
     assert last.matvecs > 0
-    assert f"handed over to {polish_solver} after 3 passes over the edges" in last.events
+    assert f"polished by {polish_solver} after 3 passes over the edges" in last.events
     if polish_solver == "lanczos":
         scratch = embed(operator, 5, Settings(solver=polish_solver, params={"block_size": 5}, seed=0))
         assert last.matvecs + 3 * 5 < scratch.solution.last.matvecs

@@ -1,4 +1,4 @@
-"""Aggregations: layers (and their embeddings) become one SparseOperator, and the line goes on."""
+"""Aggregations: layers (and their embeddings) become one operator, with which the pipeline goes on."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def layer_operators(
 
     Layers are summed with a common metric; ``random_walk`` layers enter as ``symmetric`` ones, which
     have the same eigenvalues (Dong et al. 2014 do the same). A node may be isolated in some layers.
-    ``tau`` regularises every layer that has edges. Rows ``aside`` take no part.
+    ``tau`` regularises every layer that has edges. Rows ``excluded`` take no part.
     """
     common: Kind = "symmetric" if kind == "random_walk" else kind
     nothing = np.empty(0, np.int64) if excluded is None else excluded

@@ -1,4 +1,7 @@
-"""The sweeps of ``joint``: all layers and the merged block to a given accuracy, sharing every pass.
+"""``joint``: every layer's embedding and the merged one in one run, on one shared objective.
+
+:class:`JointPasses` filters all blocks by Chebyshev polynomials, :class:`JointEpochs` moves them by
+mini-batches of edges, and :func:`run` is the aggregation that chooses between them.
 
 An edge that is read serves its layer's block and the merged one, so the merged embedding costs hardly a
 pass of its own; a layer that has settled is not read any more (docs/adr/0013).
@@ -45,7 +48,7 @@ class JointState(State):
 
 @dataclass(frozen=True)
 class JointPasses(Solver[JointState]):
-    """Sweeps of Chebyshev steps that share every pass.
+    """Chebyshev-filtered subspace iteration on all layers and the merged block, sharing every pass.
 
     Parameters
     ----------
@@ -56,7 +59,7 @@ class JointPasses(Solver[JointState]):
         each layer speak for itself; on the synthetic data .05 already cost .02 NMI, for the layers
         then repeat an early consensus instead of correcting it.
     degree, merge_degree
-        Passes per sweep; the second of the sweeps of the merged block alone, whose gap is large.
+        Degrees of a filter, one pass each; the second of the merged block alone, whose gap is large.
     guard
         Extra columns per block.
     tighter
@@ -80,7 +83,8 @@ class JointPasses(Solver[JointState]):
 
     def init(self, problem: Problem, rng: np.random.Generator) -> JointState:
         """One random basis for all blocks: they describe the same nodes."""
-        width, count = self._width(problem), len(self.layers.operators)
+        width = self._width(problem)
+        count = len(self.layers.operators)
         Q = problem.orthonormalize(rng.standard_normal((problem.n_nodes, width)), rng).Q
         state = JointState(Q, rng, blocks=[Q] * (count + 1), settled=np.zeros(count, dtype=bool))
         self._fresh(state)
@@ -88,15 +92,16 @@ class JointPasses(Solver[JointState]):
         return state
 
     def step(self, problem: Problem, state: JointState) -> JointState:
-        """One sweep: every block filtered with all the others held, then Rayleigh-Ritz."""
-        self._pass_over_layers(problem, state)
+        """One filter of every block with all the others held, then Rayleigh-Ritz."""
+        self._filter_blocks(problem, state)
         self._measure(problem, state)
         state.iteration += 1
         return state
 
     def progress(self, problem: Problem, state: JointState) -> Progress:
         """What the last Rayleigh-Ritz found: no further pass."""
-        k, weights = problem.n_components, self.layers.weights
+        k = problem.n_components
+        weights = self.layers.weights
         total = sum(c * float(v[:k].sum()) for c, v in zip([1.0, *weights], state.values, strict=True))
         return Progress(
             iteration=state.iteration,
@@ -118,7 +123,8 @@ class JointPasses(Solver[JointState]):
     def _fresh(self, state: JointState) -> None:
         """Nothing has been measured yet."""
         count = len(state.blocks)
-        state.values, state.heads = [np.zeros(1)] * count, [np.zeros(0)] * count
+        state.values = [np.zeros(1)] * count
+        state.heads = [np.zeros(0)] * count
         state.residuals = np.full(count, np.inf)
         state.consensus = np.zeros((len(state.U), 0))
 
@@ -141,7 +147,8 @@ class JointPasses(Solver[JointState]):
         """
         nothing = np.zeros((len(blocks[0]), 0))
         shared = nothing if together is None else together
-        own, total = [], np.zeros_like(shared)
+        own = []
+        total = np.zeros_like(shared)
         for at, (c, operator) in enumerate(zip(self.layers.weights, self.layers.operators, strict=True)):
             block = nothing if state.settled[at] else blocks[at + 1]
             width = block.shape[1]
@@ -165,7 +172,8 @@ class JointPasses(Solver[JointState]):
 
     def _bounds(self) -> list[tuple[float, float]]:
         """Lower and upper bound of every block's operator."""
-        weights, operators = self.layers.weights, self.layers.operators
+        weights = self.layers.weights
+        operators = self.layers.operators
         upper = float(sum(c * op.upper for c, op in zip(weights, operators, strict=True)))
         own = [(-self.coupling * a, op.upper) for a, op in zip(self.alphas, operators, strict=True)]
         return [(-float(weights @ self.alphas), upper), *own]
@@ -177,7 +185,8 @@ class JointPasses(Solver[JointState]):
 
     def _measure(self, problem: Problem, state: JointState) -> None:
         """Rayleigh-Ritz in every block that moved, in one pass; the layers first, then the merged one."""
-        k, moved = problem.n_components, ~state.settled
+        k = problem.n_components
+        moved = ~state.settled
         blocks = [state.blocks[0]]
         for block, fresh in zip(state.blocks[1:], moved, strict=True):
             blocks.append(problem.orthonormalize(block, state.rng).Q if fresh else block)
@@ -208,26 +217,31 @@ class JointPasses(Solver[JointState]):
         self, problem: Problem, state: JointState, blocks: list[Array], at: int, product: Array
     ) -> None:
         """Mutates: ``blocks[at]`` and what the state knows of it."""
-        k, width = problem.n_components, self._width(problem)
+        k = problem.n_components
+        width = self._width(problem)
         Z, a = self._attraction(state, k, blocks)[at]
         AQ = product - Z @ (a[:, None] * (Z.T @ blocks[at]))
         H = problem.gram(blocks[at], AQ)
         values, rotation = la.eigh((H + H.T) / 2)
-        values, rotation = values[:width], rotation[:, :width]
-        blocks[at], state.values[at] = blocks[at] @ rotation, values
-        state.heads[at] = product @ rotation  # the next sweep begins with it
+        values = values[:width]
+        rotation = rotation[:, :width]
+        blocks[at] = blocks[at] @ rotation
+        state.values[at] = values
+        state.heads[at] = product @ rotation  # the next filter begins with it
         rest = (AQ @ rotation - blocks[at] * values)[:, :k]
         state.residuals[at] = np.linalg.norm(rest, axis=0).max()
 
-    def _pass_over_layers(self, problem: Problem, state: JointState) -> None:
+    def _filter_blocks(self, problem: Problem, state: JointState) -> None:
         """Chebyshev filters of all moving blocks in step; they damp what lies above the last Ritz value."""
-        attraction, bounds = self._attraction(state, problem.n_components, state.blocks), self._bounds()
+        attraction = self._attraction(state, problem.n_components, state.blocks)
+        bounds = self._bounds()
         moving = np.flatnonzero([state.merging, *~state.settled])
         filters = {}
         for at in moving:
             low, high = bounds[at]  # a tenth of the spectrum is damped even where all of it is wanted
             filters[at] = damping(low, min(float(state.values[at][-1]), 0.9 * high + 0.1 * low), high)
-        current, products = list(state.blocks), state.heads
+        current = list(state.blocks)
+        products = state.heads
         before = current
         for turn in range(self.merge_degree if state.settled.all() else self.degree):
             if turn:
@@ -239,7 +253,8 @@ class JointPasses(Solver[JointState]):
                 AX = products[at] - Z @ (strengths[:, None] * (Z.T @ current[at]))
                 a, b, c = next(filters[at])
                 following[at] = a * AX + b * current[at] + c * before[at]
-            before, current = current, following
+            before = current
+            current = following
         state.blocks = current
 
 
@@ -259,7 +274,7 @@ class EpochsState(State):
 
 @dataclass(frozen=True)
 class JointEpochs(Solver[EpochsState]):
-    """The repaired steps of the paper's algorithm on all layers and on Eq. 22, one epoch of each in turn.
+    """The unbiased steps of ``sgd`` on all layers and on Eq. 22, one epoch of each in turn.
 
     Parameters
     ----------
@@ -318,7 +333,8 @@ class JointEpochs(Solver[EpochsState]):
 
     def _epoch(self, problem: Problem, state: EpochsState, at: int, operator: SparseOperator) -> None:
         """Mutates: one block, by a pass over the edges of its operator, whose low-rank part may be new."""
-        descent, k = state.descents[at], problem.n_components
+        descent = state.descents[at]
+        k = problem.n_components
         if operator.graph.n_edges == 0:
             return
         own = replace(problem, operator=operator, start=None)
@@ -343,7 +359,8 @@ class JointEpochs(Solver[EpochsState]):
 
     def _merged(self, problem: Problem, state: EpochsState) -> SparseOperator:
         """Eq. 22 with the layers' bases of now; the problem's operator is the sum of the layers."""
-        k, strengths = problem.n_components, self.layers.weights * self.alphas
+        k = problem.n_components
+        strengths = self.layers.weights * self.alphas
         near = LowRank(np.ascontiguousarray(state.U[:, k:]), np.repeat(strengths, k))
         return replace(problem.sparse, low_rank=near, lower=problem.operator.lower - float(strengths.sum()))
 
@@ -371,7 +388,7 @@ class JointEpochs(Solver[EpochsState]):
         return state
 
 
-# --- ``joint``: every layer's embedding and the merged one in one run, on one shared objective.
+# --- The aggregation: options, solver, run.
 
 NEEDS_EMBEDDINGS = True
 OPTIONS = ("steps", "epochs", "coupling", "degree", "merge_degree", "guard", "tighter")
@@ -390,12 +407,13 @@ def run(
 ) -> tuple[Solution, Array, tuple[Array, ...]]:
     """The joint run: its story, the merged basis and the layers' own.
 
-    Sweeps stop when the merged residual is below ten times the tolerance asked of an exact solver and those
+    Filters stop when the merged residual is below ten times the tolerance asked of an exact solver and those
     of the layers are ``tighter`` times smaller: the clusters do not change any more (docs/multilayer.md).
     """
     alphas = projection.resolve_alpha(alpha, layers)
     operators, divisor = of_common_size(layers.operators)
-    layers, alphas = replace(layers, operators=operators), alphas / divisor
+    layers = replace(layers, operators=operators)
+    alphas = alphas / divisor
     frame = mean.aggregate(layers)
     limit = LOOSER * settings.tolerance * (frame.upper - frame.lower)
     solver = _solver(steps, layers, alphas, limit, options)

@@ -24,8 +24,10 @@ def aggregate(layers: Layers, **_: Any) -> SparseOperator | SumOperator:
 
 
 def _added(layers: Layers) -> SparseOperator:
-    total, diagonal = None, np.zeros(layers.n_nodes)
-    lower, upper = 0.0, 0.0
+    total = None
+    diagonal = np.zeros(layers.n_nodes)
+    lower = 0.0
+    upper = 0.0
     parts: list[tuple[float, LowRank]] = []
     for weight, operator in zip(layers.weights, layers.operators, strict=True):
         if weight == 0:

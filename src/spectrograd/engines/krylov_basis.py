@@ -1,4 +1,4 @@
-"""A Krylov basis as a list of multivectors, for engines that have nothing better."""
+"""Krylov bases of engines: a list of multivectors for any engine, rows of one array in memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class MultiVectorList:
-    """Columns in a few multivectors side by side; narrow ones are joined, so that O(log k) are left."""
+    """Columns in a few multivectors side by side; narrow ones are joined: O(log k) of them for k columns."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -43,22 +43,22 @@ class MultiVectorList:
         return chosen[0] if len(chosen) == 1 else self.engine.hstack(*chosen)
 
     def orthogonalize(self, first: int, count: int) -> tuple[Array, Array]:
-        """Mutates: those from ``first`` on are taken out first, then all once more."""
+        """Mutates: block Gram-Schmidt, first against the columns from ``first`` on, then against all."""
         new = self.columns(count, self._total)
         coefficients = np.zeros((count, new.shape[1]))
         for begin in (first, 0):
-            known = [self.engine.columns(t, slice(a, b)) for t, a, b in self._within(begin, count)]
-            found = [self.engine.gram(multivector, new) for multivector in known]
-            for multivector, part in zip(known, found, strict=True):
-                new = self.engine.combine(new, np.eye(new.shape[1]), multivector, -part)
-            if found:
-                coefficients[begin:] += np.vstack(found)
+            blocks = [self.engine.columns(t, slice(a, b)) for t, a, b in self._within(begin, count)]
+            projections = [self.engine.gram(block, new) for block in blocks]
+            for block, projection in zip(blocks, projections, strict=True):
+                new = self.engine.combine(new, np.eye(new.shape[1]), block, -projection)
+            if projections:
+                coefficients[begin:] += np.vstack(projections)
         self._cut(count)
         self.multivectors.append(new)
         return coefficients, self.engine.gram(new, new, symmetric=True)
 
     def rotate(self, start: int, stop: int, Y: Array) -> None:
-        """Mutates: combinations of some columns take their place."""
+        """Mutates: replace some columns by their combinations."""
         behind = None if stop == self._total else self.columns(stop, self._total)
         chosen = self.engine.combine(self.columns(start, stop), Y)
         self._cut(start)
@@ -77,14 +77,16 @@ class MultiVectorList:
         return sum(multivector.shape[1] for multivector in self.multivectors)
 
     def _within(self, start: int, stop: int) -> list[tuple[MultiVector, int, int]]:
-        """Multivectors with the part of each that lies between two columns."""
-        found, at = [], 0
+        """List the multivectors between two columns, each with the range of its own columns there."""
+        ranges = []
+        offset = 0
         for multivector in self.multivectors:
-            low, high = max(start - at, 0), min(stop - at, multivector.shape[1])
+            low = max(start - offset, 0)
+            high = min(stop - offset, multivector.shape[1])
             if low < high:
-                found.append((multivector, low, high))
-            at += multivector.shape[1]
-        return found
+                ranges.append((multivector, low, high))
+            offset += multivector.shape[1]
+        return ranges
 
     def _cut(self, stop: int) -> None:
         """Mutates: only the first columns stay."""
@@ -93,7 +95,7 @@ class MultiVectorList:
         ]
 
 
-# --- A Krylov basis in memory: vectors as rows of one array, made orthogonal and rotated by compiled kernels.
+# --- In memory: vectors as rows of one array, orthogonalised and rotated by compiled kernels
 
 
 class RowBasis:
@@ -106,7 +108,8 @@ class RowBasis:
 
     def append(self, X: Array) -> None:
         """Add columns."""
-        before, self.filled = self.filled, self.filled + X.shape[1]
+        before = self.filled
+        self.filled += X.shape[1]
         self.stored[before : self.filled] = X.T
 
     def columns(self, start: int, stop: int) -> Array:
@@ -123,40 +126,46 @@ class RowBasis:
             self.append(part)
 
     def orthogonalize(self, first: int, count: int) -> tuple[Array, Array]:
-        """Mutates: rows from ``count`` on become orthogonal to those before."""
-        stored, width = self.stored, self.filled - count
+        """Mutates: make the rows from ``count`` on orthogonal to those before."""
+        stored = self.stored
+        width = self.filled - count
         if stored.shape[1] <= self.thresholds.small:
             with one_thread():
-                return self._orthogonalize_few(first, count)
+                return self._orthogonalize_small(first, count)
         from spectrograd.kernels.multivector import orthogonalize
 
         run = orthogonalize if stored.shape[1] > self.thresholds.parallel_rows else orthogonalize.serial
         coefficients, inner = run(stored, first, count, width)
         return np.asarray(coefficients), np.asarray(inner)
 
-    def _orthogonalize_few(self, first: int, count: int) -> tuple[Array, Array]:
-        """The same by numpy, for vectors of few numbers."""
-        known, new = self.stored[:count], self.stored[count : self.filled]
+    def _orthogonalize_small(self, first: int, count: int) -> tuple[Array, Array]:
+        """Do the same by numpy, for short vectors."""
+        basis = self.stored[:count]
+        new = self.stored[count : self.filled]
+        # 1. against the last vectors, which hold nearly all of the projection
         near = self.stored[first:count] @ new.T
         new -= near.T @ self.stored[first:count]
-        rest = known @ new.T
-        new -= rest.T @ known
+        # 2. against all: "twice is enough" (Kahan; Parlett 1980)
+        rest = basis @ new.T
+        new -= rest.T @ basis
         rest[first:] += near
         return rest, np.asarray(new @ new.T, dtype=np.float64)
 
     def rotate(self, start: int, stop: int, Y: Array) -> None:
-        """Mutates: combinations of rows take their place, those behind close up."""
-        part, kept, behind = self.stored[start:], Y.shape[1], self.filled - stop
+        """Mutates: replace rows by their combinations; the rows behind close up."""
+        part = self.stored[start:]
+        width = Y.shape[1]
+        behind = self.filled - stop
         if Y.size == 1:
             part[0] *= part.dtype.type(Y[0, 0])
-        elif kept == 0 or part.shape[1] <= self.thresholds.small:
+        elif width == 0 or part.shape[1] <= self.thresholds.small:
             with one_thread():
-                part[:kept] = Y.T.astype(part.dtype) @ part[: len(Y)]
+                part[:width] = Y.T.astype(part.dtype) @ part[: len(Y)]
         else:
             from spectrograd.kernels.multivector import rotate
 
             run = rotate if part.shape[1] > self.thresholds.parallel_rows else rotate.serial
             run(part, np.ascontiguousarray(Y, dtype=np.float64))
-        if kept < stop - start:
-            part[kept : kept + behind] = self.stored[stop : self.filled].copy()
-        self.filled = start + kept + behind
+        if width < stop - start:
+            part[width : width + behind] = self.stored[stop : self.filled].copy()
+        self.filled = start + width + behind

@@ -1,4 +1,4 @@
-"""Everything in this process's memory, on all cores."""
+"""The engine of one process: multivectors are numpy arrays, products run as compiled kernels on all cores."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from spectrograd.operators.sparse import LowRank, SparseOperator
 from spectrograd.system import check, one_thread
 from spectrograd.typing import Array
 
-AT_ONCE = 1 << 17  # rows that are turned in their place: enough work for all threads, and soon written back
-SUMMED = 1 << 20  # rows whose partial sums, a small matrix for every few of them, are held at once
+ROW_CHUNK = 1 << 17  # rows combined in place at a time: enough work for all threads, and soon written back
+SUM_CHUNK = 1 << 20  # rows whose partial sums, a small matrix for every few of them, are held together
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,16 @@ class LocalEngine(Engine):
     @property
     def _n_threads(self) -> int:
         """Threads asked for; negative numbers count back from all cores, as in scikit-learn."""
-        n_jobs, cores = self.n_jobs or 0, os.cpu_count() or 1
+        n_jobs = self.n_jobs or 0
+        cores = os.cpu_count() or 1
         return n_jobs if n_jobs >= 0 else cores + 1 + n_jobs
 
     def load_operator(self, operator: Operator) -> Operator:
-        """Itself: all is at hand, and kernels take vectors as they are."""
+        """Return the operator itself: kernels take its vectors as they are."""
         return operator
 
     def spmm(self, operator: SparseOperator, X: Array) -> Array:
-        """Block after block, wherever the blocks come from."""
+        """Multiply row block by row block, in memory or from disk; by scipy where the graph is small."""
         operator = operator.astype(X.dtype)
         if operator.n_nodes <= self.thresholds.small and operator.graph.is_resident:
             return np.asarray(operator.diagonal[:, None] * X - operator.scaled_matrix @ X, dtype=X.dtype)
@@ -77,11 +78,11 @@ class LocalEngine(Engine):
 
     def subtract_low_rank(self, product: Array, low_rank: LowRank, X: Array) -> Array:
         """Mutates the product, which is then the result."""
-        low_rank.astype(X.dtype).subtract_product(X, product, small=self._projected(low_rank, X))
+        low_rank.astype(X.dtype).subtract_product(X, product, small=self._project(low_rank, X))
         return product
 
-    def _projected(self, low_rank: LowRank, X: Array) -> Array:
-        """``diag(a) Z' X``, summed in float64 whatever the type of X."""
+    def _project(self, low_rank: LowRank, X: Array) -> Array:
+        """Compute ``diag(a) Z' X``, summed in float64 whatever the type of X."""
         if X.dtype != np.float32:
             return low_rank.astype(X.dtype).projected(X)
         factors = np.ascontiguousarray(low_rank.astype(X.dtype).factors)
@@ -95,7 +96,7 @@ class LocalEngine(Engine):
         coefficients: Coefficients,
         out: Array | None = None,
     ) -> Array:
-        """Fused into one pass where the operator is sparse."""
+        """Run the recurrence as one fused pass where the operator is sparse."""
         check()
         if operator.n_nodes <= self.thresholds.small or not isinstance(operator, SparseOperator):
             a, b, c = (X.dtype.type(value) for value in coefficients)
@@ -120,18 +121,20 @@ class LocalEngine(Engine):
 
         abc = tuple(X.dtype.type(value) for value in coefficients)
         out = np.empty_like(X) if out is None else out
-        low_rank, metric = operator.low_rank and operator.low_rank.astype(X.dtype), operator.metric
+        low_rank = operator.low_rank and operator.low_rank.astype(X.dtype)
+        metric = operator.metric
         rank_one = None
         if low_rank is not None and operator.rank == 1:  # on the way, instead of another pass over out
-            rank_one = (low_rank.factors[:, 0], self._projected(low_rank, X))
+            rank_one = (low_rank.factors[:, 0], self._project(low_rank, X))
         for b in operator.graph.blocks:
             run = (
                 recurrence_rows if len(b.indices) > self.thresholds.worth_threads else recurrence_rows.serial
             )
-            rows, weights = (b.start, b.indptr, b.indices), b.weights_in(X.dtype)
+            rows = (b.start, b.indptr, b.indices)
+            weights = b.weights_in(X.dtype)
             run(rows, weights, operator.diagonal, metric, abc, rank_one, X, before, out)
         if low_rank is not None and rank_one is None:
-            small = self._projected(low_rank, X)
+            small = self._project(low_rank, X)
             low_rank.subtract_product(X, out, float(abc[0]), metric, small)
         return out
 
@@ -142,25 +145,26 @@ class LocalEngine(Engine):
             with one_thread():
                 return np.asarray(left.T.astype(np.float64) @ Y.astype(np.float64))
         if self._is_wide(X.shape[1] * Y.shape[1]):
-            from spectrograd.kernels import blas as wide
+            from spectrograd.kernels import blas
 
             with one_thread():
-                return wide.gram(X, Y, metric, symmetric or X is Y, self._is_tall(X))
+                return blas.gram(X, Y, metric, symmetric or X is Y, self._is_parallel(X))
         from spectrograd.kernels.multivector import as_weights, gram
 
-        run = gram if self._is_tall(X) else gram.serial
-        weights, total = as_weights(metric), np.zeros((X.shape[1], Y.shape[1]))
-        for first in range(0, len(X), SUMMED):
-            rows = slice(first, first + SUMMED)
+        run = gram if self._is_parallel(X) else gram.serial
+        weights = as_weights(metric)
+        total = np.zeros((X.shape[1], Y.shape[1]))
+        for first in range(0, len(X), SUM_CHUNK):
+            rows = slice(first, first + SUM_CHUNK)
             total += run(X[rows], Y[rows], weights[rows], symmetric or X is Y)
         return total
 
     def _is_wide(self, n_products: int) -> bool:
-        """Whether so many products per row are BLAS's business."""
+        """Whether BLAS is faster for so many products per row."""
         return n_products >= self.thresholds.wide**2
 
-    def _is_tall(self, X: Array) -> bool:
-        """Whether the rows of a block are worth threads."""
+    def _is_parallel(self, X: Array) -> bool:
+        """Whether a block has enough rows for threads to pay."""
         return len(X) > self.thresholds.parallel_rows
 
     def _is_small(self, X: Array) -> bool:
@@ -175,53 +179,66 @@ class LocalEngine(Engine):
             with one_thread():
                 return np.asarray(X @ C if Y is None or small is None else X @ C + Y @ small)
         if self._is_wide(C.size + (0 if small is None else small.size)):
-            from spectrograd.kernels import blas as wide
+            from spectrograd.kernels import blas
 
             with one_thread():
-                return wide.combine(X, C, Y, small, self._is_tall(X))
+                return blas.combine(X, C, Y, small, self._is_parallel(X))
         from spectrograd.kernels.multivector import combine
 
         return np.asarray(combine(np.ascontiguousarray(X), C, Y, small))
 
     def combine_inplace(self, X: Array, C: Array, Y: Array | None = None, E: Array | None = None) -> Array:
         """Mutates X, some rows at a time: no second multivector is needed."""
-        for first in range(0, len(X), AT_ONCE):
-            rows = slice(first, first + AT_ONCE)
+        for first in range(0, len(X), ROW_CHUNK):
+            rows = slice(first, first + ROW_CHUNK)
             X[rows] = self.combine(X[rows], C, None if Y is None else Y[rows], E)
         return X
 
     def residual(self, operator: Operator, Q: Array, AQ: Array, values: Array) -> Array:
-        """In one pass over both."""
+        """Compute the norms in one pass over Q and AQ."""
         return self.residual_rows(operator, Q, AQ, values, keep=False)[1]
 
     def residual_rows(
         self, operator: Operator, Q: Array, AQ: Array, values: Array, *, keep: bool = True
     ) -> tuple[Array, Array]:
-        """``A X - B X diag(values)`` for the first columns X of Q, where kept, and its columns' norms."""
+        """``A X - B X diag(values)`` for the first columns X of Q, and the norms of its columns.
+
+        Parameters
+        ----------
+        operator
+            A, with the metric B.
+        Q, AQ
+            N x m, a basis and its product.
+        values
+            Ritz values (k <= m).
+        keep
+            Whether the residual (N x k) is formed, too.
+        """
         metric = operator.metric
         metric = None if metric is None else metric.astype(Q.dtype, copy=False)
         if self._is_small(Q):
             b = np.ones((1, 1)) if metric is None else metric[:, None]
-            X, AX = Q[:, : len(values)], AQ[:, : len(values)]
+            X = Q[:, : len(values)]
+            AX = AQ[:, : len(values)]
             R = np.asarray(AX - b * X * values, dtype=Q.dtype)
             squares = (R.astype(np.float64) ** 2 / b).sum(axis=0)
         else:
             from spectrograd.kernels.multivector import as_weights, residual
 
-            run = residual if self._is_tall(Q) else residual.serial
+            run = residual if self._is_parallel(Q) else residual.serial
             R, squares = run(Q, AQ, values, as_weights(metric, Q.dtype), keep)
         return R, np.sqrt(squares)
 
     def scale_rows(self, X: Array, factors: Array) -> Array:
-        """In the type of X all the way."""
+        """Scale in the type of X."""
         return np.asarray(X * factors.reshape(-1, 1).astype(X.dtype, copy=False))
 
     def columns(self, X: Array, chosen: slice) -> Array:
-        """A copy: kernels take whole rows."""
+        """Copy some columns: kernels take contiguous rows."""
         return np.ascontiguousarray(X[:, chosen])
 
     def hstack(self, *multivectors: Array) -> Array:
-        """Side by side."""
+        """Put arrays side by side; a single one is not copied."""
         return (
             multivectors[0]
             if len(multivectors) == 1
@@ -229,7 +246,7 @@ class LocalEngine(Engine):
         )
 
     def basis(self, n_rows: int, limit: int, dtype: DTypeLike) -> RowBasis:
-        """Vectors as rows of one array."""
+        """Make a basis that stores vectors as rows of one array."""
         return RowBasis(n_rows, limit, dtype, self.thresholds)
 
     @contextmanager

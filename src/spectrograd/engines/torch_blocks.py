@@ -60,7 +60,7 @@ class DeviceBlocks:
     """Row blocks as sparse tensors of a device.
 
     Graphs whose blocks are in memory are kept on the device, the latest ones, up to ``most_bytes`` in all;
-    others, and those that are a stream, are sent anew in every sweep, one block_slice at a time.
+    others, and those that are a stream, are sent anew in every pass, one slice at a time.
     """
 
     torch: Any

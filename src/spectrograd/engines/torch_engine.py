@@ -1,4 +1,4 @@
-"""Multivectors on a device, and a Krylov basis of them."""
+"""The torch engine: multivectors are tensors on a device, a GPU or the CPU; with a Krylov basis of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Tensor = Any
 
 
 class TorchMultiVector:
-    """A tensor N x k of rows on a device, with the shape and the numpy type that everybody may ask for."""
+    """A tensor N x k of rows on a device, with its shape and its numpy type."""
 
     __slots__ = ("dtype", "shape", "tensor")
 
@@ -49,7 +49,8 @@ class DeviceBasis:
 
     def append(self, X: TorchMultiVector) -> None:
         """Add columns."""
-        before, self.filled = self.filled, self.filled + X.shape[1]
+        before = self.filled
+        self.filled += X.shape[1]
         self.stored[before : self.filled] = X.tensor.T
 
     def columns(self, start: int, stop: int) -> TorchMultiVector:
@@ -66,33 +67,36 @@ class DeviceBasis:
             self.append(part)
 
     def orthogonalize(self, first: int, count: int) -> tuple[Array, Array]:
-        """Mutates: rows from ``count`` on become orthogonal to those before."""
-        known, new = self.stored[:count], self.stored[count : self.filled]
+        """Mutates: make the rows from ``count`` on orthogonal to those before (Gram-Schmidt, twice)."""
+        basis = self.stored[:count]
+        new = self.stored[count : self.filled]
         near = self.stored[first:count] @ new.T
         new -= near.T @ self.stored[first:count]
-        rest = known @ new.T
-        new -= rest.T @ known
+        rest = basis @ new.T
+        new -= rest.T @ basis
         rest[first:] += near
-        wide = new.double()  # a row or a few: their norms decide what is lost
+        wide = new.double()  # a few rows: their norms decide which directions are lost
         return rest.cpu().numpy().astype(np.float64), (wide @ wide.T).cpu().numpy()
 
     def rotate(self, start: int, stop: int, Y: Array) -> None:
-        """Mutates: combinations of rows take their place, those behind close up."""
-        part, kept, behind = self.stored[start:], Y.shape[1], self.filled - stop
-        if kept:
+        """Mutates: replace rows by their combinations; the rows behind close up."""
+        part = self.stored[start:]
+        width = Y.shape[1]
+        behind = self.filled - stop
+        if width:
             small = self.stored.new_tensor(Y.T)
-            for low in range(0, part.shape[1], SPAN):  # in place but for a few columns
-                columns = part[:, low : low + SPAN]
-                columns[:kept] = small @ columns[: len(Y)]
-        if kept < stop - start:
-            part[kept : kept + behind] = self.stored[stop : self.filled].clone()
-        self.filled = start + kept + behind
+            for low in range(0, part.shape[1], NODE_CHUNK):  # in place but for a few columns
+                columns = part[:, low : low + NODE_CHUNK]
+                columns[:width] = small @ columns[: len(Y)]
+        if width < stop - start:
+            part[width : width + behind] = self.stored[stop : self.filled].clone()
+        self.filled = start + width + behind
 
 
-SPAN = 1 << 16  # nodes at a time: a hundred vectors of them are 26 MB
+NODE_CHUNK = 1 << 16  # nodes at a time: a hundred vectors of them are 26 MB
 
 
-# --- Statistics of rows on a device, as :mod:`spectrograd.engines.base` has them for arrays.
+# --- Column statistics on a device, as in engines.base for arrays
 
 
 def peaks(torch: Any, X: Tensor) -> tuple[bool, Tensor, Tensor]:
@@ -114,11 +118,13 @@ def moments(torch: Any, X: Tensor, units: Tensor, metric: Tensor | None) -> tupl
     return (mass * squares).sum(dim=0), (mass * squares.square()).sum(dim=0), mass.sum()
 
 
-# --- Tensors on a device of torch: a card, or the CPU for those who want to see the same lines run.
+# --- The engine
 
-ROWS = 1 << 17  # rows at a time where float64 copies are made: 16 MB for sixteen columns
-WORTH_THREADS = 50_000  # rows; below, threads that wait for one another take ten times longer on a busy CPU
-OF_FREE = 0.5  # share of a card's free memory that graphs may keep; the rest is for multivectors
+ROW_CHUNK = 1 << 17  # rows at a time where float64 copies are made: 16 MB for sixteen columns
+MIN_PARALLEL_ROWS = (
+    50_000  # rows; below, threads that wait for one another take ten times longer on a busy CPU
+)
+GRAPH_MEMORY_SHARE = 0.5  # of a card's free memory for graphs; the rest is for multivectors
 
 
 class TorchEngine(Engine):
@@ -145,25 +151,25 @@ class TorchEngine(Engine):
         self._n_threads = _threads(self.torch, n_jobs)
         if graph_bytes is None:
             free = np.inf if self.device.type == "cpu" else self.torch.cuda.mem_get_info(self.device)[0]
-            graph_bytes = OF_FREE * free
+            graph_bytes = GRAPH_MEMORY_SHARE * free
         self.blocks = DeviceBlocks(self.torch, self.device, graph_bytes)
 
     # operators
 
     def spmm(self, operator: SparseOperator, X: TorchMultiVector) -> TorchMultiVector:
-        """Piece after block_slice, each added to its rows."""
+        """Multiply slice by slice; each product is subtracted from its rows."""
         x = X.tensor
-        diagonal = _opened(operator.diagonal).to(x.dtype)
+        diagonal = _tensor(operator.diagonal).to(x.dtype)
         if operator.scale is None:
             return TorchMultiVector(self._subtract_product(operator, x, diagonal * x))
-        scale = _opened(operator.scale).to(x.dtype)
+        scale = _tensor(operator.scale).to(x.dtype)
         negative = self._subtract_product(operator, scale * x, self.torch.zeros_like(x))
         return TorchMultiVector(negative.mul_(scale).addcmul_(diagonal, x))
 
     def _subtract_product(self, operator: SparseOperator, x: Any, out: Any, factor: float = 1.0) -> Any:
         """Mutates: ``out -= factor W x``."""
         if self.device.type == "cpu":  # others were kept to one thread, and torch with them
-            self.torch.set_num_threads(self._n_threads if len(x) > WORTH_THREADS else 1)
+            self.torch.set_num_threads(self._n_threads if len(x) > MIN_PARALLEL_ROWS else 1)
         for start, stop, W in self.blocks.slices(operator.graph, x.dtype):
             out[start:stop].addmm_(W, x, alpha=-factor)
         return out
@@ -179,7 +185,7 @@ class TorchEngine(Engine):
         self, out: Any, low_rank: LowRank, X: TorchMultiVector, factor: float = 1.0
     ) -> None:
         """Mutates: ``out -= factor Z diag(a) Z' X``."""
-        Z: Any = low_rank.factors  # placed: a multivector
+        Z: Any = low_rank.factors  # a multivector of load_operator
         small = low_rank.coefficients[:, None] * self.gram(Z, X)
         out.addmm_(Z.tensor.to(out.dtype), self._small(small, out.dtype), alpha=-factor)
 
@@ -191,7 +197,7 @@ class TorchEngine(Engine):
         coefficients: Coefficients,
         out: TorchMultiVector | None = None,
     ) -> TorchMultiVector:
-        """In the memory of ``out``: what is no product first, then the sweep is added to it."""
+        """Compute in the memory of ``out``: first the terms without a product, then the pass is added."""
         a, b, c = coefficients
         if not isinstance(operator, SparseOperator):
             product = self.apply(operator, X).tensor
@@ -213,9 +219,10 @@ class TorchEngine(Engine):
         out: TorchMultiVector | None,
     ) -> TorchMultiVector:
         """Computed times the metric and divided by it at the end: no multivector but the result is made."""
-        (a, b, c), x = coefficients, X.tensor
-        metric = self.torch.ones_like(x[:, :1]) if operator.metric is None else _opened(operator.metric)
-        own = (a * _opened(operator.diagonal) + b * metric).to(x.dtype)
+        a, b, c = coefficients
+        x = X.tensor
+        metric = self.torch.ones_like(x[:, :1]) if operator.metric is None else _tensor(operator.metric)
+        own = (a * _tensor(operator.diagonal) + b * metric).to(x.dtype)
         result = self.torch.empty_like(x) if out is None else out.tensor
         self.torch.mul(before.tensor, (c * metric).to(x.dtype), out=result).addcmul_(own, x)
         self._subtract_product(operator, x, result, a)
@@ -224,10 +231,11 @@ class TorchEngine(Engine):
         return TorchMultiVector(result.div_(metric.to(x.dtype)))
 
     def residual(self, operator: Operator, Q: TorchMultiVector, AQ: TorchMultiVector, values: Array) -> Array:
-        """From differences in float64, some rows at a time."""
-        k, torch = len(values), self.torch
-        theta, squares = self._small(values, torch.float64), torch.zeros(k, dtype=torch.float64)
-        squares = squares.to(self.device)
+        """Sum squared differences in float64, some rows at a time."""
+        k = len(values)
+        torch = self.torch
+        theta = self._small(values, torch.float64)
+        squares = torch.zeros(k, dtype=torch.float64).to(self.device)
         for rows in self._spans(Q):
             mass = 1.0 if operator.metric is None else operator.metric.tensor[rows].double()
             rest = AQ.tensor[rows, :k].double() - mass * Q.tensor[rows, :k].double() * theta
@@ -244,7 +252,7 @@ class TorchEngine(Engine):
         *,
         symmetric: bool = False,
     ) -> Array:
-        """Some rows at a time in float64, added in order."""
+        """Sum over chunks of rows in float64, in order."""
         total = self.torch.zeros((X.shape[1], Y.shape[1]), dtype=self.torch.float64, device=self.device)
         for rows in self._spans(X):
             left = X.tensor[rows].double()
@@ -293,7 +301,7 @@ class TorchEngine(Engine):
         return self._host(chosen)
 
     def map_blocks(self, function: Callable[..., Array], *multivectors: TorchMultiVector) -> TorchMultiVector:
-        """By way of the host, some rows at a time: for what has no verb of its own."""
+        """Map by way of the host, some rows at a time: for operations without a method of their own."""
         return TorchMultiVector(
             self.torch.cat(
                 [self.from_numpy(part).tensor for part in self.gather_blocks(function, *multivectors)]
@@ -301,7 +309,7 @@ class TorchEngine(Engine):
         )
 
     def gather_blocks(self, function: Callable[..., Any], *multivectors: TorchMultiVector) -> list[Any]:
-        """By way of the host."""
+        """Call the function on the host, some rows at a time."""
         return [
             function(rows.start, *(self._host(multivector.tensor[rows]) for multivector in multivectors))
             for rows in self._spans(multivectors[0])
@@ -330,11 +338,11 @@ class TorchEngine(Engine):
         second, fourth, mass = (self._host(sum(part)) for part in zip(*parts, strict=True))
         return Statistics(finite, self._host(top), self._host(where), second, fourth, float(mass))
 
-    # how tensors and arrays meet
+    # threads, and conversions between tensors and arrays
 
     @contextmanager
     def threads(self) -> Iterator[None]:
-        """As many threads of torch as were asked for."""
+        """Use ``n_jobs`` threads of torch while inside."""
         before = self.torch.get_num_threads()
         self.torch.set_num_threads(self._n_threads)
         try:
@@ -344,7 +352,7 @@ class TorchEngine(Engine):
 
     @contextmanager
     def one_thread(self) -> Iterator[None]:
-        """For many small operations: on a busy CPU threads would wait for one another."""
+        """Use one thread while inside: for small operations threads of a busy CPU wait for one another."""
         before = self.torch.get_num_threads()
         self.torch.set_num_threads(1)
         try:
@@ -353,7 +361,7 @@ class TorchEngine(Engine):
             self.torch.set_num_threads(before)
 
     def _spans(self, X: TorchMultiVector) -> list[slice]:
-        return [slice(start, start + ROWS) for start in range(0, X.shape[0], ROWS)]
+        return [slice(start, start + ROW_CHUNK) for start in range(0, X.shape[0], ROW_CHUNK)]
 
     def _small(self, values: Array, kind: Any) -> Any:
         return self.torch.tensor(np.ascontiguousarray(values), dtype=kind, device=self.device)
@@ -368,13 +376,13 @@ class TorchEngine(Engine):
         return getattr(self.torch, np.dtype(dtype).name)
 
 
-def _opened(vector: Any) -> Any:
-    """The tensor of a vector of a placed operator, N x 1."""
+def _tensor(vector: Any) -> Any:
+    """Return the tensor of a vector of a loaded operator, N x 1."""
     return vector.tensor
 
 
 def found_device(torch: Any, name: str | None) -> Any:
-    """The device of that name, or one clear error; None takes a card where there is one."""
+    """Return the device of that name, or raise one clear error; None takes a card where there is one."""
     n_cards = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if name is None:
         name = "cuda" if n_cards else "cpu"
@@ -382,10 +390,10 @@ def found_device(torch: Any, name: str | None) -> Any:
     if kind not in ("cpu", "cuda") or (number and not (kind == "cuda" and number.isdigit())):
         raise ValueError(f"engine='torch:{name}': expected 'torch:cpu', 'torch:cuda' or 'torch:cuda:1'")
     if kind == "cuda" and int(number or 0) >= n_cards:
-        seen = f"only {n_cards} of them" if n_cards else "none"
+        available = f"only {n_cards} of them" if n_cards else "none"
         raise ValueError(
-            f"engine='torch:{name}': no such card, torch {torch.__version__} sees {seen}; use 'torch:cpu', "
-            "'local', or a build of torch for your card"
+            f"engine='torch:{name}': no such card, torch {torch.__version__} sees {available}; "
+            "use 'torch:cpu', 'local', or a build of torch for your card"
         )
     return torch.device(name)
 

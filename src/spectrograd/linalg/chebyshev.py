@@ -1,4 +1,8 @@
-"""Polynomial filters: what lies below a cut grows, the rest of the spectrum stays bounded."""
+"""Chebyshev filters: eigenvalues below a cut grow, the rest of the spectrum stays bounded.
+
+Where the spectrum's bulk ends (:class:`Bulk`), the polynomial and its recurrence (:class:`Filter`,
+:class:`Filtering`), and the singular values that say when a block is filtered enough.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +17,11 @@ from spectrograd.engines.base import Coefficients, Engine, MultiVector
 from spectrograd.operators.base import Operator
 from spectrograd.typing import Array
 
-NARROWEST = 0.05  # of the width of the spectrum: what a filter must have to damp
-
+NARROWEST = 0.05  # of the width of the spectrum: the least interval that a filter damps
 
 # Times the median of the Rayleigh quotients of unit vectors (degrees, of an unnormalised Laplacian): rows
 # beyond it are hubs, each with an eigenvalue far above the others.
-HUB = 4.0
+HUB_RATIO = 4.0
 # By how much columns may grow in a filter that leaves one at the lower end: more, and the spectrum ends later
 # than the filter does. Early enough for float32, which holds no more than 7 digits below what grows.
 GROWN = 4.0
@@ -26,7 +29,7 @@ GROWN = 4.0
 
 @dataclass(frozen=True)
 class Bulk:
-    """Where most of a spectrum lies, and the ``end`` of all of it."""
+    """Where most eigenvalues lie (mean and standard deviation), and the upper ``end`` of all of them."""
 
     mean: float
     deviation: float
@@ -35,28 +38,29 @@ class Bulk:
 
     @property
     def low(self) -> float:
-        """Where it begins, if it is a semicircle."""
+        """Lower end of the bulk, if it is a semicircle."""
         return self.mean - 2 * self.deviation
 
 
 def has_hubs(operator: Operator) -> bool:
     """Whether some rows are known to have eigenvalues far above all others."""
-    known = operator.quotients
-    return known is not None and bool(known.max() > HUB * np.median(known))
+    quotients = operator.quotients
+    return quotients is not None and bool(quotients.max() > HUB_RATIO * np.median(quotients))
 
 
 def bulk_of(operator: Operator, mean: float, deviation: float) -> Bulk:
-    """The bulk of a spectrum with this mean and deviation, as random vectors have them; not placed.
+    """The bulk of a spectrum with this mean and deviation, as random vectors have them.
 
-    A semicircle ends two deviations from its mean. Where a unit vector is known to reach farther, the end is
-    the bound of the operator instead, and mean and deviation, which its hubs have spoilt, are those of the
+    A semicircle ends two deviations from its mean. Where a unit vector has a larger Rayleigh quotient, the
+    end is the bound of the operator instead, and mean and deviation, which hubs distort, are those of the
     other rows: ``deviation^2`` is the variance of their quotients and the mean square sum of a row of W, at
     least the mean degree times the mean weight (Cauchy and Schwarz).
     """
-    known, end = operator.quotients, mean + 2 * deviation
-    if known is None or not known.max() > end:
+    quotients = operator.quotients
+    end = mean + 2 * deviation
+    if quotients is None or not quotients.max() > end:
         return Bulk(mean, deviation, min(operator.upper, end))
-    usual = known[known <= HUB * np.median(known)]
+    usual = quotients[quotients <= HUB_RATIO * np.median(quotients)]  # rows that are no hubs
     mean = float(usual.mean())
     entries = max(1.0, 2 * operator.n_edges / operator.n_nodes)  # of a row
     deviation = min(deviation, float(np.sqrt(usual.var() + mean**2 / entries)))
@@ -72,7 +76,7 @@ class Filter:
     upper: float
 
     def rate(self, value: float) -> float:
-        """What each degree adds to ``log |p(value)|``; 0 inside [cut, upper]."""
+        """Growth of ``log |p(value)|`` per degree; 0 inside [cut, upper]."""
         t = (self.upper + self.cut - 2 * value) / (self.upper - self.cut)
         return math.acosh(t) if t > 1 else 0.0
 
@@ -90,10 +94,22 @@ class Filter:
 
 
 class Filtering:
-    """A filter at work: ``current`` (N x k) is what ``degree`` degrees of it have made of U.
+    """The recurrence of a filter: ``current`` (N x k) is U after ``degree`` degrees of it.
 
-    One sweep for each degree; none for the first where the ``product`` ``B^-1 A U`` is known. The memory of
-    an U that is ``owned``, and then of the product too, is used again: two multivectors are all it takes.
+    One pass for each degree; none for the first where the ``product`` ``B^-1 A U`` is known.
+
+    Parameters
+    ----------
+    smooth
+        The polynomial.
+    engine, operator
+        Where to multiply, and by what: an operator in ``random_walk_form()``.
+    U
+        Multivector, N x k.
+    product
+        ``B^-1 A U``, N x k, where it is known.
+    owned
+        Whether the memory of U and of the product may be used again: two multivectors are then enough.
     """
 
     def __init__(
@@ -106,42 +122,51 @@ class Filtering:
         *,
         owned: bool = False,
     ) -> None:
-        self.engine, self.operator, self.current, self.degree = engine, operator, U, 0
-        self._given, self._previous, self._product = None if owned else U, U, product
+        self.engine = engine
+        self.operator = operator
+        self.current = U
+        self.degree = 0
+        self._borrowed = None if owned else U  # must not be written to
+        self._previous = U
+        self._product = product
         self._coefficients = damping(operator.lower, smooth.cut, smooth.upper)
 
     def advance(self) -> None:
-        """Mutates: one degree more. The memory of the degree before is used again."""
+        """Mutates: one degree more; uses the memory of the degree before again."""
         a, b, c = next(self._coefficients)
-        if self._product is not None:
+        if self._product is not None:  # degree 1 without a pass
             same = np.eye(self.current.shape[1])
-            merge = self.engine.combine if self._given is not None else self.engine.combine_inplace
+            merge = self.engine.combine if self._borrowed is not None else self.engine.combine_inplace
             fresh = merge(self._product, a * same, self.current, b * same)
         else:
-            free = self._previous is not self._given and self._previous is not self.current
+            free = self._previous is not self._borrowed and self._previous is not self.current
             out = self._previous if free else None
             rest = (self.operator, self.current, self._previous, (a, b, c), out)
             fresh = self.engine.recurrence(*rest)
-        self._previous, self.current, self._product = self.current, fresh, None
+        self._previous = self.current
+        self.current = fresh
+        self._product = None
         self.degree += 1
 
     def rotate(self, F: Array) -> None:
-        """Mutates: columns become combinations F (k x k) of themselves, and so they will have been from now.
+        """Mutates: replace the columns of the last two degrees by their combinations F (k x k).
 
-        The recurrence does not mix columns, so this may happen at any time.
+        The recurrence does not mix columns, so this may happen at any degree.
         """
-        turn = self.engine.combine_inplace if self._given is None else self.engine.combine
-        self._given = None
-        self.current, self._previous = turn(self.current, F), turn(self._previous, F)
+        combine = self.engine.combine_inplace if self._borrowed is None else self.engine.combine
+        self._borrowed = None
+        self.current = combine(self.current, F)
+        self._previous = combine(self._previous, F)
 
 
 def damping(lower: float, cut: float, upper: float) -> Iterator[Coefficients]:
-    """Without end, (a, b, c) of the terms ``a A X + b X + c before`` of a scaled Chebyshev recurrence.
+    """Generate (a, b, c) of the terms ``a A X + b X + c before`` of a scaled Chebyshev recurrence.
 
-    It damps [cut, upper]. The scale (Zhou et al. 2006, Algorithm 3.1) keeps the value at ``lower`` at 1,
-    against overflow.
+    The recurrence damps [cut, upper]. The scale (Zhou et al. 2006, Algorithm 3.1) keeps the value at
+    ``lower`` at 1, against overflow.
     """
-    half, centre = (upper - cut) / 2, (upper + cut) / 2
+    half = (upper - cut) / 2
+    centre = (upper + cut) / 2
     sigma = first = half / (lower - centre)
     yield sigma / half, -centre * sigma / half, 0.0
     while True:
@@ -151,44 +176,47 @@ def damping(lower: float, cut: float, upper: float) -> Iterator[Coefficients]:
         sigma = following
 
 
-# --- When has a filter done enough? The singular values of the block that goes through it tell.
+# --- Singular values of a filtered block: they say when the filter has done enough
 
-# Largest over smallest singular value from which columns are turned to the singular vectors, each of unit
+# Largest over smallest singular value from which columns are rotated to the singular vectors, each of unit
 # length: rounding errors of the largest then stay with it.
-UNEVEN = 100.0
+MAX_CONDITION = 100.0
 
 
 class FilteredSingularValues:
     """Singular values of a random block (``width`` columns) on its way through a filter.
 
-    ``factor`` makes of the block as it is now, orthonormal or nearly so, the one without the turns taken.
+    ``factor`` (width x width) maps the block as it is now, orthonormal or nearly so, to the block without the
+    rotations applied on the way.
     """
 
     def __init__(self, width: int) -> None:
-        self.undo, self.factor = np.eye(width), np.eye(width)
+        self.undo = np.eye(width)
+        self.factor = np.eye(width)
 
     def measure(self, M: Array) -> None:
-        """Mutates: look at the Gram matrix of the block as it is."""
+        """Mutates: take the singular values from the Gram matrix M (width x width) of the block as it is."""
         squares, V = la.eigh((M + M.T) / 2)
         if not squares[-1] > 0:
             raise FloatingPointError("the filter lost all vectors")
-        self.roots, self.V = np.sqrt(np.maximum(squares, 1e-14 * squares[-1])), V
+        self.roots = np.sqrt(np.maximum(squares, 1e-14 * squares[-1]))
+        self.V = V
         self.factor = (self.roots[:, None] * V.T) @ self.undo
 
     @property
     def uneven(self) -> bool:
         """Whether rounding errors of the largest direction are about to cover the others."""
-        return bool(self.roots[-1] > UNEVEN * self.roots[0])
+        return bool(self.roots[-1] > MAX_CONDITION * self.roots[0])
 
     def evened(self) -> Array:
-        """Mutates: the turn that makes the block orthonormal is to be undone in what is measured."""
+        """Mutates: return the rotation that makes the block orthonormal; later measurements undo it."""
         self.undo = self.factor
         return np.asarray(self.V / self.roots)
 
     def error(self, k: int) -> float:
-        """About the sine of the angles of K directions, added up: their share of the noise.
+        """Estimate the root of the sum of squared sines of K directions: their share of the noise.
 
-        The other singular values are that of the rest of the spectrum, noise of one size in all directions.
+        The other singular values belong to the rest of the spectrum, noise of one size in all directions.
         """
         squares = la.svdvals(self.factor) ** 2
         if len(squares) == k:

@@ -1,4 +1,8 @@
-"""A sparse factorisation of a shifted operator: solves, and the signs of its eigenvalues."""
+"""Sparse ``L D L'`` factors of a shifted operator: solves, eigenvalue counts, and their size beforehand.
+
+:class:`Factor` by SuperLU for small graphs and by our multifrontal kernels for others; :func:`count_below`
+(Sylvester's law of inertia); :func:`estimated_factor` from the widths of breadth-first levels.
+"""
 
 from __future__ import annotations
 
@@ -24,17 +28,18 @@ if TYPE_CHECKING:
     from spectrograd.kernels.ldl_symbolic import Fronts, Parts
 
 
-QUICK = 60  # operations per entry; measured: 15 on roads, 80 to 500 on planar k-NN graphs
+QUICK_OPERATIONS = 60  # operations per entry; measured: 15 on roads, 80 to 500 on planar k-NN graphs
 SAFE_PIVOT = 1e-10  # of the largest: a definite matrix that is not nearly singular needs no further check
 
 
 class Factor(ABC):
-    """``P (A - sigma B) P' = L D L'`` for the part of A that is not low rank, in walk form.
+    """``P (A - sigma B) P' = L D L'`` for the part of A that is not low rank, in random-walk form.
 
-    Vectors enter and leave the order P; between, they are in the factor's own, with whole lanes of columns.
+    ``transform`` brings vectors to the order P, as panels of whole lanes of columns; ``inverse_transform``
+    brings them back.
     """
 
-    order: Array  # the node of every place
+    order: Array  # P: the node of every row of the factor
     pivots: Array
 
     @staticmethod
@@ -57,7 +62,7 @@ class Factor(ABC):
 
     @property
     def quick(self) -> bool:
-        """Whether another one takes no longer than a few solves."""
+        """Whether another factorisation takes no longer than a few solves."""
         return False
 
     @property
@@ -67,11 +72,12 @@ class Factor(ABC):
 
     def solve(self, X: Array) -> Array:
         """``(A - sigma B)^-1 X``."""
-        inside, ones = self.transform(X), np.ones(len(X))
+        panels = self.transform(X)
+        ones = np.ones(len(X))
         ones.flags.writeable = False  # as a metric is: the same compiled kernels
-        found = np.zeros_like(inside)
-        self.step(ones, inside, found, self.workspace(inside), (1.0, 0.0, 0.0))
-        return self.inverse_transform(found, X.shape[1])
+        solution = np.zeros_like(panels)
+        self.step(ones, panels, solution, self.workspace(panels), (1.0, 0.0, 0.0))
+        return self.inverse_transform(solution, X.shape[1])
 
     @abstractmethod
     def transform(self, X: Array) -> Array:
@@ -83,7 +89,7 @@ class Factor(ABC):
 
     @abstractmethod
     def workspace(self, panels: Array) -> Array:
-        """Scratch that the steps with such panels may share."""
+        """Scratch memory that steps with such panels may share."""
 
     @abstractmethod
     def step(self, metric: Array, current: Array, previous: Array, work: Array, by: Coefficients) -> None:
@@ -150,17 +156,18 @@ class FrontFactor(Factor):
     @property
     def quick(self) -> bool:
         """Roads: fronts so narrow that there is little to do for each entry."""
-        return self.parts.operations < QUICK * self.values.size
+        return self.parts.operations < QUICK_OPERATIONS * self.values.size
 
     @classmethod
     def of_matrix(cls, graph: Graph, diagonal: Array) -> FrontFactor | None:
-        """The numbers; the graph has the order and shape of the factor, for every shift."""
+        """Compute the numbers of L and D; the graph has the ordering and symbolic factor, for every shift."""
         from spectrograd.kernels.ldl_numeric import factorize
 
-        (fronts, parts), W = graph.factor_layout, graph.matrix
+        fronts, parts = graph.factor_layout
+        W = graph.matrix
         weights = np.ascontiguousarray(W.data, dtype=np.float64)
-        found = factorize(W.indptr, W.indices, weights, diagonal, fronts, parts)
-        return None if found is None else cls(fronts, parts, fronts.order, *found)
+        numbers = factorize(W.indptr, W.indices, weights, diagonal, fronts, parts)
+        return None if numbers is None else cls(fronts, parts, fronts.order, *numbers)
 
     def transform(self, X: Array) -> Array:
         """By one pass."""
@@ -189,7 +196,7 @@ class FrontFactor(Factor):
         recur(self.fronts, self.parts, self.values, self.pivots, metric, work, current, previous, by)
 
 
-# --- How many eigenvalues lie below a number? Sylvester's law tells, where a factorisation is cheap.
+# --- Eigenvalues below a number: Sylvester's law of inertia
 
 
 def count_below(operator: SparseOperator, tau: float, thresholds: Thresholds = USUAL) -> int | None:
@@ -202,30 +209,33 @@ def count_below(operator: SparseOperator, tau: float, thresholds: Thresholds = U
     factor = Factor.of(operator, tau, thresholds)
     if factor is None or operator.low_rank is None:
         return None if factor is None else factor.n_negative
-    Z, a = operator.low_rank.factors, operator.low_rank.coefficients
-    Z, a = Z[:, a != 0], a[a != 0]
+    a = operator.low_rank.coefficients
+    Z = operator.low_rank.factors[:, a != 0]
+    a = a[a != 0]
     corner = np.diag(1 / a) - Z.T @ factor.solve(Z)
     values = np.linalg.eigvalsh((corner + corner.T) / 2)
     return factor.n_negative + int((values < 0).sum()) - int((a < 0).sum())
 
 
-# --- How many entries a triangular factor of a graph will have, told before it is made.
+# --- Size of a factor, estimated before it is made
 
 BYTES_PER_ENTRY = 12  # a float64, zeros stored with it, and what waits on the stack meanwhile
-MOST_COMPONENTS = 8  # that are looked at: a search has arrays of all nodes, however small the component
-BOTTLENECK = 3.0  # times a separator: what the separators of its parts seldom reach in a plane or a ball
+MAX_SEARCHED_COMPONENTS = (
+    8  # whose levels are searched: a search has arrays of all nodes, however small the component
+)
+BOTTLENECK_RATIO = 3.0  # of separators of the parts to the first: seldom reached in a plane or a ball
 GENERATIONS = 1 / (1 - 2**-0.5)  # operations of all separators, by those of the first
-PART_OF_MEMORY = 0.75  # that a factor may take by this estimate, which is generous
+FACTOR_MEMORY_SHARE = 0.75  # of the machine's memory for a factor by this estimate, which is generous
 
 
 def factor_bytes(n_entries: float) -> float:
-    """Memory that a factor of so many entries will take, about."""
+    """Estimate the bytes of a factor of so many entries."""
     return BYTES_PER_ENTRY * n_entries
 
 
 def most_factor_bytes() -> float:
-    """Memory that a factor may take on this machine."""
-    return PART_OF_MEMORY * machine_memory()
+    """Bytes that a factor may take on this machine."""
+    return FACTOR_MEMORY_SHARE * machine_memory()
 
 
 class FactorSize(NamedTuple):
@@ -244,11 +254,11 @@ class FactorSize(NamedTuple):
         return FactorSize(number * self.entries, number * self.operations)
 
 
-NOTHING = FactorSize(0.0, 0.0)
+NO_FACTOR = FactorSize(0.0, 0.0)
 
 
 def estimated_fill(graph: Graph, enough: float = math.inf) -> float:
-    """Entries one triangular factor will have, from the width of breadth-first levels.
+    """Estimate the entries of one triangular factor from the widths of breadth-first levels.
 
     A level is a separator. The thinnest one among those that leave at least a quarter of the vertices on
     either side has ``s`` vertices, which elimination makes a dense block of ``s^2 / 2`` entries; nested
@@ -266,7 +276,7 @@ def estimated_fill(graph: Graph, enough: float = math.inf) -> float:
 
 
 def estimated_factor(graph: Graph, enough: float = math.inf) -> FactorSize:
-    """Entries as :func:`estimated_fill` has them, and operations.
+    """Estimate entries as :func:`estimated_fill` does, and operations.
 
     A dense block of ``s`` vertices takes ``s^3 / 3`` operations; of the halves, each with a separator of
     ``s / sqrt(2)``, there are ``2^g`` in generation g, so all of them take ``1 / (1 - 2^-1/2)`` times the
@@ -280,23 +290,24 @@ def estimated_factor(graph: Graph, enough: float = math.inf) -> FactorSize:
 
 
 def _kernel(graph: Graph) -> FactorSize:
-    """At most: vertices of one or two neighbours go first and fill nothing, whatever the levels look like.
+    """An upper bound: vertices of one or two neighbours go first and fill nothing, whatever the levels are.
 
-    What they leave has at most ``2 c`` vertices, c being the number of independent cycles; a tree has none.
+    The rest has at most ``2 c`` vertices, c being the number of independent cycles; a tree has none.
     """
     n_components = int(graph.search.component.max(initial=0)) + 1
-    left = 2.0 * (graph.n_edges - graph.n_nodes + n_components)
-    return FactorSize(left**2 / 2, left**3 / 3)
+    n_left = 2.0 * (graph.n_edges - graph.n_nodes + n_components)
+    return FactorSize(n_left**2 / 2, n_left**3 / 3)
 
 
 def _total(graph: Graph, enough: float) -> FactorSize:
-    """Of all components, or at least ``enough`` entries; those after the largest few are like these."""
-    found = graph.search
-    if found.first.size == graph.n_nodes:
-        return _cost(graph, found.first, enough)
-    sizes, first = np.bincount(found.component), np.unique(found.component, return_index=True)[1]
-    largest = np.argsort(sizes, kind="stable")[::-1][:MOST_COMPONENTS]
-    total = NOTHING
+    """Sum over all components, or at least ``enough`` entries; the largest few stand for the others."""
+    search = graph.search
+    if search.first.size == graph.n_nodes:
+        return _cost(graph, search.first, enough)
+    sizes = np.bincount(search.component)
+    first = np.unique(search.component, return_index=True)[1]
+    largest = np.argsort(sizes, kind="stable")[::-1][:MAX_SEARCHED_COMPONENTS]
+    total = NO_FACTOR
     for c in largest:
         total += _cost(graph, levels(*graph.pattern, int(first[c])), enough)
         if total.entries >= enough:
@@ -308,22 +319,23 @@ def _total(graph: Graph, enough: float) -> FactorSize:
 
 
 def _cost(graph: Graph, first: Levels, enough: float) -> FactorSize:
-    """Of one component, beyond its edges."""
+    """Size of the factor of one component, beyond its edges."""
     rough = _blocks(first.widths)
     return rough if rough.entries >= enough else _blocks(levels(*graph.pattern, first.last).widths)
 
 
 def _blocks(widths: Array) -> FactorSize:
-    """The dense blocks of separators, from the widths of breadth-first levels.
+    """Sum the dense blocks of separators, from the widths of breadth-first levels.
 
-    The law of shrinking separators holds for what has no bottleneck: where a thin level joins parts whose own
-    separators are far thicker (clusters of points in many dimensions), each part is judged by itself.
+    The law of shrinking separators holds for graphs without a bottleneck: where a thin level joins parts
+    whose own separators are far thicker (clusters of points in many dimensions), each part is estimated by
+    itself.
     """
     at = _separator(widths)
     s = float(widths[at])
     dense = FactorSize(s**2 / 2, s**3 / 3)
     parts = [part for part in (widths[:at], widths[at + 1 :]) if len(part) > 1]
-    if any(part[_separator(part)] > BOTTLENECK * widths[at] for part in parts):
+    if any(part[_separator(part)] > BOTTLENECK_RATIO * widths[at] for part in parts):
         return sum((_blocks(part) for part in parts), dense)
     return FactorSize(dense.entries * math.log2(widths.sum() + 1), GENERATIONS * dense.operations)
 

@@ -1,4 +1,4 @@
-"""A hierarchy of coarse graphs, and the multigrid cycle on it."""
+"""Aggregation multigrid: a hierarchy of Galerkin operators by heavy-edge matching, and the cycle on it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from spectrograd.kernels import PARALLEL_ROWS, WORTH_THREADS
 from spectrograd.operators.sparse import LowRank, SparseOperator
 from spectrograd.typing import Array
 
-COARSEST = 400
-DENSE_AT_MOST = 2000
+COARSEST = 400  # nodes at which coarsening ends
+DENSE_AT_MOST = 2000  # nodes of a coarsest level that is solved by a dense inverse
 
 
 def _smoother(low: float, high: float) -> tuple[float, float]:
     """``(c0, c1)``: ``1 - x (c0 + c1 x)`` is the Chebyshev polynomial of degree 2, small on [low, high]."""
-    theta, delta = (high + low) / 2, (high - low) / 2
+    theta = (high + low) / 2
+    delta = (high - low) / 2
     s = theta / delta
     return 4 * s / (delta * (2 * s * s - 1)), -2 / (delta * delta * (2 * s * s - 1))
 
@@ -29,7 +30,10 @@ SMOOTHER = _smoother(0.25, 2.0)  # of the spectrum of diag(A)^-1 A, which is in 
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """An operator in walk form and the way down: ``part`` maps its vertices to the next level's."""
+    """An operator in random-walk form, and its restriction: ``part`` maps vertices to the next level's.
+
+    The members of aggregate c are ``order[begin[c] : begin[c + 1]]``.
+    """
 
     operator: SparseOperator
     part: Array | None = None
@@ -55,25 +59,25 @@ class Level:
         return np.asarray(X[self.part])
 
 
-def coarsened(operator: SparseOperator, largest: int = 3) -> tuple[Level, SparseOperator]:
+def coarsen(operator: SparseOperator, largest: int = 3) -> tuple[Level, SparseOperator]:
     """One matching: the level with its aggregates, and the Galerkin operator ``P'AP`` with metric ``P'BP``.
 
     Self loops leave the edges but not the metric, so degrees are preserved; a Laplacian does not see them.
     """
-    return _joined(operator, *_matched(operator, largest))
+    return _galerkin(operator, *_match(operator, largest))
 
 
 def shrinkage(operator: SparseOperator, n_sampled: int = 2000) -> float:
-    """What share of the entries one matching leaves, from a sample of the aggregates."""
-    from spectrograd.kernels import coarsening as coarsen
+    """Estimate the share of the entries that one matching leaves, from a sample of the aggregates."""
+    from spectrograd.kernels import coarsening
 
-    part, n = _matched(operator, 3)
-    begin, order = coarsen.members(part, n)
+    part, n = _match(operator, 3)
+    begin, order = coarsening.members(part, n)
     chosen = np.linspace(0, n - 1, min(n, n_sampled)).astype(np.int64)
-    return float(coarsen.entries_left(*operator.graph.pattern, part, begin, order, chosen))
+    return float(coarsening.entries_left(*operator.graph.pattern, part, begin, order, chosen))
 
 
-def _matched(operator: SparseOperator, largest: int) -> tuple[Array, int]:
+def _match(operator: SparseOperator, largest: int) -> tuple[Array, int]:
     from spectrograd.kernels.coarsening import match
 
     weights = operator.graph.matrix.data if operator.graph.is_weighted else None
@@ -81,12 +85,12 @@ def _matched(operator: SparseOperator, largest: int) -> tuple[Array, int]:
     return part, int(n)
 
 
-def _joined(operator: SparseOperator, part: Array, n: int) -> tuple[Level, SparseOperator]:
-    from spectrograd.kernels import coarsening as coarsen
+def _galerkin(operator: SparseOperator, part: Array, n: int) -> tuple[Level, SparseOperator]:
+    from spectrograd.kernels import coarsening
 
     weights = operator.graph.matrix.data if operator.graph.is_weighted else None
-    begin, order = coarsen.members(part, n)
-    run = coarsen.galerkin if operator.graph.n_entries > WORTH_THREADS else coarsen.galerkin.serial
+    begin, order = coarsening.members(part, n)
+    run = coarsening.galerkin if operator.graph.n_entries > WORTH_THREADS else coarsening.galerkin.serial
     indptr, indices, data = run(*operator.graph.pattern, weights, part, begin, order)
     graph = Graph((RowBlock(0, indptr, indices, data),), n)
     metric = np.ones(operator.n_nodes) if operator.metric is None else operator.metric
@@ -106,15 +110,15 @@ def _joined(operator: SparseOperator, part: Array, n: int) -> tuple[Level, Spars
 
 
 def build(operator: SparseOperator, coarsest: int = COARSEST) -> list[Level]:
-    """Levels from fine to coarse; two matchings make one, so each has about a quarter of the vertices."""
+    """Build the levels from fine to coarse; two matchings make one: about a quarter of the vertices each."""
     from spectrograd.kernels.coarsening import members
 
     levels: list[Level] = []
     while operator.n_nodes > coarsest:
-        first, middle = coarsened(operator)
+        first, middle = coarsen(operator)
         if middle.n_nodes > 0.9 * operator.n_nodes:
             break  # it does not shrink: stop rather than go on for ever
-        second, coarse = coarsened(middle)
+        second, coarse = coarsen(middle)
         assert first.part is not None
         assert second.part is not None
         part = second.part[first.part]
@@ -137,7 +141,9 @@ class Cycle:
     """
 
     def __init__(self, engine: Engine, levels: list[Level], *, gamma: int = 2) -> None:
-        self.engine, self.levels, self.gamma = engine, levels, gamma
+        self.engine = engine
+        self.levels = levels
+        self.gamma = gamma
         # the smoother works in the metric diag(A): the same kernel, another diagonal
         self.jacobi = []
         for level in levels:
@@ -149,7 +155,7 @@ class Cycle:
         self.columns = 0.0  # columns multiplied, in units of the finest level's entries
 
     def _coarsest(self) -> Array | None:
-        """Pseudo-inverse of the coarsest operator (the constant vector stays where it is)."""
+        """Invert the coarsest operator, small eigenvalues raised to a floor; None where it is large."""
         if self.levels[-1].operator.n_nodes > DENSE_AT_MOST:
             return None
         operator = self.jacobi[-1].astype(np.float64)
@@ -168,13 +174,18 @@ class Cycle:
     def _solve(self, depth: int, R: Array) -> Array:
         if depth == len(self.levels) - 1:
             return self._bottom(R)
-        level, J = self.levels[depth], self.jacobi[depth]
+        level = self.levels[depth]
+        J = self.jacobi[depth]
         assert J.metric is not None
-        run, (c0, c1) = self.engine.recurrence, SMOOTHER
+        run = self.engine.recurrence
+        c0, c1 = SMOOTHER
+        # 1. pre-smooth, from zero
         R = R / J.metric[:, None]
-        X = run(J, R, R, (c1, c0, 0.0))  # smooth from zero
+        X = run(J, R, R, (c1, c0, 0.0))
+        # 2. restrict the residual, correct on the coarse level, prolong
         rest = run(J, X, R, (-1.0, 0.0, 1.0))
-        level.add_up(self._corrected(depth + 1, level.down(rest, J.metric)), X)
+        level.add_up(self._coarse_correction(depth + 1, level.down(rest, J.metric)), X)
+        # 3. post-smooth
         rest = run(J, X, R, (-1.0, 0.0, 1.0))
         self._count(depth, R, 4)
         return np.asarray(run(J, rest, X, (c1, c0, 1.0), X))
@@ -182,13 +193,16 @@ class Cycle:
     def _bottom(self, R: Array) -> Array:
         if self.inverse is not None:
             return np.asarray(self.inverse @ R)
-        J, (c0, c1) = self.jacobi[-1], SMOOTHER
+        J = self.jacobi[-1]
+        c0, c1 = SMOOTHER
         assert J.metric is not None
         R = R / J.metric[:, None]
         self._count(len(self.levels) - 1, R, 1)
         return np.asarray(self.engine.recurrence(J, R, R, (c1, c0, 0.0)))
 
-    def _corrected(self, depth: int, R: Array) -> Array:
+    def _coarse_correction(self, depth: int, R: Array) -> Array:
+        """Solve on a coarse level; with gamma = 2 by two steps of conjugate gradients (K-cycle)."""
+        # 1. first direction C
         C = self._solve(depth, R)
         if self.gamma == 1 or depth == len(self.levels) - 1:
             return C
@@ -196,10 +210,12 @@ class Cycle:
         rho = _dots(C, AC)
         alpha = _ratio(_dots(C, R), rho)
         rest = R - AC * alpha
+        # 2. second direction E, A-orthogonal to C
         E = self._solve(depth, rest)
         AE = self._times(depth, E)
         beta = _ratio(_dots(E, AC), rho)
-        E, AE = E - C * beta, AE - AC * beta
+        E = E - C * beta
+        AE = AE - AC * beta
         return np.asarray(C * alpha + E * _ratio(_dots(E, rest), _dots(E, AE)))
 
     def _times(self, depth: int, X: Array) -> Array:

@@ -18,11 +18,11 @@ from spectrograd.linalg.subspace import Basis, Coordinates
 from spectrograd.operators.base import Operator
 from spectrograd.typing import Array
 
-STEPS = 20
+STEPS = 20  # products of one vector
 SEED = 28  # one for all: a plan is the same whatever the seed of the run
-NULL = 5e-4  # of the width: so low are null vectors, which are known, and no Ritz value of so few steps
+NULL_LEVEL = 5e-4  # of the width: null vectors are below it, and no other Ritz value of so few steps
 FLATTEST, STEEPEST = 0.02, 2.0  # powers of the law by which eigenvalues grow with their number
-LEAST_STEP = 0.05  # between two counts, on a logarithmic scale
+MIN_LOG_STEP = 0.05  # between two counts, on a logarithmic scale
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,10 +34,11 @@ class SpectralShape:
 
     def near(self, k: int) -> tuple[float, float]:
         """The k-th eigenvalue, about, and the usual distance to the next one there."""
-        log_values, log_counts = np.log(self.values), np.log(self.counts)
+        log_values = np.log(self.values)
+        log_counts = np.log(self.counts)
         at = math.log(max(k, 1.5))
         i = int(np.clip(np.searchsorted(log_counts, at), 1, len(log_counts) - 1))
-        step = max(log_counts[i] - log_counts[i - 1], LEAST_STEP)
+        step = max(log_counts[i] - log_counts[i - 1], MIN_LOG_STEP)
         power = float(np.clip((log_values[i] - log_values[i - 1]) / step, FLATTEST, STEEPEST))
         value = math.exp(log_values[i] + (at - log_counts[i]) * power)
         value = min(value, float(self.values[-1]))
@@ -54,9 +55,11 @@ class SpectralShape:
 
 
 def spectral_shape(engine: Engine, operator: Operator, steps: int = STEPS) -> SpectralShape:
-    """Look at an operator by so many products of one vector."""
+    """Measure the shape of an operator's spectrum by so many products of one vector."""
     standard = Coordinates.standard(engine, operator)
-    n, width = operator.n_nodes, operator.upper - operator.lower
+    n = operator.n_nodes
+    width = operator.upper - operator.lower
+    # 1. Lanczos' recurrence of a random vector
     x = engine.random(n, 1, SEED, np.float32)
     start = engine.combine(x, 1 / np.sqrt(engine.gram(x, x)))
     basis = Basis(engine, standard.operator, start, min(steps, max(2, n // 3)))
@@ -68,10 +71,12 @@ def spectral_shape(engine: Engine, operator: Operator, steps: int = STEPS) -> Sp
         ritz = basis.ritz()
     except (FloatingPointError, np.linalg.LinAlgError):  # weights that no single precision holds
         return featureless
+    # 2. quadrature: Ritz values are the nodes, squared first components the weights
     values = ritz.values - operator.lower
-    above = values > NULL * width
+    above = values > NULL_LEVEL * width
     if above.sum() < 2:  # all eigenvalues but a few are alike: nothing crowds
         return featureless
     weights = ritz.Y[0, above] ** 2
+    # 3. eigenvalues below each node
     counts = 1 + n * (np.cumsum(weights) - weights / 2)
     return SpectralShape(values[above], np.maximum.accumulate(np.maximum(counts, 1.01)))

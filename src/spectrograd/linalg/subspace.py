@@ -1,4 +1,8 @@
-"""MultiVector-and-skinny linear algebra on top of an engine: orthonormal bases and Rayleigh-Ritz."""
+"""Linear algebra of multivectors on any engine: orthonormal bases, Rayleigh-Ritz, block Krylov spaces.
+
+Three parts: orthonormalisation by Cholesky QR with the Rayleigh-Ritz procedure; :class:`Coordinates`, the
+pencil in the form a method multiplies; :class:`Basis`, a block Krylov space with its projected matrix.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +18,18 @@ from spectrograd.engines.base import Engine, MultiVector, new_seed
 from spectrograd.operators.base import Operator
 from spectrograd.typing import Array
 
-NEARLY = 1e-2  # orthonormal: a single round leaves nothing but rounding errors
+NEARLY_ORTHONORMAL = 1e-2  # entries of |U' B U - I| below which one round of Cholesky QR is enough
 
 
 class Orthonormal(NamedTuple):
-    """A basis with ``Q' B Q = I``, and how many directions had to be replaced by random ones."""
+    """A basis with ``Q' B Q = I``, and how many lost directions were replaced by random ones."""
 
     Q: MultiVector
     repaired: int
 
 
 class Ritz(NamedTuple):
-    """Ritz pairs of a subspace in ascending order, with ``A Q`` for whoever needs residuals."""
+    """Ritz pairs of a subspace in ascending order, with ``A Q`` for residuals."""
 
     values: Array
     Q: MultiVector
@@ -35,17 +39,34 @@ class Ritz(NamedTuple):
 def orthonormalize(
     engine: Engine, U: MultiVector, metric: MultiVector | None, rng: np.random.Generator | None = None
 ) -> Orthonormal:
-    """Cholesky QR, twice unless U was nearly orthonormal; lost directions become random ones, and count."""
+    """Make U orthonormal in the metric by Cholesky QR, twice unless U is nearly orthonormal.
+
+    Directions that U has lost (numerically dependent columns) are replaced by random ones, and counted.
+
+    Parameters
+    ----------
+    engine
+        Where U lives.
+    U
+        Multivector, N x k with k <= N.
+    metric
+        Diagonal of B, N x 1; None for ones.
+    rng
+        Source of the random directions.
+    """
     n, k = U.shape
     if k > n:  # else lost directions would be replaced without end
         raise ValueError(f"{k} vectors of length {n} cannot be orthogonal: ask for fewer")
     repaired = 0
-    for _ in range(2):
+    for _ in range(2):  # CholeskyQR2 (Yamamoto et al. 2015)
+        # 1. Gram matrix and the inverse of its Cholesky factor
         M = engine.gram(U, U, metric)
         factor, lost = inverse_factor(M)
+        # 2. orthonormal columns
         U = engine.combine(U, factor)
-        if np.abs(M - np.eye(len(M))).max() < NEARLY:
+        if np.abs(M - np.eye(len(M))).max() < NEARLY_ORTHONORMAL:
             break
+        # 3. random directions, orthogonal to the others, for the lost ones
         if lost:
             rng = np.random.default_rng(0) if rng is None else rng
             fresh = engine.random(U.shape[0], lost, new_seed(rng), U.dtype)
@@ -61,28 +82,32 @@ def orthonormalize(
 def inverse_factor(M: Array, least: float = 1e-12) -> tuple[Array, int]:
     """``F`` with ``F' M F = I`` on the numerical range of M, and the number of lost directions.
 
-    Lost are those whose squares are below ``least`` of the largest, all columns being of one length.
+    A direction is lost where its eigenvalue is below ``least`` times the largest, columns being scaled to
+    unit length.
     """
     if not np.isfinite(M).all():
         raise FloatingPointError("the vectors are too long for a Gram matrix")
-    size = np.diag(M)
-    columns = np.sqrt(np.where(size > 1e-60, size, 1))  # a column of zeros stays one, and is lost
-    scaled = M / np.outer(columns, columns)  # columns first: a badly scaled Gram fails needlessly
+    squares = np.diag(M)
+    lengths = np.sqrt(np.where(squares > 1e-60, squares, 1))  # a column of zeros stays one, and is lost
+    scaled = M / np.outer(lengths, lengths)  # columns first: a badly scaled Gram fails needlessly
     try:
         R = la.cholesky(scaled)
         if np.abs(np.diag(R)).min() > least**0.5:
-            return la.solve_triangular(R, np.eye(len(M))) / columns[:, None], 0
+            return la.solve_triangular(R, np.eye(len(M))) / lengths[:, None], 0
     except la.LinAlgError:
         pass
     values, rotation = la.eigh(scaled)
-    kept = values > least * values[-1]
-    return (rotation[:, kept] / np.sqrt(values[kept])) / columns[:, None], int((~kept).sum())
+    in_range = values > least * values[-1]
+    factor = (rotation[:, in_range] / np.sqrt(values[in_range])) / lengths[:, None]
+    return factor, int((~in_range).sum())
 
 
 def rayleigh_ritz(engine: Engine, operator: Operator, Q: MultiVector) -> Ritz:
     """Rotate an orthonormal basis to Ritz vectors: one pass and a small eigenproblem."""
+    # 1. project: H = Q' A Q
     AQ = engine.apply(operator, Q)
     H = engine.gram(Q, AQ, None, symmetric=True)
+    # 2. small eigenproblem, 3. Ritz vectors
     values, rotation = la.eigh((H + H.T) / 2)
     return Ritz(values, engine.combine(Q, rotation), engine.combine_inplace(AQ, rotation))
 
@@ -90,18 +115,19 @@ def rayleigh_ritz(engine: Engine, operator: Operator, Q: MultiVector) -> Ritz:
 def deflated_ritz(engine: Engine, operator: Operator, Q: MultiVector, null: MultiVector) -> Ritz:
     """As :func:`rayleigh_ritz`, of a basis in which a known null vector takes the place of its approximation.
 
-    ``Q`` is turned such that its first column is the projection of the null vector (N x 1, of unit length in
-    the metric), which is replaced by the vector itself; the other columns are orthogonal to it. So
-    K - 1 vectors are left, of which alone the Ritz vectors are taken: the first column is
-    exact, and its value zero. One pass.
+    ``Q`` is rotated such that its first column is the projection of the null vector (N x 1, of unit length in
+    the metric), which is replaced by the vector itself; the other columns are orthogonal to it. The Ritz
+    vectors come from the K - 1 other columns alone: the first column is exact, and its value zero. One pass.
     """
-    turn = la.qr(engine.gram(Q, null, operator.metric))[0]
-    Q = null if len(turn) == 1 else engine.hstack(null, engine.combine(Q, turn[:, 1:]))
+    # 1. deflate: the null vector, and the columns of Q orthogonal to it
+    rotation = la.qr(engine.gram(Q, null, operator.metric))[0]
+    Q = null if len(rotation) == 1 else engine.hstack(null, engine.combine(Q, rotation[:, 1:]))
+    # 2. Rayleigh-Ritz on the other columns
     AQ = engine.apply(operator, Q)
     H = engine.gram(Q, AQ, None, symmetric=True)
-    values, rotation = la.eigh((H + H.T)[1:, 1:] / 2) if len(H) > 1 else (np.empty(0), np.empty((0, 0)))
-    turn = la.block_diag(np.eye(1), rotation)
-    return Ritz(np.append(0.0, values), engine.combine(Q, turn), engine.combine_inplace(AQ, turn))
+    values, Y = la.eigh((H + H.T)[1:, 1:] / 2) if len(H) > 1 else (np.empty(0), np.empty((0, 0)))
+    rotation = la.block_diag(np.eye(1), Y)
+    return Ritz(np.append(0.0, values), engine.combine(Q, rotation), engine.combine_inplace(AQ, rotation))
 
 
 def residuals(engine: Engine, operator: Operator, ritz: Ritz) -> Array:
@@ -119,14 +145,14 @@ def orthogonality_error(
     return float(np.abs(M - np.eye(len(M))).max())
 
 
-# --- A pencil in the coordinates a method works in, on an engine.
+# --- The pencil in the coordinates in which a method works
 
 
 @dataclass(frozen=True, eq=False)
 class Coordinates:
-    """A pencil whose vectors are those of the given one with their rows multiplied by ``factors``.
+    """A pencil whose vectors are those of the original pencil with their rows multiplied by ``factors``.
 
-    ``operator`` is placed on the engine; ``factors`` and ``inverse`` are multivectors N x 1, None for ones.
+    ``operator`` is loaded on the engine; ``factors`` and ``inverse`` are multivectors N x 1, None for ones.
     """
 
     engine: Engine
@@ -141,34 +167,34 @@ class Coordinates:
 
     @classmethod
     def random_walk(cls, engine: Engine, operator: Operator) -> Coordinates:
-        """The pencil without ``scale``, whose sweeps gather vectors as they are."""
+        """The pencil without ``scale``, whose products gather vectors as they are."""
         return cls._of(engine, operator.random_walk_form(), operator.random_walk_factors)
 
     @classmethod
     def _of(cls, engine: Engine, operator: Operator, factors: Array | None) -> Coordinates:
-        placed = engine.load_operator(operator)
+        loaded = engine.load_operator(operator)
         if factors is None:
-            return cls(engine, placed)
+            return cls(engine, loaded)
         return cls(
-            engine, placed, engine.from_numpy(factors[:, None]), engine.from_numpy(1 / factors[:, None])
+            engine, loaded, engine.from_numpy(factors[:, None]), engine.from_numpy(1 / factors[:, None])
         )
 
     def transform(self, X: MultiVector) -> MultiVector:
-        """Vectors of the given pencil in these coordinates."""
+        """Bring vectors of the original pencil to these coordinates."""
         return X if self.factors is None else self.engine.scale_rows(X, self.factors)
 
     def inverse_transform(self, X: MultiVector) -> MultiVector:
-        """Vectors in these coordinates as vectors of the given pencil."""
+        """Bring vectors in these coordinates back to the original pencil."""
         return X if self.inverse is None else self.engine.scale_rows(X, self.inverse)
 
 
-# --- A block Krylov space on any engine: orthonormal vectors that grow by one block at a time.
+# --- Block Krylov spaces: orthonormal vectors that grow by one block per product
 
-ILL = 1e-4  # ratio of squared lengths below which a block is orthogonalised a second time
+ILL_CONDITIONED = 1e-4  # ratio of squared lengths below which a block is orthogonalised a second time
 
 
 class RitzValues(NamedTuple):
-    """Ritz values and residuals; combinations Y of the vectors, and how those couple to the front."""
+    """Ritz values (m) and residual norms; coefficients Y (m x m) of the Ritz vectors; their front ``T Y``."""
 
     values: Array
     residuals: Array
@@ -181,7 +207,7 @@ class Basis:
 
     ``A q_j = sum_i T_ij q_i`` holds for them exactly (up to rounding), so the residual of a Ritz vector
     ``sum_j y_j q_j`` is ``T y`` on the vectors that were not multiplied yet, the front. The operator is
-    placed on the engine and has no metric.
+    loaded on the engine and has no metric.
     """
 
     def __init__(self, engine: Engine, operator: Operator, front: MultiVector, limit: int) -> None:
@@ -191,23 +217,27 @@ class Basis:
         self.vectors.append(front)
 
     def _begin(self, engine: Engine, operator: Operator, limit: int, T: Array, dtype: DTypeLike) -> None:
-        self.engine, self.operator, self.limit, self.T = engine, operator, limit, T
-        self.n_nodes, self.dtype = operator.n_nodes, np.dtype(dtype)
+        self.engine = engine
+        self.operator = operator
+        self.limit = limit
+        self.T = T
+        self.n_nodes = operator.n_nodes
+        self.dtype = np.dtype(dtype)
         self.vectors = engine.basis(self.n_nodes, len(T), self.dtype)
         self.done = self.filled = self.products = 0
         self._tiny = 10 * float(np.finfo(self.dtype).eps) * (operator.upper - operator.lower)
         self._far = True  # the next product has parts along every vector, not only along the last ones
 
     def numbers(self) -> dict[str, Any]:
-        """All but the vectors, as plain values: with those it can be :meth:`revived`."""
-        found = {name: getattr(self, name) for name in ("limit", "done", "filled", "products", "T")}
-        return found | {"far": self._far, "dtype": self.dtype.name}
+        """All but the vectors, as plain values: with the vectors it can be :meth:`revived`."""
+        numbers = {name: getattr(self, name) for name in ("limit", "done", "filled", "products", "T")}
+        return numbers | {"far": self._far, "dtype": self.dtype.name}
 
     @classmethod
     def revived(
         cls, engine: Engine, operator: Operator, numbers: Mapping[str, Any], parts: Iterable[MultiVector]
     ) -> Basis:
-        """The basis that had these :meth:`numbers` and these parts of its vectors."""
+        """Restore the basis that had these :meth:`numbers` and these parts of its vectors."""
         basis = cls.__new__(cls)
         basis._begin(engine, operator, numbers["limit"], numbers["T"], numbers["dtype"])
         basis.done, basis.filled, basis.products, basis._far = (
@@ -218,45 +248,54 @@ class Basis:
 
     @property
     def front(self) -> int:
-        """How many vectors are still to be multiplied."""
+        """Number of vectors that are still to be multiplied."""
         return self.filled - self.done
 
     @property
     def full(self) -> bool:
-        """Whether there is no room for another block."""
+        """Whether another block would exceed the limit."""
         return self.filled + self.front > self.limit + 1
 
     def expand(self, rng: np.random.Generator, beside: MultiVector | None = None) -> MultiVector | None:
-        """Multiply the front; what is new in the product is the next one.
+        """Multiply the front; the part of the product outside the space becomes the next front.
 
-        The same sweep multiplies the columns ``beside``, where there are any: their product is returned.
+        The same pass multiplies the columns ``beside``, where there are any: their product is returned.
         """
-        a, b = self.done, self.filled
-        width, front = b - a, self.vectors.columns(a, b)
+        a = self.done
+        b = self.filled
+        width = b - a
+        # 1. one pass: A times the front
+        front = self.vectors.columns(a, b)
         if beside is None:
             product = self.engine.apply(self.operator, front)
         else:
             product, beside = self.engine.apply(self.operator, front, beside)
+        # 2. orthogonalise against the space (block Gram-Schmidt); the coefficients are columns of T
         self.vectors.append(product)
         first = 0 if self._far else max(0, a - width)
         self.T[:b, a:b], inner = self.vectors.orthogonalize(first, b)
+        # 3. normalise the remainder: it was the new vectors times R
         R, well = self._normalize(b, inner)
         if not well:  # once is not enough: making it orthonormal magnified what was left
             again, inner = self.vectors.orthogonalize(0, b)
             self.T[:b, a:b] += again @ R
             R = self._normalize(b, inner)[0] @ R
         self.T[b : b + len(R), a:b] = R
-        self.done, self.filled, self._far, self.products = b, b + len(R), False, self.products + width
+        self.done = b
+        self.filled = b + len(R)
+        self._far = False
+        self.products += width
         if len(R) == 0:  # an invariant subspace: go on with a vector outside
             self._add_random(rng)
         return beside
 
     def _normalize(self, start: int, inner: Array) -> tuple[Array, bool]:
-        """Mutates vectors from ``start`` on: orthonormal, without those that vanished.
+        """Mutates: make the vectors from ``start`` on orthonormal and drop those that vanished.
 
-        They were combinations R of what they now are; whether they were far from dependent.
+        Returns R, with the old vectors equal to the new ones times R, and whether they were well-conditioned.
         """
-        tiny, stop = self._tiny, start + len(inner)
+        tiny = self._tiny
+        stop = start + len(inner)
         if len(inner) == 1 and inner[0, 0] > 100 * tiny**2:  # a single vector, the usual case: no detours
             length = float(inner[0, 0]) ** 0.5
             self.vectors.rotate(start, stop, np.array([[1 / length]]))
@@ -265,20 +304,21 @@ class Basis:
         alive = squares > max(tiny**2, 1e-12 * squares[-1])
         roots = np.sqrt(squares[alive])
         self.vectors.rotate(start, stop, Y[:, alive] / roots)
-        well = bool(squares[0] > ILL * squares[-1] and squares[0] > 100 * tiny**2)
+        well = bool(squares[0] > ILL_CONDITIONED * squares[-1] and squares[0] > 100 * tiny**2)
         return roots[:, None] * Y[:, alive].T, well or not alive.any()
 
     def _add_random(self, rng: np.random.Generator) -> None:
-        """A random direction outside the space becomes the front."""
+        """Mutates: a random direction outside the space becomes the front."""
         new = self.filled
         self.vectors.append(self.engine.random(self.n_nodes, 1, new_seed(rng), self.dtype))
         for _ in range(2):
             _, inner = self.vectors.orthogonalize(0, new)
             self.vectors.rotate(new, new + 1, 1 / np.sqrt(inner))
-        self.filled, self._far = new + 1, True
+        self.filled = new + 1
+        self._far = True
 
     def ritz(self) -> RitzValues:
-        """What the multiplied vectors tell of the spectrum."""
+        """Ritz values and residuals of the multiplied vectors: a Rayleigh-Ritz step on T."""
         m = self.done
         if not np.isfinite(self.T[: self.filled, :m]).all():
             raise FloatingPointError("the basis overflowed")
@@ -287,19 +327,21 @@ class Basis:
         return RitzValues(values, np.sqrt((coupling**2).sum(axis=0)), Y, coupling)
 
     def restart(self, ritz: RitzValues, keep: int) -> None:
-        """Mutates: the basis begins with its best Ritz vectors, then comes the front."""
+        """Mutates: thick restart (Wu and Simon 2000): the first ``keep`` Ritz vectors, then the front."""
         front = self.front
         self.vectors.rotate(0, self.done, ritz.Y[:, :keep])
         self.T[:] = 0
         self.T[np.arange(keep), np.arange(keep)] = ritz.values[:keep]
         self.T[keep : keep + front, :keep] = ritz.coupling[:, :keep]
-        self.done, self.filled, self._far = keep, keep + front, True
+        self.done = keep
+        self.filled = keep + front
+        self._far = True
 
 
 def upper_edge(engine: Engine, operator: Operator, rng: np.random.Generator, steps: int) -> float:
-    """Where the spectrum seems to end, by so many steps from a random vector; at most what is known.
+    """Estimate the upper end of the spectrum by Lanczos steps from a random vector; at most the known bound.
 
-    The operator is placed on the engine and has no metric.
+    The operator is loaded on the engine and has no metric.
     """
     x = engine.random(operator.n_nodes, 1, new_seed(rng), np.float32)
     start = engine.combine(x, 1 / np.sqrt(engine.gram(x, x)))

@@ -28,7 +28,7 @@ from spectrograd.pipeline.memory_estimate import (
     spare_bytes,
 )
 from spectrograd.solvers.base import Problem
-from spectrograd.solvers.lanczos import MOST_BLOCKS
+from spectrograd.solvers.lanczos import MAX_BASIS_BLOCKS
 from spectrograd.solvers.ritz import guarded_width, usual_width
 
 
@@ -271,9 +271,9 @@ def _blocks_within(problem: Problem, width: int, memory_limit: int | None) -> in
     """How many blocks of a Krylov basis fit, at most as many as are of use."""
     operator = problem.operator
     if memory_limit is None or not isinstance(operator, SparseOperator):
-        return MOST_BLOCKS
+        return MAX_BASIS_BLOCKS
     columns = largest_basis(operator.graph, problem.n_components, memory_limit)
-    return MOST_BLOCKS if columns is None else min(MOST_BLOCKS, columns // width)
+    return MAX_BASIS_BLOCKS if columns is None else min(MAX_BASIS_BLOCKS, columns // width)
 
 
 def _last_within(problem: Problem, memory_limit: int | None) -> tuple[PlannedSolver, ...]:

@@ -61,8 +61,8 @@ CONDITIONS: Mapping[str, Callable[[Problem], bool]] = {
 VARIANTS: Mapping[str, Mapping[str, str]] = {
     "chebyshev": {EXPENSIVE_PASSES: "chebyshev:FewPassChebyshev"},
     "lanczos": {EXPENSIVE_PASSES: "lanczos:FewPassLanczos"},
-    "sgd": {ON_TORCH: "torch_sgd:DeviceSGD"},
-    "sgd-paper": {ON_TORCH: "torch_sgd:DevicePaperSGD"},
+    "sgd": {ON_TORCH: "torch_sgd:TorchSGD"},
+    "sgd-paper": {ON_TORCH: "torch_sgd:TorchPaperSGD"},
 }
 
 

@@ -53,7 +53,8 @@ class Problem:
     start: MultiVector | None = None
 
     def __post_init__(self) -> None:
-        n_nodes, k = self.operator.n_nodes, self.n_components
+        n_nodes = self.operator.n_nodes
+        k = self.n_components
         if k < 1:
             raise ValueError(f"n_components={k}: at least one vector is needed")
         if k >= n_nodes:
@@ -103,7 +104,7 @@ class Problem:
 
     @property
     def passes_are_expensive(self) -> bool:
-        """Whether sweeps are to be saved: each one is a round of a network or reads a disk."""
+        """Whether passes over the edges are to be saved: each one is a round of a network or reads a disk."""
         return self.engine.cost.is_expensive or self.operator.is_streamed
 
     @property
@@ -136,7 +137,7 @@ class Problem:
 
     @cached_property
     def inverse_walk_metric(self) -> MultiVector:
-        """One over the metric of the walk form, a multivector N x 1 (the metric must not be None)."""
+        """One over the metric of the random-walk form, a multivector N x 1 (the metric must not be None)."""
         return self.engine.from_numpy(1 / np.asarray(self.operator.random_walk_form().metric)[:, None])
 
     def apply(self, U: MultiVector) -> MultiVector:
@@ -182,12 +183,13 @@ class Progress:
 
 @dataclass(eq=False)
 class State:
-    """What every solver's state has; solvers add their own fields.
+    """The fields of every solver's state; solvers add their own.
 
-    ``U`` spans the current subspace (it need not be orthonormal). ``passes`` counts applications of
-    the whole operator, ``edges_seen`` single edges read by stochastic methods. ``events`` collects
-    what the user should know: repairs, backed-off steps. Flat: multivectors, arrays, numbers and random
-    numbers, so that a checkpoint can be written of any of them; what is derived from the problem is marked
+    ``U`` spans the current subspace (it need not be orthonormal). ``matvecs`` counts products of the operator
+    with single columns (those of a coarser graph or of one layer by its share of the edges), ``edges_seen``
+    the edges that mini-batches read. ``events`` collects what the user should know: lost directions, shorter
+    steps. A state is flat (multivectors, arrays, numbers, random numbers), so that checkpoints are written
+    generically; a field that ``init`` derives from the problem is marked
     ``field(metadata={DERIVED: True})``.
     """
 

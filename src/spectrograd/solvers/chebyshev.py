@@ -1,9 +1,34 @@
-"""``chebyshev``: block subspace iteration, filtered by Chebyshev polynomials of the operator."""
+"""``chebyshev``: subspace iteration filtered by Chebyshev polynomials of the operator.
+
+One step of the method (Zhou, Saad, Tiago and Chelikowsky 2006), for the pencil ``A u = lambda B u``:
+
+1. **Choose a filter.** ``T_m(S)`` is the Chebyshev polynomial of degree m of S, which is ``B^-1 A`` mapped
+   such that ``[cut, upper]`` becomes [-1, 1]. Eigenvectors above the cut stay bounded, those below grow like
+   ``exp(m acosh|S|)``. The cut is the largest Ritz value of the guard vectors (:func:`ritz_cut`), the degree
+   follows from the accuracy that is still missing (:func:`filter_degree`).
+2. **Filter.** ``X <- T_m(S) X`` by the three-term recurrence: one pass over the edges per degree.
+3. **Rayleigh-Ritz.** Values, vectors and residuals in the span of X.
+4. **Stop** when the bound on the subspace angle (Davis and Kahan, from residuals and gap) is met.
+
+Two classes share steps 1 and 4 (:class:`FilteringSolver`). :class:`Chebyshev` is the method as above, for
+graphs in memory. :class:`FewPassChebyshev` is its variant for graphs on disk and on clusters, where passes
+over the edges take nearly all the time. It saves passes in three places:
+
+- the product of the Rayleigh-Ritz is the first product of the next filter;
+- a probe block of random columns goes through the same filters, so that the certificate
+  (:mod:`spectrograd.certificate.block_probe`) needs few passes of its own;
+- the first filter looks at the singular values of its block after every degree and stops when they show
+  that the subspace is good enough, or that its vectors are localised.
+
+Throughout, ``k`` is the number of eigenvectors asked for, ``width = k + guard`` the number of columns of the
+solver, and N the number of nodes. All blocks are in random-walk form (``problem.random_walk``).
+"""
 
 from __future__ import annotations
 
 import copy
 import math
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, TypeVar
@@ -38,16 +63,20 @@ from spectrograd.solvers.ritz import (
 from spectrograd.typing import Array
 
 Precision = Literal["auto", "single", "double"]
-# Single precision leaves residuals of a few 1e-7 of the spectrum's width; below this, go on in double.
+# Residual over the width of the spectrum. Float32 leaves a few 1e-7 of it; below this, go on in float64.
 SINGLE_FLOOR = 5e-6
-SAMPLE = 4
-# Columns from which it pays to find out where the spectrum ends, by so many steps from a single vector.
-WIDE, EDGE_STEPS = 16, 10
+SAMPLE_COLUMNS = 4  # of a random block: enough for the mean and the deviation of the spectrum
+# Columns from which it pays to estimate the upper end of the spectrum, and the Lanczos steps for that.
+MIN_EDGE_COLUMNS = 16
+EDGE_STEPS = 10
+FILTER_GAIN = 1e3  # by which a filter damps what lies above the cut against the k-th eigenvector
+MIN_FILTER_GAIN = 10.0
+SINGLE_SPREAD = 1e4  # by which the first vector may outgrow the k-th in a filter: float32 has seven digits
 
 
 @dataclass(eq=False)
 class ChebyshevState(RitzState):
-    """Filters end at ``highest``."""
+    """Ritz pairs of the block, and ``highest``: where filters take the spectrum to end."""
 
     highest: float = 2.0
 
@@ -57,7 +86,7 @@ ChebyshevT = TypeVar("ChebyshevT", bound=ChebyshevState)
 
 @dataclass(frozen=True)
 class FilteringSolver(RitzSolver[ChebyshevT]):
-    """What the forms of ``chebyshev`` share: its parameters, and the choice of a filter."""
+    """The hyperparameters of ``chebyshev`` and its choice of a filter, for both classes."""
 
     degree: int = 40
     guard: int | None = None
@@ -66,32 +95,91 @@ class FilteringSolver(RitzSolver[ChebyshevT]):
     max_iter: int = 100
 
     name: ClassVar[str] = "chebyshev"
-    shortest: ClassVar[int] = 4  # degree of a filter: less is not worth its Rayleigh-Ritz
+    min_degree: ClassVar[int]  # of a filter: a lower one is not worth its Rayleigh-Ritz
+
+    @abstractmethod
+    def cut(self, state: ChebyshevT, ends: tuple[float, float], is_first: bool) -> float:
+        """Where the next filter begins to damp; ``ends`` are those of the spectrum."""
 
     def next_filter(self, problem: Problem, state: ChebyshevT, ends: tuple[float, float]) -> Filter:
-        """The filter of a step between the ends of the spectrum, as long as what is still missing takes."""
+        """Choose the filter of a step between the ends of the spectrum: cut, degree, upper end."""
         k = problem.n_components
-        fresh = state.iteration == 0 and problem.start is None
-        cut = self._cut(state, ends, fresh)
-        gain = 1e3
-        if self.angle > 0 and not fresh:  # no more than what is still missing, and a bit
-            gain = float(np.clip(3 * state.angle_bound(k) / self.angle, 10, 1e3))
+        is_first = state.iteration == 0 and problem.start is None
+        cut = self.cut(state, ends, is_first)
+        gain = FILTER_GAIN
+        if self.angle > 0 and not is_first:  # three times what the angle still lacks
+            missing = 3 * state.angle_bound(k) / self.angle
+            gain = float(np.clip(missing, MIN_FILTER_GAIN, FILTER_GAIN))
         degree = filter_degree(state, k, cut, ends, self.degree, gain)
-        return Filter(max(degree, min(self.shortest, self.degree)), cut, ends[1])
+        return Filter(max(degree, min(self.min_degree, self.degree)), cut, ends[1])
 
-    def _cut(self, state: ChebyshevT, ends: tuple[float, float], fresh: bool) -> float:
-        """The largest Ritz value; for random vectors, where the bulk of the spectrum may end.
+    def needs_double(self, problem: Problem, state: ChebyshevT) -> bool:
+        """Whether float32 limits the residual from now on."""
+        operator = problem.random_walk.operator
+        floor = SINGLE_FLOOR * (operator.upper - operator.lower)
+        is_single = state.block.dtype == np.float32
+        return (
+            self.precision == "auto" and is_single and state.residuals[: problem.n_components].max() < floor
+        )
 
-        Their Rayleigh quotient is the mean of the spectrum and their residual its standard deviation
-        s; a semicircle ends 2 s below its mean.
-        """
-        lower, upper = ends
-        width = upper - lower
-        low, high = float(state.values[0]), float(state.values[-1])
-        if fresh:
-            high = max(lower + 0.1 * width, float((state.values - 2 * state.residuals).mean()))
-            return min(high, upper - NARROWEST * width)
-        return min(max(high, low + 1e-9 * width), upper - NARROWEST * width)
+    def spectrum_ends(self, problem: Problem, state: ChebyshevT) -> tuple[float, float]:
+        """Ends of the spectrum for a filter; mutates ``highest`` where a Ritz value lies beyond it."""
+        operator = problem.random_walk.operator
+        if state.values[-1] > state.highest:  # the estimate was too low: take the bound
+            state.highest = operator.upper
+        return operator.lower, state.highest
+
+
+def ritz_cut(state: RitzState, ends: tuple[float, float], is_first: bool) -> float:
+    """The largest Ritz value; of random vectors, where the bulk of the spectrum seems to begin.
+
+    The Rayleigh quotient of a random vector is the mean of the spectrum and its residual the standard
+    deviation s; a semicircle begins 2 s below its mean.
+    """
+    lower, upper = ends
+    width = upper - lower
+    if is_first:
+        low_end = float((state.values - 2 * state.residuals).mean())
+        cut = max(lower + 0.1 * width, low_end)
+    else:
+        cut = max(float(state.values[-1]), float(state.values[0]) + 1e-9 * width)
+    return min(cut, upper - NARROWEST * width)
+
+
+def filter_degree(
+    state: RitzState, k: int, cut: float, ends: tuple[float, float], max_degree: int, gain: float
+) -> int:
+    """Degree that damps what lies above the cut by ``gain`` against the k-th eigenvalue.
+
+    Parameters
+    ----------
+    state
+        Ritz values and residuals, each of shape (width,). An eigenvalue is guessed one residual below its
+        Ritz value (or below the cut, if that is lower), so that filters are short while little is known.
+    k
+        Eigenvectors asked for.
+    cut, ends
+        Where the filter begins to damp, and the ends (lower, upper) of the spectrum.
+    max_degree
+        Upper limit. The degree is lower, too, where the first vector would outgrow the k-th beyond the digits
+        of float32.
+    gain
+        The damping.
+    """
+    lower, upper = ends
+    half = (upper - cut) / 2
+    # T_m grows like exp(m r) at a value below the cut, with the rate r = acosh|S(value)|.
+    rates = []
+    for i in (0, k - 1):
+        guess = max(lower, min(cut, float(state.values[i])) - float(state.residuals[i]))
+        rates.append(math.acosh(max(1.0, (upper - half - guess) / half)))
+    rate_spread = rates[0] - rates[1]
+    sufficient = math.log(2 * gain) / max(rates[1], 1e-9)
+    allowed = math.log(SINGLE_SPREAD) / rate_spread if rate_spread > 0 else sufficient
+    return int(np.clip(math.ceil(min(sufficient, allowed)), 1, max_degree))
+
+
+# --- In memory: the method as published.
 
 
 @dataclass(frozen=True)
@@ -113,13 +201,14 @@ class Chebyshev(FilteringSolver[ChebyshevState]):
     degree
         Highest degree of one filter; the degree in use aims at a thousandfold damping.
     guard
-        Extra columns; None fills up to a multiple of 8.
+        Extra columns; None fills up to a multiple of 4, with at least three.
     precision
         ``"auto"`` iterates in float32 and changes to float64 where that limits the residual.
     angle
         Stop when the bound on the sine of the subspace angle is met; 0 leaves stopping to the loop.
     """
 
+    min_degree = 4
     localization_check_at = 2
 
     def init(self, problem: Problem, rng: np.random.Generator) -> ChebyshevState:
@@ -127,81 +216,69 @@ class Chebyshev(FilteringSolver[ChebyshevState]):
         dtype = np.float64 if self.precision == "double" else np.float32
         width = guarded_width(problem, self.guard)
         state = ChebyshevState(np.empty((0, 0)), rng, block=guarded_start(problem, width, rng, dtype))
+        # The upper end of the spectrum: a bound, or an estimate where a filter has many columns to save on.
         state.highest = problem.operator.upper
-        if width > WIDE:
+        if width > MIN_EDGE_COLUMNS:
             state.highest = upper_edge(problem.engine, problem.standard.operator, rng, EDGE_STEPS)
             state.matvecs += EDGE_STEPS
         if problem.start is not None:
-            return self.measured(problem, problem.random_walk.operator, state)
-        return self._sampled(problem, state)
+            return self.take_ritz_pairs(problem, problem.random_walk.operator, state)
+        return self._sample_spectrum(problem, state)
 
-    def _sampled(self, problem: Problem, state: ChebyshevState) -> ChebyshevState:
-        """A random block, of which a few columns tell as much as all: the spectrum's mean and deviation."""
-        engine, width = problem.engine, state.block.shape[1]
-        few = engine.columns(state.block, slice(SAMPLE))
-        ritz, deviation, _ = ritz_pairs(engine, problem.random_walk.operator, few, state.rng)
-        state.values, state.residuals = np.full(width, ritz.values.mean()), np.full(width, deviation.mean())
-        state.U = problem.random_walk.inverse_transform(
-            engine.columns(state.block, slice(problem.n_components))
-        )
+    def _sample_spectrum(self, problem: Problem, state: ChebyshevState) -> ChebyshevState:
+        """Mutates: values and residuals of the random block, by the Ritz pairs of a few of its columns."""
+        engine = problem.engine
+        width = state.block.shape[1]
+        sample = engine.columns(state.block, slice(SAMPLE_COLUMNS))
+        ritz, deviations, _ = ritz_pairs(engine, problem.random_walk.operator, sample, state.rng)
+        state.values = np.full(width, ritz.values.mean())
+        state.residuals = np.full(width, deviations.mean())
+        first = engine.columns(state.block, slice(problem.n_components))
+        state.U = problem.random_walk.inverse_transform(first)
         return state
+
+    def cut(self, state: ChebyshevState, ends: tuple[float, float], is_first: bool) -> float:
+        """The largest Ritz value."""
+        return ritz_cut(state, ends, is_first)
 
     def step(self, problem: Problem, state: ChebyshevState) -> ChebyshevState:
         """One filter and one Rayleigh-Ritz."""
-        operator, k, block = problem.random_walk.operator, problem.n_components, state.block
-        width = operator.upper - operator.lower
-        limited = block.dtype == np.float32 and state.residuals[:k].max() < SINGLE_FLOOR * width
-        if limited and self.precision == "auto":
+        operator = problem.random_walk.operator
+        block = state.block
+        if self.needs_double(problem, state):
             block = problem.engine.astype(block, np.float64)
-        if state.values[-1] > state.highest:  # the spectrum does not end there after all
-            state.highest = operator.upper
-        smooth = self.next_filter(problem, state, (operator.lower, state.highest))
-        state.block = smooth.apply(problem.engine, operator, block)
-        state = self.measured(problem, operator, state)
-        return self.account(problem, state, (smooth.degree + 1) * block.shape[1])
+        # 1. choose the filter: cut and degree from the last Ritz pairs
+        ends = self.spectrum_ends(problem, state)
+        polynomial = self.next_filter(problem, state, ends)
+        # 2. filter: X <- T_m(S) X, one pass per degree (Algorithm 3.1 of Zhou et al. 2006)
+        state.block = polynomial.apply(problem.engine, operator, block)
+        # 3. Rayleigh-Ritz: one pass
+        state = self.take_ritz_pairs(problem, operator, state)
+        # 4. stop? The loop asks ``terminate``, which compares the angle bound.
+        return self.account(problem, state, (polynomial.degree + 1) * block.shape[1])
 
 
-def filter_degree(
-    state: RitzState, k: int, cut: float, ends: tuple[float, float], limit: int, gain: float
-) -> int:
-    """Degree that damps what lies above the cut by ``gain`` against the k-th eigenvalue.
+# --- Few passes: graphs on disk and on clusters, where reading the edges takes the time.
 
-    That one is guessed a residual below its Ritz value (or the cut, if that is lower), so filters are
-    short while little is known.
-    Smaller where the first vector would outgrow the k-th beyond what float32 can tell apart.
-    """
-    lower, upper = ends
-    half = (upper - cut) / 2
-    growth = []
-    for i in (0, k - 1):
-        guess = max(lower, min(cut, float(state.values[i])) - float(state.residuals[i]))
-        growth.append(math.acosh(max(1.0, (upper - half - guess) / half)))
-    wanted = math.log(2 * gain) / max(growth[1], 1e-9)
-    spread = growth[0] - growth[1]
-    allowed = math.log(1e4) / spread if spread > 0 else wanted
-    return int(np.clip(math.ceil(min(wanted, allowed)), 1, limit))
-
-
-# --- ``chebyshev`` in few sweeps: for graphs on disk and on clusters, where reading the edges takes the time.
-
-# The residual that an angle asks for is dearer than the angle itself: errors lie in the bulk of the spectrum,
+# The residual that an angle asks for costs more than the angle: errors lie in the bulk of the spectrum,
 # some three gaps away; but the gap to the first guard vector is a gap and a half.
 RESIDUAL_OVER_ANGLE = 2.0
-ORTHONORMAL = 1e-5  # what float32 leaves of a basis that was rotated, and nobody minds
-# A gap that takes a filter more is narrow: a Krylov basis gets farther in as many sweeps, where it has room.
+DEFAULT_ANGLE = 1e-3  # for the first filter, where no angle is asked for
+MAX_ORTHOGONALITY_ERROR = 1e-5  # what float32 leaves of a rotated basis, and the certificate accepts
+# A gap for which a filter takes more passes is narrow: a Krylov basis gets farther in as many, where it fits.
 MAX_PASSES = 60
-OVER_ASKED = 3  # the angle of a certificate over the one that solvers are asked for
-ROUGH = 0.05  # residuals above this are those of no vector in particular
+CERTIFIED_OVER_ASKED = 3  # the angle that a certificate accepts over the one that solvers are asked for
+ROUGH_RESIDUAL = 0.05  # a larger residual says that the vector is close to no eigenvector in particular
 NO_VECTORS = np.empty((0, 0))
-PASSES_BETWEEN_CHECKS = 2  # degrees after which a first filter looks whether its vectors are localised
+PASSES_BETWEEN_CHECKS = 2  # degrees of the first filter between two tests for localised vectors
 
 
 @dataclass(eq=False)
 class FewPassState(ChebyshevState):
-    """``block`` (N x (w + s)) ends with the columns of the probe block; ``product`` is ``B^-1 A`` of it.
+    """``block`` (N x (width + s)) ends with the s columns of the probe; ``product`` is ``B^-1 A block``.
 
-    Both are written over by the next step. ``probe_block`` tells how its columns came about and has none
-    itself. What a run keeps meanwhile has the first K columns only, and neither product nor probe_block.
+    The next step overwrites both. ``probe_block`` holds the history of the probe's columns (filters, norms)
+    without the columns themselves. A snapshot has the first K columns only, and neither product nor probe.
     """
 
     probe_block: ProbeBlock | None = None
@@ -216,211 +293,244 @@ class FewPassState(ChebyshevState):
 
 @dataclass(frozen=True)
 class FewPassChebyshev(FilteringSolver[FewPassState]):
-    """See the module's text; parameters are those of :class:`Chebyshev`."""
+    """The variant of :class:`Chebyshev` where passes are expensive; the same hyperparameters.
 
+    Memory: two blocks of N x (width + s), and the K columns of the last snapshot.
+    """
+
+    min_degree = 2
     localization_check_at = 1
-    shortest = 2
 
     def init(self, problem: Problem, rng: np.random.Generator) -> FewPassState:
-        """A random block, or the warm start with random guard vectors; one sweep."""
+        """A random block, or the warm start with random guard vectors; one pass."""
         dtype = np.float64 if self.precision == "double" else np.float32
         width = guarded_width(problem, self.guard)
         state = FewPassState(NO_VECTORS, rng, highest=problem.operator.upper)
         state.values = np.zeros(width)
-        self._begin(problem, state, dtype)
+        self._draw_blocks(problem, state, dtype)
         if problem.start is None:
             self._first_product(problem, state)
         else:
-            self._ritz(problem, state)
+            self._rayleigh_ritz(problem, state)
         state.matvecs += width
         return state
 
-    def _begin(self, problem: Problem, state: FewPassState, dtype: Any) -> None:
-        """Mutates: the first block, and the columns of a probe beside it."""
+    def _draw_blocks(self, problem: Problem, state: FewPassState, dtype: Any) -> None:
+        """Mutates: the first block of the solver, and beside it the columns of a probe."""
         engine = problem.engine
         block = guarded_start(problem, state.width, state.rng, dtype)
         if problem.operator.excluded_rows is not None:  # else they would have to be filtered out
-            part = np.ones((problem.n_nodes, 1))
-            part[problem.operator.excluded_rows] = 0
-            block = engine.scale_rows(block, engine.from_numpy(part))
+            is_active = np.ones((problem.n_nodes, 1))
+            is_active[problem.operator.excluded_rows] = 0
+            block = engine.scale_rows(block, engine.from_numpy(is_active))
         probe_block = new_probe_block(engine, problem.operator.random_walk_form(), state.rng, dtype)
-        state.block, state.probe_block = engine.hstack(block, probe_block.X), replace(probe_block, X=None)
+        state.block = engine.hstack(block, probe_block.X)
+        state.probe_block = replace(probe_block, X=None)
 
     def _first_product(self, problem: Problem, state: FewPassState) -> None:
         """Mutates: mean and deviation of the spectrum, from the product that begins the first filter."""
-        engine, walk, block = problem.engine, problem.random_walk.operator, state.block
-        product = state.product = engine.recurrence(walk, block, block, (1.0, 0.0, 0.0))
+        engine = problem.engine
+        walk = problem.random_walk.operator
+        block = state.block
+        product = engine.recurrence(walk, block, block, (1.0, 0.0, 0.0))
+        state.product = product
+        # Per column x: x'Bx, x'Ax and |B^-1 A x|^2 in B, hence the first two moments of the spectrum.
         pairs = ((block, block), (block, product), (product, product))
-        squares, means, second = (np.diag(M)[: state.width] for M in engine.grams(pairs, walk.metric))
-        means, second = means / squares, second / squares
-        deviation = float(np.sqrt(np.maximum(second - means**2, 0)).mean())
+        squares, firsts, seconds = (np.diag(M)[: state.width] for M in engine.grams(pairs, walk.metric))
+        means = firsts / squares
+        second_moments = seconds / squares
+        deviation = float(np.sqrt(np.maximum(second_moments - means**2, 0)).mean())
         bulk = bulk_of(problem.operator.random_walk_form(), float(means.mean()), deviation)
-        state.highest, state.has_hubs = bulk.end, bulk.has_hubs
-        state.values, state.residuals = (np.full(state.width, of) for of in (bulk.mean, bulk.deviation))
+        state.highest = bulk.end
+        state.has_hubs = bulk.has_hubs
+        state.values = np.full(state.width, bulk.mean)
+        state.residuals = np.full(state.width, bulk.deviation)
 
     def step(self, problem: Problem, state: FewPassState) -> FewPassState:
         """One filter and one Rayleigh-Ritz, whose product is the first of the next filter."""
-        operator, k = problem.random_walk.operator, problem.n_components
-        limit = SINGLE_FLOOR * (operator.upper - operator.lower)
-        if self.precision == "auto" and state.block.dtype == np.float32 and state.residuals[:k].max() < limit:
+        if self.needs_double(problem, state):
             state.block = problem.engine.astype(state.block, np.float64)
             state.product = problem.engine.astype(state.product, np.float64)
-        if state.values[-1] > state.highest:  # the spectrum does not end there after all
-            state.highest = operator.upper
-        smooth = self.next_filter(problem, state, (operator.lower, state.highest))
-        degree, localized = self._filter(problem, state, smooth)
-        if localized:  # not measured: whoever watches decides whether to go on
-            state.block, _ = self._orthonormal(problem, state)
+        # 1. choose the filter: cut and degree from the last Ritz pairs
+        ends = self.spectrum_ends(problem, state)
+        polynomial = self.next_filter(problem, state, ends)
+        # 2. filter the block and the probe's columns
+        degree, is_localized = self._filter(problem, state, polynomial)
+        # 3. Rayleigh-Ritz; not of localised vectors, for which the loop's ``watch`` may end the run
+        if is_localized:
+            state.block, _ = self._orthonormalize_block(problem, state)
         else:
-            self._ritz(problem, state)
+            self._rayleigh_ritz(problem, state)
         state = self.account(problem, state, degree * state.width)
+        # 4. stop? By the angle (``terminate``), or where no gap is in sight.
         self._stop_without_gap(state)
         return state
 
+    def cut(self, state: FewPassState, ends: tuple[float, float], is_first: bool) -> float:
+        """The largest Ritz value; that of the first filter once more, while guard vectors are rough."""
+        cut = ritz_cut(state, ends, is_first)
+        if is_first and state.has_hubs:
+            # Hubs are most of the width of the spectrum: measure from the bulk, mean +- 2 deviations.
+            bulk_low, bulk_high = (float((state.values + c * state.residuals).mean()) for c in (-2, 2))
+            return min(max(bulk_low, ends[0] + 0.1 * (bulk_high - ends[0])), cut)
+        if is_first or state.iteration > 1 or state.probe_block is None or not state.probe_block.filters:
+            return cut
+        first_cut = state.probe_block.filters[-1].cut
+        largest_accurate = state.values[state.residuals < ROUGH_RESIDUAL].max(initial=-np.inf)
+        return first_cut if largest_accurate < first_cut < cut else cut
+
+    def _filter(self, problem: Problem, state: FewPassState, polynomial: Filter) -> tuple[int, bool]:
+        """Mutates: the filtered block. Returns the degrees taken and whether localised vectors ended it.
+
+        ``G = X'BX`` is the Gram matrix of all columns after each degree: its leading block has the singular
+        values of the solver's columns, its trailing block the norm of the probe's.
+        """
+        engine = problem.engine
+        walk = problem.random_walk.operator
+        probe_block = state.probe_block
+        width = state.width
+        assert probe_block is not None
+        # The first filter may use the full degree: it stops by the singular values below.
+        is_first = state.iteration == 0 and problem.start is None
+        max_degree = self.degree if is_first else polynomial.degree
+        singular_values = FilteredSingularValues(width)
+        filtering = Filtering(polynomial, engine, walk, state.block, state.product, owned=True)
+        state.product = None
+        state.block = None
+        state.U = NO_VECTORS
+        probe_norms: list[float] = []
+        is_localized = False
+        G = engine.gram(filtering.current, filtering.current, walk.metric)
+        while filtering.degree < max_degree:
+            # A probe that grows lies beyond the upper end of the filter: begin again with a safe one.
+            probe_norms.append(longest(G[width:, width:]))
+            if probe_norms[-1] > GROWN * probe_norms[0] and polynomial.upper < walk.upper:
+                return self._filter_again(problem, state, polynomial, filtering)
+            # One pass over the edges: one more degree, for the solver's columns and the probe block.
+            filtering.advance()
+            G = engine.gram(filtering.current, filtering.current, walk.metric)
+            singular_values.measure(G[:width, :width])
+            if is_first:
+                error = singular_values.error(problem.n_components)
+                if error * RESIDUAL_OVER_ANGLE <= (self.angle or DEFAULT_ANGLE):
+                    break
+                if filtering.degree % PASSES_BETWEEN_CHECKS == 0:
+                    is_localized = self._is_localized(problem, filtering.current, width)
+                if is_localized:
+                    break
+            # Rotate the columns before rounding errors of the longest direction cover the others.
+            if singular_values.uneven:
+                rotation = la.block_diag(singular_values.evened(), np.eye(len(G) - width))
+                filtering.rotate(rotation)
+                G = rotation.T @ G @ rotation
+        state.block = filtering.current
+        applied = replace(polynomial, degree=filtering.degree)
+        state.probe_block = probe_block.after(applied, None, tuple(probe_norms))
+        return applied.degree, is_localized
+
+    def _filter_again(
+        self, problem: Problem, state: FewPassState, polynomial: Filter, filtering: Filtering
+    ) -> tuple[int, bool]:
+        """Mutates: a new random block through a filter whose upper end is the bound on the spectrum.
+
+        A filter lets nothing grow between its cut and its upper end. One that ends too low turns every column
+        into the last eigenvectors, and soon overflows float32.
+        """
+        upper = problem.random_walk.operator.upper
+        state.events.append(
+            f"iteration {state.iteration}: the spectrum goes on beyond {polynomial.upper:.4g}, where a "
+            f"filter was to end; begun again after {filtering.degree} passes, up to {upper:.4g}"
+        )
+        state.highest = upper
+        self._draw_blocks(problem, state, filtering.current.dtype)
+        wider = replace(polynomial, upper=upper, degree=self.degree)
+        degree, is_localized = self._filter(problem, state, wider)
+        return degree + filtering.degree, is_localized
+
+    def _is_localized(self, problem: Problem, X: MultiVector, width: int) -> bool:
+        """Whether most of the first ``width`` columns live on tiny parts of the graph already."""
+        statistics = problem.engine.column_statistics(X, problem.random_walk.operator.metric)
+        shares = X.shape[1] * statistics.second**2 / (statistics.fourth * statistics.mass)
+        return float(np.median(shares[:width])) < TINY_SHARE
+
+    def _rayleigh_ritz(self, problem: Problem, state: FewPassState) -> None:
+        """Mutates: Ritz pairs of the block, and its product; one pass, and two blocks at any time."""
+        engine = problem.engine
+        walk = problem.random_walk.operator
+        block, n_lost = self._orthonormalize_block(problem, state)
+        state.block = None
+        product = engine.recurrence(walk, block, block, (1.0, 0.0, 0.0))
+        # H y = theta M y with H = X'AX and M = X'BX (nearly I) of the solver's own columns
+        own = slice(state.width)
+        H, M = (G[own, own] for G in engine.grams(((block, product), (block, block)), walk.metric))
+        values, rotation = generalized_ritz(H, M)
+        # Rotate the block and its product; the probe's columns stay.
+        rotation = la.block_diag(rotation, np.eye(block.shape[1] - state.width))
+        state.block = engine.combine_inplace(block, rotation)
+        state.product = engine.combine_inplace(product, rotation)
+        # Residuals |B^-1 A x - theta x| in B
+        metric = () if walk.metric is None else (walk.metric,)
+        squares = engine.gather_blocks(
+            partial(_residual_squares, values), state.block, state.product, *metric
+        )
+        state.values = values
+        state.residuals = np.sqrt(np.sum(squares, axis=0))
+        if n_lost:
+            state.n_lost += n_lost
+            state.events.append(f"iteration {state.iteration}: {n_lost} lost directions replaced")
+
+    def _orthonormalize_block(self, problem: Problem, state: FewPassState) -> tuple[MultiVector, int]:
+        """The block, its own columns nearly orthonormal after one round, and the number of lost directions.
+
+        The generalised Rayleigh-Ritz corrects what one round of Cholesky QR leaves.
+        """
+        engine = problem.engine
+        metric = problem.random_walk.operator.metric
+        block = state.block
+        width = state.width
+        factor, n_lost = inverse_factor(engine.gram(block, block, metric)[:width, :width])
+        if not n_lost:
+            factor = la.block_diag(factor, np.eye(block.shape[1] - width))
+            return engine.combine_inplace(block, factor), 0
+        own = engine.columns(block, slice(width))
+        probe_columns = engine.columns(block, slice(width, None))
+        Q, n_lost = orthonormalize(engine, own, metric, state.rng)
+        return engine.hstack(Q, probe_columns), n_lost
+
+    def terminate(self, problem: Problem, state: FewPassState) -> bool:
+        """Whether the angle is met, by the guard vectors or by the evidence of the probe block."""
+        k = problem.n_components
+        probe_block = state.probe_block
+        is_over = super().terminate(problem, state)
+        if is_over or self.angle == 0 or state.iteration == 0:
+            return is_over
+        if probe_block is None or state.width <= k or not probe_block.filters:
+            return False
+        engine = problem.engine
+        walk = problem.random_walk.operator
+        rounding = self._rounding(problem, state) or 0.0
+        # Nothing was missed below tau, up to the odds that a certificate accepts ...
+        G = engine.gram(state.block, state.block, walk.metric)
+        eps = float(np.finfo(state.block.dtype).eps)
+        evidence = evidence_from_gram(walk, probe_block, G, k, float(state.values[k]), eps, LOOKS)
+        top = float(state.values[k - 1])
+        tau = evidence.farthest(top)
+        # ... and the residuals are small against the gap up to tau (Davis and Kahan).
+        error = float(np.linalg.norm(state.residuals[:k] + rounding))
+        gap = tau - top - rounding
+        return evidence.odds_below(tau) <= ENOUGH and error <= CERTIFIED_OVER_ASKED * self.angle * gap
+
     def _stop_without_gap(self, state: FewPassState) -> None:
-        """Mutates: the state is done after so many sweeps, unless iterations or digits were asked for."""
+        """Mutates: the state is done after MAX_PASSES, unless iterations or digits were asked for."""
         if state.probe_block is None or self.max_iter != type(self).max_iter or self.angle == 0:
             return
         n_passes = len(state.probe_block.lengths) + state.iteration
         if n_passes >= MAX_PASSES and not state.done:
             state.done = True
-            state.events.append(f"{n_passes} sweeps and no gap in sight: max_iter asks for more")
-
-    def _cut(self, state: FewPassState, ends: tuple[float, float], fresh: bool) -> float:
-        """Where the first filter had it, while guard vectors are as rough as that has left them."""
-        usual = super()._cut(state, ends, fresh)
-        if fresh and state.has_hubs:
-            low, high = (float((state.values + of * state.residuals).mean()) for of in (-2, 2))
-            return min(max(low, ends[0] + 0.1 * (high - ends[0])), usual)
-        if fresh or state.iteration > 1 or state.probe_block is None or not state.probe_block.filters:
-            return usual
-        before, k_th = (
-            state.probe_block.filters[-1].cut,
-            state.values[state.residuals < ROUGH].max(initial=-np.inf),
-        )
-        return before if k_th < before < usual else usual
-
-    def _filter(self, problem: Problem, state: FewPassState, smooth: Filter) -> tuple[int, bool]:
-        """Mutates: the block, filtered; how many degrees, and whether localised vectors ended it."""
-        engine, walk, probe_block, width = (
-            problem.engine,
-            problem.random_walk.operator,
-            state.probe_block,
-            state.width,
-        )
-        assert probe_block is not None
-        fresh = state.iteration == 0 and problem.start is None
-        most, sizes = self.degree if fresh else smooth.degree, FilteredSingularValues(width)
-        work = Filtering(smooth, engine, walk, state.block, state.product, owned=True)
-        state.product, state.block, state.U = None, None, NO_VECTORS
-        lengths, localized, M = [], False, engine.gram(work.current, work.current, walk.metric)
-        while work.degree < most:
-            lengths.append(longest(M[width:, width:]))
-            if lengths[-1] > GROWN * lengths[0] and smooth.upper < walk.upper:
-                return self._filter_again(problem, state, smooth, work)
-            work.advance()
-            M = engine.gram(work.current, work.current, walk.metric)
-            sizes.measure(M[:width, :width])
-            if fresh and sizes.error(problem.n_components) * RESIDUAL_OVER_ANGLE <= (self.angle or 1e-3):
-                break
-            localized = (
-                fresh
-                and work.degree % PASSES_BETWEEN_CHECKS == 0
-                and self._localized(problem, work.current, width)
-            )
-            if localized:
-                break
-            if sizes.uneven:
-                turn = la.block_diag(sizes.evened(), np.eye(len(M) - width))
-                work.rotate(turn)
-                M = turn.T @ M @ turn
-        state.block, done = work.current, replace(smooth, degree=work.degree)
-        state.probe_block = probe_block.after(done, None, tuple(lengths))
-        return done.degree, localized
-
-    def _filter_again(
-        self, problem: Problem, state: FewPassState, smooth: Filter, work: Filtering
-    ) -> tuple[int, bool]:
-        """Mutates: a new random block through a filter that ends where the spectrum certainly does.
-
-        Below the end of the spectrum a filter lets nothing grow. One that ends too low turns every column
-        into the last eigenvectors, and soon beyond the numbers of float32.
-        """
-        upper = problem.random_walk.operator.upper
-        state.events.append(
-            f"iteration {state.iteration}: the spectrum goes on beyond {smooth.upper:.4g}, where a filter "
-            f"was to end; begun again after {work.degree} passes, up to {upper:.4g}"
-        )
-        state.highest = upper
-        self._begin(problem, state, work.current.dtype)
-        degree, localized = self._filter(problem, state, replace(smooth, upper=upper, degree=self.degree))
-        return degree + work.degree, localized
-
-    def _localized(self, problem: Problem, X: MultiVector, width: int) -> bool:
-        """Whether most of the first ``width`` columns live on tiny parts of the graph already."""
-        seen = problem.engine.column_statistics(X, problem.random_walk.operator.metric)
-        shares = X.shape[1] * seen.second**2 / (seen.fourth * seen.mass)
-        return float(np.median(shares[:width])) < TINY_SHARE
-
-    def _ritz(self, problem: Problem, state: FewPassState) -> None:
-        """Mutates: Ritz pairs of the block, and its product; one sweep, and two multivectors at any time."""
-        engine, walk = problem.engine, problem.random_walk.operator
-        block, lost = self._orthonormal(problem, state)
-        state.block = None
-        product = engine.recurrence(walk, block, block, (1.0, 0.0, 0.0))
-        own = slice(state.width)
-        H, M = (of[own, own] for of in engine.grams(((block, product), (block, block)), walk.metric))
-        values, rotation = generalized_ritz(H, M)
-        turn = la.block_diag(rotation, np.eye(block.shape[1] - state.width))
-        state.block, state.product = (
-            engine.combine_inplace(block, turn),
-            engine.combine_inplace(product, turn),
-        )
-        metric = () if walk.metric is None else (walk.metric,)
-        squares = engine.gather_blocks(partial(_squares, values), state.block, state.product, *metric)
-        state.values, state.residuals = values, np.sqrt(np.sum(squares, axis=0))
-        if lost:
-            state.n_lost += lost
-            state.events.append(f"iteration {state.iteration}: {lost} lost directions replaced")
-
-    def _orthonormal(self, problem: Problem, state: FewPassState) -> tuple[MultiVector, int]:
-        """The block, its own columns nearly orthonormal after one round, and how many directions were lost.
-
-        What one round leaves the generalised Rayleigh-Ritz corrects.
-        """
-        engine, metric, block, width = (
-            problem.engine,
-            problem.random_walk.operator.metric,
-            state.block,
-            state.width,
-        )
-        factor, lost = inverse_factor(engine.gram(block, block, metric)[:width, :width])
-        if not lost:
-            return engine.combine_inplace(block, la.block_diag(factor, np.eye(block.shape[1] - width))), 0
-        own, probe_columns = (engine.columns(block, of) for of in (slice(width), slice(width, None)))
-        Q, lost = orthonormalize(engine, own, metric, state.rng)
-        return engine.hstack(Q, probe_columns), lost
-
-    def terminate(self, problem: Problem, state: FewPassState) -> bool:
-        """Whether the angle is met, by the guard vectors or by what the probe_block has seen."""
-        k, probe_block = problem.n_components, state.probe_block
-        if super().terminate(problem, state) or self.angle == 0 or state.iteration == 0:
-            return super().terminate(problem, state)
-        if probe_block is None or state.width <= k or not probe_block.filters:
-            return False
-        engine, walk, rounding = (
-            problem.engine,
-            problem.random_walk.operator,
-            self._rounding(problem, state) or 0.0,
-        )
-        M, eps = engine.gram(state.block, state.block, walk.metric), float(np.finfo(state.block.dtype).eps)
-        seen = evidence_from_gram(walk, probe_block, M, k, float(state.values[k]), eps, LOOKS)
-        top, error = float(state.values[k - 1]), float(np.linalg.norm(state.residuals[:k] + rounding))
-        tau = seen.farthest(top)
-        return seen.odds_below(tau) <= ENOUGH and error <= OVER_ASKED * self.angle * (tau - top - rounding)
+            state.events.append(f"{n_passes} passes and no gap in sight: max_iter asks for more")
 
     def _rounding(self, problem: Problem, state: FewPassState) -> float | None:
-        """By how much that of a product may move an eigenvalue; None where too much to count on it."""
+        """By how much rounding in a product may move an eigenvalue; None where there is no bound."""
         if not (problem.engine.has_blocked_summation and isinstance(problem.operator, SparseOperator)):
             return None
         return problem.operator.rounding(state.block.dtype, blocked=True)
@@ -428,71 +538,75 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
     def vectors(self, problem: Problem, state: FewPassState) -> MultiVector:
         """The first K columns, made when they are first asked for."""
         if state.U.shape[1] == 0:
-            state.U = problem.random_walk.inverse_transform(
-                problem.engine.columns(state.block, slice(problem.n_components))
-            )
+            first = problem.engine.columns(state.block, slice(problem.n_components))
+            state.U = problem.random_walk.inverse_transform(first)
         return state.U
 
     def snapshot(self, problem: Problem, state: FewPassState) -> FewPassState:
         """The first K columns, with their values."""
         twin = copy.copy(state)
         twin.block = problem.engine.columns(state.block, slice(problem.n_components))
-        twin.product, twin.probe_block, twin.U, twin.events = None, None, NO_VECTORS, list(state.events)
+        twin.product = None
+        twin.probe_block = None
+        twin.U = NO_VECTORS
+        twin.events = list(state.events)
         return twin
 
     def overwrites_state(self, state: FewPassState) -> bool:
-        """Always."""
+        """Always: a step uses the memory of block and product again."""
         return True
 
     def orthogonality(self, problem: Problem, state: FewPassState) -> float:
-        """Of the columns where they are."""
-        return orthogonality_error(
-            problem.engine, problem.random_walk.operator, state.block, problem.n_components
-        )
+        """Of the first K columns of the block."""
+        walk = problem.random_walk.operator
+        return orthogonality_error(problem.engine, walk, state.block, problem.n_components)
 
     def finish(self, problem: Problem, state: FewPassState) -> MultiVector:
-        """In the precision of the run: where the certificate wants more, it casts."""
+        """A basis in the precision of the run: the certificate casts where it needs more digits."""
         U = self.vectors(problem, state)
-        orthonormal = orthogonality_error(problem.engine, problem.engine_operator, U) < ORTHONORMAL
-        return U if orthonormal else problem.orthonormalize(U).Q
+        error = orthogonality_error(problem.engine, problem.engine_operator, U)
+        return U if error < MAX_ORTHOGONALITY_ERROR else problem.orthonormalize(U).Q
 
     def evidence(self, problem: Problem, state: FewPassState) -> Evidence:
-        """The last product too, where the engine keeps enough digits of it."""
-        measured = state.product is not None and state.iteration > 0
-        state.product = None  # the last sweep is over
-        known, k, rounding = super().evidence(problem, state), problem.n_components, None
-        if measured:
-            rounding = self._rounding(problem, state)
+        """Guard vectors, and the last Ritz pairs where the rounding errors of their product are bounded."""
+        k = problem.n_components
+        has_product = state.product is not None and state.iteration > 0
+        state.product = None  # no filter follows: free its memory
+        evidence = super().evidence(problem, state)
+        rounding = self._rounding(problem, state) if has_product else None
         if rounding is None:
-            return known
+            return evidence
         ritz = Ritz(state.values[:k], self.vectors(problem, state), None)
-        return replace(known, last=MeasuredRitz(ritz, state.residuals[:k], rounding))
+        return replace(evidence, last=MeasuredRitz(ritz, state.residuals[:k], rounding))
 
     def complement_bound(self, problem: Problem, state: FewPassState) -> ComplementBound | None:
-        """What the probe_block has seen, and with a few sweeps more still sees."""
-        k, engine, walk, probe_block = (
-            problem.n_components,
-            problem.engine,
-            problem.random_walk.operator,
-            state.probe_block,
-        )
+        """The evidence of the probe block, extended by a few more passes where it is not enough."""
+        k = problem.n_components
+        engine = problem.engine
+        walk = problem.random_walk.operator
+        probe_block = state.probe_block
         if probe_block is None or state.width <= k or state.iteration == 0:
             return None
-        self.vectors(problem, state)  # all that is asked for after this
-        Q, X = (engine.columns(state.block, of) for of in (slice(k), slice(state.width, None)))
-        probe_block, state.block = replace(probe_block, X=X), None
-        Q = (
-            Q if probe_block.null is not None else orthonormalize(engine, Q, walk.metric).Q
-        )  # else done with it
-        ritz, residual = Ritz(state.values[:k], Q, None), float(np.linalg.norm(state.residuals[:k]))
-        top, cut = float(state.values[k - 1]), float(state.values[-1])
-        lowest = float(state.values[k] - state.residuals[k])  # guard vectors are rough
-        lowest = lowest if lowest > top else float(state.values[k])
+        self.vectors(problem, state)  # the only part of the block that is used after this
+        Q = engine.columns(state.block, slice(k))
+        probe_columns = engine.columns(state.block, slice(state.width, None))
+        probe_block = replace(probe_block, X=probe_columns)
+        state.block = None
+        if probe_block.null is None:  # else ``extend_block_probe`` orthonormalises
+            Q = orthonormalize(engine, Q, walk.metric).Q
+        ritz = Ritz(state.values[:k], Q, None)
+        residual = float(np.linalg.norm(state.residuals[:k]))
+        top = float(state.values[k - 1])
+        cut = float(state.values[-1])
+        # The first eigenvalue beyond the result: guard vectors are rough, so a residual below its Ritz value.
+        lowest = float(state.values[k] - state.residuals[k])
+        if lowest <= top:
+            lowest = float(state.values[k])
         return extend_block_probe(engine, walk, probe_block, ritz, lowest, cut, residual, LOOKS)
 
 
-def _squares(values: Array, _: int, X: Array, product: Array, metric: Array | None = None) -> Array:
+def _residual_squares(values: Array, _: int, X: Array, product: Array, metric: Array | None = None) -> Array:
     """Squared norms of ``B^-1 A x - theta x`` in B, for the first columns x of a block of rows."""
-    rest = product[:, : len(values)].astype(np.float64) - values * X[:, : len(values)]
-    mass = np.ones((len(rest), 1)) if metric is None else metric.reshape(-1, 1)
-    return np.asarray((mass * rest**2).sum(axis=0))
+    residual = product[:, : len(values)].astype(np.float64) - values * X[:, : len(values)]
+    mass = np.ones((len(residual), 1)) if metric is None else metric.reshape(-1, 1)
+    return np.asarray((mass * residual**2).sum(axis=0))

@@ -65,8 +65,8 @@ KINDS = frozenset(
         "solvers.shift_invert:FactoredState",
         "solvers.shift_invert:RationalFilter",
         "solvers.stochastic_fb:RiemannianState",
-        "solvers.torch_sgd:DeviceDescentState",
-        "solvers.torch_sgd:DevicePaperState",
+        "solvers.torch_sgd:TorchDescentState",
+        "solvers.torch_sgd:TorchPaperState",
     }
 )
 
@@ -107,7 +107,8 @@ class PackedSnapshot:
 
     def unpacked(self) -> Snapshot:
         """The snapshot again."""
-        history, changes = [], dict(self.events)
+        history = []
+        changes = dict(self.events)
         events: tuple[str, ...] = ()
         for at, row in enumerate(self.numbers.tolist()):
             events = changes.get(at, events)
@@ -136,12 +137,12 @@ class SolveCheckpoint:
 
     def save(self, problem: Problem, snapshot: Snapshot) -> None:
         """Write a snapshot, as the newest."""
-        self.run.folder.save_state(self.number, partial(_encoded, problem, PackedSnapshot.of(snapshot)))
+        self.run.folder.save_state(self.number, partial(_encode, problem, PackedSnapshot.of(snapshot)))
         self.saved_at = time.monotonic()
 
     def snapshot(self, problem: Problem, fresh: Callable[[], State]) -> Snapshot | None:
         """The newest snapshot; ``fresh`` makes a first state, which has what is derived from the problem."""
-        found = self.run.folder.state(self.number, partial(_decoded, problem, _moment))
+        found = self.run.folder.state(self.number, partial(_decode, problem, _unpack))
         if found is None:
             return None
         snapshot: Snapshot = found[1]
@@ -159,14 +160,14 @@ class SolveCheckpoint:
 
     def finish(self, problem: Problem, result: Any) -> None:
         """Keep what the solve has found."""
-        self.run.folder.save_result(self.number, partial(_encoded, problem, result))
+        self.run.folder.save_result(self.number, partial(_encode, problem, result))
 
     def result(self, problem: Problem, accept: Callable[[Any], Any]) -> Any:
         """What an earlier run has found here; None where it did not come so far.
 
         ``accept`` returns the result, or fails for one that cannot be, as if the file were damaged.
         """
-        found = self.run.folder.result(self.number, partial(_decoded, problem, accept))
+        found = self.run.folder.result(self.number, partial(_decode, problem, accept))
         return None if found is None else found[1]
 
     def blamed(self, error: Exception) -> CheckpointError | None:
@@ -218,7 +219,7 @@ def _complete(state: State, first: State) -> None:
                 _complete(one, other)
 
 
-def _moment(packed: Any) -> Snapshot:
+def _unpack(packed: Any) -> Snapshot:
     """A snapshot of a solve, of what is believed to be one."""
     if not isinstance(packed, PackedSnapshot):
         raise TypeError("no state of a solve")
@@ -228,11 +229,11 @@ def _moment(packed: Any) -> Snapshot:
     return snapshot
 
 
-def _decoded(problem: Problem, accept: Callable[[Any], Any], tree: Any, arrays: list[Array]) -> Any:
+def _decode(problem: Problem, accept: Callable[[Any], Any], tree: Any, arrays: list[Array]) -> Any:
     return accept(_Reader(problem, tree, arrays).decode(tree))
 
 
-def _encoded(problem: Problem, value: Any, sink: ArraySink) -> Any:
+def _encode(problem: Problem, value: Any, sink: ArraySink) -> Any:
     return _Writer(problem, sink).encode(value, type(value).__name__)
 
 
@@ -271,7 +272,8 @@ class _Writer(PlainWriter):
         return super().other(value, where)
 
     def _by_fields(self, value: Any, where: str) -> dict[str, Any]:
-        kind, derived = type(value), set()
+        kind = type(value)
+        derived = set()
         names = getattr(value, "_fields", ())
         if is_dataclass(value):
             names = [f.name for f in fields(value)]
@@ -332,10 +334,10 @@ class _Reader(PlainReader):
             )
         if "derived" in value:
             return _Derived()
-        told = str(value["kind"])
-        if not told.startswith(PACKAGE) or told.removeprefix(PACKAGE) not in KINDS:
-            raise TypeError(f"{told} is nothing that a checkpoint holds")
-        module, _, name = told.partition(":")
+        path = str(value["kind"])
+        if not path.startswith(PACKAGE) or path.removeprefix(PACKAGE) not in KINDS:
+            raise TypeError(f"{path} is nothing that a checkpoint holds")
+        module, _, name = path.partition(":")
         kind = getattr(import_module(module), name)
         return kind(**{each: self.decode(item) for each, item in value["fields"].items()})
 

@@ -82,7 +82,8 @@ class Eigen(Solver[EigenState]):
         dense = self.method == "dense" or (self.method == "auto" and problem.n_nodes <= DENSE_BELOW)
         vectors = _dense(problem, state) if dense else self._arpack(problem, state)
         state.U = np.ascontiguousarray(problem.standard.inverse_transform(vectors))
-        state.iteration, state.done = 1, True
+        state.iteration = 1
+        state.done = True
         return state
 
     def evidence(self, problem: Problem, state: EigenState) -> Evidence:
@@ -92,9 +93,11 @@ class Eigen(Solver[EigenState]):
     def _arpack(self, problem: Problem, state: EigenState) -> Array:
         """Largest eigenvalues of ``upper I - A``: no factorisation, and it converges faster than 'SA'.
 
-        One vector more than asked for tells where the next eigenvalue is.
+        One vector more than asked for shows where the next eigenvalue is.
         """
-        operator, k, n = problem.operator.standard_form(), problem.n_components, problem.n_nodes
+        operator = problem.operator.standard_form()
+        k = problem.n_components
+        n = problem.n_nodes
         product = _flipped(problem, operator, state)
         start = state.rng.standard_normal(n)
         more = min(k + 1, n - 1)
@@ -126,12 +129,13 @@ def _dense(problem: Problem, state: EigenState) -> Array:
     matrix = problem.operator.standard_form().to_dense()
     k = problem.n_components
     values, vectors = la.eigh(matrix, subset_by_index=(0, k), overwrite_a=True)
-    state.beyond, state.complete = float(values[k]), True
+    state.beyond = float(values[k])
+    state.complete = True
     return np.asarray(vectors[:, :k])
 
 
 def _completed(found: Array, k: int, state: EigenState) -> Array:
-    """A partial result is better than an exception; the certificate tells what is missing."""
+    """A partial result is better than an exception; the certificate says what is missing."""
     state.events.append(f"ARPACK found {found.shape[1]} of {k} eigenvectors; the others are random")
     rest = state.rng.standard_normal((len(found), k - found.shape[1]))
     return np.linalg.qr(np.hstack([found, rest]))[0]

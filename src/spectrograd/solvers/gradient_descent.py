@@ -1,4 +1,4 @@
-"""What the solvers share that move all rows at once, by one sweep per step."""
+"""``gradient-descent`` and ``forward-backward``: full steps, one pass over the edges each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spectrograd.typing import Array
 
 @dataclass(frozen=True)
 class FullStepSolver(SteppingSolver[StepState]):
-    """Steps in walk form; ``step_size`` None takes the inverse of the width of the spectrum."""
+    """Steps in random-walk form; ``step_size`` None takes the inverse of the width of the spectrum."""
 
     step_size: float | None = None
     max_iter: int = 500
@@ -24,7 +24,7 @@ class FullStepSolver(SteppingSolver[StepState]):
     report_every: ClassVar[int] = 10
 
     def init(self, problem: Problem, rng: np.random.Generator) -> StepState:
-        """Start from a random orthonormal basis, in walk form as all that follows."""
+        """Start from a random orthonormal basis, in random-walk form as all that follows."""
         width = problem.operator.upper - problem.operator.lower
         guess = problem.random_walk.transform(problem.first_guess(rng))
         return StepState(guess, rng, step_size=self.step_size or 1 / width)
@@ -45,7 +45,9 @@ def objective_and_gradient(problem: Problem, U: MultiVector) -> tuple[float, Mul
     ``grad J = 2 (A U - B U M^-1 U'AU) M^-1``: two triangular solves, no differentiation through the
     Cholesky factor. The gradient is orthogonal to U: ``U' grad J = 0``.
     """
-    engine, metric, AU = problem.engine, problem.engine_operator.metric, problem.apply(U)
+    engine = problem.engine
+    metric = problem.engine_operator.metric
+    AU = problem.apply(U)
     BU = U if metric is None else engine.scale_rows(U, metric)
     C, inverse = _small(problem.gram(U, U), engine.gram(U, AU))
     return float(np.trace(C)), engine.combine(AU, 2 * inverse, BU, -2 * C @ inverse)
@@ -70,7 +72,7 @@ class GradientDescent(FullStepSolver):
     name: ClassVar[str] = "gradient-descent"
 
     def step(self, problem: Problem, state: StepState) -> StepState:
-        """One full gradient, in one sweep: ``B^-1 grad J = 2 (B^-1 A U - U C) M^-1``."""
+        """One full gradient, in one pass: ``B^-1 grad J = 2 (B^-1 A U - U C) M^-1``."""
         try:
             moved, longest = self._moved(problem, state)
         except (la.LinAlgError, ValueError):
@@ -92,11 +94,15 @@ class GradientDescent(FullStepSolver):
 
     def _moved(self, problem: Problem, state: StepState) -> tuple[MultiVector, float]:
         """Where the step leads, and the longest move of a column relative to the longest column."""
-        engine, walk, U = problem.engine, problem.random_walk.operator, state.U
+        engine = problem.engine
+        walk = problem.random_walk.operator
+        U = state.U
         product = engine.recurrence(walk, U, U, (1.0, 0.0, 0.0))  # B^-1 A U
-        M, H = engine.gram(U, U, walk.metric), engine.gram(U, product, walk.metric)
+        M = engine.gram(U, U, walk.metric)
+        H = engine.gram(U, product, walk.metric)
         C, inverse = _small(M, H)
-        back, forth = 2 * state.step_size * inverse, 2 * state.step_size * C @ inverse
+        back = 2 * state.step_size * inverse
+        forth = 2 * state.step_size * C @ inverse
         squares = engine.gram(product, product, walk.metric)
         move = back.T @ squares @ back - forth.T @ M @ forth  # of length: the move is orthogonal to U
         longest = np.sqrt(np.abs(np.diag(move)).max() / np.diag(M).max())
@@ -120,12 +126,13 @@ class ForwardBackward(FullStepSolver):
     name: ClassVar[str] = "forward-backward"
 
     def step(self, problem: Problem, state: StepState) -> StepState:
-        """Forward (gradient) and backward (QR): one sweep."""
-        engine, walk = problem.engine, problem.random_walk.operator
+        """Forward (gradient) and backward (QR): one pass."""
+        engine = problem.engine
+        walk = problem.random_walk.operator
         moved = engine.recurrence(walk, state.U, state.U, (-state.step_size, 1.0, 0.0))
-        state.U, repaired = orthonormalize(engine, moved, walk.metric, state.rng)
+        state.U, n_replaced = orthonormalize(engine, moved, walk.metric, state.rng)
         state.iteration += 1
         state.matvecs += problem.n_components
-        if repaired:
-            state.events.append(f"iteration {state.iteration}: {repaired} lost directions replaced")
+        if n_replaced:
+            state.events.append(f"iteration {state.iteration}: {n_replaced} lost directions replaced")
         return state

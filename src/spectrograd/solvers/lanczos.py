@@ -1,4 +1,23 @@
-"""``lanczos``: Krylov spaces of a vector or a block, with thick restarts and full reorthogonalisation."""
+"""``lanczos``: Krylov spaces of a vector or a block, with thick restarts and full reorthogonalisation.
+
+One step of the method is a cycle (Wu and Simon 2000; Stewart 2001), for the operator A in standard form (its
+metric is the identity):
+
+1. **Expand.** Multiply the last block of the basis by A and orthogonalise the product against the basis. So
+   ``A Q = Q T + (next block) (coupling)``, and the basis spans ``{X, A X, .., A^p X}`` (:class:`Basis`).
+2. **Rayleigh-Ritz.** ``T y = theta y``: Ritz values and residuals without another product. Done every few
+   expansions only; :meth:`LanczosState.measure` guesses from the rate of Chebyshev polynomials when the angle
+   will be met.
+3. **Restart** when the basis is full or the angle is met: the best Ritz vectors and the residual block begin
+   the next basis, which keeps it a Krylov space ("thick" restart).
+4. **Stop** when the bound on the subspace angle (Davis and Kahan, from residuals and gap) is met.
+
+:class:`Lanczos` is the method for graphs in memory, from a single vector or a block. :class:`FewPassLanczos`
+is its variant for graphs on disk and on clusters, where passes over the edges take nearly all the time. It
+has blocks of K columns and guards, a basis of up to twelve blocks, and a probe block of random columns that
+is multiplied in the same passes, so that the certificate (:mod:`spectrograd.certificate.block_probe`) needs
+few passes of its own.
+"""
 
 from __future__ import annotations
 
@@ -26,18 +45,22 @@ from spectrograd.linalg.subspace import Basis, RitzValues, orthonormalize
 from spectrograd.solvers.base import Problem
 from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_width
 
+# Residual over the width of the spectrum below which a float32 basis is continued in float64.
 SINGLE_FLOOR = 1e-5
-KEPT = 0.4  # of the vectors beyond K, how many outlive a restart
-MOST_GUARDS = 8
-SOONEST, UNKNOWN = 0.1, 0.3  # of a basis: steps to the next look at the Ritz values
+RESTART_SHARE = 0.4  # of the vectors beyond K, how many outlive a restart
+MAX_GUARDS = 8  # Ritz vectors beyond K that the certificate gets
+# Steps to the next Rayleigh-Ritz, as shares of the steps that fill a basis: at least, and while the angle
+# bound says nothing yet.
+MIN_PAUSE = 0.1
+PAUSE_WITHOUT_BOUND = 0.3
 
 
 @dataclass(eq=False)
 class LanczosState(RitzState):
-    """``basis`` belongs to the run: copies of a state share it, only ``U`` and the values are theirs.
+    """``basis`` belongs to the run: copies of a state share it, only ``U`` and the values are their own.
 
-    They tell of the basis as it was after so many ``products``. ``pause`` counts the steps to the next look
-    at the Ritz values. A cycle that is ``filling`` began with so many ``products_before``.
+    Values and residuals are those of the basis after so many ``products`` (matvecs). ``pause`` counts the
+    steps to the next Rayleigh-Ritz. ``filling`` marks a cycle that has begun, after ``products_before``.
     """
 
     basis: Basis | None = None
@@ -47,18 +70,28 @@ class LanczosState(RitzState):
     filling: bool = False
     products_before: int = 0
 
-    def look(self, basis: Basis, k: int, angle: float) -> None:
-        """Measure, and guess when the angle will be met: a step gains what Chebyshev's polynomials gain."""
+    def measure(self, basis: Basis, k: int, angle: float) -> None:
+        """Mutates: Ritz values and residuals of the basis, and the pause until the angle may be met.
+
+        A step gains at least the factor that a Chebyshev polynomial gains per degree between the k-th and the
+        next Ritz value.
+        """
         self.ritz = basis.ritz()
-        self.values, self.residuals = self.ritz.values, self.ritz.residuals
-        steps = basis.limit / basis.front
-        bound, top = self.angle_bound(k), float(self.values[-1] + self.residuals[-1])
-        small = basis.n_nodes <= SMALL  # there a look takes as long as several steps
-        if angle == 0 or not angle < bound < (1 if small else math.inf):
-            self.pause = math.ceil(steps if small else UNKNOWN * steps)
+        self.values = self.ritz.values
+        self.residuals = self.ritz.residuals
+        steps_per_basis = basis.limit / basis.front
+        bound = self.angle_bound(k)
+        is_small = basis.n_nodes <= SMALL  # there a Rayleigh-Ritz takes as long as several steps
+        if angle == 0 or not angle < bound < (1 if is_small else math.inf):
+            self.pause = math.ceil(steps_per_basis if is_small else PAUSE_WITHOUT_BOUND * steps_per_basis)
             return
-        rate = Filter(1, float(self.values[k]), top).rate(float(self.values[k - 1]))
-        self.pause = math.ceil(max(SOONEST * steps, math.log(bound / angle) / max(rate, 1e-9)))
+        upper = float(self.values[-1] + self.residuals[-1])
+        rate = Filter(1, float(self.values[k]), upper).rate(float(self.values[k - 1]))
+        missing_steps = math.log(bound / angle) / max(rate, 1e-9)
+        self.pause = math.ceil(max(MIN_PAUSE * steps_per_basis, missing_steps))
+
+
+# --- In memory: from a single vector or a block.
 
 
 @dataclass(frozen=True)
@@ -101,115 +134,132 @@ class Lanczos(RitzSolver[LanczosState]):
 
     def init(self, problem: Problem, rng: np.random.Generator) -> LanczosState:
         """A random block, led by the warm start if there is one."""
-        n, k = problem.n_nodes, problem.n_components
+        n = problem.n_nodes
+        k = problem.n_components
         dtype = np.float64 if self.precision == "double" else np.float32
         size = max(1, self.block_size or min(k, LANES))
         if problem.start is not None:
             size = max(size, k)
-        front = self._front(problem, rng, min(size, n), dtype)
+        front = self._first_block(problem, rng, min(size, n), dtype)
         size = front.shape[1]
         limit = max(self.basis_size or max(2 * k + 20, k + 10 * size), k + 2 + size)
         state = LanczosState(np.empty((0, 0)), rng, pause=limit if n <= SMALL else 0)
-        if n > limit + 2 * size:
+        if n > limit + 2 * size:  # else the basis would be the whole space: see ``_solve_dense``
             state.basis = Basis(problem.engine, problem.standard.operator, front, limit)
-        return self._shown(problem, state, front)
+        return self._set_unmeasured(problem, state, front)
 
-    def _front(self, problem: Problem, rng: np.random.Generator, size: int, dtype: Any) -> MultiVector:
-        """The first block, orthonormal."""
-        engine, start, parts = problem.engine, problem.start_on_engine(dtype), []
-        if start is not None:
-            parts = [problem.standard.transform(start)]
-        missing = size - sum(part.shape[1] for part in parts)
-        if missing > 0:
-            parts.append(engine.random(problem.n_nodes, missing, new_seed(rng), dtype))
+    def _first_block(self, problem: Problem, rng: np.random.Generator, size: int, dtype: Any) -> MultiVector:
+        """The warm start and random columns up to ``size``, orthonormal."""
+        engine = problem.engine
+        start = problem.start_on_engine(dtype)
+        parts = [] if start is None else [problem.standard.transform(start)]
+        n_random = size - sum(part.shape[1] for part in parts)
+        if n_random > 0:
+            parts.append(engine.random(problem.n_nodes, n_random, new_seed(rng), dtype))
         return orthonormalize(engine, engine.hstack(*parts), None, rng).Q
+
+    def _set_unmeasured(self, problem: Problem, state: LanczosState, X: MultiVector) -> LanczosState:
+        """Mutates: ``U`` is the start, padded to K columns; its values are the middle of the spectrum."""
+        k = problem.n_components
+        lower = problem.operator.lower
+        upper = problem.operator.upper
+        engine = problem.engine
+        n_missing = k - X.shape[1]
+        if n_missing > 0:
+            X = engine.hstack(X, engine.from_numpy(np.eye(problem.n_nodes, n_missing, dtype=X.dtype)))
+        state.U = problem.standard.inverse_transform(engine.columns(X, slice(k)))
+        state.values = np.full(k, (lower + upper) / 2)
+        state.residuals = np.full(k, (upper - lower) / 2)
+        return state
 
     def step(self, problem: Problem, state: LanczosState) -> LanczosState:
         """One cycle: fill the basis, take Ritz vectors, restart."""
-        k, width = problem.n_components, problem.operator.upper - problem.operator.lower
         if state.basis is None:
-            return self._exact(problem, state)
-        if not state.filling:  # else this cycle was left at a product, and goes on
-            single = state.basis.dtype == np.float32
-            if single and self.precision == "auto" and state.residuals[:k].max() < SINGLE_FLOOR * width:
-                state.basis = self._doubled(problem, state.basis, state.rng)
-            state.filling, state.products_before = True, state.basis.products
+            return self._solve_dense(problem, state)
+        if not state.filling:  # else this cycle was interrupted between two products, and goes on
+            if self._needs_double(problem, state, state.basis):
+                state.basis = self._double_basis(problem, state.basis, state.rng)
+            state.filling = True
+            state.products_before = state.basis.products
+        # 1. and 2. expand the basis, with a Rayleigh-Ritz every few steps
         self.fill(problem, state, state.basis)
+        # 3. thick restart: the Ritz vectors begin the next basis
         self._restart(problem, state, state.basis)
         state.filling = False
-        self.account(problem, state, state.basis.products - state.products_before)
-        return state
-
-    def snapshots_are_copies(self, state: LanczosState) -> bool:
-        """They share the basis, which grows by whole blocks."""
-        return state.basis is None
+        # 4. stop? The loop asks ``terminate``, which compares the angle bound.
+        return self.account(problem, state, state.basis.products - state.products_before)
 
     def fill(self, problem: Problem, state: LanczosState, basis: Basis) -> None:
-        """Mutates the basis: full, or as large as the angle takes."""
+        """Mutates: the basis, expanded until it is full or the angle is met."""
         k = problem.n_components
         while True:
             basis.expand(state.rng)
             state.pause -= 1
             if basis.full or (self.angle > 0 and state.pause <= 0 and basis.done > k + 1):
-                state.look(basis, k, self.angle)
+                state.measure(basis, k, self.angle)
                 if basis.full or state.angle_bound(k) <= self.angle:
                     return
 
     def _restart(self, problem: Problem, state: LanczosState, basis: Basis) -> None:
-        """Mutates: Ritz vectors, and a basis that begins with them."""
-        k, ritz = problem.n_components, state.ritz
+        """Mutates: the Ritz vectors, and a basis that begins with them."""
+        k = problem.n_components
+        ritz = state.ritz
         assert ritz is not None
-        keep = min(basis.done - 1, k + max(1, round(KEPT * (basis.done - k))))
+        keep = min(basis.done - 1, k + max(1, round(RESTART_SHARE * (basis.done - k))))
         basis.restart(ritz, keep)
-        state.values, state.residuals = ritz.values[:keep], ritz.residuals[:keep]
+        state.values = ritz.values[:keep]
+        state.residuals = ritz.residuals[:keep]
         state.products = basis.products
         state.U = problem.standard.inverse_transform(basis.vectors.columns(0, k))
 
-    def evidence(self, problem: Problem, state: LanczosState) -> Evidence:
-        """Those of the kept Ritz vectors that may be accurate enough."""
-        k = problem.n_components
-        known = super().evidence(problem, state)
-        n = min(len(state.values) - k - 1, MOST_GUARDS)
-        if state.basis is None or n < 1 or state.basis.products != state.products:  # it went on without us
-            return known
-        vectors = problem.standard.inverse_transform(state.basis.vectors.columns(k, k + n))
-        return replace(known, guards=Guards(vectors, state.values[k : k + n], state.residuals[k : k + n]))
+    def _needs_double(self, problem: Problem, state: LanczosState, basis: Basis) -> bool:
+        """Whether float32 limits the residual from now on."""
+        floor = SINGLE_FLOOR * (problem.operator.upper - problem.operator.lower)
+        residual = state.residuals[: problem.n_components].max()
+        return self.precision == "auto" and basis.dtype == np.float32 and residual < floor
 
-    def _doubled(self, problem: Problem, basis: Basis, rng: np.random.Generator) -> Basis:
-        """Go on in float64 with the Ritz vectors as the first block: a float32 basis is no basis there."""
+    def _double_basis(self, problem: Problem, basis: Basis, rng: np.random.Generator) -> Basis:
+        """Begin in float64 with the Ritz vectors as the first block: a float32 basis is no basis there."""
         X = problem.engine.astype(basis.vectors.columns(0, problem.n_components + 2), np.float64)
         front = orthonormalize(problem.engine, X, None, rng).Q
         return Basis(problem.engine, basis.operator, front, max(basis.limit, 3 * front.shape[1]))
 
-    def _shown(self, problem: Problem, state: LanczosState, X: MultiVector) -> LanczosState:
-        """The start, padded to K and not yet measured: nothing is known of it."""
-        k, lower, upper = problem.n_components, problem.operator.lower, problem.operator.upper
-        engine, missing = problem.engine, k - X.shape[1]
-        if missing > 0:
-            X = engine.hstack(X, engine.from_numpy(np.eye(problem.n_nodes, missing, dtype=X.dtype)))
-        state.U = problem.standard.inverse_transform(engine.columns(X, slice(k)))
-        state.values, state.residuals = np.full(k, (lower + upper) / 2), np.full(k, (upper - lower) / 2)
-        return state
-
-    def _exact(self, problem: Problem, state: LanczosState) -> LanczosState:
-        """A basis as large as the graph is the whole space."""
+    def _solve_dense(self, problem: Problem, state: LanczosState) -> LanczosState:
+        """Solve by LAPACK where a basis would be as large as the graph."""
         k = problem.n_components
         values, vectors = la.eigh(problem.operator.standard_form().to_dense())
-        state.values, state.residuals = values, np.full(len(values), 1e-15)
+        state.values = values
+        state.residuals = np.full(len(values), 1e-15)
         state.U = problem.standard.inverse_transform(problem.engine.from_numpy(vectors[:, :k]))
         self.account(problem, state, problem.n_nodes)
         state.done = True
         return state
 
+    def snapshots_are_copies(self, state: LanczosState) -> bool:
+        """Not where they share a basis, which grows by whole blocks."""
+        return state.basis is None
 
-# --- ``lanczos`` in few sweeps: block Krylov with K and a few columns, in whose sweeps a probe rides along.
+    def evidence(self, problem: Problem, state: LanczosState) -> Evidence:
+        """The first value beyond the result, and the next Ritz vectors, which may be accurate enough."""
+        k = problem.n_components
+        evidence = super().evidence(problem, state)
+        n_guards = min(len(state.values) - k - 1, MAX_GUARDS)
+        has_moved_on = state.basis is not None and state.basis.products != state.products
+        if state.basis is None or n_guards < 1 or has_moved_on:
+            return evidence
+        guards = slice(k, k + n_guards)
+        vectors = problem.standard.inverse_transform(state.basis.vectors.columns(k, k + n_guards))
+        return replace(evidence, guards=Guards(vectors, state.values[guards], state.residuals[guards]))
 
-MOST_BLOCKS = 12  # of a basis, unless told otherwise: as many sweeps before a restart
+
+# --- Few passes: graphs on disk and on clusters, where reading the edges takes the time.
+
+MAX_BASIS_BLOCKS = 12  # of a basis, where the user sets no other size: as many passes before a restart
 
 
 @dataclass(eq=False)
 class BlockLanczosState(LanczosState):
-    """``probe_block`` shares the sweeps; ``extra`` of them were made for it alone, the angle being met."""
+    """``probe_block`` is multiplied in the same passes; ``extra`` passes were made for it alone."""
 
     probe_block: ProbeBlock | None = None
     extra: int = 0
@@ -217,44 +267,56 @@ class BlockLanczosState(LanczosState):
 
 @dataclass(frozen=True)
 class FewPassLanczos(Lanczos):
-    """See the module's text; parameters are those of :class:`Lanczos`."""
+    """The variant of :class:`Lanczos` where passes are expensive; the same hyperparameters.
+
+    The block has K columns and guards (``block_size``), the basis up to twelve blocks (``basis_size``).
+    """
 
     def init(self, problem: Problem, rng: np.random.Generator) -> BlockLanczosState:
-        """As in memory, with a wide block and a probe_block; no sweep yet."""
+        """As in memory, with a wide block and a probe block; no pass yet."""
         width = self.block_size or guarded_width(problem, None)
-        wide = replace(self, block_size=width, basis_size=self.basis_size or MOST_BLOCKS * width)
-        begun = Lanczos.init(wide, problem, rng)
-        state = BlockLanczosState(**{field.name: getattr(begun, field.name) for field in fields(begun)})
+        wide = replace(self, block_size=width, basis_size=self.basis_size or MAX_BASIS_BLOCKS * width)
+        narrow_state = Lanczos.init(wide, problem, rng)
+        state = BlockLanczosState(**{f.name: getattr(narrow_state, f.name) for f in fields(narrow_state)})
         if state.basis is not None:
-            form, dtype = problem.operator.standard_form(), state.basis.dtype
-            state.probe_block = new_probe_block(problem.engine, form, rng, dtype)
+            form = problem.operator.standard_form()
+            state.probe_block = new_probe_block(problem.engine, form, rng, state.basis.dtype)
         return state
 
     def fill(self, problem: Problem, state: LanczosState, basis: Basis) -> None:
-        """Mutates the basis and the probe_block: full, or as large as the angle takes."""
+        """Mutates: basis and probe block, expanded until the basis is full or the angle is met."""
         assert isinstance(state, BlockLanczosState)
         assert state.probe_block is not None
-        k, engine = problem.n_components, problem.engine
+        k = problem.n_components
+        engine = problem.engine
         while True:
             probe_block = state.probe_block
-            if probe_block.X.dtype != basis.dtype:  # it goes on in double precision
-                cast = (engine.astype(X, basis.dtype) for X in (probe_block.X, probe_block.before))
-                probe_block = replace(probe_block, **dict(zip(("X", "before"), cast, strict=True)))
+            if probe_block.X.dtype != basis.dtype:  # the basis went on in float64
+                X = engine.astype(probe_block.X, basis.dtype)
+                before = engine.astype(probe_block.before, basis.dtype)
+                probe_block = replace(probe_block, X=X, before=before)
+            # One pass over the edges: the next block of the basis, and the product of the probe block.
             product = basis.expand(state.rng, probe_block.X)
-            state.look(basis, k, self.angle)
+            state.measure(basis, k, self.angle)
+            # The first Ritz values show where the bulk of the spectrum lies: the probe's filter damps that.
             if not probe_block.filters:
-                probe_block = probe_block.beginning(*self._ends(problem, state))
-                if has_hubs(problem.operator):  # a recurrence of its own takes fewer passes than its filter
+                probe_block = probe_block.beginning(*self._filter_interval(problem, state))
+                if has_hubs(problem.operator):  # a Lanczos probe of its own takes fewer passes than a filter
                     state.extra = MOST_MORE
-            state.probe_block = self._advanced(problem, state, probe_block, product)
+            state.probe_block = self._advance_probe(problem, state, probe_block, product)
             if basis.full or (basis.done > k + 1 and state.angle_bound(k) <= self.angle):
                 return
 
-    def _ends(self, problem: Problem, state: LanczosState) -> tuple[float, float]:
-        """Of the bulk of the spectrum, by the first products of random vectors: a semicircle's."""
-        operator, k = problem.operator.standard_form(), problem.n_components
+    def _filter_interval(self, problem: Problem, state: LanczosState) -> tuple[float, float]:
+        """The interval that the probe's filter damps: the bulk of the spectrum, taken for a semicircle.
+
+        Its mean and deviation are those of the first Ritz values and residuals of random vectors.
+        """
+        operator = problem.operator.standard_form()
+        k = problem.n_components
         first = k if len(state.values) > k else 0
-        mean, deviation = float(state.values[first:].mean()), float(state.residuals[first:].mean())
+        mean = float(state.values[first:].mean())
+        deviation = float(state.residuals[first:].mean())
         bulk = bulk_of(operator, mean, deviation)
         width = operator.upper - operator.lower
         if bulk.has_hubs:  # they are most of the width
@@ -262,51 +324,58 @@ class FewPassLanczos(Lanczos):
         cut = min(max(bulk.low, operator.lower + 0.05 * width), operator.upper - 0.05 * width)
         return cut, min(operator.upper, max(bulk.end, cut + 0.05 * width))
 
-    def _advanced(
+    def _advance_probe(
         self, problem: Problem, state: BlockLanczosState, probe_block: ProbeBlock, product: MultiVector
     ) -> ProbeBlock:
-        """One degree later; or at the beginning again, where its filter is seen to end too low."""
-        engine, operator = problem.engine, problem.standard.operator
-        grown = len(probe_block.lengths) > 1 and probe_block.lengths[-1] > GROWN * probe_block.lengths[0]
-        if not grown or probe_block.filters[-1].upper >= operator.upper:
+        """The probe block after one more degree, or a new one where its filter is seen to end too low."""
+        engine = problem.engine
+        operator = problem.standard.operator
+        norms = probe_block.lengths
+        has_grown = len(norms) > 1 and norms[-1] > GROWN * norms[0]
+        if not has_grown or probe_block.filters[-1].upper >= operator.upper:
             return probe_block.advanced(engine, operator, product)
-        cut, dtype = probe_block.filters[-1].cut, probe_block.X.dtype
         state.events.append(
             f"iteration {state.iteration}: the spectrum goes on beyond "
             f"{probe_block.filters[-1].upper:.4g}, where "
             f"the filter of the probe was to end; the probe began again, up to {operator.upper:.4g}"
         )
-        fresh = new_probe_block(engine, problem.operator.standard_form(), state.rng, dtype)
-        return fresh.beginning(cut, operator.upper)
+        form = problem.operator.standard_form()
+        fresh = new_probe_block(engine, form, state.rng, probe_block.X.dtype)
+        return fresh.beginning(probe_block.filters[-1].cut, operator.upper)
 
     def terminate(self, problem: Problem, state: LanczosState) -> bool:
-        """Whether the angle is met and the probe_block has seen enough, or will not."""
+        """Whether the angle is met and the probe's evidence is enough, or more passes would not help."""
         if not super().terminate(problem, state):
             return False
         if state.done or not isinstance(state, BlockLanczosState):
             return True
-        seen, state.extra = self._seen(problem, state), state.extra + 1
-        if seen is None or state.extra > MOST_MORE:
+        evidence = self._probe_evidence(problem, state)
+        state.extra += 1
+        if evidence is None or state.extra > MOST_MORE:
             return True
-        tau = self._tau(problem, state, seen.lowest)
-        return seen.odds_below(tau) <= ENOUGH or seen.best_odds(tau) > ENOUGH or tau >= seen.filters[-1].cut
-
-    def _tau(self, problem: Problem, state: LanczosState, lowest: float) -> float:
+        # Nothing may be missed below tau, which the residuals and the gap ask for.
         k = problem.n_components
         residual = float(np.linalg.norm(state.residuals[:k]))
-        return needed_cut(float(state.values[k - 1]), lowest, residual)
+        tau = needed_cut(float(state.values[k - 1]), evidence.lowest, residual)
+        is_enough = evidence.odds_below(tau) <= ENOUGH
+        is_hopeless = evidence.best_odds(tau) > ENOUGH or tau >= evidence.filters[-1].cut
+        return is_enough or is_hopeless
 
-    def _seen(self, problem: Problem, state: BlockLanczosState) -> BlockProbeEvidence | None:
-        k, engine, operator = problem.n_components, problem.engine, problem.standard.operator
+    def _probe_evidence(self, problem: Problem, state: BlockLanczosState) -> BlockProbeEvidence | None:
+        """The evidence of the probe block so far; None before its filter begins."""
+        k = problem.n_components
+        engine = problem.engine
+        operator = problem.standard.operator
         if state.probe_block is None or not state.probe_block.filters or len(state.values) <= k:
             return None
         U = problem.standard.transform(engine.astype(state.U, state.probe_block.X.dtype))
+        Q = orthonormalize(engine, U, None).Q
+        # The first eigenvalue beyond the result: a residual below its Ritz value, which is rough.
         lowest = float(state.values[k] - state.residuals[k])
-        lowest = lowest if lowest > state.values[k - 1] else float(state.values[k])
-        return evidence_from_block(
-            engine, operator, state.probe_block, orthonormalize(engine, U, None).Q, lowest, LOOKS
-        )
+        if lowest <= state.values[k - 1]:
+            lowest = float(state.values[k])
+        return evidence_from_block(engine, operator, state.probe_block, Q, lowest, LOOKS)
 
     def complement_bound(self, problem: Problem, state: LanczosState) -> ComplementBound | None:
-        """What the probe_block has seen."""
-        return self._seen(problem, state) if isinstance(state, BlockLanczosState) else None
+        """The evidence of the probe block."""
+        return self._probe_evidence(problem, state) if isinstance(state, BlockLanczosState) else None

@@ -100,9 +100,12 @@ def begin(problem: Problem, operator: Operator, state: LobpcgState, block: Array
 
 
 def advance(problem: Problem, operator: Operator, state: LobpcgState) -> int:
-    """One step in walk form; returns the columns multiplied."""
-    engine, metric, Q = problem.engine, operator.metric, state.Q
-    m, k = len(state.values), problem.n_components
+    """One step in random-walk form; returns the columns multiplied."""
+    engine = problem.engine
+    metric = operator.metric
+    Q = state.Q
+    m = len(state.values)
+    k = problem.n_components
     W = _directions(operator, state, k)
     for _ in range(2):  # once is not enough: making W orthonormal magnifies what is left of Q in it
         W = engine.combine(Q, -engine.gram(Q, W, metric), W, np.eye(W.shape[1]))
@@ -123,10 +126,12 @@ def advance(problem: Problem, operator: Operator, state: LobpcgState) -> int:
     change -= Y @ (Y.T @ M @ change)
     change[:, np.diag(change.T @ M @ change) < 1e-20] = 0  # rounding of converged vectors is no direction
     change = change @ _kept(change.T @ M @ change)
-    C, q = np.hstack([Y, change]), Q.shape[1]
+    C = np.hstack([Y, change])
+    q = Q.shape[1]
     state.Q = engine.combine(Q, C[:q], W, C[q:])
     state.AQ = engine.combine(state.AQ, C[:q], AW, C[q:])
-    state.H, state.values = C.T @ H @ C, values[:m]
+    state.H = C.T @ H @ C
+    state.values = values[:m]
     X = np.ascontiguousarray(state.Q[:, :m])
     lost = not np.abs(engine.gram(X, X, metric) - np.eye(m)).max() < LOST
     if state.iteration % 20 == 19 or lost or not np.isfinite(state.values).all():
@@ -150,8 +155,10 @@ def _projected(
     engine: Engine, metric: Array | None, state: LobpcgState, W: Array, AW: Array
 ) -> tuple[Array, Array]:
     """``S'BS`` and ``S'AS`` of ``S = [X P W]``; what is known of X and P is not computed again."""
-    q, w = state.Q.shape[1], W.shape[1]
-    M, H = np.eye(q + w), np.zeros((q + w, q + w))
+    q = state.Q.shape[1]
+    w = W.shape[1]
+    M = np.eye(q + w)
+    H = np.zeros((q + w, q + w))
     M[:q, q:] = engine.gram(state.Q, W, metric)
     M[q:, :q] = M[:q, q:].T
     H[:q, :q] = state.H

@@ -23,7 +23,9 @@ from spectrograd.system import Interrupted, check, one_thread
 
 Hook = Callable[[Progress], None]
 Watch = Callable[[MultiVector], bool]
-GIVEN_UP, INTERRUPTED, OUT_OF_TIME = "given up", "interrupted", "time_budget"
+GIVEN_UP = "given up"
+INTERRUPTED = "interrupted"
+OUT_OF_TIME = "time_budget"
 MAX_BACK_OFFS = 30
 
 
@@ -31,7 +33,7 @@ MAX_BACK_OFFS = 30
 class Stopping:
     """When to stop: ``max_iter`` (None = the solver's own), residual at most ``tol`` (0 = never).
 
-    ``deadline`` is a snapshot of ``time.perf_counter``; the first step is taken whatever the time.
+    ``deadline`` is a value of ``time.perf_counter``; the first step is taken whatever the time.
     """
 
     max_iter: int | None = None
@@ -62,7 +64,7 @@ class Solution:
 
 
 def after(earlier: Solution, later: Solution) -> Solution:
-    """The later solution with the history of both: iterations, passes and seconds go on counting."""
+    """The later solution with the history of both: iterations, matvecs and seconds go on counting."""
     done = earlier.last
     moved = (
         replace(
@@ -114,7 +116,7 @@ def run_loop(
 
     Time out and Ctrl-C return the best state so far; a diverging run goes back to its last good
     state with a smaller step. The result is always finite. ``watch`` sees rough vectors when they
-    are telling (``localization_check_at``) and may give the run up by returning True. A run with a
+    are informative (``localization_check_at``) and may give the run up by returning True. A run with a
     ``checkpoint`` goes on where an earlier one stood, to the same bits.
     """
     rules = stopping or Stopping()
@@ -136,7 +138,8 @@ def run_loop(
             run.save_interrupted(isinstance(stop, Interrupted))
             reason = INTERRUPTED
         assert run.good is not None
-        last, run.live = run.good, None
+        last = run.good
+        run.live = None
         hurried = reason in (GIVEN_UP, INTERRUPTED, OUT_OF_TIME)
         if checkpoint is not None and reason in (INTERRUPTED, OUT_OF_TIME):
             checkpoint.cut_short()
@@ -148,13 +151,13 @@ def run_loop(
 
 
 def _first_state(problem: Problem, solver: Solver[Any], rng: np.random.Generator) -> State:
-    """The solver's first state; a warm start that had to be repaired is told."""
+    """The solver's first state; an event says how many columns of a warm start were dependent."""
     state: State = solver.init(problem, rng)
     start = None if solver.direct else problem.start_on_engine()
     if start is not None:
-        repaired = problem.orthonormalize(start).repaired
-        if repaired:
-            state.events.append(f"start: {repaired} dependent columns replaced by random ones")
+        n_replaced = problem.orthonormalize(start).repaired
+        if n_replaced:
+            state.events.append(f"start: {n_replaced} dependent columns replaced by random ones")
     return state
 
 
@@ -171,8 +174,13 @@ class _Run:
         watch: Watch | None = None,
         checkpoint: SolveCheckpoint | None = None,
     ) -> None:
-        self.watch, self.checkpoint = watch, checkpoint
-        self.problem, self.solver, self.rules, self.hooks, self.clock = problem, solver, rules, hooks, clock
+        self.watch = watch
+        self.checkpoint = checkpoint
+        self.problem = problem
+        self.solver = solver
+        self.rules = rules
+        self.hooks = hooks
+        self.clock = clock
         self.max_iter = solver.max_iter
         self.history: list[Progress] = []
         self.good: State | None = None
@@ -186,7 +194,8 @@ class _Run:
         while reason is None:
             check()
             self.keep(state)
-            self.live, blown_up = state, False
+            self.live = state
+            blown_up = False
             try:
                 state = self.solver.step(self.problem, state)
             except FloatingPointError:
@@ -221,11 +230,9 @@ class _Run:
                 self.measure(state)
             return state, None
         state = snapshot.state
-        self.history, self.back_offs, self.clock.before = (
-            [*snapshot.history],
-            snapshot.back_offs,
-            snapshot.seconds,
-        )
+        self.history = [*snapshot.history]
+        self.back_offs = snapshot.back_offs
+        self.clock.before = snapshot.seconds
         self.good = state
         for hook in self.hooks:  # where it goes on from
             hook(self.history[-1])
@@ -243,8 +250,8 @@ class _Run:
         """Why the run is over, for a state that was just measured; None where it is not."""
         if over is None and self.history[-1].residual <= self.rules.tol:
             return "converged"
-        telling = self.watch is not None and state.iteration == self.solver.localization_check_at
-        return GIVEN_UP if over is None and telling and self.looks_bad(state) else over
+        is_informative = self.watch is not None and state.iteration == self.solver.localization_check_at
+        return GIVEN_UP if over is None and is_informative and self.looks_bad(state) else over
 
     def looks_bad(self, state: State) -> bool:
         return self.watch is not None and self.watch(self.solver.vectors(self.problem, state))
@@ -263,7 +270,8 @@ class _Run:
             progress = replace(measured, seconds=seconds)
             if not math.isfinite(progress.objective) or self.grows(progress.objective):
                 return False
-            self.good, self.resume = state, None
+            self.good = state
+            self.resume = None
             self.history.append(progress)
             if kept and self.checkpoint is not None:
                 self.unsaved = Snapshot(self.good, tuple(self.history), self.back_offs, seconds, over)
@@ -286,7 +294,8 @@ class _Run:
             return
         if not (at_once or self.checkpoint.due or self.solver.overwrites_state(self.unsaved.state)):
             return
-        snapshot, self.unsaved = self.unsaved, None
+        snapshot = self.unsaved
+        self.unsaved = None
         with self.clock.paused():
             self.checkpoint.save(self.problem, snapshot)
 
@@ -319,12 +328,13 @@ class _Run:
         return state
 
 
-# --- How to solve, whatever the graph.
+# --- Settings of a solve that do not depend on the graph.
 
 AUTO_RESIDUAL = 1e-4  # for solvers that cannot judge their own angle
 # Of a time budget: when the solver stops, and when the certificate is over. Labels, where there are any, get
 # the rest. Chosen, not fitted: a user who asked for 15 s waited 34 s at K = 100 when only the solver counted.
-SOLVED, CERTIFIED = 0.7, 0.85
+SOLVED = 0.7
+CERTIFIED = 0.85
 
 
 @dataclass(frozen=True)
@@ -342,7 +352,7 @@ class SolverSettings:
     memory_limit: int | None = None  # bytes of the whole process, which solvers that ``auto`` picks must fit
     hooks: Sequence[Hook] = ()
     watch: Watch | None = None
-    # Moments of time.perf_counter, once the clock of the budget runs: the solver stops, the certificate is
+    # Values of time.perf_counter, once the clock of the budget runs: the solver stops, the certificate is
     # over, labels are assigned.
     deadline: float = math.inf
     certified_by: float = math.inf
@@ -370,7 +380,8 @@ class SolverSettings:
         """
         if self.time_budget is None or math.isfinite(self.deadline):
             return self
-        now, whole = time.perf_counter(), self.time_budget
+        now = time.perf_counter()
+        whole = self.time_budget
         solved, certified = (SOLVED, CERTIFIED) if labels else (CERTIFIED, 1.0)
         return replace(
             self,

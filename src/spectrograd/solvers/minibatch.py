@@ -86,7 +86,7 @@ class StreamedEdges:
 
     @cached_property
     def counts(self) -> Array:
-        """How many edges each node has, shape (N,); one sweep where weights hide it."""
+        """How many edges each node has, shape (N,); one pass where weights hide it."""
         if not self.graph.is_weighted:
             return np.asarray(self.graph.degrees, dtype=np.int64)
         return np.concatenate([np.diff(block.indptr) for block in self.graph.blocks])
@@ -95,9 +95,9 @@ class StreamedEdges:
         """All edges in the random order of that epoch, ``size`` at a time (at ends of chunks: fewer)."""
         for edges in self.graph.edge_chunks(self.seed, epoch):
             weights = None if edges.weight is None else np.asarray(edges.weight, dtype=np.float32)
-            piece = EdgeChunk(edges.source, edges.target, weights)
-            for begin in range(0, len(piece.heads), size):
-                yield piece.part(slice(begin, begin + size))
+            chunk = EdgeChunk(edges.source, edges.target, weights)
+            for begin in range(0, len(chunk.heads), size):
+                yield chunk.part(slice(begin, begin + size))
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,15 +116,14 @@ class ResidentEdges:
     def of(cls, graph: Graph, rng: np.random.Generator) -> ResidentEdges:
         """Collect and shuffle the edges of all row blocks."""
         n = graph.n_edges
-        heads, tails = np.empty(n, np.int32), np.empty(n, np.int32)
+        heads = np.empty(n, np.int32)
+        tails = np.empty(n, np.int32)
         weights = np.empty(n, np.float32) if graph.is_weighted else None
         filled = 0
         for b in graph.blocks:
             positions = np.empty(0 if weights is None else n, np.int64)
-            begin, filled = (
-                filled,
-                upper_entries(b.start, b.indptr, b.indices, heads, tails, positions, filled),
-            )
+            begin = filled
+            filled = upper_entries(b.start, b.indptr, b.indices, heads, tails, positions, filled)
             if weights is not None:
                 weights[begin:filled] = 1 if b.weights is None else b.weights[positions[begin:filled]]
         order = rng.permutation(n)
@@ -140,9 +139,11 @@ class ResidentEdges:
     def chunks(self, epoch: int, size: int) -> Iterator[EdgeChunk]:
         """All edges in the random order of that epoch, ``size`` at a time (the last: fewer)."""
         run = RUN if self.n_edges >= MANY else 1
-        n_runs, per_chunk = self.n_edges // run, max(1, size // run)
+        n_runs = self.n_edges // run
+        per_chunk = max(1, size // run)
         rng = np.random.default_rng((self.seed, epoch))
-        first, stride = int(rng.integers(n_runs)), _coprime(n_runs, rng)
+        first = int(rng.integers(n_runs))
+        stride = _coprime(n_runs, rng)
         for begin in range(0, n_runs, per_chunk):
             turn = np.arange(begin, min(n_runs, begin + per_chunk))
             chosen = (first + stride * turn) % n_runs
@@ -191,7 +192,8 @@ class Deck:
         wanted = int(np.prod(size))
         while len(self.left) < wanted:
             self.left = np.concatenate([self.left, self._shuffled(n, np.atleast_1d(size)[-1])])
-        drawn, self.left = self.left[:wanted], self.left[wanted:]
+        drawn = self.left[:wanted]
+        self.left = self.left[wanted:]
         return drawn.reshape(size).astype(dtype)
 
     def _shuffled(self, n: int, batch_size: int) -> Array:
@@ -253,7 +255,8 @@ class BatchSource:
             )
         _ = operator.graph.pattern  # a graph on disk says here that it is there
         (block,) = operator.graph.blocks
-        n_nodes, dtype = operator.n_nodes, operator.dtype
+        n_nodes = operator.n_nodes
+        dtype = operator.dtype
         shift = max(0, int(np.log2(max(1, len(block.indices) // n_nodes))))
         low_rank = operator.low_rank
         return cls(
@@ -397,7 +400,9 @@ class StreamedBatches(BatchSource):
     @classmethod
     def of(cls, operator: SparseOperator) -> StreamedBatches:
         """Prepare a streamed operator; nothing is read but, where weights hide them, the counts of edges."""
-        n_nodes, dtype, low_rank = operator.n_nodes, operator.dtype, operator.low_rank
+        n_nodes = operator.n_nodes
+        dtype = operator.dtype
+        low_rank = operator.low_rank
         edges = StreamedEdges(operator.graph, 0)
         nothing = np.empty(0, np.int32)
         return cls(

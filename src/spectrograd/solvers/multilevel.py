@@ -91,7 +91,8 @@ class Multilevel(RitzSolver[MultilevelState]):
             block = la.eigh(coarse.to_dense(), np.diag(coarse.metric), subset_by_index=(0, width - 1))[1]
         else:  # an expander: its coarse graphs do not get sparser, so coarsening stopped early
             state.events.append(f"coarsening stopped at {coarse.n_nodes} nodes: not a geometric graph")
-            filters, small = Chebyshev(guard=0), Problem(coarse, width, problem.engine)
+            filters = Chebyshev(guard=0)
+            small = Problem(coarse, width, problem.engine)
             rough = filters.init(small, state.rng)
             for _ in range(3):
                 rough = filters.step(small, rough)
@@ -125,7 +126,9 @@ class Multilevel(RitzSolver[MultilevelState]):
 
 def _trim(state: MultilevelState, width: int) -> None:
     """Back to the usual width after a start had joined."""
-    state.values, state.residuals = state.values[:width], state.residuals[:width]
+    state.values = state.values[:width]
+    state.residuals = state.residuals[:width]
     state.Q, state.AQ = (np.ascontiguousarray(X[:, :width]) for X in (state.Q, state.AQ))
-    state.H, state.R = np.diag(state.values), np.ascontiguousarray(state.R[:, :width])
+    state.H = np.diag(state.values)
+    state.R = np.ascontiguousarray(state.R[:, :width])
     state.block = state.Q

@@ -46,10 +46,11 @@ class LandmarkSolver(Solver[State]):
     def step(self, problem: Problem, state: State) -> State:
         """The first step is the last."""
         vectors = problem.standard.inverse_transform(self.basis(problem, state))
-        state.U, repaired = problem.orthonormalize(vectors, state.rng)
-        if repaired:
-            state.events.append(f"{repaired} directions beyond the rank of the sample are random")
-        state.iteration, state.done = 1, True
+        state.U, n_random = problem.orthonormalize(vectors, state.rng)
+        if n_random:
+            state.events.append(f"{n_random} directions beyond the rank of the sample are random")
+        state.iteration = 1
+        state.done = True
         return state
 
 
@@ -170,7 +171,8 @@ def _extend(columns: Array, landmarks: Array, k: int) -> _Extended:
     """The one-shot method: leading eigenpairs of ``C A_nn^-1 C'``, orthonormal, largest first."""
     F = columns @ _inverse_root(columns[landmarks])
     E, Q = la.eigh(F.T @ F)
-    E, Q = E[::-1][:k], Q[:, ::-1][:, :k]
+    E = E[::-1][:k]
+    Q = Q[:, ::-1][:, :k]
     V = F @ (Q / np.sqrt(np.maximum(E, np.finfo(float).tiny)))
     missing = k - V.shape[1]
     return _Extended(np.pad(E, (0, missing)), np.pad(V, ((0, 0), (0, missing))))
@@ -201,7 +203,7 @@ class VariationalNystrom(LandmarkSolver):
     **Cost.** The landmarks' rows and one pass with n columns; O(N n^2) time, O(N n) memory.
 
     **Use it** instead of ``nystrom`` whenever a pass over the graph can be afforded. **Do not** expect
-    digits on sparse graphs unless ``walk`` is raised: the certificate tells.
+    digits on sparse graphs unless ``walk`` is raised: the certificate says so.
 
     Parameters
     ----------
@@ -274,7 +276,8 @@ def variational_nystrom_points(
     product *= scale[:, None]
     small = basis.T @ product
     values, Y = la.eigh((small + small.T) / 2)
-    values, Y = values[::-1][:n_components], Y[:, ::-1][:, :n_components]
+    values = values[::-1][:n_components]
+    Y = Y[:, ::-1][:, :n_components]
     V = basis @ Y
     residuals = np.linalg.norm(product @ Y - V * values, axis=0)
     return PointEmbedding(arrange(scale[:, None] * V, 1 - values), degrees, landmarks, residuals)

@@ -139,8 +139,10 @@ def _has_negative(engine: Engine, Q: MultiVector, product: MultiVector) -> bool:
 
     Without them the Ritz values of S are close to the roots of those of ``S^2`` after a few products.
     """
-    H, H2 = engine.gram(Q, product), engine.gram(product, product)
-    smallest, smallest2 = np.linalg.eigvalsh((H + H.T) / 2)[0], np.linalg.eigvalsh(H2)[0]
+    H = engine.gram(Q, product)
+    H2 = engine.gram(product, product)
+    smallest = np.linalg.eigvalsh((H + H.T) / 2)[0]
+    smallest2 = np.linalg.eigvalsh(H2)[0]
     return bool(smallest < SIGN_RATIO * np.sqrt(max(smallest2, 0.0)))
 
 
@@ -269,7 +271,8 @@ class CoordinatePower(Solver[CoordinateState]):
         state.active += 1
         if state.active == state.U.shape[1]:
             self._rotate(problem, state)
-            state.active, state.done = 0, bool(state.residuals.max() <= self._goal(problem))
+            state.active = 0
+            state.done = bool(state.residuals.max() <= self._goal(problem))
         return state
 
     def _goal(self, problem: Problem) -> float:
@@ -280,8 +283,11 @@ class CoordinatePower(Solver[CoordinateState]):
         from spectrograd.kernels.baselines import coordinate_rounds
 
         assert state.columns is not None
-        columns, n, j = state.columns, problem.n_nodes, state.active
-        x, z = np.ascontiguousarray(state.U[:, j]), np.ascontiguousarray(state.Z[:, j])
+        columns = state.columns
+        n = problem.n_nodes
+        j = state.active
+        x = np.ascontiguousarray(state.U[:, j])
+        z = np.ascontiguousarray(state.Z[:, j])
         P = np.ascontiguousarray(np.hstack([columns.factors, state.U[:, :j]]))
         a = np.concatenate([columns.coefficients, -state.values[:j]])
         size = max(1, round(self.share * n))
@@ -290,7 +296,8 @@ class CoordinatePower(Solver[CoordinateState]):
         norm = np.linalg.norm(x)
         if not (theta > 0 and np.isfinite(norm)):
             raise FloatingPointError("the Rayleigh quotient is not positive: take shift='psd'")
-        state.U[:, j], state.values[j] = x / norm, theta
+        state.U[:, j] = x / norm
+        state.values[j] = theta
         state.matvecs += n_rounds * size / n
 
     def _rotate(self, problem: Problem, state: CoordinateState) -> None:
@@ -302,8 +309,11 @@ class CoordinatePower(Solver[CoordinateState]):
         product = Z + columns.factors @ (columns.coefficients[:, None] * (columns.factors.T @ Q))
         H = Q.T @ product
         values, rotation = np.linalg.eigh((H + H.T) / 2)
-        values, rotation = values[::-1], rotation[:, ::-1]
-        state.U, state.Z, state.values = Q @ rotation, Z @ rotation, values.copy()
+        values = values[::-1]
+        rotation = rotation[:, ::-1]
+        state.U = Q @ rotation
+        state.Z = Z @ rotation
+        state.values = values.copy()
         state.residuals = np.linalg.norm(product @ rotation - state.U * values, axis=0)
         state.matvecs += Q.shape[1]
 

@@ -1,4 +1,4 @@
-"""What the block solvers share: Ritz pairs with guard vectors, measured as they go."""
+"""The base of the block solvers: Ritz pairs with guard vectors, by which steps are measured and stopped."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ class RitzState(State):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> RitzState:
         twin = copy.copy(self)
-        twin.events, twin.rng = list(self.events), copy.deepcopy(self.rng, memo)
+        twin.events = list(self.events)
+        twin.rng = copy.deepcopy(self.rng, memo)
         return twin
 
     def angle_bound(self, k: int) -> float:
@@ -86,7 +87,8 @@ class RitzSolver(Solver[RitzT]):
         """Whether the angle is met, or cannot be since K cuts through a bulk."""
         if state.done or self.angle == 0 or state.iteration == 0:
             return state.done
-        k, width = problem.n_components, problem.operator.upper - problem.operator.lower
+        k = problem.n_components
+        width = problem.operator.upper - problem.operator.lower
         return state.angle_bound(k) <= self.angle or state.in_a_bulk(k, self.angle, BULK_RESIDUAL * width)
 
     def progress(self, problem: Problem, state: RitzT) -> Progress:
@@ -108,15 +110,16 @@ class RitzSolver(Solver[RitzT]):
 
     def evidence(self, problem: Problem, state: RitzT) -> Evidence:
         """The first value beyond the result, and the guard vectors but the last, which is rough."""
-        k, end = problem.n_components, len(state.values) - 1
+        k = problem.n_components
+        end = len(state.values) - 1
         beyond = float(state.values[k]) if end >= k and state.iteration > 0 else None
         if end <= k or state.block.shape[1] <= end:
             return Evidence(beyond)
         vectors = problem.random_walk.inverse_transform(problem.engine.columns(state.block, slice(k, end)))
         return Evidence(beyond, guards=Guards(vectors, state.values[k:end], state.residuals[k:end]))
 
-    def measured(self, problem: Problem, operator: Operator, state: RitzT) -> RitzT:
-        """The state after a Rayleigh-Ritz on its block, for the operator placed in walk form."""
+    def take_ritz_pairs(self, problem: Problem, operator: Operator, state: RitzT) -> RitzT:
+        """Mutates: the Ritz pairs of the block, for the operator in random-walk form on the engine."""
         return self.set_ritz_pairs(
             problem, state, *ritz_pairs(problem.engine, operator, state.block, state.rng)
         )
@@ -124,8 +127,10 @@ class RitzSolver(Solver[RitzT]):
     def set_ritz_pairs(
         self, problem: Problem, state: RitzT, ritz: Ritz, residuals: Array, lost: int
     ) -> RitzT:
-        """The state with these Ritz pairs in walk form."""
-        state.values, state.block, state.residuals = ritz.values, ritz.Q, residuals
+        """Mutates: the state gets these Ritz pairs, which are in random-walk form."""
+        state.values = ritz.values
+        state.block = ritz.Q
+        state.residuals = residuals
         state.U = problem.random_walk.inverse_transform(
             problem.engine.columns(ritz.Q, slice(problem.n_components))
         )
@@ -142,7 +147,7 @@ class RitzSolver(Solver[RitzT]):
 
 
 def guarded_width(problem: Problem, guard: int | None) -> int:
-    """Columns to iterate on: K and some guard vectors, as many as usual unless told otherwise."""
+    """Columns to iterate on: K and some guard vectors, ``usual_width`` unless ``guard`` is set."""
     k = problem.n_components
     return min(usual_width(k) if guard is None else k + guard, problem.n_nodes)
 
@@ -154,12 +159,14 @@ def usual_width(k: int) -> int:
 
 
 def guarded_start(problem: Problem, width: int, rng: np.random.Generator, dtype: Any) -> MultiVector:
-    """The warm start, completed by random columns, in walk form; not yet orthonormal.
+    """The warm start, completed by random columns, in random-walk form; not yet orthonormal.
 
     The random columns are Gaussian in the metric, and of about unit length.
     """
-    engine, n = problem.engine, problem.n_nodes
-    start, given = problem.start_on_engine(dtype), 0
+    engine = problem.engine
+    n = problem.n_nodes
+    start = problem.start_on_engine(dtype)
+    given = 0
     if start is not None:
         given = problem.n_components
         start = problem.random_walk.transform(start)

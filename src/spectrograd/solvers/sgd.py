@@ -1,4 +1,9 @@
-"""What the unbiased SGD reads and moves: an operator in walk form, its edges, one block of rows."""
+"""``sgd``: the paper's stochastic gradient descent, with an unbiased gradient so that it works at every size.
+
+:class:`Descent` holds what a run reads (the operator in random-walk form, its edges in random order, numbers
+per node) and calls the kernel. :class:`UnbiasedSGD` is the solver: epochs, measurements of ``M = U'BU``, and
+recovery when M loses rank. The polishing after the epochs is that of :mod:`spectrograd.solvers.sgd_base`.
+"""
 
 from __future__ import annotations
 
@@ -24,16 +29,18 @@ from spectrograd.typing import Array
 # A batch has at most a 256th of the edges: at a 64th one start in three needs another pass, at a 10th
 # nothing is learnt, for q_i has to stay well below one. But U'A_S U is an average over the batch, so small
 # graphs may take up to a 64th for enough edges of it.
-PARTS, FEWEST_PARTS, ENOUGH_EDGES = 256, 64, 256
+BATCHES_PER_EPOCH = 256
+MIN_BATCHES_PER_EPOCH = 64
+MIN_BATCH_EDGES = 256
 # Products of a batch (edges times columns squared) from which its rows are worth sharing among threads, who
 # wait for each other three times per batch. Below it the other threads group the edges to come.
-WORTH_THREADS = 1 << 21
-EDGES_AT_ONCE = 1 << 18  # what is grouped at once takes 24 bytes per edge
+THREADS_THRESHOLD = 1 << 21
+EDGES_CHUNK = 1 << 18  # what is grouped at once takes 24 bytes per edge
 
 NO_WEIGHTS = np.empty(0, np.float32)
 
 
-class Groups(NamedTuple):
+class BatchGroups(NamedTuple):
     """Batches of some edges, as :func:`group_batches` leaves them."""
 
     n_edges: int
@@ -44,11 +51,11 @@ class Groups(NamedTuple):
         """How many there are."""
         return len(self.arrays[0])
 
-    def part(self, which: slice, batch_size: int) -> Groups:
+    def part(self, which: slice, batch_size: int) -> BatchGroups:
         """Some of these batches."""
         edges = range(0, self.n_edges, batch_size)[which]
         n_edges = sum(min(batch_size, self.n_edges - first) for first in edges)
-        return Groups(n_edges, tuple(array[which] for array in self.arrays))
+        return BatchGroups(n_edges, tuple(array[which] for array in self.arrays))
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,9 +86,10 @@ class Descent:
 
     @classmethod
     def of(cls, operator: SparseOperator, source: EdgeSource, batch_size: int) -> Descent:
-        """Prepare an operator in walk form."""
+        """Prepare an operator in random-walk form."""
         assert operator.scale is None, "bring the operator to random_walk_form() first"
-        counts, n_edges = source.counts, source.n_edges
+        counts = source.counts
+        n_edges = source.n_edges
         batch_size = effective_batch(batch_size, n_edges)
         degrees = operator.graph.degrees
         weight_unit = power_of_two(float(degrees.sum()) / max(1, counts.sum()))
@@ -115,7 +123,8 @@ class Descent:
 
     def measured(self, engine: Engine, U: Array, n_columns: int) -> tuple[Array, Array]:
         """``M = U'BU`` (K x K) and ``Y = Z'U`` (r x K) in float64, from all rows."""
-        M, Y = engine.gram(U, U, self.metric), engine.gram(self.low_rank[0], U, None)
+        M = engine.gram(U, U, self.metric)
+        Y = engine.gram(self.low_rank[0], U, None)
         return M[:n_columns, :n_columns].copy(), Y[:, :n_columns].copy()
 
     def shrunk(self, U: Array, M: Array) -> float:
@@ -125,34 +134,34 @@ class Descent:
             U *= np.float32(factor)
         return factor
 
-    def groups(self, epoch: int, n_columns: int) -> Iterator[Groups]:
+    def groups(self, epoch: int, n_columns: int) -> Iterator[BatchGroups]:
         """All edges in the random order of that epoch, in batches that are grouped by vertex."""
         shared = self._shared(n_columns)
-        at_once = EDGES_AT_ONCE if shared else EDGES_AT_ONCE // 4  # the first of them nobody can group ahead
+        at_once = EDGES_CHUNK if shared else EDGES_CHUNK // 4  # the first of them nobody can group ahead
         chunks = self.source.chunks(epoch, max(1, at_once // self.batch_size) * self.batch_size)
         if shared:
             return (self.grouped(chunk, group_batches) for chunk in chunks)
         return ahead(self.grouped(chunk) for chunk in chunks)
 
-    def grouped(self, chunk: EdgeChunk, group: Callable[..., Any] = group_batches.serial) -> Groups:
+    def grouped(self, chunk: EdgeChunk, group: Callable[..., Any] = group_batches.serial) -> BatchGroups:
         """The batches of a chunk, grouped by vertex."""
         weights = NO_WEIGHTS if chunk.weights is None else chunk.weights / np.float32(self.weight_unit)
-        return Groups(len(chunk.heads), group(chunk.heads, chunk.tails, weights, self.batch_size))
+        return BatchGroups(len(chunk.heads), group(chunk.heads, chunk.tails, weights, self.batch_size))
 
-    def run(self, groups: Groups, steps: Array, U: Array, M: Array, Y: Array) -> int:
+    def run(self, groups: BatchGroups, steps: Array, U: Array, M: Array, Y: Array) -> int:
         """Mutates: U, M and Y, by a step per batch; how many were done before M broke down or outgrew."""
         step = descend if self._shared(U.shape[1]) else descend.serial
         return int(step(groups.arrays, self.nodes, self.low_rank, steps, self.total_mass, U, M, Y))
 
     def _shared(self, n_columns: int) -> bool:
         """Whether the rows of a batch are worth sharing among threads, where there are several."""
-        return self.batch_size * n_columns**2 >= WORTH_THREADS and several()
+        return self.batch_size * n_columns**2 >= THREADS_THRESHOLD and several()
 
 
 def effective_batch(batch_size: int, n_edges: int) -> int:
     """The batch in use: a small part of the edges, so that rows are not in every batch."""
-    enough = min(n_edges // FEWEST_PARTS, ENOUGH_EDGES)
-    return max(1, min(batch_size, max(n_edges // PARTS, enough)))
+    enough = min(n_edges // MIN_BATCHES_PER_EPOCH, MIN_BATCH_EDGES)
+    return max(1, min(batch_size, max(n_edges // BATCHES_PER_EPOCH, enough)))
 
 
 def pushes(counts: Array, share: float) -> Array:
@@ -171,18 +180,18 @@ def power_of_two(x: float) -> float:
     return float(2.0 ** np.floor(np.log2(x))) if 0 < x < np.inf else 1.0
 
 
-# --- ``sgd``: the paper's stochastic gradient descent, repaired so that it works at every size.
+# --- The solver: epochs over the edges, measurements of M, recovery.
 
 # M is measured afresh after so many edges per node: a fifth of a row is then measured per edge, however
 # large the graph, and rows, which double at each of ten visits, stay far from the largest float32.
 EDGES_PER_MEASUREMENT = 5
-AVERAGED = 2 / 3  # of a Jacobi step: all of it would keep what alternates between neighbours
-WORST_CONDITION = 1e4  # of M; runs that go well stay below ten
+JACOBI_DAMPING = 2 / 3  # of a Jacobi step: all of it would keep what alternates between neighbours
+MAX_CONDITION = 1e4  # of M; runs that go well stay below ten
 
 
 @dataclass(eq=False)
 class DescentState(SGDBaseState):
-    """``U`` holds rows of float32 in walk form, padded to whole lanes; the rest belongs to the epochs.
+    """``U`` holds rows of float32 in random-walk form, padded to whole lanes; the rest belongs to the epochs.
 
     ``known`` are M and Y, kept from batch to batch for ``known_for`` edges now; None where U moved otherwise.
     """
@@ -193,8 +202,11 @@ class DescentState(SGDBaseState):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> DescentState:
         twin = copy.copy(self)  # the edges are shared
-        twin.U, twin.events, twin.after = self.U.copy(), list(self.events), copy.deepcopy(self.after, memo)
-        twin.known, twin.rng = copy.deepcopy(self.known, memo), copy.deepcopy(self.rng, memo)
+        twin.U = self.U.copy()
+        twin.events = list(self.events)
+        twin.after = copy.deepcopy(self.after, memo)
+        twin.known = copy.deepcopy(self.known, memo)
+        twin.rng = copy.deepcopy(self.rng, memo)
         return twin
 
 
@@ -208,7 +220,7 @@ class UnbiasedSGD(SGDBase[DescentState]):
     (docs/methods/sgd.md), of one length for all rows, which needs no moments and no scale.
 
     An epoch reads every edge once, in random order; a few of them find clear clusters on graphs of any size.
-    The noise of the last steps leaves an angle of about .1: for digits let it hand over.
+    The noise of the last steps leaves an angle of about .1: for digits ask for ``polish``.
 
     Parameters
     ----------
@@ -222,13 +234,13 @@ class UnbiasedSGD(SGDBase[DescentState]):
         Length of the first steps relative to the root mean square of a row; 2 is too long, 0.5 slower.
     averaging
         Bring every row two thirds of the way to the mean of its neighbours after the epochs: one pass
-        more, which takes out most of the noise that the last steps leave. Not before a hand-over.
+        more, which takes out most of the noise that the last steps leave. Not before a polish.
     polish
         Go on with another method from the subspace found, until the angle or the tolerance asked for is met.
     polish_solver
         That method: ``"lanczos"`` (block Krylov, the fewest passes) or ``"chebyshev"`` (the least memory).
     angle
-        Bound on the sine of the subspace angle after the hand-over; 0 leaves stopping to the loop.
+        Bound on the sine of the subspace angle after the polish; 0 leaves stopping to the loop.
     """
 
     averaging: bool = False
@@ -241,22 +253,22 @@ class UnbiasedSGD(SGDBase[DescentState]):
         check_edges(self.name, self.requires, problem)
 
     def init(self, problem: Problem, rng: np.random.Generator) -> DescentState:
-        """Start from an orthonormal random basis, or the warm start, in walk form."""
+        """Start from an orthonormal random basis, or the warm start, in random-walk form."""
         self.check_parameters()
         operator = problem.sparse_random_walk
         descent = Descent.of(operator, edge_source(operator.graph, rng), self.batch_size)
-        if problem.start is None and operator.is_streamed:  # no room for a basis in float64
+        if problem.start is None and operator.is_streamed:  # memory has no space for a basis in float64
             size = (problem.n_nodes, problem.n_components)
             U = descent.padded(np.asarray(problem.engine.random(*size, new_seed(rng), np.float32)))
         else:
             U = descent.padded(problem.random_walk.transform(problem.resident_guess(rng)))
         U[descent.source.counts == 0] = 0  # no batch would ever move them
         state = DescentState(U, rng, step_size=self.step_size, descent=descent)
-        self.tell(state, descent.source.counts, descent.batch_size)
+        self.note_batches(state, descent.source.counts, descent.batch_size)
         return state
 
     def step(self, problem: Problem, state: DescentState) -> DescentState:
-        """One epoch, the last of them averaged if asked for; then a step of the method that goes on."""
+        """One epoch, the last of them averaged if asked for; then a step of the polishing method."""
         state = super().step(problem, state)
         if self.averaging and not self.polish and state.iteration == self.n_epochs:
             self._average(problem, state)
@@ -265,16 +277,18 @@ class UnbiasedSGD(SGDBase[DescentState]):
     def _average(self, problem: Problem, state: DescentState) -> None:
         """Mutates: all rows, by a Jacobi step."""
         assert state.descent is not None
-        rows, diagonal = self._pencil_rows(problem, state), problem.sparse.diagonal[:, None]
-        wanted = np.asarray(problem.apply(rows)) / np.where(diagonal > 0, diagonal, 1)
-        state.U = state.descent.padded(problem.random_walk.transform(rows - AVERAGED * wanted))
+        rows = self._pencil_rows(problem, state)
+        diagonal = problem.sparse.diagonal[:, None]
+        correction = np.asarray(problem.apply(rows)) / np.where(diagonal > 0, diagonal, 1)
+        state.U = state.descent.padded(problem.random_walk.transform(rows - JACOBI_DAMPING * correction))
         state.matvecs += problem.n_components
 
     def epoch(self, problem: Problem, state: DescentState) -> None:
         """Mutates: the state, by one step per batch of all edges."""
         descent = state.descent
         assert descent is not None
-        total, done = self.n_steps(descent.n_batches), state.iteration * descent.n_batches
+        total = self.n_steps(descent.n_batches)
+        done = state.iteration * descent.n_batches
         for groups in descent.groups(state.iteration, state.U.shape[1]):
             if done >= total:
                 break
@@ -288,7 +302,7 @@ class UnbiasedSGD(SGDBase[DescentState]):
         self._place_unlinked(problem, state)
         state.known = None
 
-    def _run(self, problem: Problem, state: DescentState, groups: Groups, steps: Array) -> None:
+    def _run(self, problem: Problem, state: DescentState, groups: BatchGroups, steps: Array) -> None:
         """Mutates: the state, by some batches; goes on with a fresh M where it broke down."""
         descent = state.descent
         assert descent is not None
@@ -297,20 +311,22 @@ class UnbiasedSGD(SGDBase[DescentState]):
             M, Y = state.known or self._measured(problem, state)
             done = descent.run(groups, steps, state.U, M, Y)
             state.known_for += groups.n_edges
-            far = state.known_for >= EDGES_PER_MEASUREMENT * problem.n_nodes
-            broken = done < groups.n_batches
-            state.known = None if far or broken else (M, Y)
+            is_due = state.known_for >= EDGES_PER_MEASUREMENT * problem.n_nodes
+            is_broken = done < groups.n_batches
+            state.known = None if is_due or is_broken else (M, Y)
             skipped = max(done, int(fresh))  # a batch that breaks a fresh M is left out
-            groups, steps = groups.part(slice(skipped, None), descent.batch_size), steps[skipped:]
+            groups = groups.part(slice(skipped, None), descent.batch_size)
+            steps = steps[skipped:]
 
     def _measured(self, problem: Problem, state: DescentState) -> tuple[Array, Array]:
         """Mutates: U, to a root mean square of about one, orthonormal where it was near losing rank; M, Y."""
-        descent, k = state.descent, problem.n_components
+        descent = state.descent
+        k = problem.n_components
         assert descent is not None
         M, Y = descent.measured(problem.engine, state.U, k)
         if not np.isfinite(M).all():
             raise FloatingPointError("the step was too long")
-        if not np.linalg.cond(M) < WORST_CONDITION:
+        if not np.linalg.cond(M) < MAX_CONDITION:
             self._repair(problem, state)
             M, Y = descent.measured(problem.engine, state.U, k)
         factor = descent.shrunk(state.U, M)
@@ -326,12 +342,14 @@ class UnbiasedSGD(SGDBase[DescentState]):
 
     def _place_unlinked(self, problem: Problem, state: DescentState) -> None:
         """Mutates: rows of nodes without edges, by a Jacobi step on the low-rank part, all that they have."""
-        descent, operator = state.descent, problem.sparse_random_walk
+        descent = state.descent
+        operator = problem.sparse_random_walk
         assert descent is not None
         unlinked = np.flatnonzero(descent.source.counts == 0)
         if not len(unlinked) or operator.low_rank is None:
             return
-        U, low_rank = state.U, operator.low_rank
+        U = state.U
+        low_rank = operator.low_rank
         factors = np.ascontiguousarray(low_rank.factors, dtype=U.dtype)
         drawn = low_rank.factors[unlinked] @ (
             low_rank.coefficients[:, None] * problem.engine.gram(factors, U)
@@ -341,7 +359,7 @@ class UnbiasedSGD(SGDBase[DescentState]):
         )
 
     def _pencil_rows(self, problem: Problem, state: DescentState) -> Array:
-        """The rows without padding, in the problem's own coordinates; in float64 unless memory is dear."""
+        """The rows without padding, in the problem's own coordinates; float64 where the graph is resident."""
         dtype = np.float32 if problem.operator.is_streamed else np.float64
         rows = np.ascontiguousarray(state.U[:, : problem.n_components], dtype=dtype)
         return np.asarray(problem.random_walk.inverse_transform(rows.copy() if rows is state.U else rows))

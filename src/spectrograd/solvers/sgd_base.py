@@ -1,4 +1,8 @@
-"""Epochs over the edges that hand their subspace to a block method, for the accuracy they have not."""
+"""Epochs of mini-batches, polished by a block method: the base of ``sgd`` in memory and on torch.
+
+The epochs find a subspace with an angle of about .1; ``polish`` goes on from it with ``lanczos`` or
+``chebyshev``.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +26,12 @@ from spectrograd.solvers.minibatch import EdgeChunk, EdgeSource
 from spectrograd.solvers.ritz import RitzSolver, RitzState
 from spectrograd.typing import Array
 
-EDGES_AT_ONCE = 1 << 18  # a chunk's groups take 24 bytes per edge
+EDGES_CHUNK = 1 << 18  # a chunk's groups take 24 bytes per edge
 
 
 @dataclass(eq=False)
 class SGDBaseState(StepState):
-    """After the hand-over ``after`` is the state of the method that goes on, and ``handed`` its problem."""
+    """While polishing, ``after`` is the state of the polishing method and ``polishing`` its problem."""
 
     polishing: Problem | None = None
     after: RitzState | None = None
@@ -38,7 +42,7 @@ SGDBaseStateT = TypeVar("SGDBaseStateT", bound=SGDBaseState)
 
 @dataclass(frozen=True)
 class SGDBase(SteppingSolver[SGDBaseStateT]):
-    """``sgd`` but for where its rows live: first epochs, then, with ``polish``, a method that converges.
+    """Epochs of ``sgd``, then, with ``polish``, a method that converges; subclasses say where the rows live.
 
     The parameters are those of :class:`~spectrograd.solvers.sgd.UnbiasedSGD`.
     """
@@ -63,7 +67,7 @@ class SGDBase(SteppingSolver[SGDBaseStateT]):
 
     @property
     def has_stopping_rule(self) -> bool:
-        """Only the method that goes on does."""
+        """Only the polishing method has one."""
         return self.polish and self.angle > 0
 
     def check_parameters(self) -> None:
@@ -86,8 +90,8 @@ class SGDBase(SteppingSolver[SGDBaseStateT]):
         """Batches of all epochs, where one epoch has so many."""
         return math.ceil(min(self.epochs, self.max_iter) * per_epoch)
 
-    def tell(self, state: SGDBaseStateT, counts: Array, size: int) -> None:
-        """Mutates: the events, by what batches of ``size`` edges mean for nodes with so many edges each."""
+    def note_batches(self, state: SGDBaseStateT, counts: Array, size: int) -> None:
+        """Mutates: events that say what batches of ``size`` edges mean for nodes with so many edges each."""
         if size < self.batch_size:
             state.events.append(f"batches of {size} edges: larger ones would touch too many nodes at once")
         unseen = float(((1 - min(self.epochs, 1)) ** counts).sum())
@@ -101,7 +105,7 @@ class SGDBase(SteppingSolver[SGDBaseStateT]):
         per_epoch = -(-source.n_edges // size)
         total = self.n_steps(per_epoch)
         done = state.iteration * per_epoch
-        for chunk in source.chunks(state.iteration, max(1, EDGES_AT_ONCE // size) * size):
+        for chunk in source.chunks(state.iteration, max(1, EDGES_CHUNK // size) * size):
             n_batches = min(-(-len(chunk.heads) // size), total - done)
             if n_batches <= 0:
                 break
@@ -111,7 +115,7 @@ class SGDBase(SteppingSolver[SGDBaseStateT]):
             state.edges_seen += len(chunk.heads)
 
     def step(self, problem: Problem, state: SGDBaseStateT) -> SGDBaseStateT:
-        """One epoch; after the last one a step of the method that goes on."""
+        """One epoch; after the last one a step of the polishing method."""
         if state.iteration >= self.n_epochs:
             return self._polish_step(problem, state)
         self.epoch(problem, state)
@@ -125,7 +129,7 @@ class SGDBase(SteppingSolver[SGDBaseStateT]):
         if state.after is None:
             state.polishing = replace(problem, start=self.basis(problem, state))
             state.after = solver.init(state.polishing, state.rng)
-            state.events.append(f"handed over to {solver.name} after {self.epochs:g} passes over the edges")
+            state.events.append(f"polished by {solver.name} after {self.epochs:g} passes over the edges")
         assert state.polishing is not None
         before = state.after.matvecs
         state.after = solver.step(state.polishing, state.after)
@@ -139,14 +143,14 @@ class SGDBase(SteppingSolver[SGDBaseStateT]):
         return cast(RitzSolver[Any], choose_variant(problem, solver))
 
     def finish(self, problem: Problem, state: SGDBaseStateT) -> MultiVector:
-        """An orthonormal basis, of the epochs or of the method that went on."""
+        """An orthonormal basis, of the epochs or of the polishing method."""
         if state.after is not None:
             return self._polish_solver(problem).finish(problem, state.after)
         return self.basis(problem, state)
 
     def progress(self, problem: Problem, state: SGDBaseStateT) -> Progress:
-        """Measured by a product during the epochs where sweeps are cheap, known from the last step after."""
-        if state.after is None and problem.passes_are_expensive:  # bounds; to know better would take a sweep
+        """Measure by a product during the epochs where passes are cheap; while polishing by the last step."""
+        if state.after is None and problem.passes_are_expensive:  # bounds: to know better would take a pass
             upper = problem.operator.upper
             counts = (state.iteration, state.matvecs, state.edges_seen)
             return Progress(*counts, problem.n_components * upper, upper, 0.0, events=tuple(state.events))
@@ -162,8 +166,9 @@ class SGDBase(SteppingSolver[SGDBaseStateT]):
         )
 
     def snapshot(self, problem: Problem, state: SGDBaseStateT) -> SGDBaseStateT:
-        """Of the method that went on, what it keeps itself."""
-        after, state.after = state.after, None
+        """Of the polishing method, what it keeps itself."""
+        after = state.after
+        state.after = None
         twin = copy.deepcopy(state)
         state.after = after
         if after is not None:
@@ -172,21 +177,21 @@ class SGDBase(SteppingSolver[SGDBaseStateT]):
         return twin
 
     def overwrites_state(self, state: SGDBaseStateT) -> bool:
-        """As the steps of the method that goes on."""
+        """As the steps of the polishing method."""
         return isinstance(state.after, FewPassState)
 
     def snapshots_are_copies(self, state: SGDBaseStateT) -> bool:
-        """As those of the method that goes on."""
+        """As those of the polishing method."""
         return not isinstance(state.after, LanczosState) or state.after.basis is None
 
     def evidence(self, problem: Problem, state: SGDBaseStateT) -> Evidence:
-        """That of the method that went on."""
+        """That of the polishing method."""
         return (
             Evidence() if state.after is None else self._polish_solver(problem).evidence(problem, state.after)
         )
 
     def complement_bound(self, problem: Problem, state: SGDBaseStateT) -> ComplementBound | None:
-        """What the method that went on knows."""
+        """What the polishing method knows."""
         return (
             None
             if state.after is None

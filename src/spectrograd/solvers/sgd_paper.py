@@ -187,7 +187,7 @@ class PaperSGD(PaperMethod[PaperState]):
         return state
 
     def _inverse_gram(self, problem: Problem, state: PaperState) -> Array:
-        """``M^-1`` by Cholesky and triangular solves; a failing M is repaired and counted."""
+        """``M^-1`` by Cholesky and triangular solves; a failing M is measured afresh and counted."""
         try:
             R = la.cholesky(state.M, check_finite=False)
             diagonal = np.abs(np.diag(R))

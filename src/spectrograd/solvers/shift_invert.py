@@ -40,7 +40,8 @@ class RationalFilter(Filter):
     def through(self, inverse: Inverse, X: Array) -> Array:
         """``p(T) X`` by the three-term recurrence; one solve per degree."""
         scale = 2 * (self.cut - self.pole)
-        first, others = (scale, -1.0, 0.0), (2 * scale, -2.0, -1.0)
+        first = (scale, -1.0, 0.0)
+        others = (2 * scale, -2.0, -1.0)
         return inverse.recur(X, [first] + [others] * (self.degree - 1))
 
 
@@ -56,9 +57,11 @@ class Woodbury:
     def of(cls, low_rank: LowRank, factor: Factor, metric: Array) -> Woodbury:
         """Solve for the factors; metric and result are in the factor's order."""
         kept = low_rank.coefficients != 0
-        Z, a = low_rank.factors[:, kept], low_rank.coefficients[kept]
+        Z = low_rank.factors[:, kept]
+        a = low_rank.coefficients[kept]
         SZ = factor.solve(Z)
-        small, inside = la.lu_factor(np.diag(1 / a) - Z.T @ SZ), SZ[factor.order]
+        small = la.lu_factor(np.diag(1 / a) - Z.T @ SZ)
+        inside = SZ[factor.order]
         return cls(inside, metric[:, None] * inside, small)
 
     def times(self, panels: Array) -> Array:
@@ -91,7 +94,8 @@ class Inverse:
 
     def recur_panels(self, current: Array, steps: Sequence[Coefficients]) -> Array:
         """The same for panels in the factor's order; mutates those given, if there are several steps."""
-        previous, work = np.zeros(current.shape), self.factor.workspace(current)
+        previous = np.zeros(current.shape)
+        work = self.factor.workspace(current)
         for a, b, c in steps:
             missing = None if self.woodbury is None else a * self.woodbury.times(current)
             self.factor.step(self.metric, current, previous, work, (a, b, c))
@@ -167,7 +171,7 @@ class ShiftInvert(RitzSolver[FactoredState]):
         if problem.start is None:
             state.block = inverse.recur(block, [(1.0, 0.0, 0.0)] * 2)  # nothing is known yet
         state.block = _unit_columns(state.block)
-        self.measured(problem, operator, state)
+        self.take_ritz_pairs(problem, operator, state)
         return state
 
     def _shift(self, problem: Problem) -> float:
@@ -184,7 +188,7 @@ class ShiftInvert(RitzSolver[FactoredState]):
         operator = problem.sparse.random_walk_form().astype(np.float64)
         smooth = self._next_filter(problem, operator, state)
         state.block = _unit_columns(smooth.through(state.inverse, state.block))
-        self.measured(problem, operator, state)
+        self.take_ritz_pairs(problem, operator, state)
         self.account(problem, state, len(state.values))
         exact = 1e-13 * (operator.upper - operator.lower)
         state.done = state.done or bool(state.residuals[: problem.n_components].max() < exact)
@@ -195,7 +199,8 @@ class ShiftInvert(RitzSolver[FactoredState]):
     ) -> RationalFilter:
         """As much as is missing, and no more than keeps the first vector from drowning the K-th."""
         k = problem.n_components
-        top, high = float(state.values[k - 1]), float(state.values[-1])
+        top = float(state.values[k - 1])
+        high = float(state.values[-1])
         high = max(high, top + 1e-12 * (operator.upper - operator.lower))
         unit = RationalFilter(1, high, operator.upper, state.pole)
         missing = 3 * state.angle_bound(k) / self.angle if self.angle > 0 else np.inf
@@ -215,7 +220,8 @@ class ShiftInvert(RitzSolver[FactoredState]):
 
     def complement_bound(self, problem: Problem, state: FactoredState) -> ComplementBound | None:
         """Random vectors under the inverse, unless another factorisation, which counts, is as quick."""
-        k, inverse = problem.n_components, state.inverse
+        k = problem.n_components
+        inverse = state.inverse
         if inverse is None or len(state.values) <= k or inverse.factor.quick:
             return None
         found = np.ascontiguousarray(state.block[:, :k])[inverse.factor.order]

@@ -47,7 +47,8 @@ class Similarity:
         """
         if shift not in ("centre", "psd"):
             raise ValueError(f"shift={shift!r}: expected 'centre' or 'psd'")
-        operator, placed = problem.operator.standard_form(), problem.standard.operator
+        operator = problem.operator.standard_form()
+        placed = problem.standard.operator
         if shift == "centre":
             middle = (operator.lower + operator.upper) / 2
             if isinstance(operator, SparseOperator):
@@ -79,7 +80,8 @@ class Similarity:
             columns *= operator.scale[:, None]
             columns *= operator.scale[nodes]
         if operator.low_rank is not None:
-            Z, a = operator.low_rank.factors, operator.low_rank.coefficients
+            Z = operator.low_rank.factors
+            a = operator.low_rank.coefficients
             columns += Z @ (a[:, None] * Z[nodes].T)
         columns[nodes, np.arange(len(nodes))] += self.shift - operator.diagonal[nodes]
         return columns

@@ -107,7 +107,8 @@ class StochasticForwardBackward(SteppingSolver[RiemannianState]):
         state.iteration += 1
         if self.setting == "columns":
             return self._column_step(problem, state)
-        source, U = problem.batches, state.U
+        source = problem.batches
+        U = state.U
         batch = source.sampler(self.batch)(self.batch_size, state.rng)
         state.edges_seen += batch.n_edges
         if batch.n_edges == 0:
@@ -123,7 +124,8 @@ class StochasticForwardBackward(SteppingSolver[RiemannianState]):
 
     def _column_step(self, problem: Problem, state: RiemannianState) -> RiemannianState:
         """Han & Filippone: ``X <- QR(X + eta (C_S X - X X'C_S X))`` in standard form."""
-        operator, n = problem.sparse, problem.n_nodes
+        operator = problem.sparse
+        n = problem.n_nodes
         root = 1.0 if operator.metric is None else np.sqrt(operator.metric)[:, None]
         X = root * state.U
         per_column = operator.graph.n_entries / n
@@ -153,7 +155,8 @@ def _sampled_product(operator: SparseOperator, X: Array, nodes: Array) -> tuple[
     if scale is not None:
         product *= scale[:, None]
     if operator.low_rank is not None:
-        Z, a = operator.low_rank.factors, operator.low_rank.coefficients
+        Z = operator.low_rank.factors
+        a = operator.low_rank.coefficients
         product += Z @ (a[:, None] * (Z.T @ X))
     return product - operator.diagonal[:, None] * X, rows.nnz
 

@@ -24,7 +24,7 @@ Tensor = Any
 SolverT = TypeVar("SolverT", bound=Solver[Any])
 
 
-class Batch(NamedTuple):
+class TorchBatch(NamedTuple):
     """What a batch does to the nodes it touches; 2b slots, K columns.
 
     ``vertices`` are the nodes of the slots, ``counts`` how many of the batch's edges each has, ``metric`` and
@@ -47,7 +47,7 @@ class Batch(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class DeviceBatches:
+class TorchBatches:
     """What batches need of an operator but its edges, on a device.
 
     ``A = L(W) + diag(row_term) - Z diag(a) Z'``, the last two spread over the edges of each node. ``nodes``
@@ -69,9 +69,10 @@ class DeviceBatches:
         counts: Array,
         unit: float = 1.0,
         push: Array | float = 1.0,
-    ) -> DeviceBatches:
+    ) -> TorchBatches:
         """Of an operator whose nodes have so many edges each, and 1 / q_i where rows are pushed by it."""
-        low_rank, torch = operator.low_rank, engine.torch
+        low_rank = operator.low_rank
+        torch = engine.torch
         metric = np.ones(operator.n_nodes) if operator.metric is None else operator.metric
         coefficients = np.zeros(0) if low_rank is None else low_rank.coefficients / unit
 
@@ -102,7 +103,8 @@ class DeviceBatches:
 
     def measured(self, U: Tensor, span: int = 1 << 17) -> tuple[Tensor, Tensor]:
         """``M = U'BU`` (K x K) and ``Y = Z'U`` (r x K) in float64, from all rows."""
-        k, wide = U.shape[1], self.torch.float64
+        k = U.shape[1]
+        wide = self.torch.float64
         M = self.torch.zeros((k, k), dtype=wide, device=U.device)
         Y = self.torch.zeros((self.factors.shape[1], k), dtype=wide, device=U.device)
         for low in range(0, len(U), span):
@@ -111,11 +113,13 @@ class DeviceBatches:
             Y.addmm_(self.factors[low : low + span].double().T, rows)
         return M, Y
 
-    def batch(self, edges: EdgeChunk, U: Tensor, Y: Tensor) -> Batch:
+    def batch(self, edges: EdgeChunk, U: Tensor, Y: Tensor) -> TorchBatch:
         """The part ``A_S`` (Eq. 15) of these edges applied to the rows that it touches."""
-        torch, n_ends = self.torch, 2 * len(edges.heads)
+        torch = self.torch
+        n_ends = 2 * len(edges.heads)
         ends = torch.cat([edges.heads, edges.tails]).long()
-        (heads, tails), (vertices, slots) = ends.chunk(2), self._slots(ends)
+        (heads, tails) = ends.chunk(2)
+        (vertices, slots) = self._slots(ends)
         counts = U.new_zeros(n_ends).index_add_(0, slots, U.new_ones(n_ends))[:, None]
         pull = U.index_select(0, heads) - U.index_select(0, tails)
         pull *= 1 / self.weight_unit if edges.weights is None else (edges.weights / self.weight_unit)[:, None]
@@ -128,7 +132,7 @@ class DeviceBatches:
         if len(self.coefficients):
             C = (self.coefficients[:, None] * Y).to(U.dtype)
             gradient.addcmul_(counts * share, factors @ C, value=-1)
-        return Batch(vertices, counts, metric, push, factors, rows, gradient)
+        return TorchBatch(vertices, counts, metric, push, factors, rows, gradient)
 
     def _slots(self, ends: Tensor) -> tuple[Tensor, Tensor]:
         """The distinct ends, filled up with row N, and where among them each end is."""
@@ -151,7 +155,7 @@ class DeviceBatches:
         return self.torch.where(good, inverse, 0.0), good
 
     def moved(
-        self, batch: Batch, steps: Tensor, U: Tensor, M: Tensor, Y: Tensor, *, printed: bool = False
+        self, batch: TorchBatch, steps: Tensor, U: Tensor, M: Tensor, Y: Tensor, *, printed: bool = False
     ) -> None:
         """Mutates: U, M and Y, by a step for each of the batch's rows.
 
@@ -159,7 +163,8 @@ class DeviceBatches:
         """
         after = batch.rows + steps
         U.index_copy_(0, batch.vertices, after)
-        both, k = self.torch.cat([batch.rows, after], dim=1).double(), len(M)
+        both = self.torch.cat([batch.rows, after], dim=1).double()
+        k = len(M)
         G = both.T @ ((batch.metric * batch.counts if printed else batch.metric) * both)
         M += G[k:, k:] - G[:k, :k]
         if len(Y):
@@ -177,10 +182,10 @@ def torch_engine(problem: Problem) -> TorchEngine:
 BYTES = 20  # of an edge: two ends, a weight, its place in an epoch's order
 
 
-def device_edges(engine: TorchEngine, operator: SparseOperator, rng: np.random.Generator) -> EdgeSource:
-    """The edges of an operator in walk form: on the device where they have room, else sent there."""
+def torch_edges(engine: TorchEngine, operator: SparseOperator, rng: np.random.Generator) -> EdgeSource:
+    """The edges of an operator in random-walk form: on the device where they fit, else sent there."""
     if fits(engine, operator):
-        return DeviceEdges.of(engine, operator, new_seed(rng))
+        return TorchEdges.of(engine, operator, new_seed(rng))
     return SentEdges(engine, edge_source(operator.graph, rng))
 
 
@@ -190,7 +195,7 @@ def fits(engine: TorchEngine, operator: SparseOperator) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class DeviceEdges:
+class TorchEdges:
     """Every edge once: 8 bytes each, and 4 for a weight; an epoch's order, drawn there, takes 8 more."""
 
     torch: Any
@@ -199,12 +204,13 @@ class DeviceEdges:
     seed: int
 
     @classmethod
-    def of(cls, engine: TorchEngine, operator: SparseOperator, seed: int = 0) -> DeviceEdges:
+    def of(cls, engine: TorchEngine, operator: SparseOperator, seed: int = 0) -> TorchEdges:
         """Collect the edges; a scale of the operator becomes part of their weights."""
         W = operator.graph.matrix
         rows = np.repeat(np.arange(operator.n_nodes, dtype=np.int32), np.diff(W.indptr))
         upper = np.flatnonzero(rows < W.indices)
-        heads, tails = rows[upper], W.indices[upper]
+        heads = rows[upper]
+        tails = W.indices[upper]
         weights = W.data[upper] if operator.graph.is_weighted else None
         if operator.scale is not None:
             scales = operator.scale[heads] * operator.scale[tails]

@@ -1,4 +1,4 @@
-"""``sgd`` on a device: unbiased, row-normalised steps over all edges in random order, in tensors."""
+"""``sgd`` and ``sgd-paper`` on torch: the same steps in tensors, variants of the registry."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spectrograd.solvers.base import DERIVED, Problem, StepState
 from spectrograd.solvers.minibatch import EdgeChunk, EdgeSource
 from spectrograd.solvers.sgd import (
     EDGES_PER_MEASUREMENT,
-    WORST_CONDITION,
+    MAX_CONDITION,
     effective_batch,
     power_of_two,
     pushes,
@@ -24,11 +24,11 @@ from spectrograd.solvers.sgd import (
 from spectrograd.solvers.sgd_base import SGDBase, SGDBaseState
 from spectrograd.solvers.sgd_paper import PaperMethod
 from spectrograd.solvers.torch_minibatch import (
-    Batch,
-    DeviceBatches,
-    DeviceEdges,
-    device_edges,
+    TorchBatch,
+    TorchBatches,
+    TorchEdges,
     fits,
+    torch_edges,
     torch_engine,
 )
 from spectrograd.typing import Array
@@ -38,36 +38,38 @@ SMALLEST = float(np.finfo(np.float32).tiny)  # a shorter gradient is none
 
 
 @dataclass(frozen=True, eq=False)
-class DeviceDescent:
+class TorchDescent:
     """What epochs read and never change: edges, and what batches need of the operator."""
 
     source: EdgeSource
-    rows: DeviceBatches
+    rows: TorchBatches
     total_mass: float
     batch_size: int
 
 
 @dataclass(eq=False)
-class DeviceDescentState(SGDBaseState):
-    """``U`` is in walk form, in float32 with a row N of zeros.
+class TorchDescentState(SGDBaseState):
+    """``U`` is in random-walk form, in float32 with a row N of zeros.
 
     ``known`` are M and Y, kept from chunk to chunk for ``known_for`` edges now; None where U moved otherwise.
     """
 
-    descent: DeviceDescent | None = field(default=None, metadata={DERIVED: True})
+    descent: TorchDescent | None = field(default=None, metadata={DERIVED: True})
     known: tuple[Tensor, Tensor] | None = None
     known_for: int = 0
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> DeviceDescentState:
+    def __deepcopy__(self, memo: dict[int, Any]) -> TorchDescentState:
         twin = copy.copy(self)  # the edges are shared
-        twin.U, twin.events = copy.deepcopy(self.U, memo), list(self.events)
-        twin.known, twin.after = copy.deepcopy(self.known, memo), copy.deepcopy(self.after, memo)
+        twin.U = copy.deepcopy(self.U, memo)
+        twin.events = list(self.events)
+        twin.known = copy.deepcopy(self.known, memo)
+        twin.after = copy.deepcopy(self.after, memo)
         twin.rng = copy.deepcopy(self.rng, memo)
         return twin
 
 
 @dataclass(frozen=True)
-class DeviceSGD(SGDBase[DeviceDescentState]):
+class TorchSGD(SGDBase[TorchDescentState]):
     """:class:`~spectrograd.solvers.sgd.UnbiasedSGD` in tensors: the same steps, other random numbers.
 
     Edges that do not fit the device, or are on a disk, are sent there chunk by chunk. The host looks at M
@@ -85,23 +87,25 @@ class DeviceSGD(SGDBase[DeviceDescentState]):
         else:
             super().check(problem)
 
-    def init(self, problem: Problem, rng: np.random.Generator) -> DeviceDescentState:
-        """Start from an orthonormal random basis, or the warm start, in walk form."""
+    def init(self, problem: Problem, rng: np.random.Generator) -> TorchDescentState:
+        """Start from an orthonormal random basis, or the warm start, in random-walk form."""
         self.check_parameters()
-        engine, operator = torch_engine(problem), problem.sparse_random_walk
-        source = device_edges(engine, operator, rng)
-        counts, size = source.counts, effective_batch(self.batch_size, source.n_edges)
+        engine = torch_engine(problem)
+        operator = problem.sparse_random_walk
+        source = torch_edges(engine, operator, rng)
+        counts = source.counts
+        size = effective_batch(self.batch_size, source.n_edges)
         unit = power_of_two(float(operator.graph.degrees.sum()) / max(1, counts.sum()))  # about a weight
         push = pushes(counts, size / source.n_edges)
-        rows = DeviceBatches.of(engine, _with_unit_mass(operator), counts, unit, push)
+        rows = TorchBatches.of(engine, _with_unit_mass(operator), counts, unit, push)
         U = rows.padded(problem.random_walk.transform(problem.first_guess(rng)).tensor)
         U[:-1][engine.torch.tensor(counts == 0, device=U.device)] = 0  # no batch would ever move them
-        state = DeviceDescentState(TorchMultiVector(U), rng, step_size=self.step_size)
-        state.descent = DeviceDescent(source, rows, float(rows.metric.double().sum()), size)
-        self.tell(state, counts, size)
+        state = TorchDescentState(TorchMultiVector(U), rng, step_size=self.step_size)
+        state.descent = TorchDescent(source, rows, float(rows.metric.double().sum()), size)
+        self.note_batches(state, counts, size)
         return state
 
-    def epoch(self, problem: Problem, state: DeviceDescentState) -> None:
+    def epoch(self, problem: Problem, state: TorchDescentState) -> None:
         """Mutates: the state, by one step per batch of all edges."""
         descent = _descent(state)
         with torch_engine(problem).one_thread():
@@ -112,12 +116,15 @@ class DeviceSGD(SGDBase[DeviceDescentState]):
         self._place_unlinked(problem, state)
         state.known = None
 
-    def _run(self, problem: Problem, state: DeviceDescentState, chunk: EdgeChunk, steps: Array) -> None:
+    def _run(self, problem: Problem, state: TorchDescentState, chunk: EdgeChunk, steps: Array) -> None:
         """Mutates: the state, by a chunk's batches; where M has no factor, rows stay until the next chunk."""
-        descent, size = _descent(state), _descent(state).batch_size
+        descent = _descent(state)
+        size = _descent(state).batch_size
         if state.known is None or not _is_sound(state.known[0].cpu().numpy()):
-            state.known, state.known_for = self._measured(problem, state), 0
-        (M, Y), U = state.known, state.U.tensor
+            state.known = self._measured(problem, state)
+            state.known_for = 0
+        (M, Y) = state.known
+        U = state.U.tensor
         for number, step in enumerate(steps):
             batch = descent.rows.batch(chunk.part(slice(number * size, (number + 1) * size)), U, Y)
             descent.rows.moved(batch, _moves(descent, batch, M, float(step)), U, M, Y)
@@ -125,9 +132,10 @@ class DeviceSGD(SGDBase[DeviceDescentState]):
         if state.known_for >= EDGES_PER_MEASUREMENT * problem.n_nodes:
             state.known = None
 
-    def _measured(self, problem: Problem, state: DeviceDescentState) -> tuple[Tensor, Tensor]:
+    def _measured(self, problem: Problem, state: TorchDescentState) -> tuple[Tensor, Tensor]:
         """Mutates: U, to a root mean square of about one, orthonormal where it was near losing rank; M, Y."""
-        rows, total_mass = _descent(state).rows, _descent(state).total_mass
+        rows = _descent(state).rows
+        total_mass = _descent(state).total_mass
         M, Y = rows.measured(state.U.tensor)
         seen = M.cpu().numpy()
         if not np.isfinite(seen).all():
@@ -142,10 +150,12 @@ class DeviceSGD(SGDBase[DeviceDescentState]):
         state.U.tensor.mul_(factor)
         return M * factor**2, Y * factor
 
-    def _place_unlinked(self, problem: Problem, state: DeviceDescentState) -> None:
+    def _place_unlinked(self, problem: Problem, state: TorchDescentState) -> None:
         """Mutates: rows of nodes without edges, by a Jacobi step on the low-rank part, all that they have."""
-        descent, U = _descent(state), state.U.tensor
-        rows, counts = descent.rows, descent.source.counts
+        descent = _descent(state)
+        U = state.U.tensor
+        rows = descent.rows
+        counts = descent.source.counts
         if counts.all() or not len(rows.coefficients):
             return
         chosen = rows.torch.tensor(np.flatnonzero(counts == 0), device=U.device)
@@ -155,32 +165,33 @@ class DeviceSGD(SGDBase[DeviceDescentState]):
         own = placed.diagonal.tensor[chosen] / rows.weight_unit
         U[chosen] = (drawn / rows.torch.where(own > 0, own, 1.0)).to(U.dtype)
 
-    def _pencil_rows(self, problem: Problem, state: DeviceDescentState) -> TorchMultiVector:
+    def _pencil_rows(self, problem: Problem, state: TorchDescentState) -> TorchMultiVector:
         """The rows without that of zeros, in the problem's own coordinates and float64."""
         rows: TorchMultiVector = problem.random_walk.inverse_transform(
             TorchMultiVector(state.U.tensor[:-1].double())
         )
         return rows
 
-    def basis(self, problem: Problem, state: DeviceDescentState) -> TorchMultiVector:
+    def basis(self, problem: Problem, state: TorchDescentState) -> TorchMultiVector:
         """Of the rows as they are."""
         Q: TorchMultiVector = problem.orthonormalize(self._pencil_rows(problem, state)).Q
         return Q
 
 
-def _descent(state: DeviceDescentState) -> DeviceDescent:
+def _descent(state: TorchDescentState) -> TorchDescent:
     assert state.descent is not None
     return state.descent
 
 
 def _is_sound(M: Array) -> bool:
     """Whether a Gram matrix is finite and far from losing rank."""
-    return bool(np.isfinite(M).all() and np.linalg.cond(M) < WORST_CONDITION)
+    return bool(np.isfinite(M).all() and np.linalg.cond(M) < MAX_CONDITION)
 
 
-def _moves(descent: DeviceDescent, batch: Batch, M: Tensor, step: float) -> Tensor:
+def _moves(descent: TorchDescent, batch: TorchBatch, M: Tensor, step: float) -> Tensor:
     """``- step sqrt(Tr M / sum b) g_i / |g_i|`` for the rows of a batch; none where M has no factor."""
-    torch, rows = descent.rows.torch, batch.rows
+    torch = descent.rows.torch
+    rows = batch.rows
     inverse, good = descent.rows.inverse(M)
     size = torch.where(good, torch.trace(M), 0.0)  # directions forget it, float32 does not underflow with it
     P = size * (inverse @ batch.projected @ inverse)
@@ -201,7 +212,7 @@ def _with_unit_mass(operator: SparseOperator) -> SparseOperator:
 
 
 @dataclass(eq=False)
-class DevicePaperState(StepState):
+class TorchPaperState(StepState):
     """``U`` has a row N of zeros; ``known`` are M and Y as updates made them, None where U moved otherwise.
 
     ``moments`` are AMSGrad's, (N + 1) x 3K on the device; ``seed`` is that of the batches.
@@ -210,19 +221,21 @@ class DevicePaperState(StepState):
     known: tuple[Tensor, Tensor] | None = None
     moments: Tensor | None = None
     seed: int = 0
-    edges: DeviceEdges | None = field(default=None, metadata={DERIVED: True})
-    rows: DeviceBatches | None = field(default=None, metadata={DERIVED: True})
+    edges: TorchEdges | None = field(default=None, metadata={DERIVED: True})
+    rows: TorchBatches | None = field(default=None, metadata={DERIVED: True})
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> DevicePaperState:
+    def __deepcopy__(self, memo: dict[int, Any]) -> TorchPaperState:
         twin = copy.copy(self)  # what is only read is shared
-        twin.U, twin.events = copy.deepcopy(self.U, memo), list(self.events)
-        twin.known, twin.moments = copy.deepcopy(self.known, memo), copy.deepcopy(self.moments, memo)
+        twin.U = copy.deepcopy(self.U, memo)
+        twin.events = list(self.events)
+        twin.known = copy.deepcopy(self.known, memo)
+        twin.moments = copy.deepcopy(self.moments, memo)
         twin.rng = copy.deepcopy(self.rng, memo)
         return twin
 
 
 @dataclass(frozen=True)
-class DevicePaperSGD(PaperMethod[DevicePaperState]):
+class TorchPaperSGD(PaperMethod[TorchPaperState]):
     """Eqs. 8-19 with edges drawn, summed, factorised and moved on the device.
 
     The same as :class:`~spectrograd.solvers.sgd_paper.PaperSGD`, but for the random numbers, and for other
@@ -232,18 +245,20 @@ class DevicePaperSGD(PaperMethod[DevicePaperState]):
 
     requires = TENSORS
 
-    def init(self, problem: Problem, rng: np.random.Generator) -> DevicePaperState:
+    def init(self, problem: Problem, rng: np.random.Generator) -> TorchPaperState:
         """Start from an orthonormal random basis and compute ``M_0`` in full (Eq. 18)."""
         self.check_parameters()
-        engine, operator = torch_engine(problem), problem.sparse
+        engine = torch_engine(problem)
+        operator = problem.sparse
         self._check_capabilities(fits(engine, operator))
-        edges = DeviceEdges.of(engine, operator)
-        rows = DeviceBatches.of(engine, operator, edges.counts)
+        edges = TorchEdges.of(engine, operator)
+        rows = TorchBatches.of(engine, operator, edges.counts)
         U = rows.padded(problem.first_guess(rng).tensor)
-        state = DevicePaperState(
+        state = TorchPaperState(
             TorchMultiVector(U), rng, step_size=self.step_size * problem.row_unit, seed=new_seed(rng)
         )
-        state.edges, state.rows = edges, rows
+        state.edges = edges
+        state.rows = rows
         if self.optimizer == "amsgrad":
             state.moments = U.new_zeros((len(U), 3 * U.shape[1]))
         state.events.extend(self.advice(problem.n_nodes))
@@ -262,7 +277,7 @@ class DevicePaperSGD(PaperMethod[DevicePaperState]):
                 "'sgd' reads them chunk by chunk"
             )
 
-    def step(self, problem: Problem, state: DevicePaperState) -> DevicePaperState:
+    def step(self, problem: Problem, state: TorchPaperState) -> TorchPaperState:
         """All mini-batches up to the next report or refreshment (Eq. 10)."""
         assert state.rows is not None
         with torch_engine(problem).one_thread():
@@ -277,13 +292,17 @@ class DevicePaperSGD(PaperMethod[DevicePaperState]):
         state.edges_seen += done * self.batch_size
         return state
 
-    def _iterations(self, problem: Problem, state: DevicePaperState, count: int) -> int:
+    def _iterations(self, problem: Problem, state: TorchPaperState, count: int) -> int:
         """Mutates: the state, by so many batches; how many there were before M had no factor."""
-        engine, rows, edges = torch_engine(problem), state.rows, state.edges
+        engine = torch_engine(problem)
+        rows = state.rows
+        edges = state.edges
         assert rows is not None
         assert edges is not None
         assert state.known is not None
-        U, (M, Y), printed = state.U.tensor, state.known, self.gram_update == "printed"
+        U = state.U.tensor
+        (M, Y) = state.known
+        printed = self.gram_update == "printed"
         draw = engine.torch.Generator(engine.device).manual_seed((state.seed + state.iteration) % 2**63)
         done = engine.torch.zeros((), dtype=engine.torch.int64, device=engine.device)
         for _ in range(count):
@@ -295,13 +314,14 @@ class DevicePaperSGD(PaperMethod[DevicePaperState]):
         return int(done)
 
     def _direction(
-        self, rows: DeviceBatches, batch: Batch, inverse: Tensor, good: Tensor, moments: Tensor | None
+        self, rows: TorchBatches, batch: TorchBatch, inverse: Tensor, good: Tensor, moments: Tensor | None
     ) -> Tensor:
         """The rows ``2 (A_S U - B U M^-1 U'A_S U) M^-1`` of the batch (Eq. 17), or AMSGrad's form of them.
 
         Mutates: the moments. Nothing moves where there is no ``M^-1``.
         """
-        torch, u = rows.torch, batch.rows
+        torch = rows.torch
+        u = batch.rows
         P = inverse @ batch.projected @ inverse
         back = (batch.metric * u) @ (P + P.T).to(u.dtype)
         g = 2 * batch.gradient @ inverse.to(u.dtype) - back
@@ -316,23 +336,24 @@ class DevicePaperSGD(PaperMethod[DevicePaperState]):
         moments.index_copy_(0, batch.vertices, now)
         return torch.where(good, m / (most.sqrt() + 1e-12), 0.0)
 
-    def _repair(self, problem: Problem, state: DevicePaperState) -> None:
+    def _repair(self, problem: Problem, state: TorchPaperState) -> None:
         """Mutates: the state, whose rows are orthonormal again."""
         assert state.rows is not None
         Q = problem.orthonormalize(self._wide(state), state.rng).Q
-        state.U, state.known = TorchMultiVector(state.rows.padded(Q.tensor)), None
+        state.U = TorchMultiVector(state.rows.padded(Q.tensor))
+        state.known = None
         state.events.append(f"iteration {state.iteration}: M was ill-conditioned, re-orthonormalised")
 
-    def _wide(self, state: DevicePaperState) -> TorchMultiVector:
+    def _wide(self, state: TorchPaperState) -> TorchMultiVector:
         """The rows without that of zeros, in float64."""
         return TorchMultiVector(state.U.tensor[:-1].double())
 
-    def finish(self, problem: Problem, state: DevicePaperState) -> TorchMultiVector:
+    def finish(self, problem: Problem, state: TorchPaperState) -> TorchMultiVector:
         """Orthonormal in the metric."""
         Q: TorchMultiVector = problem.orthonormalize(self._wide(state)).Q
         return Q
 
-    def back_off(self, problem: Problem, state: DevicePaperState) -> DevicePaperState | None:
+    def back_off(self, problem: Problem, state: TorchPaperState) -> TorchPaperState | None:
         """Halve the step and forget the moments, which remember the explosion."""
         if state.moments is not None:
             state.moments.tensor.zero_()
