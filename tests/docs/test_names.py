@@ -30,9 +30,13 @@ OF_OTHERS = {
 }
 
 
+def text_of(page):
+    return page.read_text(encoding="utf-8")
+
+
 def code_spans(page):
     """Inline code of a page, blocks of code left out."""
-    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"^```.*?^```", "", text_of(page), flags=re.DOTALL | re.MULTILINE)
     return re.findall(r"`([^`\n]+)`", text)
 
 
@@ -86,6 +90,14 @@ def test_dotted_names_exist(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_imports_of_blocks_exist(page):
+    """Also of blocks that are not run."""
+    for line in re.findall(r"^from spectrograd([\w.]*) import ([\w, ]+)", text_of(page), flags=re.MULTILINE):
+        for name in line[1].split(","):
+            assert find(f"{line[0]}.{name.strip()}".lstrip("."))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_paths_exist(page):
     below = (ROOT, PACKAGE, ROOT / "docs", page.parent)
     missing = [path for path in paths(page) if not any((folder / path).exists() for folder in below)]
@@ -125,3 +137,33 @@ def test_the_list_of_packages_is_that_of_the_contract(page):
         r"^\| `([\w :|\\]+)` \| (.*) \|$", text.split("<!-- packages -->")[1], flags=re.MULTILINE
     )
     assert [(names.replace("\\|", "|"), description) for names, description in rows] == contract()
+
+
+def code_in_rows(page, first_cell):
+    """Code of the rows of a page's tables whose first cell has this text."""
+    rows = re.findall(rf"^\| {first_cell} \|(.*)\|$", text_of(ROOT / "docs" / page), flags=re.MULTILINE)
+    return {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+
+
+def test_the_verbs_of_an_engine_are_those_of_the_base():
+    engine = find("engines.Engine")
+    assert code_in_rows("add_an_engine.md", "mandatory") == set(engine.__abstractmethods__)
+    kept_and_derived = code_in_rows("add_an_engine.md", "(?:storage of rows|derived)")
+    assert len(kept_and_derived) > 10
+    assert not [verb for verb in kept_and_derived if not hasattr(engine, verb)]
+
+
+@pytest.mark.parametrize("page", ["add_a_solver.md", "architecture.md"])
+def test_the_methods_of_a_solver_are_those_of_the_base(page):
+    solver = find("solvers.Solver")
+    text = text_of(ROOT / "docs" / page)
+    methods = re.findall(r"^\| `(\w+)\(problem", text, flags=re.MULTILINE)
+    assert {"init", "step"} <= set(methods)
+    assert not [method for method in methods if not hasattr(solver, method)]
+
+
+def test_the_glossary_has_its_words():
+    glossary = text_of(ROOT / "docs" / "architecture.md").split("## 7. Glossary")[1]
+    words = re.findall(r"^\| ([a-zA-Z() ]+) \|", glossary, flags=re.MULTILINE)[1:]
+    assert len(words) >= 25
+    assert words == sorted(words, key=str.lower)

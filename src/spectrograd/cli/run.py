@@ -237,7 +237,6 @@ def _as_kind(kind: Any, name: str, text: str) -> Any:
 # --- What a command reads: its graph, the bytes it came from, and known classes.
 
 
-
 def read_layers(
     session: Session,
     files: GraphFiles,
