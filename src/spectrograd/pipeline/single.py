@@ -170,7 +170,7 @@ class PreparedGraph:
         further = wide.with_tau(decision)[0]
         second = widest_gap(further.embedding.eigenvalues, edge)
         n_trivial = nodes.n_components_of_graph if decision.tau == 0 else 1
-        localized = nodes.judged_by(operator, n_trivial, further).tau > 0
+        localized = nodes.decide_by_result(operator, n_trivial, further).tau > 0
         if further.solution.stop_reason == INTERRUPTED or localized or not second.clear:
             return solved, gap
         return further.after(solved.solution, solved.attempts), second
