@@ -24,7 +24,7 @@ from spectrograd.engines.dask.multivector import distribute_graph
 from spectrograd.engines.dask.session import (
     EngineError,
     Step,
-    reassigned,
+    reassign_blocks,
 )
 from spectrograd.graph import (
     Graph,
@@ -161,8 +161,8 @@ def test_any_number_of_blocks_gives_the_same_product(client, n_blocks):
 
 def test_a_sweep_of_one_task_has_the_bits_of_one_of_many(client, monkeypatch):
     graph, found = datasets.make_block_model(5000, 3, random_state=0).graph, []
-    for most in (dask_engine.AT_ONCE, 0):
-        monkeypatch.setattr(dask_engine, "AT_ONCE", most)
+    for most in (dask_engine.MAX_FUSED_BYTES, 0):
+        monkeypatch.setattr(dask_engine, "MAX_FUSED_BYTES", most)
         engine = make_engine(client)
         placed, X = (
             engine.load_operator(laplacian(graph).random_walk_form()),
@@ -331,9 +331,9 @@ def test_futures_are_released_at_once_and_history_is_cut(client):
 
 
 def test_owners_stay_and_share():
-    assert reassigned(["a", "b", "c"], ["a", "c"], 3) == ["a", "a", "c"]
-    assert reassigned(["a", "a", "c"], ["a", "b", "c"], 3) == ["b", "a", "c"]
-    assert sorted(reassigned(["a"] * 6, ["a", "b", "c"], 6)) == ["a", "a", "b", "b", "c", "c"]
+    assert reassign_blocks(["a", "b", "c"], ["a", "c"], 3) == ["a", "a", "c"]
+    assert reassign_blocks(["a", "a", "c"], ["a", "b", "c"], 3) == ["b", "a", "c"]
+    assert sorted(reassign_blocks(["a"] * 6, ["a", "b", "c"], 6)) == ["a", "a", "b", "b", "c", "c"]
 
 
 def test_another_version_of_the_package_is_refused(client, monkeypatch):

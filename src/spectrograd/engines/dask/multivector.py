@@ -16,51 +16,51 @@ from numpy.typing import DTypeLike
 from spectrograd.engines.base import Engine, Statistics
 from spectrograd.engines.dask import tasks
 from spectrograd.engines.dask.partition import cut, even_bounds
-from spectrograd.engines.dask.session import DaskMultiVector, Session, Step, kept, release
+from spectrograd.engines.dask.session import DaskMultiVector, DaskSession, Step, host_step, release
 from spectrograd.graph import Graph, RowBlock
 from spectrograd.store.stored_graph import StoredGraph
 from spectrograd.typing import Array
 
 
 class RowsOnWorkers(Engine):
-    """The verbs that need nothing but rows; ``bounds`` maps a number of rows to the first rows of blocks."""
+    """The methods of an engine that use rows alone; ``bounds[n_rows]`` are the first rows of the blocks."""
 
-    session: Session
+    session: DaskSession
     bounds: dict[int, Array]
-    frozen: WeakValueDictionary[Any, DaskMultiVector]  # what was put, by where it is in memory
+    frozen: WeakValueDictionary[Any, DaskMultiVector]  # of read-only arrays, by their address
 
     def from_numpy(self, rows: Array) -> DaskMultiVector:
-        """Kept by the client, sent to the owners when they need it; what nobody can change, once."""
-        where = rows.__array_interface__["data"][0], rows.shape, rows.strides, rows.dtype
-        known = None if rows.flags.writeable else self.frozen.get(where)
-        if known is not None:
-            return known
+        """Keep rows in the client and send them to the owners when they need them; read-only arrays once."""
+        address = rows.__array_interface__["data"][0], rows.shape, rows.strides, rows.dtype
+        cached = None if rows.flags.writeable else self.frozen.get(address)
+        if cached is not None:
+            return cached
         bounds = self.bounds_of(len(rows))
         blocks = (np.ascontiguousarray(rows[bounds[i] : bounds[i + 1]]) for i in range(len(bounds) - 1))
-        steps = [kept("put", block, i) for i, block in enumerate(blocks)]
+        steps = [host_step("put", block, i) for i, block in enumerate(blocks)]
         multivector = self.multivector(steps, bounds, rows.shape[1], rows.dtype, start=False)
         if not rows.flags.writeable:
-            multivector.source, self.frozen[where] = (
-                rows,
-                multivector,
-            )  # as long as it is alive nothing else is there
+            multivector.source = rows  # as long as it is alive nothing else is at this address
+            self.frozen[address] = multivector
         return multivector
 
     def to_numpy(self, X: DaskMultiVector, indices: Array | None = None) -> Array:
-        """Only what is asked for travels."""
+        """Fetch only the rows with these numbers."""
         if indices is None:
             return np.concatenate(self.session.results(X.steps))
         indices = np.asarray(indices, dtype=np.int64)
         at = np.searchsorted(X.bounds, indices, side="right") - 1
-        asked = [i for i in range(len(X.steps)) if (at == i).any()]
-        steps = [Step("rows", tasks.take, (X.steps[i], indices[at == i] - X.bounds[i]), i) for i in asked]
+        blocks = [i for i in range(len(X.steps)) if (at == i).any()]
+        steps = [
+            Step("rows", tasks.take_rows, (X.steps[i], indices[at == i] - X.bounds[i]), i) for i in blocks
+        ]
         out = np.empty((len(indices), X.shape[1]), X.dtype)
-        for i, found in zip(asked, self.session.results(steps), strict=True):
-            out[at == i] = found
+        for i, rows in zip(blocks, self.session.results(steps), strict=True):
+            out[at == i] = rows
         return out
 
     def map_blocks(self, function: Callable[..., Array], *multivectors: DaskMultiVector) -> DaskMultiVector:
-        """The function goes to the rows; one row of ones tells what it makes of them."""
+        """Send the function to the rows; one row of ones shows the width and type of its result."""
         with np.errstate(all="ignore"):
             sample = function(
                 0, *(np.ones((1, multivector.shape[1]), multivector.dtype) for multivector in multivectors)
@@ -69,7 +69,7 @@ class RowsOnWorkers(Engine):
         steps = [
             Step(
                 "map",
-                tasks.mapped,
+                tasks.map_block,
                 (function, start, *(multivector.steps[i] for multivector in multivectors)),
                 i,
             )
@@ -78,19 +78,21 @@ class RowsOnWorkers(Engine):
         return self.multivector(steps, multivectors[0].bounds, sample.shape[1], sample.dtype)
 
     def gather_blocks(self, function: Callable[..., Any], *multivectors: DaskMultiVector) -> list[Any]:
-        """What the function makes of slices of the blocks, in the order of the rows."""
-        return list(chain.from_iterable(self._of_blocks("fold", tasks.folded, function, multivectors)))
+        """Return the function's results for slices of the blocks, in the order of the rows."""
+        return list(
+            chain.from_iterable(self._call_on_blocks("fold", tasks.map_slices, function, multivectors))
+        )
 
     def each_block(
         self, name: str, function: Callable[..., Any], *multivectors: DaskMultiVector
     ) -> list[Any]:
-        """``function(start, *blocks)`` of whole blocks, run where they are; what it returns comes here.
+        """Run ``function(start, *blocks)`` on whole blocks where they are, and return its results.
 
         It may run again for the same block when a worker is lost. The tasks have the ``name``.
         """
-        return self._of_blocks(name, tasks.whole, function, multivectors)
+        return self._call_on_blocks(name, tasks.call_on_block, function, multivectors)
 
-    def _of_blocks(
+    def _call_on_blocks(
         self, name: str, task: Any, function: Any, multivectors: Sequence[DaskMultiVector]
     ) -> list[Any]:
         return self.session.results(
@@ -106,11 +108,11 @@ class RowsOnWorkers(Engine):
         )
 
     def random(self, n_rows: int, n_columns: int, seed: int, dtype: DTypeLike) -> DaskMultiVector:
-        """Made where the rows are."""
+        """Draw numbers on the workers that own the rows."""
         bounds = self.bounds_of(n_rows)
-        given = (n_columns, seed, np.dtype(dtype))
+        arguments = (n_columns, seed, np.dtype(dtype))
         steps = [
-            Step("random", tasks.random, (int(bounds[i]), int(bounds[i + 1]), *given), i)
+            Step("random", tasks.random, (int(bounds[i]), int(bounds[i + 1]), *arguments), i)
             for i in range(len(bounds) - 1)
         ]
         return self.multivector(steps, bounds, n_columns, dtype)
@@ -119,33 +121,33 @@ class RowsOnWorkers(Engine):
         """X itself where it is of that type."""
         if X.dtype == dtype:
             return X
-        return self.blockwise("cast", tasks.cast, (X, np.dtype(dtype)), X, dtype=dtype)
+        return self.blockwise("cast", tasks.astype, (X, np.dtype(dtype)), X, dtype=dtype)
 
     def columns(self, X: DaskMultiVector, chosen: slice) -> DaskMultiVector:
-        """Copies."""
+        """Copy some columns, block by block."""
         n_columns = len(range(*chosen.indices(X.shape[1])))
         return self.blockwise("columns", tasks.columns, (X, chosen), X, n_columns)
 
     def hstack(self, *multivectors: DaskMultiVector) -> DaskMultiVector:
-        """Side by side."""
+        """Put blocks side by side."""
         if len(multivectors) == 1:
             return multivectors[0]
         return self.blockwise(
-            "stack", tasks.stack, multivectors, multivectors[0], sum(t.shape[1] for t in multivectors)
+            "stack", tasks.hstack, multivectors, multivectors[0], sum(t.shape[1] for t in multivectors)
         )
 
     def column_statistics(self, X: DaskMultiVector, metric: DaskMultiVector | None = None) -> Statistics:
-        """By the blocks, each in units of its own peaks: one round."""
+        """Measure each block in units of its own peaks, in one round."""
         steps = [
-            Step("statistics", tasks.statistics, (int(start), X.steps[i], block_of(metric, i)), i)
+            Step("statistics", tasks.column_statistics, (int(start), X.steps[i], block_of(metric, i)), i)
             for i, start in enumerate(X.bounds[:-1])
         ]
-        return joined_statistics(self.session.results(steps))
+        return join_statistics(self.session.results(steps))
 
     # blocks
 
     def bounds_of(self, n_rows: int) -> Array:
-        """One cut for all multivectors of so many rows."""
+        """First rows of the blocks, the same for all multivectors of so many rows."""
         if n_rows not in self.bounds:
             self.bounds[n_rows] = even_bounds(n_rows, self.session.n_blocks)
         return self.bounds[n_rows]
@@ -164,14 +166,14 @@ class RowsOnWorkers(Engine):
         n_columns: int | None = None,
         dtype: DTypeLike | None = None,
     ) -> DaskMultiVector:
-        """A multivector of what the task makes of each block, with the cut of ``like``."""
+        """Make a multivector of the task's results for each block, with the row blocks of ``like``."""
         width = like.shape[1] if n_columns is None else n_columns
         return self.multivector(self.steps(name, task, arguments), like.bounds, width, dtype or like.dtype)
 
     def multivector(
         self, steps: Sequence[Step], bounds: Array, n_columns: int, dtype: DTypeLike, *, start: bool = True
     ) -> DaskMultiVector:
-        """A multivector of these steps, which are submitted."""
+        """Make a multivector of these steps and submit them."""
         multivector = DaskMultiVector(steps, bounds, n_columns, dtype)
         self.session.multivectors.add(multivector)
         if start:
@@ -184,10 +186,11 @@ def block_of(argument: Any, block: int) -> Any:
     return argument.steps[block] if isinstance(argument, DaskMultiVector) else argument
 
 
-def joined_statistics(parts: Sequence[Statistics]) -> Statistics:
-    """Of all rows, from those of blocks of rows."""
+def join_statistics(parts: Sequence[Statistics]) -> Statistics:
+    """Join the statistics of blocks of rows to those of all rows."""
     column = np.arange(len(parts[0].peaks))
-    peaks, rows = np.array([part.peaks for part in parts]), np.array([part.peak_rows for part in parts])
+    peaks = np.array([part.peaks for part in parts])
+    rows = np.array([part.peak_rows for part in parts])
     highest = np.argmax(np.abs(peaks), axis=0)  # of several the first
     units = np.maximum(np.abs(peaks[highest, column]), 1e-300)  # columns of zeros
     ratio = np.abs(peaks) / units
@@ -201,7 +204,7 @@ def joined_statistics(parts: Sequence[Statistics]) -> Statistics:
     )
 
 
-# --- A graph whose row blocks are with the workers: sent by the client, or read by themselves from a store.
+# --- Distributed graphs: row blocks sent by the client, or read by the workers from a store
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,7 +213,7 @@ class DistributedGraph(Graph):
 
     ``touched[i, j]`` has the numbers of block j's rows that block i needs, where they are few;
     ``n_sent[i, j]`` says how many travel, none where block i needs none. Where ``streamed``, workers read
-    their rows from the store in every sweep, and ``rows`` say where.
+    their rows from the store in every pass, and ``rows`` say where.
     """
 
     bounds: Array = None  # type: ignore[assignment]
@@ -220,7 +223,7 @@ class DistributedGraph(Graph):
     streamed: bool = False
 
     def bytes_per_pass(self, n_columns: int, dtype: DTypeLike) -> int:
-        """Bytes that move between workers when so many columns are multiplied, by the plan."""
+        """Predict the bytes that move between workers when so many columns are multiplied."""
         between = int(self.n_sent.sum() - np.trace(self.n_sent))
         return between * n_columns * np.dtype(dtype).itemsize
 
@@ -228,7 +231,7 @@ class DistributedGraph(Graph):
 def distribute_graph(
     graph: Graph, bounds: Array, results: Callable[[Sequence[Step]], list[Any]]
 ) -> DistributedGraph:
-    """Row blocks to their owners; ``results`` of the steps say which rows will have to travel."""
+    """Send row blocks to their owners; the ``results`` of steps say which rows will have to travel."""
     n_blocks = len(bounds) - 1
     rows = tuple(_row_step(graph, bounds, i) for i in range(n_blocks))
     for step in rows:
@@ -236,11 +239,12 @@ def distribute_graph(
     sizes = np.diff(bounds)
     n_sent = np.zeros((n_blocks, n_blocks), np.int64)
     touched = {}
-    for i, found in enumerate(results([Step("sent", tasks.sent, (step,), step.block) for step in rows])):
-        for j, few in found.items():
-            n_sent[i, j] = sizes[j] if few is None else few
-            if few is not None:
-                touched[i, j] = Step("touched", tasks.touched, (rows[i], j), i, held=True)
+    counts = results([Step("sent", tasks.count_sent_rows, (step,), step.block) for step in rows])
+    for i, sent in enumerate(counts):
+        for j, n_touched in sent.items():
+            n_sent[i, j] = sizes[j] if n_touched is None else n_touched
+            if n_touched is not None:
+                touched[i, j] = Step("touched", tasks.touched_rows, (rows[i], j), i, held=True)
     placed = DistributedGraph(
         graph.blocks, graph.n_nodes, graph.names, bounds=bounds, rows=rows, touched=touched, n_sent=n_sent
     )
@@ -249,9 +253,9 @@ def distribute_graph(
 
 
 def streamed_graph(graph: StoredGraph, bounds: Array) -> DistributedGraph:
-    """Nobody keeps any row: all of X travels, and the rows are read again in every sweep."""
+    """Make a graph of which no worker holds rows: all of X travels, and rows are read again in every pass."""
     rows = tuple(
-        Step("place", tasks.given, ((graph.place, int(start), int(stop)),), i, held=True)
+        Step("place", tasks.identity, ((graph.place, int(start), int(stop)),), i, held=True)
         for i, (start, stop) in enumerate(pairwise(bounds))
     )
     n_sent = np.tile(np.diff(bounds), (len(rows), 1))
@@ -270,7 +274,7 @@ def streamed_graph(graph: StoredGraph, bounds: Array) -> DistributedGraph:
 
 
 def _row_step(graph: Graph, bounds: Array, i: int) -> Step:
-    """From a store the worker reads for itself; the client sends rows of another graph; workers cut them."""
+    """Return the step of row block i: read by the worker from a store, or sent by the client."""
     if isinstance(graph, StoredGraph):
         return Step("rows", tasks.cut_from_store, (graph.place, bounds, i), i)
     whole = Step("send", partial(_rows_of, graph, bounds, i), (), i, on_host=True)

@@ -1,4 +1,8 @@
-"""From what a user says to a client of Dask: the current one, a local cluster, or an address."""
+"""A session with a Dask cluster: its client, steps that can run again, owners of row blocks, recovery.
+
+A *step* describes how a block is made; its future is dropped and made again when a worker is lost, so that a
+run ends with the same bits.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +34,7 @@ class EngineError(ConnectionError):
 
 
 def client_of(engine: Any, timeout: float = TIMEOUT) -> Any:
-    """The client behind ``"dask"``, ``"dask:4"``, ``"dask:tcp://host:port"``, or the one that is given."""
+    """Return the client of ``"dask"``, ``"dask:4"``, ``"dask:tcp://host:port"``, or the client itself."""
     distributed = need("distributed", parameter("engine", engine if isinstance(engine, str) else "dask"))
     if not isinstance(engine, str):
         if isinstance(engine, distributed.Client):
@@ -49,11 +53,12 @@ def client_of(engine: Any, timeout: float = TIMEOUT) -> Any:
         raise ValueError(
             f"{parameter('engine', engine)}: expected 'dask', 'dask:4' or 'dask:tcp://host:port'"
         )
-    known = _clients.get(where)
-    if known is None or known.status != "running":
-        _clients[where] = known = _local(int(where)) if where.isdecimal() else _remote(where, timeout)
-        atexit.register(known.close)
-    return known
+    client = _clients.get(where)
+    if client is None or client.status != "running":
+        client = _local(int(where)) if where.isdecimal() else _remote(where, timeout)
+        _clients[where] = client
+        atexit.register(client.close)
+    return client
 
 
 _clients: dict[str, Any] = {}  # by what the user said: a second fit starts no second cluster
@@ -91,8 +96,8 @@ def package_version() -> str:
 def check_versions(client: Any, workers: Sequence[str]) -> None:
     """Refuse workers that have another version of this package, or none."""
     mine = package_version()
-    found = client.run(package_version, workers=list(workers), on_error="return")
-    for worker, version in sorted(found.items()):
+    versions = client.run(package_version, workers=list(workers), on_error="return")
+    for worker, version in sorted(versions.items()):
         if isinstance(version, ModuleNotFoundError):
             raise EngineError(f"worker {worker} does not have spectrograd: install version {mine} there")
         if isinstance(version, OSError):
@@ -103,9 +108,10 @@ def check_versions(client: Any, workers: Sequence[str]) -> None:
             )
 
 
-def received(run: str, since: float, dask_worker: Any = None) -> tuple[int, float]:
-    """Bytes of this run's results that a worker got from others since a moment, and the latest one."""
-    total, latest = 0, since
+def bytes_received(run: str, since: float, dask_worker: Any = None) -> tuple[int, float]:
+    """Count the bytes of this run that a worker received from others since a time; and the last transfer."""
+    total = 0
+    latest = since
     for entry in list(dask_worker.transfer_incoming_log):
         if entry["stop"] > since:
             total += sum(size or 0 for key, size in entry["keys"].items() if f"-{run}-" in str(key))
@@ -113,7 +119,7 @@ def received(run: str, since: float, dask_worker: Any = None) -> tuple[int, floa
     return total, latest
 
 
-# --- Steps: how each block of a multivector is made, so that it can be made again when a worker is lost.
+# --- Steps: how each block of a multivector is made, and made again when a worker is lost
 
 
 @dataclass(eq=False)
@@ -140,16 +146,20 @@ class Step:
 
     def release(self) -> None:
         """Mutates: nobody needs the result any more."""
-        self.held, self.future = False, None
+        self.held = False
+        self.future = None
 
     def settle(self, rows: Array) -> None:
-        """Mutates: its rows are known to the client now, and how they came about is forgotten."""
-        self.function, self.arguments, self.on_host, self.future = _Kept(rows), (), True, None
+        """Mutates: the client holds the rows now, and the steps behind them are forgotten."""
+        self.function = _HostRows(rows)
+        self.arguments = ()
+        self.on_host = True
+        self.future = None
 
 
 @dataclass(frozen=True, eq=False)
-class _Kept:
-    """Gives back what the client keeps."""
+class _HostRows:
+    """A function that returns rows of the client."""
 
     rows: Array
 
@@ -157,9 +167,9 @@ class _Kept:
         return self.rows
 
 
-def kept(name: str, rows: Array, block: int) -> Step:
-    """A step whose result the client has."""
-    return Step(name, _Kept(rows), (), block, on_host=True)
+def host_step(name: str, rows: Array, block: int) -> Step:
+    """Make a step whose result is in the client."""
+    return Step(name, _HostRows(rows), (), block, on_host=True)
 
 
 class DaskMultiVector:
@@ -170,10 +180,12 @@ class DaskMultiVector:
     """
 
     def __init__(self, steps: Sequence[Step], bounds: Array, n_columns: int, dtype: DTypeLike) -> None:
-        self.steps, self.bounds = tuple(steps), bounds
-        self.shape, self.dtype = (int(bounds[-1]), int(n_columns)), np.dtype(dtype)
+        self.steps = tuple(steps)
+        self.bounds = bounds
+        self.shape = (int(bounds[-1]), int(n_columns))
+        self.dtype = np.dtype(dtype)
         self.casts: dict[np.dtype[Any], DaskMultiVector] = {}  # itself in other types, made once
-        self.source: Array | None = None  # what was put there, where nobody can change it
+        self.source: Array | None = None  # the read-only array it was made of
         for step in self.steps:
             step.held = True
         weakref.finalize(self, release, self.steps)
@@ -188,63 +200,64 @@ def release(steps: Iterable[Step]) -> None:
         step.release()
 
 
-def missing(wanted: Iterable[Step]) -> Iterator[Step]:
-    """Steps without a future that the wanted ones need, and these themselves, inputs first."""
-    stack, seen = [(step, False) for step in wanted], set()
+def missing(targets: Iterable[Step]) -> Iterator[Step]:
+    """Iterate over the steps without a future that the targets need, and the targets, inputs first."""
+    stack = [(step, False) for step in targets]
+    visited = set()
     while stack:
         step, ready = stack.pop()
         if ready:
             yield step
-        elif step.future is None and step not in seen:
-            seen.add(step)
+        elif step.future is None and step not in visited:
+            visited.add(step)
             stack.append((step, True))
             stack.extend((other, False) for other in step.inputs)
 
 
-# --- Which worker owns which row block.
+# --- Owners of row blocks
 
 
-def reassigned(owners: Sequence[str], alive: Sequence[str], n_blocks: int) -> list[str]:
-    """Owners of the blocks among the workers that are alive: as before where possible, and evenly.
+def reassign_blocks(owners: Sequence[str], alive: Sequence[str], n_blocks: int) -> list[str]:
+    """Assign blocks to the workers that are alive: as before where possible, and evenly.
 
     Examples
     --------
-    >>> reassigned([], ["a", "b"], 4)
+    >>> reassign_blocks([], ["a", "b"], 4)
     ['a', 'a', 'b', 'b']
-    >>> reassigned(["a", "a", "b", "b"], ["a", "c"], 4)
+    >>> reassign_blocks(["a", "a", "b", "b"], ["a", "c"], 4)
     ['a', 'a', 'c', 'c']
-    >>> reassigned(["a", "a"], ["a", "b"], 2)
+    >>> reassign_blocks(["a", "a"], ["a", "b"], 2)
     ['b', 'a']
     """
     if not owners:
         return [alive[block * len(alive) // n_blocks] for block in range(n_blocks)]
-    found: list[str | None] = [owner if owner in alive else None for owner in owners]
+    assigned: list[str | None] = [owner if owner in alive else None for owner in owners]
     load = Counter(dict.fromkeys(alive, 0))
-    load.update(owner for owner in found if owner is not None)
+    load.update(owner for owner in assigned if owner is not None)
     least = n_blocks // len(alive)
-    for block, owner in enumerate(found):
+    for block, owner in enumerate(assigned):
         poorest = min(alive, key=lambda address: load[address])
         if owner is not None:
             rich = load[owner] > least + 1 or (load[owner] > least and load[poorest] < least)
             if not rich:
                 continue
             load[owner] -= 1
-        found[block] = poorest
+        assigned[block] = poorest
         load[poorest] += 1
-    return [str(owner) for owner in found]
+    return [str(owner) for owner in assigned]
 
 
-# --- A session with a Dask cluster: who owns which rows, tasks on their way, and what to do when one is lost.
+# --- The session: owners, tasks, recovery
 
-POLL = 1.0  # seconds between two looks at a task that takes its time
-MOST_LOSSES = 20  # recoveries of one result: with more the cluster is not to be relied on
+POLL_SECONDS = 1.0  # between two queries for the state of tasks
+MAX_LOSSES = 20  # recoveries of one result: with more the cluster is not to be relied on
 
 
 @dataclass(eq=False)
-class Session:
-    """Runs steps on the workers of a client, for ``n_blocks`` row blocks; keys carry the ``run`` id.
+class DaskSession:
+    """Run steps on the workers of a client, for ``n_blocks`` row blocks; keys carry the ``run`` id.
 
-    A key that is alive and used again would give the old result without a word.
+    A key that is alive and used again would silently give the old result.
     """
 
     client: Any
@@ -253,11 +266,11 @@ class Session:
     run: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
     owners: list[str] = field(default_factory=list)
     multivectors: WeakSet[DaskMultiVector] = field(default_factory=WeakSet)
-    placed: WeakSet[Step] = field(default_factory=WeakSet)  # row blocks of graphs
+    graph_steps: WeakSet[Step] = field(default_factory=WeakSet)  # row blocks of graphs
     losses: int = 0
     rounds: int = 0  # times that the client waited for results
     tasks: int = 0
-    _looked: float = -1e9
+    _checked_at: float = -1e9
 
     def __post_init__(self) -> None:
         self.n_blocks = self.n_blocks or len(self._alive())
@@ -266,27 +279,28 @@ class Session:
     # owners
 
     def map_owners(self, *, after: float = 0.0) -> None:
-        """Mutates: blocks of workers that are gone find new owners, workers that came get their share."""
-        if time.monotonic() - self._looked < after:
+        """Mutates: assign blocks of workers that are gone to others, and a share of them to new workers."""
+        if time.monotonic() - self._checked_at < after:
             return
         alive = sorted(self._alive())
         new = set(alive) - set(self.owners)
         if new:
             check_versions(self.client, sorted(new))
-        before, self.owners = self.owners, reassigned(self.owners, alive, self.n_blocks)
-        self._looked = time.monotonic()
-        for step in self.placed:  # sent again, so that nobody keeps two blocks for ever
+        before = self.owners
+        self.owners = reassign_blocks(self.owners, alive, self.n_blocks)
+        self._checked_at = time.monotonic()
+        for step in self.graph_steps:  # sent again, so that no worker holds two blocks for ever
             if before and before[step.block] != self.owners[step.block]:
                 step.future = None
 
     def _alive(self) -> dict[str, int]:
-        """Addresses of the workers; waits for one, within reason."""
+        """Return the workers' addresses and threads; wait for one, at most ``patience`` seconds."""
         began = time.monotonic()
         while True:
             check()
-            found = self._answered()
-            if found:
-                return found
+            workers = self._query_workers()
+            if workers:
+                return workers
             if time.monotonic() - began > self.patience:
                 if self.client.status != "running":
                     raise self._gone()
@@ -294,10 +308,10 @@ class Session:
                     f"no worker is left at {self._where} (waited {self.patience:g} s): start workers with "
                     f"'dask worker {self._where}' and run again"
                 )
-            time.sleep(min(POLL, self.patience / 4))
+            time.sleep(min(POLL_SECONDS, self.patience / 4))
 
-    def _answered(self) -> dict[str, int]:
-        """The scheduler's workers; none while the client is trying to reach it again."""
+    def _query_workers(self) -> dict[str, int]:
+        """Ask the scheduler for its workers; none while the client is trying to reach it again."""
         if self.client.status in ("closing", "closed"):
             raise self._gone()
         try:
@@ -324,12 +338,12 @@ class Session:
     # tasks
 
     def start(self, *steps: Step) -> None:
-        """Submit steps and whatever they need that is not there; what nobody holds is released."""
+        """Submit steps and the missing steps they need; release futures that nobody holds."""
         made = list(missing(steps))
         try:
             self._send([step for step in made if step.on_host])
             for step in made:
-                step.future = step.future if step.on_host else self._submitted(step)
+                step.future = step.future if step.on_host else self._submit(step)
         except Exception as error:  # Dask has words of its own for a client that lost its scheduler
             if self.client.status in ("closing", "closed"):
                 raise self._gone() from error
@@ -338,7 +352,7 @@ class Session:
             if not step.held and step not in steps:
                 step.future = None  # tasks that wait for it keep it as long as they need it
 
-    def _submitted(self, step: Step) -> Any:
+    def _submit(self, step: Step) -> Any:
         arguments = (a.future if isinstance(a, Step) else a for a in step.arguments)
         return self.client.submit(
             step.function,
@@ -350,19 +364,19 @@ class Session:
         )
 
     def _send(self, steps: Sequence[Step]) -> None:
-        """Mutates: what the client keeps goes to its owners, all of it at once."""
+        """Mutates: send rows of the client to their owners, all together."""
         for last in (False, True):
             try:
-                left = [step for step in steps if step.future is None]
-                if left:
-                    self.client.sync(self._scattered, left)
+                unsent = [step for step in steps if step.future is None]
+                if unsent:
+                    self.client.sync(self._scatter, unsent)
                 return
             except (OSError, ValueError, KeyError, TimeoutError):  # an owner is gone
                 if last:
                     raise
                 self.map_owners()
 
-    async def _scattered(self, steps: Sequence[Step]) -> None:
+    async def _scatter(self, steps: Sequence[Step]) -> None:
         async def send(step: Step) -> None:
             key = self._key(step)
             data = {key: step.function()}
@@ -375,13 +389,13 @@ class Session:
         return f"{step.name}-{self.run}-{step.block}-{self.tasks}"
 
     def results(self, steps: Sequence[Step]) -> list[Any]:
-        """What the steps give, on the host; made again where workers were lost meanwhile."""
+        """Return the results of steps on the host; steps run again where workers were lost meanwhile."""
         self.rounds += 1
-        for _ in range(MOST_LOSSES):
+        for _ in range(MAX_LOSSES):
             try:
                 self.start(*steps)
-                values = self._gathered([step.future for step in steps])
-            except _Lost:
+                values = self._gather([step.future for step in steps])
+            except _LostError:
                 self.recover()
                 continue
             finally:
@@ -389,10 +403,10 @@ class Session:
                     step.future = step.future if step.held else None
             return values
         raise EngineError(
-            f"tasks were lost {MOST_LOSSES} times in a row at {self._where}: workers do not stay"
+            f"tasks were lost {MAX_LOSSES} times in a row at {self._where}: workers do not stay"
         )
 
-    def _gathered(self, futures: list[Any]) -> list[Any]:
+    def _gather(self, futures: list[Any]) -> list[Any]:
         from concurrent.futures import CancelledError
 
         from distributed import KilledWorker, wait
@@ -402,20 +416,20 @@ class Session:
             check()
             try:
                 with self.client.as_current():  # it need not be the one that others get by default
-                    wait(futures, timeout=POLL)
-                found: list[Any] = self.client.gather(futures)
-                return found
+                    wait(futures, timeout=POLL_SECONDS)
+                results: list[Any] = self.client.gather(futures)
+                return results
             except TimeoutError:
                 idle = 0 if self._busy() else idle + 1
                 if idle > 1:  # nobody works for us: the tasks wait for a worker that will not come back
-                    raise _Lost from None
+                    raise _LostError from None
             except KilledWorker as error:
                 raise EngineError(
                     f"workers died again and again in {str(error.task).partition('-')[0]!r}, for want of "
                     "memory most likely: use more workers, or give them more"
                 ) from error
             except (CancelledError, OSError):
-                raise _Lost from None
+                raise _LostError from None
 
     def _busy(self) -> bool:
         """Whether a worker has a task of this run."""
@@ -424,11 +438,11 @@ class Session:
         return any(f"-{self.run}-" in key for key in keys)
 
     def recover(self) -> None:
-        """Mutates: forgets every future whose result is not in the memory of a worker that is alive."""
+        """Mutates: drop every future whose result is not in the memory of a worker that is alive."""
         self.losses += 1
         self.map_owners()
         known = {step for multivector in list(self.multivectors) for step in multivector.steps} | set(
-            self.placed
+            self.graph_steps
         )
         have = [step for step in known if step.future is not None]
         finished = [step for step in have if step.future.status == "finished"]
@@ -439,7 +453,7 @@ class Session:
                 step.future = None
 
     def settle(self) -> None:
-        """Mutates: all multivectors as data of the client, so that neither side keeps their history."""
+        """Mutates: fetch all multivectors to the client, so that neither side keeps their history."""
         for multivector in list(self.multivectors):
             if any(not step.on_host for step in multivector.steps):
                 rows = self.results(multivector.steps)
@@ -447,5 +461,5 @@ class Session:
                     step.settle(block)
 
 
-class _Lost(Exception):
-    """Something that was asked for is not to be had any more, but can be made again."""
+class _LostError(Exception):
+    """The result of a step is lost with its worker, but can be made again."""

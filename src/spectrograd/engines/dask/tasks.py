@@ -1,4 +1,4 @@
-"""What runs on the workers: the kernels of the local engine on blocks of rows. No task changes its inputs."""
+"""Tasks of the Dask workers: kernels of the local engine on blocks of rows. No task changes its inputs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from spectrograd.kernels import PARALLEL_ROWS, SMALL, WORTH_THREADS
 from spectrograd.store.stored_graph import StoredGraph, StorePlace
 from spectrograd.typing import Array
 
-FOLDED = 65_536  # rows that a folded function sees at once: what it makes of them fits beside the block
+SLICE_ROWS = 65_536  # rows of a slice for gather_blocks: its intermediate results fit beside the block
 
 
 def with_threads(task: Callable[..., Any]) -> Callable[..., Any]:
-    """The task with as many threads as its worker has."""
+    """Wrap a task: it runs with as many threads as its worker has."""
 
     @wraps(task)
     def limited(*arguments: Any) -> Any:
@@ -40,13 +40,13 @@ def with_threads(task: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def cut_from_store(place: StorePlace, bounds: Array, at: int) -> RowParts:
-    """Row block ``at`` of a graph on disk, read where this runs."""
-    rows = opened(place).rows_between(int(bounds[at]), int(bounds[at + 1]))
+    """Read row block ``at`` of a graph on disk, on the worker."""
+    rows = open_place(place).rows_between(int(bounds[at]), int(bounds[at + 1]))
     return cut(rows, bounds, at)
 
 
-def opened(place: StorePlace) -> StoredGraph:
-    """The graph behind a place; an error says which worker does not have it."""
+def open_place(place: StorePlace) -> StoredGraph:
+    """Open the graph of a place; an error names the worker that does not have it."""
     try:
         return place.open()
     except (OSError, GraphError) as error:
@@ -57,7 +57,7 @@ def opened(place: StorePlace) -> StoredGraph:
 
 
 def address() -> str:
-    """Of the worker that this runs on."""
+    """Address of the worker that this runs on."""
     from distributed import get_worker
 
     try:
@@ -66,18 +66,18 @@ def address() -> str:
         return "here"
 
 
-def sent(block: RowParts) -> dict[int, int | None]:
-    """How many rows of the blocks that it touches come to this one; None for all of them."""
+def count_sent_rows(block: RowParts) -> dict[int, int | None]:
+    """Count the rows of other blocks that come to this block, by block; None for all of them."""
     return {j: len(block.touched[j]) if j in block.touched else None for j in block.parts}
 
 
-def touched(block: RowParts, j: int) -> Array:
-    """The rows of block j that this one touches."""
+def touched_rows(block: RowParts, j: int) -> Array:
+    """Numbers of the rows of block j that this block touches."""
     return block.touched[j]
 
 
-def given(value: Any) -> Any:
-    """Itself."""
+def identity(value: Any) -> Any:
+    """Return the value itself."""
     return value
 
 
@@ -87,7 +87,9 @@ def streamed_rows(
 ) -> Array:
     """``diag(diagonal) X - diag(scale) W V`` for rows that are read on the way; V are all rows, in order."""
     place, start, stop = where
-    graph, all_rows, out = opened(place), np.concatenate(V), np.empty_like(X)
+    graph = open_place(place)
+    all_rows = np.concatenate(V)
+    out = np.empty_like(X)
     own, factors = _column(diagonal), _column(scale)
     assert own is not None
     for block in graph.blocks.between(start, stop):
@@ -153,19 +155,20 @@ def neighbour_rows(
     return out
 
 
-def at_once(
-    own: Callable[..., Array], n_own: int, groups: Sequence[tuple[int, ...]], weight: float, *given: Any
+def own_and_neighbour_rows(
+    own: Callable[..., Array], n_own: int, groups: Sequence[tuple[int, ...]], weight: float, *arguments: Any
 ) -> Array:
-    """``own`` of its arguments and the shares of groups of neighbours, summed: what else are many tasks.
+    """Sum ``own`` of its arguments and the products with groups of neighbours: several tasks in one.
 
     After the arguments of ``own`` come ``scale``, ``metric`` and the rows of the neighbours.
     """
-    here, (scale, metric, *pieces) = given[:n_own], given[n_own:]
-    left = iter(pieces)
+    here = arguments[:n_own]
+    scale, metric, *rows = arguments[n_own:]
+    blocks = iter(rows)
     shares = [
-        neighbour_rows(here[0], group, weight, scale, metric, *islice(left, len(group))) for group in groups
+        neighbour_rows(here[0], group, weight, scale, metric, *islice(blocks, len(group))) for group in groups
     ]
-    return added(own(*here), *shares)
+    return add_in_order(own(*here), *shares)
 
 
 def _subtract(
@@ -192,8 +195,8 @@ def _column(vector: Array | None) -> Array | None:
     return None if vector is None else np.ascontiguousarray(vector[:, 0])
 
 
-def added(first: Array, *more: Array) -> Array:
-    """A sum, in the order of its terms."""
+def add_in_order(first: Array, *more: Array) -> Array:
+    """Add arrays in the order of the arguments."""
     out = np.array(first)
     for term in more:
         out += term
@@ -202,15 +205,15 @@ def added(first: Array, *more: Array) -> Array:
 
 @with_threads
 def gram(X: Array, Y: Array, metric: Array | None, symmetric: bool) -> Array:
-    """The share of some rows in ``X' diag(metric) Y``."""
+    """Contribution of some rows to ``X' diag(metric) Y``."""
     return LocalEngine().gram(X, Y, _column(metric), symmetric=symmetric)
 
 
 @with_threads
-def statistics(start: int, X: Array, metric: Array | None) -> Statistics:
-    """Of some rows, the first of which is number ``start``."""
-    found = LocalEngine().column_statistics(X, _column(metric))
-    return found._replace(peak_rows=found.peak_rows + start)
+def column_statistics(start: int, X: Array, metric: Array | None) -> Statistics:
+    """Statistics of the columns of some rows, the first of which is number ``start``."""
+    statistics = LocalEngine().column_statistics(X, _column(metric))
+    return statistics._replace(peak_rows=statistics.peak_rows + start)
 
 
 @with_threads
@@ -232,7 +235,7 @@ def subtract_low_rank(
 
 @with_threads
 def residual_squares(Q: Array, AQ: Array, values: Array, metric: Array | None) -> Array:
-    """Squared norms of ``A q - theta B q`` in ``B^-1``, the share of some rows."""
+    """Squared norms of ``A q - theta B q`` in ``B^-1``, contribution of some rows."""
     mass = _column(metric)
     if len(Q) <= SMALL:
         masses = np.ones((1, 1)) if mass is None else mass[:, None].astype(np.float64)
@@ -250,40 +253,40 @@ def random(start: int, stop: int, n_columns: int, seed: int, dtype: DTypeLike) -
     return gaussian_rows(start, stop, n_columns, seed, dtype)
 
 
-def cast(X: Array, dtype: DTypeLike) -> Array:
+def astype(X: Array, dtype: DTypeLike) -> Array:
     """X in another type."""
     return X.astype(dtype)
 
 
 def columns(X: Array, chosen: slice) -> Array:
-    """Some columns: a copy, so that the others can go."""
+    """Copy some columns, so that the others can be freed."""
     return np.array(X[:, chosen], order="C")
 
 
-def stack(*blocks: Array) -> Array:
-    """Side by side, in the type of the first."""
+def hstack(*blocks: Array) -> Array:
+    """Put blocks side by side, in the type of the first."""
     return np.hstack(blocks).astype(blocks[0].dtype, copy=False)
 
 
-def take(X: Array, chosen: Array) -> Array:
+def take_rows(X: Array, chosen: Array) -> Array:
     """Some rows."""
     return np.asarray(X[chosen])
 
 
 @with_threads
-def mapped(function: Callable[..., Array], start: int, *blocks: Array) -> Array:
+def map_block(function: Callable[..., Array], start: int, *blocks: Array) -> Array:
     """``function(start, *blocks)``."""
     return np.ascontiguousarray(function(start, *blocks))
 
 
 @with_threads
-def folded(function: Callable[..., Any], start: int, *blocks: Array) -> list[Any]:
+def map_slices(function: Callable[..., Any], start: int, *blocks: Array) -> list[Any]:
     """``function`` of slices of the blocks, in order."""
-    firsts = range(0, max(1, len(blocks[0])), FOLDED)
-    return [function(start + first, *(b[first : first + FOLDED] for b in blocks)) for first in firsts]
+    firsts = range(0, max(1, len(blocks[0])), SLICE_ROWS)
+    return [function(start + first, *(b[first : first + SLICE_ROWS] for b in blocks)) for first in firsts]
 
 
 @with_threads
-def whole(function: Callable[..., Any], start: int, *blocks: Array) -> Any:
+def call_on_block(function: Callable[..., Any], start: int, *blocks: Array) -> Any:
     """``function(start, *blocks)``, whatever that is."""
     return function(start, *blocks)
