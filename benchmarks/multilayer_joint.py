@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.harness import table
 from spectrograd import datasets, metrics
 from spectrograd.aggregation import Layers, layer_operators, without_absent
-from spectrograd.aggregation.joint import LOOSER, JointPasses, JointState, run
+from spectrograd.aggregation.joint import RESIDUAL_FACTOR, JointPasses, JointState, run
 from spectrograd.labels.assign import assign
 from spectrograd.pipeline.multilayer import merge
 from spectrograd.pipeline.settings import Settings
@@ -29,7 +29,7 @@ class MergeAlone(JointPasses):
         start = rng.standard_normal((problem.n_nodes, self._width(problem)))
         Q = problem.orthonormalize(start, rng).Q
         state = JointState(Q, rng, blocks=[Q, *self.given], settled=np.ones(len(self.given), dtype=bool))
-        self._fresh(state)
+        self._set_unmeasured(state)
         state.residuals[1:] = 0
         self._measure(problem, state)
         return state
@@ -38,7 +38,7 @@ class MergeAlone(JointPasses):
 def same_steps(layers: Layers, seed: int) -> tuple[float, float, np.ndarray]:
     """Passes of the layers, each with the steps and to the accuracy of ``joint``, and of the merge after."""
     count, upper = len(layers.operators), sum(op.upper for op in layers.operators)
-    limit, edges = LOOSER * TOL * upper, sum(op.graph.n_edges for op in layers.operators)
+    limit, edges = RESIDUAL_FACTOR * TOL * upper, sum(op.graph.n_edges for op in layers.operators)
     passes, bases = 0.0, []
     for operator in layers.operators:
         enough = limit * operator.upper / (upper + ALPHA * count)

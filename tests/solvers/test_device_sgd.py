@@ -43,7 +43,7 @@ def batch_of(operator, positions, U):
     edges = TorchEdges.of(engine, operator)
     rows = TorchBatches.of(engine, operator, edges.counts)
     padded = rows.padded(torch.tensor(U))
-    M, Y = rows.measured(padded)
+    M, Y = rows.measure(padded)
     return rows, rows.batch(edges.at(torch.tensor(positions)), padded, Y), padded, M, Y
 
 
@@ -83,8 +83,8 @@ def test_all_edges_are_the_operator(kind):
 def test_gram_matrices_follow_the_rows():
     operator, U = operator_of("random_walk", 3), np.random.default_rng(1).standard_normal((N, K))
     source, batch, padded, M, Y = batch_of(operator, np.arange(9), U)
-    source.moved(batch, 0.1 * batch.gradient, padded, M, Y)
-    exact = source.measured(padded)
+    source.move(batch, 0.1 * batch.gradient, padded, M, Y)
+    exact = source.measure(padded)
     np.testing.assert_allclose(M.numpy(), exact[0].numpy(), rtol=1e-9)
     np.testing.assert_allclose(Y.numpy(), exact[1].numpy(), atol=1e-6)
     assert not padded[-1].any()  # the row that fills batches up

@@ -63,7 +63,7 @@ def test_steps_are_those_of_the_host(monkeypatch, operator, gram_update, optimiz
     for ours, theirs in ((found.U.tensor[:-1].numpy(), state.U), (M, state.M), (Y, state.Y)):
         # float32, and AMSGrad divides small gradients by small ones
         np.testing.assert_allclose(ours, theirs, atol=1e-4 * np.abs(theirs).max())
-    exact = found.rows.measured(found.U.tensor)[0].numpy()
+    exact = found.rows.measure(found.U.tensor)[0].numpy()
     assert (np.abs(M - exact).max() < 1e-6) == (gram_update == "unique")  # as printed, M is not U'BU
 
 

@@ -307,7 +307,7 @@ def test_permuting_the_nodes_permutes_the_rows():
         rows = descent.padded(start)
         M = reference.gram(rows[:, :3], rows[:, :3], descent.metric)
         steps = np.linspace(1, 0, descent.n_batches)
-        descent.run(descent.grouped(edges.chunk), steps, rows, M, np.zeros((0, 3)))
+        descent.run(descent.group_chunk(edges.chunk), steps, rows, M, np.zeros((0, 3)))
         found.append(rows)
     np.testing.assert_allclose(found[1], found[0][order], rtol=1e-3, atol=1e-3 * np.abs(found[0]).max())
 

@@ -87,7 +87,7 @@ class JointPasses(Solver[JointState]):
         count = len(self.layers.operators)
         Q = problem.orthonormalize(rng.standard_normal((problem.n_nodes, width)), rng).Q
         state = JointState(Q, rng, blocks=[Q] * (count + 1), settled=np.zeros(count, dtype=bool))
-        self._fresh(state)
+        self._set_unmeasured(state)
         self._measure(problem, state)
         return state
 
@@ -120,7 +120,7 @@ class JointPasses(Solver[JointState]):
     def _width(self, problem: Problem) -> int:
         return min(problem.n_components + self.guard, problem.n_nodes - 1)
 
-    def _fresh(self, state: JointState) -> None:
+    def _set_unmeasured(self, state: JointState) -> None:
         """Nothing has been measured yet."""
         count = len(state.blocks)
         state.values = [np.zeros(1)] * count
@@ -322,7 +322,7 @@ class JointEpochs(Solver[EpochsState]):
         k = problem.n_components
         for at, operator in enumerate(self._operators(state, k), start=1):
             self._epoch(problem, state, at, operator)
-        self._epoch(problem, state, 0, self._merged(problem, state))
+        self._epoch(problem, state, 0, self._merged_operator(problem, state))
         state.iteration += 1
         state.done = state.iteration >= self._n_epochs
         state.edges_seen = sum(descent.edges_seen for descent in state.descents)
@@ -357,7 +357,7 @@ class JointEpochs(Solver[EpochsState]):
             for operator, strength in zip(self.layers.operators, strengths, strict=True)
         ]
 
-    def _merged(self, problem: Problem, state: EpochsState) -> SparseOperator:
+    def _merged_operator(self, problem: Problem, state: EpochsState) -> SparseOperator:
         """Eq. 22 with the layers' bases of now; the problem's operator is the sum of the layers."""
         k = problem.n_components
         strengths = self.layers.weights * self.alphas
@@ -366,7 +366,7 @@ class JointEpochs(Solver[EpochsState]):
 
     def progress(self, problem: Problem, state: EpochsState) -> Progress:
         """Of the merged block, on the layers' bases of now."""
-        merged = replace(problem, operator=self._merged(problem, state))
+        merged = replace(problem, operator=self._merged_operator(problem, state))
         found = State(state.U[:, : problem.n_components], state.rng)
         known = super().progress(merged, found)  # type: ignore[arg-type]
         return replace(
@@ -392,7 +392,7 @@ class JointEpochs(Solver[EpochsState]):
 
 NEEDS_EMBEDDINGS = True
 OPTIONS = ("steps", "epochs", "coupling", "degree", "merge_degree", "guard", "tighter")
-LOOSER = 10
+RESIDUAL_FACTOR = 10
 aggregate = projection.aggregate
 
 
@@ -415,7 +415,7 @@ def run(
     layers = replace(layers, operators=operators)
     alphas = alphas / divisor
     frame = mean.aggregate(layers)
-    limit = LOOSER * settings.tolerance * (frame.upper - frame.lower)
+    limit = RESIDUAL_FACTOR * settings.tolerance * (frame.upper - frame.lower)
     solver = _solver(steps, layers, alphas, limit, options)
     solution = run_loop(
         Problem(frame, n_components, settings.engine),

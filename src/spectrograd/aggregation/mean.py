@@ -20,10 +20,10 @@ def aggregate(layers: Layers, **_: Any) -> SparseOperator | SumOperator:
     if any(operator.is_streamed for operator in layers.operators):
         used = [(float(c), part) for c, part in zip(layers.weights, layers.operators, strict=True) if c > 0]
         return SumOperator(tuple(part for _, part in used), tuple(c for c, _ in used))
-    return _added(layers)
+    return _add_layers(layers)
 
 
-def _added(layers: Layers) -> SparseOperator:
+def _add_layers(layers: Layers) -> SparseOperator:
     total = None
     diagonal = np.zeros(layers.n_nodes)
     lower = 0.0

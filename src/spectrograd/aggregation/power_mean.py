@@ -31,7 +31,7 @@ def aggregate(layers: Layers, *, p: float = -1.0, shift: float | str = "auto", *
     shift
         Added to the Laplacians; "auto" is ``log(1 + |p|) + 1`` for p < 0 and 0 for whole p > 0.
     """
-    power, delta = _checked(p, shift)
+    power, delta = _check_options(p, shift)
     sign = -1.0 if power < 0 else 1.0
 
     def function(x: Array) -> Array:
@@ -40,7 +40,7 @@ def aggregate(layers: Layers, *, p: float = -1.0, shift: float | str = "auto", *
     return function_of_layers(layers.operators, layers.weights, function)
 
 
-def _checked(p: float, shift: float | str) -> tuple[float, float]:
+def _check_options(p: float, shift: float | str) -> tuple[float, float]:
     power = float(p)
     if not np.isfinite(power):
         raise ValueError(f"p={p}: expected a finite number")

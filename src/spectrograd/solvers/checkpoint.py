@@ -105,7 +105,7 @@ class PackedSnapshot:
         numbers = np.array(rows, dtype=np.float64).reshape(-1, len(_NUMBERS))
         return cls(replace(snapshot, history=()), numbers, changed)
 
-    def unpacked(self) -> Snapshot:
+    def unpack(self) -> Snapshot:
         """The snapshot again."""
         history = []
         changes = dict(self.events)
@@ -223,7 +223,7 @@ def _unpack(packed: Any) -> Snapshot:
     """A snapshot of a solve, of what is believed to be one."""
     if not isinstance(packed, PackedSnapshot):
         raise TypeError("no state of a solve")
-    snapshot = packed.unpacked()
+    snapshot = packed.unpack()
     if not isinstance(snapshot.state, State):
         raise TypeError("no state of a solve")
     return snapshot
@@ -264,14 +264,14 @@ class _Writer(PlainWriter):
             return {"basis": self.encode(value.numbers(), where), "parts": parts}
         kind = type(value)
         if _name(kind) in KINDS:
-            return self._by_fields(value, where)
+            return self._encode_fields(value, where)
         if hasattr(value, "numpy"):  # a small tensor
             return {"tensor": self.sink.add(value.cpu().numpy())}
         if hasattr(value, "shape") and hasattr(value, "dtype"):
             return self._multivector(value)
         return super().other(value, where)
 
-    def _by_fields(self, value: Any, where: str) -> dict[str, Any]:
+    def _encode_fields(self, value: Any, where: str) -> dict[str, Any]:
         kind = type(value)
         derived = set()
         names = getattr(value, "_fields", ())

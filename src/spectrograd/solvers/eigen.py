@@ -80,7 +80,7 @@ class Eigen(Solver[EigenState]):
         if self.method not in ("auto", "dense", "arpack"):
             raise ValueError(f"method={self.method!r}: expected 'auto', 'dense' or 'arpack'")
         dense = self.method == "dense" or (self.method == "auto" and problem.n_nodes <= DENSE_BELOW)
-        vectors = _dense(problem, state) if dense else self._arpack(problem, state)
+        vectors = _solve_dense(problem, state) if dense else self._arpack(problem, state)
         state.U = np.ascontiguousarray(problem.standard.inverse_transform(vectors))
         state.iteration = 1
         state.done = True
@@ -98,14 +98,14 @@ class Eigen(Solver[EigenState]):
         operator = problem.operator.standard_form()
         k = problem.n_components
         n = problem.n_nodes
-        product = _flipped(problem, operator, state)
+        product = _negate_and_shift(problem, operator, state)
         start = state.rng.standard_normal(n)
         more = min(k + 1, n - 1)
         basis = min(n - 1, max(2 * more + 1, 40 if self.tol == 0 else 20))
         try:
             _, vectors = sla.eigsh(product, more, which="LA", v0=start, tol=self.tol, ncv=basis, maxiter=5000)
         except sla.ArpackNoConvergence as stopped:
-            return _completed(stopped.eigenvectors, k, state)
+            return _complete_basis(stopped.eigenvectors, k, state)
         vectors = np.asarray(vectors[:, ::-1])  # scipy's order is ascending
         if more > k:
             last = vectors[:, k:]
@@ -113,7 +113,7 @@ class Eigen(Solver[EigenState]):
         return vectors[:, :k]
 
 
-def _flipped(problem: Problem, operator: Operator, state: EigenState) -> sla.LinearOperator:
+def _negate_and_shift(problem: Problem, operator: Operator, state: EigenState) -> sla.LinearOperator:
     """``upper I - A`` for ARPACK."""
 
     def multiply(x: Array) -> Array:
@@ -124,7 +124,7 @@ def _flipped(problem: Problem, operator: Operator, state: EigenState) -> sla.Lin
     return sla.LinearOperator(operator.shape, matvec=multiply, dtype=np.float64)
 
 
-def _dense(problem: Problem, state: EigenState) -> Array:
+def _solve_dense(problem: Problem, state: EigenState) -> Array:
     """LAPACK finds all there is, and the next eigenvalue at no cost: the certificate needs no probe."""
     matrix = problem.operator.standard_form().to_dense()
     k = problem.n_components
@@ -134,7 +134,7 @@ def _dense(problem: Problem, state: EigenState) -> Array:
     return np.asarray(vectors[:, :k])
 
 
-def _completed(found: Array, k: int, state: EigenState) -> Array:
+def _complete_basis(found: Array, k: int, state: EigenState) -> Array:
     """A partial result is better than an exception; the certificate says what is missing."""
     state.events.append(f"ARPACK found {found.shape[1]} of {k} eigenvectors; the others are random")
     rest = state.rng.standard_normal((len(found), k - found.shape[1]))

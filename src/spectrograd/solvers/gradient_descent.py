@@ -36,7 +36,7 @@ class FullStepSolver(SteppingSolver[StepState]):
 
 # --- ``gradient-descent``: Eq. 9, full gradients of the objective with implicit orthogonality.
 
-LONGEST_MOVE = 10.0  # relative to U; sensible steps stay below 2
+MAX_MOVE = 10.0  # relative to U; sensible steps stay below 2
 
 
 def objective_and_gradient(problem: Problem, U: MultiVector) -> tuple[float, MultiVector]:
@@ -49,11 +49,11 @@ def objective_and_gradient(problem: Problem, U: MultiVector) -> tuple[float, Mul
     metric = problem.engine_operator.metric
     AU = problem.apply(U)
     BU = U if metric is None else engine.scale_rows(U, metric)
-    C, inverse = _small(problem.gram(U, U), engine.gram(U, AU))
+    C, inverse = _small_matrices(problem.gram(U, U), engine.gram(U, AU))
     return float(np.trace(C)), engine.combine(AU, 2 * inverse, BU, -2 * C @ inverse)
 
 
-def _small(M: Array, H: Array) -> tuple[Array, Array]:
+def _small_matrices(M: Array, H: Array) -> tuple[Array, Array]:
     """``M^-1 U'AU`` and ``M^-1``."""
     factor = la.cho_factor(M)
     return la.cho_solve(factor, H), la.cho_solve(factor, np.eye(len(M)))
@@ -74,7 +74,7 @@ class GradientDescent(FullStepSolver):
     def step(self, problem: Problem, state: StepState) -> StepState:
         """One full gradient, in one pass: ``B^-1 grad J = 2 (B^-1 A U - U C) M^-1``."""
         try:
-            moved, longest = self._moved(problem, state)
+            moved, longest = self._move(problem, state)
         except (la.LinAlgError, ValueError):
             M = problem.engine.gram(state.U, state.U, problem.random_walk.operator.metric)
             if not np.isfinite(M).all():
@@ -83,8 +83,8 @@ class GradientDescent(FullStepSolver):
                 problem.engine, state.U, problem.random_walk.operator.metric, state.rng
             ).Q
             state.events.append(f"iteration {state.iteration}: M was ill-conditioned, re-orthonormalised")
-            moved, longest = self._moved(problem, state)
-        if not longest < LONGEST_MOVE:
+            moved, longest = self._move(problem, state)
+        if not longest < MAX_MOVE:
             # U' grad J = 0, so U can only grow; beyond that the gradient, which shrinks with it, is frozen
             raise FloatingPointError("the step was too long")
         state.U = moved
@@ -92,7 +92,7 @@ class GradientDescent(FullStepSolver):
         state.matvecs += problem.n_components
         return state
 
-    def _moved(self, problem: Problem, state: StepState) -> tuple[MultiVector, float]:
+    def _move(self, problem: Problem, state: StepState) -> tuple[MultiVector, float]:
         """Where the step leads, and the longest move of a column relative to the longest column."""
         engine = problem.engine
         walk = problem.random_walk.operator
@@ -100,7 +100,7 @@ class GradientDescent(FullStepSolver):
         product = engine.recurrence(walk, U, U, (1.0, 0.0, 0.0))  # B^-1 A U
         M = engine.gram(U, U, walk.metric)
         H = engine.gram(U, product, walk.metric)
-        C, inverse = _small(M, H)
+        C, inverse = _small_matrices(M, H)
         back = 2 * state.step_size * inverse
         forth = 2 * state.step_size * C @ inverse
         squares = engine.gram(product, product, walk.metric)

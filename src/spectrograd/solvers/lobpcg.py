@@ -18,7 +18,7 @@ from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start, guard
 from spectrograd.system import need
 from spectrograd.typing import Array
 
-LOST = 1e-4  # entries of Q'BQ - I: single precision leaves a hundredth of it
+MAX_ORTHOGONALITY_ERROR = 1e-4  # entries of Q'BQ - I: single precision leaves a hundredth of it
 Preconditioner = Callable[[Array], Array]
 
 
@@ -96,7 +96,7 @@ def begin(problem: Problem, operator: Operator, state: LobpcgState, block: Array
     if lost:
         state.events.append(f"iteration {state.iteration}: {lost} lost directions replaced")
     measured = _residual_rows(problem, operator, state)
-    return _published(problem, state, measured)
+    return _publish(problem, state, measured)
 
 
 def advance(problem: Problem, operator: Operator, state: LobpcgState) -> int:
@@ -110,22 +110,22 @@ def advance(problem: Problem, operator: Operator, state: LobpcgState) -> int:
     for _ in range(2):  # once is not enough: making W orthonormal magnifies what is left of Q in it
         W = engine.combine(Q, -engine.gram(Q, W, metric), W, np.eye(W.shape[1]))
         # orthonormal before it is multiplied: A W then carries no more error than A X
-        W = engine.combine(W, _kept(engine.gram(W, W, metric)))
+        W = engine.combine(W, _independent_factor(engine.gram(W, W, metric)))
         if W.shape[1] == 0:
             break
     if W.shape[1] == 0 or not np.isfinite(W).all():
         state.done = True
         return 0
     AW = engine.apply(operator, W)
-    M, H = _projected(engine, metric, state, W, AW)
-    factor = _kept(M, protected=m)
+    M, H = _project(engine, metric, state, W, AW)
+    factor = _independent_factor(M, protected=m)
     values, rotation = la.eigh(factor.T @ H @ factor)
     Y = factor @ rotation[:, :m]
     change = Y.copy()
     change[:m] = 0  # the part of the new X that is not in the old one, orthonormal to the new X
     change -= Y @ (Y.T @ M @ change)
     change[:, np.diag(change.T @ M @ change) < 1e-20] = 0  # rounding of converged vectors is no direction
-    change = change @ _kept(change.T @ M @ change)
+    change = change @ _independent_factor(change.T @ M @ change)
     C = np.hstack([Y, change])
     q = Q.shape[1]
     state.Q = engine.combine(Q, C[:q], W, C[q:])
@@ -133,12 +133,12 @@ def advance(problem: Problem, operator: Operator, state: LobpcgState) -> int:
     state.H = C.T @ H @ C
     state.values = values[:m]
     X = np.ascontiguousarray(state.Q[:, :m])
-    lost = not np.abs(engine.gram(X, X, metric) - np.eye(m)).max() < LOST
+    lost = not np.abs(engine.gram(X, X, metric) - np.eye(m)).max() < MAX_ORTHOGONALITY_ERROR
     if state.iteration % 20 == 19 or lost or not np.isfinite(state.values).all():
         # against drift, and in place of anything that is not a number
         begin(problem, operator, state, np.nan_to_num(state.Q[:, :m]))
         return m + int(W.shape[1])
-    _published(problem, state, _residual_rows(problem, operator, state))
+    _publish(problem, state, _residual_rows(problem, operator, state))
     return int(W.shape[1])
 
 
@@ -151,7 +151,7 @@ def _directions(operator: Operator, state: LobpcgState, k: int) -> Array:
     return R if operator.metric is None else np.asarray(R / operator.metric[:, None])
 
 
-def _projected(
+def _project(
     engine: Engine, metric: Array | None, state: LobpcgState, W: Array, AW: Array
 ) -> tuple[Array, Array]:
     """``S'BS`` and ``S'AS`` of ``S = [X P W]``; what is known of X and P is not computed again."""
@@ -174,14 +174,14 @@ def _residual_rows(problem: Problem, operator: Operator, state: LobpcgState) -> 
     return engine.residual_rows(operator, state.Q, state.AQ, state.values)
 
 
-def _published(problem: Problem, state: LobpcgState, measured: tuple[Array, Array]) -> LobpcgState:
+def _publish(problem: Problem, state: LobpcgState, measured: tuple[Array, Array]) -> LobpcgState:
     state.R, state.residuals = measured
     state.block = state.Q[:, : len(state.values)]
     state.U = problem.random_walk.inverse_transform(np.ascontiguousarray(state.Q[:, : problem.n_components]))
     return state
 
 
-def _kept(M: Array, protected: int = 0) -> Array:
+def _independent_factor(M: Array, protected: int = 0) -> Array:
     """``F`` with ``F'MF = I`` on what is numerically independent; the first columns are kept first."""
     size = np.diag(M)
     d = np.where(size > 1e-280, 1 / np.sqrt(np.maximum(size, 1e-280)), 0)

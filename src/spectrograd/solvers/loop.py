@@ -333,8 +333,8 @@ class _Run:
 AUTO_RESIDUAL = 1e-4  # for solvers that cannot judge their own angle
 # Of a time budget: when the solver stops, and when the certificate is over. Labels, where there are any, get
 # the rest. Chosen, not fitted: a user who asked for 15 s waited 34 s at K = 100 when only the solver counted.
-SOLVED = 0.7
-CERTIFIED = 0.85
+SOLVED_SHARE = 0.7
+CERTIFIED_SHARE = 0.85
 
 
 @dataclass(frozen=True)
@@ -382,7 +382,7 @@ class SolverSettings:
             return self
         now = time.perf_counter()
         whole = self.time_budget
-        solved, certified = (SOLVED, CERTIFIED) if labels else (CERTIFIED, 1.0)
+        solved, certified = (SOLVED_SHARE, CERTIFIED_SHARE) if labels else (CERTIFIED_SHARE, 1.0)
         return replace(
             self,
             time_budget=solved * whole,

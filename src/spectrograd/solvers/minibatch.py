@@ -191,12 +191,12 @@ class Deck:
         """``size`` numbers from 0 to n - 1; ``low`` is 0, as everywhere here."""
         wanted = int(np.prod(size))
         while len(self.left) < wanted:
-            self.left = np.concatenate([self.left, self._shuffled(n, np.atleast_1d(size)[-1])])
+            self.left = np.concatenate([self.left, self._shuffle(n, np.atleast_1d(size)[-1])])
         drawn = self.left[:wanted]
         self.left = self.left[wanted:]
         return drawn.reshape(size).astype(dtype)
 
-    def _shuffled(self, n: int, batch_size: int) -> Array:
+    def _shuffle(self, n: int, batch_size: int) -> Array:
         if self.redrawn:
             return self.rng.permutation(n)
         if self.first is None:
@@ -309,11 +309,11 @@ class BatchSource:
         heads, tails, weights = kernels.edges_at(
             positions, self.indptr, self.indices, self.weights, self.operator.scale, self.guide, self.shift
         )
-        groups = self._grouped(heads, tails, weights)
+        groups = self._group(heads, tails, weights)
         shares = kernels.incidence_shares(groups[0], groups[1], self.indptr)
         return Batch(groups, shares, len(positions))
 
-    def _grouped(self, heads: Array, tails: Array, weights: Array) -> tuple[Array, ...]:
+    def _group(self, heads: Array, tails: Array, weights: Array) -> tuple[Array, ...]:
         ends = np.sort(np.concatenate([heads, tails]))
         return kernels.group_by_vertex(heads, tails, weights, ends, self.slot)  # type: ignore[no-any-return]
 
@@ -321,7 +321,7 @@ class BatchSource:
         """Tiles of ``A_S U`` (see :func:`rows_of`), with ``Y = Z'U``; and ``U' A_S U`` if ``projected``."""
         row_part = (batch.shares, self.operator.row_term)
         C = (self.coefficients[:, None] * Y).astype(U.dtype)
-        run = _sized(kernels.batch_gradient, batch)
+        run = _choose_kernel(kernels.batch_gradient, batch)
         G, H = run(batch.groups, row_part, self.factors, C, U, projected)
         return G, H
 
@@ -343,7 +343,7 @@ class BatchSource:
             small = (np.eye(U.shape[1]), np.zeros((U.shape[1], U.shape[1])))
         small = (small[0].astype(U.dtype), small[1].astype(U.dtype))
         moments = (moments[0].astype(U.dtype, copy=False), moments[1].astype(U.dtype))
-        run = _sized(kernels.move_rows, batch)
+        run = _choose_kernel(kernels.move_rows, batch)
         dM, dY = run(batch.vertices, G, small, rates, self.metric, self.factors, moments, U)
         return dM, dY
 
@@ -379,7 +379,7 @@ def rows_of(tiles: Array, n_rows: int) -> Array:
     return tiles.transpose(0, 2, 1).reshape(-1, tiles.shape[1])[:n_rows]
 
 
-def _sized(kernel: Any, batch: Batch) -> Any:
+def _choose_kernel(kernel: Any, batch: Batch) -> Any:
     """The serial form of a kernel for batches too small to be worth waking threads."""
     return kernel if batch.n_edges > WORTH_THREADS // 5 else kernel.serial
 
@@ -431,7 +431,7 @@ class StreamedBatches(BatchSource):
         scale = self.operator.scale
         if scale is not None:
             weights = weights * scale[heads] * scale[tails]
-        groups = self._grouped(heads, tails, weights.astype(np.float64, copy=False))
+        groups = self._group(heads, tails, weights.astype(np.float64, copy=False))
         return Batch(groups, kernels.incidence_shares(groups[0], groups[1], self.indptr), len(heads))
 
     def sampler(self, kind: Sampling) -> Any:

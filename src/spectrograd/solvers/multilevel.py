@@ -101,7 +101,7 @@ class Multilevel(RitzSolver[MultilevelState]):
         for depth in range(len(levels) - 2, -1, -1):
             level = levels[depth]
             block = np.ascontiguousarray(level.up(block), dtype=np.float32)
-            block = self._filtered(problem, level.operator, block)
+            block = self._filter(problem, level.operator, block)
             share = level.operator.graph.n_entries / max(1, problem.sparse.graph.n_entries)
             state.matvecs += (self.degree + 1) * width * share
             if depth > 0:
@@ -109,7 +109,7 @@ class Multilevel(RitzSolver[MultilevelState]):
                 block = ritz.Q
         return np.asarray(block, dtype=np.float64)
 
-    def _filtered(self, problem: Problem, operator: SparseOperator, block: Array) -> Array:
+    def _filter(self, problem: Problem, operator: SparseOperator, block: Array) -> Array:
         width = operator.upper - operator.lower
         cut = operator.lower + 0.1 * width  # what piecewise constant prolongation makes is rough
         return np.asarray(Filter(self.degree, cut, operator.upper).apply(problem.engine, operator, block))

@@ -56,7 +56,7 @@ class LandmarkSolver(Solver[State]):
 
 # --- ``nystrom``: eigenvectors extended from sampled columns (Fowlkes et al. 2004).
 
-CHECKED_ROWS = 200
+SAMPLE_ROWS = 200
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ def nystrom_points(
     degrees = np.maximum(degrees, columns.sum(axis=1))  # the approximation can undershoot: far points
     scale = 1 / np.sqrt(degrees)
     values, V = _extend(scale[:, None] * columns * scale[landmarks], landmarks, n_components)
-    rows = rng.choice(len(V), min(CHECKED_ROWS, len(V)), replace=False)
+    rows = rng.choice(len(V), min(SAMPLE_ROWS, len(V)), replace=False)
     product = scale[rows, None] * (similarity(coordinates[rows], coordinates) @ (scale[:, None] * V))
     residuals = np.linalg.norm(product - V[rows] * values, axis=0) * np.sqrt(len(V) / len(rows))
     embedding = arrange(scale[:, None] * V, 1 - values)
@@ -236,7 +236,7 @@ class VariationalNystrom(LandmarkSolver):
         small = span.T @ similarity.apply(problem.engine, span)
         state.matvecs += span.shape[1]
         _, Y = la.eigh((small + small.T) / 2)
-        return _widened(span @ Y[:, ::-1][:, : problem.n_components], problem.n_components)
+        return _widen(span @ Y[:, ::-1][:, : problem.n_components], problem.n_components)
 
 
 def variational_nystrom_points(
@@ -293,6 +293,6 @@ def _range_basis(columns: Array) -> Array:
     return np.asarray(basis)
 
 
-def _widened(vectors: Array, k: int) -> Array:
+def _widen(vectors: Array, k: int) -> Array:
     """Zero columns where the span has fewer than k; they are replaced and counted afterwards."""
     return np.pad(vectors, ((0, 0), (0, k - vectors.shape[1])))

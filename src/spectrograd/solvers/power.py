@@ -83,23 +83,23 @@ class Power(Solver[PowerState]):
         guess = problem.first_guess(rng)  # orthonormal: the same span as its Gaussian block
         state = PowerState(problem.standard.transform(guess), rng)
         state.similarity = Similarity.of(problem, state, "centre" if self.shift == "auto" else self.shift)
-        return self._multiplied(problem, state)
+        return self._multiply(problem, state)
 
     def step(self, problem: Problem, state: PowerState) -> PowerState:
         """Two more products: the power p grows by one."""
         before = state.U
-        self._multiplied(problem, state)
+        self._multiply(problem, state)
         if state.is_orthonormal and self.shift == "auto" and _has_negative(problem.engine, before, state.U):
             self._restart(problem, state)
         state.is_orthonormal = False
-        self._multiplied(problem, state)
+        self._multiply(problem, state)
         state.iteration += 1
         if 2 * state.iteration % PRODUCTS_PER_QR == 0:
             state.U = orthonormalize(problem.engine, state.U, None, state.rng).Q
             state.is_orthonormal = True
         return state
 
-    def _multiplied(self, problem: Problem, state: PowerState) -> PowerState:
+    def _multiply(self, problem: Problem, state: PowerState) -> PowerState:
         assert state.similarity is not None
         state.U = state.similarity.apply(problem.engine, state.U)
         if not state.is_orthonormal:  # else the product is still needed as it is, and small anyway

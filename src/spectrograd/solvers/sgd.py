@@ -121,13 +121,13 @@ class Descent:
         rows *= np.float32(1 / power_of_two(float(np.sqrt(np.vdot(U, U) / U.size))))
         return rows
 
-    def measured(self, engine: Engine, U: Array, n_columns: int) -> tuple[Array, Array]:
+    def measure(self, engine: Engine, U: Array, n_columns: int) -> tuple[Array, Array]:
         """``M = U'BU`` (K x K) and ``Y = Z'U`` (r x K) in float64, from all rows."""
         M = engine.gram(U, U, self.metric)
         Y = engine.gram(self.low_rank[0], U, None)
         return M[:n_columns, :n_columns].copy(), Y[:, :n_columns].copy()
 
-    def shrunk(self, U: Array, M: Array) -> float:
+    def shrink(self, U: Array, M: Array) -> float:
         """Mutates: U, so that its root mean square is about one again; the exact factor (a power of two)."""
         factor = 1 / power_of_two(float(np.sqrt(np.trace(M) / (len(M) * self.total_mass))))
         if factor != 1:
@@ -136,24 +136,24 @@ class Descent:
 
     def groups(self, epoch: int, n_columns: int) -> Iterator[BatchGroups]:
         """All edges in the random order of that epoch, in batches that are grouped by vertex."""
-        shared = self._shared(n_columns)
+        shared = self._uses_threads(n_columns)
         at_once = EDGES_CHUNK if shared else EDGES_CHUNK // 4  # the first of them nobody can group ahead
         chunks = self.source.chunks(epoch, max(1, at_once // self.batch_size) * self.batch_size)
         if shared:
-            return (self.grouped(chunk, group_batches) for chunk in chunks)
-        return ahead(self.grouped(chunk) for chunk in chunks)
+            return (self.group_chunk(chunk, group_batches) for chunk in chunks)
+        return ahead(self.group_chunk(chunk) for chunk in chunks)
 
-    def grouped(self, chunk: EdgeChunk, group: Callable[..., Any] = group_batches.serial) -> BatchGroups:
+    def group_chunk(self, chunk: EdgeChunk, group: Callable[..., Any] = group_batches.serial) -> BatchGroups:
         """The batches of a chunk, grouped by vertex."""
         weights = NO_WEIGHTS if chunk.weights is None else chunk.weights / np.float32(self.weight_unit)
         return BatchGroups(len(chunk.heads), group(chunk.heads, chunk.tails, weights, self.batch_size))
 
     def run(self, groups: BatchGroups, steps: Array, U: Array, M: Array, Y: Array) -> int:
         """Mutates: U, M and Y, by a step per batch; how many were done before M broke down or outgrew."""
-        step = descend if self._shared(U.shape[1]) else descend.serial
+        step = descend if self._uses_threads(U.shape[1]) else descend.serial
         return int(step(groups.arrays, self.nodes, self.low_rank, steps, self.total_mass, U, M, Y))
 
-    def _shared(self, n_columns: int) -> bool:
+    def _uses_threads(self, n_columns: int) -> bool:
         """Whether the rows of a batch are worth sharing among threads, where there are several."""
         return self.batch_size * n_columns**2 >= THREADS_THRESHOLD and several()
 
@@ -308,7 +308,7 @@ class UnbiasedSGD(SGDBase[DescentState]):
         assert descent is not None
         while groups.n_batches:
             fresh = state.known is None
-            M, Y = state.known or self._measured(problem, state)
+            M, Y = state.known or self._measure(problem, state)
             done = descent.run(groups, steps, state.U, M, Y)
             state.known_for += groups.n_edges
             is_due = state.known_for >= EDGES_PER_MEASUREMENT * problem.n_nodes
@@ -318,18 +318,18 @@ class UnbiasedSGD(SGDBase[DescentState]):
             groups = groups.part(slice(skipped, None), descent.batch_size)
             steps = steps[skipped:]
 
-    def _measured(self, problem: Problem, state: DescentState) -> tuple[Array, Array]:
+    def _measure(self, problem: Problem, state: DescentState) -> tuple[Array, Array]:
         """Mutates: U, to a root mean square of about one, orthonormal where it was near losing rank; M, Y."""
         descent = state.descent
         k = problem.n_components
         assert descent is not None
-        M, Y = descent.measured(problem.engine, state.U, k)
+        M, Y = descent.measure(problem.engine, state.U, k)
         if not np.isfinite(M).all():
             raise FloatingPointError("the step was too long")
         if not np.linalg.cond(M) < MAX_CONDITION:
             self._repair(problem, state)
-            M, Y = descent.measured(problem.engine, state.U, k)
-        factor = descent.shrunk(state.U, M)
+            M, Y = descent.measure(problem.engine, state.U, k)
+        factor = descent.shrink(state.U, M)
         state.known_for = 0
         return M * factor**2, Y * factor
 

@@ -16,7 +16,7 @@ from spectrograd.solvers.minibatch import Deck, Draws, Sampling, check_edges
 from spectrograd.typing import Array
 
 PAPER_NODES = 10_000
-OFTEN = 4  # times that a batch may meet a node: 0.8 in the paper
+MAX_VISITS = 4  # times that a batch may meet a node: 0.8 in the paper
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class PaperMethod(SteppingSolver[StepT]):
                 "'sgd' is the form for every size"
             )
         met = 2 * self.batch_size / n_nodes
-        if self.gram_update == "printed" and met > OFTEN:
+        if self.gram_update == "printed" and met > MAX_VISITS:
             yield (
                 f"Eq. 19 as printed counts a node once per edge, here about {met:.0f} times per batch: "
                 "gram_update='unique' counts it once"
@@ -65,7 +65,7 @@ class PaperMethod(SteppingSolver[StepT]):
         """Whether M is computed afresh before that step; as printed it is what its updates made it."""
         return self.gram_update == "unique" and iteration % self.refresh == 0
 
-    def undisturbed(self, iteration: int) -> int:
+    def steps_to_next_mark(self, iteration: int) -> int:
         """Steps from there to the next report, refreshment or the end; at least one."""
         marks = [(iteration // every + 1) * every for every in (self.report_every, self.refresh)]
         return max(1, min(self.max_iter, *marks) - iteration)
@@ -73,7 +73,7 @@ class PaperMethod(SteppingSolver[StepT]):
 
 # --- ``sgd-paper``: the paper's algorithm, stochastic gradient descent with implicit orthogonality.
 
-EDGES_AT_ONCE = 1_000_000  # so that a time budget is kept
+EDGES_CHUNK = 1_000_000  # so that a time budget is kept
 
 
 @dataclass(eq=False)
@@ -131,12 +131,12 @@ class PaperSGD(PaperMethod[PaperState]):
         state = PaperState(U, rng, moments=moments, step_size=self.step_size * problem.row_unit)
         state.draws = rng if self.replacement and self.redrawn else Deck(rng, redrawn=self.redrawn)
         state.events.extend(self.advice(len(U)))
-        return self._refreshed(problem, state)
+        return self._refresh(problem, state)
 
     def step(self, problem: Problem, state: PaperState) -> PaperState:
         """One mini-batch (Eq. 10), or all up to the next report where they fit one compiled call."""
         if self.refreshes(state.iteration):
-            self._refreshed(problem, state)
+            self._refresh(problem, state)
         if self._in_lanes(problem):
             return self._iterations(problem, state)
         source = problem.single_batches
@@ -173,7 +173,7 @@ class PaperSGD(PaperMethod[PaperState]):
 
     def _iterations(self, problem: Problem, state: PaperState) -> PaperState:
         source = problem.single_batches
-        count = min(self.undisturbed(state.iteration), max(1, EDGES_AT_ONCE // self.batch_size))
+        count = min(self.steps_to_next_mark(state.iteration), max(1, EDGES_CHUNK // self.batch_size))
         # in ascending order edges are read once through the memory; their order in a batch means nothing
         short = np.int32 if source.n_entries < 2**31 else np.int64  # sorts faster
         drawn = state.draws.integers(0, source.n_entries, (count, self.batch_size), dtype=short)
@@ -181,7 +181,7 @@ class PaperSGD(PaperMethod[PaperState]):
         settings = (state.step_size, self.beta1, self.beta2, float(self.gram_update == "printed"))
         done = source.iterate(positions, state.U, state.M, state.Y, state.moments, settings)
         if done == 0:
-            self._repaired(problem, state)
+            self._repair(problem, state)
         state.iteration += done
         state.edges_seen += done * self.batch_size
         return state
@@ -195,18 +195,18 @@ class PaperSGD(PaperMethod[PaperState]):
                 return np.asarray(la.cho_solve((R, False), np.eye(len(R)), check_finite=False))
         except la.LinAlgError:
             pass
-        return self._repaired(problem, state)
+        return self._repair(problem, state)
 
-    def _repaired(self, problem: Problem, state: PaperState) -> Array:
+    def _repair(self, problem: Problem, state: PaperState) -> Array:
         """Re-orthonormalise; the new ``M^-1`` is the identity."""
         if not np.isfinite(state.U).all():
             raise FloatingPointError("the step was too long")  # the loop backs off
         state.U = problem.orthonormalize(state.U, state.rng).Q
         state.events.append(f"iteration {state.iteration}: M was ill-conditioned, re-orthonormalised")
-        self._refreshed(problem, state)
+        self._refresh(problem, state)
         return np.eye(len(state.M))
 
-    def _refreshed(self, problem: Problem, state: PaperState) -> PaperState:
+    def _refresh(self, problem: Problem, state: PaperState) -> PaperState:
         """Recompute M and Y in full against drift."""
         state.M = problem.gram(state.U, state.U)
         state.Y = problem.single_batches.low_rank_product(problem.engine, state.U)

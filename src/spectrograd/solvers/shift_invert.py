@@ -23,7 +23,7 @@ from spectrograd.solvers.base import DERIVED, Problem
 from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start
 from spectrograd.typing import Array
 
-SPREAD = 1e4  # how much of another vector a column may hold before Rayleigh-Ritz cannot tell them apart
+MAX_SPREAD = 1e4  # how much of another vector a column may hold before Rayleigh-Ritz cannot tell them apart
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ class ShiftInvert(RitzSolver[FactoredState]):
         unit = RationalFilter(1, high, operator.upper, state.pole)
         missing = 3 * state.angle_bound(k) / self.angle if self.angle > 0 else np.inf
         wanted = math.log(2 * float(np.clip(missing, 10, 1e6))) / max(unit.rate(top), 1e-9)
-        degree = int(np.clip(math.floor(min(wanted + 1, _allowed(unit, state, k))), 1, state.most))
+        degree = int(np.clip(math.floor(min(wanted + 1, _max_degree(unit, state, k))), 1, state.most))
         return RationalFilter(degree, high, operator.upper, state.pole)
 
     def back_off(self, problem: Problem, state: FactoredState) -> FactoredState | None:
@@ -237,7 +237,7 @@ class ShiftInvert(RitzSolver[FactoredState]):
         )
 
 
-def _allowed(unit: RationalFilter, state: RitzState, k: int) -> float:
+def _max_degree(unit: RationalFilter, state: RitzState, k: int) -> float:
     """The degree up to which no vector drowns the K-th column, which holds ``residual / distance`` of it."""
     top = float(state.values[k - 1])
     least = unit.rate(top)
@@ -246,7 +246,7 @@ def _allowed(unit: RationalFilter, state: RitzState, k: int) -> float:
         growth = unit.rate(float(value)) - least
         if growth > 1e-9:
             held = max(float(residual) / (top - float(value)), 1e-14)
-            most = min(most, math.log(max(SPREAD / held, 1.0)) / growth)
+            most = min(most, math.log(max(MAX_SPREAD / held, 1.0)) / growth)
     return most
 
 

@@ -135,7 +135,7 @@ def _make_kernel(kernel: str | Kernel, gamma: float | None, points: Array) -> Ke
     return rbf
 
 
-def _checked_points(points: ArrayLike, n_components: int) -> Array:
+def _check_points(points: ArrayLike, n_components: int) -> Array:
     """Float64 coordinates, one row per point, or a clear error."""
     coordinates = np.asarray(points, dtype=np.float64)
     if coordinates.ndim != 2 or not np.isfinite(coordinates).all():
@@ -156,7 +156,7 @@ def sampled_points(
     rng: Any,
 ) -> tuple[Array, Kernel, Array]:
     """Coordinates (N x p), the kernel between any of them, and the row numbers of the landmarks."""
-    coordinates = _checked_points(points, n_components)
+    coordinates = _check_points(points, n_components)
     similarity = _make_kernel(kernel, gamma, coordinates)
     return coordinates, similarity, draw_landmarks(len(coordinates), n_landmarks, n_components, rng)
 

@@ -16,7 +16,7 @@ from spectrograd.solvers.nystrom import nystrom_basis
 from spectrograd.typing import Array
 
 Setting = Literal["edges", "columns"]
-ITERATIONS = {"edges": 3000, "columns": 600}
+MAX_ITERATIONS = {"edges": 3000, "columns": 600}
 
 
 @dataclass(eq=False)
@@ -86,10 +86,10 @@ class StochasticForwardBackward(SteppingSolver[RiemannianState]):
     report_every: ClassVar[int] = 100
 
     def __post_init__(self) -> None:
-        if self.setting not in ITERATIONS:
+        if self.setting not in MAX_ITERATIONS:
             raise ValueError(f"setting={self.setting!r}: expected 'edges' or 'columns'")
         if self.max_iter == 0:
-            object.__setattr__(self, "max_iter", ITERATIONS[self.setting])
+            object.__setattr__(self, "max_iter", MAX_ITERATIONS[self.setting])
 
     def init(self, problem: Problem, rng: np.random.Generator) -> RiemannianState:
         """Start from a random orthonormal basis, or from the Nystrom solution."""
@@ -119,7 +119,7 @@ class StochasticForwardBackward(SteppingSolver[RiemannianState]):
         if problem.operator.metric is not None:
             gradient *= problem.operator.metric[:, None]
         gradient[batch.vertices] += rows_of(G, len(batch.vertices))
-        state.U = _retract(problem, self._moved(state, U, gradient), state)
+        state.U = _retract(problem, self._move(state, U, gradient), state)
         return state
 
     def _column_step(self, problem: Problem, state: RiemannianState) -> RiemannianState:
@@ -133,11 +133,11 @@ class StochasticForwardBackward(SteppingSolver[RiemannianState]):
         nodes = state.rng.choice(n, n_columns, replace=False)
         CX, n_read = _sampled_product(operator.standard_form(), X, nodes)
         state.edges_seen += n_read // 2  # an edge is two entries
-        moved = self._moved(state, X, -(CX - X @ (X.T @ CX)))
+        moved = self._move(state, X, -(CX - X @ (X.T @ CX)))
         state.U = problem.standard.inverse_transform(np.ascontiguousarray(np.linalg.qr(moved)[0]))
         return state
 
-    def _moved(self, state: RiemannianState, U: Array, gradient: Array) -> Array:
+    def _move(self, state: RiemannianState, U: Array, gradient: Array) -> Array:
         """AdaGrad's step."""
         state.squares += gradient**2
         moved = U - state.step_size * gradient / (np.sqrt(state.squares) + 1e-12)

@@ -101,7 +101,7 @@ class TorchBatches:
         out[:-1] = U
         return out
 
-    def measured(self, U: Tensor, span: int = 1 << 17) -> tuple[Tensor, Tensor]:
+    def measure(self, U: Tensor, span: int = 1 << 17) -> tuple[Tensor, Tensor]:
         """``M = U'BU`` (K x K) and ``Y = Z'U`` (r x K) in float64, from all rows."""
         k = U.shape[1]
         wide = self.torch.float64
@@ -118,8 +118,8 @@ class TorchBatches:
         torch = self.torch
         n_ends = 2 * len(edges.heads)
         ends = torch.cat([edges.heads, edges.tails]).long()
-        (heads, tails) = ends.chunk(2)
-        (vertices, slots) = self._slots(ends)
+        heads, tails = ends.chunk(2)
+        vertices, slots = self._slots(ends)
         counts = U.new_zeros(n_ends).index_add_(0, slots, U.new_ones(n_ends))[:, None]
         pull = U.index_select(0, heads) - U.index_select(0, tails)
         pull *= 1 / self.weight_unit if edges.weights is None else (edges.weights / self.weight_unit)[:, None]
@@ -154,7 +154,7 @@ class TorchBatches:
         inverse = self.torch.cholesky_solve(unit, self.torch.where(good, factor, unit))
         return self.torch.where(good, inverse, 0.0), good
 
-    def moved(
+    def move(
         self, batch: TorchBatch, steps: Tensor, U: Tensor, M: Tensor, Y: Tensor, *, printed: bool = False
     ) -> None:
         """Mutates: U, M and Y, by a step for each of the batch's rows.
@@ -179,7 +179,7 @@ def torch_engine(problem: Problem) -> TorchEngine:
 
 # --- Edges on a device: all of them while they fit there, else chunk by chunk from the host or a disk.
 
-BYTES = 20  # of an edge: two ends, a weight, its place in an epoch's order
+BYTES_PER_EDGE = 20  # of an edge: two ends, a weight, its place in an epoch's order
 
 
 def torch_edges(engine: TorchEngine, operator: SparseOperator, rng: np.random.Generator) -> EdgeSource:
@@ -191,7 +191,7 @@ def torch_edges(engine: TorchEngine, operator: SparseOperator, rng: np.random.Ge
 
 def fits(engine: TorchEngine, operator: SparseOperator) -> bool:
     """Whether all edges may stay on the device."""
-    return operator.graph.is_resident and BYTES * operator.graph.n_edges <= engine.blocks.most_bytes
+    return operator.graph.is_resident and BYTES_PER_EDGE * operator.graph.n_edges <= engine.blocks.most_bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,7 +228,7 @@ class TorchEdges:
         heads, tails, weights = self.edges
         return EdgeChunk(heads[positions], tails[positions], None if weights is None else weights[positions])
 
-    def drawn(self, count: int, generator: Any) -> EdgeChunk:
+    def draw(self, count: int, generator: Any) -> EdgeChunk:
         """So many of them, each with the same odds, some perhaps twice."""
         where = self.edges.heads.device
         return self.at(self.torch.randint(self.n_edges, (count,), generator=generator, device=where))

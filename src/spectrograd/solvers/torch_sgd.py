@@ -34,7 +34,7 @@ from spectrograd.solvers.torch_minibatch import (
 from spectrograd.typing import Array
 
 Tensor = Any
-SMALLEST = float(np.finfo(np.float32).tiny)  # a shorter gradient is none
+MIN_NORM = float(np.finfo(np.float32).tiny)  # a shorter gradient is none
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,22 +121,22 @@ class TorchSGD(SGDBase[TorchDescentState]):
         descent = _descent(state)
         size = _descent(state).batch_size
         if state.known is None or not _is_sound(state.known[0].cpu().numpy()):
-            state.known = self._measured(problem, state)
+            state.known = self._measure(problem, state)
             state.known_for = 0
-        (M, Y) = state.known
+        M, Y = state.known
         U = state.U.tensor
         for number, step in enumerate(steps):
             batch = descent.rows.batch(chunk.part(slice(number * size, (number + 1) * size)), U, Y)
-            descent.rows.moved(batch, _moves(descent, batch, M, float(step)), U, M, Y)
+            descent.rows.move(batch, _moves(descent, batch, M, float(step)), U, M, Y)
         state.known_for += len(chunk.heads)
         if state.known_for >= EDGES_PER_MEASUREMENT * problem.n_nodes:
             state.known = None
 
-    def _measured(self, problem: Problem, state: TorchDescentState) -> tuple[Tensor, Tensor]:
+    def _measure(self, problem: Problem, state: TorchDescentState) -> tuple[Tensor, Tensor]:
         """Mutates: U, to a root mean square of about one, orthonormal where it was near losing rank; M, Y."""
         rows = _descent(state).rows
         total_mass = _descent(state).total_mass
-        M, Y = rows.measured(state.U.tensor)
+        M, Y = rows.measure(state.U.tensor)
         seen = M.cpu().numpy()
         if not np.isfinite(seen).all():
             raise FloatingPointError("the step was too long")
@@ -144,7 +144,7 @@ class TorchSGD(SGDBase[TorchDescentState]):
             Q, lost = problem.orthonormalize(self._pencil_rows(problem, state), state.rng)
             state.U = TorchMultiVector(rows.padded(problem.random_walk.transform(Q).tensor))
             state.events.append(f"epoch {state.iteration}: re-orthonormalised, {lost} directions replaced")
-            M, Y = rows.measured(state.U.tensor)
+            M, Y = rows.measure(state.U.tensor)
             seen = M.cpu().numpy()
         factor = 1 / power_of_two(float(np.sqrt(np.trace(seen) / (len(seen) * total_mass))))
         state.U.tensor.mul_(factor)
@@ -159,7 +159,7 @@ class TorchSGD(SGDBase[TorchDescentState]):
         if counts.all() or not len(rows.coefficients):
             return
         chosen = rows.torch.tensor(np.flatnonzero(counts == 0), device=U.device)
-        _, Y = rows.measured(U)
+        _, Y = rows.measure(U)
         drawn = rows.factors[chosen].double() @ (rows.coefficients[:, None] * Y)
         placed: Any = problem.random_walk.operator
         own = placed.diagonal.tensor[chosen] / rows.weight_unit
@@ -198,7 +198,7 @@ def _moves(descent: TorchDescent, batch: TorchBatch, M: Tensor, step: float) -> 
     back = (batch.metric * batch.push * rows) @ ((P + P.T) / 2).to(rows.dtype)
     g = batch.gradient @ (size * inverse).to(rows.dtype) - back
     length = (step * (size / descent.total_mass).sqrt()).to(rows.dtype)
-    return torch.nn.functional.normalize(g, eps=SMALLEST) * -length
+    return torch.nn.functional.normalize(g, eps=MIN_NORM) * -length
 
 
 def _with_unit_mass(operator: SparseOperator) -> SparseOperator:
@@ -282,8 +282,8 @@ class TorchPaperSGD(PaperMethod[TorchPaperState]):
         assert state.rows is not None
         with torch_engine(problem).one_thread():
             if state.known is None or self.refreshes(state.iteration):
-                state.known = state.rows.measured(state.U.tensor)
-            done = self._iterations(problem, state, self.undisturbed(state.iteration))
+                state.known = state.rows.measure(state.U.tensor)
+            done = self._iterations(problem, state, self.steps_to_next_mark(state.iteration))
         if not bool(state.rows.torch.isfinite(state.U.tensor).all()):
             raise FloatingPointError("the step was too long")  # the loop backs off
         if done == 0:
@@ -301,15 +301,15 @@ class TorchPaperSGD(PaperMethod[TorchPaperState]):
         assert edges is not None
         assert state.known is not None
         U = state.U.tensor
-        (M, Y) = state.known
+        M, Y = state.known
         printed = self.gram_update == "printed"
         draw = engine.torch.Generator(engine.device).manual_seed((state.seed + state.iteration) % 2**63)
         done = engine.torch.zeros((), dtype=engine.torch.int64, device=engine.device)
         for _ in range(count):
-            batch = rows.batch(edges.drawn(self.batch_size, draw), U, Y)
+            batch = rows.batch(edges.draw(self.batch_size, draw), U, Y)
             inverse, good = rows.inverse(M)
             direction = self._direction(rows, batch, inverse, good, state.moments)
-            rows.moved(batch, -state.step_size * direction, U, M, Y, printed=printed)
+            rows.move(batch, -state.step_size * direction, U, M, Y, printed=printed)
             done += good
         return int(done)
 
