@@ -1,4 +1,4 @@
-"""Fixtures that several rooms share."""
+"""Fixtures that several packages share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 import reference
 
-# Processes of xdist are told that their lines have 80 columns: commands would draw narrow tables.
+# xdist sets COLUMNS=80 for its processes: commands would draw narrow tables.
 os.environ.pop("COLUMNS", None)
 # Shells let what they start in the background ignore Ctrl-C, as nohup does, and children inherit that: tests
 # that interrupt themselves or a command would wait for ever.

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0.dev0"
 
-# public name -> module that holds it; loaded when first used, so that importing is fast
-_HOMES = {
+# Public name -> its module (empty: it is a module itself), loaded when first used: importing stays fast.
+_MODULE_OF = {
     "SpectralEmbedding": "estimators",
     "SpectralClustering": "estimators",
     "MultilayerSpectralEmbedding": "estimators",
@@ -106,12 +106,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'spectrograd' has no attribute {name!r}")
-    home = _HOMES[name]
-    if not home:
+    module = _MODULE_OF[name]
+    if not module:
         return import_module(f"spectrograd.{name}")
-    return getattr(import_module(f"spectrograd.{home}"), name)
+    return getattr(import_module(f"spectrograd.{module}"), name)
 
 
 def __dir__() -> list[str]:

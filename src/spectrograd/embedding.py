@@ -1,4 +1,4 @@
-"""Embedding: the vectors with all that belongs to them; the only sort and sign rule."""
+"""Embeddings: eigenvectors with eigenvalues and node names, in one order and with one sign convention."""
 
 from __future__ import annotations
 
@@ -9,12 +9,20 @@ import numpy as np
 
 from spectrograd.typing import Array
 
-IN_CACHE = 32_768  # numbers
+CACHED_NUMBERS = 32_768  # entries of a temporary array that stay in the cache
 
 
 @dataclass(frozen=True, eq=False)
 class Embedding:
-    """Rows are nodes, columns eigenvectors in ascending order of their eigenvalues."""
+    """Eigenvectors: rows are nodes, columns are in ascending order of the eigenvalues.
+
+    Attributes
+    ----------
+    vectors : (N, K) array
+    eigenvalues : (K,) array
+    names : (N,) array, or None
+        Names of the nodes.
+    """
 
     vectors: Array
     eigenvalues: Array
@@ -26,7 +34,7 @@ class Embedding:
         return int(self.vectors.shape[1])
 
     def without_first(self) -> Embedding:
-        """Drop the trivial vector (the constant one of a connected graph)."""
+        """Drop the first vector (constant for a connected graph)."""
         return Embedding(self.vectors[:, 1:], self.eigenvalues[1:], self.names)
 
 
@@ -46,17 +54,18 @@ def arrange(vectors: Array, eigenvalues: Array, names: Array | None = None) -> E
 
 
 def peaks(vectors: Array) -> Array:
-    """The entry of largest magnitude in each column, with its sign; of several the first."""
-    found, columns = np.zeros(vectors.shape[1], vectors.dtype), np.arange(vectors.shape[1])
+    """Return the entry of largest magnitude in each column, with its sign; of several the first."""
+    largest = np.zeros(vectors.shape[1], vectors.dtype)
+    columns = np.arange(vectors.shape[1])
     for rows in row_slices(vectors):
         part = vectors[rows]
-        here = part[np.abs(part.T, order="C").argmax(axis=1), columns]
-        found = np.where(np.abs(here) > np.abs(found), here, found)
-    return found
+        candidate = part[np.abs(part.T, order="C").argmax(axis=1), columns]
+        largest = np.where(np.abs(candidate) > np.abs(largest), candidate, largest)
+    return largest
 
 
 def row_slices(vectors: Array) -> Iterator[slice]:
-    """Slices of rows whose temporaries stay in the cache."""
+    """Cut the rows into slices whose temporary arrays stay in the cache."""
     n_rows, n_columns = vectors.shape
-    step = max(1, IN_CACHE // max(1, n_columns))
+    step = max(1, CACHED_NUMBERS // max(1, n_columns))
     return (slice(start, start + step) for start in range(0, n_rows, step))

@@ -1,4 +1,4 @@
-"""How good a clustering or a subspace is: scores, conductance, projection distance, subspace angle."""
+"""Quality of clusterings and subspaces: scores, conductance, projection distance, principal angle."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ def score(truth: ArrayLike, labels: ArrayLike) -> dict[str, float]:
 
     Parameters
     ----------
-    truth
+    truth : (N,) array
         Known class of every node; -1 where it is unknown.
-    labels
+    labels : (N,) array
         Cluster of every node.
 
     Returns
@@ -80,8 +80,9 @@ def score(truth: ArrayLike, labels: ArrayLike) -> dict[str, float]:
     classes, clusters = _label_pair(truth, labels)
     # Names of classes (strings) have no marker for "unknown"; comparing them with -1 is meaningless.
     if classes.dtype.kind in "if":
-        known = classes != UNLABELLED
-        classes, clusters = classes[known], clusters[known]
+        is_labelled = classes != UNLABELLED
+        classes = classes[is_labelled]
+        clusters = clusters[is_labelled]
         if not len(classes):
             raise ValueError("no node is labelled: every truth label is -1")
     return {
@@ -97,9 +98,9 @@ def conductance(graph: Graph, labels: ArrayLike) -> Array:
 
     Parameters
     ----------
-    graph
+    graph : Graph
         One layer; volumes are sums of its degrees.
-    labels
+    labels : (N,) array
         Cluster of every node.
 
     Returns
@@ -131,7 +132,7 @@ def conductance(graph: Graph, labels: ArrayLike) -> Array:
         inside = _weight_inside(graph, ranks, len(clusters))
     leaving = volume - inside
     capacity = np.minimum(volume, volume.sum() - volume)
-    # Differences of sums: what is left of rounding is no weight.
+    # A difference of sums may be negative by rounding.
     shares = np.full(len(capacity), np.nan)
     np.divide(np.maximum(leaving, 0), capacity, out=shares, where=capacity > 0)
     return shares
@@ -147,11 +148,11 @@ def projection_distance(
 
     Parameters
     ----------
-    vectors
-        N x K basis of the subspace.
-    layers
-        S bases, each N x K.
-    metric
+    vectors : (N, K) array
+        Basis of the subspace.
+    layers : S arrays of shape (N, K)
+        Bases of the other subspaces.
+    metric : (N,) array, optional
         Positive diagonal B of the inner product ``u' B v``; None is the identity.
     """
     basis = _orthonormal(vectors, metric, "vectors")
@@ -172,14 +173,15 @@ def largest_principal_angle(first: ArrayLike, second: ArrayLike, metric: ArrayLi
 
     Parameters
     ----------
-    first, second
-        Bases with the same number of rows.
-    metric
+    first, second : (N, K) and (N, L) arrays
+        Bases of the subspaces.
+    metric : (N,) array, optional
         Positive diagonal B of the inner product ``u' B v``; None is the identity.
     """
     from scipy.linalg import subspace_angles
 
-    one, two = _scaled_rows(first, metric, "first"), _scaled_rows(second, metric, "second")
+    one = _scaled_rows(first, metric, "first")
+    two = _scaled_rows(second, metric, "second")
     if len(one) != len(two):
         raise ValueError(f"the subspaces live in different spaces: {len(one)} rows and {len(two)} rows")
     # scipy takes the sine below 45 degrees: an arccos would round every angle under 1e-8 to zero.
@@ -187,7 +189,8 @@ def largest_principal_angle(first: ArrayLike, second: ArrayLike, metric: ArrayLi
 
 
 def _label_pair(truth: ArrayLike, labels: ArrayLike) -> tuple[Array, Array]:
-    classes, clusters = np.asarray(truth), np.asarray(labels)
+    classes = np.asarray(truth)
+    clusters = np.asarray(labels)
     for name, array in (("truth", classes), ("labels", clusters)):
         if array.ndim != 1:
             raise ValueError(f"{name} has shape {array.shape}; one label per node is needed")
@@ -224,7 +227,7 @@ def _orthonormal(vectors: ArrayLike, metric: ArrayLike | None, name: str) -> Arr
 
 
 def _weight_inside(graph: Graph, ranks: Array, n_clusters: int) -> Array:
-    """Weight of the entries between nodes of the same cluster, one number per cluster; one sweep."""
+    """Weight of the entries between nodes of the same cluster, one number per cluster; one pass."""
     inside = np.zeros(n_clusters)
     for block in graph.blocks:
         rows = np.repeat(ranks[block.start : block.stop], np.diff(block.indptr))

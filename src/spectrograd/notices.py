@@ -1,4 +1,7 @@
-"""Warnings that point to the caller's line, in his words: parameters of Python, options of a command."""
+"""Warnings that point to the caller's line and name parameters as the reader writes them.
+
+In Python these are keywords (``source=``), on the command line options (``--source``).
+"""
 
 from __future__ import annotations
 
@@ -11,60 +14,64 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 
-_OWN = str(Path(__file__).parent) + os.sep
-_BETWEEN = (
-    f"{os.sep}contextlib.py",
-    f"{os.sep}functools.py",
-)  # of the standard library: they call for whoever called them
+_PACKAGE_FOLDER = str(Path(__file__).parent) + os.sep
+# Modules of the standard library whose frames stand between the caller and the package.
+_WRAPPERS = (f"{os.sep}contextlib.py", f"{os.sep}functools.py")
+
+# --- Warnings
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn whoever called into the package, however deep inside the cause was found.
+    """Issue a warning at the line that called into the package, however deep inside its cause is.
 
     Examples
     --------
-    >>> with warnings.catch_warnings(record=True) as seen:
+    >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
     ...     warn("three nodes were left out")
-    >>> str(seen[0].message)
+    >>> str(caught[0].message)
     'three nodes were left out'
     """
     warnings.warn(message, category, stacklevel=_levels_to_caller() + 1)
 
 
 def _levels_to_caller() -> int:
-    """Frames between :func:`warn` and the first one outside the package, as ``stacklevel`` counts them."""
-    level, frame = 1, sys._getframe(2)  # warn() was called there
+    """Count the frames between :func:`warn` and the first one outside the package, as ``stacklevel`` does."""
+    level = 1
+    frame = sys._getframe(2)  # the caller of warn()
     while frame.f_back is not None and _is_inside(frame):
-        level, frame = level + 1, frame.f_back
+        level += 1
+        frame = frame.f_back
     return level
 
 
 def _is_inside(frame: FrameType) -> bool:
-    """Whether a frame is ours, or of what stands between us and a caller: scikit-learn, context managers."""
+    """Whether a frame belongs to the package, to scikit-learn or to a context manager between the two."""
     name = frame.f_code.co_filename
-    return name.startswith((_OWN, _scikit_learn())) or name.endswith(_BETWEEN)
+    return name.startswith((_PACKAGE_FOLDER, _scikit_learn_folder())) or name.endswith(_WRAPPERS)
 
 
-def _scikit_learn() -> str:
-    """Folder of scikit-learn, whose pipelines and decorators call us; loaded or not."""
+def _scikit_learn_folder() -> str:
+    """Return the folder of scikit-learn, whose pipelines call the estimators; it is not imported."""
     if not _folders:
-        found = find_spec("sklearn")
-        origin = None if found is None else found.origin
-        _folders.append(_OWN if origin is None else f"{Path(origin).parent}{os.sep}")
+        spec = find_spec("sklearn")
+        origin = None if spec is None else spec.origin
+        _folders.append(_PACKAGE_FOLDER if origin is None else f"{Path(origin).parent}{os.sep}")
     return _folders[0]
 
 
 _folders: list[str] = []
 
 
-# One entry per command that runs; of the process, not of a context: commands read in threads too.
+# --- Names of parameters
+
+# One entry per running command. A global of the process, not a context variable: commands use threads.
 _command_lines: list[None] = []
 
 
 @contextmanager
 def command_line_words() -> Iterator[None]:
-    """Inside, messages name options (``--source``) instead of parameters (``source=``)."""
+    """Let messages inside the block name options (``--source``) instead of parameters (``source=``)."""
     _command_lines.append(None)
     try:
         yield
@@ -78,7 +85,7 @@ def on_command_line() -> bool:
 
 
 def parameters(*names: str) -> str:
-    """Names of parameters as the reader of a message writes them.
+    """Format names of parameters as the reader of a message writes them.
 
     Examples
     --------
@@ -94,7 +101,7 @@ def parameters(*names: str) -> str:
 
 
 def setting(name: str, value: object) -> str:
-    """A parameter with its value as the reader of a message writes it.
+    """Format a parameter with its value as the reader of a message writes it.
 
     Examples
     --------
@@ -115,7 +122,7 @@ def setting(name: str, value: object) -> str:
 
 
 def settings(**values: object) -> str:
-    """Several parameters with their values.
+    """Format several parameters with their values.
 
     Examples
     --------
@@ -130,7 +137,7 @@ def settings(**values: object) -> str:
 
 
 def parameter(name: str, value: object = None) -> str:
-    """A parameter as the caller writes it, with a value where one is given.
+    """Format a parameter as the caller writes it, with its value unless that is None.
 
     Examples
     --------

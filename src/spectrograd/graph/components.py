@@ -161,30 +161,30 @@ def report_excluded(connectivity: Connectivity, names: Array) -> None:
     )
 
 
-def subgraph(graph: Graph, kept: Array) -> Graph:
+def subgraph(graph: Graph, rows: Array) -> Graph:
     """Return the subgraph induced by some nodes."""
-    if len(kept) == graph.n_nodes:
+    if len(rows) == graph.n_nodes:
         return graph
-    names = None if graph.names is None else graph.names[kept]
-    return Graph._from_clean_csr(sp.csr_array(graph.matrix[kept][:, kept]), names)
+    names = None if graph.names is None else graph.names[rows]
+    return Graph._from_clean_csr(sp.csr_array(graph.matrix[rows][:, rows]), names)
 
 
-def on_all_rows(vectors: Array, kept: Array, n_nodes: int) -> Array:
+def on_all_rows(vectors: Array, active: Array, n_nodes: int) -> Array:
     """Scatter the rows of the nodes that took part to the rows of all nodes; others are zero."""
-    if len(kept) == n_nodes and np.array_equal(kept, np.arange(n_nodes)):
+    if len(active) == n_nodes and np.array_equal(active, np.arange(n_nodes)):
         return vectors
     rows = np.zeros((n_nodes, vectors.shape[1]), vectors.dtype)
-    rows[kept] = vectors
+    rows[active] = vectors
     return rows
 
 
-def sublayers(graph: MultilayerGraph, kept: Array) -> MultilayerGraph:
+def sublayers(graph: MultilayerGraph, rows: Array) -> MultilayerGraph:
     """Return the multilayer graph induced by some nodes."""
-    if len(kept) == graph.n_nodes:
+    if len(rows) == graph.n_nodes:
         return graph
-    layers = [subgraph(layer, kept) for layer in graph.layers]
+    layers = [subgraph(layer, rows) for layer in graph.layers]
     if graph.names is None:  # rows are numbered anew: the old numbers become names
-        layers = [Graph(layer.blocks, layer.n_nodes, kept) for layer in layers]
+        layers = [Graph(layer.blocks, layer.n_nodes, rows) for layer in layers]
     return MultilayerGraph(tuple(layers), graph.layer_names)
 
 

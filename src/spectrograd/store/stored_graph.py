@@ -45,7 +45,7 @@ class Store:
         self.files = files_of(path, sorted({segment.file for segment in meta.segments}))
         self.pool: list[Array] = []
         self.pinned: dict[BlockSegment, Array] = {}
-        self.seen: set[Segment] = set()  # segments whose structure was checked
+        self.checked: set[Segment] = set()  # segments whose structure was checked
         self.longest: dict[
             BlockSegment, int
         ] = {}  # largest number of entries in a row, of blocks read so far
@@ -89,12 +89,12 @@ class Store:
 
     def check_rows(self, segment: Segment, *columns: Array) -> None:
         """Refuse row numbers out of range, once for each segment: kernels do not check them."""
-        if segment in self.seen:
+        if segment in self.checked:
             return
         for rows in columns:
             if len(rows) and int(rows.view(np.uint32).max()) >= self.meta.n_nodes:
                 raise self.damaged(segment, "a node number is out of range")
-        self.seen.add(segment)
+        self.checked.add(segment)
 
     def rows_of(self, segment: BlockSegment, raw: Array) -> Rows:
         """Interpret the bytes of a block; its structure and weights are checked once, since kernels do not.
@@ -103,7 +103,7 @@ class Store:
         negative. Checksums do not replace this check: a forged store has valid ones.
         """
         rows = Rows.of_bytes(segment, raw)
-        if segment in self.seen:
+        if segment in self.checked:
             return rows
         if not _ascends(rows.indptr, segment.n_entries):
             raise self.damaged(segment, "row pointers do not ascend")
@@ -354,7 +354,7 @@ class StoredGraph(Graph):
 
     @property
     def ids_are_rows(self) -> bool:
-        """Whether nodes are known by the row numbers of the input."""
+        """Whether the ids of nodes are the row numbers of the input."""
         return self.store.meta.names is None
 
     @property
@@ -394,7 +394,7 @@ class StoredGraph(Graph):
 
     @property
     def components(self) -> Array:
-        """The component of every node (int32), numbered as their first nodes come; read when asked for."""
+        """The component of every node (int32), numbered by their first nodes; read at every call."""
         return self.store.components(self.meta)
 
     @property

@@ -39,7 +39,7 @@ class NoSuchEdge(GraphError):
 
 def update_store(
     path: Path,
-    seen: str,
+    base: str,
     changes: Mapping[int, Changes],
     new: NewNames | None = None,
     *,
@@ -51,29 +51,29 @@ def update_store(
     ----------
     path : Path
         The store; a second writer is refused meanwhile.
-    seen : str
+    base : str
         Fingerprint of the store to which the rows of the changes refer.
     changes : mapping from layer to Changes
         By row numbers; new nodes have the next ones.
     new : NewNames, optional
         Number and names of the new nodes.
     digest : str
-        Hash of the change. A store that went from ``seen`` to its present state by a change of this digest
-        has it already (the process that asked for it was stopped afterwards) and is left as it is.
+        Hash of the change. A store that went from ``base`` to its present state by a change of this digest
+        has it already (the process that applied it was stopped afterwards) and is left as it is.
     """
     path = Path(os.path.realpath(path))
     with only_writer(path):
         meta = load_meta(path)
-        if digest and meta.fingerprint != seen and meta.last_change == (seen, digest):
+        if digest and meta.fingerprint != base and meta.last_change == (base, digest):
             return meta
-        if meta.fingerprint != seen:
+        if meta.fingerprint != base:
             raise GraphError(f"{path}: was changed by somebody else meanwhile; open it again")
         number = _next_number(path)
         check_free(path, 16 * sum(len(part.keys) for part in changes.values()) + 16 * meta.n_nodes)
         old_files = {segment.file for segment in meta.segments}
         try:
             meta = _apply(path, meta, changes, new, number)
-            meta = replace(meta, made={**meta.made, "change": [seen, digest]})
+            meta = replace(meta, made={**meta.made, "change": [base, digest]})
             sync_files(path, {segment.file for segment in meta.segments} - old_files)
             save_meta(path, meta)
         finally:
