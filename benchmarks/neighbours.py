@@ -20,8 +20,8 @@ import numpy as np
 from benchmarks.first_hour import Cloud, K, clouds
 from benchmarks.harness import table
 from spectrograd.points import distances as blocks
-from spectrograd.points.ivf_index import main_directions, projected
-from spectrograd.points.search import Wanted, find_neighbours, measured_recall
+from spectrograd.points.ivf_index import main_directions, project
+from spectrograd.points.search import Wanted, estimate_recall, find_neighbours
 
 THREADS = 2
 RECALL_SAMPLE_ROWS = 500
@@ -73,7 +73,7 @@ def _measure(cloud: Cloud, search: str) -> tuple[str, ...]:
     peak = int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1]) / 1000
     sample = np.random.default_rng(5).choice(len(distances), RECALL_SAMPLE_ROWS, replace=False)
     true = blocks.nearest_of_rows(blocks.Cloud.around(points), sample, K)[1]
-    recall = measured_recall(distances[sample], true)
+    recall = estimate_recall(distances[sample], true)
     where = f"{cloud.name}, {len(points):,} x {points.shape[1]}"
     same = "yes" if np.array_equal(first[0], second[0]) else "no"
     return where, search, f"{wall:.1f}", f"{busy:.1f}", f"{recall:.3f}", f"{peak:.0f}", same
@@ -117,13 +117,13 @@ def _by_faiss(points: Any, build: Callable[[Any], Any]) -> tuple[Any, Any]:
 
     faiss.omp_set_num_threads(THREADS)
     cloud = blocks.Cloud.around(points)
-    near = projected(cloud, main_directions(cloud, np.random.default_rng(0)))
+    near = project(cloud, main_directions(cloud, np.random.default_rng(0)))
     index = build(near)
     faiss.omp_set_num_threads(THREADS)
-    n_kept = K + blocks.SPARE if near.shape[1] == points.shape[1] else 3 * K
+    n_kept = K + blocks.SPARE_CANDIDATES if near.shape[1] == points.shape[1] else 3 * K
     found = index.search(near, n_kept + 1)[1].astype(np.int32)
     rows = np.arange(len(points), dtype=np.int32)
-    return blocks.ranked(cloud, points, np.where(found == rows[:, None], -1, found), K)
+    return blocks.rank_candidates(cloud, points, np.where(found == rows[:, None], -1, found), K)
 
 
 def _all_pairs(points: Any, settings: tuple[int, ...]) -> tuple[Any, Any]:
@@ -137,7 +137,7 @@ def _all_pairs(points: Any, settings: tuple[int, ...]) -> tuple[Any, Any]:
     found = index.search(queries, K + 1)[1].astype(np.int32)
     rows = np.arange(len(queries), dtype=np.int32)
     others = np.where(found == rows[:, None], -1, found)
-    return blocks.ranked(blocks.Cloud.around(points), points[: len(rows)], others, K)
+    return blocks.rank_candidates(blocks.Cloud.around(points), points[: len(rows)], others, K)
 
 
 SEARCHES = {

@@ -125,7 +125,7 @@ def test_large_files_are_scanned_by_compiled_code(tmp_path, monkeypatch, packed)
     path.write_bytes(gzip.compress(text.encode(), 0) if packed else text.encode())
     monkeypatch.setattr(tables, "_read_slowly", None)
     monkeypatch.setattr("spectrograd.io.text_scanner.split_columns", None)
-    monkeypatch.setattr("spectrograd.io.text_scanner.WORTH_COMPILING", 10_000)
+    monkeypatch.setattr("spectrograd.io.text_scanner.MIN_BYTES_TO_COMPILE", 10_000)
     assert read_graph(path).n_nodes == 2001
 
 

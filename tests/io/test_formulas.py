@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from spectrograd.graph import Graph, GraphWarning
 from spectrograd.io import read_graph, read_labels, write_embedding, write_graph, write_labels
-from spectrograd.io.edge_table import escaped, is_formula, unescaped
+from spectrograd.io.edge_table import escape_formula, is_formula, unescape_formulas
 
 IDS = ["=cmd()", "+x", "-y", "@ann", "'=1+1", "ann", "-5", "'tis"]
 
 
 @given(st.text(alphabet="'=+-@a1. \t\r", max_size=6))
 def test_marks_come_off_again(text):
-    assert unescaped([escaped(text)]) == [text]
-    assert not is_formula(escaped(text)) or escaped(text).startswith("'")
+    assert unescape_formulas([escape_formula(text)]) == [text]
+    assert not is_formula(escape_formula(text)) or escape_formula(text).startswith("'")
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv"])

@@ -12,10 +12,10 @@ from spectrograd.points.knn_graph import join_components, knn_graph
 from spectrograd.points.query import SMALLEST_WEIGHT
 
 
-def blobs(n_components_of_graph, n_features, seed=0, size=25):
+def blobs(n_components, n_features, seed=0, size=25):
     rng = np.random.default_rng(seed)
-    centres = 40 * rng.standard_normal((n_components_of_graph, n_features))
-    return np.repeat(centres, size, axis=0) + rng.standard_normal((n_components_of_graph * size, n_features))
+    centres = 40 * rng.standard_normal((n_components, n_features))
+    return np.repeat(centres, size, axis=0) + rng.standard_normal((n_components * size, n_features))
 
 
 def slow_links(points, labels):
@@ -29,12 +29,12 @@ def slow_links(points, labels):
 
 
 @pytest.mark.parametrize("n_features", [1, 2, 20])
-@pytest.mark.parametrize("n_components_of_graph", [2, 3, 9])
-def test_links_are_the_shortest_that_join_all(n_features, n_components_of_graph):
-    points = blobs(n_components_of_graph, n_features)
+@pytest.mark.parametrize("n_components", [2, 3, 9])
+def test_links_are_the_shortest_that_join_all(n_features, n_components):
+    points = blobs(n_components, n_features)
     apart = knn_graph(points, 5)
     found, labels = connected_components(apart.matrix)
-    assert found >= n_components_of_graph - (n_features == 1)  # on a line blobs may meet
+    assert found >= n_components - (n_features == 1)  # on a line blobs may meet
     lengths = []
 
     def weigh(rows, cols, gaps):

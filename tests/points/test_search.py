@@ -21,7 +21,7 @@ from spectrograd.kernels.nearest import candidate_gaps, keep_closest
 from spectrograd.points.distances import Cloud, nearest_of_rows
 from spectrograd.points.ivf_index import InvertedLists, search_ivf
 from spectrograd.points.knn_graph import nearest, neighbour_graph
-from spectrograd.points.search import Wanted, measured_recall, prefers_ivf
+from spectrograd.points.search import Wanted, estimate_recall, prefers_ivf
 
 
 def mixture(n_points, n_features, seed=0):
@@ -121,9 +121,13 @@ def test_visits_needed_are_those_that_meet_the_known_neighbours():
     np.testing.assert_array_equal(np.sort(lists.order), np.arange(2000))
     asking = np.arange(0, 2000, 10)
     known, _ = nearest_of_rows(Cloud.around(points), asking, 5)
-    assert lists.needed(points, asking, known, 1.0) >= lists.needed(points, asking, known, 0.9) >= 1
+    assert (
+        lists.visits_for_recall(points, asking, known, 1.0)
+        >= lists.visits_for_recall(points, asking, known, 0.9)
+        >= 1
+    )
     for share in (0.8, 0.95):
-        n_visits = lists.needed(points, asking, known, share)
+        n_visits = lists.visits_for_recall(points, asking, known, share)
         found = lists.visit(points[asking], asking.astype(np.int32), n_visits, 30)
         met = np.mean([np.isin(own, others).mean() for own, others in zip(known, found, strict=True)])
         assert share - 0.02 <= met <= share + 0.1
@@ -132,7 +136,7 @@ def test_visits_needed_are_those_that_meet_the_known_neighbours():
 def test_recall_counts_ties_and_knows_its_error():
     true = np.array([[1.0, 2, 2], [1, 1, 1], [0, 0, 0]])
     found = np.array([[1.0, 2, 2], [1, 1, 3], [0, 0, 0]])
-    recall = measured_recall(found, true)
+    recall = estimate_recall(found, true)
     assert recall == pytest.approx(8 / 9)
     assert recall.error == pytest.approx(np.std([1, 2 / 3, 1], ddof=1) / np.sqrt(3))
     again = pickle.loads(pickle.dumps(recall))

@@ -36,7 +36,7 @@ from spectrograd.embedding import Embedding
 from spectrograd.engines import make_engine
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
 from spectrograd.io import read_graph, read_points
-from spectrograd.io.edge_table import unique
+from spectrograd.io.edge_table import unique_names
 from spectrograd.io.labels import read_classes
 from spectrograd.io.text import without_compression
 from spectrograd.io.write_graph import naming
@@ -294,7 +294,7 @@ def read_point_graph(
     with session.stage("solve"), session.progress(f"neighbours of {len(tables[0].coordinates):,} points"):
         made = [neighbour_graph(table.coordinates, wanted, connect=True) for table in tables]
     graphs = [replace(graph, names=names) for graph, _ in made]
-    stems = unique([_view(path, key, len(paths)) for path, key in asked])
+    stems = unique_names([_view(path, key, len(paths)) for path, key in asked])
     graph = graphs[0] if len(graphs) == 1 else MultilayerGraph(tuple(graphs), stems)
     session.detail(f"{graph} of points: {graph.recall}")
     return PointGraph(graph, tuple(known for _, known in made), options), source

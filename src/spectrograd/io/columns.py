@@ -23,7 +23,7 @@ COLUMN_NAMES = {
     "weight": ("weight", "w", "value", "amount", "count", "strength", "similarity", "score"),
     "layer": ("layer",),
 }
-PEEK = 1000  # rows that decide what a column holds, where its name does not
+ROWS_TO_SNIFF = 1000  # rows that decide what a column holds, where its name does not
 NO_WEIGHT = "none"
 _ROLE_OF = {name: role for role, names in COLUMN_NAMES.items() for name in names}
 KEYWORD_OF = {"src": "source", "dst": "target", "weight": "weight", "layer": "layer"}
@@ -257,7 +257,7 @@ def is_header(
     if any(column and all(map(_is_number_or_blank, column)) for column in columns):
         return True
     cells = [cell for column in below for cell in column]
-    if any(name in cells for name in names) or _come_again(file, number, names):
+    if any(name in cells for name in names) or _occur_below(file, number, names):
         return False
     what = f"{names[0]!r} and {names[1]!r}"
     if len(set(cells)) < len(cells):
@@ -281,7 +281,7 @@ def _is_number_or_blank(cell: str) -> bool:
     return not cell or is_number(cell)
 
 
-def _come_again(file: TextFile, number: int, names: Sequence[str]) -> bool:
+def _occur_below(file: TextFile, number: int, names: Sequence[str]) -> bool:
     """Whether one of the names stands in a line behind the first: one look at the bytes of the file."""
     words = b"|".join(re.escape(name.encode("utf-8")) for name in names)
     alone = re.compile(rb"(?<![^\s,;\"'])(?:" + words + rb")(?=" + _MARKS + rb"|\Z)")

@@ -13,7 +13,7 @@ from typing import Any
 from spectrograd.graph import GraphError
 from spectrograd.io.columns import KEYWORD_OF
 from spectrograd.io.edge_stream import STREAMED_SUFFIXES, FileSource, files_of
-from spectrograd.io.edge_table import unique
+from spectrograd.io.edge_table import unique_names
 from spectrograd.io.pajek import has_attributes, looks_like_infomap
 from spectrograd.io.parquet import PARQUET_SUFFIX
 from spectrograd.io.read_graph import ReadOptions, read_graph
@@ -83,7 +83,7 @@ def _source(sources: Sequence[str], options: ReadOptions, parts: bool, n_nodes: 
         said = options.chosen, n_nodes, options.header, options.format
         if parts:
             return FileSource({"graph": files}, *said)
-        stems = unique([Path(without_compression(source.rstrip("/"))).stem for source in sources])
+        stems = unique_names([Path(without_compression(source.rstrip("/"))).stem for source in sources])
         return FileSource(dict(zip(stems, listed, strict=True)), *said)
     if parts or n_nodes is not None:
         other = files[streamed.index(False)]

@@ -15,7 +15,14 @@ import numpy as np
 
 from spectrograd.graph import GraphError
 from spectrograd.io.coordinates import refuse_whole_points
-from spectrograd.io.edge_table import MARK, as_integers, columns_of_rows, read_layout, unescaped, unique
+from spectrograd.io.edge_table import (
+    MARK,
+    as_integers,
+    columns_of_rows,
+    read_layout,
+    unescape_formulas,
+    unique_names,
+)
 from spectrograd.io.parquet import PARQUET_SUFFIX, ParquetEdges, arrow_labels
 from spectrograd.io.text import TEXT_SUFFIXES, TextFile, data_suffix, split_line, split_rows
 from spectrograd.io.text_scanner import BLOCK, BadWeight, Layout, Scanner, plain_block, whole_lines
@@ -26,7 +33,7 @@ from spectrograd.typing import Array
 
 CHUNK = 32 << 20  # bytes of integer ids parsed together
 TEXT_CHUNK = 8 << 20  # bytes of other ids, which take more memory than their text
-LARGE = 64 << 20  # bytes of a file whose ids are sampled, where only their number matters
+MIN_BYTES_TO_SAMPLE = 64 << 20  # bytes of a file whose ids are sampled, where only their number matters
 _OTHER_BLANKS = re.compile(r"[^\S \n]")  # white space of Unicode, at which str.split cuts too
 
 
@@ -49,7 +56,7 @@ class TextEdges:
 
     def _refuse_points(self, layout: Layout) -> None:
         """One look at all ids: whether whole numbers that hardly come again at first are coordinates."""
-        large = TextFile(self.path).size > LARGE
+        large = TextFile(self.path).size > MIN_BYTES_TO_SAMPLE
         try:
             ends = ((batch[0], batch[1]) for batch in self._integers(layout))
             refuse_whole_points(self.path, self.path, ends, sample=16 if large else 1)
@@ -66,7 +73,7 @@ class TextEdges:
         scanner = Scanner(layout, integers=True)
         line = layout.skip
         for text in whole_lines(TextFile(self.path), layout.skip, CHUNK):
-            block, n_lines, at, problem = scanner.look(text)
+            block, n_lines, at, problem = scanner.scan_valid(text)
             if problem in (scan.NOT_INTEGER, scan.SURPRISE):
                 raise NotIntegers
             if problem != scan.GOOD:
@@ -155,7 +162,7 @@ def _trim(column: Any) -> Any:
     compute = need("pyarrow.compute", "node ids that are texts")
     texts = compute.utf8_trim_whitespace(column.combine_chunks())
     if compute.any(compute.starts_with(texts, MARK)).as_py():
-        texts = arrow.array(unescaped(texts.to_pylist()))
+        texts = arrow.array(unescape_formulas(texts.to_pylist()))
     return texts
 
 
@@ -220,7 +227,7 @@ class FileSource:
         keys = sorted(self._codes, key=lambda key: (key[0], int(key[1] or 0) if numbers else 0, key[1]))
         stems = list(self.groups) if len(self.groups) > 1 else [""]
         texts = [":".join(filter(None, (stems[group], label))) or "graph" for group, label in keys]
-        return [(self._codes[key], name) for key, name in zip(keys, unique(texts), strict=True)]
+        return [(self._codes[key], name) for key, name in zip(keys, unique_names(texts), strict=True)]
 
     def _code(self, group: int, label: str) -> int:
         return self._codes.setdefault((group, label), len(self._codes))
@@ -247,7 +254,7 @@ class FileSource:
                 continue
             for at, name in enumerate(labels[1]):
                 chosen = np.flatnonzero(labels[0] == at)
-                ends = _taken(source, chosen), _taken(target, chosen)
+                ends = _take(source, chosen), _take(target, chosen)
                 yield EdgeBatch(*ends, None if weight is None else weight[chosen], self._code(group, name))
         if _version(path) != seen:
             raise GraphError(f"{path}: changed while it was read; convert it again when it is whole")
@@ -260,7 +267,7 @@ def _version(path: str) -> tuple[int, int]:
     return found.st_size, found.st_mtime_ns
 
 
-def _taken(column: Any, chosen: Array) -> Any:
+def _take(column: Any, chosen: Array) -> Any:
     return column[chosen] if isinstance(column, np.ndarray) else column.take(chosen)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from spectrograd.graph import Graph, GraphError, GraphWarning, MultilayerGraph
 from spectrograd.graph.node_names import number_distinct, number_ids, number_nodes
 from spectrograd.io.columns import (
-    PEEK,
+    ROWS_TO_SNIFF,
     Chosen,
     assign_roles,
     comment_header,
@@ -38,7 +38,7 @@ from spectrograd.io.text import (
     sniff_delimiter,
     split_line,
 )
-from spectrograd.io.text_scanner import ENDS, WORTH_COMPILING, Coded, Layout, read_columns
+from spectrograd.io.text_scanner import ENDS, MIN_BYTES_TO_COMPILE, CodedTexts, Layout, read_columns
 from spectrograd.notices import parameters, setting, settings, warn
 from spectrograd.typing import Array
 
@@ -46,12 +46,12 @@ MARK = "'"  # what spreadsheets themselves put before a text
 _FORMULA = re.compile(rf"{MARK}*[=+\-@\t\r]")
 
 
-def escaped(text: str) -> str:
+def escape_formula(text: str) -> str:
     """Put the mark before what looks like a formula, or like one already marked; numbers are left alone.
 
     Examples
     --------
-    >>> [escaped(text) for text in ("=cmd()", "-5", "@ann", "'=x", "ann")]
+    >>> [escape_formula(text) for text in ("=cmd()", "-5", "@ann", "'=x", "ann")]
     ["'=cmd()", '-5', "'@ann", "''=x", 'ann']
     """
     return MARK + text if is_formula(text) else text
@@ -62,12 +62,12 @@ def is_formula(text: str) -> bool:
     return _FORMULA.match(text) is not None and not is_number(text)
 
 
-def unescaped(texts: Iterable[str]) -> list[str]:
-    """The texts as they were before :func:`escaped`.
+def unescape_formulas(texts: Iterable[str]) -> list[str]:
+    """The texts as they were before :func:`escape_formula`.
 
     Examples
     --------
-    >>> unescaped(["'=cmd()", "''=x", "'tis", "ann"])
+    >>> unescape_formulas(["'=cmd()", "''=x", "'tis", "ann"])
     ['=cmd()', "'=x", "'tis", 'ann']
     """
     return [text[1:] if text[:1] == MARK and is_formula(text[1:]) else text for text in texts]
@@ -128,7 +128,7 @@ def read_table(path: str | TextFile, chosen: Chosen | None = None, header: bool 
 def read_layout(file: TextFile, chosen: Chosen, header: bool | None = None) -> Layout:
     """Find the columns of a text by its first lines; where a name may be a header, by all of them."""
     with file.open() as handle:
-        first = list(itertools.islice(data_lines(handle), PEEK + 1))
+        first = list(itertools.islice(data_lines(handle), ROWS_TO_SNIFF + 1))
     if not first:
         raise GraphError(f"{file.name}: empty, no edges in it; each line should be src,dst[,weight]")
     number, line = first[0]
@@ -251,7 +251,7 @@ def _is_whole_field(chosen: Chosen, word: str) -> bool:
 
 def _read_numbers(file: TextFile, layout: Layout) -> EdgeTable | None:
     """Parse integer ids and float weights of a small file by numpy."""
-    if not layout.integers or file.size >= WORTH_COMPILING:
+    if not layout.integers or file.size >= MIN_BYTES_TO_COMPILE:
         return None
     # Unused columns are parsed too, to a letter each: otherwise ragged lines would not be seen.
     kinds = [
@@ -279,7 +279,7 @@ def _read_numbers(file: TextFile, layout: Layout) -> EdgeTable | None:
         return None
     layer = None
     if "layer" in columns:
-        labels = unescaped(label.strip() for label in columns["layer"].tolist())
+        labels = unescape_formulas(label.strip() for label in columns["layer"].tolist())
         if not all(0 < len(label) < _LONG_LAYER_NAME for label in labels):  # blank, or cut off
             return None
         layer = np.array(labels, dtype=object)
@@ -299,7 +299,7 @@ def _read_bulk(file: TextFile, layout: Layout) -> EdgeTable | None:
         if labels is None:
             return None
         layer = np.array(labels, dtype=object)[columns.layer.codes[0]]
-    if not isinstance(columns.ends, Coded):
+    if not isinstance(columns.ends, CodedTexts):
         return EdgeTable(file.name, *columns.ends, weight, layer)
     texts = _distinct_texts(columns.ends.texts, layout)
     if texts is None or _is_doubtful_header(layout, texts):
@@ -321,7 +321,7 @@ def _distinct_texts(cells: Sequence[str], layout: Layout) -> list[str] | None:
         return None
     if layout.delimiter is None and any(len(text.split()) > 1 for text in texts):
         return None
-    return unescaped(texts)
+    return unescape_formulas(texts)
 
 
 def _is_doubtful_header(layout: Layout, texts: list[str]) -> bool:
@@ -358,7 +358,9 @@ def columns_of_rows(
         The line of each row, named in errors.
     """
     _check_widths(file, layout, rows, lines)
-    columns = {role: unescaped(row[at] for row in rows) for at, role in enumerate(layout.roles) if role}
+    columns = {
+        role: unescape_formulas(row[at] for row in rows) for at, role in enumerate(layout.roles) if role
+    }
     for role in ("src", "dst", "layer"):
         if role in columns and "" in columns[role]:
             raise file.error(lines[columns[role].index("")], f"the {role} column is empty")
@@ -442,18 +444,18 @@ def join_tables(
     for table, (rows, cols), stem in zip(tables, columns, stems, strict=True):
         for label, chosen in _layers_of(table):
             weight = None if table.weight is None else table.weight[chosen]
-            with about(table.name if label is None else f"{table.name}, layer {label!r}"):
+            with name_in_messages(table.name if label is None else f"{table.name}, layer {label!r}"):
                 ends = (rows[chosen], cols[chosen])
                 graphs.append(Graph.from_edges(*ends, weight, names=names, directed=table.directed))
             parts = [stem] if len(tables) > 1 or label is None else []
             labels.append(":".join(parts if label is None else [*parts, label]))
     if len(tables) == 1 and tables[0].layer is None:
         return graphs[0]
-    return MultilayerGraph(tuple(graphs), unique(labels))
+    return MultilayerGraph(tuple(graphs), unique_names(labels))
 
 
 @contextmanager
-def about(what: str) -> Iterator[None]:
+def name_in_messages(what: str) -> Iterator[None]:
     """Put a file's name in front of the errors and warnings of the graph built from it."""
     try:
         with warnings.catch_warnings(record=True) as caught:
@@ -468,7 +470,7 @@ def about(what: str) -> Iterator[None]:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
-def unique(labels: Sequence[str]) -> tuple[str, ...]:
+def unique_names(labels: Sequence[str]) -> tuple[str, ...]:
     """Put ``-2``, ``-3`` ... after the labels already taken."""
     taken: list[str] = []
     for label in labels:

@@ -16,7 +16,7 @@ from spectrograd.io.text import TextFile
 
 GML_SUFFIX = ".gml"
 _TOKEN = re.compile(r'\s+|#[^\n]*|"(?P<text>[^"]*)"|(?P<word>[^\s"\[\]]+)|(?P<bracket>[\[\]])')
-_DEEPEST = 50  # lists inside lists: graphics have two
+_MAX_DEPTH = 50  # lists inside lists: graphics have two
 Record = list[tuple[str, Any]]  # keys may come several times
 
 
@@ -68,8 +68,8 @@ def _record(file: TextFile, tokens: Iterator[tuple[int, str, str]], depth: int) 
         if kind != "word" or not value_kind or (value == "]" and value_kind == "bracket"):
             raise file.error(line, f"{key!r}: a key and its value expected")
         if value_kind == "bracket":
-            if depth == _DEEPEST:
-                raise file.error(value_line, f"more than {_DEEPEST} lists inside each other")
+            if depth == _MAX_DEPTH:
+                raise file.error(value_line, f"more than {_MAX_DEPTH} lists inside each other")
             found.append((key, _record(file, tokens, depth + 1)))
         else:
             found.append((key, html.unescape(value) if value_kind == "text" else value))

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from spectrograd.graph import GraphError, GraphWarning
 from spectrograd.graph.node_names import as_names
 from spectrograd.io.columns import LABEL_COLUMNS, NODE_COLUMNS, is_column_number
-from spectrograd.io.edge_table import as_integers, unescaped
+from spectrograd.io.edge_table import as_integers, unescape_formulas
 from spectrograd.io.graphml import GRAPHML_SUFFIX, node_attribute
 from spectrograd.io.interop.frames import column_names, column_values
 from spectrograd.io.matrices import MAT_SUFFIX, Archive, as_labels, decoding, load_array, load_variable
@@ -101,7 +101,7 @@ def read_classes(
     listing = _listing(file, suffix, rows, None if column is None else str(column))
     if listing.nodes is not None and len(listing.nodes) != len(listing.labels):
         raise GraphError(f"{file.name}: {len(listing.labels)} labels for {len(listing.nodes)} nodes")
-    return listing.labels if rows is None else _aligned(file, listing, rows), listing.classes
+    return listing.labels if rows is None else _align(file, listing, rows), listing.classes
 
 
 def _column_word() -> str:
@@ -186,8 +186,8 @@ def _read_columns(file: TextFile, graph: _Rows | None, column: str | None) -> _L
         rows, lines = rows[1:], lines[1:]
     if not rows:
         raise GraphError(f"{file.name}: no labels in it; each line should be node,label")
-    nodes = None if node_at is None else unescaped(row[node_at] for row in rows)
-    texts = unescaped(row[label_at] for row in rows)
+    nodes = None if node_at is None else unescape_formulas(row[node_at] for row in rows)
+    texts = unescape_formulas(row[label_at] for row in rows)
     return _Listing(nodes, _number_texts(texts), lines, _classes(texts))
 
 
@@ -336,7 +336,7 @@ def _classes_of(labels: Array) -> tuple[str, ...]:
     return _classes(labels.astype(str).tolist()) if labels.dtype.kind in "US" else ()
 
 
-def _aligned(file: TextFile, listing: _Listing, rows: _Rows) -> Array:
+def _align(file: TextFile, listing: _Listing, rows: _Rows) -> Array:
     """Put the labels in the order of the graph's nodes."""
     if listing.nodes is None:
         if len(listing.labels) != rows.n_nodes:

@@ -18,7 +18,7 @@ import scipy.sparse as sp
 
 from spectrograd.graph import Graph, GraphError, Recall
 from spectrograd.graph.node_names import as_plain
-from spectrograd.io.text import data_suffix, gauged, open_bytes
+from spectrograd.io.text import data_suffix, limit_lines, open_bytes
 from spectrograd.io.text_scanner import arrow_numbers
 from spectrograd.notices import on_command_line, parameters, setting
 from spectrograd.system import MissingExtra
@@ -111,7 +111,7 @@ _FORM = "%%MatrixMarket matrix coordinate|array real|integer|pattern general|sym
 _NUMBER = re.compile(
     rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?(?:nan|inf|infinity)", re.I
 )
-_MOST_NODES = 2**31 - 1  # columns are 32-bit integers
+_MAX_NODES = 2**31 - 1  # columns are 32-bit integers
 # A file whose header has thousands of nodes for each entry is broken; small ones may be as they like.
 _MANY_NODES, _NODES_PER_ENTRY = 10**7, 1000
 
@@ -135,11 +135,11 @@ class _Header:
 
 def read_mtx(path: str) -> sp.coo_array | Array:
     """Read a real MatrixMarket file, plain or packed; symmetric ones come back with both triangles."""
-    with open_bytes(path) as raw, gauged(raw, path) as handle:
+    with open_bytes(path) as raw, limit_lines(raw, path) as handle:
         header = _read_header(path, handle)
         blocks, found = [], 0
         for first_line, text in _blocks(handle, header.line + 1):
-            quick = _quick_numbers(text, header, header.claimed - found)
+            quick = _parse_by_arrow(text, header, header.claimed - found)
             if quick is not None:
                 found += len(quick)
                 blocks.append(quick)
@@ -158,7 +158,7 @@ def read_mtx(path: str) -> sp.coo_array | Array:
             "the file was cut off"
         )
     rows = np.concatenate(blocks) if blocks else np.zeros((0, header.width))
-    return _filled(rows[:, 0], header) if header.dense else _sparse(path, rows, header)
+    return _fill_matrix(rows[:, 0], header) if header.dense else _sparse(path, rows, header)
 
 
 def _error(path: str, line: int, message: str) -> GraphError:
@@ -184,12 +184,12 @@ def _read_header(path: str, handle: BinaryIO) -> _Header:
     sizes = text.split()
     wanted = "rows columns" if dense else "rows columns entries"
     if len(sizes) != len(wanted.split()) or not all(size.isdigit() and len(size) < 19 for size in sizes):
-        raise _error(path, line, f"{_shown(text)} are no sizes; {wanted!r} are needed")
+        raise _error(path, line, f"{_quote(text)} are no sizes; {wanted!r} are needed")
     n, m = int(sizes[0]), int(sizes[1])
     if symmetric and n != m:
         raise _error(path, line, f"{n} x {m} is not square, but symmetric")
     claimed = (n * (n + 1) // 2 if symmetric else n * m) if dense else int(sizes[2])
-    if not dense and (max(n, m) > _MOST_NODES or max(n, m) > _MANY_NODES + _NODES_PER_ENTRY * claimed):
+    if not dense and (max(n, m) > _MAX_NODES or max(n, m) > _MANY_NODES + _NODES_PER_ENTRY * claimed):
         raise _error(path, line, f"claims {max(n, m):,} nodes for {claimed:,} entries; the file is broken")
     return _Header(dense, pattern, symmetric, (n, m), claimed, line)
 
@@ -206,7 +206,7 @@ def _blocks(handle: BinaryIO, line: int) -> Iterator[tuple[int, bytes]]:
         yield line, rest
 
 
-def _quick_numbers(text: bytes, header: _Header, most: int) -> Array | None:
+def _parse_by_arrow(text: bytes, header: _Header, most: int) -> Array | None:
     """The numbers of a large block as pyarrow parses them; None where there may be an error to name."""
     numbers = None if b"#" in text else arrow_numbers(text, header.width)
     if numbers is None or len(numbers) > most:
@@ -239,19 +239,19 @@ def _numbers(path: str, text: bytes, first_line: int, width: int) -> tuple[Array
         except (ValueError, DeprecationWarning):
             numbers = np.zeros(0)
     if len(numbers) != words.sum():  # a word that is no number, or one that reads as two ("1-2")
-        numbers = _slowly(path, text, lines, width)
+        numbers = _parse_words(path, text, lines, width)
     return numbers.reshape(-1, width), lines
 
 
-def _slowly(path: str, text: bytes, lines: Array, width: int) -> Array:
+def _parse_words(path: str, text: bytes, lines: Array, width: int) -> Array:
     words = text.split()
     bad = next((i for i, word in enumerate(words) if not _NUMBER.fullmatch(word)), None)
     if bad is not None:
-        raise _error(path, int(lines[bad // width]), f"{_shown(words[bad])} is not a number")
+        raise _error(path, int(lines[bad // width]), f"{_quote(words[bad])} is not a number")
     return np.array([float(word) for word in words])
 
 
-def _shown(text: bytes) -> str:
+def _quote(text: bytes) -> str:
     return repr(text.strip()[:40].decode("ascii", "backslashreplace"))
 
 
@@ -278,7 +278,7 @@ def _sparse(path: str, rows: Array, header: _Header) -> sp.coo_array:
     return sp.coo_array((values, (i, j)), shape=header.shape)
 
 
-def _filled(values: Array, header: _Header) -> Array:
+def _fill_matrix(values: Array, header: _Header) -> Array:
     """The dense matrix of a file that lists it, or its lower triangle, column by column."""
     n, m = header.shape
     if not header.symmetric:
@@ -294,7 +294,7 @@ def _filled(values: Array, header: _Header) -> Array:
 
 MAT_SUFFIX = ".mat"
 _HDF5 = b"\x89HDF"
-_SHOWN = 12  # variables that an error lists
+_MAX_LISTED = 12  # variables that an error lists
 
 
 def load_variable(path: str, key: str | None, what: str) -> Any:
@@ -322,7 +322,7 @@ def load_variable(path: str, key: str | None, what: str) -> Any:
             raise GraphError(f"{path}: the variable {key!r} ({_shape(found[key])}) holds no {what}")
         return fitting[key]
     if not fitting:
-        raise GraphError(f"{path}: no variable in it holds {_WANTED[what]}; there are {_listed(found)}")
+        raise GraphError(f"{path}: no variable in it holds {_EXPECTED[what]}; there are {_listed(found)}")
     if len(fitting) > 1:
         names = list(fitting)
         raise GraphError(
@@ -387,7 +387,7 @@ _FITTING: Mapping[str, Callable[[Any], bool]] = {
     "labels": _is_labels,
 }
 _MORE = {"graph": " (several are layers)", "points": " (several are views)", "labels": ""}
-_WANTED = {"graph": "a square matrix", "points": "a matrix", "labels": "one label per node"}
+_EXPECTED = {"graph": "a square matrix", "points": "a matrix", "labels": "one label per node"}
 
 
 def _keyword(what: str) -> str:
@@ -402,7 +402,7 @@ def _shape(value: Any) -> str:
 
 
 def _listed(variables: Mapping[str, Any]) -> str:
-    shown = [f"{name} ({_shape(value)})" for name, value in list(variables.items())[:_SHOWN]]
+    shown = [f"{name} ({_shape(value)})" for name, value in list(variables.items())[:_MAX_LISTED]]
     more = len(variables) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "") if shown else "none"
 
@@ -412,7 +412,7 @@ def _listed(variables: Mapping[str, Any]) -> str:
 NPZ_SUFFIX, MTX_SUFFIX = ".npz", ".mtx"
 NAMES, RECALL = "names", "knn_recall"
 _COMPRESSED = {"csr": sp.csr_array, "csc": sp.csc_array, "bsr": sp.bsr_array}
-_MOST_NODES = 2**31 - 1  # columns are 32-bit integers
+_MAX_NODES = 2**31 - 1  # columns are 32-bit integers
 
 
 def read_npz(path: str, key: str | None = None) -> tuple[Any, Array | None]:
@@ -483,26 +483,26 @@ def write_mtx(handle: BinaryIO, graph: Graph) -> None:
 
 def _load_npz(path: str) -> tuple[Any, Array | None]:
     what = "not a sparse matrix as saved by scipy.sparse.save_npz"
-    with decoding(path, what, "save the adjacency matrix with that function"), _opened(path) as archive:
-        matrix = _assembled(archive)
+    with decoding(path, what, "save the adjacency matrix with that function"), _open_archive(path) as archive:
+        matrix = _assemble(archive)
     with decoding(path, "the names of its nodes cannot be read"), Archive(path) as archive:
         return matrix, archive.get(NAMES)
 
 
-def _opened(path: str) -> Archive:
+def _open_archive(path: str) -> Archive:
     try:
         return Archive(path)
     except zipfile.BadZipFile as error:
         raise ValueError(f"not an .npz file: {error}") from None
 
 
-def _assembled(archive: Archive) -> Any:
+def _assemble(archive: Archive) -> Any:
     """The matrix whose parts ``scipy.sparse.save_npz`` wrote."""
     if "format" not in archive:
         raise ValueError(f"it holds the arrays {', '.join(archive) or 'none'}")
     kind = bytes(archive["format"].item()).decode("ascii")
     shape = tuple(int(size) for size in archive["shape"])
-    if len(shape) != 2 or min(shape) < 0 or max(shape) > _MOST_NODES:
+    if len(shape) != 2 or min(shape) < 0 or max(shape) > _MAX_NODES:
         raise ValueError(f"shape {shape}")
     if kind in _COMPRESSED:
         parts = (archive["data"], archive["indices"], archive["indptr"])

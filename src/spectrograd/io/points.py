@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from spectrograd.graph import GraphError
 from spectrograd.graph.node_names import as_names
 from spectrograd.io.columns import NODE_COLUMNS
-from spectrograd.io.edge_table import ids_of_texts, unescaped
+from spectrograd.io.edge_table import ids_of_texts, unescape_formulas
 from spectrograd.io.interop.frames import column_names, column_values
 from spectrograd.io.matrices import MAT_SUFFIX, Archive, decoding, load_array, load_variable
 from spectrograd.io.parquet import PARQUET_SUFFIX, load_parquet
@@ -117,17 +117,19 @@ def _matrix(path: str, array: Array) -> Array:
 def _from_parquet(path: str, left_out: set[str]) -> Points:
     with decoding(path, "cannot be read as points"):
         frame = load_parquet(path)
-        unwanted = _known(path, left_out, column_names(frame))
+        unwanted = _check_ignored(path, left_out, column_names(frame))
         columns = [name for name in column_names(frame) if name not in unwanted]
         name_at = next((name for name in columns if name.lower() in NODE_COLUMNS), None)
         numbers = [_numeric(path, name, column_values(frame, name)) for name in columns if name != name_at]
         names = None if name_at is None else as_names(column_values(frame, name_at))
-        return Points(_stacked(path, numbers), names)
+        return Points(_stack_columns(path, numbers), names)
 
 
 def _numeric(path: str, name: str, values: Array) -> Array:
     if values.dtype.kind not in "biuf":
-        raise GraphError(f"{path}: the column {name!r} holds no numbers; leave it out: {_ignored(name)}")
+        raise GraphError(
+            f"{path}: the column {name!r} holds no numbers; leave it out: {_ignore_setting(name)}"
+        )
     return values
 
 
@@ -146,33 +148,33 @@ def _from_text(file: TextFile, left_out: set[str], said: bool | None) -> Points:
     for row, line in zip(rows, lines, strict=True):
         if len(row) != len(header):
             raise file.error(line, f"{len(header)} columns expected, found {len(row)}")
-    unwanted = _known(file.name, left_out, header)
+    unwanted = _check_ignored(file.name, left_out, header)
     name_at = next((i for i, name in enumerate(header) if name.lower() in NODE_COLUMNS), None)
     numbers = [
-        _parsed(file, header[at], [row[at] for row in rows], lines)
+        _parse_column(file, header[at], [row[at] for row in rows], lines)
         for at in range(len(header))
         if at != name_at and header[at] not in unwanted
     ]
-    names = None if name_at is None else ids_of_texts(unescaped(row[name_at] for row in rows))[0]
-    return Points(_stacked(file.name, numbers), names if names is None else as_names(names))
+    names = None if name_at is None else ids_of_texts(unescape_formulas(row[name_at] for row in rows))[0]
+    return Points(_stack_columns(file.name, numbers), names if names is None else as_names(names))
 
 
-def _parsed(file: TextFile, name: str, texts: Sequence[str], lines: Sequence[int]) -> Array:
+def _parse_column(file: TextFile, name: str, texts: Sequence[str], lines: Sequence[int]) -> Array:
     try:
         return np.array(texts, dtype=np.float64)
     except ValueError:
         at = next(i for i, text in enumerate(texts) if not is_number(text))
         raise file.error(
             lines[at],
-            f"{texts[at]!r} in column {name!r} is not a number; fill it, or {_ignored(name)}",
+            f"{texts[at]!r} in column {name!r} is not a number; fill it, or {_ignore_setting(name)}",
         ) from None
 
 
-def _ignored(name: str) -> str:
+def _ignore_setting(name: str) -> str:
     return setting("ignore", [name])
 
 
-def _known(where: str, left_out: set[str], names: Sequence[Any]) -> set[str]:
+def _check_ignored(where: str, left_out: set[str], names: Sequence[Any]) -> set[str]:
     missing = sorted(left_out - set(names))
     if missing:
         there = ", ".join(map(str, names))
@@ -180,7 +182,7 @@ def _known(where: str, left_out: set[str], names: Sequence[Any]) -> set[str]:
     return left_out
 
 
-def _stacked(where: str, columns: Sequence[Array]) -> Array:
+def _stack_columns(where: str, columns: Sequence[Array]) -> Array:
     if not columns:
         raise GraphError(f"{where}: no column of coordinates is left")
     return np.column_stack(columns).astype(np.float64)

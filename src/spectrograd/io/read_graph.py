@@ -13,7 +13,7 @@ from typing import Any
 
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
 from spectrograd.io.columns import Chosen, chosen_columns
-from spectrograd.io.edge_table import EdgeTable, about, join_tables, read_table, unique
+from spectrograd.io.edge_table import EdgeTable, join_tables, name_in_messages, read_table, unique_names
 from spectrograd.io.gml import GML_SUFFIX, read_gml
 from spectrograd.io.graphml import GRAPHML_SUFFIX, read_graphml
 from spectrograd.io.matrices import (
@@ -279,12 +279,12 @@ def _join_matrices(paths: Sequence[str], options: ReadOptions) -> Graph | Multil
         read = READERS[suffix].matrix
         assert read is not None
         matrix, names = read(path, key)
-        with about(path if key is None else f"{path}, {key}"):
+        with name_in_messages(path if key is None else f"{path}, {key}"):
             graph = Graph.from_matrix(matrix, names=names)
             graphs.append(replace(graph, recall=read_recall(path, suffix)))
     if len(graphs) == 1:
         return graphs[0]
-    stems = unique([str(key) if len(paths) == 1 else _stem(path) for path, key in asked])
+    stems = unique_names([str(key) if len(paths) == 1 else _stem(path) for path, key in asked])
     if all(graph.names is not None for graph in graphs):
         return MultilayerGraph.from_layers(dict(zip(stems, graphs, strict=True)))
     for (path, key), graph in zip(asked, graphs, strict=True):

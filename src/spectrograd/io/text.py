@@ -26,10 +26,10 @@ import numpy as np
 from spectrograd.graph import GraphError
 from spectrograd.system import need
 
-LONGEST_LINE = 1 << 24  # bytes: a point of a million coordinates fits
+MAX_LINE_BYTES = 1 << 24  # bytes: a point of a million coordinates fits
 
 
-class LineGauge:
+class LineLimit:
     """Measures lines as their bytes go by."""
 
     def __init__(self, name: str) -> None:
@@ -45,24 +45,24 @@ class LineGauge:
         else:
             self._line += block.count(b"\n")
             self._length = len(block) - end - 1
-        if self._length > LONGEST_LINE:
+        if self._length > MAX_LINE_BYTES:
             raise GraphError(
-                f"{self._name}, line {self._line}: longer than the limit of {LONGEST_LINE // 2**20} MB; "
+                f"{self._name}, line {self._line}: longer than the limit of {MAX_LINE_BYTES // 2**20} MB; "
                 "this is no table, or its lines do not end"
             )
 
 
-def gauged(source: BinaryIO, name: str) -> io.BufferedReader:
+def limit_lines(source: BinaryIO, name: str) -> io.BufferedReader:
     """The bytes of a reader, with an error where a line is longer than the limit."""
-    return io.BufferedReader(_GaugedReader(source, name), buffer_size=1 << 16)
+    return io.BufferedReader(_LimitedLines(source, name), buffer_size=1 << 16)
 
 
-class _GaugedReader(io.RawIOBase):
+class _LimitedLines(io.RawIOBase):
     """Bytes of another reader, their lines measured."""
 
     def __init__(self, source: BinaryIO, name: str) -> None:
         super().__init__()
-        self._source, self._gauge = source, LineGauge(name)
+        self._source, self._limit = source, LineLimit(name)
 
     def readable(self) -> bool:
         """Whether it can be read: always."""
@@ -71,7 +71,7 @@ class _GaugedReader(io.RawIOBase):
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         """Fill a buffer as far as the next bytes go."""
         block = self._source.read(len(buffer))
-        self._gauge.feed(block)
+        self._limit.feed(block)
         buffer[: len(block)] = block
         return len(block)
 
@@ -147,7 +147,7 @@ INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*")  # not int(): that takes "1_2", a lik
 _WORDS = re.compile(r'"(?:[^"]|"")*"|\S+')
 _QUOTED = re.compile(r'"([^"]*(?:""[^"]*)*)"')
 _BLANKS = re.compile(" *")
-_LINES_AT_ONCE = 10_000
+_LINES_PER_BATCH = 10_000
 _BLOCK = 1 << 20
 _IS_DIGIT, _GOES_ON = (np.isin(np.arange(256), list(marks)) for marks in (b"0123456789", b"0123456789.eE+-"))
 
@@ -171,7 +171,7 @@ class TextFile:
 
     @cached_property
     def _typed(self) -> str:
-        gauge, blocks = LineGauge(self.name), []
+        gauge, blocks = LineLimit(self.name), []
         while block := sys.stdin.read(_BLOCK):
             gauge.feed(block.encode("utf-8", "replace"))
             blocks.append(block)
@@ -184,7 +184,7 @@ class TextFile:
             if self.path == STDIN:
                 yield StringIO(self._typed)
             else:
-                with open_bytes(self.path) as raw, gauged(raw, self.name) as lines:
+                with open_bytes(self.path) as raw, limit_lines(raw, self.name) as lines:
                     yield TextIOWrapper(lines, encoding="utf-8-sig")
         except UnicodeDecodeError as error:
             raise self._decoding_error(error) from None
@@ -208,7 +208,7 @@ class TextFile:
         if self.path == STDIN:
             yield BytesIO(self._typed.encode("utf-8"))
         else:
-            with open_bytes(self.path) as raw, gauged(raw, self.name) as lines:
+            with open_bytes(self.path) as raw, limit_lines(raw, self.name) as lines:
                 yield lines
 
     @property
@@ -251,7 +251,7 @@ def plain_lines(lines: Iterator[str]) -> Iterator[str]:
 
     An id like 007 is no number either: as one it would come back as 7.
     """
-    while batch := list(itertools.islice(lines, _LINES_AT_ONCE)):
+    while batch := list(itertools.islice(lines, _LINES_PER_BATCH)):
         text = "".join(batch)
         if not text.isascii() or has_padded_number(text.encode("ascii")):
             raise ValueError("not plain numbers")
@@ -334,10 +334,10 @@ def split_rows(
         return [tuple(_split_words(line)) for line in lines], numbers
     if '"' not in text:
         return [tuple(map(str.strip, line.split(delimiter))) for line in lines], numbers
-    return _unquoted_rows(file, delimiter, lines, numbers), numbers
+    return _split_quoted_rows(file, delimiter, lines, numbers), numbers
 
 
-def _unquoted_rows(file: TextFile, delimiter: str, lines: list[str], numbers: list[int]) -> list[Row]:
+def _split_quoted_rows(file: TextFile, delimiter: str, lines: list[str], numbers: list[int]) -> list[Row]:
     rows: list[Row] = []
     max_length = csv.field_size_limit()
     short_lines = (line if len(line) <= max_length else "" for line in lines)

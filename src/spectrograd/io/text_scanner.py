@@ -1,7 +1,7 @@
 """A table's bytes in blocks of whole lines, made so plain that a bulk parser cannot misread them.
 
 Comments and blank lines are cut out; whatever a bulk parser might take otherwise than the careful scan of
-lines does (:mod:`spectrograd.io.text`) is a :class:`Surprise`, and the careful scan has to look.
+lines does (:mod:`spectrograd.io.text`) is a :class:`AmbiguousText`, and the careful scan has to look.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ODD_BYTES = tuple(bytes([code]) for code in (0, 11, 12, 28, 29, 30, 31))
 _QUOTE, _NEWLINE = ord('"'), ord("\n")
 
 
-class Surprise(ValueError):
+class AmbiguousText(ValueError):
     """A bulk parser would have to guess."""
 
 
@@ -67,13 +67,13 @@ def whole_lines(file: TextFile, skip: int, size: int = BLOCK) -> Iterator[bytes]
 
 
 def plain_block(block: bytes, delimiter: str | None) -> bytes:
-    """Make whole lines plain, or raise :class:`Surprise`."""
+    """Make whole lines plain, or raise :class:`AmbiguousText`."""
     if b"\r" in block:
         block = block.replace(b"\r\n", b"\n")
         if b"\r" in block:
-            raise Surprise("a carriage return of its own")
+            raise AmbiguousText("a carriage return of its own")
     if any(odd in block for odd in _ODD_BYTES):
-        raise Surprise("control characters")
+        raise AmbiguousText("control characters")
     marked = b"#" in block or b"%" in block  # single bytes are found many times faster than pairs
     if marked and (any(sign in block for sign in _COMMENT_SIGNS) or block[:1] in (b"#", b"%")):
         block = _COMMENT.sub(b"", block)
@@ -96,7 +96,7 @@ def _single_blanks(block: bytes) -> bytes:
 def _check_quotes(block: bytes, delimiter: str | None) -> None:
     """Accept only quotes that open and close a whole field of one line and are not doubled."""
     if delimiter is None:
-        raise Surprise("quotes between blanks")
+        raise AmbiguousText("quotes between blanks")
     letters = np.frombuffer(b"\n" + block, dtype=np.uint8)
     quotes = np.flatnonzero(letters == _QUOTE)
     newlines = np.flatnonzero(letters == _NEWLINE)
@@ -104,9 +104,9 @@ def _check_quotes(block: bytes, delimiter: str | None) -> None:
     edges = (ord(delimiter), _NEWLINE)
     whole = len(opening) == len(closing) and np.isin(letters[opening - 1], edges).all()
     if not whole or not np.isin(letters[closing + 1], edges).all():
-        raise Surprise("quotes inside a field")
+        raise AmbiguousText("quotes inside a field")
     if np.any(np.searchsorted(newlines, opening) != np.searchsorted(newlines, closing)):
-        raise Surprise("a quoted line end")
+        raise AmbiguousText("a quoted line end")
 
 
 # --- What a text table is, and what its columns become.
@@ -127,7 +127,7 @@ class Layout:
 
 
 @dataclass(frozen=True, eq=False)
-class Coded:
+class CodedTexts:
     """A column, or several of the same kind: the distinct ``texts`` and each cell's place among them."""
 
     texts: list[str]
@@ -138,9 +138,9 @@ class Coded:
 class BulkColumns:
     """The columns with a role; ``ends`` are integers, or texts with their codes."""
 
-    ends: tuple[Array, Array] | Coded
+    ends: tuple[Array, Array] | CodedTexts
     weight: Array | None = None
-    layer: Coded | None = None
+    layer: CodedTexts | None = None
 
 
 # --- Columns of a large text table by compiled code: all threads scan blocks, ids are numbered as they come.
@@ -159,13 +159,13 @@ def scan_columns(file: TextFile, layout: Layout, size: int = BLOCK) -> BulkColum
     """The columns of a table, or None where the careful scan must look."""
     for integers in (True, False) if layout.integers else (False,):
         try:
-            return _gathered(file, layout, integers, size)
+            return _gather_columns(file, layout, integers, size)
         except ValueError:  # a surprise, no UTF-8, or a weight that is no number
             continue
     return None
 
 
-def _gathered(file: TextFile, layout: Layout, integers: bool, size: int) -> BulkColumns | None:
+def _gather_columns(file: TextFile, layout: Layout, integers: bool, size: int) -> BulkColumns | None:
     """The columns of all blocks."""
     from spectrograd.kernels.jit import in_order
 
@@ -185,9 +185,9 @@ def _gathered(file: TextFile, layout: Layout, integers: bool, size: int) -> Bulk
         return None
     source, target = (np.concatenate(parts.pop(end)) for end in ("src", "dst"))
     weight = np.concatenate(parts.pop("weight")) if "weight" in parts else None
-    layer = Coded(layers.texts(), (np.concatenate(parts["layer"]),)) if "layer" in parts else None
+    layer = CodedTexts(layers.texts(), (np.concatenate(parts["layer"]),)) if "layer" in parts else None
     return BulkColumns(
-        (source, target) if integers else Coded(nodes.texts(), (source, target)), weight, layer
+        (source, target) if integers else CodedTexts(nodes.texts(), (source, target)), weight, layer
     )
 
 
@@ -214,16 +214,16 @@ class Scanner:
         self._field = re.compile(rb'[^\r\n"' + end.encode() + rb"]*")
 
     def scan(self, text: bytes) -> ScannedBlock:
-        """The edges of a block; what only the careful scan can judge is a :class:`Surprise`."""
+        """The edges of a block; what only the careful scan can judge is a :class:`AmbiguousText`."""
         from spectrograd.kernels import text as scan
 
-        block, _, _, problem = self.look(text)
+        block, _, _, problem = self.scan_valid(text)
         if problem != scan.GOOD:
-            raise Surprise("a line that is no edge, or not plainly one")
+            raise AmbiguousText("a line that is no edge, or not plainly one")
         self.read_weights(text, block.weights)
         return block
 
-    def look(self, text: bytes) -> tuple[ScannedBlock, int, int, int]:
+    def scan_valid(self, text: bytes) -> tuple[ScannedBlock, int, int, int]:
         """The edges up to the first that is none, the lines before, the byte where it begins, and why."""
         from spectrograd.kernels import text as scan
 
@@ -250,7 +250,7 @@ def _weight(word: str, begin: int) -> float:
     return float(word)
 
 
-class BadWeight(Surprise):
+class BadWeight(AmbiguousText):
     """No number, or none that a weight may be: the byte where it stands, and what is wrong."""
 
     def __str__(self) -> str:
@@ -285,15 +285,15 @@ class Vocabulary:
         from spectrograd.kernels.text import spread_slots
 
         most = self._n_known + words.shape[1]
-        self._starts = _grown(self._starts, most + 1)
+        self._starts = _enlarge(self._starts, most + 1)
         size = int(self._starts[self._n_known] + words[2].sum() + words.shape[1])
-        self._letters = _grown(self._letters, size)
+        self._letters = _enlarge(self._letters, size)
         if 2 * most > len(self._slots):
             old, self._slots = self._slots, np.zeros(1 << (2 * most).bit_length(), np.uint64)
             spread_slots(old, self._slots)
 
 
-def _grown(array: Array, size: int) -> Array:
+def _enlarge(array: Array, size: int) -> Array:
     """The array, or a longer one that begins with it: twice as long at least, so that few are copied."""
     if size <= len(array):
         return array
@@ -305,13 +305,13 @@ def _grown(array: Array, size: int) -> Array:
 # --- Columns of a text table parsed in bulk: large files by compiled code, others by splitting whole blocks.
 
 # Bytes of a file. Splitting fewer takes less than half a second, and nobody waits for a compiler.
-WORTH_COMPILING = 1 << 23
-WORTH_ARROW = 1 << 22  # below, importing pyarrow takes longer than it saves
+MIN_BYTES_TO_COMPILE = 1 << 23
+MIN_BYTES_FOR_ARROW = 1 << 22  # below, importing pyarrow takes longer than it saves
 
 
 def read_columns(file: TextFile, layout: Layout) -> BulkColumns | None:
     """The columns of a table, or None where the careful scan must look."""
-    read = scan_columns if file.size >= WORTH_COMPILING else split_columns
+    read = scan_columns if file.size >= MIN_BYTES_TO_COMPILE else split_columns
     return read(file, layout)
 
 
@@ -320,7 +320,7 @@ def arrow_numbers(text: bytes, width: int) -> Array | None:
 
     Also None where the text is short or pyarrow is missing.
     """
-    if len(text) < WORTH_ARROW:
+    if len(text) < MIN_BYTES_FOR_ARROW:
         return None
     try:
         arrow, csv = need("pyarrow", "numbers in bulk"), need("pyarrow.csv", "numbers in bulk")
@@ -372,21 +372,21 @@ def split_columns(file: TextFile, layout: Layout, size: int = BLOCK) -> BulkColu
     if not parts["src"]:
         return None
     whole = {role: np.concatenate(arrays) for role, arrays in parts.items()}
-    layer = Coded(list(layers.place_of), (whole["layer"],)) if "layer" in whole else None
-    ends = Coded(list(nodes.place_of), (whole["src"], whole["dst"]))
+    layer = CodedTexts(list(layers.place_of), (whole["layer"],)) if "layer" in whole else None
+    ends = CodedTexts(list(nodes.place_of), (whole["src"], whole["dst"]))
     return BulkColumns(ends, whole.get("weight"), layer)
 
 
 def _split(block: bytes, delimiter: str, width: int) -> list[list[str]]:
     """The columns of a block whose lines all have ``width`` fields."""
     if b'"' in block:
-        raise Surprise("quotes")
+        raise AmbiguousText("quotes")
     letters = np.frombuffer(block, dtype=np.uint8)
     marks = letters[(letters == ord(delimiter)) | (letters == ord("\n"))]
     if len(marks) % width or np.any(
         (marks.reshape(-1, width) == ord("\n")) != (np.arange(width) == width - 1)
     ):
-        raise Surprise("lines of several widths")
+        raise AmbiguousText("lines of several widths")
     fields = block.decode("utf-8").replace("\n", delimiter).split(delimiter)
     fields.pop()  # behind the last line end
     return [fields[at::width] for at in range(width)]

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 from spectrograd.graph import Graph, GraphError, GraphWarning, MultilayerGraph
 from spectrograd.graph.node_names import as_plain
 from spectrograd.io.convert import dask_frame_to_store, is_dask_frame
-from spectrograd.io.edge_table import MARK, escaped, is_formula
+from spectrograd.io.edge_table import MARK, escape_formula, is_formula
 from spectrograd.io.graphml import GRAPHML_SUFFIX, graphml_lines
 from spectrograd.io.interop.frames import edge_columns
 from spectrograd.io.matrices import write_mtx, write_npz
@@ -104,7 +104,7 @@ def write_text(handle: BinaryIO, lines: Iterator[str]) -> None:
 
 def as_field(text: str, delimiter: str, raw: bool) -> str:
     """A text as one field of a data line, quoted where it must be; formulas get a mark, unless ``raw``."""
-    return quoted(text if raw else escaped(text), delimiter)
+    return quoted(text if raw else escape_formula(text), delimiter)
 
 
 def warn_of_formulas(columns: Iterable[Array], raw: bool) -> None:

@@ -23,7 +23,7 @@ from spectrograd.system import need
 from spectrograd.typing import Array
 
 Writer = Callable[[BinaryIO, Array, Array], None]
-ROWS_AT_ONCE = 1 << 14  # as Python's own numbers they take some megabytes
+ROWS_PER_BLOCK = 1 << 14  # as Python's own numbers they take some megabytes
 ROW_GROUP = 1 << 21  # numbers in a part of a Parquet file: fewer make a larger file
 
 
@@ -83,7 +83,7 @@ def write_labels(
     if isinstance(target, str | os.PathLike):
         _write(target, _LABEL_WRITERS, array, names, raw)
     else:
-        target.writelines(_table_lines(array, _checked_names(names, len(array)), ",", raw))
+        target.writelines(_table_lines(array, _check_names(names, len(array)), ",", raw))
 
 
 def _write(
@@ -100,7 +100,7 @@ def _write(
         raise ValueError(f"{path}: cannot write {suffix!r} files; choose one of {' '.join(writers)}")
     if packing and suffix not in _TEXT_SUFFIXES:
         raise ValueError(f"{path}: {suffix} files are not packed; leave {packing} away")
-    nodes = _checked_names(names, len(values))
+    nodes = _check_names(names, len(values))
     if suffix in _DELIMITERS:
         writer = partial(_write_table, delimiter=_DELIMITERS[suffix], raw=raw)
         warn_of_formulas((nodes, values), raw)
@@ -108,7 +108,7 @@ def _write(
         writer(handle, values, nodes)
 
 
-def _checked_names(names: ArrayLike | None, n_nodes: int) -> Array:
+def _check_names(names: ArrayLike | None, n_nodes: int) -> Array:
     nodes = np.arange(n_nodes) if names is None else as_plain(names)  # no pickles: nothing to hand on
     if len(nodes) != n_nodes:
         raise ValueError(f"{len(nodes)} node names for {n_nodes} rows")
@@ -161,7 +161,7 @@ def _column_names(values: Array) -> list[str]:
     return ["node", "label"] if values.ndim == 1 else ["node", *(f"e{i}" for i in range(values.shape[1]))]
 
 
-def _blocks(n_rows: int, size: int = ROWS_AT_ONCE) -> Iterator[slice]:
+def _blocks(n_rows: int, size: int = ROWS_PER_BLOCK) -> Iterator[slice]:
     """All rows, so many at a time: what they are turned into is never all there at once."""
     return (slice(start, start + size) for start in range(0, max(1, n_rows), size))
 

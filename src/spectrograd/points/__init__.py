@@ -1,4 +1,4 @@
-"""Points to graphs: search for neighbours, weights, links between pieces."""
+"""Nearest-neighbour graphs of points: search, weights, links between components, neighbours of new points."""
 
 from spectrograd.points.knn_graph import knn_graph
 

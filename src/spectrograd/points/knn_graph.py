@@ -1,4 +1,4 @@
-"""k-nearest-neighbour graphs, and the shortest links between their components (Boruvka)."""
+"""k-nearest-neighbour graphs of points, and the shortest links between their components (Boruvka)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from scipy.sparse.csgraph import connected_components
 from spectrograd.graph import Graph
 from spectrograd.points.query import KnownPoints, Weights, edge_weights, outlier_scale
 from spectrograd.points.search import TREE_MAX_FEATURES, Neighbours, Search, Wanted, find_neighbours
-from spectrograd.points.validation import Metric, check_metric, checked_points, crowded_places, in_metric
+from spectrograd.points.validation import Metric, check_metric, check_points, crowded_places, in_metric
 from spectrograd.typing import Array
 
 Compare = Callable[[Any, Any], tuple[Array, Array]]
 
-# So many points are compared pair by pair, where trees do not help; of more, as many as the second number,
-# drawn from all components alike: the links are no longer the shortest anyway, and pairs cost their square.
-COMPARED = (20_000, 8_000)
+# --- Links between components.
+
+# Where trees do not help, up to the first number of points are compared pair by pair; of more points a sample
+# of the second number, drawn from all components alike: the cost of pairs is quadratic.
+MAX_COMPARED_POINTS = (20_000, 8_000)
 
 
 def join_components(
@@ -30,36 +32,48 @@ def join_components(
     points: Any,
     weigh: Callable[[Array, Array, Array], Array],
     metric: Any = "euclidean",
-    compared: tuple[int, int] = COMPARED,
+    compared: tuple[int, int] = MAX_COMPARED_POINTS,
 ) -> sp.csr_array:
     """Add edges between the components of a symmetric matrix until there is only one.
 
-    Each round joins every component but the largest to the nearest other one, so the number of components
-    at least halves. ``weigh(rows, cols, distances)`` gives the weights of the links, whose lengths are
-    in this ``metric`` of scikit-learn.
+    Each round joins every component but the largest to the nearest other one (Boruvka 1926), so the number of
+    components at least halves.
+
+    Parameters
+    ----------
+    matrix : sparse array of shape (n_points, n_points)
+        Symmetric.
+    points : array or sparse array of shape (n_points, n_features)
+    weigh : callable
+        ``weigh(rows, cols, distances)``: the weights of links.
+    metric : str or callable
+        Of scikit-learn; the lengths of links.
+    compared : tuple of int
+        Points that are compared pair by pair, and the size of the sample of more.
     """
-    n_components_of_graph, labels = connected_components(matrix, directed=False)
-    if n_components_of_graph == 1:
+    n_components, labels = connected_components(matrix, directed=False)
+    if n_components == 1:
         return matrix
     tree = metric == "euclidean" and not sp.issparse(points) and points.shape[1] <= TREE_MAX_FEATURES
-    compare = _by_tree if tree else partial(_by_pairs, metric=metric)
-    most, drawn = compared
-    few = tree or len(labels) <= most
-    active = (
-        np.arange(len(labels)) if few else _drawn_from_each(labels, max(1, drawn // n_components_of_graph))
+    compare = _compare_by_tree if tree else partial(_compare_by_pairs, metric=metric)
+    max_points, sample_size = compared
+    few = tree or len(labels) <= max_points
+    sample = (
+        np.arange(len(labels)) if few else _sample_components(labels, max(1, sample_size // n_components))
     )
-    where = points[active]
-    while n_components_of_graph > 1:
-        rows, cols, gaps = _shortest_links(where, labels[active], compare)
-        rows, cols = active[rows], active[cols]
+    sampled_points = points[sample]
+    while n_components > 1:
+        rows, cols, gaps = _shortest_links(sampled_points, labels[sample], compare)
+        rows = sample[rows]
+        cols = sample[cols]
         links = sp.coo_array((weigh(rows, cols, gaps), (rows, cols)), shape=matrix.shape).tocsr()
         matrix = sp.csr_array(matrix.maximum(links).maximum(links.T.tocsr()))
-        n_components_of_graph, labels = connected_components(matrix, directed=False)
+        n_components, labels = connected_components(matrix, directed=False)
     return matrix
 
 
-def _drawn_from_each(labels: Array, count: int) -> Array:
-    """Row numbers of so many points of each component, or all of a smaller one."""
+def _sample_components(labels: Array, count: int) -> Array:
+    """Sample ``count`` points of each component, or all of a smaller one: sorted row numbers."""
     n_points = len(labels)
     order = np.random.default_rng(0).permutation(n_points)
     components = order[np.argsort(labels[order], kind="stable")]
@@ -69,49 +83,55 @@ def _drawn_from_each(labels: Array, count: int) -> Array:
 
 
 def _shortest_links(points: Any, labels: Array, compare: Compare) -> tuple[Array, Array, Array]:
-    """For every component but the largest, its point nearest to any other component, and that one."""
+    """For every component but the largest, the shortest link to another: both ends and its length."""
     _, component = np.unique(labels, return_inverse=True)
     asking = np.flatnonzero(component != np.argmax(np.bincount(component)))
-    nearest, gaps = _nearest_strangers(points, component, asking, compare)
+    nearest, gaps = _nearest_in_other_components(points, component, asking, compare)
     order = np.lexsort((gaps, component[asking]))
     first = order[np.unique(component[asking][order], return_index=True)[1]]
     return asking[first], nearest[first], gaps[first]
 
 
-def _nearest_strangers(points: Any, component: Array, asking: Array, compare: Compare) -> tuple[Array, Array]:
-    """The nearest point of another component, for each of those asking.
+def _nearest_in_other_components(
+    points: Any, component: Array, asking: Array, compare: Compare
+) -> tuple[Array, Array]:
+    """Find the nearest point of another component, for some of the points: row numbers and distances.
 
     Numbers of different components differ in some bit: one search per bit and side sees every pair.
     """
-    nearest, gaps = np.zeros(len(asking), dtype=np.int64), np.full(len(asking), np.inf)
+    nearest = np.zeros(len(asking), dtype=np.int64)
+    gaps = np.full(len(asking), np.inf)
     for bit in range(int(component.max()).bit_length()):
         side = (component >> bit) & 1
         for own in (0, 1):
-            here, there = np.flatnonzero(side[asking] == own), np.flatnonzero(side != own)
+            here = np.flatnonzero(side[asking] == own)
+            there = np.flatnonzero(side != own)
             if len(here) == 0 or len(there) == 0:
                 continue
             at, gap = compare(points[there], points[asking[here]])
             closer = gap < gaps[here]
-            gaps[here[closer]], nearest[here[closer]] = gap[closer], there[at[closer]]
+            gaps[here[closer]] = gap[closer]
+            nearest[here[closer]] = there[at[closer]]
     return nearest, gaps
 
 
-def _by_tree(points: Array, queries: Array) -> tuple[Array, Array]:
-    """The nearest point of each query, and how far it is."""
+def _compare_by_tree(points: Array, queries: Array) -> tuple[Array, Array]:
+    """Find the nearest point of each query and its distance, by a k-d tree."""
     from scipy.spatial import KDTree
 
     gap, at = KDTree(points).query(queries)
     return np.asarray(at), np.asarray(gap)
 
 
-def _by_pairs(points: Any, queries: Any, metric: Any) -> tuple[Array, Array]:
+def _compare_by_pairs(points: Any, queries: Any, metric: Any) -> tuple[Array, Array]:
+    """Find the nearest point of each query and its distance, by all pairs."""
     from sklearn.metrics import pairwise_distances_argmin_min
 
     at, gap = pairwise_distances_argmin_min(queries, points, metric=metric)
     return at, gap
 
 
-# --- Points to graph: k nearest neighbours, with weights that follow the local density.
+# --- The graph: k nearest neighbours, with weights that follow the local density.
 
 
 def knn_graph(
@@ -153,13 +173,13 @@ def knn_graph(
         clusters. Above 15 dimensions and 20,000 points the links are the shortest between samples of the
         components.
     n_jobs
-        Threads for the search; an exact one takes one unless told otherwise, as in scikit-learn.
+        Threads for the search; an exact search takes one by default, as in scikit-learn.
 
     Notes
     -----
-    Among more than ``n_neighbors`` points in one place, who neighbours whom is a free choice. They stand in a
-    ring and look random steps ahead, which holds them together far better than joining them in the order of
-    the input would; the steps are the same on every call.
+    Among more than ``n_neighbors`` points that coincide, any choice of neighbours is right. They are joined
+    as a circulant graph with random steps, which connects them far better than the order of the input would;
+    the steps are the same on every call.
 
     Examples
     --------
@@ -175,25 +195,27 @@ def knn_graph(
 def neighbour_graph(
     points: ArrayLike, wanted: Wanted, weights: Weights = "self-tuned", connect: bool = False
 ) -> tuple[Graph, KnownPoints]:
-    """As :func:`knn_graph`, and what the search has found out, for questions about other points."""
+    """Make the graph of :func:`knn_graph`, and the index that finds the neighbours of new points."""
     _check_choices(weights, wanted.search, wanted.recall)
     check_metric(wanted.metric)
-    given = checked_points(points, wanted.k)
-    coordinates, searched, as_asked = in_metric(given, wanted.metric)
-    found = nearest(coordinates, replace(wanted, metric=searched))
-    distances = as_asked(found.distances)
+    # 1. Search, in the metric that the asked one is reduced to.
+    checked = check_points(points, wanted.k)
+    coordinates, searched_metric, to_metric = in_metric(checked, wanted.metric)
+    neighbours = nearest(coordinates, replace(wanted, metric=searched_metric))
+    distances = to_metric(neighbours.distances)
+    # 2. Weigh the edges, and keep those that either end chose.
     scale = distances[:, -1]
     weigh = partial(edge_weights, scale=scale, weights=weights)
-    values = weigh(np.arange(len(distances))[:, None], found.indices, distances)
-    matrix = _either_way(found.indices, values)
+    values = weigh(np.arange(len(distances))[:, None], neighbours.indices, distances)
+    matrix = _symmetrize(neighbours.indices, values)
+    # 3. Link the components.
     if connect:
         matrix = join_components(
-            matrix, coordinates, lambda rows, cols, gaps: weigh(rows, cols, as_asked(gaps)), searched
+            matrix, coordinates, lambda rows, cols, gaps: weigh(rows, cols, to_metric(gaps)), searched_metric
         )
-    known = KnownPoints(
-        given, scale, outlier_scale(scale, scale[found.indices]), wanted.k, wanted.metric, found.index
-    )
-    return replace(Graph._from_clean_csr(matrix, None), recall=found.recall), known
+    outlier_scales = outlier_scale(scale, scale[neighbours.indices])
+    index = KnownPoints(checked, scale, outlier_scales, wanted.k, wanted.metric, neighbours.index)
+    return replace(Graph._from_clean_csr(matrix, None), recall=neighbours.recall), index
 
 
 def _check_choices(weights: str, search: str, recall: float) -> None:
@@ -205,8 +227,8 @@ def _check_choices(weights: str, search: str, recall: float) -> None:
         raise ValueError(f"recall is {recall!r}; it is a share above 0 and at most 1")
 
 
-def _either_way(indices: Array, values: Array) -> sp.csr_array:
-    """A symmetric matrix of the edges that either end chose, from indices and weights (N x k)."""
+def _symmetrize(indices: Array, values: Array) -> sp.csr_array:
+    """Make the symmetric matrix of the edges that either end chose, from indices and weights (N x k)."""
     n_points, k = indices.shape
     order = np.argsort(indices, axis=1)
     directed = sp.csr_array(
@@ -221,27 +243,30 @@ def _either_way(indices: Array, values: Array) -> sp.csr_array:
 
 
 def nearest(points: Any, wanted: Wanted) -> Neighbours:
-    """Find the k others closest to each point (N x p), crowds of equal points apart."""
+    """Find the k others nearest to each point (N x p); more than k coinciding points are joined at random."""
     if sp.issparse(points):
         return find_neighbours(points, wanted)
-    k, n_points = wanted.k, len(points)
+    k = wanted.k
+    n_points = len(points)
     groups = crowded_places(points, k)
     if not groups:
         return find_neighbours(points, wanted)
-    # Nobody needs more than k points of one place, and trees degenerate on thousands of twins.
-    kept = np.ones(n_points, dtype=bool)
+    # 1. Search with at most k points of one place: trees degenerate on thousands of equal points.
+    is_searched = np.ones(n_points, dtype=bool)
     for group in groups:
-        kept[group[k:]] = False
-    rows = np.flatnonzero(kept)
-    found = Neighbours(np.zeros((n_points, k), dtype=np.int64), np.zeros((n_points, k)))
+        is_searched[group[k:]] = False
+    rows = np.flatnonzero(is_searched)
+    neighbours = Neighbours(np.zeros((n_points, k), dtype=np.int64), np.zeros((n_points, k)))
     if len(rows) > k:
-        few = find_neighbours(points[rows], wanted)
-        found.indices[rows], found.distances[rows] = rows[few.indices], few.distances
-        index = None if few.index is None else few.index.of_rows(rows)
-        found = replace(found, recall=few.recall, index=index)
+        part = find_neighbours(points[rows], wanted)
+        neighbours.indices[rows] = rows[part.indices]
+        neighbours.distances[rows] = part.distances
+        index = None if part.index is None else part.index.of_rows(rows)
+        neighbours = replace(neighbours, recall=part.recall, index=index)
+    # 2. A circulant graph with random steps inside each place.
     rng = np.random.default_rng(0)  # fixed: the same points always give the same graph
     for group in groups:
         steps = 1 + rng.choice(len(group) - 1, size=k, replace=False)
-        found.indices[group] = group[(np.arange(len(group))[:, None] + steps) % len(group)]
-        found.distances[group] = 0.0
-    return found
+        neighbours.indices[group] = group[(np.arange(len(group))[:, None] + steps) % len(group)]
+        neighbours.distances[group] = 0.0
+    return neighbours

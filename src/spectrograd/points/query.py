@@ -1,4 +1,4 @@
-"""From distances to weights of edges."""
+"""Weights of edges by distance, and the neighbours of new points among the points of a graph."""
 
 from __future__ import annotations
 
@@ -25,7 +25,18 @@ SMALLEST_WEIGHT = 1e-6
 
 
 def edge_weights(rows: Array, cols: Array, distances: Array, *, scale: Array, weights: Weights) -> Array:
-    """Weights of edges of these lengths; ``scale`` (N) is each point's distance to its last neighbour."""
+    """Weigh edges by their lengths.
+
+    Parameters
+    ----------
+    rows, cols : int arrays
+        The ends of the edges; they broadcast against each other.
+    distances : array
+        The lengths.
+    scale : array of shape (n_points,)
+        Distance of each point to its last neighbour.
+    weights : {"self-tuned", "binary", "distance-kernel"}
+    """
     if weights == "binary":
         return np.ones_like(distances)
     if weights == "self-tuned":
@@ -41,17 +52,25 @@ def edge_weights(rows: Array, cols: Array, distances: Array, *, scale: Array, we
     return np.asarray(np.maximum(np.exp(-exponent), SMALLEST_WEIGHT))
 
 
-# --- Points that were not there when the graph was made: their neighbours among those that were.
+# --- New points: their neighbours among the points of a graph.
 
-AT_ONCE = 4_000_000  # coordinates whose differences are held at a time
-SPARE = 5  # neighbours beyond those wanted, of which rounding may have made the last ones
+DIFFERENCES_PER_CHUNK = 4_000_000  # coordinates
+SPARE_CANDIDATES = 5  # neighbours beyond k, whose order rounding may have changed
 
 
-class Asked(NamedTuple):
-    """What is known of new points.
+class QueryResult(NamedTuple):
+    """Neighbours of new points.
 
-    ``weights`` to known points (n_new x n_points); the known point in the ``same`` place or -1; ``scale``:
-    the distance to the last neighbour; ``outlier_scale``: that over the mean of the neighbours' own.
+    Attributes
+    ----------
+    weights : sparse array of shape (n_new, n_points)
+        To the points of the graph.
+    same : array of shape (n_new,)
+        The point of the graph that coincides with the new one, or -1.
+    scale : array of shape (n_new,)
+        Distance to the last neighbour.
+    outlier_scale : array of shape (n_new,)
+        That distance over the mean of the neighbours' own.
     """
 
     weights: sp.csr_array
@@ -62,10 +81,10 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class KnownPoints:
-    """The points of a k-nearest-neighbour graph, ready for questions about others.
+    """The points of a k-nearest-neighbour graph, with the search for neighbours of new points.
 
-    Each new point is searched for by itself, to the last bit, in the way the graph was made: by the lists of
-    that search, or exactly.
+    The search is the one that made the graph: by its inverted lists, or exact. The bits of a result do not
+    depend on the other new points.
 
     Attributes
     ----------
@@ -78,7 +97,7 @@ class KnownPoints:
     n_neighbors, metric
         Neighbours each point chooses, and by which distance.
     index
-        The lists, where the search was by lists.
+        The inverted lists, where the search used them.
     """
 
     points: Any
@@ -88,14 +107,14 @@ class KnownPoints:
     metric: Metric = "euclidean"
     index: IVFIndex | None = None
 
-    def ask(self, new: Any) -> Asked:
+    def ask(self, new: Any) -> QueryResult:
         """Neighbours of new points (n x p), weighted as in the graph."""
         with np.errstate(over="ignore"):
             near, gaps, same = self._nearest(new)
         if not np.isfinite(gaps).all():
             row = int(np.argmax(~np.isfinite(gaps).all(axis=1)))
             raise ValueError(
-                f"row {row} lies too far from the training points to tell a distance; leave it out"
+                f"row {row} lies too far from the training points to measure a distance; leave it out"
             )
         scale = np.concatenate([self.scale, gaps[:, -1]])
         own = len(self.scale) + np.arange(len(near))[:, None]
@@ -103,10 +122,10 @@ class KnownPoints:
         pointers = np.arange(len(near) + 1) * near.shape[1]
         shape = (len(near), len(self.scale))
         matrix = sp.csr_array((weights.ravel(), near.ravel(), pointers), shape=shape)
-        return Asked(matrix, same, gaps[:, -1], outlier_scale(gaps[:, -1], self.scale[near]))
+        return QueryResult(matrix, same, gaps[:, -1], outlier_scale(gaps[:, -1], self.scale[near]))
 
-    def with_more(self, new: Any, asked: Asked) -> KnownPoints:
-        """The same with these points, after they were asked for; what the old ones have chosen stays."""
+    def with_more(self, new: Any, asked: QueryResult) -> KnownPoints:
+        """The points with new ones, given their neighbours; the neighbours of the old points stay."""
         index = self.index
         return replace(
             self,
@@ -117,7 +136,7 @@ class KnownPoints:
         )
 
     def _in_metric(self, points: Any) -> tuple[Any, Metric, Callable[[Array], Array]]:
-        """Points as a search sees them, of cosine distances at unit length; see :func:`in_metric`."""
+        """Points as they are searched, of unit norm for cosine distances; see :func:`in_metric`."""
         if sp.issparse(points):
             floats: Any = sp.csr_array(points, dtype=np.float64)
         else:
@@ -134,21 +153,21 @@ class KnownPoints:
         return self._in_metric(self.points)[0]
 
     def _nearest(self, new: Any) -> tuple[Array, Array, Array]:
-        """Row numbers and distances of the nearest known points (n x k); the one in the same place or -1."""
-        asked, metric, as_asked = self._in_metric(new)
+        """Row numbers and distances of the nearest points (n x k); the one that coincides, or -1."""
+        queries, metric, to_metric = self._in_metric(new)
         if self.index is not None:
-            near, gaps, same = self.index.nearest(self._searched, asked, self.n_neighbors)
-            return near, as_asked(gaps), same
-        gaps, near = self._search.kneighbors(self._moved(asked))
+            near, gaps, same = self.index.nearest(self._searched, queries, self.n_neighbors)
+            return near, to_metric(gaps), same
+        gaps, near = self._search.kneighbors(self._center(queries))
         if metric == "euclidean":  # of differences: exact zeros for twins, which the expanded square misses
-            every = np.repeat(np.arange(len(near)), near.shape[1])
-            gaps = as_asked(_distances(asked, self._searched, every, near.ravel())).reshape(near.shape)
+            rows = np.repeat(np.arange(len(near)), near.shape[1])
+            gaps = to_metric(_distances(queries, self._searched, rows, near.ravel())).reshape(near.shape)
         order = np.lexsort((near, gaps), axis=1)[:, : self.n_neighbors]  # twins in the order of the points
         near, gaps = (np.take_along_axis(part, order, axis=1) for part in (near, gaps))
         return near, gaps, np.where(gaps[:, 0] == 0, near[:, 0], -1)
 
     @cached_property
-    def _centre(self) -> Array | float:
+    def _origin(self) -> Array | float:
         """Far from the origin the expanded squares of a brute search lose all their digits."""
         plain = sp.issparse(self._searched) or self._has_tree or self._plain_metric != "euclidean"
         return 0.0 if plain else np.asarray(self._searched.mean(axis=0))
@@ -162,33 +181,33 @@ class KnownPoints:
     def _search(self) -> Any:
         from sklearn.neighbors import NearestNeighbors
 
-        way = "kd_tree" if self._has_tree else "brute"
-        count = min(self.n_neighbors + SPARE, len(self.scale))
-        search = NearestNeighbors(n_neighbors=count, algorithm=way, metric=self._plain_metric)
-        return search.fit(self._moved(self._searched))
+        algorithm = "kd_tree" if self._has_tree else "brute"
+        count = min(self.n_neighbors + SPARE_CANDIDATES, len(self.scale))
+        search = NearestNeighbors(n_neighbors=count, algorithm=algorithm, metric=self._plain_metric)
+        return search.fit(self._center(self._searched))
 
-    def _moved(self, points: Any) -> Any:
-        return points if sp.issparse(points) else points - self._centre
+    def _center(self, points: Any) -> Any:
+        return points if sp.issparse(points) else points - self._origin
 
 
 def _distances(one: Any, other: Any, rows: Array, cols: Array) -> Array:
-    """Between rows of two sets of points, a part of them at a time."""
-    found = np.empty(len(rows))
-    step = max(1, AT_ONCE // max(1, one.shape[1]))
+    """Distances between rows of two sets of points, in chunks."""
+    distances = np.empty(len(rows))
+    step = max(1, DIFFERENCES_PER_CHUNK // max(1, one.shape[1]))
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
-        apart = one[rows[part]] - other[cols[part]]
+        differences = one[rows[part]] - other[cols[part]]
         squares = (
-            np.asarray(apart.multiply(apart).sum(axis=1)).ravel()
-            if sp.issparse(apart)
-            else np.einsum("ij,ij->i", apart, apart)
+            np.asarray(differences.multiply(differences).sum(axis=1)).ravel()
+            if sp.issparse(differences)
+            else np.einsum("ij,ij->i", differences, differences)
         )
-        found[part] = np.sqrt(squares)
-    return found
+        distances[part] = np.sqrt(squares)
+    return distances
 
 
 def outlier_scale(own: Array, others: Array) -> Array:
-    """Scales (n) over the mean of the neighbours' own (n x k); beside twins 1 for a twin, else infinite."""
+    """Divide scales (n) by the mean of the neighbours' own (n x k); where that is 0, return 1 or inf."""
     mean = others.mean(axis=1)
     safe = np.where(mean > 0, mean, 1.0)
     return np.asarray(np.where(mean > 0, own / safe, np.where(own > 0, np.inf, 1.0)))

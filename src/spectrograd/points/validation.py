@@ -1,4 +1,4 @@
-"""Points as they came: checked, and those that share one place."""
+"""Checks of points and metrics, and groups of points that coincide."""
 
 from __future__ import annotations
 
@@ -12,15 +12,26 @@ from numpy.typing import ArrayLike
 from spectrograd.graph.validation import check_structure
 from spectrograd.typing import Array
 
-# Columns that vary most over so many rows tell nearly all points apart.
-SAMPLED_ROWS, SAMPLED_COLUMNS = 1000, 8
-BLOCK = 1 << 22  # numbers looked at together: what is made on the way stays small beside the points
+# The columns of largest variance over a sample of rows distinguish nearly all points.
+SAMPLED_ROWS = 1000
+SAMPLED_COLUMNS = 8
+VALUES_PER_CHUNK = 1 << 22  # coordinates processed together, so that temporaries stay small
 
 
-def checked_points(points: ArrayLike, n_neighbors: int) -> Any:
-    """Finite coordinates (N x p): in single precision where that holds them, else double; or sparse.
+def check_points(points: ArrayLike, n_neighbors: int) -> Any:
+    """Check points and return them as finite coordinates, without a copy where the form is right.
 
-    No copy is made of an array in the right form.
+    Parameters
+    ----------
+    points : array-like or sparse array of shape (n_points, n_features)
+        A 1-D array is one column.
+    n_neighbors : int
+        At least 1, and fewer than there are points.
+
+    Returns
+    -------
+    array or sparse array of shape (n_points, n_features)
+        float32 where that type holds the input exactly, else float64.
     """
     coordinates: Any = points if sp.issparse(points) else np.asarray(points)
     if coordinates.dtype.kind not in "biuf":
@@ -36,10 +47,11 @@ def checked_points(points: ArrayLike, n_neighbors: int) -> Any:
         raise ValueError(f"n_neighbors is {n_neighbors}, but a point has only {others} others to choose from")
     if sp.issparse(coordinates):
         check_structure(coordinates)
-        return _finite_sparse(sp.csr_array(coordinates.astype(np.float64)))
-    given_kind, fits = coordinates.dtype.kind, np.can_cast(coordinates.dtype, np.float32)
-    coordinates = np.ascontiguousarray(coordinates, dtype=np.float32 if fits else np.float64)
-    if given_kind == "f":
+        return _check_finite_sparse(sp.csr_array(coordinates.astype(np.float64)))
+    may_be_infinite = coordinates.dtype.kind == "f"
+    is_single = np.can_cast(coordinates.dtype, np.float32)
+    coordinates = np.ascontiguousarray(coordinates, dtype=np.float32 if is_single else np.float64)
+    if may_be_infinite:
         _refuse_infinite(coordinates)
     return coordinates
 
@@ -52,7 +64,7 @@ def _refuse_infinite(points: Array) -> None:
         )
 
 
-def _finite_sparse(points: sp.csr_array) -> sp.csr_array:
+def _check_finite_sparse(points: sp.csr_array) -> sp.csr_array:
     bad = ~np.isfinite(points.data)
     if bad.any():
         row = int(np.searchsorted(points.indptr, np.argmax(bad), side="right")) - 1
@@ -61,21 +73,23 @@ def _finite_sparse(points: sp.csr_array) -> sp.csr_array:
 
 
 def crowded_places(points: Array, k: int) -> list[Array]:
-    """Row numbers of the points of every place that holds more than k of them."""
+    """Return, for each place that holds more than k points, the row numbers of these points."""
+    # 1. Candidates: rows that agree in the columns of largest variance.
     with np.errstate(over="ignore", invalid="ignore"):  # of huge numbers any order will do
         spread = points[:: max(1, len(points) // SAMPLED_ROWS)].std(axis=0)
-    telling = np.argsort(spread, kind="stable")[-SAMPLED_COLUMNS:]
-    suspects = _alike(points[:, telling], np.arange(len(points)), k)
-    groups = _alike(points, np.sort(np.concatenate(suspects)), k) if suspects else []
-    # Different places of one hash are not to be expected in the life of this code, but they are checked.
+    columns = np.argsort(spread, kind="stable")[-SAMPLED_COLUMNS:]
+    candidates = _group_by_hash(points[:, columns], np.arange(len(points)), k)
+    # 2. Of these, rows that agree in all columns.
+    groups = _group_by_hash(points, np.sort(np.concatenate(candidates)), k) if candidates else []
+    # 3. Exclude collisions of the hash.
     same = (group[(points[group] == points[group[0]]).all(axis=1)] for group in groups)
     return [group for group in same if len(group) > k]
 
 
-def _alike(points: Array, rows: Array, k: int) -> list[Array]:
-    """More than k of these rows with one hash, each such group in the order of the rows."""
-    at_once = max(1, BLOCK // points.shape[1])
-    keys = [place_hashes(points[rows[start : start + at_once]]) for start in range(0, len(rows), at_once)]
+def _group_by_hash(points: Array, rows: Array, k: int) -> list[Array]:
+    """Return the groups of more than k rows with one hash, each in the order of the rows."""
+    step = max(1, VALUES_PER_CHUNK // points.shape[1])
+    keys = [place_hashes(points[rows[start : start + step]]) for start in range(0, len(rows), step)]
     _, place, count = np.unique(np.concatenate(keys), return_inverse=True, return_counts=True)
     often = np.flatnonzero(count > k)
     if not len(often):
@@ -86,7 +100,7 @@ def _alike(points: Array, rows: Array, k: int) -> list[Array]:
 
 
 def place_hashes(rows: Array) -> Array:
-    """A 64-bit hash of each row: the same place gives the same hash, in any position."""
+    """Hash each row (n_rows, n_features) to 64 bits; equal points have equal hashes."""
     bits = (rows + 0.0).view(
         np.uint32 if rows.dtype == np.float32 else np.uint64
     )  # -0.0 and 0.0 are one place
@@ -98,11 +112,11 @@ def place_hashes(rows: Array) -> Array:
 
 
 def _blocks(points: Array) -> Iterator[Array]:
-    rows = max(1, BLOCK // points.shape[1])
+    rows = max(1, VALUES_PER_CHUNK // points.shape[1])
     return (points[start : start + rows] for start in range(0, len(points), rows))
 
 
-# --- Metrics under scikit-learn's names.
+# --- Metrics: those of scikit-learn, under its names.
 
 Metric = str | Callable[[Any, Any], float]
 
@@ -124,15 +138,15 @@ METRICS = (*EUCLIDEAN, "cosine", *OTHERS)
 
 
 def check_metric(metric: Metric) -> None:
-    """Refuse a name that stands for no metric here."""
+    """Refuse a metric that is neither a known name nor a function."""
     if not callable(metric) and metric not in METRICS:
         raise ValueError(f"unknown metric {metric!r}; choose one of {', '.join(METRICS)}, or a function")
 
 
 def in_metric(points: Any, metric: Metric) -> tuple[Any, Metric, Callable[[Array], Array]]:
-    """Points and metric to search with, and how the distances found become those that were asked for.
+    """Reduce a metric to the one that is searched: points, its name, and the map of distances back.
 
-    Cosine distances of rows are half the squared Euclidean ones of rows of length one.
+    The cosine distance of two rows is half the squared Euclidean distance of the rows scaled to unit norm.
     """
     if metric in EUCLIDEAN:
         return points, "euclidean", lambda distances: distances

@@ -9,7 +9,14 @@ import numpy as np
 
 from spectrograd.graph import Graph, GraphError, GraphWarning, MultilayerGraph
 from spectrograd.graph.node_names import as_names, as_objects, as_plain
-from spectrograd.io.columns import PEEK, Chosen, assign_roles, chosen_columns, mostly_numbers, role_of
+from spectrograd.io.columns import (
+    ROWS_TO_SNIFF,
+    Chosen,
+    assign_roles,
+    chosen_columns,
+    mostly_numbers,
+    role_of,
+)
 from spectrograd.io.coordinates import are_axes, points_message
 from spectrograd.io.edge_table import EdgeTable, join_tables
 from spectrograd.notices import warn
@@ -132,7 +139,7 @@ def is_edge_frame(thing: Any) -> bool:
 
 def holds_texts(frame: Any) -> bool:
     """Whether a table has a column of texts, so that its rows cannot be points."""
-    columns = (column_values(frame, name)[:PEEK] for name in column_names(frame))
+    columns = (column_values(frame, name)[:ROWS_TO_SNIFF] for name in column_names(frame))
     return any(
         column.dtype.kind in "US" or (column.dtype == object and any(isinstance(x, str) for x in column))
         for column in columns
@@ -251,7 +258,9 @@ def _roles(frame: Any, name: str, chosen: Chosen) -> dict[str, Any]:
 
 
 def _is_numeric(values: Array) -> bool:
-    return values.dtype.kind in "iuf" or (values.dtype == object and mostly_numbers(values[:PEEK].tolist()))
+    return values.dtype.kind in "iuf" or (
+        values.dtype == object and mostly_numbers(values[:ROWS_TO_SNIFF].tolist())
+    )
 
 
 def _ids(frame: Any, name: str, column: Any) -> Array:

@@ -9,7 +9,7 @@ import numpy as np
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
 from spectrograd.graph.node_names import as_objects
 from spectrograd.graph.validation import from_tensor
-from spectrograd.io.edge_table import unique
+from spectrograd.io.edge_table import unique_names
 from spectrograd.io.interop.frames import edge_rows
 from spectrograd.typing import Array
 
@@ -42,7 +42,7 @@ def from_pyg(data: Any) -> Graph | MultilayerGraph:
     if len(counts) > 1:
         names = as_objects([(kind, number) for kind, count in counts.items() for number in range(count)])
     graphs = [_graph(data[kind], total, names, (offsets[kind[0]], offsets[kind[2]])) for kind in kinds]
-    labels = unique(["-".join(kind) for kind in kinds])
+    labels = unique_names(["-".join(kind) for kind in kinds])
     return graphs[0] if len(graphs) == 1 else MultilayerGraph(tuple(graphs), labels)
 
 
