@@ -36,7 +36,8 @@ def run() -> str:
     )
     return (
         "## Regularisation\n\nNMI of `SpectralClustering(K)` with the known classes, one seed; `localised`"
-        " is the share of eigenvectors that `auto` found to be localised on tiny subgraphs:\n\n" + table(header, rows)
+        " is the share of eigenvectors that `auto` found to be localised on tiny subgraphs:\n\n"
+        + table(header, rows)
     )
 
 
