@@ -41,7 +41,7 @@ def lanczos(values, x, n_steps):
         alpha = float(q[-1] @ w)
         for _ in range(2):
             w = w - np.array(q).T @ (np.array(q) @ w)
-        recurrence = recurrence.followed(alpha, float(np.linalg.norm(w)))
+        recurrence = recurrence.extend(alpha, float(np.linalg.norm(w)))
         q.append(w / np.linalg.norm(w))
     return recurrence, np.array(q)
 
