@@ -54,4 +54,8 @@ def test_convert_says_what_is_wrong(tmp_path, edges, capsys):
     assert "--force" in capsys.readouterr().err
     assert main(["convert", str(edges), "-o", store, "--force", *given]) == 0
     assert main(["convert", str(edges), "-o", str(edges), "--force", *given]) == 2
+    assert "which it would replace" in capsys.readouterr().err
+    other = edges.with_name("other.csv")
+    other.write_text("src,dst\n")
+    assert main(["convert", str(edges), "-o", str(other), "--force", *given]) == 2
     assert "is no store" in capsys.readouterr().err
