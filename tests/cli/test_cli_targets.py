@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import os
 import resource
-import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -234,17 +232,3 @@ def test_an_interrupt_while_importing_is_no_traceback(here):
     )
     assert done.returncode == 130
     assert done.stderr == "error: interrupted; nothing was written\n"
-
-
-@pytest.mark.parametrize("seconds", [0.3, 0.6])
-def test_an_interrupt_at_an_early_moment_is_no_traceback(here, seconds):
-    with subprocess.Popen(
-        [*COMMAND, "demo", "--nodes", "300"],
-        env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    ) as process:  # fmt: skip
-        time.sleep(seconds)
-        process.send_signal(signal.SIGINT)
-        _, stderr = process.communicate(timeout=60)
-    assert process.returncode in (130, 0)
-    assert "Traceback" not in stderr
