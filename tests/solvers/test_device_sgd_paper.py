@@ -53,7 +53,7 @@ def test_steps_are_those_of_the_host(monkeypatch, operator, gram_update, optimiz
         places = next(left)
         return edges.edges._replace(heads=torch.tensor(rows[places]), tails=torch.tensor(W.indices[places]))
 
-    monkeypatch.setattr(TorchEdges, "drawn", drawn)
+    monkeypatch.setattr(TorchEdges, "draw", drawn)
     device = Problem(operator, K, make_engine("torch:cpu"), start)
     solver = choose_variant(device, solver)
     found = solver.init(device, np.random.default_rng(0))

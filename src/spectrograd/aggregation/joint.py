@@ -243,10 +243,11 @@ class JointPasses(Solver[JointState]):
         current = list(state.blocks)
         products = state.heads
         before = current
-        for turn in range(self.merge_degree if state.settled.all() else self.degree):
-            if turn:
+        for degree in range(self.merge_degree if state.settled.all() else self.degree):
+            if degree:  # the first product is that of the last Rayleigh-Ritz
                 own, total = self._products(state, current, current[0] if state.merging else None)
                 products = [total, *own]
+            # X_i+1 = a A X_i + b X_i + c X_i-1, of every block with its own low-rank part
             following = list(current)
             for at in moving:
                 Z, strengths = attraction[at]

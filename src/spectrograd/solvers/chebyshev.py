@@ -20,8 +20,8 @@ over the edges take nearly all the time. It saves passes in three places:
 - the first filter looks at the singular values of its block after every degree and stops when they show
   that the subspace is good enough, or that its vectors are localised.
 
-Throughout, ``k`` is the number of eigenvectors asked for, ``width = k + guard`` the number of columns of the
-solver, and N the number of nodes. All blocks are in random-walk form (``problem.random_walk``).
+``k`` is the number of eigenvectors asked for, ``width = k + guard`` the number of columns of the solver. All
+blocks are in random-walk form (``problem.random_walk``).
 """
 
 from __future__ import annotations
@@ -66,9 +66,8 @@ Precision = Literal["auto", "single", "double"]
 # Residual over the width of the spectrum. Float32 leaves a few 1e-7 of it; below this, go on in float64.
 SINGLE_FLOOR = 5e-6
 SAMPLE_COLUMNS = 4  # of a random block: enough for the mean and the deviation of the spectrum
-# Columns from which it pays to estimate the upper end of the spectrum, and the Lanczos steps for that.
-MIN_EDGE_COLUMNS = 16
-EDGE_STEPS = 10
+MIN_EDGE_COLUMNS = 16  # from which it pays to estimate the upper end of the spectrum
+EDGE_STEPS = 10  # of Lanczos, for that estimate
 FILTER_GAIN = 1e3  # by which a filter damps what lies above the cut against the k-th eigenvector
 MIN_FILTER_GAIN = 10.0
 SINGLE_SPREAD = 1e4  # by which the first vector may outgrow the k-th in a filter: float32 has seven digits
@@ -76,7 +75,7 @@ SINGLE_SPREAD = 1e4  # by which the first vector may outgrow the k-th in a filte
 
 @dataclass(eq=False)
 class ChebyshevState(RitzState):
-    """Ritz pairs of the block, and ``highest``: where filters take the spectrum to end."""
+    """Ritz pairs of the block; filters take the spectrum to end at ``highest``."""
 
     highest: float = 2.0
 
@@ -153,18 +152,14 @@ def filter_degree(
 
     Parameters
     ----------
-    state
-        Ritz values and residuals, each of shape (width,). An eigenvalue is guessed one residual below its
-        Ritz value (or below the cut, if that is lower), so that filters are short while little is known.
-    k
-        Eigenvectors asked for.
+    state, k
+        Ritz values and residuals, each of shape (width,), and the number of eigenvectors asked for. An
+        eigenvalue is guessed one residual below its Ritz value (or below the cut, if that is lower), so that
+        filters are short while little is known.
     cut, ends
         Where the filter begins to damp, and the ends (lower, upper) of the spectrum.
     max_degree
-        Upper limit. The degree is lower, too, where the first vector would outgrow the k-th beyond the digits
-        of float32.
-    gain
-        The damping.
+        Upper limit; lower where the first vector would outgrow the k-th beyond the digits of float32.
     """
     lower, upper = ends
     half = (upper - cut) / 2
@@ -186,10 +181,8 @@ def filter_degree(
 class Chebyshev(FilteringSolver[ChebyshevState]):
     """Filtered subspace iteration (Zhou, Saad, Tiago and Chelikowsky 2006).
 
-    Definition: ``U <- Ritz(T_m(S) U)`` where T_m is the Chebyshev polynomial of degree m and S maps
-    ``[cut, upper]`` to [-1, 1]: components above the cut stay bounded, those below grow like
-    ``exp(m acosh|S|)``. The cut is the largest Ritz value of the guard vectors, so it follows the
-    spectrum by itself. Meaning: m steps of a random walk that forgets everything but the clusters.
+    Definition: ``U <- Ritz(T_m(S) U)``, see the module's text; the cut follows the spectrum by itself.
+    Meaning: m steps of a random walk that forgets everything but the clusters.
 
     Cost: m passes with K + guard columns and one Rayleigh-Ritz per step. Few passes (15 to 30) where
     there is a gap after a few eigenvalues, as in block models, social graphs and merged layers; many on
@@ -216,7 +209,7 @@ class Chebyshev(FilteringSolver[ChebyshevState]):
         dtype = np.float64 if self.precision == "double" else np.float32
         width = guarded_width(problem, self.guard)
         state = ChebyshevState(np.empty((0, 0)), rng, block=guarded_start(problem, width, rng, dtype))
-        # The upper end of the spectrum: a bound, or an estimate where a filter has many columns to save on.
+        # The upper end of the spectrum: a bound, or an estimate where that saves many columns.
         state.highest = problem.operator.upper
         if width > MIN_EDGE_COLUMNS:
             state.highest = upper_edge(problem.engine, problem.standard.operator, rng, EDGE_STEPS)
@@ -233,8 +226,9 @@ class Chebyshev(FilteringSolver[ChebyshevState]):
         ritz, deviations, _ = ritz_pairs(engine, problem.random_walk.operator, sample, state.rng)
         state.values = np.full(width, ritz.values.mean())
         state.residuals = np.full(width, deviations.mean())
-        first = engine.columns(state.block, slice(problem.n_components))
-        state.U = problem.random_walk.inverse_transform(first)
+        state.U = problem.random_walk.inverse_transform(
+            engine.columns(state.block, slice(problem.n_components))
+        )
         return state
 
     def cut(self, state: ChebyshevState, ends: tuple[float, float], is_first: bool) -> float:
@@ -287,7 +281,7 @@ class FewPassState(ChebyshevState):
 
     @property
     def width(self) -> int:
-        """Columns of the solver's own."""
+        """Columns of the solver, without those of the probe."""
         return len(self.values)
 
 
@@ -395,8 +389,7 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
         max_degree = self.degree if is_first else polynomial.degree
         singular_values = FilteredSingularValues(width)
         filtering = Filtering(polynomial, engine, walk, state.block, state.product, owned=True)
-        state.product = None
-        state.block = None
+        state.block = state.product = None
         state.U = NO_VECTORS
         probe_norms: list[float] = []
         is_localized = False
@@ -486,16 +479,13 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
         """
         engine = problem.engine
         metric = problem.random_walk.operator.metric
-        block = state.block
-        width = state.width
+        block, width = state.block, state.width
         factor, n_lost = inverse_factor(engine.gram(block, block, metric)[:width, :width])
         if not n_lost:
             factor = la.block_diag(factor, np.eye(block.shape[1] - width))
             return engine.combine_inplace(block, factor), 0
-        own = engine.columns(block, slice(width))
-        probe_columns = engine.columns(block, slice(width, None))
-        Q, n_lost = orthonormalize(engine, own, metric, state.rng)
-        return engine.hstack(Q, probe_columns), n_lost
+        Q, n_lost = orthonormalize(engine, engine.columns(block, slice(width)), metric, state.rng)
+        return engine.hstack(Q, engine.columns(block, slice(width, None))), n_lost
 
     def terminate(self, problem: Problem, state: FewPassState) -> bool:
         """Whether the angle is met, by the guard vectors or by the evidence of the probe block."""
@@ -546,10 +536,9 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
         """The first K columns, with their values."""
         twin = copy.copy(state)
         twin.block = problem.engine.columns(state.block, slice(problem.n_components))
-        twin.product = None
-        twin.probe_block = None
-        twin.U = NO_VECTORS
         twin.events = list(state.events)
+        twin.product = twin.probe_block = None
+        twin.U = NO_VECTORS
         return twin
 
     def overwrites_state(self, state: FewPassState) -> bool:
@@ -589,18 +578,16 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
             return None
         self.vectors(problem, state)  # the only part of the block that is used after this
         Q = engine.columns(state.block, slice(k))
-        probe_columns = engine.columns(state.block, slice(state.width, None))
-        probe_block = replace(probe_block, X=probe_columns)
+        probe_block = replace(probe_block, X=engine.columns(state.block, slice(state.width, None)))
         state.block = None
         if probe_block.null is None:  # else ``extend_block_probe`` orthonormalises
             Q = orthonormalize(engine, Q, walk.metric).Q
         ritz = Ritz(state.values[:k], Q, None)
         residual = float(np.linalg.norm(state.residuals[:k]))
-        top = float(state.values[k - 1])
         cut = float(state.values[-1])
-        # The first eigenvalue beyond the result: guard vectors are rough, so a residual below its Ritz value.
+        # The first eigenvalue beyond the result: a residual below its Ritz value, which is rough.
         lowest = float(state.values[k] - state.residuals[k])
-        if lowest <= top:
+        if lowest <= state.values[k - 1]:
             lowest = float(state.values[k])
         return extend_block_probe(engine, walk, probe_block, ritz, lowest, cut, residual, LOOKS)
 

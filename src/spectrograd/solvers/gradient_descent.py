@@ -97,7 +97,9 @@ class GradientDescent(FullStepSolver):
         engine = problem.engine
         walk = problem.random_walk.operator
         U = state.U
-        product = engine.recurrence(walk, U, U, (1.0, 0.0, 0.0))  # B^-1 A U
+        # 1. the product of the step: B^-1 A U
+        product = engine.recurrence(walk, U, U, (1.0, 0.0, 0.0))
+        # 2. M = U'BU, H = U'AU, C = M^-1 H
         M = engine.gram(U, U, walk.metric)
         H = engine.gram(U, product, walk.metric)
         C, inverse = _small_matrices(M, H)

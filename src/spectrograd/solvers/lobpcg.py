@@ -106,6 +106,7 @@ def advance(problem: Problem, operator: Operator, state: LobpcgState) -> int:
     Q = state.Q
     m = len(state.values)
     k = problem.n_components
+    # 1. search directions W: preconditioned residuals, orthogonal to X and P (Knyazev 2001)
     W = _directions(operator, state, k)
     for _ in range(2):  # once is not enough: making W orthonormal magnifies what is left of Q in it
         W = engine.combine(Q, -engine.gram(Q, W, metric), W, np.eye(W.shape[1]))
@@ -116,22 +117,27 @@ def advance(problem: Problem, operator: Operator, state: LobpcgState) -> int:
     if W.shape[1] == 0 or not np.isfinite(W).all():
         state.done = True
         return 0
+    # 2. the only product of the step
     AW = engine.apply(operator, W)
+    # 3. Rayleigh-Ritz on [X P W], on what is numerically independent
     M, H = _project(engine, metric, state, W, AW)
     factor = _independent_factor(M, protected=m)
     values, rotation = la.eigh(factor.T @ H @ factor)
     Y = factor @ rotation[:, :m]
+    # 4. conjugate directions P (Hetmaniuk and Lehoucq 2006)
     change = Y.copy()
     change[:m] = 0  # the part of the new X that is not in the old one, orthonormal to the new X
     change -= Y @ (Y.T @ M @ change)
     change[:, np.diag(change.T @ M @ change) < 1e-20] = 0  # rounding of converged vectors is no direction
     change = change @ _independent_factor(change.T @ M @ change)
+    # 5. update [X P], their products and their projected matrix
     C = np.hstack([Y, change])
     q = Q.shape[1]
     state.Q = engine.combine(Q, C[:q], W, C[q:])
     state.AQ = engine.combine(state.AQ, C[:q], AW, C[q:])
     state.H = C.T @ H @ C
     state.values = values[:m]
+    # 6. begin again from X where rounding has piled up
     X = np.ascontiguousarray(state.Q[:, :m])
     lost = not np.abs(engine.gram(X, X, metric) - np.eye(m)).max() < MAX_ORTHOGONALITY_ERROR
     if state.iteration % 20 == 19 or lost or not np.isfinite(state.values).all():
@@ -175,6 +181,7 @@ def _residual_rows(problem: Problem, operator: Operator, state: LobpcgState) -> 
 
 
 def _publish(problem: Problem, state: LobpcgState, measured: tuple[Array, Array]) -> LobpcgState:
+    """Mutates: the fields that every solver of Ritz pairs shows, from X and its residuals."""
     state.R, state.residuals = measured
     state.block = state.Q[:, : len(state.values)]
     state.U = problem.random_walk.inverse_transform(np.ascontiguousarray(state.Q[:, : problem.n_components]))

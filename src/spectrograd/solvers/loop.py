@@ -1,4 +1,7 @@
-"""The only iteration loop: stopping tests, hooks, time budget and recovery live here."""
+"""The only iteration loop (:func:`run_loop`): stopping, hooks, deadline, checkpoints and recovery.
+
+:class:`SolverSettings` are the settings of a solve that do not depend on the graph.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Every edge once per epoch, in random order: what the stochastic solvers read.
+"""Edges in random order and mini-batches of them: the input of the stochastic solvers.
+
+:class:`EdgeSource` gives every edge once per epoch (``sgd``), :class:`BatchSource` draws batches with their
+row terms and low-rank parts (``sgd-paper``, ``stochastic-fb``), :class:`StreamedBatches` those of a graph on
+disk.
 
 The order is not a detail: with consecutive entries of a matrix the same steps learn nothing
 (docs/methods/sgd.md has the figures).

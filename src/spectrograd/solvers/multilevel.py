@@ -85,6 +85,8 @@ class Multilevel(RitzSolver[MultilevelState]):
         return state
 
     def _ascend(self, problem: Problem, levels: list[Level], width: int, state: MultilevelState) -> Array:
+        """The block of the finest level: solved on the coarsest, prolonged and filtered on the way up."""
+        # 1. the coarsest level: LAPACK, or a few filters where it is still large
         coarse = levels[-1].operator
         assert coarse.metric is not None
         if coarse.n_nodes <= DENSE_AT_MOST:
@@ -98,6 +100,7 @@ class Multilevel(RitzSolver[MultilevelState]):
                 rough = filters.step(small, rough)
             state.matvecs += rough.matvecs * coarse.graph.n_entries / max(1, problem.sparse.graph.n_entries)
             block = rough.block
+        # 2. level by level: prolong, filter, Rayleigh-Ritz
         for depth in range(len(levels) - 2, -1, -1):
             level = levels[depth]
             block = np.ascontiguousarray(level.up(block), dtype=np.float32)
@@ -110,8 +113,9 @@ class Multilevel(RitzSolver[MultilevelState]):
         return np.asarray(block, dtype=np.float64)
 
     def _filter(self, problem: Problem, operator: SparseOperator, block: Array) -> Array:
+        """Damp what piecewise constant prolongation adds to a block."""
         width = operator.upper - operator.lower
-        cut = operator.lower + 0.1 * width  # what piecewise constant prolongation makes is rough
+        cut = operator.lower + 0.1 * width  # it lies in the upper part of the spectrum
         return np.asarray(Filter(self.degree, cut, operator.upper).apply(problem.engine, operator, block))
 
     def step(self, problem: Problem, state: MultilevelState) -> MultilevelState:

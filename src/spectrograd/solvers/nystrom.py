@@ -1,4 +1,9 @@
-"""What the two Nystrom solvers share: one step from sampled columns to vectors."""
+"""Landmark methods: ``nystrom`` and ``variational-nystrom``, for graphs and for points without a graph.
+
+Both are direct: one step from sampled columns of the similarity to vectors. :class:`Nystrom` extends the
+eigenvectors of the sampled block (Fowlkes et al. 2004); :class:`VariationalNystrom` takes the best vectors in
+the span of the columns (Vladymyrov 2016).
+"""
 
 from __future__ import annotations
 

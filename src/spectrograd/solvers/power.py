@@ -1,4 +1,9 @@
-"""``power``: a power of the normalised affinity times a random block (Boutsidis et al. 2015)."""
+"""Power iterations: ``power`` and ``coordinate-power``.
+
+:class:`Power` multiplies a random block by a power of the similarity ``S = c I - A`` (Boutsidis et al. 2015);
+:class:`CoordinatePower` finds one vector after the other and updates only the coordinates farthest from
+done (Lei, Zhong, Dhillon 2016).
+"""
 
 from __future__ import annotations
 

@@ -289,6 +289,7 @@ class UnbiasedSGD(SGDBase[DescentState]):
         assert descent is not None
         total = self.n_steps(descent.n_batches)
         done = state.iteration * descent.n_batches
+        # One step per batch, over all edges in the random order of this epoch; the step falls to zero.
         for groups in descent.groups(state.iteration, state.U.shape[1]):
             if done >= total:
                 break

@@ -1,4 +1,8 @@
-"""What ``sgd-paper`` is wherever it runs: its settings, and what the user should know of them."""
+"""``sgd-paper``: the paper's algorithm, stochastic gradient descent with implicit orthogonality (Eqs. 8-19).
+
+:class:`PaperMethod` has the settings and warnings, in memory and on torch; :class:`PaperSGD` is the solver in
+memory.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +75,7 @@ class PaperMethod(SteppingSolver[StepT]):
         return max(1, min(self.max_iter, *marks) - iteration)
 
 
-# --- ``sgd-paper``: the paper's algorithm, stochastic gradient descent with implicit orthogonality.
+# --- The solver in memory.
 
 EDGES_CHUNK = 1_000_000  # so that a time budget is kept
 

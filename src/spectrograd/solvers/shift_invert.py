@@ -186,8 +186,11 @@ class ShiftInvert(RitzSolver[FactoredState]):
         """One filter and one Rayleigh-Ritz."""
         assert state.inverse is not None
         operator = problem.sparse.random_walk_form().astype(np.float64)
-        smooth = self._next_filter(problem, operator, state)
-        state.block = _unit_columns(smooth.through(state.inverse, state.block))
+        # 1. choose the filter: a Chebyshev polynomial of the inverse
+        polynomial = self._next_filter(problem, operator, state)
+        # 2. filter: one triangular solve per degree
+        state.block = _unit_columns(polynomial.through(state.inverse, state.block))
+        # 3. Rayleigh-Ritz with A itself: one pass
         self.take_ritz_pairs(problem, operator, state)
         self.account(problem, state, len(state.values))
         exact = 1e-13 * (operator.upper - operator.lower)
@@ -204,8 +207,8 @@ class ShiftInvert(RitzSolver[FactoredState]):
         high = max(high, top + 1e-12 * (operator.upper - operator.lower))
         unit = RationalFilter(1, high, operator.upper, state.pole)
         missing = 3 * state.angle_bound(k) / self.angle if self.angle > 0 else np.inf
-        wanted = math.log(2 * float(np.clip(missing, 10, 1e6))) / max(unit.rate(top), 1e-9)
-        degree = int(np.clip(math.floor(min(wanted + 1, _max_degree(unit, state, k))), 1, state.most))
+        sufficient = math.log(2 * float(np.clip(missing, 10, 1e6))) / max(unit.rate(top), 1e-9)
+        degree = int(np.clip(math.floor(min(sufficient + 1, _max_degree(unit, state, k))), 1, state.most))
         return RationalFilter(degree, high, operator.upper, state.pole)
 
     def back_off(self, problem: Problem, state: FactoredState) -> FactoredState | None:
