@@ -157,10 +157,10 @@ def test_m_is_measured_by_visits_and_not_by_chunks(monkeypatch):
     graph, calls, measured = (
         datasets.make_block_model(2000, 4, random_state=0).graph,
         [],
-        Descent.measured,
+        Descent.measure,
     )
     monkeypatch.setattr("spectrograd.solvers.sgd.EDGES_CHUNK", 500)  # forty chunks per epoch
-    monkeypatch.setattr(Descent, "measured", lambda self, *args: calls.append(1) or measured(self, *args))
+    monkeypatch.setattr(Descent, "measure", lambda self, *args: calls.append(1) or measured(self, *args))
     solver, problem = make_solver("sgd", epochs=1), Problem(laplacian(graph), 4)
     solver.step(problem, solver.init(problem, np.random.default_rng(0)))
     assert len(calls) == 2  # ten edges per node, measured after five
