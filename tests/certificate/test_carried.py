@@ -12,7 +12,7 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from spectrograd import Graph, datasets
-from spectrograd.certificate import exact
+from spectrograd.certificate import exact_certificate
 from spectrograd.certificate.certificate import LIKELY_MISS
 from spectrograd.certificate.edge_insertion import PencilUpdate
 from spectrograd.operators.laplacian import regularized
@@ -33,7 +33,7 @@ def all_known(graph, kind, tau):
     """The certificate of somebody who knows all eigenvalues."""
     values = eigenvalues(graph, kind, tau)
     known = {"gap": values[K] - values[K - 1], "complete_below": values[K], "missed_probability": 1e-4}
-    return replace(exact(K, "dense"), eigenvalues=values[:K], **known)
+    return replace(exact_certificate(K, "dense"), eigenvalues=values[:K], **known)
 
 
 @pytest.mark.parametrize("kind", ["random_walk", "symmetric", "unnormalized"])

@@ -17,7 +17,7 @@ def test_a_block_to_paste(capsys):
     text = capsys.readouterr().out
     assert text.startswith("spectrograd gpu-check: torch:cpu")
     assert "FAIL" not in text
-    assert text.count("ok  ") == 9
+    assert text.count("ok  ") == 8
     assert text.count("time ") == 2
 
 

@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_limits
 import reference
 from spectrograd import datasets
 from spectrograd.certificate.lanczos_probe import run_lanczos_probe
-from spectrograd.certificate.localization import judge, participation
+from spectrograd.certificate.localization import decide_regularization, participation
 from spectrograd.engines import LocalEngine, NumpyEngine, make_engine
 from spectrograd.engines.base import gaussian_rows
 from spectrograd.linalg.subspace import orthonormalize, rayleigh_ritz
@@ -258,7 +258,7 @@ def test_localised_vectors_are_judged_on_every_engine(engine, graphs):
     expected = participation(operator, vectors)
     X = engine.from_numpy(vectors)
     np.testing.assert_allclose(participation(operator, X, engine), expected)
-    assert judge(operator, X, engine=engine).tau > 0
+    assert decide_regularization(operator, X, engine=engine).tau > 0
     assert getattr(engine, "gathers", 0) == 0
 
 

@@ -50,7 +50,7 @@ from importlib import import_module
 import numpy as np
 from spectrograd.io import write_embedding, write_labels
 from spectrograd.labels import assign, sampled_kmeans
-from spectrograd.system import _field
+from spectrograd.system import _status_bytes
 
 n, k, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 import_module("spectrograd.labels.assign").MANY, sampled_kmeans.FITTED = 100_000, 20_000
@@ -59,7 +59,7 @@ rows = rng.random((n, k), dtype=np.float32)
 assign(rows[:5000], k, unit_rows=True, random_state=0)  # loads all that is needed
 write_labels(folder + "/warm.csv", [0])
 write_embedding(folder + "/warm.parquet", rows[:5000])
-before = _field("RssAnon")
+before = _status_bytes("RssAnon")
 found = assign(rows, k, unit_rows=True, norm_regularization=1.0, random_state=0, n_init=1)
 write_labels(folder + "/labels.csv", found.labels)
 write_embedding(folder + "/rows.npy", rows[:, 1:])

@@ -210,11 +210,11 @@ def test_the_time_spent_measuring_counts_for_the_budget():
 
 def _fails(monkeypatch, errors):
     """Let the first step of some solvers fail."""
-    real = room.solve
+    real = room.run_loop
 
     def solve(problem, solver, **how):
         if solver.name in errors:
             raise errors[solver.name]
         return real(problem, solver, **how)
 
-    monkeypatch.setattr(room, "solve", solve)
+    monkeypatch.setattr(room, "run_loop", solve)

@@ -451,7 +451,7 @@ def _attempt(
         if settings.solver == "auto":
             solution = _with_reason(solution, choice)
         found = _certify_attempt(problem.operator, solution, settings, choice, earlier)
-        if kept is not None:
+        if kept is not None and found.certificate.objection != CERTIFICATE_OUT_OF_TIME:
             save_result(kept, problem, found)
         return found
     except (CheckpointError, DamagedFileError):  # no other solver would read another file
