@@ -28,7 +28,6 @@ from spectrograd.typing import Array
 SHOWN = 5
 # Stars are given in halves: up to 2.5, 3 and 3.5, from 4.
 LOW_BELOW, HIGH_FROM = 3.0, 4.0
-CLASS_NAMES = ("low", "middle", "high")
 
 
 @dataclass(eq=False)

@@ -139,11 +139,6 @@ class FunctionOperator(OperatorOfSeveral):
     lower: float
     upper: float
 
-    @property
-    def passes_per_product(self) -> int:
-        """Passes over the edges that one product costs: the largest degree."""
-        return max(len(coefficients) - 1 for coefficients in self.series)
-
     def product(self, engine: Engine, X: MultiVector) -> MultiVector:
         """``A X`` on an engine: the sum of the layers' series."""
         unit, total = np.eye(X.shape[1]), None

@@ -135,11 +135,6 @@ class Problem:
         """The pencil without a scale, as filters take it."""
         return Coordinates.random_walk(self.engine, self.operator)
 
-    @cached_property
-    def inverse_walk_metric(self) -> MultiVector:
-        """One over the metric of the random-walk form, a multivector N x 1 (the metric must not be None)."""
-        return self.engine.from_numpy(1 / np.asarray(self.operator.random_walk_form().metric)[:, None])
-
     def apply(self, U: MultiVector) -> MultiVector:
         """``A @ U``: one pass."""
         return self.engine.apply(self.engine_operator, U)
