@@ -211,14 +211,14 @@ def test_a_forged_result_is_not_certified(here, capsys):
     assert "solve-000-result.ckpt: damaged (its vectors do not hold" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("kind", ["os:system", "spectrograd.cli.session:Session", 7, True])
+@pytest.mark.parametrize("kind", ["os:system", "Session", "spectrograd.cli.session:Session", 7, True])
 def test_a_checkpoint_names_nothing_but_what_is_on_the_list(here, capsys, kind):
     assert main([*checkpointed("ck"), "-q"]) == 0
     for path in Path("ck").glob("*.ckpt"):
         forge(path, lambda tree, arrays: {"kind": kind, "fields": {}})
     assert main(checkpointed("ck")) == 2
     told = capsys.readouterr().err
-    assert "is nothing that a checkpoint holds" in told
+    assert "is nothing that a checkpoint or a model holds" in told
     assert ".ckpt" in told
 
 
@@ -227,8 +227,8 @@ def test_all_states_are_on_the_list_of_checkpoints():
     from pkgutil import iter_modules
 
     from spectrograd import aggregation, solvers
+    from spectrograd.serialization.codec import KINDS
     from spectrograd.solvers.base import State
-    from spectrograd.solvers.checkpoint import KINDS
 
     for package in (solvers, aggregation):
         for module in iter_modules(package.__path__):
@@ -237,10 +237,9 @@ def test_all_states_are_on_the_list_of_checkpoints():
     while todo:
         below = [kind for kind in todo.pop().__subclasses__() if kind.__module__.startswith("spectrograd.")]
         todo += below
-        found |= {f"{kind.__module__.removeprefix('spectrograd.')}:{kind.__qualname__}" for kind in below}
-    assert found <= KINDS
-    for kind in KINDS:
-        module, _, name = kind.partition(":")
+        found |= {(kind.__qualname__, kind.__module__.removeprefix("spectrograd.")) for kind in below}
+    assert found <= KINDS.items()
+    for name, module in KINDS.items():
         assert isinstance(getattr(import_module(f"spectrograd.{module}"), name), type)
 
 

@@ -238,9 +238,10 @@ class TrainingData:
         return NodeRows(self.names)
 
     @cached_property
-    def outlier_scale(self) -> OutlierScale:
-        """How far out the training rows themselves lie."""
-        assert self.extension is not None
+    def outlier_scale(self) -> OutlierScale | None:
+        """How far out the training rows themselves lie; None where new nodes cannot be embedded."""
+        if self.extension is None:
+            return None
         part = self.extension.active
         if self.makers is not None and len(self.makers) == 1 and isinstance(self.makers[0], PointRows):
             return OutlierScale.of(self.makers[0].known.outlier_scale[part])
@@ -266,6 +267,7 @@ class TrainingData:
         statistic = query.outlier_scale
         if statistic is None:
             statistic = self._disagreement(query.rows.known)
+        assert self.outlier_scale is not None
         scores = np.where(reached, self.outlier_scale.score(statistic), 1.0)
         return Extrapolated(vectors, reached, query.same, scores, query.names)
 

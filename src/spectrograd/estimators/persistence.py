@@ -8,8 +8,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
-from importlib import import_module
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,83 +22,37 @@ from spectrograd.graph import Graph, GraphError, MultilayerGraph, Recall
 from spectrograd.io.matrices import decoding
 from spectrograd.pipeline import Result, Settings
 from spectrograd.points.query import KnownPoints
-from spectrograd.serialization.codec import PlainReader, PlainWriter
+from spectrograd.serialization.codec import Json, ValueReader, ValueWriter
 from spectrograd.serialization.folders import MANIFEST, new_folder, read_manifest, write_manifest
 from spectrograd.store.stored_graph import StoredGraph, StorePlace
 from spectrograd.typing import Array
 
-# What may stand in a saved model -> where it lives, and which of its derived values are worth keeping.
-KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "Graph": ("graph.graph", ()),
-    "RowBlock": ("graph.graph", ()),
-    "MultilayerGraph": ("graph.multilayer", ()),
-    "Connectivity": ("graph.components", ()),
-    "Certificate": ("certificate.certificate", ()),
-    "Regularization": ("operators.laplacian", ()),
-    "Eigengap": ("labels.eigengap", ()),
-    "LabelChanges": ("labels.matching", ()),
-    "NearestCluster": ("labels.nearest_cluster", ()),
-    "Extension": ("pipeline.out_of_sample", ()),
-    "LayerRule": ("pipeline.out_of_sample", ()),
-    "OutlierScale": ("pipeline.out_of_sample", ()),
-    "InvertedLists": ("points.ivf_index", ()),
-    "IVFIndex": ("points.ivf_index", ()),
-    "KnownPoints": ("points.query", ()),
-    "PointRows": ("estimators.affinity_rows", ()),
-    "KernelRows": ("estimators.affinity_rows", ("keys",)),
-    "MatrixRows": ("estimators.affinity_rows", ()),
-    "DistanceRows": ("estimators.affinity_rows", ()),
-    "TrainingData": ("estimators.out_of_sample", ("outlier_scale",)),
-    "QueryScores": ("estimators.out_of_sample", ()),
-    "ClusterVerdict": ("pipeline.cluster_verdict", ()),
-    "Attempt": ("pipeline.result", ()),
-    "Progress": ("solvers.base", ()),
-}
-LOST = {"QueryScores": ("scores", "names")}  # fields that a saved value does without
-
 
 @dataclass(eq=False)
-class Writer(PlainWriter):
+class Writer(ValueWriter):
     """Arrays become files of the folder, each once."""
 
     folder: Path
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
     _seen: dict[int, tuple[str, Array]] = field(default_factory=dict)
 
-    def other(self, value: Any, where: str) -> Any:
-        """Sparse matrices, and what is in the list above."""
+    def other(self, value: object, where: str) -> Json:
+        """Encode graphs on disk by their place, sparse matrices by their arrays, a recall by its figures."""
         if isinstance(value, StoredGraph):
             path, fingerprint, layer, dtype = value.place
             return {"store": [str(path), fingerprint, layer, str(dtype)]}
         if isinstance(value, Recall):
-            return {"recall": value.summary()}
+            return {"recall": {**value.summary()}}
         if sp.issparse(value):
             csr = sp.csr_array(value)
             parts = [self.encode(getattr(csr, name), f"{where}.{name}") for name in _CSR]
             return {"sparse": [*parts, list(csr.shape)]}
-        if is_dataclass(value) and type(value).__name__ in KINDS:
-            return self._dataclass(value, where)
         if isinstance(value, tuple):  # with names
             return self.encode(tuple(value), where)
         raise GraphError(f"{where} is of type {type(value).__name__}, which a saved model cannot hold")
 
-    def _dataclass(self, value: Any, where: str) -> dict[str, Any]:
-        kind = type(value).__name__
-        lost = LOST.get(kind, ())
-        held = {f.name: None if f.name in lost else getattr(value, f.name) for f in fields(value)}
-        derived = (
-            {}
-            if getattr(value, "extension", value) is None
-            else {n: getattr(value, n) for n in KINDS[kind][1]}
-        )
-        return {
-            "kind": kind,
-            "fields": {name: self.encode(item, f"{where}.{name}") for name, item in held.items()},
-            "derived": {name: self.encode(item, f"{where}.{name}") for name, item in derived.items()},
-        }
-
-    def array(self, array: Array, where: str) -> dict[str, Any]:
-        """A file of its own, or names as they are."""
+    def array(self, array: Array, where: str) -> Json:
+        """Write an array of numbers to a file of its own; list names in the JSON itself."""
         if array.dtype == object:
             listed = array.tolist()
             if not all(isinstance(name, str | int) for name in listed):
@@ -117,7 +70,7 @@ class Writer(PlainWriter):
 
 
 @dataclass(frozen=True, eq=False)
-class Reader(PlainReader):
+class Reader(ValueReader):
     """The way back; arrays are mapped, not read."""
 
     folder: Path
@@ -125,14 +78,12 @@ class Reader(PlainReader):
     ahead: list[StoredGraph] = field(default_factory=list)  # those that have
     listed = tuple
 
-    def array(self, kept: Any) -> Array:
-        """Mapped; nothing is ever written back, but kernels are compiled for arrays that could be."""
-        return np.asarray(np.load(self.folder / Path(kept).name, mmap_mode="c", allow_pickle=False))
+    def array(self, reference: Any) -> Array:
+        """Map an array; nothing is ever written back, but kernels are compiled for writable arrays."""
+        return np.asarray(np.load(self.folder / Path(reference).name, mmap_mode="c", allow_pickle=False))
 
     def other(self, value: Mapping[str, Any]) -> Any:
-        """As :meth:`Writer.other` has it."""
-        if "kind" in value:
-            return self._dataclass(value)
+        """Decode a value that :meth:`Writer.other` encoded."""
         if "sparse" in value:
             *parts, shape = value["sparse"]
             data, indices, indptr = map(self.decode, parts)
@@ -151,31 +102,6 @@ class Reader(PlainReader):
         if graph.store.meta.fingerprint != place.fingerprint:
             self.ahead.append(graph)
         return graph
-
-    def _dataclass(self, value: Mapping[str, Any]) -> Any:
-        kind = value["kind"]
-        made = getattr(import_module(f"spectrograd.{KINDS[kind][0]}"), kind)
-        found = made(**{name: self.decode(item) for name, item in value["fields"].items()})
-        for name, item in value["derived"].items():
-            if name in KINDS[kind][1]:
-                found.__dict__[name] = self.decode(item)  # where a cached property keeps its value
-        if kind == "Graph":
-            found.check_structure()
-        elif kind == "InvertedLists":
-            _check_lists(found)
-        return found
-
-
-def _check_lists(lists: Any) -> None:
-    """Refuse lists of points that compiled code would read beyond their ends."""
-    centres, order, begin, offsets = lists.centres, lists.order, lists.begin, lists.offsets
-    n_points = len(order)
-    fits = centres.ndim == offsets.ndim == 2 and offsets.shape == (n_points, centres.shape[1])
-    fits = fits and begin.shape == (len(centres) + 1,) and begin[0] == 0 and begin[-1] == n_points
-    if not (fits and (begin[1:] >= begin[:-1]).all() and order.dtype.kind == begin.dtype.kind == "i"):
-        raise GraphError("lists of points that do not fit together")
-    if n_points and order.min() < 0:
-        raise GraphError("lists of points: a number is out of range")
 
 
 _CSR = ("data", "indices", "indptr")

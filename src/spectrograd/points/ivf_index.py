@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from spectrograd.graph import Recall
+from spectrograd.graph import GraphError, Recall
 from spectrograd.kernels.jit import N_SHARES, side_by_side
 from spectrograd.points.distances import (
     SPARE_CANDIDATES,
@@ -54,6 +54,18 @@ class InvertedLists:
     order: Array
     begin: Array
     offsets: Array
+
+    def check_structure(self) -> None:
+        """Refuse lists that compiled code would read beyond their ends: those of a damaged file."""
+        order, begin = self.order, self.begin
+        n_points = len(order)
+        fits = self.centres.ndim == self.offsets.ndim == 2
+        fits = fits and self.offsets.shape == (n_points, self.centres.shape[1])
+        fits = fits and begin.shape == (len(self.centres) + 1,) and begin[0] == 0 and begin[-1] == n_points
+        if not (fits and (begin[1:] >= begin[:-1]).all() and order.dtype.kind == begin.dtype.kind == "i"):
+            raise GraphError("lists of points that do not fit together")
+        if n_points and order.min() < 0:
+            raise GraphError("lists of points: a number is out of range")
 
     @classmethod
     def of(cls, points: Array, rng: np.random.Generator) -> InvertedLists:

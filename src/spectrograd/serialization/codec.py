@@ -1,6 +1,7 @@
-"""One codec for saved models and checkpoints: values as JSON, arrays beside it, and files of both.
+"""The codec of saved models and checkpoints: values as JSON beside arrays, and the file of a checkpoint.
 
-No pickle: a file from an untrusted source can hold wrong numbers, but cannot run code.
+Instances of the classes in :data:`KINDS` are written field by field and made again from their fields.
+There is no pickle: a file from an untrusted source can hold wrong numbers, but cannot run code.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar
+from typing import Any, BinaryIO, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -25,13 +27,75 @@ from spectrograd.graph import GraphError
 from spectrograd.serialization.folders import sync_folder
 from spectrograd.typing import Array
 
-# --- Plain values as JSON and back
+# --- The classes of this package that a file may hold
+
+PACKAGE = "spectrograd"
+DERIVED = "derived"  # marks fields of states that `init` computes from the problem: no file holds them
+_CLASSES = {
+    "aggregation.joint": "EpochsState JointState",
+    "certificate.block_probe": "BlockProbeEvidence ProbeBlock",
+    "certificate.certificate": "Certificate ComplementBound",
+    "certificate.edge_insertion": "EdgeInsertionBound",
+    "certificate.lanczos_probe": (
+        "Evidence Guards InverseProbeEvidence LanczosProbeEvidence MeasuredRitz Recurrence"
+    ),
+    "embedding": "Embedding",
+    "estimators.affinity_rows": "DistanceRows KernelRows MatrixRows PointRows",
+    "estimators.out_of_sample": "QueryScores TrainingData",
+    "graph.components": "Connectivity",
+    "graph.graph": "Graph RowBlock",
+    "graph.multilayer": "MultilayerGraph",
+    "labels.eigengap": "Eigengap",
+    "labels.matching": "LabelChanges",
+    "labels.nearest_cluster": "NearestCluster",
+    "linalg.chebyshev": "Filter",
+    "linalg.subspace": "Ritz RitzValues",
+    "operators.laplacian": "Regularization",
+    "pipeline.cluster_verdict": "ClusterVerdict",
+    "pipeline.out_of_sample": "Extension LayerRule OutlierScale",
+    "pipeline.plan": "PlannedSolver",
+    "pipeline.result": "Attempt CertifiedEmbedding",
+    "points.ivf_index": "IVFIndex InvertedLists",
+    "points.query": "KnownPoints",
+    "solvers.base": "Progress StepState",
+    "solvers.chebyshev": "ChebyshevState FewPassState",
+    "solvers.checkpoint": "PackedSnapshot Snapshot",
+    "solvers.eigen": "EigenState",
+    "solvers.lanczos": "BlockLanczosState LanczosState",
+    "solvers.lobpcg": "LobpcgState",
+    "solvers.loop": "Solution",
+    "solvers.minibatch": "Deck",
+    "solvers.multilevel": "MultilevelState",
+    "solvers.power": "CoordinateState PowerState",
+    "solvers.ritz": "RitzState",
+    "solvers.sgd": "DescentState",
+    "solvers.sgd_base": "SGDBaseState",
+    "solvers.sgd_paper": "PaperState",
+    "solvers.shift_invert": "FactoredState RationalFilter",
+    "solvers.stochastic_fb": "RiemannianState",
+    "solvers.torch_sgd": "TorchDescentState TorchPaperState",
+}
+KINDS: Mapping[str, str] = {name: module for module, names in _CLASSES.items() for name in names.split()}
+"""Class name -> module, of every class that a file may name: a reader looks up nothing else."""
+CACHED: Mapping[str, tuple[str, ...]] = {"KernelRows": ("keys",), "TrainingData": ("outlier_scale",)}
+"""Class name -> cached properties that are saved with the fields, because they are expensive."""
+OMITTED: Mapping[str, tuple[str, ...]] = {"QueryScores": ("scores", "names")}
+"""Class name -> fields that a saved value does without."""
 
 
-class PlainWriter(ABC):
-    """Encodes values as JSON; derived classes say where arrays go and which other types are allowed."""
+class NotSaved:
+    """A placeholder in a decoded state for a field marked :data:`DERIVED`."""
 
-    def encode(self, value: Any, where: str) -> Any:
+
+# --- Values as JSON and back
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+
+
+class ValueWriter(ABC):
+    """Encodes values as JSON; derived classes say where arrays go and encode further types."""
+
+    def encode(self, value: object, where: str) -> Json:
         """Encode a value as JSON; ``where`` names it in files and errors."""
         if isinstance(value, np.generic):
             value = value.item()
@@ -46,19 +110,45 @@ class PlainWriter(ABC):
             return {kind: [self.encode(item, f"{where}.{i}") for i, item in enumerate(value)]}
         if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
             return {"dict": {name: self.encode(item, f"{where}.{name}") for name, item in value.items()}}
+        if type(value).__module__ == f"{PACKAGE}.{KINDS.get(type(value).__name__)}":
+            return self._encode_fields(value, where)
         return self.other(value, where)
 
+    def _encode_fields(self, value: object, where: str) -> Json:
+        """Encode a dataclass or a named tuple field by field."""
+        kind = type(value).__name__
+        encoded: dict[str, Json] = {}
+        for name, is_derived in _field_names(value):
+            item = None if name in OMITTED.get(kind, ()) else getattr(value, name)
+            if is_derived and item is not None:
+                encoded[name] = {"derived": True}
+            else:
+                encoded[name] = self.encode(item, f"{where}.{name}")
+        cached = {name: getattr(value, name) for name in CACHED.get(kind, ())}
+        return {
+            "kind": kind,
+            "fields": encoded,
+            "derived": {name: self.encode(item, f"{where}.{name}") for name, item in cached.items()},
+        }
+
     @abstractmethod
-    def array(self, array: Array, where: str) -> dict[str, Any]:
+    def array(self, array: Array, where: str) -> Json:
         """Store an array; return the JSON that refers to it."""
 
-    def other(self, value: Any, where: str) -> Any:
+    def other(self, value: object, where: str) -> Json:
         """Encode a value of another type."""
         raise GraphError(f"{where} is of type {type(value).__name__}, which cannot be saved")
 
 
-class PlainReader(ABC):
-    """Decodes what a :class:`PlainWriter` encoded; ``listed`` is the type of decoded lists."""
+def _field_names(value: object) -> list[tuple[str, bool]]:
+    """Return the fields of a dataclass or a named tuple, and whether each is marked :data:`DERIVED`."""
+    if is_dataclass(value):
+        return [(each.name, DERIVED in each.metadata) for each in fields(value)]
+    return [(name, False) for name in getattr(value, "_fields", ())]
+
+
+class ValueReader(ABC):
+    """Decodes what a :class:`ValueWriter` encoded; ``listed`` is the type of decoded lists."""
 
     listed: ClassVar[type[list[Any]] | type[tuple[Any, ...]]] = list
 
@@ -76,7 +166,25 @@ class PlainReader(ABC):
             return tuple(self.decode(item) for item in value["tuple"])
         if "dict" in value:
             return {name: self.decode(item) for name, item in value["dict"].items()}
+        if "kind" in value:
+            return self._decode_fields(value)
+        if "derived" in value:
+            return NotSaved()
         return self.other(value)
+
+    def _decode_fields(self, value: Mapping[str, Any]) -> Any:
+        """Construct an instance of one of the :data:`KINDS` from its fields."""
+        name = value["kind"]
+        if name not in KINDS:
+            raise TypeError(f"{name} is nothing that a checkpoint or a model holds")
+        kind = getattr(import_module(f"{PACKAGE}.{KINDS[name]}"), name)
+        decoded = kind(**{field: self.decode(item) for field, item in value["fields"].items()})
+        for attribute, item in value["derived"].items():
+            if attribute in CACHED.get(name, ()):
+                vars(decoded)[attribute] = self.decode(item)  # where a cached property keeps its value
+        if isinstance(decoded, ChecksStructure):
+            decoded.check_structure()
+        return decoded
 
     @abstractmethod
     def array(self, reference: Any) -> Array:
@@ -87,10 +195,18 @@ class PlainReader(ABC):
         """Decode a value of another type."""
 
 
+@runtime_checkable
+class ChecksStructure(Protocol):
+    """A class whose arrays compiled code reads without looking at bounds."""
+
+    def check_structure(self) -> None:
+        """Raise an error where the arrays do not fit together."""
+
+
 # --- A file with one value: arrays as in memory, then JSON, then the trailer; renamed when it is complete
 
 MAGIC = b"spectrograd checkpoint\n"
-VERSION = 1
+VERSION = 2
 ALIGNMENT = 64  # bytes
 TRAILER = struct.Struct("<QQII8s")  # offset, length and checksum of the JSON; reserved; COMPLETE
 COMPLETE = b"complete"

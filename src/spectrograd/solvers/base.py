@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from spectrograd.solvers.minibatch import BatchSource
 
 
-DERIVED = "derived"  # marks fields of states that `init` makes of the problem: no checkpoint holds them
-
-
 @dataclass(frozen=True, eq=False)
 class Problem:
     """Find the ``n_components`` smallest eigenvectors of an operator, on an engine.

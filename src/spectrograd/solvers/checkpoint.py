@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,61 +13,10 @@ import numpy as np
 
 from spectrograd.linalg.subspace import Basis
 from spectrograd.serialization.checkpoint_folder import CheckpointError, CheckpointFolder, beginning_anew
-from spectrograd.serialization.codec import ArraySink, PlainReader, PlainWriter
-from spectrograd.solvers.base import DERIVED, Problem, Progress, State
+from spectrograd.serialization.codec import ArraySink, Json, NotSaved, ValueReader, ValueWriter
+from spectrograd.solvers.base import Problem, Progress, State
 from spectrograd.solvers.similarity import Similarity
 from spectrograd.typing import Array
-
-PACKAGE = "spectrograd."
-# What may stand in a checkpoint: nothing else is written, and nothing else is looked up when one is read.
-KINDS = frozenset(
-    {
-        "aggregation.joint:EpochsState",
-        "aggregation.joint:JointState",
-        "certificate.block_probe:BlockProbeEvidence",
-        "certificate.block_probe:ProbeBlock",
-        "certificate.certificate:Certificate",
-        "certificate.certificate:ComplementBound",
-        "certificate.edge_insertion:EdgeInsertionBound",
-        "certificate.lanczos_probe:Evidence",
-        "certificate.lanczos_probe:Guards",
-        "certificate.lanczos_probe:InverseProbeEvidence",
-        "certificate.lanczos_probe:LanczosProbeEvidence",
-        "certificate.lanczos_probe:MeasuredRitz",
-        "certificate.lanczos_probe:Recurrence",
-        "embedding:Embedding",
-        "linalg.chebyshev:Filter",
-        "linalg.subspace:Ritz",
-        "linalg.subspace:RitzValues",
-        "pipeline.plan:PlannedSolver",
-        "pipeline.result:Attempt",
-        "pipeline.result:CertifiedEmbedding",
-        "solvers.base:Progress",
-        "solvers.base:StepState",
-        "solvers.chebyshev:ChebyshevState",
-        "solvers.chebyshev:FewPassState",
-        "solvers.checkpoint:PackedSnapshot",
-        "solvers.checkpoint:Snapshot",
-        "solvers.eigen:EigenState",
-        "solvers.lanczos:BlockLanczosState",
-        "solvers.lanczos:LanczosState",
-        "solvers.lobpcg:LobpcgState",
-        "solvers.loop:Solution",
-        "solvers.minibatch:Deck",
-        "solvers.multilevel:MultilevelState",
-        "solvers.power:CoordinateState",
-        "solvers.power:PowerState",
-        "solvers.ritz:RitzState",
-        "solvers.sgd:DescentState",
-        "solvers.sgd_base:SGDBaseState",
-        "solvers.sgd_paper:PaperState",
-        "solvers.shift_invert:FactoredState",
-        "solvers.shift_invert:RationalFilter",
-        "solvers.stochastic_fb:RiemannianState",
-        "solvers.torch_sgd:TorchDescentState",
-        "solvers.torch_sgd:TorchPaperState",
-    }
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,26 +141,17 @@ class RunCheckpoints:
         return SolveCheckpoint(self, self.n_begun - 1) if self.is_open else None
 
 
-def _name(kind: type) -> str:
-    """How :data:`KINDS` calls a class."""
-    return f"{kind.__module__.removeprefix(PACKAGE)}:{kind.__qualname__}"
-
-
-class _Derived:
-    """In the place of what a solver makes of the problem anew."""
-
-
 def _lacks(value: Any) -> bool:
     """Whether a state, or one of those it is made of, lacks what is derived."""
     if isinstance(value, State):
         return any(_lacks(item) for item in vars(value).values())
-    return isinstance(value, _Derived) or (isinstance(value, list) and any(map(_lacks, value)))
+    return isinstance(value, NotSaved) or (isinstance(value, list) and any(map(_lacks, value)))
 
 
 def _complete(state: State, first: State) -> None:
     """Mutates: the state, which gets what it lacks from the first state of its run."""
     for name, value in vars(state).items():
-        if isinstance(value, _Derived):
+        if isinstance(value, NotSaved):
             setattr(state, name, getattr(first, name))
         elif isinstance(value, list) and _lacks(value):
             for one, other in zip(value, getattr(first, name), strict=True):
@@ -238,19 +177,19 @@ def _encode(problem: Problem, value: Any, sink: ArraySink) -> Any:
 
 
 @dataclass(eq=False)
-class _Writer(PlainWriter):
-    """Dataclasses and named tuples of this package field by field, multivectors by their rows."""
+class _Writer(ValueWriter):
+    """Writes the arrays of a value, and the rows of its multivectors, into the file of a checkpoint."""
 
     problem: Problem
     sink: ArraySink
     _generators: dict[int, int] = field(default_factory=dict)
 
-    def array(self, array: Array, where: str) -> dict[str, Any]:
-        """Its number in the file."""
+    def array(self, array: Array, where: str) -> Json:
+        """Write an array to the file; return its number there."""
         return {"array": self.sink.add(array)}
 
-    def other(self, value: Any, where: str) -> Any:
-        """See :class:`_Reader`."""
+    def other(self, value: object, where: str) -> Json:
+        """Encode generators by their state and multivectors by their rows; leave out what a problem holds."""
         if isinstance(value, np.random.Generator):
             return self._generator(value)
         if isinstance(value, Problem):
@@ -258,36 +197,19 @@ class _Writer(PlainWriter):
         if isinstance(value, Similarity):
             return {"similarity": value.shift}
         if isinstance(value, Basis):
-            parts = [
-                self._multivector(part) for part in value.vectors.parts()
-            ]  # one after the other: each is large
+            # One after the other, because each is large.
+            parts: list[Json] = [self._multivector(part) for part in value.vectors.parts()]
             return {"basis": self.encode(value.numbers(), where), "parts": parts}
-        kind = type(value)
-        if _name(kind) in KINDS:
-            return self._encode_fields(value, where)
-        if hasattr(value, "numpy"):  # a small tensor
+        if hasattr(value, "numpy") and hasattr(value, "cpu"):  # a small tensor
             return {"tensor": self.sink.add(value.cpu().numpy())}
         if hasattr(value, "shape") and hasattr(value, "dtype"):
             return self._multivector(value)
         return super().other(value, where)
 
-    def _encode_fields(self, value: Any, where: str) -> dict[str, Any]:
-        kind = type(value)
-        derived = set()
-        names = getattr(value, "_fields", ())
-        if is_dataclass(value):
-            names = [f.name for f in fields(value)]
-            derived = {f.name for f in fields(value) if DERIVED in f.metadata}
-        known = {n: self._field(getattr(value, n), n in derived, f"{where}.{n}") for n in names}
-        return {"kind": PACKAGE + _name(kind), "fields": known}
-
-    def _field(self, value: Any, derived: bool, where: str) -> Any:
-        return {"derived": True} if derived and value is not None else self.encode(value, where)
-
-    def _multivector(self, multivector: Any) -> dict[str, Any]:
+    def _multivector(self, multivector: Any) -> Json:
         return {"multivector": self.sink.add(self.problem.engine.to_numpy(multivector), passing=True)}
 
-    def _generator(self, generator: np.random.Generator) -> dict[str, Any]:
+    def _generator(self, generator: np.random.Generator) -> Json:
         """Its state, once: several parts of a state may draw from one generator."""
         number = self._generators.setdefault(id(generator), len(self._generators))
         return {"generator": number, "state": _plain(generator.bit_generator.state)}
@@ -301,21 +223,20 @@ def _plain(state: Any) -> Any:
 
 
 @dataclass(eq=False)
-class _Reader(PlainReader):
-    """The way back: what belongs to a problem is made for this one."""
+class _Reader(ValueReader):
+    """Reads a value of a checkpoint; what belongs to a problem becomes part of this problem."""
 
     problem: Problem
     tree: Any
     arrays: list[Array]
     _generators: dict[int, np.random.Generator] = field(default_factory=dict)
 
-    def array(self, kept: Any) -> Array:
-        """By its number."""
-        array: Array = self.arrays[kept]
-        return array
+    def array(self, reference: int) -> Array:
+        """Return an array by its number in the file."""
+        return self.arrays[reference]
 
     def other(self, value: Mapping[str, Any]) -> Any:
-        """Multivectors on the engine, generators as they were, our own values by their fields."""
+        """Decode a value that :meth:`_Writer.other` encoded, with multivectors on the problem's engine."""
         problem = self.problem
         if "multivector" in value:
             return problem.engine.from_numpy(self.arrays[value["multivector"]])
@@ -332,14 +253,7 @@ class _Reader(PlainReader):
             return Basis.revived(
                 problem.engine, problem.standard.operator, self.decode(value["basis"]), parts
             )
-        if "derived" in value:
-            return _Derived()
-        path = str(value["kind"])
-        if not path.startswith(PACKAGE) or path.removeprefix(PACKAGE) not in KINDS:
-            raise TypeError(f"{path} is nothing that a checkpoint holds")
-        module, _, name = path.partition(":")
-        kind = getattr(import_module(module), name)
-        return kind(**{each: self.decode(item) for each, item in value["fields"].items()})
+        raise TypeError(f"{sorted(value)} is nothing that a checkpoint holds")
 
     def _generator(self, value: Mapping[str, Any]) -> np.random.Generator:
         known = self._generators.get(value["generator"])

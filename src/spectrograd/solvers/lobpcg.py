@@ -13,7 +13,8 @@ import scipy.sparse as sp
 from spectrograd.engines import Engine, LocalEngine
 from spectrograd.operators.base import ALL, RESIDENT, Operator, check_capabilities
 from spectrograd.operators.sparse import SparseOperator
-from spectrograd.solvers.base import DERIVED, Problem
+from spectrograd.serialization.codec import DERIVED
+from spectrograd.solvers.base import Problem
 from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start, guarded_width, ritz_pairs
 from spectrograd.system import need
 from spectrograd.typing import Array

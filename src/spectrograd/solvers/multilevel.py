@@ -12,7 +12,8 @@ from spectrograd.linalg.chebyshev import Filter
 from spectrograd.linalg.multigrid import COARSEST, DENSE_AT_MOST, Cycle, Level, build
 from spectrograd.operators.base import ALL
 from spectrograd.operators.sparse import SparseOperator
-from spectrograd.solvers.base import DERIVED, Problem
+from spectrograd.serialization.codec import DERIVED
+from spectrograd.solvers.base import Problem
 from spectrograd.solvers.chebyshev import Chebyshev
 from spectrograd.solvers.lobpcg import LobpcgState, advance, begin
 from spectrograd.solvers.ritz import RitzSolver, guarded_width, ritz_pairs

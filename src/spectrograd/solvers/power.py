@@ -16,7 +16,8 @@ import scipy.sparse as sp
 from spectrograd.engines.base import Engine, MultiVector, new_seed
 from spectrograd.linalg.subspace import orthonormalize
 from spectrograd.operators.base import ALL
-from spectrograd.solvers.base import DERIVED, Problem, Solver, State
+from spectrograd.serialization.codec import DERIVED
+from spectrograd.solvers.base import Problem, Solver, State
 from spectrograd.solvers.similarity import Shift, Similarity
 from spectrograd.typing import Array
 

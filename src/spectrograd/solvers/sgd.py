@@ -21,7 +21,8 @@ from spectrograd.kernels.minibatch import group_batches
 from spectrograd.kernels.sgd import METRIC, PUSH, ROW_TERM, SHARE, descend
 from spectrograd.operators.base import ALL
 from spectrograd.operators.sparse import SparseOperator
-from spectrograd.solvers.base import DERIVED, Problem
+from spectrograd.serialization.codec import DERIVED
+from spectrograd.solvers.base import Problem
 from spectrograd.solvers.minibatch import EdgeChunk, EdgeSource, check_edges, edge_source
 from spectrograd.solvers.sgd_base import SGDBase, SGDBaseState
 from spectrograd.typing import Array

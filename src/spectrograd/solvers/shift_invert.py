@@ -19,7 +19,8 @@ from spectrograd.linalg.ldl import Factor, estimated_fill, factor_bytes, most_fa
 from spectrograd.linalg.subspace import Ritz
 from spectrograd.operators.base import ALL
 from spectrograd.operators.sparse import LowRank, SparseOperator
-from spectrograd.solvers.base import DERIVED, Problem
+from spectrograd.serialization.codec import DERIVED
+from spectrograd.solvers.base import Problem
 from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_start
 from spectrograd.typing import Array
 

@@ -12,7 +12,8 @@ from spectrograd.engines.base import new_seed
 from spectrograd.engines.torch_engine import TorchMultiVector
 from spectrograd.operators.base import TENSORS, check_capabilities
 from spectrograd.operators.sparse import SparseOperator
-from spectrograd.solvers.base import DERIVED, Problem, StepState
+from spectrograd.serialization.codec import DERIVED
+from spectrograd.solvers.base import Problem, StepState
 from spectrograd.solvers.minibatch import EdgeChunk, EdgeSource
 from spectrograd.solvers.sgd import (
     EDGES_PER_MEASUREMENT,
