@@ -25,8 +25,8 @@ tests: $(VENV)/.test
 # a sample under the settings of an old processor: other kernels of BLAS, no wide vectors in compiled code
 other-processor: $(VENV)/.test
 	OPENBLAS_CORETYPE=Nehalem NUMBA_CPU_NAME=generic $(BIN)/python -m pytest -n $(WORKERS) --dist=worksteal \
-		-p no:cacheprovider tests/solvers/test_solvers.py tests/solvers/test_few_sweeps.py \
-		tests/engines/test_engines.py tests/kernels/test_block_kernels.py tests/labels tests/cli/test_cli_layers.py
+		-p no:cacheprovider tests/solvers/test_solvers.py tests/solvers/test_few_passes.py \
+		tests/engines/test_engines.py tests/kernels/test_multivector.py tests/labels tests/cli/test_cluster_layers.py
 
 # ten thousand random cases, none of which may be certified and wrong; CASES=500 for a look
 CASES ?= 10000

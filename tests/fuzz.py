@@ -1,4 +1,4 @@
-"""``python tests/fuzz.py 10000``: the campaigns of test_never_wrong.py at length, as a table by solver.
+"""``python tests/fuzz.py 10000``: the campaigns of test_certificate_never_wrong.py at length, by solver.
 
 One case in five is of :mod:`campaign_large`: long rows, stores, numeric tolerances, ``"auto"`` clusters.
 """

@@ -9,7 +9,7 @@ import subprocess
 
 import numpy as np
 import pytest
-from test_cli import COMMAND, ENVIRONMENT, check_summary, load_strictly, rows_of, run
+from test_demo import COMMAND, ENVIRONMENT, check_summary, load_strictly, rows_of, run
 
 from spectrograd import SpectralClustering, SpectralEmbedding, datasets, read_graph
 

@@ -12,7 +12,7 @@ import tomllib
 import click
 import numpy as np
 import pytest
-from test_cli import COMMAND, ENVIRONMENT, load_strictly, rows_of, run
+from test_demo import COMMAND, ENVIRONMENT, load_strictly, rows_of, run
 
 from spectrograd import read_graph
 from spectrograd.cli import main, program

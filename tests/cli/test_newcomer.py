@@ -8,7 +8,7 @@ import sys
 import numba
 import numpy as np
 import pytest
-from test_cli import ENVIRONMENT
+from test_demo import ENVIRONMENT
 
 from spectrograd import datasets
 from spectrograd.cli import _one_line_notes, main

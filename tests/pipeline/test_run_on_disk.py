@@ -1,4 +1,4 @@
-"""The line over a graph on disk gives what it gives in memory, in the order of the input."""
+"""The pipeline over a graph on disk gives what it gives in memory, in the order of the input."""
 
 from __future__ import annotations
 

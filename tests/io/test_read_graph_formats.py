@@ -13,7 +13,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 import scipy.sparse as sp
-from test_doors import ENDS, IDS, WEIGHTS, edges_of, expected
+from test_interop import ENDS, IDS, WEIGHTS, edges_of, expected
 
 from spectrograd import (
     Graph,

@@ -1,4 +1,4 @@
-"""Estimator, command and comparison walk the same line: same graph and seed, same bits."""
+"""Estimator, command and comparison use one pipeline: same graph and seed, same bits."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_run_report import SCORES, summary_of
+from test_page import SCORES, summary_of
 
 from spectrograd import datasets
 from spectrograd.graph import MultilayerGraph

@@ -1,4 +1,4 @@
-"""The probe that rides along: its odds are a bound, and it costs no sweep of its own."""
+"""The block probe: its odds are a bound, and it costs no pass of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pieces of a k-NN graph joined by their shortest links."""
+"""Components of a k-NN graph joined by their shortest links."""
 
 from __future__ import annotations
 

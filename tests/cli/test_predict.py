@@ -1,4 +1,4 @@
-"""``predict`` and ``update``: runs that live on."""
+"""``predict`` and ``update`` end to end: runs that take new nodes and changed edges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evidence that outlives changed edges: never above the eigenvalue that it speaks of."""
+"""The edge insertion bound: never above the eigenvalue that it bounds."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from test_cli import ENVIRONMENT, run
+from test_demo import ENVIRONMENT, run
 
 EDGES = "src,dst,weight\na,b,1\nb,c,1\nc,d,1\nd,a,1\na,c,1\n"
 

@@ -1,4 +1,4 @@
-"""Where sweeps are dear, solvers take few of them, and none only to measure."""
+"""Where passes are expensive, solvers take few of them, and none only to measure."""
 
 from __future__ import annotations
 

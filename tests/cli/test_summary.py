@@ -4,8 +4,8 @@ import json
 
 import numpy as np
 import pytest
-from test_cli import run
-from test_regularize import whiskered
+from test_demo import run
+from test_laplacian_regularization import whiskered
 
 from spectrograd import datasets
 

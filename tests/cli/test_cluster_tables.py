@@ -10,7 +10,7 @@ import sys
 
 import numpy as np
 import pytest
-from test_cli import ENVIRONMENT
+from test_demo import ENVIRONMENT
 
 from spectrograd.cli import main
 

@@ -1,4 +1,4 @@
-"""Breadth-first searches and what they tell of a factor."""
+"""Breadth-first searches and the fill of a factor that they bound."""
 
 from __future__ import annotations
 
