@@ -567,3 +567,19 @@ def test_estimators_describe_a_parameter_in_the_same_words():
     for title in BLOCKS[2:]:
         parts = {text.split(f"\n{title}\n")[1].split("\n\n")[0] for text in texts}
         assert len(parts) == 1
+
+
+# --- shape of the classes ---------------------------------------------------------------------------
+
+
+def test_only_the_mixins_of_scikit_learn():
+    longest = {SpectralEmbedding: 11, SpectralClustering: 12}
+    assert {cls: len(cls.__mro__) for cls in longest} == longest
+    for cls in ESTIMATORS:
+        mixins = [base for base in cls.__mro__ if base.__name__.endswith("Mixin")]
+        assert all(base.__module__.startswith("sklearn.") for base in mixins)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_docstrings_have_no_place_left_to_fill(estimator):
+    assert "{" not in inspect.getdoc(estimator).replace('{"', "").replace("{None", "")

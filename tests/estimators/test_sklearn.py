@@ -19,7 +19,7 @@ from sklearn.neighbors import KNeighborsTransformer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from spectrograd import (
     MultilayerSpectralClustering,
@@ -28,7 +28,7 @@ from spectrograd import (
     SpectralEmbedding,
     metrics,
 )
-from spectrograd.estimators.base import ROUNDING, solver_and_tolerance
+from spectrograd.estimators.settings import ROUNDING, solver_and_tolerance
 
 PAIRS = [
     (SpectralClustering, sklearn.cluster.SpectralClustering),
@@ -51,9 +51,16 @@ class OneLayerPerColumn:
         X = validate_data(self, X, reset=False)
         return super().partial_fit([X[:, [column]] for column in range(X.shape[1])])
 
-    def _query(self, X):
+    def transform(self, X):
+        return super().transform(self.columns(X))
+
+    def score_samples(self, X):
+        return super().score_samples(self.columns(X))
+
+    def columns(self, X):
+        check_is_fitted(self)
         X = validate_data(self, X, reset=False)
-        return super()._query([X[:, [column]] for column in range(X.shape[1])])
+        return [X[:, [column]] for column in range(X.shape[1])]
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -66,7 +73,8 @@ class ColumnsEmbedding(OneLayerPerColumn, MultilayerSpectralEmbedding):
 
 
 class ColumnsClustering(OneLayerPerColumn, MultilayerSpectralClustering):
-    pass
+    def predict(self, X, *, outlier_quantile=None):
+        return super().predict(self.columns(X), outlier_quantile=outlier_quantile)
 
 
 POINTS = {"affinity": "nearest_neighbors"}

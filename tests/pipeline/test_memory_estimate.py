@@ -10,6 +10,7 @@ import pytest
 from anonymous_memory import peak_of
 from spectrograd import Graph, SpectralClustering, datasets, open_store
 from spectrograd.cli import main
+from spectrograd.estimators.settings import make_settings
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.pipeline.memory_estimate import resident_bytes, solver_bytes, streamed_bytes
 from spectrograd.pipeline.plan import plan
@@ -84,4 +85,4 @@ def test_info_tells_what_a_store_needs(large, capsys):
 def test_estimators_pass_their_limit_on(tmp_path):
     graph = datasets.make_block_model(700, 3, random_state=0).graph
     model = SpectralClustering(3, memory_limit="2GB", random_state=0).fit(graph)
-    assert model._settings(700).memory_limit == 2_000_000_000
+    assert make_settings(model, 700).memory_limit == 2_000_000_000

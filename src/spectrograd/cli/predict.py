@@ -250,6 +250,8 @@ class _Step(NamedTuple):
 
 def _take(session: Session, model: Any, changes: Any, step: _Step, how: Mapping[str, Any]) -> tuple[str, Any]:
     """Bring the run up to date, and then the store that follows it; what was done, and the new result."""
+    from spectrograd.estimators.partial_fit import follow_store, update_model
+
     if step.what == SKIP:
         return (
             "this change is the last one that the run has taken in; nothing was changed "
@@ -260,9 +262,9 @@ def _take(session: Session, model: Any, changes: Any, step: _Step, how: Mapping[
             "the store has this change already, from an update that was interrupted: the run follows"
         )
     if step.what == FOLLOW and not model.graph_.is_resident:
-        result = model._follow_store(changes)
+        result = follow_store(model, changes)
         return str(model.update_sentence_), result
-    result = model._update(changes.edges, changes.removed, **how)
+    result = update_model(model, changes.edges, changes.removed, **how)
     if step.store is not None:  # the run has the graph in memory: the store follows
         from spectrograd.pipeline.edge_changes import changed_store
 

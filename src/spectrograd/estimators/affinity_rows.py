@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,6 +15,9 @@ from spectrograd.graph.validation import check_weights
 from spectrograd.points.query import KnownPoints
 from spectrograd.system import one_thread
 from spectrograd.typing import Array
+
+if TYPE_CHECKING:
+    from spectrograd.estimators.base import Spectral
 
 HALF = (
     0.5  # scikit-learn's weight of an edge that one of its ends has chosen; a known point chooses no new one
@@ -40,7 +43,7 @@ class PointRows:
 
     known: KnownPoints
 
-    def __call__(self, model: Any, X: Any) -> Rows:
+    def __call__(self, model: Spectral, X: Any) -> Rows:
         """Neighbours among the training points, weighted as in the graph."""
         with LocalEngine(model.n_jobs).threads(), one_thread():  # our threads share the rows
             asked = self.known.ask(X)
@@ -58,7 +61,7 @@ class KernelRows:
         """Digests of the training points."""
         return row_keys(self.points)
 
-    def __call__(self, model: Any, X: Any) -> Rows:
+    def __call__(self, model: Spectral, X: Any) -> Rows:
         """The kernel between new and training points."""
         weights = sp.csr_array(self._kernel(model, X))
         _check(weights)
@@ -69,7 +72,7 @@ class KernelRows:
     def _doubles(self) -> Any:
         return self.points.astype(np.float64, copy=False)
 
-    def _kernel(self, model: Any, X: Any) -> Any:
+    def _kernel(self, model: Spectral, X: Any) -> Any:
         """The kernel matrix (n_new, n_points), each row with the same bits whatever the other rows are.
 
         The last bits of a matrix product depend on its shape: one row is a matrix-vector product, the rows
@@ -101,7 +104,7 @@ class MatrixRows:
         """Only rows with an entry on the diagonal differ from the rows of the graph."""
         return cls(row_keys(matrix) if matrix.diagonal().any() else np.empty(0, np.uint64))
 
-    def __call__(self, model: Any, X: Any) -> Rows:
+    def __call__(self, model: Spectral, X: Any) -> Rows:
         """The rows as they are."""
         weights = sp.csr_array(X, dtype=np.float64)
         weights.sum_duplicates()
@@ -117,7 +120,7 @@ class DistanceRows:
     n_neighbors: int
     n_nodes: int
 
-    def __call__(self, model: Any, X: Any) -> Rows:
+    def __call__(self, model: Spectral, X: Any) -> Rows:
         """The nearest ones."""
         from sklearn.neighbors import NearestNeighbors
 

@@ -1,94 +1,53 @@
-"""scikit-learn's names for the solver and its tolerance, in our words."""
+"""The base of the four estimators: their shared parameters, ``fit``, and the methods of a fitted model.
+
+Methods call the functions of the other modules here; there is no mathematics in this package.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, cast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClusterMixin
-from sklearn.utils import check_random_state
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
 
-from spectrograd.engines import make_engine
-from spectrograd.estimators.convergence import warn_unless_converged
-from spectrograd.estimators.display import DisplayMixin
-from spectrograd.estimators.inputs import Affinity, is_pairwise
-from spectrograd.estimators.out_of_sample import ClusterQueryMixin, OutOfSampleMixin, TrainingData, rotated
-from spectrograd.estimators.partial_fit import UPDATE_ATTRIBUTES, PartialFitMixin, PreviousFit
-from spectrograd.graph import Graph, MultilayerGraph
-from spectrograd.graph.node_names import plain_texts
-from spectrograd.labels.eigengap import FIRST_MAX_CLUSTERS
-from spectrograd.labels.nearest_cluster import nearest_cluster
+from spectrograd.certificate import Certificate
+from spectrograd.estimators.display import plot_embedding, summary_html, wrap_as_scikit_learn
+from spectrograd.estimators.fitted import PreviousFit, set_fit_attributes, warm_start, warn_unless_converged
+from spectrograd.estimators.inputs import Affinity, FitInput, is_pairwise
+from spectrograd.estimators.out_of_sample import (
+    TrainingData,
+    check_quantile,
+    extrapolate,
+    last_query,
+    new_embedding,
+    new_labels,
+    remember,
+)
+from spectrograd.estimators.partial_fit import update_model, update_sentence
+from spectrograd.estimators.settings import check_components, check_memory, make_settings
+from spectrograd.graph import Graph, MultilayerGraph, Recall
+from spectrograd.graph.components import Connectivity
+from spectrograd.labels.eigengap import Eigengap
+from spectrograd.labels.matching import LabelChanges
 from spectrograd.notices import warn
-from spectrograd.operators.laplacian import Kind
-from spectrograd.pipeline import Result, Settings, cluster, embed
+from spectrograd.operators.laplacian import Kind, Regularization
+from spectrograd.pipeline import Result, cluster, embed
 from spectrograd.pipeline.cluster_verdict import ClusterVerdict
-from spectrograd.pipeline.memory_estimate import check_limit
-from spectrograd.pipeline.out_of_sample import extension_of
+from spectrograd.pipeline.result import Attempt
 from spectrograd.pipeline.settings import CHECKPOINT_EVERY
 from spectrograd.points.validation import Metric
-from spectrograd.system import as_bytes
+from spectrograd.solvers.base import Progress
 from spectrograd.typing import Array
-
-# eigen_solver -> our solver and its parameters
-EIGEN_SOLVERS: dict[str, tuple[str, Mapping[str, Any]]] = {
-    "arpack": ("eigen", {}),
-    "lobpcg": ("lobpcg", {}),
-    "amg": ("lobpcg", {"preconditioner": "amg"}),
-}
-ROUNDING = 1e-12  # ``eigen_tol=0`` asks for machine precision: the residual that double precision can reach
-
-
-def solver_and_tolerance(model: Any) -> tuple[str, Mapping[str, Any], float | str]:
-    """``solver``, its parameters and ``tol``, whichever of the two vocabularies they were given in."""
-    solver, params = _solver(model)
-    if model.eigen_tol == "auto":
-        return solver, params, model.tol
-    if model.tol != "auto":
-        raise ValueError(f"tol={model.tol!r} and eigen_tol={model.eigen_tol!r} mean the same: give one")
-    if not isinstance(model.eigen_tol, int | float) or not model.eigen_tol >= 0:
-        raise ValueError(f"eigen_tol={model.eigen_tol!r}: expected a number that is not negative, or 'auto'")
-    if model.eigen_solver == "arpack":
-        params = {"tol": model.eigen_tol} | dict(params)
-    return solver, params, max(float(model.eigen_tol), ROUNDING)
-
-
-def _solver(model: Any) -> tuple[str, Mapping[str, Any]]:
-    params = model.solver_params or {}
-    if model.eigen_solver is None:
-        return model.solver, params
-    if model.eigen_solver not in EIGEN_SOLVERS:
-        raise ValueError(
-            f"eigen_solver={model.eigen_solver!r}: expected None, {', '.join(EIGEN_SOLVERS)}; "
-            "other methods are chosen by solver"
-        )
-    if model.solver != "auto":
-        raise ValueError(
-            f"solver={model.solver!r} and eigen_solver={model.eigen_solver!r} mean the same: give one"
-        )
-    if model.eigen_solver == "amg":
-        _check_pyamg()
-    name, implied = EIGEN_SOLVERS[model.eigen_solver]
-    return name, dict(implied) | dict(params)
-
-
-def _check_pyamg() -> None:
-    try:
-        import pyamg  # noqa: F401
-    except ImportError:
-        raise ValueError(
-            "The eigen_solver was set to 'amg', but pyamg is not available. pip install 'spectrograd[amg]'"
-        ) from None
-
-
-# --- What the estimators share: from parameters to settings, from results to fitted names.
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class Spectral(PartialFitMixin, OutOfSampleMixin, DisplayMixin, BaseEstimator):
-    """Base of the four estimators, with the parameters they share.
+class Spectral(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Base of the four estimators, with the parameters they share and the attributes of a fit.
 
     A dataclass, so that each parameter is written once: scikit-learn reads the signature of the
     generated ``__init__``, which stores what it is given and does nothing else.
@@ -113,7 +72,7 @@ class Spectral(PartialFitMixin, OutOfSampleMixin, DisplayMixin, BaseEstimator):
     max_iter: int | None = None
     time_budget: float | None = None
     batch_size: int = 4000
-    random_state: Any = None
+    random_state: int | np.random.RandomState | None = None
     n_jobs: int | None = None
     engine: Any = "auto"
     memory_limit: str | None = None
@@ -121,118 +80,252 @@ class Spectral(PartialFitMixin, OutOfSampleMixin, DisplayMixin, BaseEstimator):
     checkpoint_every: float = CHECKPOINT_EVERY
     warm_start: bool = False
     verbose: int = 0
-    _run: ClassVar[Callable[..., Result]]  # how the pipeline is run: to an embedding, or to clusters
 
-    def _settings(self, n_nodes: int) -> Settings:
-        """The parameters as the pipeline takes them, checked against the size of the graph."""
-        solver, params, tol = solver_and_tolerance(self)
-        return Settings(
-            n_components=self._n_columns(n_nodes),
-            laplacian=self.laplacian,
-            regularization=self.regularization,
-            disconnected=self.disconnected,
-            solver=solver,
-            params=params,
-            tol=tol,
-            max_iter=self.max_iter,
-            time_budget=self.time_budget,
-            batch_size=self.batch_size,
-            seed=_seed(self.random_state),
-            memory_limit=as_bytes(self.memory_limit),
-            engine=make_engine(self.engine, n_jobs=self.n_jobs),
-            checkpoint=self.checkpoint,
-            checkpoint_every=self.checkpoint_every,
-            hooks=_hooks(self.verbose),
-            keep_multivector=getattr(self, "_keeps_multivector", False),
-        )
+    # Attributes of a fitted model.
+    embedding_: Array = field(init=False)
+    eigenvalues_: Array = field(init=False)
+    names_: Array = field(init=False)
+    excluded_: Array = field(init=False)
+    connectivity_: Connectivity = field(init=False)
+    regularization_: Regularization = field(init=False)
+    eigengap_: Eigengap | None = field(init=False)
+    certificate_: Certificate = field(init=False)
+    converged_: bool = field(init=False)
+    history_: tuple[Progress, ...] = field(init=False)
+    attempts_: tuple[Attempt, ...] = field(init=False)
+    n_iter_: int = field(init=False)
+    solver_: str = field(init=False)
+    solver_reason_: str = field(init=False)
+    knn_recall_: Recall | None = field(init=False)
+    label_changes_: LabelChanges | None = field(init=False)
+    drift_: float = field(init=False)
+    update_action_: str = field(init=False)
+    refit_reason_: str = field(init=False)
+    refit_advised_: bool = field(init=False)
+    # What out-of-sample rows and updates need of the fit.
+    _training_data: TrainingData = field(init=False)
+    _raw_vectors: Array = field(init=False)
+    _rotation: Array | None = field(init=False)
+    _float: type[np.floating[Any]] = field(init=False)
+    _multivector: Any = field(init=False)
+    _gap_at_fit: float = field(init=False)
+    _last_change: str | None = field(init=False)
+    _store_seen: str | None = field(init=False)
 
-    def _fit(self, graph: Graph | MultilayerGraph) -> None:
-        settings = self._settings(graph.n_nodes)
-        self._within_limit(graph, settings)
-        self.knn_recall_ = graph.recall
-        start = self._warm_start(graph.n_nodes, settings.n_components)
+    # How `fit` reads its input, and how far the pipeline runs: to an embedding, or to clusters.
+    _read: ClassVar[Callable[..., FitInput]]
+    _run: ClassVar[Callable[..., Result]]
+
+    def fit(self, X: Any, y: None = None, **columns: str) -> Self:
+        """Embed, or cluster, a graph, an affinity matrix, points or an edge table; or layers of these.
+
+        Parameters
+        ----------
+        X : graph-like, or array of shape (n_points, n_features)
+            A :class:`Graph`; an affinity matrix (array or scipy sparse, n x n); a networkx, igraph or PyG
+            graph; an AnnData with neighbours; the path of a file, as for ``read_graph``; a list of edges,
+            ``[("a", "b"), ...]``; an edge table (pandas, polars, pyarrow); or points, whose neighbours make
+            the graph. ``affinity`` says what an array is. The estimators of several layers take a
+            :class:`MultilayerGraph`, a list of the above, a dict of them by name, or an edge table with a
+            column ``layer``; all layers have the same nodes.
+        y : None
+            Not used; scikit-learn's pipelines pass it.
+        **columns : str
+            Columns of an edge table that go by other names (``source=``, ``target=``, ``weight=``,
+            ``layer=``), as in ``from_frame``.
+
+        Returns
+        -------
+        self
+        """
+        # 1. Input: a graph or layers, and what the parameters say for one of this size.
+        source = self._read(self, X, columns)
+        settings = make_settings(self, source.graph.n_nodes)
+        check_memory(self, source.graph, settings)
+        # 2. Embedding and labels, from the vectors of the last fit where that is asked for.
         previous = PreviousFit.of(self) if self.warm_start else None
-        self._forget_updates()
-        result = self._run(graph, settings, start=start)
-        self._keep(graph, result, settings, getattr(self, "drop_first", False), previous)
-        warn_unless_converged(result, settings)
-
-    def _within_limit(self, graph: Graph | MultilayerGraph, settings: Settings) -> None:
-        """Refuse a memory limit that the graph does not fit; stores were opened with it in mind."""
-        k = FIRST_MAX_CLUSTERS if isinstance(settings.n_components, str) else settings.n_components
-        check_limit(graph, k, self.memory_limit)
-
-    def _forget_updates(self) -> None:
-        """What earlier updates said is about an earlier fit."""
-        for name in ("_gap_at_fit", "label_changes_", *UPDATE_ATTRIBUTES):
-            self.__dict__.pop(name, None)
-
-    def _warm_start(self, n_nodes: int, n_components: int | str) -> Array | None:
-        previous = getattr(self, "_raw_vectors", None)
-        fits = previous is not None and previous.shape == (n_nodes, n_components)
-        return previous if self.warm_start and fits else None
-
-    def _keep(
-        self,
-        graph: Graph | MultilayerGraph,
-        result: Result,
-        settings: Settings,
-        drop_first: bool,
-        previous: PreviousFit | None = None,
-    ) -> None:
-        """The fitted names; an interrupted fit keeps its best so far and then stops whoever called it."""
-        self._raw_vectors, self._multivector = result.vectors, result.multivector
-        # Which change came last, and the fingerprint of a store that the graph was read from: whoever knows
-        # says so afterwards.
-        self._last_change, self._store_seen = None, None
-        embedding = result.embedding.without_first() if drop_first else result.embedding
-        self.eigenvalues_, names = embedding.eigenvalues, result.embedding.names
-        self.names_ = np.arange(len(result.vectors)) if names is None else plain_texts(names)
-        named = self._makers is None
-        self._rotation = (
-            None if previous is None else previous.rotation(embedding.vectors, self.names_, named)
-        )
-        self.embedding_ = rotated(embedding.vectors, self._rotation).astype(self._float, copy=False)
-        self.connectivity_ = result.connectivity
-        self.excluded_ = self.names_[result.connectivity.excluded]
-        self.regularization_, self.eigengap_ = result.regularization, result.eigengap
-        self.certificate_, self.converged_ = result.certificate, result.converged
-        self.history_, self.attempts_ = result.history, result.attempts
-        self.n_iter_ = result.history[-1].iteration
-        self.solver_, self.solver_reason_ = result.solver, result.reason
-        if result.merged is not None:
-            self._keep_layers(result.merged)
-        clusters = None
-        if result.labels is not None:
-            self.labels_, self.n_clusters_ = result.labels, int(result.n_clusters or 0)
-            self.membership_ = result.membership
-            self._cluster_verdict: Any = result.judge  # the verdict, once it was asked for
-            if previous is not None:
-                renamed = previous.renamed(result.labels, self.names_, named)
-                self.labels_, self.label_changes_ = renamed
-            clusters = nearest_cluster(result.vectors, self.labels_, result.norm_regularization)
-        extension = extension_of(graph, result, settings)
-        self._training_data = TrainingData(graph, extension, self.names_, self._makers, clusters)
-        del self._makers
+        start = warm_start(self, source.graph.n_nodes, settings.n_components)
+        result = self._run(source.graph, settings, start=start)
+        # 3. Fitted attributes; an interrupted fit sets those of its best so far, and then stops the caller.
+        set_fit_attributes(self, source, result, settings, previous)
         if result.interrupted:
             raise KeyboardInterrupt
+        warn_unless_converged(result, settings)
+        return self
 
     def fit_transform(self, X: Any, y: None = None, **columns: str) -> Array:
         """Embed and return the vectors."""
         return self.fit(X, None, **columns).embedding_
 
+    def partial_fit(
+        self,
+        X: Any = None,
+        y: None = None,
+        *,
+        remove: Any = None,
+        mode: str = "add",
+        new_nodes: str = "create",
+    ) -> Self:
+        """Take changes of the graph into the model; the first call, before any ``fit``, is a ``fit``.
+
+        The embedding is corrected where that is enough to meet the certificate again, and solved with it as
+        a start where it is not. Clusters keep their numbers and the embedding its directions.
+
+        Parameters
+        ----------
+        X : edges, or new points
+            An edge table, a networkx or igraph graph or a :class:`Graph`, by names (several layers: with a
+            column ``layer``); or an n x n matrix in the order of the nodes. Of a model of points: further
+            points; each is joined to its neighbours among the old ones (or to all, by a kernel).
+        y : ignored
+        remove : as X, optional
+            Edges to take away; each must be there.
+        mode : {"add", "set"}
+            Whether weights are added to those that are there, or take their place.
+        new_nodes : {"create", "refuse"}
+            What to do with nodes that the model does not know.
+
+        Returns
+        -------
+        self
+            With ``drift_`` (sine of the angle between the subspaces before and after), ``label_changes_``,
+            ``update_action_`` ("kept", "warm start" or "refit"), ``refit_advised_`` and ``refit_reason_``.
+        """
+        if not hasattr(self, "_training_data"):
+            return self.fit(X)
+        update_model(self, X, remove, mode, new_nodes)
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Rows of the embedding for new nodes or points, each by itself and without another solve.
+
+        Parameters
+        ----------
+        X : as in ``fit``
+            New points, of as many features; kernel or distance rows to the training points where the
+            affinity is precomputed; or the edges of new nodes: a matrix of weights of shape
+            (n_new, n_nodes), an edge table, a networkx or igraph graph or a :class:`Graph`, by names. Nodes
+            that the model does not know are new, edges between known ones are not looked at; new nodes
+            joined to new nodes only are reached by a few passes.
+
+        Returns
+        -------
+        array of shape (n_new, n_components)
+            In the order of X, or of ``new_names_``. Zero where no edge leads to a node that took part in
+            ``fit``. A training sample gets its own row.
+        """
+        return new_embedding(self, remember(self, extrapolate(self, X)))
+
+    def score_samples(self, X: Any) -> Array:
+        """How far new nodes or points lie from the training data; the model stays as it is.
+
+        Parameters
+        ----------
+        X : as in ``transform``
+
+        Returns
+        -------
+        array of shape (n_new,)
+            The outlier score: the share of training rows that lie less far out, uniform on [0, 1] for rows
+            drawn like them, 1 for rows that no edge joins to them. Of points, "far out" is the distance to
+            the last neighbour over the mean of the neighbours' own; of nodes, how little their neighbours
+            agree on a cluster. Unlike scikit-learn's outlier detectors, larger is farther out.
+        """
+        return extrapolate(self, X).scores
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model into a folder, in place of an earlier model; see :func:`spectrograd.load`.
+
+        The folder holds arrays and JSON, and appears whole or not at all. The graph and, for points, the
+        training points are part of it; ``history_`` and ``affinity_matrix_`` are not.
+        """
+        from spectrograd.estimators.persistence import save_model
+
+        check_is_fitted(self)
+        save_model(self, path)
+
+    def plot(self, ax: Any = None, *, components: tuple[int, int] | None = None) -> Any:
+        """Draw the embedding with matplotlib, coloured by cluster where there are clusters.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure when not given.
+        components : pair of int, optional
+            Columns of ``embedding_`` to use as axes. When not given, the first two; with clusters, a linear
+            view of all columns that keeps the clusters apart.
+
+        Returns
+        -------
+        matplotlib Axes
+            Its ``figure`` can be saved.
+
+        Examples
+        --------
+        >>> from matplotlib.figure import Figure
+        >>> from spectrograd import SpectralClustering, datasets
+        >>> data = datasets.make_block_model(300, 3, random_state=0)
+        >>> model = SpectralClustering(3, random_state=0).fit(data.graph)
+        >>> model.plot(ax=Figure().subplots()).get_title()
+        'SpectralClustering: 300 nodes, 3 clusters'
+        """
+        return plot_embedding(self, ax, components)
+
+    @property
+    def graph_(self) -> Graph | MultilayerGraph:
+        """The graph of the model, as the last ``fit`` or ``partial_fit`` left it."""
+        check_is_fitted(self)
+        return self._training_data.graph
+
+    @property
+    def update_sentence_(self) -> str:
+        """What the last ``partial_fit`` did, in plain words."""
+        return update_sentence(self)
+
+    @property
+    def new_names_(self) -> Array:
+        """Names of the nodes of the last ``transform`` or ``predict``, in the order of its rows."""
+        return last_query(self, "names")
+
+    @property
+    def outlier_score_(self) -> Array:
+        """Outlier scores of the last ``transform`` or ``predict``; use ``score_samples(X)``."""
+        scores = last_query(self, "scores")
+        warn("outlier_score_ will be removed: score_samples(X) returns the outlier scores", FutureWarning)
+        return scores
+
     @property
     def set_aside_(self) -> Array:
         """The former name of ``excluded_``."""
-        excluded: Array = self.excluded_
+        excluded = self.excluded_
         warn("set_aside_ will be removed: it is called excluded_", FutureWarning)
         return excluded
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """The parameters, as scikit-learn writes them; of a fitted clustering the verdict on its clusters."""
+        wrap_as_scikit_learn(Spectral.__repr__)
+        text: str = super().__repr__(N_CHAR_MAX)
+        verdict = getattr(self, "cluster_verdict_", None)
+        return text if verdict is None else f"{text}\n# {verdict.sentence}"
+
+    def _repr_html_inner(self) -> str:
+        return str(super()._repr_html_inner()) + summary_html(self)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in bundle:
+            bundle["text/html"] += summary_html(self)
+        return bundle
 
     @property
     def _n_features_out(self) -> int:
         return int(self.embedding_.shape[1])
 
-    def __sklearn_tags__(self) -> Any:
+    def _n_columns(self, n_nodes: int) -> int | str:
+        """Eigenvectors to compute."""
+        raise NotImplementedError
+
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.pairwise = is_pairwise(self.affinity)
@@ -248,14 +341,13 @@ class Embedder(Spectral):
     _run = staticmethod(embed)
 
     def _n_columns(self, n_nodes: int) -> int:
-        """Eigenvectors to compute."""
         extra = 1 if self.drop_first else 0
         check_components(self.n_components, n_nodes - extra, "n_components")
         return self.n_components + extra
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class Clusterer(ClusterMixin, ClusterQueryMixin, Spectral):
+class Clusterer(ClusterMixin, Spectral):
     """An estimator whose result is a label per node."""
 
     n_clusters: int | str = field(default=8, kw_only=False)
@@ -263,22 +355,11 @@ class Clusterer(ClusterMixin, ClusterQueryMixin, Spectral):
     gamma: float | None = 1.0
     assign_labels: str = "kmeans"
     n_init: int = 10
+    labels_: Array = field(init=False)
+    n_clusters_: int = field(init=False)
+    membership_: Array | None = field(init=False)
+    _cluster_verdict: Any = field(init=False)
     _run = staticmethod(cluster)
-
-    @property
-    def cluster_verdict_(self) -> ClusterVerdict | None:
-        """Whether the clusters are more than chance; judged when it is first asked for."""
-        judged: Any = self._cluster_verdict
-        if callable(judged):
-            judged = judged()
-            self._cluster_verdict = judged
-        return cast("ClusterVerdict | None", judged)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """A copy keeps the verdict, not the means to find it."""
-        if hasattr(self, "_cluster_verdict"):
-            _ = self.cluster_verdict_
-        return dict(super().__getstate__())
 
     def fit_predict(self, X: Any, y: None = None, **columns: str) -> Array:
         """Cluster and return the labels.
@@ -295,13 +376,40 @@ class Clusterer(ClusterMixin, ClusterQueryMixin, Spectral):
         """
         return self.fit(X, None, **columns).labels_
 
-    def _settings(self, n_nodes: int) -> Settings:
-        chosen = super()._settings(n_nodes)  # which refuses what is no number
-        given = None if isinstance(self.n_clusters, str) else int(self.n_clusters)
-        return replace(chosen, n_clusters=given, assign_labels=self.assign_labels, n_init=self.n_init)
+    def predict(self, X: Any, *, outlier_quantile: float | None = None) -> Array:
+        """Clusters of new nodes or points: the nearest cluster of each row of ``transform``.
+
+        Parameters
+        ----------
+        X : as in ``transform``
+        outlier_quantile : float in (0, 1], optional
+            Rows whose score (``score_samples``) reaches it get -1: 0.99 refuses rows that lie farther out
+            than 99 % of the training data. Without it only rows get -1 that no edge joins to them.
+
+        Returns
+        -------
+        array of shape (n_new,)
+        """
+        check_quantile(outlier_quantile)
+        return new_labels(self, remember(self, extrapolate(self, X)), outlier_quantile)
+
+    @property
+    def cluster_verdict_(self) -> ClusterVerdict | None:
+        """Whether the clusters are more than chance; judged when it is first asked for."""
+        judged: Any = self._cluster_verdict
+        if callable(judged):
+            judged = judged()
+            self._cluster_verdict = judged
+        return cast("ClusterVerdict | None", judged)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy keeps the verdict, not the means to find it."""
+        if hasattr(self, "_cluster_verdict"):
+            _ = self.cluster_verdict_
+        return dict(super().__getstate__())
 
     def _n_columns(self, n_nodes: int) -> int | str:
-        """Eigenvectors to compute: one per cluster unless told otherwise; "auto" is known later."""
+        """One per cluster unless told otherwise; "auto" is known later."""
         if isinstance(self.n_clusters, str) and self.n_clusters == "auto":
             return "auto"
         check_components(self.n_clusters, n_nodes, "n_clusters")
@@ -309,40 +417,3 @@ class Clusterer(ClusterMixin, ClusterQueryMixin, Spectral):
             return self.n_clusters
         check_components(self.n_components, n_nodes, "n_components")
         return self.n_components
-
-
-def check_components(k: Any, most: int, name: str) -> None:
-    """Refuse a number of columns or clusters that the graph cannot have."""
-    if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1:
-        raise ValueError(f"{name}={k!r}: expected a whole number of at least 1")
-    if k >= most:
-        raise ValueError(f"{name}={k} is too many for this graph: it must be below {most}")
-
-
-def _seed(random_state: Any) -> int | None:
-    """A numpy Generator seed from scikit-learn's ``random_state``."""
-    if random_state is None or isinstance(random_state, int | np.integer):
-        return None if random_state is None else int(random_state)
-    return int(check_random_state(random_state).randint(2**31 - 1))
-
-
-def _hooks(verbose: int) -> Sequence[Callable[[Any], None]]:
-    if not verbose:
-        return ()
-    import logging
-
-    logger = logging.getLogger("spectrograd")
-    if not logger.hasHandlers():  # nobody has asked for log records: progress goes to standard error
-        logger = logging.Logger("spectrograd", logging.INFO)
-        logger.addHandler(logging.StreamHandler())
-
-    def log(progress: Any) -> None:
-        logger.info(
-            "iteration %d  objective %.6g  residual %.2g  %.2f s",
-            progress.iteration,
-            progress.objective,
-            progress.residual,
-            progress.seconds,
-        )
-
-    return (log,)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -40,9 +41,34 @@ from spectrograd.points.knn_graph import neighbour_graph
 from spectrograd.points.search import Wanted
 from spectrograd.store import open_store
 
+if TYPE_CHECKING:
+    from spectrograd.estimators.base import Spectral
+
 Affinity = str | Callable[..., Any]
 AUTO = "auto"
 AFFINITIES = ("nearest_neighbors", "rbf", "precomputed", "precomputed_nearest_neighbors", AUTO)
+
+
+@dataclass(frozen=True, eq=False)
+class FitInput:
+    """The graph that ``fit`` was given, and how it came about.
+
+    Attributes
+    ----------
+    graph
+        One graph, or layers.
+    dtype
+        Of ``embedding_``: single precision where the input was.
+    makers
+        How arrays of new samples become weights, one per layer; None where ``fit`` was given a graph.
+    attributes
+        Fitted attributes by name: ``affinity_``, ``affinity_matrix_``, ``n_neighbors_``.
+    """
+
+    graph: Graph | MultilayerGraph
+    dtype: type[np.floating[Any]] = np.float64
+    makers: tuple[QueryAffinity, ...] | None = None
+    attributes: Mapping[str, Any] = field(default_factory=dict)
 
 
 def is_pairwise(affinity: Affinity) -> bool:
@@ -50,49 +76,50 @@ def is_pairwise(affinity: Affinity) -> bool:
     return affinity in ("precomputed", "precomputed_nearest_neighbors")
 
 
-def as_graph(model: Any, X: Any, columns: Mapping[str, str] | None = None) -> Graph:
+def as_graph(model: Spectral, X: Any, columns: Mapping[str, str]) -> FitInput:
     """What ``fit`` was given, as a graph; arrays are read as ``affinity`` says.
 
     ``columns`` name those of an edge table, as the keywords of :func:`spectrograd.from_frame` do.
-    Sets ``affinity_matrix_`` as scikit-learn does, but not for a :class:`Graph`: that is its own matrix.
+    ``affinity_matrix_`` is set as by scikit-learn, but not for a :class:`Graph`: that is its own matrix.
     """
-    model._float, model._makers = np.float64, None
-    for name in ("affinity_matrix_", "affinity_"):  # of an earlier fit
-        vars(model).pop(name, None)
+    # 1. edges: a path, a graph, a table
     X = from_tensor(X)
-    given = _from_path(model, X, columns or {}) or graph_of_edges(X, columns or {})
+    given = _from_path(model, X, columns) or graph_of_edges(X, columns)
     if isinstance(given, MultilayerGraph):
         raise ValueError("this is a multilayer graph: use the Multilayer estimators")
     if given is not None:
-        return given
+        return FitInput(given)
+    # 2. an array: a matrix of affinities, or points
     check_affinity(model.affinity)
     X = checked_matrix(X)
-    model.affinity_ = told_affinity({"X": X}) if model.affinity == AUTO else model.affinity
+    affinity = detect_affinity({"X": X}) if model.affinity == AUTO else model.affinity
+    attributes: dict[str, Any] = {"affinity_": affinity}
     maker: QueryAffinity
-    if model.affinity_ == "precomputed":
+    if affinity == "precomputed":
         # Graph looks for what is not finite, and names the edge
         X = validate_data(model, X, accept_sparse=True, ensure_all_finite=False, ensure_min_samples=2)
-        matrix, graph, maker = X, Graph.from_matrix(X), MatrixRows.of(X)
+        matrix = X
+        graph = Graph.from_matrix(X)
+        maker = MatrixRows.of(X)
     else:
         X = validate_data(model, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
-        matrix, graph, maker = _affinity(model, X)
-    model.affinity_matrix_, model._makers = matrix, (maker,)
-    model._float = np.float32 if X.dtype == np.float32 else np.float64
-    return graph
+        matrix, graph, maker = _affinity(model, affinity, X)
+        attributes |= _neighbor_attributes(model, affinity, X)
+    attributes["affinity_matrix_"] = matrix
+    return FitInput(graph, np.float32 if X.dtype == np.float32 else np.float64, (maker,), attributes)
 
 
-def as_layers(model: Any, X: Any, columns: Mapping[str, str] | None = None) -> MultilayerGraph:
+def as_layers(model: Spectral, X: Any, columns: Mapping[str, str]) -> FitInput:
     """The same for several layers; arrays of points become one layer each."""
-    model._float, model._makers = np.float64, None
     if is_list_of_pairs(X):
         raise GraphError("these are the edges of one graph; several layers are a list or dict of such lists")
     graph = (
-        _from_path(model, X, columns or {})
-        or graph_of_table(X, columns or {})
+        _from_path(model, X, columns)
+        or graph_of_table(X, columns)
         or (from_frame(X) if is_frame(X) else graph_of(X))
     )
     if isinstance(graph, MultilayerGraph):
-        return graph
+        return FitInput(graph)
     if is_frame(X):
         raise GraphError(
             "edge table: no column 'layer'; for one graph use the estimators of one graph"
@@ -105,34 +132,36 @@ def as_layers(model: Any, X: Any, columns: Mapping[str, str] | None = None) -> M
         )
     foreign = _foreign_layers(X)
     if foreign is not None:
-        return foreign
+        return FitInput(foreign)
     check_affinity(model.affinity)
     named = X if isinstance(X, Mapping) else {str(i): layer for i, layer in enumerate(X)}
-    return _matrix_layers(model, X) if _are_matrices(model, named) else _point_layers(model, named)
+    affinity = _affinity_of_layers(model, named)
+    return _matrix_layers(X) if affinity == "precomputed" else _point_layers(model, affinity, named)
 
 
-def _are_matrices(model: Any, named: Mapping[Any, Any]) -> bool:
-    """Whether layers are affinity matrices rather than points; sets ``affinity_``."""
+def _affinity_of_layers(model: Spectral, named: Mapping[Any, Any]) -> Affinity:
+    """Whether layers are affinity matrices, or points and of which affinity."""
     if model.affinity != AUTO:
-        model.affinity_ = model.affinity
-    elif any(isinstance(layer, Graph) for layer in named.values()):
-        model.affinity_ = "precomputed"
-    else:
-        model.affinity_ = told_affinity({f"layer {name!r}": checked_matrix(x) for name, x in named.items()})
-    return bool(model.affinity_ == "precomputed")
+        return model.affinity
+    if any(isinstance(layer, Graph) for layer in named.values()):
+        return "precomputed"
+    return detect_affinity({f"layer {name!r}": checked_matrix(x) for name, x in named.items()})
 
 
-def _point_layers(model: Any, named: Mapping[Any, Any]) -> MultilayerGraph:
+def _point_layers(model: Spectral, affinity: Affinity, named: Mapping[Any, Any]) -> FitInput:
     points = {
         name: check_array(checked_matrix(layer), accept_sparse="csr", input_name=f"view {name!r}")
         for name, layer in named.items()
     }
-    made = {name: _affinity(model, x) for name, x in points.items()}
-    model._makers = tuple(maker for _, _, maker in made.values())
-    return MultilayerGraph.from_layers({name: graph for name, (_, graph, _) in made.items()})
+    made = {name: _affinity(model, affinity, x) for name, x in points.items()}
+    graph = MultilayerGraph.from_layers({name: layer for name, (_, layer, _) in made.items()})
+    attributes = {"affinity_": affinity}
+    for x in points.values():  # all views have as many points
+        attributes |= _neighbor_attributes(model, affinity, x)
+    return FitInput(graph, makers=tuple(maker for _, _, maker in made.values()), attributes=attributes)
 
 
-def told_affinity(arrays: Mapping[str, Any]) -> str:
+def detect_affinity(arrays: Mapping[str, Any]) -> str:
     """What ``affinity="auto"`` is for these arrays; where it may be doubted, a warning says so.
 
     A square matrix that is symmetric and sparse, or symmetric, not negative and zero on its diagonal, holds
@@ -203,16 +232,17 @@ def _is_dense_graph(X: Any) -> bool:
     return bool(np.abs(values - values.T).max() <= ROUNDING * float(finite.max()))
 
 
-def _matrix_layers(model: Any, X: Mapping[Any, Any] | Sequence[Any]) -> MultilayerGraph:
+def _matrix_layers(X: Mapping[Any, Any] | Sequence[Any]) -> FitInput:
     layers = list(X.values() if isinstance(X, Mapping) else X)
     graph = MultilayerGraph.from_layers(X)
-    if not any(isinstance(layer, Graph) for layer in layers):
-        arrays = [layer if sp.issparse(layer) else np.asarray(layer) for layer in layers]
-        model._makers = tuple(MatrixRows.of(layer) for layer in arrays)
-    return graph
+    attributes = {"affinity_": "precomputed"}
+    if any(isinstance(layer, Graph) for layer in layers):
+        return FitInput(graph, attributes=attributes)
+    arrays = [layer if sp.issparse(layer) else np.asarray(layer) for layer in layers]
+    return FitInput(graph, makers=tuple(map(MatrixRows.of, arrays)), attributes=attributes)
 
 
-def _from_path(model: Any, X: Any, columns: Mapping[str, str]) -> Graph | MultilayerGraph | None:
+def _from_path(model: Spectral, X: Any, columns: Mapping[str, str]) -> Graph | MultilayerGraph | None:
     """The graph of a file, or of several as layers; None for other things.
 
     A store is loaded where that fits ``memory_limit``, else streamed from the disk.
@@ -230,8 +260,8 @@ def _from_path(model: Any, X: Any, columns: Mapping[str, str]) -> Graph | Multil
     X = paths[0]
     n_nodes = open_store(X).n_nodes
     k = model._n_columns(n_nodes)
-    how = getattr(model, "solver", "auto"), getattr(model, "engine", "auto")
-    return open_within(X, FIRST_MAX_CLUSTERS if isinstance(k, str) else k, model.memory_limit, *how)
+    k = FIRST_MAX_CLUSTERS if isinstance(k, str) else k
+    return open_within(X, k, model.memory_limit, model.solver, model.engine)
 
 
 def graph_of_edges(X: Any, columns: Mapping[str, str]) -> Graph | MultilayerGraph | None:
@@ -300,11 +330,15 @@ def check_affinity(affinity: Affinity) -> None:
         raise ValueError(f"affinity={affinity!r}: expected one of {', '.join(known)}, or a function")
 
 
-def _affinity(model: Any, X: Any) -> tuple[Any, Graph, QueryAffinity]:
+def _affinity(model: Spectral, affinity: Affinity, X: Any) -> tuple[Any, Graph, QueryAffinity]:
     """The matrix scikit-learn calls ``affinity_matrix_``, the graph of its edges, and how to ask it more."""
-    if model.affinity_ in ("nearest_neighbors", "precomputed_nearest_neighbors"):
-        graph, maker = _neighbors(model, X)
-        return graph.matrix, graph, maker
+    if affinity == "nearest_neighbors":
+        options = Wanted(n_neighbors_of(model, X), model.metric, recall=model.recall, n_jobs=model.n_jobs)
+        graph, known = neighbour_graph(X, options, connect=True)
+        return graph.matrix, graph, PointRows(known)
+    if affinity == "precomputed_nearest_neighbors":
+        graph = _graph_of_distances(model, X)
+        return graph.matrix, graph, DistanceRows(n_neighbors_of(model, X), graph.n_nodes)
     kernel = kernel_matrix(model, X)
     return kernel, Graph.from_matrix(without_diagonal(kernel)), KernelRows(X)
 
@@ -319,22 +353,28 @@ def without_diagonal(matrix: Any) -> Any:
     return edges
 
 
-def _neighbors(model: Any, X: Any) -> tuple[Graph, QueryAffinity]:
-    wanted = max(X.shape[0] // 10, 1) if model.n_neighbors is None else model.n_neighbors
-    model.n_neighbors_ = min(wanted, X.shape[0] - 1)
-    if model.affinity_ == "nearest_neighbors":
-        wanted = Wanted(model.n_neighbors_, model.metric, recall=model.recall, n_jobs=model.n_jobs)
-        graph, known = neighbour_graph(X, wanted, connect=True)
-        return graph, PointRows(known)
+def n_neighbors_of(model: Spectral, X: Any) -> int:
+    """Neighbours of each point: as asked for, else a tenth of the points."""
+    n_points = int(X.shape[0])
+    n_neighbors = max(n_points // 10, 1) if model.n_neighbors is None else model.n_neighbors
+    return min(n_neighbors, n_points - 1)
+
+
+def _neighbor_attributes(model: Spectral, affinity: Affinity, X: Any) -> dict[str, Any]:
+    of_neighbors = affinity in ("nearest_neighbors", "precomputed_nearest_neighbors")
+    return {"n_neighbors_": n_neighbors_of(model, X)} if of_neighbors else {}
+
+
+def _graph_of_distances(model: Spectral, X: Any) -> Graph:
+    """The graph of the nearest neighbours by a matrix of distances."""
     from sklearn.neighbors import NearestNeighbors
 
-    search = NearestNeighbors(n_neighbors=model.n_neighbors_, metric="precomputed", n_jobs=model.n_jobs)
+    search = NearestNeighbors(n_neighbors=n_neighbors_of(model, X), metric="precomputed", n_jobs=model.n_jobs)
     near = search.fit(X).kneighbors_graph(X)  # as in scikit-learn, a point counts among its neighbours
-    graph = Graph.from_matrix(without_diagonal((near + near.T) * HALF))
-    return graph, DistanceRows(model.n_neighbors_, graph.n_nodes)
+    return Graph.from_matrix(without_diagonal((near + near.T) * HALF))
 
 
-def kernel_matrix(model: Any, X: Any, known: Any = None) -> Any:
+def kernel_matrix(model: Spectral, X: Any, known: Any = None) -> Any:
     """A kernel matrix of the points (or between them and ``known`` points), under scikit-learn's names."""
     from sklearn.metrics.pairwise import pairwise_kernels
 

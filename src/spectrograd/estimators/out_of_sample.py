@@ -1,16 +1,14 @@
-"""What ``transform`` and ``predict`` were given, as edges from new nodes to the training nodes."""
+"""New nodes: from what ``transform`` and ``predict`` were given to edges, and to rows of the embedding."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -21,11 +19,13 @@ from spectrograd.graph.node_names import NodeRows
 from spectrograd.io import graph_of
 from spectrograd.io.interop.frames import column_names, from_frame, is_frame
 from spectrograd.labels.nearest_cluster import NearestCluster
-from spectrograd.notices import warn
 from spectrograd.pipeline.edge_changes import sampled_rows
 from spectrograd.pipeline.out_of_sample import Extension, NewRows, OutlierScale, disagreement
 from spectrograd.store import StoredGraph
 from spectrograd.typing import Array
+
+if TYPE_CHECKING:
+    from spectrograd.estimators.base import Clusterer, Spectral
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class Query:
     names: Array
 
 
-def query_graph(model: Any, maker: QueryAffinity | None, names: NodeRows, X: Any) -> Query:
+def query_graph(model: Spectral, maker: QueryAffinity | None, names: NodeRows, X: Any) -> Query:
     """The query to a model of one graph."""
     given = graph_of_table(X, {}) or graph_of(X)
     if given is None and maker is None and is_frame(X) and len(column_names(X)) in (2, 3):
@@ -72,7 +72,11 @@ def query_graph(model: Any, maker: QueryAffinity | None, names: NodeRows, X: Any
 
 
 def query_layers(
-    model: Any, makers: Sequence[QueryAffinity] | None, names: NodeRows, layer_names: Sequence[str], X: Any
+    model: Spectral,
+    makers: Sequence[QueryAffinity] | None,
+    names: NodeRows,
+    layer_names: Sequence[str],
+    X: Any,
 ) -> Query:
     """The query to a model of several layers; a node may have edges in some layers only."""
     graph = from_frame(X) if is_frame(X) else graph_of(X)
@@ -107,7 +111,7 @@ def _in_order(layers: Mapping[Any, Any], layer_names: Sequence[str]) -> tuple[An
 
 
 def _rows_of_layers(
-    model: Any, makers: Sequence[QueryAffinity] | None, n_nodes: int, layers: Sequence[Any]
+    model: Spectral, makers: Sequence[QueryAffinity] | None, n_nodes: int, layers: Sequence[Any]
 ) -> Query:
     given = [layer for layer in layers if layer is not None]
     if not given or any(layer.shape[0] != given[0].shape[0] for layer in map(_matrix, given)):
@@ -183,7 +187,7 @@ def _by_names(layers: Sequence[Graph | None], given: Array, names: NodeRows) -> 
     return Query(NewRows(tuple(known), tuple(between)), np.full(len(new), -1), None, given[new])
 
 
-# --- Models that scores for nodes they have not seen: ``transform``, ``predict`` and how far to trust them.
+# --- Rows for new nodes, and how far to trust them.
 
 UNKNOWN = -1  # the label of a node that no cluster can be found for
 
@@ -220,7 +224,7 @@ class Extrapolated(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """What a fitted model keeps in order to scores for new nodes, and to be updated.
+    """What a fitted model keeps in order to embed new nodes, and to be updated.
 
     ``makers`` tell how arrays of samples become weights, one per layer; None where ``fit`` was given a graph.
     """
@@ -277,143 +281,70 @@ def rotated(vectors: Array, rotation: Array | None) -> Array:
     return vectors if rotation is None else np.einsum("ij,jk->ik", vectors, rotation)
 
 
-class OutOfSampleMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
-    """Mixin of the four estimators: what they know of nodes they have not seen."""
-
-    _training_data: TrainingData
-    _float: Any
-    _rotation: Array | None
-
-    def transform(self, X: Any) -> Array:
-        """Rows of the embedding for new nodes or points, each by itself and without another solve.
-
-        Parameters
-        ----------
-        X : as in ``fit``
-            New points, of as many features; kernel or distance rows to the training points where the
-            affinity is precomputed; or the edges of new nodes: a matrix of weights of shape
-            (n_new, n_nodes), an edge table, a networkx or igraph graph or a :class:`Graph`, by names. Nodes
-            that the model does not know are new, edges between known ones are not looked at; new nodes
-            joined to new nodes only are reached by a few sweeps.
-
-        Returns
-        -------
-        array of shape (n_new, n_components)
-            In the order of X, or of ``new_names_``. Zero where no edge leads to a node that took part in
-            ``fit``. A training sample gets its own row.
-        """
-        vectors = self._remember(self._rows_for(X)).vectors
-        drop = vectors.shape[1] - self.embedding_.shape[1]
-        return rotated(vectors[:, drop:], self._rotation).astype(self._float, copy=False)
-
-    def score_samples(self, X: Any) -> Array:
-        """How far new nodes or points lie from the training data; the model stays as it is.
-
-        Parameters
-        ----------
-        X : as in ``transform``
-
-        Returns
-        -------
-        array of shape (n_new,)
-            The outlier score: the share of training rows that lie less far out, uniform on [0, 1] for rows
-            drawn like them, 1 for rows that no edge joins to them. Of points, "far out" is the distance to
-            the last neighbour over the mean of the neighbours' own; of nodes, how little their neighbours
-            agree on a cluster. Unlike scikit-learn's outlier detectors, larger is farther out.
-        """
-        return self._rows_for(X).scores
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model into a folder, in place of an earlier model; see :func:`spectrograd.load`.
-
-        The folder holds arrays and JSON, and appears whole or not at all. The graph and, for points, the
-        training points are part of it; ``history_`` and ``affinity_matrix_`` are not.
-        """
-        from spectrograd.estimators.persistence import save_model
-
-        check_is_fitted(self)
-        save_model(self, path)
-
-    def _remember(self, rows: Extrapolated) -> Extrapolated:
-        """Keep scores and names for ``outlier_score_`` and ``new_names_``."""
-        answers = self._training_data.scores
-        answers.scores = rows.scores
-        answers.names = rows.names
-        return rows
-
-    def _rows_for(self, X: Any) -> Extrapolated:
-        check_is_fitted(self)
-        training_data = self._training_data
-        if not training_data.graph.is_resident and isinstance(training_data.graph, MultilayerGraph):
-            raise ValueError(
-                "the layers of this model are on disk, where new nodes are not looked up: add them with "
-                "partial_fit (spectrograd update), or fit the model in memory"
-            )
-        if training_data.extension is None:
-            raise ValueError(
-                f"aggregation={self.aggregation!r} has no rows for new nodes: "
-                "choose 'projection', 'mean', 'grassmann' or 'joint', or fit again"
-            )
-        return training_data.rows(self._query(X))
-
-    def _query(self, X: Any) -> Query:
-        makers, names = self._training_data.makers, self._training_data.rows_by_name
-        if isinstance(self._training_data.graph, MultilayerGraph):
-            return query_layers(self, makers, names, self._training_data.graph.layer_names, X)
-        return query_graph(self, None if makers is None else makers[0], names, X)
-
-    @property
-    def graph_(self) -> Graph | MultilayerGraph:
-        """The graph of the model, as the last ``fit`` or ``partial_fit`` left it."""
-        check_is_fitted(self)
-        return self._training_data.graph
-
-    @property
-    def outlier_score_(self) -> Array:
-        """Outlier scores of the last ``transform`` or ``predict``; use ``score_samples(X)``."""
-        scores = self._answered("scores")
-        warn("outlier_score_ will be removed: score_samples(X) returns the outlier scores", FutureWarning)
-        return scores
-
-    @property
-    def new_names_(self) -> Array:
-        """Names of the nodes of the last ``transform`` or ``predict``, in the order of its rows."""
-        return self._answered("names")
-
-    def _answered(self, what: str) -> Array:
-        value: Array | None = getattr(
-            getattr(self, "_training_data", QueryScores()), "scores", QueryScores()
-        ).__dict__[what]
-        if value is None:
-            raise AttributeError(f"there are {what} of new nodes after transform or predict only")
-        return value
+# --- Queries to a fitted model.
 
 
-class ClusterQueryMixin(OutOfSampleMixin):
-    """What clusterings add: labels of new nodes."""
+def extrapolate(model: Spectral, X: Any) -> Extrapolated:
+    """Rows of the embedding for what ``transform`` or ``predict`` was given; the model stays as it is."""
+    check_is_fitted(model)
+    training_data = model._training_data
+    if not training_data.graph.is_resident and isinstance(training_data.graph, MultilayerGraph):
+        raise ValueError(
+            "the layers of this model are on disk, where new nodes are not looked up: add them with "
+            "partial_fit (spectrograd update), or fit the model in memory"
+        )
+    if training_data.extension is None:
+        raise ValueError(
+            f"aggregation={model.get_params()['aggregation']!r} has no rows for new nodes: "
+            "choose 'projection', 'mean', 'grassmann' or 'joint', or fit again"
+        )
+    return training_data.rows(_query(model, X))
 
-    labels_: Array
 
-    def predict(self, X: Any, *, outlier_quantile: float | None = None) -> Array:
-        """Clusters of new nodes or points: the nearest cluster of each row of ``transform``.
+def _query(model: Spectral, X: Any) -> Query:
+    makers = model._training_data.makers
+    names = model._training_data.rows_by_name
+    graph = model._training_data.graph
+    if isinstance(graph, MultilayerGraph):
+        return query_layers(model, makers, names, graph.layer_names, X)
+    return query_graph(model, None if makers is None else makers[0], names, X)
 
-        Parameters
-        ----------
-        X : as in ``transform``
-        outlier_quantile : float in (0, 1], optional
-            Rows whose score (``score_samples``) reaches it get -1: 0.99 refuses rows that lie farther out
-            than 99 % of the training data. Without it only rows get -1 that no edge joins to them.
 
-        Returns
-        -------
-        array of shape (n_new,)
-        """
-        q = outlier_quantile
-        if q is not None and not (isinstance(q, int | float) and 0 < q <= 1):
-            raise ValueError(f"outlier_quantile={q!r}: expected a number above 0 and at most 1, or None")
-        rows = self._remember(self._rows_for(X))
-        clusters = self._training_data.clusters
-        assert clusters is not None
-        labels = np.where(rows.reached, clusters.labels(rows.vectors), UNKNOWN)
-        labels = np.where(rows.same >= 0, self.labels_[rows.same], labels)
-        return labels if q is None else np.where(rows.scores >= q, UNKNOWN, labels)
+def new_embedding(model: Spectral, rows: Extrapolated) -> Array:
+    """The columns and directions of ``embedding_`` for new rows."""
+    n_dropped = rows.vectors.shape[1] - model.embedding_.shape[1]
+    return rotated(rows.vectors[:, n_dropped:], model._rotation).astype(model._float, copy=False)
+
+
+def new_labels(model: Clusterer, rows: Extrapolated, outlier_quantile: float | None) -> Array:
+    """The nearest cluster of each row; -1 for rows that no edge joins, or that lie too far out."""
+    clusters = model._training_data.clusters
+    assert clusters is not None
+    labels = np.where(rows.reached, clusters.labels(rows.vectors), UNKNOWN)
+    labels = np.where(rows.same >= 0, model.labels_[rows.same], labels)
+    if outlier_quantile is None:
+        return labels
+    return np.where(rows.scores >= outlier_quantile, UNKNOWN, labels)
+
+
+def check_quantile(quantile: Any) -> None:
+    """Refuse an ``outlier_quantile`` that is none."""
+    if quantile is not None and not (isinstance(quantile, int | float) and 0 < quantile <= 1):
+        raise ValueError(f"outlier_quantile={quantile!r}: expected a number above 0 and at most 1, or None")
+
+
+def remember(model: Spectral, rows: Extrapolated) -> Extrapolated:
+    """Keep scores and names for ``outlier_score_`` and ``new_names_``, beside the attributes of the fit."""
+    answers = model._training_data.scores
+    answers.scores = rows.scores
+    answers.names = rows.names
+    return rows
+
+
+def last_query(model: Spectral, name: Literal["scores", "names"]) -> Array:
+    """What :func:`remember` kept; before the first query an AttributeError."""
+    training_data = getattr(model, "_training_data", None)
+    value: Array | None = None if training_data is None else getattr(training_data.scores, name)
+    if value is None:
+        raise AttributeError(f"there are {name} of new nodes after transform or predict only")
+    return value

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,6 +16,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from spectrograd.estimators.affinity_rows import PointRows
+from spectrograd.estimators.fitted import set_fit_attributes
+from spectrograd.estimators.inputs import FitInput
 from spectrograd.estimators.multilayer import MultilayerSpectralClustering, MultilayerSpectralEmbedding
 from spectrograd.estimators.single import SpectralClustering, SpectralEmbedding
 from spectrograd.graph import Graph, GraphError, MultilayerGraph, Recall
@@ -120,9 +122,7 @@ CLASSES = (
 PER_NODE = ("_raw_vectors", "labels_", "membership_", "names_")
 # Large or told by others: the progress of the solver, the matrix of the graph, the layers' own solutions,
 # the embedding once more on a device.
-NOT_SAVED = frozenset(
-    {"history_", "affinity_matrix_", "_merged", "_makers", "_multivector", "_keeps_multivector"}
-)
+NOT_SAVED = frozenset({"history_", "affinity_matrix_", "_merged", "_multivector", "_keeps_multivector"})
 
 
 def save_model(model: Any, path: str | os.PathLike[str]) -> None:
@@ -332,12 +332,13 @@ def model_of(
         made = MultilayerSpectralClustering if several else SpectralClustering
         k = settings.n_components if settings.n_clusters is None else settings.n_clusters
         model = made(k, assign_labels=settings.assign_labels, n_init=settings.n_init, **common)
-    model._float, model._makers, model.knn_recall_ = np.float64, None, graph.recall
+    makers: tuple[PointRows, ...] | None = None
+    attributes: dict[str, Any] = {}
     if points is not None:
-        model._makers = tuple(map(PointRows, points.known))
-        model.affinity_, model.n_neighbors_ = "nearest_neighbors", points.known[0].n_neighbors
+        makers = tuple(map(PointRows, points.known))
+        attributes = {"affinity_": "nearest_neighbors", "n_neighbors_": points.known[0].n_neighbors}
         if not several:
-            model.n_features_in_ = int(points.known[0].points.shape[1])
-    # the best so far of an interrupted run is a result like others: who was interrupted knows
-    model._keep(graph, replace(result, stop_reason="done"), settings, drop_first)
+            attributes["n_features_in_"] = int(points.known[0].points.shape[1])
+    source = FitInput(graph, makers=makers, attributes=attributes)
+    set_fit_attributes(model, source, result, settings, None)
     return model
