@@ -61,7 +61,6 @@ def read_by(tmp_path, monkeypatch):
     """Read a text by one of the readers; the careful scan may be forbidden."""
 
     def read(reader, text, *, alone=False, **how):
-        monkeypatch.setattr(tables, "_read_numbers", lambda file, layout: None)
         monkeypatch.setattr(tables, "read_columns", partial(READERS[reader], **how))
         if alone:
             monkeypatch.setattr(tables, "_read_slowly", None)

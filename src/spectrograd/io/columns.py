@@ -23,7 +23,6 @@ COLUMN_NAMES = {
     "weight": ("weight", "w", "value", "amount", "count", "strength", "similarity", "score"),
     "layer": ("layer",),
 }
-ROWS_TO_SNIFF = 1000  # rows that decide what a column holds, where its name does not
 NO_WEIGHT = "none"
 _ROLE_OF = {name: role for role, names in COLUMN_NAMES.items() for name in names}
 KEYWORD_OF = {"src": "source", "dst": "target", "weight": "weight", "layer": "layer"}

@@ -100,7 +100,8 @@ def _is_streamed(path: str, options: ReadOptions) -> bool:
         return False
     if options.suffix(path) == PARQUET_SUFFIX:
         return True
-    return not looks_like_infomap(path) and not has_attributes(options.text_file(path))
+    file = options.text_file(path)
+    return not looks_like_infomap(file) and not has_attributes(file)
 
 
 @contextmanager

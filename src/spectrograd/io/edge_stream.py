@@ -25,7 +25,15 @@ from spectrograd.io.edge_table import (
 )
 from spectrograd.io.parquet import PARQUET_SUFFIX, ParquetEdges, arrow_labels
 from spectrograd.io.text import TEXT_SUFFIXES, TextFile, data_suffix, split_line, split_rows
-from spectrograd.io.text_scanner import BLOCK, BadWeight, Layout, Scanner, plain_block, whole_lines
+from spectrograd.io.text_scanner import (
+    BLOCK,
+    BadLine,
+    BadWeight,
+    Layout,
+    plain_block,
+    scan_blocks,
+    whole_lines,
+)
 from spectrograd.store import is_store
 from spectrograd.store.edge_batches import EdgeBatch, NotIntegers
 from spectrograd.system import need
@@ -68,25 +76,18 @@ class TextEdges:
         return self._integers(self.layout)
 
     def _integers(self, layout: Layout) -> Iterator[tuple[Array, Array, Array | None, Any]]:
-        from spectrograd.kernels import text as scan
-
-        scanner = Scanner(layout, integers=True)
-        line = layout.skip
-        for text in whole_lines(TextFile(self.path), layout.skip, CHUNK):
-            block, n_lines, at, problem = scanner.scan_valid(text)
-            if problem in (scan.NOT_INTEGER, scan.SURPRISE):
-                raise NotIntegers
-            if problem != scan.GOOD:
-                raise self._wrong_width(layout, text, at, line + n_lines + 1)
-            try:
-                scanner.read_weights(text, block.weights)
-            except BadWeight as error:
-                number = line + text.count(b"\n", 0, error.args[0]) + 1
-                raise GraphError(f"{self.path}, line {number}: {error}") from None
-            line += n_lines
-            labels = _labels(text, block.words[0]) if "layer" in layout.roles else None
-            if block.ends.shape[1]:
-                yield *block.ends, block.weights if "weight" in layout.roles else None, labels
+        file = TextFile(self.path)
+        try:
+            for block in scan_blocks(file, layout, integers=True, size=CHUNK, parallel=False):
+                labels = _labels(block.text, block.words[0]) if "layer" in layout.roles else None
+                if block.ends.shape[1]:
+                    yield *block.ends, block.weights if "weight" in layout.roles else None, labels
+        except BadWeight as error:
+            raise GraphError(f"{self.path}, line {error.line}: {error}") from None
+        except BadLine as error:
+            if not error.is_integer:
+                raise NotIntegers from None
+            raise self._wrong_width(layout, error.text, error.at, error.line) from None
 
     def _wrong_width(self, layout: Layout, text: bytes, at: int, line: int) -> GraphError:
         """What is wrong with a line, in words."""
@@ -176,11 +177,11 @@ def _cut_at_lines(text: bytes, size: int) -> Iterator[bytes]:
         begin = end
 
 
-def _labels(text: bytes, layers: Array) -> tuple[Array, list[str]]:
+def _labels(text: Array, layers: Array) -> tuple[Array, list[str]]:
     """The layer of every edge as a small number, and the names of these."""
     _, first, codes = np.unique(layers[0], return_index=True, return_inverse=True)
     spans = layers[1:, first].T.tolist()
-    return codes, [text[begin : begin + size].decode("utf-8", "replace") for begin, size in spans]
+    return codes, [text[begin : begin + size].tobytes().decode("utf-8", "replace") for begin, size in spans]
 
 
 # --- Edges of files, listed batch by batch: what a store is made of.

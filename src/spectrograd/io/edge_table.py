@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +14,6 @@ import numpy as np
 from spectrograd.graph import Graph, GraphError, GraphWarning, MultilayerGraph
 from spectrograd.graph.node_names import number_distinct, number_ids, number_nodes
 from spectrograd.io.columns import (
-    ROWS_TO_SNIFF,
     Chosen,
     assign_roles,
     comment_header,
@@ -33,12 +31,11 @@ from spectrograd.io.text import (
     TextFile,
     data_lines,
     is_number,
-    plain_lines,
     read_rows,
     sniff_delimiter,
     split_line,
 )
-from spectrograd.io.text_scanner import ENDS, MIN_BYTES_TO_COMPILE, CodedTexts, Layout, read_columns
+from spectrograd.io.text_scanner import ENDS, CodedTexts, Layout, read_columns
 from spectrograd.notices import parameters, setting, settings, warn
 from spectrograd.typing import Array
 
@@ -75,8 +72,6 @@ def unescape_formulas(texts: Iterable[str]) -> list[str]:
 
 # --- Edge lists as text: ``src,dst[,weight][,layer]`` in CSV, TSV or whitespace columns, any ids.
 
-_LONG_LAYER_NAME = 32
-_BULK_TYPES = {"src": "i8", "dst": "i8", "weight": "f8", "layer": f"U{_LONG_LAYER_NAME}"}
 _PADDED = re.compile(r"0[0-9]")
 
 
@@ -119,7 +114,7 @@ def read_table(path: str | TextFile, chosen: Chosen | None = None, header: bool 
     """
     file = path if isinstance(path, TextFile) else TextFile(path)
     layout = read_layout(file, chosen or {}, header)
-    table = _read_numbers(file, layout) or _read_bulk(file, layout) or _read_slowly(file, layout)
+    table = _read_bulk(file, layout) or _read_slowly(file, layout)
     if layout.maybe_points and table.ids is None and table.source.dtype.kind in "iu":
         refuse_whole_points(file.name, file.path, [(table.source, table.target)])
     return table
@@ -127,8 +122,7 @@ def read_table(path: str | TextFile, chosen: Chosen | None = None, header: bool 
 
 def read_layout(file: TextFile, chosen: Chosen, header: bool | None = None) -> Layout:
     """Find the columns of a text by its first lines; where a name may be a header, by all of them."""
-    with file.open() as handle:
-        first = list(itertools.islice(data_lines(handle), ROWS_TO_SNIFF + 1))
+    first = list(data_lines(file.head))
     if not first:
         raise GraphError(f"{file.name}: empty, no edges in it; each line should be src,dst[,weight]")
     number, line = first[0]
@@ -164,7 +158,8 @@ def _names(
     header: bool | None,
 ) -> tuple[list[str] | None, bool]:
     """Names of the columns where a comment tells them, and whether the first line is a header."""
-    told = comment_header(_comments(file, number), len(fields))
+    comments = [line for line in file.head[: number - 1] if line.strip().startswith(COMMENTS)]
+    told = comment_header(comments, len(fields))
     if header is not None:
         return told, header
     named = [name for role, name in chosen.items() if not (role == "weight" and is_no_weight(name, fields))]
@@ -180,13 +175,6 @@ def _names(
     # Numbers are what columns without names are chosen by: in doubt there is no header.
     sure = bool(named) or len(fields) > 3
     return told, is_header(file, number, fields, columns, (ends[0], ends[1]), delimiter, sure=sure)
-
-
-def _comments(file: TextFile, number: int) -> list[str]:
-    """The comments above the first data line."""
-    with file.open() as handle:
-        above = list(itertools.islice(handle, number - 1))
-    return [line for line in above if line.strip().startswith(COMMENTS)]
 
 
 def _roles_without_header(
@@ -247,43 +235,6 @@ def _begins_with_integers(roles: tuple[str | None, ...], rows: list[list[str]]) 
 
 def _is_whole_field(chosen: Chosen, word: str) -> bool:
     return role_of(word) is not None or word in chosen.values() or is_number(word)
-
-
-def _read_numbers(file: TextFile, layout: Layout) -> EdgeTable | None:
-    """Parse integer ids and float weights of a small file by numpy."""
-    if not layout.integers or file.size >= MIN_BYTES_TO_COMPILE:
-        return None
-    # Unused columns are parsed too, to a letter each: otherwise ragged lines would not be seen.
-    kinds = [
-        (f"unused{at}", "U1") if role is None else (role, _BULK_TYPES[role])
-        for at, role in enumerate(layout.roles)
-    ]
-    try:
-        with warnings.catch_warnings(), file.open() as handle:
-            warnings.simplefilter("error")  # no data; or, in older numpy, an integer read from "1.5"
-            rows = np.loadtxt(
-                plain_lines(itertools.islice(handle, layout.skip, None)),
-                dtype=kinds,
-                delimiter=layout.delimiter,
-                comments=None,
-                quotechar='"',
-                ndmin=1,
-            )
-    except GraphError:
-        raise
-    except (ValueError, Warning):
-        return None
-    columns = {role: np.ascontiguousarray(rows[role]) for role, _ in kinds}
-    weight = columns.get("weight")
-    if weight is not None and not np.all(np.isfinite(weight) & (weight >= 0)):
-        return None
-    layer = None
-    if "layer" in columns:
-        labels = unescape_formulas(label.strip() for label in columns["layer"].tolist())
-        if not all(0 < len(label) < _LONG_LAYER_NAME for label in labels):  # blank, or cut off
-            return None
-        layer = np.array(labels, dtype=object)
-    return EdgeTable(file.name, columns["src"], columns["dst"], weight, layer)
 
 
 def _read_bulk(file: TextFile, layout: Layout) -> EdgeTable | None:

@@ -26,7 +26,6 @@ from spectrograd.io.text import (
     Row,
     TextFile,
     check_exists,
-    data_lines,
     data_suffix,
     read_rows,
     sniff_delimiter,
@@ -160,8 +159,7 @@ class _Rows:
 
 
 def _read_columns(file: TextFile, graph: _Rows | None, column: str | None) -> _Listing:
-    with file.open() as handle:
-        first = next(data_lines(handle), (0, ""))[1]
+    first = file.first_line
     delimiter = sniff_delimiter(first, file.suffix, _is_integer)
     if delimiter is None and file.suffix == ".csv" and not all(map(_is_integer, first.split())):
         delimiter = ","  # a single column of labels like "New York"

@@ -63,11 +63,9 @@ SECTIONS = (
 )
 
 
-def looks_like_infomap(path: str) -> bool:
-    """Whether the first line that says anything opens a section."""
-    with TextFile(path).open() as handle:
-        _, line = next(data_lines(handle), (0, ""))
-    return line.lstrip().startswith("*")
+def looks_like_infomap(file: TextFile) -> bool:
+    """Whether the first data line opens a section."""
+    return file.first_line.lstrip().startswith("*")
 
 
 def read_infomap(path: str) -> EdgeTable:
@@ -317,10 +315,8 @@ def read_attributes(file: TextFile, chosen: Chosen) -> EdgeTable:
 
 
 def has_attributes(file: TextFile) -> bool:
-    """Whether the first line that says anything ends with attributes in braces."""
-    with file.open() as handle:
-        _, first = next(data_lines(handle), (0, ""))
-    return _split(first) is not None
+    """Whether the first data line ends with attributes in braces."""
+    return _split(file.first_line) is not None
 
 
 def _split(line: str) -> tuple[str, str, str] | None:

@@ -22,7 +22,6 @@ from spectrograd.io.text import (
     TEXT_SUFFIXES,
     TextFile,
     check_exists,
-    data_lines,
     data_suffix,
     is_number,
     read_rows,
@@ -134,8 +133,7 @@ def _numeric(path: str, name: str, values: Array) -> Array:
 
 
 def _from_text(file: TextFile, left_out: set[str], said: bool | None) -> Points:
-    with file.open() as handle:
-        first = next(data_lines(handle), (0, ""))[1]
+    first = file.first_line
     delimiter = sniff_delimiter(first, file.suffix, is_number)
     fields = split_line(first, delimiter)
     rows, lines = read_rows(file, delimiter)

@@ -98,10 +98,10 @@ class Reader:
 
 def read_text_table(path: str, options: ReadOptions) -> EdgeTable:
     """Read an edge list in text: columns, networkx's attributes in braces, or Infomap's sections."""
-    if path != STDIN and looks_like_infomap(path):
+    file = options.text_file(path)
+    if path != STDIN and looks_like_infomap(file):
         _refuse_choice(path, options)
         return read_net(path)
-    file = options.text_file(path)
     if has_attributes(file):
         return read_attributes(file, options.chosen)
     return read_table(file, options.chosen, options.header)

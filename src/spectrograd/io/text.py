@@ -8,20 +8,17 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import itertools
 import os
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 from typing import BinaryIO, TextIO, cast
-
-import numpy as np
 
 from spectrograd.graph import GraphError
 from spectrograd.system import need
@@ -143,13 +140,13 @@ Row = tuple[str, ...]
 STDIN = "-"
 TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".edges", ".el", ".dat", ".data")
 COMMENTS = ("#", "%")
+ROWS_TO_SNIFF = 1000  # rows that decide what a column holds, where its name does not
+HEAD_ROWS = 1 + ROWS_TO_SNIFF  # a header, or the first of them, comes before
 INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*")  # not int(): that takes "1_2", a likely node name, for 12
 _WORDS = re.compile(r'"(?:[^"]|"")*"|\S+')
 _QUOTED = re.compile(r'"([^"]*(?:""[^"]*)*)"')
 _BLANKS = re.compile(" *")
-_LINES_PER_BATCH = 10_000
 _BLOCK = 1 << 20
-_IS_DIGIT, _GOES_ON = (np.isin(np.arange(256), list(marks)) for marks in (b"0123456789", b"0123456789.eE+-"))
 
 
 @dataclass(frozen=True)
@@ -188,6 +185,22 @@ class TextFile:
                     yield TextIOWrapper(lines, encoding="utf-8-sig")
         except UnicodeDecodeError as error:
             raise self._decoding_error(error) from None
+
+    @cached_property
+    def head(self) -> tuple[str, ...]:
+        """The first lines, from which the layout is found, among them :data:`HEAD_ROWS` data lines."""
+        lines: list[str] = []
+        n_rows = 0
+        with self.open() as handle:
+            while n_rows < HEAD_ROWS and (line := handle.readline()):
+                lines.append(line)
+                n_rows += is_data_line(line)
+        return tuple(lines)
+
+    @property
+    def first_line(self) -> str:
+        """The first line that is neither blank nor a comment; empty where there is none."""
+        return next(data_lines(self.head), (0, ""))[1]
 
     def decode(self, block: bytes) -> str:
         """Decode some bytes of the file; what is no UTF-8 is a GraphError."""
@@ -238,31 +251,17 @@ def is_number(word: str) -> bool:
     return True
 
 
-def data_lines(handle: TextIO) -> Iterator[tuple[int, str]]:
+def data_lines(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
     """Yield number and text of each line that is neither blank nor a comment."""
-    for number, line in enumerate(handle, start=1):
-        text = line.strip()
-        if text and not text.startswith(COMMENTS):
+    for number, line in enumerate(lines, start=1):
+        if is_data_line(line):
             yield number, line
 
 
-def plain_lines(lines: Iterator[str]) -> Iterator[str]:
-    """Keep other characters from numpy's integer parser, which may read outside its table for them.
-
-    An id like 007 is no number either: as one it would come back as 7.
-    """
-    while batch := list(itertools.islice(lines, _LINES_PER_BATCH)):
-        text = "".join(batch)
-        if not text.isascii() or has_padded_number(text.encode("ascii")):
-            raise ValueError("not plain numbers")
-        yield from batch
-
-
-def has_padded_number(text: bytes) -> bool:
-    """Whether a zero begins a number of several digits; those of 0.05, 105 and 1e-05 do not."""
-    letters = np.frombuffer(b"\n" + text + b"\n", dtype=np.uint8)
-    zeros = np.flatnonzero(letters == ord("0"))
-    return bool(np.any(_IS_DIGIT[letters[zeros + 1]] & ~_GOES_ON[letters[zeros - 1]]))
+def is_data_line(line: str) -> bool:
+    """Whether a line is neither blank nor a comment."""
+    text = line.strip()
+    return bool(text) and not text.startswith(COMMENTS)
 
 
 def sniff_delimiter(line: str, suffix: str, is_known: Callable[[str], bool]) -> str | None:

@@ -147,9 +147,10 @@ class BulkColumns:
 
 
 class ScannedBlock(NamedTuple):
-    """Some edges: integer ends (2, n) or words (columns, 3, n) in the bytes of ``text``, and weights."""
+    """Edges of the whole lines ``text``: integer ends (2, n) or words (columns, 3, n), and weights."""
 
     text: Array
+    n_lines: int
     ends: Array
     weights: Array
     words: Array
@@ -167,12 +168,9 @@ def scan_columns(file: TextFile, layout: Layout, size: int = BLOCK) -> BulkColum
 
 def _gather_columns(file: TextFile, layout: Layout, integers: bool, size: int) -> BulkColumns | None:
     """The columns of all blocks."""
-    from spectrograd.kernels.jit import in_order
-
-    scanner = Scanner(layout, integers)
     nodes, layers = Vocabulary(), Vocabulary()
     parts: dict[str, list[Array]] = {role: [] for role in layout.roles if role}
-    for block in in_order(scanner.scan, whole_lines(file, layout.skip, size)):
+    for block in scan_blocks(file, layout, integers, size):
         words: Iterator[Array] = iter(block.words)
         for at, end in enumerate(("src", "dst")):
             found = _narrow(block.ends[at]) if integers else nodes.codes(block.text, next(words))
@@ -189,6 +187,36 @@ def _gather_columns(file: TextFile, layout: Layout, integers: bool, size: int) -
     return BulkColumns(
         (source, target) if integers else CodedTexts(nodes.texts(), (source, target)), weight, layer
     )
+
+
+def scan_blocks(
+    file: TextFile, layout: Layout, integers: bool, size: int = BLOCK, *, parallel: bool = True
+) -> Iterator[ScannedBlock]:
+    """Yield the edges of a file by compiled code; a line that is not plainly an edge is a :class:`BadLine`.
+
+    Parameters
+    ----------
+    file : TextFile
+    layout : Layout
+    integers : bool
+        Whether the ends are integers; else they are words.
+    size : int
+        Bytes of a block.
+    parallel : bool
+        Scan a block on each thread; else one block is in memory at a time.
+    """
+    from spectrograd.kernels.jit import in_order
+
+    scanner = Scanner(layout, integers)
+    texts = whole_lines(file, layout.skip, size)
+    n_lines = layout.skip
+    try:
+        for block in in_order(scanner.scan, texts) if parallel else map(scanner.scan, texts):
+            yield block
+            n_lines += block.n_lines
+    except BadLine as error:
+        error.line += n_lines
+        raise
 
 
 def _narrow(numbers: Array) -> Array:
@@ -214,47 +242,55 @@ class Scanner:
         self._field = re.compile(rb'[^\r\n"' + end.encode() + rb"]*")
 
     def scan(self, text: bytes) -> ScannedBlock:
-        """The edges of a block; what only the careful scan can judge is a :class:`AmbiguousText`."""
-        from spectrograd.kernels import text as scan
+        """Scan the edges of whole lines; raise :class:`BadLine` for the first line that is no edge."""
+        from spectrograd.kernels import text as kernels
 
-        block, _, _, problem = self.scan_valid(text)
-        if problem != scan.GOOD:
-            raise AmbiguousText("a line that is no edge, or not plainly one")
-        self.read_weights(text, block.weights)
-        return block
-
-    def scan_valid(self, text: bytes) -> tuple[ScannedBlock, int, int, int]:
-        """The edges up to the first that is none, the lines before, the byte where it begins, and why."""
-        from spectrograd.kernels import text as scan
-
-        letters, capacity = np.frombuffer(text, np.uint8), text.count(b"\n")
+        letters = np.frombuffer(text, np.uint8)
+        capacity = text.count(b"\n")
         ends = np.empty((2, capacity), np.int64)
         weights = np.empty(capacity if self._weighted else 0)
         words = np.empty((self._n_words, 3, capacity), np.int64)
-        n, n_lines, at, problem = scan.scan_edges(letters, self._classes, self._roles, ends, weights, words)
-        return ScannedBlock(letters, ends[:, :n], weights[:n], words[:, :, :n]), n_lines, at, problem
+        n, n_lines, at, problem = kernels.scan_edges(
+            letters, self._classes, self._roles, ends, weights, words
+        )
+        if problem != kernels.GOOD:
+            is_integer = problem not in (kernels.NOT_INTEGER, kernels.SURPRISE)
+            raise BadLine("no edge, or not plainly one", text, at, n_lines + 1, is_integer=is_integer)
+        self.read_weights(text, weights[:n])
+        return ScannedBlock(letters, n_lines, ends[:, :n], weights[:n], words[:, :, :n])
 
     def read_weights(self, text: bytes, weights: Array) -> None:
         """Mutates: weights that the compiled code could not read exactly are read by Python."""
         for edge in np.flatnonzero(weights < 0).tolist():
             begin = int(-1 - weights[edge])
             match = self._field.match(text, begin)
-            weights[edge] = _weight(match[0].decode("utf-8", "replace").strip() if match else "", begin)
+            word = match[0].decode("utf-8", "replace").strip() if match else ""
+            problem = ""
+            if not is_number(word):
+                problem = f"{word!r} is not a number (weight)"
+            elif not 0 <= float(word) < np.inf:
+                problem = f"weight {word} must be finite and not negative"
+            if problem:
+                raise BadWeight(problem, text, begin, text.count(b"\n", 0, begin) + 1)
+            weights[edge] = float(word)
 
 
-def _weight(word: str, begin: int) -> float:
-    if not is_number(word):
-        raise BadWeight(begin, f"{word!r} is not a number (weight)")
-    if not 0 <= float(word) < np.inf:
-        raise BadWeight(begin, f"weight {word} must be finite and not negative")
-    return float(word)
+class BadLine(AmbiguousText):
+    """The first line that is not plainly an edge: its text from the byte ``at`` on, its number ``line``.
+
+    ``is_integer`` is false where an id is no integer, or might be none.
+    """
+
+    def __init__(self, problem: str, text: bytes, at: int, line: int, *, is_integer: bool = True) -> None:
+        super().__init__(problem)
+        self.text = text
+        self.at = at
+        self.line = line
+        self.is_integer = is_integer
 
 
-class BadWeight(AmbiguousText):
-    """No number, or none that a weight may be: the byte where it stands, and what is wrong."""
-
-    def __str__(self) -> str:
-        return str(self.args[1])
+class BadWeight(BadLine):
+    """A weight is no number, or one that a weight may not be."""
 
 
 @dataclass

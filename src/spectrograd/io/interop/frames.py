@@ -10,7 +10,6 @@ import numpy as np
 from spectrograd.graph import Graph, GraphError, GraphWarning, MultilayerGraph
 from spectrograd.graph.node_names import as_names, as_objects, as_plain
 from spectrograd.io.columns import (
-    ROWS_TO_SNIFF,
     Chosen,
     assign_roles,
     chosen_columns,
@@ -19,6 +18,7 @@ from spectrograd.io.columns import (
 )
 from spectrograd.io.coordinates import are_axes, points_message
 from spectrograd.io.edge_table import EdgeTable, join_tables
+from spectrograd.io.text import ROWS_TO_SNIFF
 from spectrograd.notices import warn
 from spectrograd.system import need
 from spectrograd.typing import Array
