@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 
 import spectrograd
 from spectrograd import datasets
+from spectrograd.cli import main
 from spectrograd.kernels.jit import COMPILING
 
 # One thread: the suite runs several processes at once, and spinning BLAS threads would fight for the cores.
@@ -153,6 +155,20 @@ def test_demo_page_stands_alone(demo_run):
     assert "spectrograd demo --nodes 600 --seed 3" in page
     assert summary["versions"]["scipy"] in page
     assert all(row["method"] in page for row in summary["rows"])
+
+
+def test_demo_without_plotly_writes_all_but_the_page(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(import_module("spectrograd.cli.demo"), "find_spec", lambda name: None)
+    summary = tmp_path / "demo.json"
+    command = ["demo", "--nodes", "200", "-o", str(tmp_path / "demo"), "--summary-json", str(summary)]
+    assert main(command) in (0, 1)
+    captured = capsys.readouterr()
+    assert "no page is written: the report page needs plotly" in captured.err
+    names = {path.name for path in (tmp_path / "demo").iterdir()}
+    assert names >= {"labels.csv", "picture.png"}
+    assert "report.html" not in names
+    assert sorted(load_strictly(summary)["output"]) == ["labels", "picture"]
+    assert "report.html" not in captured.out
 
 
 def test_paper_puts_its_figures_beside_ours(paper_run):

@@ -97,13 +97,12 @@ def cluster(
     from spectrograd.cli import run as writing
     from spectrograd.cli.run import write_label_parts
     from spectrograd.cli.summary import summarize
-    from spectrograd.io import write_labels
-    from spectrograd.io.write_results import is_folder_of_parts
+    from spectrograd.io.write_results import check_labels_path, is_folder_of_parts, write_labels
     from spectrograd.report.collect import gather_run
 
     settings = run_settings.make_settings(session, options, k, **how)
     write = partial(write_labels, raw=options.raw)
-    writing.check_output(session, output, write, [0])
+    writing.check_output(session, output, check_labels_path)
     check_targets(session, page, folder)
     learned = None
     if points is None:
@@ -190,13 +189,12 @@ def embed(
     from spectrograd.cli import run as writing
     from spectrograd.cli.run import write_embedding_parts
     from spectrograd.cli.summary import summarize
-    from spectrograd.io import write_embedding
-    from spectrograd.io.write_results import is_folder_of_parts
+    from spectrograd.io.write_results import check_embedding_path, is_folder_of_parts, write_embedding
     from spectrograd.report.collect import gather_run
 
     settings = run_settings.make_settings(session, options, k + 1)
     write = partial(write_embedding, raw=options.raw)
-    writing.check_output(session, output, write, [[0.0]])
+    writing.check_output(session, output, check_embedding_path)
     check_targets(session, page, folder)
     learned = None
     if points is None:

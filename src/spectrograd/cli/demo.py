@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,7 @@ def demo(session: Session, output: str, nodes: int) -> int:
     """
     from spectrograd.cli.summary import Input, summarize
     from spectrograd.datasets import make_multilayer_gmm
+    from spectrograd.report.page import MISSING
 
     folder = _make_folder(output)
     with session.stage("read"):
@@ -53,12 +55,18 @@ def demo(session: Session, output: str, nodes: int) -> int:
         raise RuntimeError(f"the default solver failed: {chosen.error}")
     source = Input.of_arrays([data.labels, *data.points])
     with session.stage("report"):
-        png = _save(session, folder, data, merged, trials)
+        _save(folder, data, merged, trials)
         summary = summarize(session, source, data.graph, chosen.result, chosen.scores)
-        _write_page(session, folder, data, trials, png, summary)
-    _print_report(session, data, merged, rows, folder)
+        files = dict(FILES)
+        if find_spec("plotly"):
+            _write_page(folder, data, trials, summary)
+        else:
+            session.note(f"no page is written: {MISSING}")
+            del files["report"]
+    saved = {what: str(folder / name) for what, name in files.items()}
+    _print_report(session, data, merged, rows, saved)
     summary = summarize(session, source, data.graph, chosen.result, chosen.scores)
-    session.save_summary(summary | {"rows": rows, "output": {k: str(folder / v) for k, v in FILES.items()}})
+    session.save_summary(summary | {"rows": rows, "output": saved})
     return finish(rows, chosen)
 
 
@@ -109,8 +117,8 @@ def _run(session: Session, data: LayeredData) -> tuple[Merged, list[Trial]]:
     return prepared.merged, trials
 
 
-def _save(session: Session, folder: Path, data: LayeredData, merged: Merged, trials: list[Trial]) -> bytes:
-    """Save labels and picture, and return the picture."""
+def _save(folder: Path, data: LayeredData, merged: Merged, trials: list[Trial]) -> None:
+    """Save labels and picture."""
     from spectrograd.io import write_labels
     from spectrograd.io.write_graph import naming
     from spectrograd.report import Curve, Picture, draw
@@ -137,42 +145,22 @@ def _save(session: Session, folder: Path, data: LayeredData, merged: Merged, tri
         subtitle=f" of the merged layers (NMI {chosen.scores['nmi']:.2f})",
         agreement=agreement(merged, chosen.result, [f"layer {n + 1}" for n in range(data.graph.n_layers)]),
     )
-    png = draw(picture)
     write_labels(folder / FILES["labels"], chosen.result.labels, data.graph.node_names)
     with naming(folder / FILES["picture"]):
-        (folder / FILES["picture"]).write_bytes(png)
-    return png
+        (folder / FILES["picture"]).write_bytes(draw(picture))
 
 
-def _write_page(
-    session: Session,
-    folder: Path,
-    data: LayeredData,
-    trials: list[Trial],
-    png: bytes,
-    summary: dict[str, Any],
-) -> None:
-    """The interactive page of ``cluster --report`` with the comparison in it; without plotly a plain one."""
-    from importlib.util import find_spec
-
-    from spectrograd.report import demo_document, write_page
+def _write_page(folder: Path, data: LayeredData, trials: list[Trial], summary: dict[str, Any]) -> None:
+    """Write the page of ``cluster --report`` with the comparison of methods in it."""
     from spectrograd.report.collect import gather_run
     from spectrograd.report.document import methods_table, run_document
-    from spectrograd.report.page import MISSING, write_run_page
+    from spectrograd.report.page import write_run_page
 
-    rows, result = [trial.row for trial in trials], trials[-1].result
+    result = trials[-1].result
     assert result is not None
-    if find_spec("plotly"):
-        run = gather_run(
-            data.graph, result, summary, truth=("the clusters the data was made of", data.labels)
-        )
-        write_run_page(folder / FILES["report"], run_document(run) | {"methods": methods_table(rows)})
-        return
-    session.note(f"the page is a plain one; {MISSING}")
-    told = {"command": session.command_line, "seed": session.seed, "versions": summary["versions"]}
-    sentence = result.certificate.sentence
-    document = demo_document(data.graph, rows, picture=png, certificate=sentence, run=told)
-    write_page(folder / FILES["report"], document)
+    run = gather_run(data.graph, result, summary, truth=("the clusters the data was made of", data.labels))
+    document = run_document(run) | {"methods": methods_table([trial.row for trial in trials])}
+    write_run_page(folder / FILES["report"], document)
 
 
 def agreement(merged: Merged, result: Result, names: Sequence[str]) -> Agreement | None:
@@ -187,7 +175,7 @@ def agreement(merged: Merged, result: Result, names: Sequence[str]) -> Agreement
 
 
 def _print_report(
-    session: Session, data: LayeredData, merged: Merged, rows: list[dict[str, Any]], folder: Path
+    session: Session, data: LayeredData, merged: Merged, rows: list[dict[str, Any]], saved: dict[str, str]
 ) -> None:
     from spectrograd.cli.tables import MARK, row_table
     from spectrograd.report.document import COLUMN_MEANINGS
@@ -206,5 +194,5 @@ def _print_report(
         f"embedding the layers took {seconds['layers']:.2f} s,\nmerging them {seconds['merge']:.2f} s; "
         f"compiling and warming up {seconds['jit']:.2f} s (not in the times above)\n"
     )
-    for what, name in FILES.items():
-        click.echo(f"saved {what:8} {folder / name}")
+    for what, path in saved.items():
+        click.echo(f"saved {what:8} {path}")

@@ -1,4 +1,4 @@
-"""Kinds of options: choices, counts, targets, numbers or ``auto``, NAME=VALUE; a wrong one is said."""
+"""Options of the commands: their types, those that several commands share, and the values they become."""
 
 from __future__ import annotations
 

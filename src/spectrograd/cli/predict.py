@@ -97,13 +97,18 @@ def predict(
     model of points, a table of points. Of an embedding the rows of the new nodes are written.
     """
     from spectrograd.cli import run as writing
-    from spectrograd.io import write_embedding, write_labels
+    from spectrograd.io.write_results import (
+        check_embedding_path,
+        check_labels_path,
+        write_embedding,
+        write_labels,
+    )
 
     with session.stage("read"):
         model = load_run_model(folder)
         labelled = hasattr(model, "labels_")
         write = write_labels if labelled else write_embedding
-        writing.check_output(session, output, write, [0] if labelled else [[0.0]])
+        writing.check_output(session, output, check_labels_path if labelled else check_embedding_path)
         writing.keep_stdin(new)
         with unusable(folder):
             given, names = _read(model, new, files, ignore)
@@ -207,7 +212,13 @@ def update(
     the same command; a change that was the last to be taken in is not taken in twice.
     """
     from spectrograd.cli import run as writing
-    from spectrograd.io import read_graph, write_embedding, write_labels
+    from spectrograd.io import read_graph
+    from spectrograd.io.write_results import (
+        check_embedding_path,
+        check_labels_path,
+        write_embedding,
+        write_labels,
+    )
     from spectrograd.pipeline.edge_changes import EdgeChanges
 
     if edges is None and remove is None:
@@ -219,7 +230,7 @@ def update(
         model, ahead = load_run_for_change(folder, changes.digest)
         labelled = hasattr(model, "labels_")
         write = write_labels if labelled else write_embedding
-        writing.check_output(session, output, write, [0] if labelled else [[0.0]])
+        writing.check_output(session, output, check_labels_path if labelled else check_embedding_path)
         with unusable(folder):
             step = _next_step(model, graph, changes, ahead, again)
     with session.stage("solve"), unusable(folder):

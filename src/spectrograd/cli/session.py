@@ -1,4 +1,7 @@
-"""What a command says on stderr: one line each, its kind in colour on a terminal, above any progress bar."""
+"""The session of a command: messages on stderr, progress, the seconds of each stage, and the summary.
+
+Also the checks that keep a command from overwriting its input or writing to a closed stream.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reviews to layers: one number per item and aspect, exact 5-NN graphs on each, rating classes."""
+"""Reviews as multilayer graphs: items are nodes, each aspect is a layer, ratings are the classes."""
 
 from __future__ import annotations
 

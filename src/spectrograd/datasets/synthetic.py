@@ -1,4 +1,4 @@
-"""Random graphs whose clusters are known: Gaussian mixtures (one or several layers) and block models."""
+"""Synthetic graphs with known clusters: Gaussian mixtures, block models, and a graph that grows."""
 
 from __future__ import annotations
 

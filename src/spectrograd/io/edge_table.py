@@ -1,4 +1,10 @@
-"""Ids that a spreadsheet would run as a formula: marked when written as text, unmarked when read."""
+"""Edge tables ``src,dst[,weight][,layer]``: text in columns is read, tables become graphs, ids become rows.
+
+The layout of a text (delimiter, header, roles of columns) is found from its first lines. Then whole blocks
+of it are parsed; only where they are ambiguous are its lines parsed one by one, which also finds the line
+of an error. Ids that a spreadsheet would run as a formula are marked when they are written, and unmarked
+when they are read.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Arrays in ``.npy`` and ``.npz`` files, read without trusting what their headers claim."""
+"""Matrices in files: ``.npz`` and ``.npy``, MatrixMarket ``.mtx`` and MATLAB ``.mat``.
+
+No header is trusted before it is checked, and errors name the line or the variable.
+"""
 
 from __future__ import annotations
 

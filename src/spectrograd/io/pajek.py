@@ -1,4 +1,7 @@
-"""Edges of several layers while a file is scanned; shared by the multilayer text formats."""
+"""Text formats of networks with sections or attributes: Infomap, Pajek, multinet and networkx edge lists.
+
+Edges of several layers are collected in :class:`LayeredEdges` while a file is read.
+"""
 
 from __future__ import annotations
 

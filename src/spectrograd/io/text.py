@@ -1,6 +1,7 @@
-"""A limit on the length of a line, kept while a file is read.
+"""Text files, plain or packed: how they are opened, their lines, delimiters, comments and rows of fields.
 
-A few megabytes of gzip can unpack to gigabytes without a line end, which a reader of lines would gather.
+Lines have a maximal length: a few megabytes of gzip can unpack to gigabytes without a line end. Rows keep the
+numbers of their lines, so that errors name them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""A table's bytes in blocks of whole lines, made so plain that a bulk parser cannot misread them.
+"""Parsing of text tables in blocks of whole lines: by compiled code, or by ``str.split`` for small files.
 
-Comments and blank lines are cut out; whatever a bulk parser might take otherwise than the careful scan of
-lines does (:mod:`spectrograd.io.text`) is a :class:`AmbiguousText`, and the careful scan has to look.
+Comments and blank lines are cut out. What a parser of blocks might read otherwise than the parser of single
+lines (:mod:`spectrograd.io.text`) is an :class:`AmbiguousText`, and the latter reads the table.
+:func:`scan_blocks` feeds the graph in memory and the store on disk.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, packed as their suffix says."""
+"""Writing of files that appear whole or not at all, packed as their suffix says; graphs as edge tables."""
 
 from __future__ import annotations
 

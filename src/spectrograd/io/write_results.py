@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike
 from spectrograd.engines.base import MultiVector
 from spectrograd.graph import GraphError
 from spectrograd.graph.node_names import as_plain
-from spectrograd.io.parquet import write_row_groups
-from spectrograd.io.text import compression_of, data_suffix
+from spectrograd.io.parquet import PARQUET_SUFFIX, write_row_groups
+from spectrograd.io.text import ZSTD, compression_of, data_suffix
 from spectrograd.io.write_graph import as_field, warn_of_formulas, whole_file, write_text
 from spectrograd.system import need
 from spectrograd.typing import Array
@@ -94,18 +94,38 @@ def _write(
     raw: bool,
 ) -> None:
     path = Path(path)
-    suffix, packing = data_suffix(str(path)), compression_of(str(path))
-    writer = writers.get(suffix)
-    if writer is None:
-        raise ValueError(f"{path}: cannot write {suffix!r} files; choose one of {' '.join(writers)}")
-    if packing and suffix not in _TEXT_SUFFIXES:
-        raise ValueError(f"{path}: {suffix} files are not packed; leave {packing} away")
+    suffix, writer = _choose_writer(str(path), writers)
     nodes = _check_names(names, len(values))
     if suffix in _DELIMITERS:
         writer = partial(_write_table, delimiter=_DELIMITERS[suffix], raw=raw)
         warn_of_formulas((nodes, values), raw)
     with whole_file(path) as handle:
         writer(handle, values, nodes)
+
+
+def check_embedding_path(path: str) -> None:
+    """Raise an error where :func:`write_embedding` cannot write the format that a path names."""
+    _choose_writer(path, _EMBEDDING_WRITERS)
+
+
+def check_labels_path(path: str) -> None:
+    """Raise an error where :func:`write_labels` cannot write the format that a path names."""
+    _choose_writer(path, _LABEL_WRITERS)
+
+
+def _choose_writer(path: str, writers: Mapping[str, Writer]) -> tuple[str, Writer]:
+    """Return the suffix of a path and its writer, once the packages that it needs are found."""
+    suffix = data_suffix(path)
+    packing = compression_of(path)
+    if suffix not in writers:
+        raise ValueError(f"{path}: cannot write {suffix!r} files; choose one of {' '.join(writers)}")
+    if packing and suffix not in _TEXT_SUFFIXES:
+        raise ValueError(f"{path}: {suffix} files are not packed; leave {packing} away")
+    if packing == ZSTD:
+        need("pyarrow", f"{path}: a file packed by zstd")
+    if suffix == PARQUET_SUFFIX:
+        need("pyarrow.parquet", "Parquet")
+    return suffix, writers[suffix]
 
 
 def _check_names(names: ArrayLike | None, n_nodes: int) -> Array:

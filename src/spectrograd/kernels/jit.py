@@ -1,7 +1,9 @@
-"""Says when a kernel is compiled, and of what kind it is: it takes seconds, once on a machine.
+"""Compilation of kernels by numba: its flags, its threading layers, and a clock of the time it takes.
 
-Through the logger ``spectrograd``: it stands on stderr unless a program has set up logging otherwise, and a
-script that turns warnings into errors goes on.
+Compiling a kernel takes seconds, once on a machine. It is announced through the logger ``spectrograd``,
+which writes to stderr unless a program has configured logging, so that a script that turns warnings into
+errors goes on. Every kernel is decorated by this module, and by no other; serial kernels run side by side
+on its threads.
 """
 
 from __future__ import annotations

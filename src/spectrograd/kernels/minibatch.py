@@ -1,6 +1,7 @@
-"""Edges in random order, cut into batches, and every batch grouped by its unique vertices.
+"""Mini-batches of edges: drawn in random order, grouped by their vertices, and their stochastic gradients.
 
-None of this looks at the embedding, so batches are prepared side by side, one thread each.
+Drawing and grouping do not read the embedding, so batches are prepared side by side, one thread each. A batch
+is scattered through its sorted unique vertices: two threads never write to the same row.
 """
 
 import numba

@@ -1,6 +1,7 @@
-"""What is left to do when all chunks are done.
+"""Dense kernels on multivectors: Gram matrices in float64, products with small matrices, orthogonalisation.
 
-Number by number: sums of arrays take numba seconds to compile, for all the words in their error messages.
+A reduction sums over chunks of a fixed number of rows and then adds the chunks in order, so that the bits do
+not depend on the number of threads.
 """
 
 from typing import Any

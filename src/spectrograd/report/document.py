@@ -1,15 +1,14 @@
-"""Data -> dict: what a page says, in plain values and without any HTML."""
+"""The content of a page as plain values, without HTML: tables, and figures in words."""
 
 from __future__ import annotations
 
-import base64
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from spectrograd.graph import MultilayerGraph, Recall
+from spectrograd.graph import Recall
 from spectrograd.labels.eigengap import widest_gap
 from spectrograd.report.run import Run
 from spectrograd.report.scatter import (
@@ -33,44 +32,6 @@ COLUMN_MEANINGS = {
     "RI": "share of pairs of nodes that are together in both or apart in both",
     "ARI": "the same, corrected for chance: 0 is chance, 1 the same clusters",
 }
-
-
-def demo_document(
-    graph: MultilayerGraph,
-    rows: Sequence[Mapping[str, Any]],
-    *,
-    picture: bytes,
-    certificate: str,
-    run: Mapping[str, Any],
-) -> dict[str, Any]:
-    """The page of ``demo``: every method in one table.
-
-    Parameters
-    ----------
-    graph, rows
-        The data and one row per method, as in ``--summary-json``.
-    picture
-        PNG.
-    certificate
-        The default solver's verdict in words.
-    run
-        ``command``, ``seed`` and ``versions``.
-    """
-    table = methods_table(rows)["table"]
-    return {
-        "title": "spectrograd demo",
-        "lead": (
-            f"{graph.n_nodes:,} nodes in {graph.n_layers} layers with {graph.n_edges:,} edges. No layer "
-            "alone shows all clusters; merged they do. Times are those of the solver, without measuring and "
-            "without compiling."
-        ),
-        "picture": _data_uri(picture),
-        "alt": "Layers and merged embedding coloured by cluster, convergence, and how far the layers agree",
-        "tables": [table],
-        "certificate": certificate,
-        "facts": _demo_facts(graph, run),
-        "command": str(run["command"]),
-    }
 
 
 def methods_table(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -100,18 +61,9 @@ def _method_cells(row: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _demo_facts(graph: MultilayerGraph, run: Mapping[str, Any]) -> list[list[str]]:
-    facts = [["seed", str(run["seed"])], ["layers", ", ".join(graph.layer_names)]]
-    return facts + [[name, str(version)] for name, version in run["versions"].items()]
-
-
 def number(value: float | None, digits: int) -> str:
     """A figure, or a dash where there is none."""
     return "–" if value is None else f"{value:,.{digits}f}"
-
-
-def _data_uri(png: bytes) -> str:
-    return "data:image/png;base64," + base64.b64encode(png).decode("ascii")
 
 
 # --- Figures in plain words, for readers who do not think in residuals.

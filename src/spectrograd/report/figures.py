@@ -1,4 +1,4 @@
-"""How far layers, and what they were merged into, see the same clusters: overlaps of their subspaces."""
+"""The pictures of reports, drawn by matplotlib without a display, and the overlap of subspaces."""
 
 from __future__ import annotations
 

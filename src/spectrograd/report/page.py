@@ -1,4 +1,7 @@
-"""Dict -> page: one HTML file that needs nothing beside it. Every text is escaped."""
+"""Pages as single HTML files that need no network: a picture with tables, or an interactive run.
+
+Every text is escaped.
+"""
 
 from __future__ import annotations
 
