@@ -37,6 +37,7 @@ SUITES = (
     "dask_engine",
     "torch_engine",
     "parametric",
+    "public",
 )
 
 

@@ -74,7 +74,7 @@ def _layers(n_nodes: int) -> tuple[sp.csr_array, Any]:
 
 
 def _real(name: str, part: str) -> tuple[sp.csr_array, Any]:
-    labels = _labels(REAL / name / "labels.csv.gz")
+    labels = labels_of_file(REAL / name / "labels.csv.gz")
     if part.startswith("layer"):
         matrix = sp.csr_array(sp.load_npz(REAL / name / f"{part}.npz").astype(np.float64))
         linked = np.asarray(matrix.sum(axis=0)).ravel() > 0  # peers divide by the degree
@@ -85,7 +85,7 @@ def _real(name: str, part: str) -> tuple[sp.csr_array, Any]:
     return matrix, labels
 
 
-def _labels(path: Path) -> Any:
+def labels_of_file(path: Path) -> Any:
     if not path.exists():
         return None
     with gzip.open(path, "rt", newline="") as file:
