@@ -7,8 +7,8 @@
 Rows are kept in `benchmarks/results`; a part that is measured again takes the place of its old rows.
 
 Every row is measured in one process of our own and one of the peers, with the same number of threads for
-all libraries. The first call on a graph is not counted: it compiles or loads kernels. CPU seconds are those of the
-process, the least of a few runs; a ratio is the fastest peer of equal quality over ours.
+all libraries. The first call on a graph is not counted: it compiles or loads kernels. CPU seconds are those
+of the process, the least of a few runs; a ratio is the fastest peer of equal quality over ours.
 """
 
 from __future__ import annotations
