@@ -19,12 +19,13 @@ TITLES = {
     "layers": "Layers to labels",
     "points": "Points to labels",
 }
-HEAD = """Every graph of a folder of public data (`SPECTROGRAD_DATA`), scikit-learn's sets and made graphs, with the same number of threads for all. Ours is the estimator with its defaults, certificate included; peers
-are `eigsh` on `D^-1/2 W D^-1/2`, `eigsh` on a sparse factor, and `lobpcg`, each at the loosest of three
-tolerances whose span is within a sine of .03 of the exact one (or of ours, where no gap determines it), with
-ten starts of scikit-learn's k-means for labels that are as good. Where our default regularises a graph, peers
-solve the same operator. Ratios are CPU seconds of the fastest such peer over ours; the first call on a graph,
-which compiles or loads kernels, is not counted."""
+HEAD = """Every graph of a folder of public data (`SPECTROGRAD_DATA`), scikit-learn's sets and made graphs,
+with the same number of threads for all. Ours is the estimator with its defaults, certificate included;
+peers are `eigsh` on `D^-1/2 W D^-1/2`, `eigsh` on a sparse factor, and `lobpcg`, each at the loosest of
+three tolerances whose span is within a sine of .03 of the exact one (or of ours, where no gap determines
+it), with ten starts of scikit-learn's k-means for labels that are as good. Where our default regularises a
+graph, peers solve the same operator. Ratios are CPU seconds of the fastest such peer over ours; the first
+call on a graph, which compiles or loads kernels, is not counted."""
 PREDICTED_FROM = 0.02  # seconds: shorter runs are mostly fixed costs
 
 
