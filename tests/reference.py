@@ -129,11 +129,11 @@ def group_by_vertex(heads, tails, values):
 
 
 def batch_laplacian(heads, tails, edge_weights, n_nodes):
-    """``A_S = sum_e w_e (e_i - e_j)(e_i - e_j)'`` as a dense matrix (Eq. 15)."""
+    """``A_S = sum_e |w_e| (e_i - s_e e_j)(e_i - s_e e_j)'``, s_e the sign of w_e, dense (Eq. 15)."""
     A = np.zeros((n_nodes, n_nodes))
     for i, j, w in zip(heads, tails, edge_weights, strict=True):
-        A[i, i] += w
-        A[j, j] += w
+        A[i, i] += abs(w)
+        A[j, j] += abs(w)
         A[i, j] -= w
         A[j, i] -= w
     return A
@@ -417,8 +417,8 @@ def descend(heads, tails, values, rows, low_rank, batch_size, steps, total_mass,
         chosen = slice(at * batch_size, (at + 1) * batch_size)
         h, t, w = heads[chosen], tails[chosen], values[chosen]
         A_U = np.zeros_like(U)
-        np.add.at(A_U, h, w[:, None] * (U[h] - U[t]))
-        np.add.at(A_U, t, w[:, None] * (U[t] - U[h]))
+        np.add.at(A_U, h, np.abs(w)[:, None] * U[h] - w[:, None] * U[t])
+        np.add.at(A_U, t, np.abs(w)[:, None] * U[t] - w[:, None] * U[h])
         share = np.bincount(np.concatenate([h, t]), minlength=len(U)) * shares
         A_U += share[:, None] * (row_term[:, None] * U - Z @ (a[:, None] * Y))
         inverse = np.linalg.inv(M)

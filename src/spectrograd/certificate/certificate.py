@@ -12,6 +12,7 @@ import numpy as np
 from spectrograd.engines import Engine
 from spectrograd.engines.base import MultiVector
 from spectrograd.graph import Graph
+from spectrograd.graph.graph import magnitudes
 from spectrograd.linalg.subspace import Ritz, orthogonality_error
 from spectrograd.notices import warn
 from spectrograd.operators.base import Operator, OperatorOfSeveral
@@ -407,7 +408,7 @@ def _object_to_excluded_weight(engine: Engine, operator: Operator, Q: MultiVecto
 def _loses_weights(graph: Graph) -> bool:
     """Whether some edge weighs so little that the sum of the largest degree would not show it."""
     weights = (b.weights for b in graph.blocks if b.weights is not None)
-    lightest = min((float(own.min(initial=np.inf)) for own in weights), default=1.0)
+    lightest = min((float(magnitudes(own).min(initial=np.inf)) for own in weights), default=1.0)
     return bool(lightest < np.finfo(np.float64).eps * graph.degrees.max())
 
 

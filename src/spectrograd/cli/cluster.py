@@ -106,7 +106,7 @@ def cluster(
     check_targets(session, page, folder)
     learned = None
     if points is None:
-        graph, source = reading.read_layers(session, graphs, k, options.limit)
+        graph, source = reading.read_layers(session, graphs, k, options.limit, signed=options.is_signed)
     else:
         learned, source = reading.read_point_graph(session, graphs, points, options.jobs)
         graph = learned.graph
@@ -179,7 +179,7 @@ def embed(
     GRAPH is an edge list (.csv .tsv .txt .dat .parquet, columns src,dst[,weight][,layer]), a matrix (.npz
     .mtx .mat), .graphml, .gml, .net, .mpx, or - for text on standard input; text may be .gz or .zst. Several
     GRAPH are the layers of one multilayer graph. With --points it is a table of points.
-    The trivial first eigenvector is left out.
+    The trivial first eigenvector is left out; of a signed Laplacian none is trivial.
     """
     from spectrograd import pipeline
     from spectrograd.cli import estimate as plan
@@ -192,31 +192,37 @@ def embed(
     from spectrograd.io.write_results import check_embedding_path, is_folder_of_parts, write_embedding
     from spectrograd.report.collect import gather_run
 
-    settings = run_settings.make_settings(session, options, k + 1)
+    n_columns = k if options.is_signed else k + 1
+    settings = run_settings.make_settings(session, options, n_columns)
     write = partial(write_embedding, raw=options.raw)
     writing.check_output(session, output, check_embedding_path)
     check_targets(session, page, folder)
     learned = None
     if points is None:
-        graph, source = reading.read_layers(session, graphs, k + 1, options.limit)
+        graph, source = reading.read_layers(
+            session, graphs, n_columns, options.limit, signed=options.is_signed
+        )
     else:
         learned, source = reading.read_point_graph(session, graphs, points, options.jobs)
         graph = learned.graph
-    reading.check_size(k, 1, graph)
+    reading.check_size(k, n_columns - k, graph)
     if session.dry_run:
-        return plan.print_plan(graph, k + 1, options, output=output, report=page, run=folder)
+        return plan.print_plan(graph, n_columns, options, output=output, report=page, run=folder)
     result = running.run(session, graph, settings, pipeline.embed)
     told = partial(summarize, session, source, graph, result, None)
     with session.stage("report"):
-        embedding = result.embedding.without_first()
+        drop_first = not options.is_signed  # no eigenvector of a signed Laplacian is trivial
+        embedding = result.embedding.without_first() if drop_first else result.embedding
         if is_folder_of_parts(output):
             write_embedding_parts(str(output), graph, embedding)
         else:
             writing.write_result(output, write, embedding.vectors, graph.input_names)
         model = partial(
-            saved_model, source.fingerprint, graph, result, settings, points=learned, drop_first=True
+            saved_model, source.fingerprint, graph, result, settings, points=learned, drop_first=drop_first
         )
-        save_page_and_run(page, folder, lambda: gather_run(graph, result, told(), drop_first=True), model)
+        save_page_and_run(
+            page, folder, lambda: gather_run(graph, result, told(), drop_first=drop_first), model
+        )
     session.save_summary(told())
     what = f"{embedding.n_components} coordinates of {graph.n_nodes:,} nodes"
     return running.verdict(session, result, settings, what, output, page, folder)

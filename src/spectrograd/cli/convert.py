@@ -39,6 +39,7 @@ STAGES = {"read": "reading", "count": "counting", "scatter": "scattering", "sort
     "auto",
     "Order of the nodes on disk; outputs are in that of the input.",
 )
+@click.option("--signed", is_flag=True, help="Weights may be negative: --laplacian signed takes such stores.")
 @click.option("--edges", is_flag=True, help="Also every edge once in random order: sgd needs that.")
 @click.option(
     "--memory-limit", metavar="SIZE", callback=memory_size, help="Such as 2GB; half of the machine's."
@@ -79,6 +80,7 @@ def convert(
                 header=graphs.header,
                 format=graphs.format,
                 key=graphs.key,
+                signed=given["signed"],
             )
     seconds = session.seconds["read"]
     rate = meta.made["listed"] / max(seconds, 1e-9)

@@ -111,7 +111,7 @@ def _without_isolated(graph: Graph) -> Graph:
     if not len(graph.isolated) or not graph.n_edges:
         return graph
     kept = np.flatnonzero(graph.degrees)
-    return Graph.from_matrix(graph.matrix[kept][:, kept])
+    return Graph.from_matrix(graph.matrix[kept][:, kept], signed=graph.is_signed)
 
 
 def _seconds_per_pass(operator: SparseOperator, k: int) -> float:

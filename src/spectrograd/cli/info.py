@@ -39,7 +39,7 @@ def info(session: Session, graphs: GraphFiles, k: int) -> int:
     from spectrograd.cli.estimate import describe, estimate
     from spectrograd.cli.summary import outline
 
-    graph, source = reading.read_layers(session, graphs)
+    graph, source = reading.read_layers(session, graphs, signed=True)
     facts = _facts(graph)
     click.echo(f"graph    {describe(graph)}")
     for row in facts["layers"]:

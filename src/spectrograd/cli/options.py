@@ -232,6 +232,11 @@ class SolveOptions:
     every: float
 
     @property
+    def is_signed(self) -> bool:
+        """Whether the Laplacian takes negative weights; by its name, so that --help loads nothing."""
+        return self.laplacian.startswith("signed")
+
+    @property
     def limit(self) -> tuple[int | None, str, str]:
         """What decides whether a store is loaded: memory, solver, engine."""
         return self.memory_limit, self.solver, self.engine
@@ -284,9 +289,9 @@ engine_option = click.option(
 
 laplacian_option = choice_option(
     "--laplacian",
-    "random_walk symmetric unnormalized",
+    "random_walk symmetric unnormalized signed signed_symmetric signed_unnormalized",
     "random_walk",
-    "Which eigenproblem; the paper uses unnormalized.",
+    "Which eigenproblem; the paper uses unnormalized, and signed ones take negative weights.",
 )
 tol_option = number_or_auto_option(
     "-t", "--tol", meaning="Largest residual allowed, relative to the width of the spectrum."

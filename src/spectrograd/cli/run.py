@@ -242,11 +242,14 @@ def read_layers(
     files: GraphFiles,
     k: int | str = FIRST_MAX_CLUSTERS,
     limit: tuple[int | None, str, str] = (None, "auto", "auto"),
+    *,
+    signed: bool = False,
 ) -> tuple[Graph | MultilayerGraph, Input]:
     """Read the graph and remember which bytes it came from; a store that does not fit the limit stays put.
 
     ``limit`` is the memory limit in bytes, and the solver and the engine that have to keep it: of a store
-    that is read by the workers of a cluster nothing is loaded here.
+    that is read by the workers of a cluster nothing is loaded here. Where ``signed``, negative weights are
+    read.
     """
     paths, (memory_limit, *how) = files.paths, limit
     with session.stage("read"), session.progress(f"reading {' '.join(paths)}"):
@@ -255,7 +258,7 @@ def read_layers(
         if len(paths) == 1 and is_store(paths[0]) and not any(files.how.values()):
             graph = open_within(paths[0], n_vectors, memory_limit, *how)
         else:
-            graph = read_graph(*paths, **files.how)
+            graph = read_graph(*paths, **files.how, signed=signed)
             check_limit(graph, n_vectors, memory_limit)
         source = hashed(paths)
     session.detail(f"{graph} read in {session.seconds['read']:.2f} s")

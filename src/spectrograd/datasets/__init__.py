@@ -1,5 +1,6 @@
 """Data with known classes, for tests, benchmarks and first steps."""
 
+from spectrograd.datasets.planted import make_signed_block_model
 from spectrograd.datasets.reviews import ReviewData, load_reviews
 from spectrograd.datasets.synthetic import (
     Day,
@@ -27,4 +28,5 @@ __all__ = [
     "make_growing_graph",
     "make_multilayer_gmm",
     "make_partition_graph",
+    "make_signed_block_model",
 ]

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from spectrograd.engines import LocalEngine
-from spectrograd.graph.validation import check_weights
+from spectrograd.graph.validation import check_weights, is_invalid
 from spectrograd.points.query import KnownPoints
 from spectrograd.system import one_thread
 from spectrograd.typing import Array
@@ -152,7 +152,7 @@ def _nearest_listed(distances: sp.csr_array, count: int) -> tuple[Array, Array]:
 
 
 def _check(weights: sp.csr_array) -> None:
-    if weights.nnz and not (np.isfinite(weights.data).all() and weights.data.min() >= 0):
+    if is_invalid(weights.data).any():
         entries = weights.tocoo()
         check_weights(entries.data, *entries.coords)
 

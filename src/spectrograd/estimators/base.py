@@ -35,11 +35,12 @@ from spectrograd.graph.components import Connectivity
 from spectrograd.labels.eigengap import Eigengap
 from spectrograd.labels.matching import LabelChanges
 from spectrograd.notices import warn
-from spectrograd.operators.laplacian import Kind, Regularization
+from spectrograd.operators.laplacian import Kind, Regularization, is_signed_kind
 from spectrograd.pipeline import Result, cluster, embed
 from spectrograd.pipeline.cluster_verdict import ClusterVerdict
 from spectrograd.pipeline.result import Attempt
 from spectrograd.pipeline.settings import CHECKPOINT_EVERY
+from spectrograd.pipeline.signed import for_signed
 from spectrograd.points.validation import Metric
 from spectrograd.solvers.base import Progress
 from spectrograd.typing import Array
@@ -140,7 +141,7 @@ class Spectral(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         """
         # 1. Input: a graph or layers, and what the parameters say for one of this size.
         source = self._read(self, X, columns)
-        settings = make_settings(self, source.graph.n_nodes)
+        settings = for_signed(source.graph, make_settings(self, source.graph.n_nodes))
         check_memory(self, source.graph, settings)
         # 2. Embedding and labels, from the vectors of the last fit where that is asked for.
         previous = PreviousFit.of(self) if self.warm_start else None
@@ -152,6 +153,11 @@ class Spectral(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             raise KeyboardInterrupt
         warn_unless_converged(result, settings)
         return self
+
+    @property
+    def _drops_first(self) -> bool:
+        """Whether the first eigenvector is left out; no eigenvector of a signed Laplacian is trivial."""
+        return getattr(self, "drop_first", False) and not is_signed_kind(self.laplacian)
 
     def fit_transform(self, X: Any, y: None = None, **columns: str) -> Array:
         """Embed and return the vectors."""
@@ -341,7 +347,7 @@ class Embedder(Spectral):
     _run = staticmethod(embed)
 
     def _n_columns(self, n_nodes: int) -> int:
-        extra = 1 if self.drop_first else 0
+        extra = 1 if self._drops_first else 0
         check_components(self.n_components, n_nodes - extra, "n_components")
         return self.n_components + extra
 

@@ -138,7 +138,7 @@ def set_result_attributes(
         The fit before, whose directions and cluster numbers go on.
     """
     # 1. the embedding, turned onto that of the last fit
-    embedding = result.embedding.without_first() if getattr(model, "drop_first", False) else result.embedding
+    embedding = result.embedding.without_first() if model._drops_first else result.embedding
     names = result.embedding.names
     model.names_ = np.arange(len(result.vectors)) if names is None else plain_texts(names)
     named = makers is None

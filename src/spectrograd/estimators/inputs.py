@@ -23,7 +23,7 @@ from spectrograd.estimators.affinity_rows import (
     QueryAffinity,
 )
 from spectrograd.graph import Graph, GraphError, GraphWarning, MultilayerGraph
-from spectrograd.graph.validation import ROUNDING, check_structure, from_tensor
+from spectrograd.graph.validation import ROUNDING, accept_signs, check_structure, from_tensor, is_invalid
 from spectrograd.io import graph_of, read_graph
 from spectrograd.io.columns import layer_offer
 from spectrograd.io.interop.frames import (
@@ -36,6 +36,7 @@ from spectrograd.io.interop.frames import (
     takes_for_edges,
 )
 from spectrograd.labels.eigengap import FIRST_MAX_CLUSTERS
+from spectrograd.operators.laplacian import is_signed_kind
 from spectrograd.pipeline.memory_estimate import is_stored, open_within
 from spectrograd.points.knn_graph import neighbour_graph
 from spectrograd.points.search import Wanted
@@ -81,7 +82,13 @@ def as_graph(model: Spectral, X: Any, columns: Mapping[str, str]) -> FitInput:
 
     ``columns`` name those of an edge table, as the keywords of :func:`spectrograd.from_frame` do.
     ``affinity_matrix_`` is set as by scikit-learn, but not for a :class:`Graph`: that is its own matrix.
+    Weights may be negative where the Laplacian is a signed one.
     """
+    with accept_signs(is_signed_kind(model.laplacian)):
+        return _as_graph(model, X, columns)
+
+
+def _as_graph(model: Spectral, X: Any, columns: Mapping[str, str]) -> FitInput:
     # 1. edges: a path, a graph, a table
     X = from_tensor(X)
     given = _from_path(model, X, columns) or graph_of_edges(X, columns)
@@ -223,13 +230,13 @@ def _is_dense_graph(X: Any) -> bool:
     if X.dtype.kind not in "biuf" or not X.any():
         return False
     finite = X[np.isfinite(X)] if X.dtype.kind == "f" else X
-    if not finite.size or finite.min() < 0 or X.diagonal().any():
+    if not finite.size or is_invalid(finite).any() or X.diagonal().any():
         return False
     both = np.isfinite(X) & np.isfinite(
         X.T
     )  # the rest is refused by the graph's own check: it names the edge
     values = np.where(both, X, 0).astype(np.float64)
-    return bool(np.abs(values - values.T).max() <= ROUNDING * float(finite.max()))
+    return bool(np.abs(values - values.T).max() <= ROUNDING * float(np.abs(finite).max()))
 
 
 def _matrix_layers(X: Mapping[Any, Any] | Sequence[Any]) -> FitInput:

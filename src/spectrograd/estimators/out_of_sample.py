@@ -16,6 +16,7 @@ from spectrograd.estimators.affinity_rows import KernelRows, MatrixRows, PointRo
 from spectrograd.estimators.inputs import checked_matrix, graph_of_table
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
 from spectrograd.graph.node_names import NodeRows
+from spectrograd.graph.validation import accept_signs
 from spectrograd.io import graph_of
 from spectrograd.io.interop.frames import column_names, from_frame, is_frame
 from spectrograd.labels.nearest_cluster import NearestCluster
@@ -149,7 +150,7 @@ def _node_rows(X: Any, n_nodes: int) -> Any:
 
 
 def _joined(found: Sequence[Rows], may_be_far: bool) -> Query:
-    linked = sum(np.asarray(rows.weights.sum(axis=1)).ravel() for rows in found)
+    linked = sum(np.asarray(abs(rows.weights).sum(axis=1)).ravel() for rows in found)
     bare = np.flatnonzero(linked == 0)
     if len(bare) and not may_be_far:
         raise GraphError(
@@ -180,7 +181,7 @@ def _by_names(layers: Sequence[Graph | None], given: Array, names: NodeRows) -> 
         matrix = sp.csr_array((len(given), len(given))) if layer is None else layer.matrix
         known.append(sp.csr_array(matrix[new][:, old] @ place))
         between.append(sp.csr_array(matrix[new][:, new]))
-    linked = sum(np.asarray(part.sum(axis=1)).ravel() for part in (*known, *between))
+    linked = sum(np.asarray(abs(part).sum(axis=1)).ravel() for part in (*known, *between))
     bare = np.flatnonzero(linked == 0)
     if len(bare):
         raise GraphError(f"the new node {given[new[bare[0]]]} has no edge: nothing can be said of it")
@@ -251,7 +252,7 @@ class TrainingData:
             return OutlierScale.of(self.makers[0].known.outlier_scale[part])
         if isinstance(self.graph, StoredGraph):
             rows = sampled_rows(self.graph)
-            linked = np.asarray(rows.sum(axis=1)).ravel() > 0
+            linked = np.asarray(abs(rows).sum(axis=1)).ravel() > 0
             return OutlierScale.of(self._disagreement([rows])[linked])
         layers = self.graph.layers
         return OutlierScale.of(self._disagreement([layer.matrix for layer in layers])[part])
@@ -307,7 +308,8 @@ def _query(model: Spectral, X: Any) -> Query:
     graph = model._training_data.graph
     if isinstance(graph, MultilayerGraph):
         return query_layers(model, makers, names, graph.layer_names, X)
-    return query_graph(model, None if makers is None else makers[0], names, X)
+    with accept_signs(graph.is_signed):
+        return query_graph(model, None if makers is None else makers[0], names, X)
 
 
 def new_embedding(model: Spectral, rows: Extrapolated) -> Array:

@@ -47,8 +47,9 @@ aggregation_params : mapping or None
 """
 
 LAPLACIAN = """\
-laplacian : {"random_walk", "symmetric", "unnormalized"}
-    Which eigenproblem; the paper uses ``"unnormalized"``.
+laplacian : {"random_walk", "symmetric", "unnormalized", "signed", ...}
+    Which eigenproblem; the paper uses ``"unnormalized"``. ``"signed"``, ``"signed_symmetric"`` and
+    ``"signed_unnormalized"`` take negative weights.
 """
 
 ONE_GRAPH = """\

@@ -17,9 +17,11 @@ from spectrograd.estimators.fitted import PreviousFit, set_result_attributes, wa
 from spectrograd.estimators.inputs import graph_of_table, kernel_matrix, without_diagonal
 from spectrograd.estimators.settings import make_settings
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
+from spectrograd.graph.validation import accept_signs
 from spectrograd.io import graph_of
 from spectrograd.labels.assign import Clustering
 from spectrograd.labels.nearest_cluster import followed
+from spectrograd.operators.laplacian import is_signed_kind
 from spectrograd.pipeline.edge_changes import (
     EdgeChanges,
     changed_graph,
@@ -118,10 +120,12 @@ def _follow(model: Spectral, changed: Changed) -> Result:
 def _change(model: Spectral, X: Any, remove: Any, mode: Any, new_nodes: Any) -> Changed:
     """Take edges or points into the graph."""
     known = model._training_data
-    edges = None if X is None else _edges(X, known.graph)
+    with accept_signs(is_signed_kind(model.laplacian)):
+        edges = None if X is None else _edges(X, known.graph)
+        removed = None if remove is None else _removed(remove, known.graph)
     if X is not None and edges is None:
         return _add_points(model, X)
-    changes = EdgeChanges(edges, None if remove is None else _removed(remove, known.graph), mode, new_nodes)
+    changes = EdgeChanges(edges, removed, mode, new_nodes)
     graph: Graph | MultilayerGraph
     if not known.graph.is_resident:
         graph = changed_store(known.graph, changes)

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from spectrograd.graph.node_names import as_names, number_nodes
 from spectrograd.graph.validation import (
     CleanArrays,
+    accept_signs,
     as_csr,
     check_weights,
     clean_arrays,
@@ -228,6 +229,9 @@ class RowBlock:
 class Graph:
     """An undirected graph without self loops: ``W`` symmetric, ``w_ij >= 0``, ``w_ii = 0``.
 
+    Only a signed Laplacian takes a graph with negative weights (``signed=True`` where it is built). The
+    degrees of such a graph are sums of ``|w_ij|``.
+
     Build one with :meth:`from_matrix` or :meth:`from_edges`; both check and, where that is safe,
     repair their input with a :class:`GraphWarning`. A graph of nearest neighbours carries the ``recall`` of
     the search that found them.
@@ -245,17 +249,19 @@ class Graph:
     recall: Recall | None = None
 
     @classmethod
-    def from_matrix(cls, matrix: Any, *, names: ArrayLike | None = None) -> Graph:
+    def from_matrix(cls, matrix: Any, *, names: ArrayLike | None = None, signed: bool = False) -> Graph:
         """Check an adjacency matrix (dense or scipy sparse) and freeze it.
 
         Self loops are dropped, duplicate entries summed and asymmetric matrices replaced by
-        ``(W + W') / 2``, each with a warning. Negative, NaN or infinite weights are errors.
+        ``(W + W') / 2``, each with a warning. NaN or infinite weights are errors, and so are negative ones
+        unless ``signed``.
         """
-        csr = as_csr(matrix)
-        arrays = clean_arrays(csr)
-        if arrays is None:  # repair the matrix, with a warning for each fault
-            csr = without_loops(without_duplicates(csr))
-            arrays = clean_arrays(csr) or compact(symmetrized(csr))
+        with accept_signs(signed):
+            csr = as_csr(matrix)
+            arrays = clean_arrays(csr)
+            if arrays is None:  # repair the matrix, with a warning for each fault
+                csr = without_loops(without_duplicates(csr))
+                arrays = clean_arrays(csr) or compact(symmetrized(csr))
         return cls._from_arrays(arrays, names)
 
     @classmethod
@@ -268,11 +274,13 @@ class Graph:
         names: ArrayLike | None = None,
         n_nodes: int | None = None,
         directed: bool = False,
+        signed: bool = False,
     ) -> Graph:
         """Build a graph from an edge list whose ends are any ids (or row numbers, with ``n_nodes``).
 
         Each row is one edge; a list that holds every edge in both directions is recognised. Otherwise
-        repeated edges and, where ``directed``, both directions are summed with a warning.
+        repeated edges and, where ``directed``, both directions are summed with a warning. Weights may be
+        negative where ``signed``.
         """
         ends = [as_names(source), as_names(target)]
         if len(ends[0]) != len(ends[1]):
@@ -289,7 +297,8 @@ class Graph:
         if data is not None:
             if len(data) != len(rows):
                 raise GraphError(f"edge list: {len(rows)} edges but {len(data)} weights")
-            check_weights(data, rows, cols, None if names is None else as_names(names))
+            with accept_signs(signed):
+                check_weights(data, rows, cols, None if names is None else as_names(names))
         return cls._from_arrays(undirected(rows, cols, data, size, directed=directed), names)
 
     @classmethod
@@ -373,8 +382,13 @@ class Graph:
         return any(block.weights is not None for block in self.blocks)
 
     @cached_property
+    def is_signed(self) -> bool:
+        """Whether any weight is negative."""
+        return any(float(b.weights.min(initial=0)) < 0 for b in self.blocks if b.weights is not None)
+
+    @cached_property
     def degrees(self) -> Array:
-        """Weighted degrees ``d(i) = sum_j w_ij`` in float64 (Eq. 1)."""
+        """Weighted degrees ``d(i) = sum_j |w_ij|`` in float64 (Eq. 1)."""
         return _frozen(np.concatenate([_row_sums(block) for block in self.blocks]))
 
     @property
@@ -469,8 +483,13 @@ def _check_block(block: RowBlock, n_nodes: int) -> None:
         return
     if not isinstance(weights, np.ndarray) or weights.shape != indices.shape or weights.dtype.kind != "f":
         raise GraphError("no graph: weights do not fit the columns")
-    if len(weights) and not 0 <= float(weights.min()) <= float(weights.max()) < np.inf:
-        raise GraphError("no graph: weights are negative, infinite or no numbers")
+    if len(weights) and not -np.inf < float(weights.min()) <= float(weights.max()) < np.inf:
+        raise GraphError("no graph: weights are infinite or no numbers")
+
+
+def magnitudes(weights: Array) -> Array:
+    """``|w|``; the weights themselves, without a copy, where none is negative."""
+    return weights if float(weights.min(initial=0)) >= 0 else np.abs(weights)
 
 
 def _frozen(array: Array) -> Array:
@@ -492,5 +511,6 @@ def _row_sums(block: RowBlock) -> Array:
     filled = np.flatnonzero(np.diff(block.indptr))
     if len(filled):  # reduceat needs every segment non-empty
         with np.errstate(over="ignore"):  # an infinite degree is refused where a Laplacian is made
-            sums[filled] = np.add.reduceat(block.weights, block.indptr[filled], dtype=np.float64)
+            sizes = magnitudes(block.weights)
+            sums[filled] = np.add.reduceat(sizes, block.indptr[filled], dtype=np.float64)
     return sums

@@ -58,6 +58,11 @@ class MultilayerGraph:
         return cls(_unite_by_name(graphs), tuple(str(name) for name in named))
 
     @property
+    def is_signed(self) -> bool:
+        """Whether any weight of any layer is negative."""
+        return any(layer.is_signed for layer in self.layers)
+
+    @property
     def n_nodes(self) -> int:
         """Number of nodes, which all layers share."""
         return self.layers[0].n_nodes

@@ -7,6 +7,9 @@ dense matrices, torch tensors and lists of edges are accepted.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -14,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from spectrograd.kernels import SMALL, WORTH_THREADS
-from spectrograd.notices import warn
+from spectrograd.notices import parameter, warn
 from spectrograd.typing import Array
 
 # --- Tensors
@@ -61,6 +64,33 @@ class GraphError(ValueError):
 
 class GraphWarning(UserWarning):
     """The input was repaired; the message says how."""
+
+
+# --- Signs of weights: whoever asks for a signed Laplacian accepts negative weights, nobody else.
+
+_accepts_signs: ContextVar[bool] = ContextVar("accepts_signs", default=False)
+
+
+@contextmanager
+def accept_signs(accepted: bool = True) -> Iterator[None]:
+    """Accept negative weights inside: in matrices, edge lists, files and stores alike."""
+    token = _accepts_signs.set(accepted or _accepts_signs.get())
+    try:
+        yield
+    finally:
+        _accepts_signs.reset(token)
+
+
+def is_invalid(weights: Array | float) -> Array:
+    """Which weights are not finite, or negative where signs are not accepted."""
+    bad = np.logical_not(np.isfinite(weights))
+    return bad if _accepts_signs.get() else bad | (np.asarray(weights) < 0)
+
+
+def explain_weight(weight: Any) -> str:
+    """What a weight that is refused must be, and which Laplacian would take it."""
+    hint = f" ({parameter('laplacian', 'signed')} takes negative ones)" if np.isfinite(weight) else ""
+    return f"must be finite and not negative{hint}"
 
 
 def as_csr(matrix: Any) -> sp.csr_array:
@@ -153,7 +183,7 @@ def clean_arrays(csr: sp.csr_array) -> CleanArrays | None:
         weights = csr.data.copy() if weighted else None
     else:
         mean, largest = _mean_with_transpose(csr)
-        if largest > ROUNDING * csr.data.max():
+        if largest > ROUNDING * float(np.abs(csr.data).max()):
             return None
         weights = None if np.all(mean == 1) else mean
     return CleanArrays(csr.indptr.astype(np.int64), csr.indices.astype(np.int32), weights)
@@ -162,7 +192,9 @@ def clean_arrays(csr: sp.csr_array) -> CleanArrays | None:
 def _inspect(csr: sp.csr_array) -> tuple[bool, bool, bool]:
     """Whether the matrix has flaws other than asymmetry, weights other than one, and is symmetric."""
     indptr, indices, data = csr.indptr, csr.indices, csr.data
-    if csr.shape[0] > SMALL:
+    low, high = data.min(initial=1), data.max(initial=1)
+    is_signed = _accepts_signs.get() and low < 0
+    if csr.shape[0] > SMALL and not is_signed:
         from spectrograd.kernels.graph import look_over
 
         run = look_over if len(data) > WORTH_THREADS else look_over.serial
@@ -171,9 +203,10 @@ def _inspect(csr: sp.csr_array) -> tuple[bool, bool, bool]:
         one, infinite = np.array([1, np.inf], data.dtype).view(bits.dtype)
         flawed, weighted, imbalance = run(indptr, indices, bits, one, infinite)
         return bool(flawed), bool(weighted), int(imbalance) == 0
-    low, high = data.min(initial=1), data.max(initial=1)
-    positive = low > 0 and high < np.inf  # false for NaN too
-    if not positive or not csr.has_canonical_format or csr.diagonal().any():
+    valid = low > 0 and high < np.inf  # false for NaN too
+    if is_signed:
+        valid = bool(np.isfinite(data).all() and data.all())
+    if not valid or not csr.has_canonical_format or csr.diagonal().any():
         return True, True, False
     columns = csr.tocsc()
     pairs = ((indptr, columns.indptr), (indices, columns.indices), (data, columns.data))
@@ -201,7 +234,7 @@ def _mean_with_transpose(csr: sp.csr_array) -> tuple[Array, float]:
 def without_duplicates(csr: sp.csr_array) -> sp.csr_array:
     """Return a canonical copy without stored zeros, or refuse the first invalid weight."""
     csr = sp.csr_array(csr, copy=True)
-    if not np.all(np.isfinite(csr.data)) or np.any(csr.data < 0):
+    if is_invalid(csr.data).any():
         coo = csr.tocoo()
         check_weights(coo.data, coo.row, coo.col)
     before = csr.nnz
@@ -226,7 +259,7 @@ def symmetrized(csr: sp.csr_array) -> sp.csr_array:
     """Return ``(W + W') / 2``."""
     transposed = csr.T.tocsr()
     difference = abs(csr - transposed)
-    if difference.max() > ROUNDING * csr.data.max():
+    if difference.max() > ROUNDING * float(np.abs(csr.data).max()):
         row = int(np.argmax(difference.max(axis=1).toarray()))
         warn(
             f"the adjacency matrix is not symmetric (first seen in row {row}); using (W + W') / 2",
@@ -236,14 +269,15 @@ def symmetrized(csr: sp.csr_array) -> sp.csr_array:
 
 
 def check_weights(data: Array, rows: Array, cols: Array, names: Array | None = None) -> None:
-    """Refuse the first weight that is not finite or negative, by the names of its ends."""
-    for bad, what in ((~np.isfinite(data), "not finite"), (data < 0, "negative")):
+    """Refuse the first weight that is not finite, or negative without a sign being accepted, by its ends."""
+    for bad in (~np.isfinite(data), is_invalid(data)):
         if bad.any():
             at = int(np.argmax(bad))
             ends = (rows[at], cols[at]) if names is None else (names[rows[at]], names[cols[at]])
             raise GraphError(
-                f"weight of edge ({ends[0]}, {ends[1]}) is {data[at]}: {what}; "
-                "weights must be finite and not negative"
+                f"weight of edge ({ends[0]}, {ends[1]}) is {data[at]}: "
+                f"{'negative' if np.isfinite(data[at]) else 'not finite'}; "
+                f"weights {explain_weight(data[at])}"
             )
 
 
@@ -283,7 +317,7 @@ def undirected(
     ``directed`` edges become ``W + W'`` with a warning, unless each has its reverse of the same weight.
     """
     is_long = n_nodes > SMALL and len(rows) >= MIN_COMPILED_EDGES
-    if is_long and (weights is None or weights.max() < _MAX_COMPILED_WEIGHT):
+    if is_long and (weights is None or np.abs(weights).max() < _MAX_COMPILED_WEIGHT):
         arrays, listing, loops = _symmetrize_by_kernels(rows, cols, weights, n_nodes)
     else:
         arrays, listing, loops = _symmetrize_by_scipy(rows, cols, weights, n_nodes)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from spectrograd.graph import GraphError
+from spectrograd.graph.validation import accept_signs
 from spectrograd.io.columns import KEYWORD_OF
 from spectrograd.io.edge_stream import STREAMED_SUFFIXES, FileSource, files_of
 from spectrograd.io.edge_table import unique_names
@@ -37,6 +38,7 @@ def convert(
     header: bool | None = None,
     format: str | None = None,
     key: Sequence[str] = (),
+    signed: bool = False,
 ) -> StoreMeta:
     """Write the graph in some files as a store.
 
@@ -57,10 +59,12 @@ def convert(
         Ids are rows below this number.
     header, format, key
         As of :func:`spectrograd.read_graph`.
+    signed : bool
+        Whether weights may be negative.
     """
     options = ReadOptions(columns or {}, header, format, tuple(key))
     check_target(Path(target), settings.force)
-    with _stdin_as_file(sources, target) as (given, stdin):
+    with accept_signs(signed), _stdin_as_file(sources, target) as (given, stdin):
         try:
             source = _source(given, options, parts, n_nodes)
             return ingest(Path(target), source, settings)

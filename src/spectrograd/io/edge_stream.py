@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from spectrograd.graph import GraphError
+from spectrograd.graph.validation import is_invalid
 from spectrograd.io.coordinates import refuse_whole_points
 from spectrograd.io.edge_table import (
     MARK,
@@ -151,7 +152,7 @@ def _parse_by_arrow(text: bytes, layout: Layout) -> tuple[Any, Any, Array | None
     ids = [column for role, column in cells.items() if role != "weight"]
     if any(compute.any(compute.equal(column, "")).as_py() for column in ids):
         return None
-    if weight is not None and not np.all(np.isfinite(weight) & (weight >= 0)):
+    if weight is not None and is_invalid(weight).any():
         return None
     labels = arrow_labels(cells["layer"]) if "layer" in cells else None
     return cells["src"], cells["dst"], weight, labels

@@ -19,6 +19,7 @@ import numpy as np
 
 from spectrograd.graph import Graph, GraphError, GraphWarning, MultilayerGraph
 from spectrograd.graph.node_names import number_distinct, number_ids, number_nodes
+from spectrograd.graph.validation import explain_weight, is_invalid
 from spectrograd.io.columns import (
     Chosen,
     assign_roles,
@@ -249,7 +250,7 @@ def _read_bulk(file: TextFile, layout: Layout) -> EdgeTable | None:
     if columns is None:
         return None
     weight, layer = columns.weight, None
-    if weight is not None and not np.all(np.isfinite(weight) & (weight >= 0)):
+    if weight is not None and is_invalid(weight).any():
         return None
     if columns.layer is not None:
         labels = _distinct_texts(columns.layer.texts, layout)
@@ -376,12 +377,11 @@ def _parse_weights(file: TextFile, texts: list[str], lines: list[int]) -> Array:
         at = next(i for i, text in enumerate(texts) if not is_number(text))
         hint = f"; if it is a header, name the ends: {parameters('source', 'target')}" if at == 0 else ""
         raise file.error(lines[at], f"{texts[at]!r} is not a number (weight){hint}") from None
-    for bad, what in ((~np.isfinite(weight), "not finite"), (weight < 0, "negative")):
+    for bad, what in ((~np.isfinite(weight), "not finite"), (is_invalid(weight), "negative")):
         if bad.any():
             at = int(np.argmax(bad))
-            raise file.error(
-                lines[at], f"weight {texts[at]} is {what}; weights must be finite and not negative"
-            )
+            reason = f"weight {texts[at]} is {what}; weights {explain_weight(weight[at])}"
+            raise file.error(lines[at], reason)
     return weight
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from spectrograd.graph import GraphError
+from spectrograd.graph.validation import explain_weight, is_invalid
 from spectrograd.io.columns import role_of
 from spectrograd.io.edge_table import EdgeTable, ids_of_texts
 from spectrograd.io.text import TextFile
@@ -111,6 +112,6 @@ def _weight(file: TextFile, at: int, edge: Any) -> float:
         weight = float(text)
     except (TypeError, ValueError):
         raise GraphError(f"{file.name}, edge {at}: {text!r} is not a number (weight)") from None
-    if not np.isfinite(weight) or weight < 0:
-        raise GraphError(f"{file.name}, edge {at}: weight {text} must be finite and not negative")
+    if is_invalid(weight):
+        raise GraphError(f"{file.name}, edge {at}: weight {text} {explain_weight(weight)}")
     return weight

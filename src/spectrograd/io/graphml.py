@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO
@@ -13,6 +12,7 @@ import numpy as np
 
 from spectrograd.graph import Graph, GraphError
 from spectrograd.graph.node_names import as_plain
+from spectrograd.graph.validation import explain_weight, is_invalid
 from spectrograd.io.columns import role_of
 from spectrograd.io.edge_table import EdgeTable, ids_of_texts
 from spectrograd.io.interop.frames import edge_rows
@@ -140,8 +140,8 @@ def _take_edge(document: _Document, edge: ElementTree.Element) -> None:
         weight = float(text)
     except ValueError:
         raise GraphError(f"{document.path}, edge {number}: {text!r} is not a number (weight)") from None
-    if not math.isfinite(weight) or weight < 0:
-        raise GraphError(f"{document.path}, edge {number}: weight {text} must be finite and not negative")
+    if is_invalid(weight):
+        raise GraphError(f"{document.path}, edge {number}: weight {text} {explain_weight(weight)}")
     document.source.append(ends[0])
     document.target.append(ends[1])
     document.weight.append(weight)

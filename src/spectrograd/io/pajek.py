@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from spectrograd.graph import GraphError, GraphWarning
+from spectrograd.graph.validation import explain_weight, is_invalid
 from spectrograd.io.columns import NO_WEIGHT, Chosen, role_of
 from spectrograd.io.edge_table import EdgeTable, ids_of_texts
 from spectrograd.io.text import TextFile, data_lines, is_number, split_line
@@ -36,8 +37,8 @@ class LayeredEdges:
             value = float(weight)
         except ValueError:
             raise self.file.error(line, f"{weight!r} is not a number (weight)") from None
-        if not np.isfinite(value) or value < 0:
-            raise self.file.error(line, f"weight {weight} must be finite and not negative")
+        if is_invalid(value):
+            raise self.file.error(line, f"weight {weight} {explain_weight(float(weight))}")
         self.source.append(ends[0])
         self.target.append(ends[1])
         self.weight.append(value)
@@ -146,8 +147,8 @@ class _Network:
         if not is_number(weight):
             raise self.file.error(number, f"{weight!r} is not a number (weight)")
         value = float(weight)
-        if not np.isfinite(value) or value < 0:
-            raise self.file.error(number, f"weight {weight} must be finite and not negative")
+        if is_invalid(value):
+            raise self.file.error(number, f"weight {weight} {explain_weight(float(weight))}")
         self.source.append(ends[0])
         self.target.append(ends[1])
         self.weight.append(value)
@@ -353,6 +354,6 @@ def _weight(file: TextFile, number: int, text: str, name: str | None) -> float:
 
 
 def _checked(file: TextFile, number: int, weight: float) -> float:
-    if not np.isfinite(weight) or weight < 0:
-        raise file.error(number, f"weight {weight} must be finite and not negative")
+    if is_invalid(weight):
+        raise file.error(number, f"weight {weight} {explain_weight(float(weight))}")
     return weight

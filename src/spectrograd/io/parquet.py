@@ -9,6 +9,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from spectrograd.graph import GraphError
+from spectrograd.graph.validation import explain_weight, is_invalid
 from spectrograd.io.columns import Chosen, assign_roles
 from spectrograd.io.edge_table import EdgeTable
 from spectrograd.io.interop.frames import edge_table
@@ -127,11 +128,11 @@ class ParquetEdges:
         if "weight" not in columns:
             return None
         weight: Array = columns["weight"].cast("float64").to_numpy(zero_copy_only=False).copy()
-        bad = ~np.isfinite(weight) | (weight < 0)
+        bad = is_invalid(weight)
         if bad.any():
             row = int(np.argmax(bad))
             raise GraphError(
-                f"{self.path}, row {at + row}: weight {weight[row]} must be finite and not negative"
+                f"{self.path}, row {at + row}: weight {weight[row]} {explain_weight(weight[row])}"
             )
         return weight
 

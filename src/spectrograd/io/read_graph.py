@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
+from spectrograd.graph.validation import accept_signs
 from spectrograd.io.columns import Chosen, chosen_columns
 from spectrograd.io.edge_table import EdgeTable, join_tables, name_in_messages, read_table, unique_names
 from spectrograd.io.gml import GML_SUFFIX, read_gml
@@ -135,6 +136,7 @@ def read_graph(
     header: bool | None = None,
     format: str | None = None,
     key: str | Sequence[str] | None = None,
+    signed: bool = False,
 ) -> Graph | MultilayerGraph:
     r"""Read a graph from a file, or a multilayer graph from several.
 
@@ -159,6 +161,8 @@ def read_graph(
         Read the files as if their suffix were this one: ``"csv"``, ``"edgelist"``, ``"mtx"``, ...
     key : str or list of str, optional
         The variable of a ``.mat`` file that is the graph; several are layers.
+    signed : bool
+        Whether weights may be negative: ``laplacian="signed"`` takes them.
 
     Returns
     -------
@@ -183,7 +187,12 @@ def read_graph(
     """
     chosen = chosen_columns(source=source, target=target, weight=weight, layer=layer)
     keys = (key,) if isinstance(key, str) else tuple(key or ())
-    options, paths = ReadOptions(chosen, header, format, keys), _paths(sources)
+    with accept_signs(signed):
+        return _read(_paths(sources), ReadOptions(chosen, header, format, keys))
+
+
+def _read(paths: list[str], options: ReadOptions) -> Graph | MultilayerGraph:
+    """The graph of some files, or several as layers."""
     if not paths:
         raise GraphError("no file given; name at least one edge list or matrix")
     if paths.count(STDIN) > 1:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from spectrograd.graph.validation import explain_weight, is_invalid
 from spectrograd.io.text import TextFile, is_number
 from spectrograd.system import MissingExtra, need
 from spectrograd.typing import Array
@@ -269,8 +270,8 @@ class Scanner:
             problem = ""
             if not is_number(word):
                 problem = f"{word!r} is not a number (weight)"
-            elif not 0 <= float(word) < np.inf:
-                problem = f"weight {word} must be finite and not negative"
+            elif is_invalid(float(word)):
+                problem = f"weight {word} {explain_weight(float(word))}"
             if problem:
                 raise BadWeight(problem, text, begin, text.count(b"\n", 0, begin) + 1)
             weights[edge] = float(word)

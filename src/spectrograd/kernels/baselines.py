@@ -98,7 +98,10 @@ def _product(A, B):
 
 @inner
 def _edge_gradient(positions, csr, weights, scale, U, G, incident, marks):
-    """Mutates: G by ``sum_e w_e (u_i - u_j)`` (Eqs. 13, 15), the edge counts and the marks of both ends."""
+    """Mutates: G by ``sum_e |w_e| (u_i - s_e u_j)`` (Eqs. 13, 15), edge counts and marks of both ends.
+
+    ``s_e`` is the sign of the weight ``w_e``.
+    """
     indptr, indices, guide, shift = csr
     for e in range(positions.shape[0]):
         p = positions[e]
@@ -106,13 +109,16 @@ def _edge_gradient(positions, csr, weights, scale, U, G, incident, marks):
         while indptr[i + 1] <= p:
             i += 1
         j = np.int64(indices[p])
-        difference = take(U, i, 0) - take(U, j, 0)
+        sign = U.dtype.type(1)
         if weights is not None:
-            difference = difference * weights[p]
+            sign = U.dtype.type(1) if weights[p] >= 0 else U.dtype.type(-1)
+        difference = take(U, i, 0) - take(U, j, 0) * sign
+        if weights is not None:
+            difference = difference * abs(weights[p])
         if scale is not None:
             difference = difference * (scale[i] * scale[j])
         put(G, i, 0, take(G, i, 0) + difference)
-        put(G, j, 0, take(G, j, 0) - difference)
+        put(G, j, 0, take(G, j, 0) - difference * sign)
         incident[i] += 1
         incident[j] += 1
         marks[i >> 6] |= np.uint64(1) << np.uint64(i & 63)

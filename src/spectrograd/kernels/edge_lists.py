@@ -32,7 +32,7 @@ def keep_edges(source, target, bits, counts, kept):
 
 @serial
 def count_rows(source, target, weights, row_of, counts, sums, parent):
-    """Mutates: source and target become rows; counts of entries; sums of weights; parent, a union-find.
+    """Mutates: source and target become rows; counts of entries; sums of ``|w|``; parent, a union-find.
 
     ``row_of`` may be None (ends are rows), ``weights`` too (sums stay as they are).
     """
@@ -43,8 +43,8 @@ def count_rows(source, target, weights, row_of, counts, sums, parent):
         counts[i] += 1
         counts[j] += 1
         if weights is not None:
-            sums[i] += weights[e]
-            sums[j] += weights[e]
+            sums[i] += abs(weights[e])
+            sums[j] += abs(weights[e])
             if weights[e] == 0:  # an edge that will not be there
                 continue
         i, j = _root(parent, i), _root(parent, j)

@@ -223,7 +223,7 @@ def group_by_vertex(heads, tails, values, ends, slot):
 def batch_gradient(batch, row_part, Z, C, U, projected):
     """Rows of ``A_S U`` for the vertices of a batch, and ``U' A_S U`` if ``projected``.
 
-    ``batch`` is the tuple of :func:`group_by_vertex`. Row v is ``sum_e w_e (u_v - u_partner)``
+    ``batch`` is the tuple of :func:`group_by_vertex`. Row v is ``sum_e |w_e| u_v - w_e u_partner``
     (Eqs. 13, 15). With ``row_part = (shares, row_term)`` it also holds ``shares_v`` times the parts of
     A that are no edges, ``row_term_v u_v - z_v C`` with ``C = diag(a) Z'U``.
 
@@ -250,7 +250,7 @@ def batch_gradient(batch, row_part, Z, C, U, projected):
             for q in range(ptr[v], ptr[v + 1]):
                 w = weights[q]
                 other = U[np.uint32(partners[q])]
-                total += w
+                total += abs(w)
                 for k in range(n_columns):
                     g[k, x] -= w * other[k]
             for k in range(n_columns):

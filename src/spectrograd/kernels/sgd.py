@@ -121,7 +121,7 @@ def _pull(own, span, meets, known, Z, C, W, G):
             for p in range(ptr[v], ptr[v + 1]):
                 w = weights[p] if weights.shape[0] > 0 else one
                 pull = pull + w * take(W, np.uint32(partners[p]), k)
-                weight += w
+                weight += abs(w)
             for f in range(Z.shape[1]):
                 pull = pull + (share * Z[i, f]) * take(C, f, k)
             put(G, v, k, weight * take(W, v, k) - pull)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from spectrograd.graph import Graph, GraphWarning
 from spectrograd.notices import warn
-from spectrograd.operators.laplacian import Kind
+from spectrograd.operators.laplacian import Kind, form_of
 from spectrograd.typing import Array
 
 FIRST_MAX_CLUSTERS = 20  # largest number looked for at first
@@ -183,7 +183,7 @@ def bulk_edge(layers: Sequence[Graph], kind: Kind = "random_walk", tau: float = 
     """
     scale = radius = 0.0
     for layer in layers:
-        unit = float(layer.degrees.mean()) if kind == "unnormalized" else 1.0
+        unit = float(layer.degrees.mean()) if form_of(kind) == "unnormalized" else 1.0
         neighbours = 2 * layer.n_edges / layer.n_nodes
         scale += unit
         radius += unit**2 / max(neighbours, 1.0)

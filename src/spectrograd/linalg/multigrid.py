@@ -94,7 +94,8 @@ def _galerkin(operator: SparseOperator, part: Array, n: int) -> tuple[Level, Spa
     indptr, indices, data = run(*operator.graph.pattern, weights, part, begin, order)
     graph = Graph((RowBlock(0, indptr, indices, data),), n)
     metric = np.ones(operator.n_nodes) if operator.metric is None else operator.metric
-    extra = np.bincount(part, operator.row_term, n)
+    # P'AP exactly, signs or none: what the diagonal has beyond (signed) row sums is added up.
+    extra = np.bincount(part, operator.diagonal - _signed_row_sums(operator.graph), n)
     low_rank = operator.low_rank
     level = Level(operator, part, begin, order)
     if low_rank is not None:
@@ -102,11 +103,16 @@ def _galerkin(operator: SparseOperator, part: Array, n: int) -> tuple[Level, Spa
     coarse = replace(
         operator,
         graph=graph,
-        diagonal=graph.degrees + extra,
+        diagonal=_signed_row_sums(graph) + extra,
         metric=np.bincount(part, metric, n),
         low_rank=low_rank,
     )
     return level, coarse
+
+
+def _signed_row_sums(graph: Graph) -> Array:
+    """``W 1``: the degrees, where no weight is negative."""
+    return np.asarray(graph.matrix.sum(axis=1)).ravel() if graph.is_signed else graph.degrees
 
 
 def build(operator: SparseOperator, coarsest: int = COARSEST) -> list[Level]:

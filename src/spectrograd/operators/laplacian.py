@@ -9,10 +9,29 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from spectrograd.graph import Graph, GraphError
+from spectrograd.notices import parameter
 from spectrograd.operators.sparse import LowRank, SparseOperator
 from spectrograd.typing import Array
 
-Kind = Literal["random_walk", "symmetric", "unnormalized"]
+Kind = Literal[
+    "random_walk", "symmetric", "unnormalized", "signed", "signed_symmetric", "signed_unnormalized"
+]
+# Of a graph with negative weights ``L = diag(|W| 1) - W`` in each of the three forms.
+SIGNED_FORMS: dict[Kind, Kind] = {
+    "signed": "random_walk",
+    "signed_symmetric": "symmetric",
+    "signed_unnormalized": "unnormalized",
+}
+
+
+def is_signed_kind(kind: str) -> bool:
+    """Whether a Laplacian takes negative weights."""
+    return kind in SIGNED_FORMS
+
+
+def form_of(kind: Kind) -> Kind:
+    """How a Laplacian is normalised, signed or not."""
+    return SIGNED_FORMS.get(kind, kind)
 
 
 def laplacian(graph: Graph, kind: Kind = "random_walk", *, allow_isolated: bool = False) -> SparseOperator:
@@ -26,6 +45,9 @@ def laplacian(graph: Graph, kind: Kind = "random_walk", *, allow_isolated: bool 
     kind
         ``"unnormalized"``: ``L = D - W`` (the paper, Eq. 2). ``"symmetric"``:
         ``D^-1/2 L D^-1/2`` (Eq. 3). ``"random_walk"``: ``L u = lambda D u``, metric ``B = D``.
+        ``"signed"``, ``"signed_symmetric"``, ``"signed_unnormalized"``: the same (in this order the random
+        walk's, the symmetric and the plain form) of a graph with negative weights, where D sums their sizes:
+        ``L = diag(|W| 1) - W`` (Kunegis et al. 2010), ``u'Lu = sum |w_ij| (u_i - sign(w_ij) u_j)^2``.
 
     Examples
     --------
@@ -35,7 +57,9 @@ def laplacian(graph: Graph, kind: Kind = "random_walk", *, allow_isolated: bool 
     """
     if kind not in get_args(Kind):
         raise ValueError(f"laplacian={kind!r}: expected one of {', '.join(get_args(Kind))}")
-    degrees = graph.degrees
+    if graph.is_signed and not is_signed_kind(kind):
+        _refuse_signs(graph, kind)
+    kind, degrees = form_of(kind), graph.degrees
     if degrees.max() > np.finfo(np.float64).max / 2:
         raise GraphError("the weights are too large: their sums overflow; divide all of them by 1e10, say")
     _check_isolated(graph, allow_isolated)
@@ -46,6 +70,20 @@ def laplacian(graph: Graph, kind: Kind = "random_walk", *, allow_isolated: bool 
         scale = np.where(linked, 1 / np.sqrt(np.where(linked, degrees, 1)), 0.0)
         return SparseOperator(graph, linked.astype(np.float64), scale=scale)
     return SparseOperator(graph, degrees, metric=degrees if linked.all() else np.where(linked, degrees, 1.0))
+
+
+def _refuse_signs(graph: Graph, kind: Kind) -> None:
+    """Refuse negative weights, by the name of the first."""
+    for block in graph.blocks:
+        if block.weights is None or not (block.weights < 0).any():
+            continue
+        at = int(np.argmax(block.weights < 0))
+        row = block.start + int(np.searchsorted(block.indptr, at, side="right")) - 1
+        ends = f"{graph.node_names[row]}, {graph.node_names[block.indices[at]]}"
+        raise GraphError(
+            f"weight of edge ({ends}) is {block.weights[at]}: negative, which {parameter('laplacian', kind)} "
+            f"cannot take; {parameter('laplacian', 'signed')} does"
+        )
 
 
 def _largest_two(degrees: Array) -> float:
@@ -138,9 +176,12 @@ def checked(value: Any) -> float | str | None:
 def regularized(graph: Graph, kind: Kind, tau: float) -> SparseOperator:
     """The Laplacian of ``W + (t / N) 11'`` with ``t = tau`` mean degrees: degrees + t, and a rank-one part.
 
-    All three kinds follow from the same matrix. For ``"unnormalized"`` it is ``L + t (I - 11'/N)``, which
+    All three forms follow from the same matrix. For ``"unnormalized"`` it is ``L + t (I - 11'/N)``, which
     lifts every vector but the constant by t: the order of a connected graph's eigenvectors does not
     change, only the components of a disconnected one are separated from the constant.
+
+    Of a signed graph every pair gets ``t / N`` twice, once with each sign: degrees + t, and no rank-one part
+    (Cucuringu et al. 2021).
 
     Examples
     --------
@@ -156,12 +197,14 @@ def regularized(graph: Graph, kind: Kind, tau: float) -> SparseOperator:
     plain = laplacian(graph, kind, allow_isolated=True)  # checks the kind
     n, added = graph.n_nodes, tau * float(graph.degrees.mean())
     degrees, coefficient = graph.degrees + added, np.array([added / n])
-    ones = LowRank(np.ones((n, 1)), coefficient)
+    ones = None if is_signed_kind(kind) else LowRank(np.ones((n, 1)), coefficient)
+    kind = form_of(kind)
     if kind == "unnormalized":
         return SparseOperator(graph, degrees, low_rank=ones, upper=plain.upper + added)
     if kind == "symmetric":
         scale = 1 / np.sqrt(degrees)
-        return SparseOperator(graph, np.ones(n), scale=scale, low_rank=LowRank(scale[:, None], coefficient))
+        scaled = ones and LowRank(scale[:, None], coefficient)
+        return SparseOperator(graph, np.ones(n), scale=scale, low_rank=scaled)
     return SparseOperator(graph, degrees, metric=degrees, low_rank=ones)
 
 
@@ -204,10 +247,10 @@ def masked(
     added = tau * float(graph.degrees[kept].mean())
     degrees = np.where(kept, graph.degrees + added, np.where(graph.degrees > 0, graph.degrees, 1.0))
     low_rank = None
-    if tau:
+    if tau and not is_signed_kind(kind):
         low_rank = LowRank(kept[:, None].astype(np.float32), np.array([added / kept.sum()]))
     forms = {"random_walk": _random_walk, "symmetric": _symmetric}
-    return replace(forms.get(kind, _unnormalized)(graph, kept, degrees, low_rank), excluded=excluded)
+    return replace(forms.get(form_of(kind), _unnormalized)(graph, kept, degrees, low_rank), excluded=excluded)
 
 
 def _random_walk(graph: Graph, kept: Array, degrees: Array, low_rank: LowRank | None) -> SparseOperator:

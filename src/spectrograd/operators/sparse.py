@@ -85,7 +85,9 @@ class SparseOperator(Operator):
 
     @property
     def null_vector(self) -> Array | None:
-        """``1 / scale`` on the rows that take part, where those are a Laplacian."""
+        """``1 / scale`` on the rows that take part, where those are a Laplacian; unknown of signed graphs."""
+        if self.graph.is_signed:
+            return None
         part = np.ones(self.n_nodes)
         if self.excluded is not None:
             part[self.excluded] = 0
@@ -191,14 +193,20 @@ class SparseOperator(Operator):
 
     @cached_property
     def row_sums(self) -> Array:
-        """Row sums of ``diag(scale) W diag(scale)``: the degrees as this operator sees them."""
+        """Row sums of ``diag(scale) |W| diag(scale)``: the degrees as this operator sees them."""
         if self.scale is None:
             return self.graph.degrees
-        return np.asarray(self.scale * np.concatenate([b.product(self.scale) for b in self.graph.blocks]))
+        blocks = self.graph.blocks
+        if self.graph.is_signed:
+            blocks = (b if b.weights is None else replace(b, weights=np.abs(b.weights)) for b in blocks)
+        return np.asarray(self.scale * np.concatenate([b.product(self.scale) for b in blocks]))
 
     @cached_property
     def row_term(self) -> Array:
-        """Difference of the diagonal to that of a plain Laplacian: ``A = L(W) + diag(row_term) - ...``."""
+        """What the diagonal has beyond a Laplacian: ``A = L(W) + diag(row_term) - ...``.
+
+        ``L(W) = diag(|W| 1) - W``, a sum over edges of ``|w| (u_i - sign(w) u_j)^2``.
+        """
         return self.diagonal - self.row_sums
 
     def standard_form(self) -> SparseOperator:

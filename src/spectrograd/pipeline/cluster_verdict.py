@@ -20,6 +20,7 @@ from spectrograd.labels import assign
 from spectrograd.labels.kmeans import unit_rows
 from spectrograd.labels.neighbor_labels import components, follow_neighbours
 from spectrograd.labels.sampled_kmeans import membership
+from spectrograd.operators.laplacian import form_of
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.layer_weights import TRACY_WIDOM
 from spectrograd.pipeline.result import Result
@@ -156,6 +157,8 @@ def judge_clusters(result: Result, settings: Settings) -> ClusterVerdict:
     layers, weights = clustered_graphs(result)
     if not layers:
         return ClusterVerdict(NOT_JUDGED, k, reason="the edges are not at hand")
+    if any(layer.is_signed for layer in layers):
+        return ClusterVerdict(NOT_JUDGED, k, reason="the graph is signed: a random one has no share of signs")
     labels = result.labels[result.rows]
     shares = np.bincount(labels[labels >= 0], minlength=k) / max(1, int((labels >= 0).sum()))
     if k < 2:
@@ -370,7 +373,8 @@ def _mean_confidence(result: Result, labels: Array, k: int) -> float:
 
 
 def _compare_eigenvalues(result: Result, settings: Settings, chance: _Chance) -> dict[str, Any]:
-    if result.merged is not None or settings.laplacian == "unnormalized" or len(result.eigenvalues) < 2:
+    is_plain = form_of(settings.laplacian) == "unnormalized"
+    if result.merged is not None or is_plain or len(result.eigenvalues) < 2:
         return {}
     # The bulk of a larger graph begins lower: by less than six spreads of the smaller one's (Tracy-Widom).
     top = (1 - chance.eigenvalue) * (1 + 6 * TRACY_WIDOM * chance.n_nodes ** (-2 / 3))

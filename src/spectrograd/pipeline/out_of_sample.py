@@ -20,6 +20,7 @@ from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.labels.kmeans import row_lengths
 from spectrograd.operators import Kind
 from spectrograd.operators.composite import FunctionOperator
+from spectrograd.operators.laplacian import form_of
 from spectrograd.pipeline.multilayer import Merged
 from spectrograd.pipeline.result import Result
 from spectrograd.pipeline.settings import Settings
@@ -63,6 +64,7 @@ class LayerRule:
     vectors: Array | None = None
     eigenvalues: Array | None = None
     strength: float = 0.0
+    ties_pairs: bool = True  # whether what regularisation adds ties all pairs; it does not in a signed graph
 
     def scale(self, degrees: Array) -> Array:
         """Factor at both ends of an edge: ``1 / sqrt(degree)`` of a symmetric Laplacian, else 1."""
@@ -87,6 +89,8 @@ class LayerRule:
 
     def everywhere(self, vectors: Array) -> Array:
         """Regularisation's sum over all training nodes, per unit of a row's scale; shape (k,)."""
+        if not self.ties_pairs:
+            return np.zeros(vectors.shape[1])
         return np.asarray(self.added / self.n_active * (self.known_scale @ vectors), dtype=np.float64)
 
     @cached_property
@@ -268,7 +272,9 @@ def _divide_safely(top: Array, bottom: Array) -> Array:
 
 
 def _row_sums(matrix: sp.csr_array) -> Array:
-    return np.asarray(matrix.sum(axis=1), dtype=np.float64).ravel()
+    """Degrees: sums of ``|w|``."""
+    sizes = abs(matrix) if matrix.nnz and matrix.data.min() < 0 else matrix
+    return np.asarray(sizes.sum(axis=1), dtype=np.float64).ravel()
 
 
 # --- The extension of a result: rules for rows that are not in its graph.
@@ -283,7 +289,7 @@ def extension_of(graph: Graph | MultilayerGraph, result: Result, settings: Setti
     several = isinstance(graph, MultilayerGraph)
     if isinstance(result.operator, FunctionOperator) or (several and result.operator.is_streamed):
         return None
-    kind = settings.laplacian
+    kind = form_of(settings.laplacian)
     part = np.zeros(graph.n_nodes, bool)
     part[result.rows] = True
     part[result.connectivity.excluded] = False  # over a disk they are among the rows
@@ -303,7 +309,7 @@ def _rule(graph: Graph, part: Array, kind: Kind, tau: float) -> LayerRule:
     degrees[input_order(graph)] = graph.degrees
     degrees = np.where(part, degrees, 0.0)
     added = tau * float(degrees[part].mean())
-    return LayerRule(kind, degrees, int(part.sum()), added)
+    return LayerRule(kind, degrees, int(part.sum()), added, ties_pairs=not graph.is_signed)
 
 
 def _weigh_rules(layers: Sequence[LayerRule], merged: Merged, with_subspaces: bool) -> tuple[LayerRule, ...]:
@@ -371,7 +377,7 @@ def disagreement(vectors: Array, rows: Sequence[sp.csr_array], weights: Sequence
     total = np.zeros(rows[0].shape[0])
     mass = np.zeros(rows[0].shape[0])
     for matrix, weight in zip(rows, weights, strict=True):
-        degrees = np.asarray(matrix.sum(axis=1), dtype=np.float64).ravel()
+        degrees = _row_sums(matrix)
         known = degrees > 0
         share = row_lengths(matrix @ directions) / np.where(known, degrees, 1)
         total += np.where(known, weight * (1 - share), 0.0)

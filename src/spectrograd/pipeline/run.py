@@ -23,6 +23,7 @@ from spectrograd.pipeline.cluster_verdict import NOT_JUDGED, ClusterVerdict, clu
 from spectrograd.pipeline.multilayer import PreparedLayers, prepare_layers
 from spectrograd.pipeline.result import DistributedEmbedding, Result
 from spectrograd.pipeline.settings import Settings
+from spectrograd.pipeline.signed import for_signed
 from spectrograd.pipeline.single import PreparedGraph, prepare_graph
 from spectrograd.store.stored_graph import StoredGraph
 from spectrograd.system import deferred
@@ -62,6 +63,7 @@ def embed(graph: Graph | MultilayerGraph, settings: Settings, *, start: Array | 
 
 def _embed(graph: Graph | MultilayerGraph, settings: Settings, start: Array | None) -> Result:
     kept = settings.checkpoint is not None
+    settings = for_signed(graph, settings)
     note_small(graph, settings)
     with deferred(terminate=kept) as interruption, settings.engine.threads():
         before = copy.copy(settings.engine.work)
@@ -82,7 +84,9 @@ def cluster(graph: Graph | MultilayerGraph, settings: Settings, *, start: Array 
     ((300,), 3)
     """
     kept = settings.checkpoint is not None
-    settings = settings.started(labels=True)
+    if settings.n_clusters is None and isinstance(settings.n_components, int):
+        settings = replace(settings, n_clusters=settings.n_components)
+    settings = for_signed(graph, settings).started(labels=True)
     with deferred(terminate=kept) as interruption, with_checkpoints(graph, settings, start) as settings:
         result = label(_embed(graph, settings, start), settings)
         return result.stopped() if interruption.requested else result
@@ -181,6 +185,8 @@ def _follow_neighbours(result: Result) -> Result:
     tau = result.regularization.tau
     layers = clustered_graphs(result)[0]
     if not tau or result.labels is None or not layers or result.connectivity.groups is not None:
+        return result
+    if any(layer.is_signed for layer in layers):  # a vote of neighbours has no meaning among enemies
         return result
     rows, old = result.rows, result.labels
     part = old[rows] >= 0

@@ -24,7 +24,15 @@ from spectrograd.graph.components import (
 )
 from spectrograd.graph.ordering import near_order, reordered
 from spectrograd.labels.eigengap import Eigengap, bulk_edge, n_eigenvalues, n_more_eigenvalues, widest_gap
-from spectrograd.operators.laplacian import MORE_TAU, TAU, Regularization, checked, masked
+from spectrograd.operators.laplacian import (
+    MORE_TAU,
+    TAU,
+    Regularization,
+    checked,
+    form_of,
+    is_signed_kind,
+    masked,
+)
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.memory_estimate import resident_bytes
 from spectrograd.pipeline.plan import PlannedSolver
@@ -169,7 +177,7 @@ class PreparedGraph:
         wide = replace(nodes, k=more, settings=nodes.settings_after(solved.solution))
         further = wide.with_tau(decision)[0]
         second = widest_gap(further.embedding.eigenvalues, edge)
-        n_trivial = nodes.n_components_of_graph if decision.tau == 0 else 1
+        n_trivial = nodes.n_trivial if decision.tau == 0 else 1
         localized = nodes.decide_by_result(operator, n_trivial, further).tau > 0
         if further.solution.stop_reason == INTERRUPTED or localized or not second.clear:
             return solved, gap
@@ -190,6 +198,8 @@ def prepare_graph(graph: Graph, settings: Settings) -> PreparedGraph:
     """Sort out the components of a graph; whatever is excluded is named in a warning."""
     checked(settings.regularization)
     connectivity = connect(graph, settings.n_components, settings.disconnected)
+    if is_signed_kind(settings.laplacian):  # a component may hold several groups: it is no cluster by itself
+        connectivity = replace(connectivity, groups=None)
     report_excluded(connectivity, graph.node_names)
     kept = connectivity.kept
     n_columns(len(kept), settings)  # too many are refused before any work
@@ -238,14 +248,14 @@ class _ActiveProblem:
     masked: Array
 
     def embed_active(self, wanted: float | str | None) -> Found:
-        tie = self.settings.disconnected == "regularize" and self.n_components_of_graph > 1
+        tie = self.settings.disconnected == "regularize" and self.components.max() > 0
         if tie and wanted in ("auto", None, 0.0):
             reason = (
-                f"{self.n_components_of_graph} components: {TAU:g} mean degrees added to every degree "
+                f"{int(self.components.max()) + 1} components: {TAU:g} mean degrees added to every degree "
                 "tie them together"
             )
             return self.with_tau(Regularization(TAU, reason))
-        if wanted == "auto" and self.settings.laplacian == "unnormalized":
+        if wanted == "auto" and form_of(self.settings.laplacian) == "unnormalized":
             reason = "not used: it does not change the eigenvectors of an unnormalised Laplacian"
             return self.with_tau(Regularization(0.0, reason))
         if isinstance(wanted, str):
@@ -253,8 +263,9 @@ class _ActiveProblem:
         return self.with_tau(Regularization(wanted or 0.0, "asked for" if wanted else "off"))
 
     @property
-    def n_components_of_graph(self) -> int:
-        return int(self.components.max()) + 1
+    def n_trivial(self) -> int:
+        """Null vectors that are constant on components: one each; of a signed graph nobody knows any."""
+        return 0 if is_signed_kind(self.settings.laplacian) else int(self.components.max()) + 1
 
     def operator(self, tau: float = 0.0) -> SparseOperator:
         return masked(self.graph, self.settings.laplacian, tau, self.masked)
@@ -292,14 +303,14 @@ class _ActiveProblem:
             partial(
                 self.decide_by_vectors,
                 operator,
-                self.n_components_of_graph,
+                self.n_trivial,
                 rough=True,
                 engine=self.settings.engine,
             )
         )
         settings = replace(self.settings, watch=watch)
         result = embed(operator, self.k, settings, start=problem.start, choices=choices)
-        decision = watch.decision or self.decide_by_result(operator, self.n_components_of_graph, result)
+        decision = watch.decision or self.decide_by_result(operator, self.n_trivial, result)
         if decision.tau and result.solution.stop_reason == INTERRUPTED:
             return result, operator, replace(decision, tau=0.0, reason="not used: interrupted before")
         if decision.tau == 0:
@@ -318,12 +329,12 @@ class _ActiveProblem:
         left, watch = self.settings_after(before.solution), None
         if decision.tau < MORE_TAU:
             how = {"rough": True, "engine": self.settings.engine, "tau": MORE_TAU}
-            watch = _Watch(partial(self.decide_by_vectors, operator, 1, **how))
+            watch = _Watch(partial(self.decide_by_vectors, operator, min(1, self.n_trivial), **how))
             left = replace(left, watch=watch)
         result = embed(operator, self.k, left, start=self.start)
         result = result.after(before.solution, before.attempts)
         more = watch.decision if watch is not None else None
-        more = more or self.decide_by_result(operator, 1, result, tau=MORE_TAU)
+        more = more or self.decide_by_result(operator, min(1, self.n_trivial), result, tau=MORE_TAU)
         if more.tau <= decision.tau or result.solution.stop_reason == INTERRUPTED:
             return result, operator, decision
         before = result.without_vectors()
@@ -339,11 +350,11 @@ class _ActiveProblem:
 
     def first_guess(self, operator: SparseOperator) -> Array | None:
         """The warm start; else, of several components, their null vectors, which need not be found again."""
-        if self.start is not None or self.n_components_of_graph == 1:
+        if self.start is not None or self.n_trivial < 2:
             return self.start
         null = null_vectors(operator, self.components)
         rng = np.random.default_rng(self.settings.seed)
-        rest = rng.standard_normal((self.graph.n_nodes, self.k - self.n_components_of_graph))
+        rest = rng.standard_normal((self.graph.n_nodes, self.k - self.n_trivial))
         return np.hstack([null, rest / np.sqrt(self.graph.n_nodes)])
 
 

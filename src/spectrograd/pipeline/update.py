@@ -404,6 +404,8 @@ def bound_after_insertion(
         The kind of the Laplacian, and tau in mean degrees.
     """
     edges = changes.edges
+    if before.is_signed or after.is_signed:  # an edge of either sign may lower an eigenvalue
+        return None
     if not (isinstance(before, Graph) and isinstance(after, Graph)) or isinstance(edges, MultilayerGraph):
         return None
     if not np.isfinite(certificate.complete_below):

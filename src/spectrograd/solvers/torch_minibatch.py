@@ -121,11 +121,16 @@ class TorchBatches:
         heads, tails = ends.chunk(2)
         vertices, slots = self._slots(ends)
         counts = U.new_zeros(n_ends).index_add_(0, slots, U.new_ones(n_ends))[:, None]
-        pull = U.index_select(0, heads) - U.index_select(0, tails)
-        pull *= 1 / self.weight_unit if edges.weights is None else (edges.weights / self.weight_unit)[:, None]
+        # |w| (u_i - s u_j) for the head i of an edge of sign s, and -s times that for its tail j.
+        signs = 1.0 if edges.weights is None else torch.where(edges.weights < 0, -1.0, 1.0)[:, None]
+        pull = U.index_select(0, heads) - signs * U.index_select(0, tails)
+        if edges.weights is None:
+            pull *= 1 / self.weight_unit
+        else:
+            pull *= (torch.abs(edges.weights) / self.weight_unit)[:, None]
         gradient = U.new_zeros((n_ends, U.shape[1]))
         gradient.index_add_(0, slots[: len(heads)], pull)
-        gradient.index_add_(0, slots[len(heads) :], pull, alpha=-1)
+        gradient.index_add_(0, slots[len(heads) :], signs * pull, alpha=-1)
         rows, factors, known = (table.index_select(0, vertices) for table in (U, self.factors, self.nodes))
         own, share, metric, push = known.split(1, dim=1)
         gradient.addcmul_(counts * own, rows)

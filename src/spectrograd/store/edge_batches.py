@@ -5,6 +5,7 @@ The first pass (:class:`Spool`) writes the edges to disk as pairs of integers an
 
 from __future__ import annotations
 
+import contextvars
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -15,6 +16,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from spectrograd.graph import Graph, GraphError, MultilayerGraph, RowBlock
+from spectrograd.graph.validation import explain_weight, is_invalid
 from spectrograd.store.format import MAX_NODES
 from spectrograd.system import machine_memory
 from spectrograd.typing import Array
@@ -171,7 +173,9 @@ def in_background(items: Iterable[Item], ready: int = 1) -> Iterator[Item]:
         except BaseException as error:
             offer("error", error)
 
-    maker = threading.Thread(target=make, name="spectrograd source", daemon=True)
+    # In the caller's context: whether signs are accepted is decided there.
+    here = contextvars.copy_context()
+    maker = threading.Thread(target=here.run, args=(make,), name="spectrograd source", daemon=True)
     maker.start()
     try:
         while True:
@@ -297,13 +301,13 @@ class Spool:
 
 
 def check_weights(source: Any, target: Any, weight: Array | None) -> None:
-    """Refuse the first weight that is not finite or negative."""
+    """Refuse the first weight that is not finite, or negative where signs are not accepted."""
     if weight is None:
         return
-    bad = ~np.isfinite(weight) | (weight < 0)
+    bad = is_invalid(weight)
     if bad.any():
         at = int(np.argmax(bad))
         raise GraphError(
             f"weight of edge ({source[at]}, {target[at]}) is {weight[at]}; "
-            "weights must be finite and not negative"
+            f"weights {explain_weight(weight[at])}"
         )

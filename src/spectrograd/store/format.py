@@ -244,9 +244,9 @@ def _check_numbers(n_nodes: int, layer: LayerMeta) -> None:
             raise TypeError(f"{name} is {value!r}")
     if layer.n_components < 1:
         raise TypeError(f"n_components is {layer.n_components}")
-    for name in ("weights", "degree_range"):
+    for name, least in (("weights", -math.inf), ("degree_range", 0.0)):  # a signed graph has negative weights
         low, high = getattr(layer, name)
-        if not 0 <= low <= high < math.inf:
+        if not (least <= low <= high < math.inf and low > -math.inf):
             raise TypeError(f"{name} is {low!r} to {high!r}")
 
 

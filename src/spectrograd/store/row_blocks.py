@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from spectrograd.graph.graph import magnitudes
 from spectrograd.store.edge_batches import IngestSettings, SpooledLayer
 from spectrograd.store.format import BlockSegment, SegmentWriter, aligned
 from spectrograd.typing import Array
@@ -218,11 +219,11 @@ def write_blocks(writer: SegmentWriter, rows: SortedRows, block_bytes: int) -> l
 
 
 def row_sums(indptr: Array, stored: Array | None, unit: float) -> Array:
-    """Degrees, as sums of the stored (rounded) weights: the rows of the Laplacian then sum to zero."""
+    """Degrees, as sums of ``|w|`` of the stored (rounded) weights: rows of the Laplacian then sum to zero."""
     if stored is None:
         return np.diff(indptr).astype(np.float64)
     degrees = np.zeros(len(indptr) - 1)
     filled = np.flatnonzero(np.diff(indptr))
     if len(filled):  # reduceat needs every segment non-empty
-        degrees[filled] = np.add.reduceat(stored, indptr[filled], dtype=np.float64) * unit
+        degrees[filled] = np.add.reduceat(magnitudes(stored), indptr[filled], dtype=np.float64) * unit
     return degrees

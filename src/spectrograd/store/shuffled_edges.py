@@ -244,7 +244,7 @@ class ChangedEdges:
         is_upper = (keys >> 32) < (keys & 0xFFFFFFFF)
         keys = keys[is_upper]
         weight = weight[is_upper]
-        exists = weight > 0
+        exists = weight != 0
         heads = keys[exists] >> 32
         tails = keys[exists] & 0xFFFFFFFF
         edges = Edges(heads.astype(np.int32), tails.astype(np.int32), weight[exists])

@@ -96,11 +96,16 @@ class Store:
                 raise self.damaged(segment, "a node number is out of range")
         self.checked.add(segment)
 
+    @cached_property
+    def is_signed(self) -> bool:
+        """Whether a layer has negative weights."""
+        return any(layer.weights[0] < 0 for layer in self.meta.layers)
+
     def rows_of(self, segment: BlockSegment, raw: Array) -> Rows:
         """Interpret the bytes of a block; its structure and weights are checked once, since kernels do not.
 
-        Pointers ascend from 0 to the number of entries, columns are nodes, weights are finite and not
-        negative. Checksums do not replace this check: a forged store has valid ones.
+        Pointers ascend from 0 to the number of entries, columns are nodes, weights are finite and, but in
+        a signed layer, not negative. Checksums do not replace this check: a forged store has valid ones.
         """
         rows = Rows.of_bytes(segment, raw)
         if segment in self.checked:
@@ -109,7 +114,8 @@ class Store:
             raise self.damaged(segment, "row pointers do not ascend")
         if rows.weights is not None and len(rows.weights):
             low, high = float(rows.weights.min()), float(rows.weights.max())  # a NaN is both
-            if not 0 <= low <= high < np.inf:
+            least = -np.inf if self.is_signed else 0.0
+            if not (least <= low <= high < np.inf and low > -np.inf):
                 raise self.damaged(segment, f"weights from {low:g} to {high:g}")
         self.check_rows(segment, rows.columns)
         return rows
@@ -335,6 +341,11 @@ class StoredGraph(Graph):
         """Whether any weight differs from one."""
         return self.meta.weighted
 
+    @property
+    def is_signed(self) -> bool:
+        """Whether any weight is negative."""
+        return self.meta.weights[0] < 0
+
     @cached_property
     def names(self) -> Array | None:
         """The id of every row; None where rows are the ids."""
@@ -446,7 +457,9 @@ class StoredGraph(Graph):
         weight = None
         if segment.weighted:
             weight = raw[8 * segment.n_edges :].view(np.float32) * self.meta.weight_unit
-            if not np.isfinite(weight.sum(dtype=np.float64)) or (len(weight) and weight.min() < 0):
+            if not np.isfinite(weight.sum(dtype=np.float64)) or (
+                len(weight) and weight.min() < 0 and not self.is_signed
+            ):
                 raise self.store.damaged(segment, "weights that are none")
         return Edges(source, target, weight)
 

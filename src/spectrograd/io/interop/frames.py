@@ -9,6 +9,7 @@ import numpy as np
 
 from spectrograd.graph import Graph, GraphError, GraphWarning, MultilayerGraph
 from spectrograd.graph.node_names import as_names, as_objects, as_plain
+from spectrograd.graph.validation import explain_weight, is_invalid
 from spectrograd.io.columns import (
     Chosen,
     assign_roles,
@@ -289,8 +290,8 @@ def _weights(frame: Any, name: str, column: Any) -> Array:
         weight = values.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise GraphError(f"{name}: the column {column!r} does not hold numbers ({error})") from None
-    bad = ~np.isfinite(weight) | (weight < 0)
+    bad = is_invalid(weight)
     if bad.any():
         at = int(np.argmax(bad))
-        raise GraphError(f"{name}, row {at}: weight {weight[at]} must be finite and not negative")
+        raise GraphError(f"{name}, row {at}: weight {weight[at]} {explain_weight(weight[at])}")
     return weight
