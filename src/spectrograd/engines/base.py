@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from spectrograd.engines.krylov_basis import MultiVectorList
+from spectrograd.graph.features import FeatureRows
 from spectrograd.kernels.thresholds import USUAL, Thresholds
 from spectrograd.operators.base import Capability, Operator
 from spectrograd.operators.sparse import LowRank, SparseOperator
@@ -214,6 +215,20 @@ class Engine(ABC):
         self, X: MultiVector, C: Array, Y: MultiVector | None = None, E: Array | None = None
     ) -> MultiVector:
         """``X C + Y E`` for small C and E, in the type of X; without Y just ``X C``."""
+
+    # features, whose products are those of implicit similarities
+
+    def place_features(self, rows: FeatureRows) -> Any:
+        """The matrix of features as this engine keeps it; here as it is."""
+        return rows
+
+    def project(self, rows: Any, X: MultiVector) -> Array:
+        """``Z' X`` on the host, in float64 (n_features x k), of features of :meth:`place_features`."""
+        return np.asarray(rows.project(X))
+
+    def expand(self, rows: Any, C: Array, like: MultiVector) -> MultiVector:
+        """``Z C`` as a multivector with the type and rows of ``like``."""
+        return np.asarray(rows.expand(C, like.dtype))
 
     # how rows are stored: here as numpy arrays
 

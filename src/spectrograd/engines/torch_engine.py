@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import DTypeLike
 
 from spectrograd.engines.base import Coefficients, Engine, Statistics, Work
 from spectrograd.engines.torch_blocks import DeviceBlocks
+from spectrograd.graph.features import FeatureRows
 from spectrograd.kernels import LANES
 from spectrograd.operators.base import Capability, Operator
 from spectrograd.operators.sparse import LowRank, SparseOperator
@@ -314,6 +317,39 @@ class TorchEngine(Engine):
             function(rows.start, *(self._host(multivector.tensor[rows]) for multivector in multivectors))
             for rows in self._spans(multivectors[0])
         ]
+
+    def place_features(self, rows: FeatureRows) -> dict[Any, Any]:
+        """Z and Z' as tensors on the device, by type; made when a product first needs them."""
+        return {"rows": rows}
+
+    def _features(self, placed: dict[Any, Any], kind: Any) -> tuple[Any, Any]:
+        if kind not in placed:
+            matrix = placed["rows"].matrix
+            pair = []
+            for own in (matrix, matrix.T):
+                if not sp.issparse(own):
+                    pair.append(self.torch.tensor(np.ascontiguousarray(own), dtype=kind, device=self.device))
+                    continue
+                csr = sp.csr_array(own)
+                parts = (self.torch.tensor(part.astype(np.int64)) for part in (csr.indptr, csr.indices))
+                values = self.torch.tensor(csr.data, dtype=kind)
+                with warnings.catch_warnings():  # that torch calls these tensors new
+                    warnings.simplefilter("ignore", UserWarning)
+                    tensor = self.torch.sparse_csr_tensor(*parts, values, csr.shape, check_invariants=True)
+                pair.append(tensor.to(self.device))
+            placed[kind] = tuple(pair)
+        return placed[kind]  # type: ignore[no-any-return]
+
+    def project(self, rows: dict[Any, Any], X: TorchMultiVector) -> Array:
+        """On the device, in float64."""
+        _, transposed = self._features(rows, self.torch.float64)
+        return self._host(transposed @ X.tensor.double())
+
+    def expand(self, rows: dict[Any, Any], C: Array, like: TorchMultiVector) -> TorchMultiVector:
+        """On the device, in the type of ``like``."""
+        kind = like.tensor.dtype
+        matrix, _ = self._features(rows, kind)
+        return TorchMultiVector(matrix @ self.torch.tensor(C, dtype=kind, device=self.device))
 
     def astype(self, X: TorchMultiVector, dtype: DTypeLike) -> TorchMultiVector:
         """X itself where it is of that type."""

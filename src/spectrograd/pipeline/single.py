@@ -22,17 +22,20 @@ from spectrograd.graph.components import (
     report_excluded,
     subgraph,
 )
+from spectrograd.graph.features import FeatureGraph
 from spectrograd.graph.ordering import near_order, reordered
 from spectrograd.labels.eigengap import Eigengap, bulk_edge, n_eigenvalues, n_more_eigenvalues, widest_gap
 from spectrograd.operators.laplacian import (
     MORE_TAU,
     TAU,
+    Kind,
     Regularization,
     checked,
     form_of,
     is_signed_kind,
     masked,
 )
+from spectrograd.operators.similarity import SimilarityOperator, similarity_laplacian
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.memory_estimate import resident_bytes
 from spectrograd.pipeline.plan import PlannedSolver
@@ -49,6 +52,15 @@ from spectrograd.pipeline.solve import certify_first_columns, choices_for, embed
 from spectrograd.solvers.base import Problem, Progress
 from spectrograd.solvers.loop import INTERRUPTED, Solution
 from spectrograd.typing import Array
+
+GraphOperator = SparseOperator | SimilarityOperator
+
+
+def _laplacian(graph: Graph, kind: Kind, tau: float, excluded: Array) -> GraphOperator:
+    """The Laplacian of a graph, of stored edges or of implicit similarities, which have excluded nothing."""
+    if isinstance(graph, FeatureGraph):
+        return similarity_laplacian(graph, kind, tau)
+    return masked(graph, kind, tau, excluded)
 
 
 def result_names(graph: Graph) -> Array | None:
@@ -136,10 +148,10 @@ class PreparedGraph:
 
     def _solve(
         self, settings: Settings, start: Array | None
-    ) -> tuple[CertifiedEmbedding, SparseOperator, Regularization, Eigengap | None]:
+    ) -> tuple[CertifiedEmbedding, GraphOperator, Regularization, Eigengap | None]:
         wanted, groups = checked(settings.regularization), self.connectivity.groups
         if groups is not None:
-            operator = masked(self.part, settings.laplacian, 0.0, self.masked)
+            operator = _laplacian(self.part, settings.laplacian, 0.0, self.masked)
             solved = _whole_components(operator, groups[self.kept], settings)
             none_needed = Regularization(0.0, "not needed: whole components make the clusters")
             return solved, operator, none_needed, None
@@ -162,7 +174,7 @@ class PreparedGraph:
         self,
         nodes: _ActiveProblem,
         solved: CertifiedEmbedding,
-        operator: SparseOperator,
+        operator: GraphOperator,
         decision: Regularization,
     ) -> tuple[CertifiedEmbedding, Eigengap]:
         """The number of clusters; where the first eigenvalues do not decide, more of them are asked for.
@@ -203,6 +215,8 @@ def prepare_graph(graph: Graph, settings: Settings) -> PreparedGraph:
     report_excluded(connectivity, graph.node_names)
     kept = connectivity.kept
     n_columns(len(kept), settings)  # too many are refused before any work
+    if isinstance(graph, FeatureGraph):
+        return PreparedGraph(graph, graph.subgraph(kept), kept, connectivity)
     if not graph.is_resident:
         return _prepare_stored(graph, connectivity)
     part = subgraph(graph, kept)
@@ -233,7 +247,7 @@ def n_columns(n: int, settings: Settings) -> int:
     return k
 
 
-Found = tuple[CertifiedEmbedding, SparseOperator, Regularization]
+Found = tuple[CertifiedEmbedding, GraphOperator, Regularization]
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,11 +281,11 @@ class _ActiveProblem:
         """Null vectors that are constant on components: one each; of a signed graph nobody knows any."""
         return 0 if is_signed_kind(self.settings.laplacian) else int(self.components.max()) + 1
 
-    def operator(self, tau: float = 0.0) -> SparseOperator:
-        return masked(self.graph, self.settings.laplacian, tau, self.masked)
+    def operator(self, tau: float = 0.0) -> GraphOperator:
+        return _laplacian(self.graph, self.settings.laplacian, tau, self.masked)
 
     def decide_by_vectors(
-        self, operator: SparseOperator, n_trivial: int, vectors: MultiVector, **how: Any
+        self, operator: GraphOperator, n_trivial: int, vectors: MultiVector, **how: Any
     ) -> Regularization:
         """What the vectors tell, on the part of the volume that is not masked."""
         metric = operator.random_walk_form().metric
@@ -281,7 +295,7 @@ class _ActiveProblem:
         return decide_regularization(operator, vectors, n_trivial, volume=share, **how)
 
     def decide_by_result(
-        self, operator: SparseOperator, n_trivial: int, found: CertifiedEmbedding, **how: Any
+        self, operator: GraphOperator, n_trivial: int, found: CertifiedEmbedding, **how: Any
     ) -> Regularization:
         """What the vectors found tell, wherever they are."""
         if isinstance(found.embedding, DistributedEmbedding):
@@ -348,7 +362,7 @@ class _ActiveProblem:
         )  # the first step is taken anyway
         return replace(self.settings, time_budget=left)
 
-    def first_guess(self, operator: SparseOperator) -> Array | None:
+    def first_guess(self, operator: GraphOperator) -> Array | None:
         """The warm start; else, of several components, their null vectors, which need not be found again."""
         if self.start is not None or self.n_trivial < 2:
             return self.start
@@ -372,7 +386,7 @@ class _Watch:
         return found.tau > 0
 
 
-def null_vectors(operator: SparseOperator, components: Array) -> Array:
+def null_vectors(operator: GraphOperator, components: Array) -> Array:
     """One per component, N x components, orthonormal in the metric; rows whose component is -1 are zero."""
     metric, outside = operator.random_walk_form().metric, components < 0
     if not outside.any():
@@ -383,7 +397,7 @@ def null_vectors(operator: SparseOperator, components: Array) -> Array:
     return vectors
 
 
-def _whole_components(operator: SparseOperator, groups: Array, settings: Settings) -> CertifiedEmbedding:
+def _whole_components(operator: GraphOperator, groups: Array, settings: Settings) -> CertifiedEmbedding:
     """No eigenproblem is left: null vectors that are constant on each cluster cut no edge."""
     vectors = null_vectors(operator, groups)
     k = vectors.shape[1]

@@ -18,6 +18,7 @@ from spectrograd.engines.dask import tasks
 from spectrograd.engines.dask.partition import cut, even_bounds
 from spectrograd.engines.dask.session import DaskMultiVector, DaskSession, Step, host_step, release
 from spectrograd.graph import Graph, RowBlock
+from spectrograd.graph.features import FeatureRows
 from spectrograd.store.stored_graph import StoredGraph
 from spectrograd.typing import Array
 
@@ -143,6 +144,25 @@ class RowsOnWorkers(Engine):
             for i, start in enumerate(X.bounds[:-1])
         ]
         return join_statistics(self.session.results(steps))
+
+    # features
+
+    def place_features(self, rows: FeatureRows) -> DaskMultiVector:
+        """Rows of features as blocks on the workers, which keep them."""
+        bounds = self.bounds_of(rows.shape[0])
+        pairs = pairwise(int(bound) for bound in bounds)
+        steps = [host_step("put", rows.between(*span), i) for i, span in enumerate(pairs)]
+        return self.multivector(steps, bounds, rows.shape[1], rows.matrix.dtype, start=False)
+
+    def project(self, rows: DaskMultiVector, X: DaskMultiVector) -> Array:
+        """Add the blocks' shares in a fixed order."""
+        steps = self.steps("project", tasks.project_features, (rows, X))
+        return np.asarray(tasks.add_in_order(*self.session.results(steps)))
+
+    def expand(self, rows: DaskMultiVector, C: Array, like: DaskMultiVector) -> DaskMultiVector:
+        """Send the small factor to the blocks."""
+        arguments = (rows, C.astype(like.dtype))
+        return self.blockwise("expand", tasks.expand_features, arguments, like, C.shape[1])
 
     # blocks
 

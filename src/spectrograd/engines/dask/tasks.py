@@ -81,6 +81,16 @@ def identity(value: Any) -> Any:
     return value
 
 
+def project_features(rows: Any, X: Array) -> Array:
+    """``Z' X`` of a block of rows of features, in float64."""
+    return np.asarray(rows.T @ X.astype(np.float64, copy=False))
+
+
+def expand_features(rows: Any, C: Array) -> Array:
+    """``Z C`` of a block of rows of features, in the type of C."""
+    return np.asarray(rows @ C, dtype=C.dtype)
+
+
 @with_threads
 def streamed_rows(
     where: tuple[StorePlace, int, int], diagonal: Array, scale: Array | None, X: Array, *V: Array
