@@ -16,6 +16,7 @@ from spectrograd.operators.laplacian import laplacian
 from spectrograd.pipeline import Settings, embed
 from spectrograd.pipeline.memory_estimate import open_within
 from spectrograd.solvers import Problem, Stopping, make_solver, solve
+from spectrograd.solvers.settings import RunContext
 
 WORKERS, K = 2, 5
 # Of the prototype's runs (2e8 entries, 12 float32 columns, random node order): seconds of a thread per entry.
@@ -95,7 +96,7 @@ def _solved(graph: Any, name: str) -> Run:
 def _embedded(graph: Any, name: str, k: int = K, tol: float | str = 1e-5) -> Run:
     engine: Any = make_engine(name)
     began = time.perf_counter()
-    embed(graph, Settings(n_components=k, tol=tol, solver="chebyshev", seed=0, engine=engine))
+    embed(graph, Settings(n_components=k, tol=tol, solver="chebyshev", seed=0), RunContext(engine))
     return time.perf_counter() - began, engine
 
 

@@ -15,8 +15,10 @@ import re
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -214,8 +216,33 @@ def deferred(*, terminate: bool = False) -> Iterator[Interruption]:
         _current = None
 
 
+class OutOfTimeError(RuntimeError):
+    """A pass was asked for after the time was over."""
+
+
+_last_pass: ContextVar[float] = ContextVar("_last_pass", default=math.inf)
+
+
+@contextmanager
+def refuse_after(moment: float) -> Iterator[None]:
+    """Raise :class:`OutOfTimeError` at the first safe point inside after a moment of ``time.perf_counter``.
+
+    The only way to stop a direct method, all of whose work is one step.
+    """
+    token = _last_pass.set(moment)
+    try:
+        yield
+    finally:
+        _last_pass.reset(token)
+
+
 def check() -> None:
-    """Raise :class:`Interrupted`, once, if Ctrl-C was pressed since the last safe point."""
+    """Raise :class:`Interrupted`, once, if Ctrl-C was pressed since the last safe point.
+
+    After the moment of :func:`refuse_after` raise :class:`OutOfTimeError`.
+    """
+    if time.perf_counter() > _last_pass.get():
+        raise OutOfTimeError
     if _current is not None and _current.pending and _in_main_thread():
         _current.pending = False
         raise Interrupted

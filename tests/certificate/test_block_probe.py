@@ -28,6 +28,7 @@ from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solve import embed
 from spectrograd.solvers import Problem, make_solver, solve
+from spectrograd.solvers.settings import RunContext
 
 ENGINE = LocalEngine()
 
@@ -180,7 +181,7 @@ def test_where_sweeps_are_dear_the_certificate_takes_hardly_any(kind):
     solution = solve(Problem(operator, 4, engine), make_solver("chebyshev", angle=0.01), seed=0)
     assert isinstance(solution.evidence.complement_bound, BlockProbeEvidence)
     before = engine.work.passes
-    result = embed(operator, 4, Settings(solver="chebyshev", seed=0, engine=engine))
+    result = embed(operator, 4, Settings(solver="chebyshev", seed=0), RunContext(engine))
     assert result.certificate.converged
     assert result.certificate.missed_probability <= LIKELY_MISS
     assert engine.work.passes - before <= before + 2  # the solve itself, and Rayleigh-Ritz for its residuals

@@ -9,12 +9,14 @@ from spectrograd import datasets
 from spectrograd.cli import main
 from spectrograd.cli.run import how_to_go_on
 from spectrograd.cli.session import ProgressMeter
+from spectrograd.engines import LocalEngine
 from spectrograd.engines.base import Cost
 from spectrograd.pipeline import Settings
 from spectrograd.pipeline.run import note_small
 from spectrograd.report.document import run_document
 from spectrograd.report.run import load_run
 from spectrograd.report.scatter import group
+from spectrograd.solvers.settings import RunContext
 
 
 def write_edges(path, more=()):
@@ -60,10 +62,10 @@ def test_a_resumed_bar_counts_its_own_seconds():
 
 def test_a_stopped_run_says_how_to_go_on(tmp_path):
     session = SimpleNamespace(command_line="spectrograd cluster g.csv --checkpoint c")
-    assert how_to_go_on(session, Settings()) == ""
-    assert how_to_go_on(session, Settings(checkpoint=tmp_path)) == ""
+    assert how_to_go_on(session, RunContext()) == ""
+    assert how_to_go_on(session, RunContext(checkpoint=tmp_path)) == ""
     (tmp_path / "solve-001-state-000001.ckpt").touch()
-    told = how_to_go_on(session, Settings(checkpoint=tmp_path))
+    told = how_to_go_on(session, RunContext(checkpoint=tmp_path))
     assert str(tmp_path) in told
     assert session.command_line in told
 
@@ -72,10 +74,10 @@ def test_a_graph_too_small_for_a_cluster_is_told(caplog):
     graph = datasets.make_block_model(200, 3, random_state=0).graph
     engine = SimpleNamespace(cost=Cost(per_round=0.02), summary=lambda: {"name": "dask"})
     with caplog.at_level(logging.WARNING, "spectrograd"):
-        note_small(graph, SimpleNamespace(engine=engine, n_components=3))
+        note_small(graph, Settings(n_components=3), engine)
         assert "too few for dask" in caplog.text
         caplog.clear()
-        note_small(graph, Settings(n_components=3))
+        note_small(graph, Settings(n_components=3), LocalEngine())
         assert caplog.text == ""
 
 

@@ -42,6 +42,7 @@ from spectrograd.solvers import (
     make_solver,
     solve,
 )
+from spectrograd.solvers.settings import RunContext
 from spectrograd.store.edge_batches import (
     GraphSource,
     IngestSettings,
@@ -140,7 +141,7 @@ def test_the_same_subspace_and_labels_as_local(client, case):
     graph = CASES[case]()
     k = 3 if case == "layers" else 4
     how = {"n_components": k, "n_clusters": k, "tol": 1e-8, "seed": 0, "solver": "chebyshev"}
-    far, near = (cluster(graph, Settings(**how, engine=make_engine(name))) for name in (client, "local"))
+    far, near = (cluster(graph, Settings(**how), RunContext(make_engine(name))) for name in (client, "local"))
     assert sine(far.vectors, near.vectors) < 1e-3
     assert metrics.score(near.labels, far.labels)["ari"] >= 0.99
     assert far.certificate.converged
@@ -278,9 +279,9 @@ def test_rows_that_workers_cannot_keep_are_streamed(client, stored, monkeypatch)
     product = engine.to_numpy(engine.apply(placed, engine.from_numpy(rows)))
     np.testing.assert_allclose(product, make_engine("local").apply(operator, rows), atol=1e-12)
     how = {"n_components": 3, "n_clusters": 3, "seed": 0, "solver": "chebyshev"}
-    found = cluster(stored, Settings(**how, engine=engine))
+    found = cluster(stored, Settings(**how), RunContext(engine))
     assert found.certificate.converged
-    here = cluster(stored, Settings(**how, engine=make_engine("local")))
+    here = cluster(stored, Settings(**how), RunContext(make_engine("local")))
     assert metrics.score(here.labels, found.labels)["ari"] > 0.99
 
 
@@ -394,7 +395,7 @@ def test_a_scheduler_that_is_killed_is_named(client, graphs, monkeypatch, answer
 
 def test_auto_takes_few_wide_passes(client):
     graph = datasets.make_block_model(5000, 4, random_state=0).graph
-    assert embed(graph, Settings(n_components=4, seed=0, engine=make_engine(client))).solver == "lanczos"
+    assert embed(graph, Settings(n_components=4, seed=0), RunContext(make_engine(client))).solver == "lanczos"
 
 
 # --- doors ------------------------------------------------------------------------------------------------

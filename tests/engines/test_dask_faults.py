@@ -27,6 +27,7 @@ from spectrograd.solvers import (
     make_solver,
     solve,
 )
+from spectrograd.solvers.settings import RunContext
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -168,8 +169,9 @@ def test_a_client_that_is_lost_goes_on_from_its_checkpoint(client, tmp_path, sol
     graph = datasets.make_block_model(3000, 3, random_state=0).graph
 
     def run(folder, hooks=()):
-        how = {"solver": solver, "tol": 1e-9, "seed": 0, "n_components": 3, "checkpoint_every": 0.0}
-        return embed(graph, Settings(engine=make_engine(client), checkpoint=folder, hooks=hooks, **how))
+        how = {"solver": solver, "tol": 1e-9, "seed": 0, "n_components": 3}
+        context = RunContext(make_engine(client), hooks, checkpoint=folder, checkpoint_every=0.0)
+        return embed(graph, Settings(**how), context)
 
     def lost(progress):
         if progress.iteration == 2:

@@ -14,6 +14,7 @@ from benchmarks.namespaces import NET, client_of_namespaces, why_not
 from spectrograd import datasets, metrics
 from spectrograd.engines import make_engine
 from spectrograd.pipeline import Settings, cluster
+from spectrograd.solvers.settings import RunContext
 
 
 def test_workers_in_network_namespaces():
@@ -27,9 +28,9 @@ def test_workers_in_network_namespaces():
         seen = client.run(os.listdir, "/sys/class/net")
         assert all(len(names) == 2 for names in seen.values())  # the loopback and one cable
         engine = make_engine(client)
-        far = cluster(graph, Settings(**how, engine=engine))
+        far = cluster(graph, Settings(**how), RunContext(engine))
         assert engine.bytes_moved() > 4000 * 8 * far.passes
-    near = cluster(graph, Settings(**how, engine=make_engine("local")))
+    near = cluster(graph, Settings(**how), RunContext(make_engine("local")))
     Q, P = (np.linalg.qr(found.vectors)[0] for found in (far, near))
     assert np.linalg.norm(Q - P @ (P.T @ Q), 2) < 1e-3
     assert metrics.score(near.labels, far.labels)["ari"] >= 0.99

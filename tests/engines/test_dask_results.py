@@ -32,6 +32,7 @@ from spectrograd.pipeline import (
 )
 from spectrograd.pipeline.result import DistributedEmbedding
 from spectrograd.pipeline.run import label
+from spectrograd.solvers.settings import RunContext
 from spectrograd.store.edge_batches import (
     GraphSource,
     IngestSettings,
@@ -78,10 +79,11 @@ def read(folder):
 
 def test_no_tall_of_several_columns_comes_to_the_client(client, stored, tmp_path):
     engine = Counting(client)
-    settings = Settings(**HOW, engine=engine)
-    result = embed(stored, settings)
+    settings = Settings(**HOW)
+    context = RunContext(engine)
+    result = embed(stored, settings, context)
     assert isinstance(result.embedding, DistributedEmbedding)
-    result = label(result, settings, many=100)
+    result = label(result, settings, context, many=100)
     result_labels = write_label_parts(tmp_path / "labels.parquet", stored, result)
     vectors = write_embedding_parts(tmp_path / "vectors.parquet", stored, result.embedding.without_first())
     assert not [(n, k) for n, k in engine.gathered if n >= N and k > 1]
@@ -98,7 +100,7 @@ def test_no_tall_of_several_columns_comes_to_the_client(client, stored, tmp_path
 
 def test_left_rows_are_labelled_as_those_that_were_gathered(client, stored):
     engine = make_engine(client)
-    left = embed(stored, Settings(**HOW, engine=engine)).embedding
+    left = embed(stored, Settings(**HOW), RunContext(engine)).embedding
     excluded, how = np.array([5, N - 1]), {"n_init": 10, "norm_regularization": 1.0}
     found, multivector = assign_distributed(
         engine, left.multivector, left.order, 3, excluded=excluded, random_state=0, **how
@@ -113,7 +115,7 @@ def test_left_rows_are_labelled_as_those_that_were_gathered(client, stored):
 
 
 def test_the_same_result_as_on_local(client, stored):
-    far, near = (embed(stored, Settings(**HOW, engine=make_engine(name))) for name in (client, "local"))
+    far, near = (embed(stored, Settings(**HOW), RunContext(make_engine(name))) for name in (client, "local"))
     Q, P = (np.linalg.qr(found.vectors.astype(float))[0] for found in (far, near))
     assert np.linalg.norm(Q - P @ (P.T @ Q), 2) < 1e-3
     assert far.vectors.dtype == near.vectors.dtype == np.float32

@@ -19,6 +19,7 @@ from spectrograd.pipeline import cluster
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solve import embed
 from spectrograd.solvers import Problem, Stopping, make_solver, solve
+from spectrograd.solvers.settings import RunContext
 
 N, K = 410, 3
 ENGINES = {
@@ -205,7 +206,7 @@ def test_both_sgds_run_where_rows_can_be_moved(engine, graphs, name):
 def test_a_certified_embedding_gathers_once(graphs, name):
     engine = RefusingEngine()
     operator = laplacian(graphs["stream"])
-    result = embed(operator, K, Settings(solver=name, seed=0, engine=engine))
+    result = embed(operator, K, Settings(solver=name, seed=0), RunContext(engine))
     assert result.certificate.converged
     assert engine.gathers == 1
     local = embed(laplacian(graphs["whole"]), K, Settings(solver=name, seed=0))
@@ -216,14 +217,15 @@ def test_a_certified_embedding_gathers_once(graphs, name):
 
 
 def test_the_number_of_clusters_can_be_found_on_any_engine(graphs):
-    settings = Settings(n_components="auto", seed=0, engine=RefusingEngine())
-    assert cluster(graphs["whole"], settings).n_clusters == K
+    settings = Settings(n_components="auto", seed=0)
+    context = RunContext(RefusingEngine())
+    assert cluster(graphs["whole"], settings, context).n_clusters == K
 
 
 @pytest.mark.parametrize("weight", [1e-30, 1e90])
 def test_weights_of_any_size_on_any_engine(graphs, weight):
     heavy = type(graphs["whole"]).from_matrix(graphs["whole"].matrix * weight)
-    found = embed(laplacian(heavy), K, Settings(solver="chebyshev", seed=0, engine=RefusingEngine()))
+    found = embed(laplacian(heavy), K, Settings(solver="chebyshev", seed=0), RunContext(RefusingEngine()))
     assert found.certificate.converged
 
 

@@ -19,6 +19,7 @@ from spectrograd.operators.laplacian import laplacian
 from spectrograd.pipeline.run import cluster
 from spectrograd.pipeline.settings import Settings
 from spectrograd.solvers import Problem, Stopping, make_solver, solve
+from spectrograd.solvers.settings import RunContext
 from spectrograd.system import MissingExtra
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install spectrograd[torch]")
@@ -139,7 +140,7 @@ def test_subspaces_equal_those_of_local(model, name):
 def test_the_whole_line(model, solver):
     """Certificate and labels through the pipeline."""
     results = [
-        cluster(model.graph, Settings(n_components=K, n_clusters=K, solver=solver, seed=0, engine=engine))
+        cluster(model.graph, Settings(n_components=K, solver=solver, seed=0), RunContext(engine))
         for engine in (LocalEngine(), make_engine("torch:cpu"))
     ]
     local, device = results

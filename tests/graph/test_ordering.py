@@ -17,6 +17,7 @@ from spectrograd.kernels.thresholds import Thresholds
 from spectrograd.pipeline import embed
 from spectrograd.pipeline.settings import Settings
 from spectrograd.points.knn_graph import knn_graph
+from spectrograd.solvers.settings import RunContext
 
 SOON = Thresholds(reordered_from=4500, near=1500)
 
@@ -77,7 +78,7 @@ def test_rows_come_back_in_the_order_of_the_nodes(scattered, monkeypatch, solver
         "spectrograd.pipeline.single.reordered", lambda g, o: used.append(o) or reordered(g, o)
     )
     moved = embed(
-        scattered, Settings(n_components=4, solver=solver, seed=0, engine=LocalEngine(thresholds=SOON))
+        scattered, Settings(n_components=4, solver=solver, seed=0), RunContext(LocalEngine(thresholds=SOON))
     )
     assert len(used) == 1
     overlap = plain.vectors.T @ (scattered.degrees[:, None] * moved.vectors)
@@ -89,10 +90,11 @@ def test_nodes_excluded_and_a_start_keep_their_places(scattered):
     with_tiny_component = Graph.from_edges(
         np.append(edges.row, 5000), np.append(edges.col, 5001), np.append(edges.data, 1.0), n_nodes=5002
     )
-    settings = Settings(n_components=3, solver="chebyshev", seed=0, engine=LocalEngine(thresholds=SOON))
+    settings = Settings(n_components=3, solver="chebyshev", seed=0)
+    context = RunContext(LocalEngine(thresholds=SOON))
     with pytest.warns(UserWarning, match="excluded"):
-        first = embed(with_tiny_component, settings)
+        first = embed(with_tiny_component, settings, context)
     assert not first.vectors[5000:].any()
     with pytest.warns(UserWarning, match="excluded"):
-        again = embed(with_tiny_component, replace(settings, seed=1), start=first.vectors)
+        again = embed(with_tiny_component, replace(settings, seed=1), context, start=first.vectors)
     assert again.matvecs < first.matvecs / 2

@@ -16,6 +16,7 @@ from spectrograd.pipeline.plan import plan
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solve import embed
 from spectrograd.solvers import REGISTRY, Problem, make_solver, solve
+from spectrograd.solvers.settings import RunContext
 
 N, K = 700, 3
 
@@ -49,7 +50,7 @@ def test_a_sum_is_the_sum_of_its_parts(layers):
 def test_a_sum_of_streams_is_embedded_on_any_engine(layers, name):
     """Means of layers that are never added as matrices, and never looked into."""
     engine = RefusingEngine()
-    result = embed(summed(layers, 3), K, Settings(solver=name, seed=0, engine=engine))
+    result = embed(summed(layers, 3), K, Settings(solver=name, seed=0), RunContext(engine))
     expected = np.linalg.eigvalsh(summed(layers).to_dense())[:K]
     low, high = result.certificate.intervals.T
     assert ((low <= expected) & (expected <= high)).all()

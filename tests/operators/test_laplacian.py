@@ -18,6 +18,7 @@ from spectrograd.operators.laplacian import laplacian
 from spectrograd.operators.sparse import LowRank, SparseOperator
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solve import embed
+from spectrograd.solvers.settings import RunContext
 
 KINDS = ["random_walk", "symmetric", "unnormalized"]
 PATHS = {
@@ -141,7 +142,7 @@ def test_aggregated_operators(engine, kind):
     expected = sum(c * reference.dense_pencil(op)[0] for c, op in zip(weights, operators, strict=True))
     summed = mean.aggregate(Layers(operators, weights))
     np.testing.assert_allclose(engine.apply(summed, np.eye(60)), expected, atol=1e-12)
-    bases = tuple(embed(op, 3, Settings(seed=0, engine=engine)).embedding.vectors for op in operators)
+    bases = tuple(embed(op, 3, Settings(seed=0), RunContext(engine)).embedding.vectors for op in operators)
     merged = projection.aggregate(Layers(operators, weights, bases), alpha=0.7)
     expected = expected - 0.7 * sum(c * U @ U.T for c, U in zip(weights, bases, strict=True))  # Eq. 22
     np.testing.assert_allclose(engine.apply(merged, np.eye(60)), expected, atol=1e-12)

@@ -18,6 +18,7 @@ from spectrograd.graph import Graph, GraphError, GraphWarning
 from spectrograd.pipeline import Settings, cluster, embed
 from spectrograd.serialization.codec import read_header, read_value
 from spectrograd.solvers import checkpoint
+from spectrograd.solvers.settings import RunContext
 from spectrograd.store.edge_batches import GraphSource, IngestSettings
 from spectrograd.store.ingest import ingest
 
@@ -48,8 +49,10 @@ class Killed(BaseException):
     """In the place of a process's end."""
 
 
-def settings(folder=None, *, every=0.0, **how):
-    return Settings(**{"n_components": 4, "seed": 0, "checkpoint": folder, "checkpoint_every": every} | how)
+def settings(folder=None, *, every=0.0, engine=None, **how):
+    """Settings and the context of a run that is kept in a folder."""
+    context = RunContext(engine or LocalEngine(), checkpoint=folder, checkpoint_every=every)
+    return Settings(**{"n_components": 4, "seed": 0} | how), context
 
 
 def killed_after(n_saved, monkeypatch):
@@ -70,12 +73,12 @@ def stopped_and_resumed(graph, folder, monkeypatch, share=0.5, **how):
     """A whole run beside that one's twin, which was killed once, about half way."""
     with monkeypatch.context() as patch:
         seen = killed_after(-1, patch)
-        whole = embed(graph, settings(folder / "whole", **how))
+        whole = embed(graph, *settings(folder / "whole", **how))
     with monkeypatch.context() as patch:
         killed_after(max(1, round(share * len(seen))), patch)
         with pytest.raises(Killed):
-            embed(graph, settings(folder / "run", **how))
-    return embed(graph, settings(folder / "run", **how)), whole
+            embed(graph, *settings(folder / "run", **how))
+    return embed(graph, *settings(folder / "run", **how)), whole
 
 
 def assert_same(found, expected):
@@ -91,7 +94,7 @@ def assert_same(found, expected):
 def test_every_solver_goes_on_to_the_same_bits(tmp_path, monkeypatch, solver):
     found, whole = stopped_and_resumed(GRAPH, tmp_path, monkeypatch, solver=solver, **SOLVERS[solver])
     assert_same(found, whole)
-    assert_same(embed(GRAPH, settings(solver=solver, **SOLVERS[solver])), whole)  # saving changes nothing
+    assert_same(embed(GRAPH, *settings(solver=solver, **SOLVERS[solver])), whole)  # saving changes nothing
 
 
 @pytest.mark.parametrize(
@@ -145,7 +148,7 @@ def test_rows_on_a_device(tmp_path, monkeypatch, solver):
 
 
 def test_a_finished_run_is_there_at_once(tmp_path, monkeypatch):
-    whole = cluster(GRAPH, settings(tmp_path / "run", n_clusters=4))
+    whole = cluster(GRAPH, *settings(tmp_path / "run", n_clusters=4))
     spmm, seen = LocalEngine.spmm, []
 
     def counted(self, *given):
@@ -153,7 +156,7 @@ def test_a_finished_run_is_there_at_once(tmp_path, monkeypatch):
         return spmm(self, *given)
 
     monkeypatch.setattr(LocalEngine, "spmm", counted)
-    again = cluster(GRAPH, settings(tmp_path / "run", n_clusters=4))
+    again = cluster(GRAPH, *settings(tmp_path / "run", n_clusters=4))
     assert sum(X.shape[1] > 1 for _, X, *_ in seen) == 1  # measures what the certificate says; no other block
     assert_same(again, whole)
     assert again.labels.tobytes() == whole.labels.tobytes()
@@ -178,14 +181,14 @@ def test_signals_save_and_give_what_there_is(tmp_path, monkeypatch, name, at):
     how = {"solver": "lanczos", **EXACT}
     with monkeypatch.context() as patch:
         terminated_at(at, patch, name)
-        stopped = cluster(GRAPH, settings(tmp_path / "run", every=1e6, **how))
+        stopped = cluster(GRAPH, *settings(tmp_path / "run", every=1e6, **how))
     assert stopped.interrupted
     assert stopped.labels.shape == (1200,)
     assert len(os.listdir(tmp_path / "run")) == 1
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     saved = read_value(next(Path(tmp_path / "run").iterdir()))[0]["fields"]["snapshot"]["fields"]
     assert saved["state"]["fields"]["filling"] == (at != 21)  # within a cycle, not only at its end
-    assert_same(embed(GRAPH, settings(tmp_path / "run", **how)), embed(GRAPH, settings(**how)))
+    assert_same(embed(GRAPH, *settings(tmp_path / "run", **how)), embed(GRAPH, *settings(**how)))
 
 
 def test_a_run_in_the_background_is_saved_too(tmp_path, monkeypatch):
@@ -194,7 +197,7 @@ def test_a_run_in_the_background_is_saved_too(tmp_path, monkeypatch):
     try:
         with monkeypatch.context() as patch:
             terminated_at(12, patch)
-            assert cluster(GRAPH, settings(tmp_path / "run", solver="lanczos", **EXACT)).interrupted
+            assert cluster(GRAPH, *settings(tmp_path / "run", solver="lanczos", **EXACT)).interrupted
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
@@ -206,25 +209,25 @@ def test_a_run_that_was_cut_short_leaves_no_later_solve(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         terminated_at(23, patch)  # twenty products of the plan, then the solve
         with pytest.raises(KeyboardInterrupt):
-            embed(LAYERS, settings(tmp_path / "run", **how))
+            embed(LAYERS, *settings(tmp_path / "run", **how))
     assert [name[:9] for name in os.listdir(tmp_path / "run")] == ["solve-000"]
-    assert_same(embed(LAYERS, settings(tmp_path / "run", **how)), embed(LAYERS, settings(**how)))
+    assert_same(embed(LAYERS, *settings(tmp_path / "run", **how)), embed(LAYERS, *settings(**how)))
 
 
 @pytest.mark.parametrize("solver", ["lanczos", "forward-backward", "sgd-paper"])
 def test_a_time_budget_only_pauses_a_run(tmp_path, solver):
     how = {"solver": solver, **SOLVERS[solver], "tol": 1e-8}
     for _ in range(3):
-        cluster(GRAPH, settings(tmp_path / "run", every=1e6, time_budget=1e-3, **how))
-    assert_same(embed(GRAPH, settings(tmp_path / "run", **how)), embed(GRAPH, settings(**how)))
+        cluster(GRAPH, *settings(tmp_path / "run", every=1e6, time_budget=1e-3, **how))
+    assert_same(embed(GRAPH, *settings(tmp_path / "run", **how)), embed(GRAPH, *settings(**how)))
 
 
 def test_without_a_seed_one_is_drawn_and_kept(tmp_path, monkeypatch):
     found, _ = stopped_and_resumed(GRAPH, tmp_path, monkeypatch, seed=None, solver="forward-backward")
-    again = embed(GRAPH, settings(tmp_path / "run", seed=None, solver="forward-backward"))
+    again = embed(GRAPH, *settings(tmp_path / "run", seed=None, solver="forward-backward"))
     assert_same(again, found)
     identity = read_header(next((tmp_path / "run").iterdir()))["identity"]
-    assert_same(embed(GRAPH, settings(seed=identity["drawn seed"], solver="forward-backward")), found)
+    assert_same(embed(GRAPH, *settings(seed=identity["drawn seed"], solver="forward-backward")), found)
 
 
 @pytest.mark.parametrize(
@@ -240,28 +243,28 @@ def test_without_a_seed_one_is_drawn_and_kept(tmp_path, monkeypatch):
 )
 def test_other_parameters_are_refused_by_name(tmp_path, other, message):
     how = {"solver": "lanczos"}
-    embed(GRAPH, settings(tmp_path / "run", **how))
+    embed(GRAPH, *settings(tmp_path / "run", **how))
     with pytest.raises(GraphError, match=message):
-        embed(GRAPH, settings(tmp_path / "run", **how | other))
+        embed(GRAPH, *settings(tmp_path / "run", **how | other))
 
 
 def test_other_graphs_and_releases_are_refused(tmp_path, monkeypatch):
-    embed(GRAPH, settings(tmp_path / "run"))
+    embed(GRAPH, *settings(tmp_path / "run"))
     heavier = Graph.from_matrix(2 * GRAPH.matrix)
     for graph in (heavier, make_block_model(1200, 4, random_state=1).graph):
         with pytest.raises(GraphError, match="was written for another graph"):
-            embed(graph, settings(tmp_path / "run"))
+            embed(graph, *settings(tmp_path / "run"))
     with pytest.raises(GraphError, match="was written for start None"):
-        embed(GRAPH, settings(tmp_path / "run"), start=np.ones((1200, 4)))
+        embed(GRAPH, *settings(tmp_path / "run"), start=np.ones((1200, 4)))
     monkeypatch.setattr("spectrograd.pipeline.checkpoints.package_version", lambda: "7.0")
     with pytest.raises(GraphError, match=r"for spectrograd \d[.\w]*, this run has spectrograd 7.0"):
-        embed(GRAPH, settings(tmp_path / "run"))
+        embed(GRAPH, *settings(tmp_path / "run"))
 
 
 def test_what_comes_after_the_embedding_may_change(tmp_path):
-    embed(GRAPH, settings(tmp_path / "run", engine=LocalEngine(1)))
-    found = cluster(GRAPH, settings(tmp_path / "run", n_init=3, engine=LocalEngine(2), time_budget=100.0))
-    assert found.labels.tobytes() == cluster(GRAPH, settings(n_init=3)).labels.tobytes()
+    embed(GRAPH, *settings(tmp_path / "run", engine=LocalEngine(1)))
+    found = cluster(GRAPH, *settings(tmp_path / "run", n_init=3, engine=LocalEngine(2), time_budget=100.0))
+    assert found.labels.tobytes() == cluster(GRAPH, *settings(n_init=3)).labels.tobytes()
 
 
 def test_damage_within_a_run_is_told_and_both_damaged_are_an_error(tmp_path, monkeypatch):
@@ -269,18 +272,18 @@ def test_damage_within_a_run_is_told_and_both_damaged_are_an_error(tmp_path, mon
     with monkeypatch.context() as patch:
         killed_after(3, patch)
         with pytest.raises(Killed):
-            embed(GRAPH, settings(tmp_path / "run", **how))
+            embed(GRAPH, *settings(tmp_path / "run", **how))
     before, newest = sorted((tmp_path / "run").iterdir())
     newest.write_bytes(newest.read_bytes()[:5000])
     keep = before.read_bytes()
     with pytest.warns(GraphWarning, match="damaged .*; going on from the one before"):
-        found = embed(GRAPH, settings(tmp_path / "run", every=1e6, **how))
-    assert_same(found, embed(GRAPH, settings(**how)))
+        found = embed(GRAPH, *settings(tmp_path / "run", every=1e6, **how))
+    assert_same(found, embed(GRAPH, *settings(**how)))
     for path in (tmp_path / "run").iterdir():
         path.unlink()
     before.write_bytes(keep[:2000] + bytes([keep[2000] ^ 1]) + keep[2001:])
     with pytest.raises(GraphError, match=r"damaged \(a checksum is wrong\), and there is no other one"):
-        embed(GRAPH, settings(tmp_path / "run", solver="forward-backward", tol=1e-8))
+        embed(GRAPH, *settings(tmp_path / "run", solver="forward-backward", tol=1e-8))
 
 
 def test_estimators(tmp_path, monkeypatch):

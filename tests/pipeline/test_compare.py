@@ -12,7 +12,8 @@ import pytest
 
 from spectrograd import datasets, solvers
 from spectrograd.cli import main
-from spectrograd.pipeline import Settings
+from spectrograd.engines import LocalEngine
+from spectrograd.pipeline import RunContext, Settings
 from spectrograd.pipeline.compare import compare, default_names, parse_spec
 from spectrograd.report.compare_page import compare_document, draw_comparison
 from spectrograd.report.page import render
@@ -188,3 +189,19 @@ def test_the_command_refuses_unknown_solvers_before_reading(files, capsys):
     code = main(["compare", str(files / "missing.csv"), "--solvers", "nonsense"])
     assert code == 2
     assert "nonsense" in capsys.readouterr().err
+
+
+def test_a_comparison_runs_on_the_engine_it_was_given(data, monkeypatch):
+    """A budget that stops a direct method replaces no engine."""
+    used = []
+    apply = LocalEngine.apply
+
+    class Own(LocalEngine):
+        def apply(self, *arrays):
+            used.append(type(self))
+            return apply(self, *arrays)
+
+    context = RunContext(Own())
+    rows, _ = compare(data.graph, replace(HOW, time_budget=60.0), ["eigen", "power"], context)
+    assert [row["error"] for row in rows] == [None, None]
+    assert set(used) == {Own}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,6 +22,7 @@ from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solve import SolveError, embed
 from spectrograd.points.knn_graph import knn_graph
 from spectrograd.solvers import Problem
+from spectrograd.solvers.settings import RunContext
 
 KINDS = ["random_walk", "symmetric", "unnormalized"]
 
@@ -204,7 +204,8 @@ def test_the_time_spent_measuring_counts_for_the_budget():
     """A hook that dawdles is on the user's clock as well."""
     operator = laplacian(make_block_model(700, 3, random_state=0).graph)
     slow = Settings(solver="gradient-descent", tol=0.0, max_iter=10**9, time_budget=0.2, seed=0)
-    result = embed(operator, 3, replace(slow, hooks=(lambda progress: time.sleep(0.15),)))
+    context = RunContext(hooks=(lambda progress: time.sleep(0.15),))
+    result = embed(operator, 3, slow, context)
     assert len(result.solution.history) <= 3
 
 

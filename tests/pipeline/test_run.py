@@ -23,6 +23,7 @@ from spectrograd.labels.eigengap import widest_gap
 from spectrograd.pipeline import Settings, cluster, embed
 from spectrograd.pipeline import run as room
 from spectrograd.report.document import suggested_clusters
+from spectrograd.solvers.settings import RunContext
 
 
 def with_whiskers(n_nodes: int, seed: int) -> Graph:
@@ -104,7 +105,7 @@ def test_threads_bind_the_labels_too(graph, monkeypatch):
     inside = []
     original = room.assign
 
-    class Engine(type(Settings().engine)):
+    class Engine(type(RunContext().engine)):
         depth = 0
 
         def threads(self):
@@ -122,7 +123,7 @@ def test_threads_bind_the_labels_too(graph, monkeypatch):
 
     monkeypatch.setattr(room, "assign", lambda *a, **k: inside.append(Engine.depth) or original(*a, **k))
     with pytest.warns(GraphWarning, match="excluded"):
-        cluster(graph, Settings(n_components=3, seed=0, engine=Engine(1)))
+        cluster(graph, Settings(n_components=3, seed=0), RunContext(Engine(1)))
     assert inside == [1]
 
 
@@ -150,7 +151,7 @@ def test_a_result_is_one_flat_value(graph):
 def test_stages_are_announced_in_order():
     data = datasets.make_multilayer_gmm(300, 2, 3, random_state=0)
     stages = []
-    result = cluster(data.graph, Settings(n_components=3, seed=0, on_stage=stages.append))
+    result = cluster(data.graph, Settings(n_components=3, seed=0), RunContext(on_stage=stages.append))
     assert stages == ["layers", "solve", "assign"]
     assert set(result.seconds) == {"layers", "merge", "solve", "assign"}
     assert metrics.nmi(data.labels, result.labels) > 0.5

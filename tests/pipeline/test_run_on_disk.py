@@ -26,6 +26,7 @@ from spectrograd.operators.laplacian import laplacian, masked, regularized
 from spectrograd.pipeline import Settings, cluster, embed
 from spectrograd.pipeline.memory_estimate import resident_bytes, streamed_bytes
 from spectrograd.points.knn_graph import knn_graph
+from spectrograd.solvers.settings import RunContext
 from spectrograd.store.edge_batches import GraphSource, IngestSettings
 from spectrograd.store.ingest import ingest
 
@@ -186,7 +187,7 @@ def test_sgd_reads_the_shuffled_edges_of_a_store(tmp_path, engine):
         pytest.importorskip("torch", reason="torch is not installed: pip install spectrograd[torch]")
     data = datasets.make_block_model(5_000, 4, mean_degree=30, random_state=0)
     disk = stored(tmp_path / "graph.store", data.graph, "bfs")
-    found = cluster(disk, Settings(n_components=4, seed=0, solver="sgd", engine=make_engine(engine)))
+    found = cluster(disk, Settings(n_components=4, seed=0, solver="sgd"), RunContext(make_engine(engine)))
     assert metrics.score(data.labels, found.labels)["ari"] >= 0.97
 
 

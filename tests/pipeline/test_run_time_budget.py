@@ -7,19 +7,20 @@ import pytest
 
 from spectrograd import datasets
 from spectrograd.labels import assign, kmeans
-from spectrograd.pipeline import Settings, cluster, embed
-from spectrograd.solvers import loop as solver_settings
+from spectrograd.pipeline import RunContext, Settings, cluster, embed
+from spectrograd.solvers import settings as solver_settings
 
 OVER = -math.inf  # a moment that is always past
 
 
 def test_solver_certificate_and_labels_share_the_budget(monkeypatch):
     monkeypatch.setattr(solver_settings.time, "perf_counter", lambda: 100.0)
-    with_labels = Settings(time_budget=10.0).started(labels=True)
+    settings = Settings(time_budget=10.0)
+    with_labels = RunContext().start_clock(settings, labels=True)
     assert 100 < with_labels.deadline < with_labels.certified_by < with_labels.labelled_by == 110
-    assert with_labels.time_budget == pytest.approx(with_labels.deadline - 100)
-    assert with_labels.started() is with_labels
-    alone = Settings(time_budget=10.0).started()
+    assert with_labels.solver_seconds == pytest.approx(with_labels.deadline - 100)
+    assert with_labels.start_clock(settings) is with_labels
+    alone = RunContext().start_clock(settings)
     assert with_labels.deadline < alone.deadline < alone.certified_by == 110
 
 
@@ -38,8 +39,8 @@ def test_without_time_k_means_begins_once(monkeypatch):
 
 def test_a_certificate_without_time_says_so():
     data = datasets.make_block_model(6000, 4, random_state=0)
-    late = Settings(n_components=4, solver="lobpcg", seed=0, certified_by=OVER)
-    result = embed(data.graph, late)
+    late = RunContext(certified_by=OVER)
+    result = embed(data.graph, Settings(n_components=4, solver="lobpcg", seed=0), late)
     assert not result.certificate.converged
     assert "not certified, out of time" in result.certificate.sentence
 

@@ -19,6 +19,7 @@ from spectrograd.pipeline import Settings, embed
 from spectrograd.solvers import Problem, solve
 from spectrograd.solvers.chebyshev import MAX_PASSES, FewPassChebyshev
 from spectrograd.solvers.ritz import usual_width
+from spectrograd.solvers.settings import RunContext
 from spectrograd.store.edge_batches import GraphSource, IngestSettings
 from spectrograd.store.ingest import ingest
 from spectrograd.store.reader import N_BUFFERS
@@ -121,8 +122,9 @@ def test_an_interrupted_filter_returns_what_was_kept(tmp_path):
 
 def test_sweeps_are_counted_in_memory_too():
     engine = LocalEngine()
-    settings = Settings(n_components=6, solver="chebyshev", seed=0, engine=engine)
-    result = embed(planted(), settings)
+    settings = Settings(n_components=6, solver="chebyshev", seed=0)
+    context = RunContext(engine)
+    result = embed(planted(), settings, context)
     assert (result.passes, result.matvecs) == (engine.work.passes, engine.work.matvecs)
     assert 0 < result.passes < result.matvecs
 

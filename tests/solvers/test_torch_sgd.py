@@ -19,6 +19,7 @@ from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solve import embed
 from spectrograd.solvers import Problem, Stopping, choose_variant, make_solver, solve
 from spectrograd.solvers.minibatch import edge_source
+from spectrograd.solvers.settings import RunContext
 from spectrograd.solvers.torch_minibatch import SentEdges, TorchBatches, TorchEdges
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install spectrograd[torch]")
@@ -116,9 +117,9 @@ def test_labels_are_those_of_the_exact_vectors(name, params, kind):
             solver=solver,
             params=params if solver == name else {},
             seed=0,
-            engine=make_engine(engine),
         )
-        scores.append(metrics.score(model.labels, cluster(model.graph, settings).labels)["nmi"])
+        labels = cluster(model.graph, settings, RunContext(make_engine(engine))).labels
+        scores.append(metrics.score(model.labels, labels)["nmi"])
     assert scores[1] > scores[0] - 0.01
 
 
@@ -195,8 +196,9 @@ def test_it_hands_over_on_the_device(blocks, monkeypatch, polish_solver):
 
 
 def test_a_tolerance_makes_it_hand_over(blocks):
-    settings = Settings(solver="sgd", tol=1e-4, seed=0, engine=make_engine("torch:cpu"))
-    result = embed(laplacian(blocks.graph), K, settings)
+    settings = Settings(solver="sgd", tol=1e-4, seed=0)
+    context = RunContext(make_engine("torch:cpu"))
+    result = embed(laplacian(blocks.graph), K, settings, context)
     assert result.certificate.converged
     assert result.solution.last.matvecs > 0
 
@@ -225,10 +227,8 @@ def test_edges_without_room_are_sent_chunk_by_chunk(blocks, monkeypatch):
     engine, sent = make_engine("torch:cpu"), []
     engine.blocks.most_bytes, move = 0, engine.blocks.move
     monkeypatch.setattr(engine.blocks, "move", lambda array: sent.append(len(array)) or move(array))
-    settings = Settings(
-        n_components=K, n_clusters=K, solver="sgd", seed=0, engine=engine, params={"epochs": 3}
-    )
-    found = cluster(blocks.graph, settings)
+    settings = Settings(n_components=K, n_clusters=K, solver="sgd", seed=0, params={"epochs": 3})
+    found = cluster(blocks.graph, settings, RunContext(engine))
     assert metrics.score(blocks.labels, found.labels)["nmi"] > 0.95
     pairs = SentEdges(engine, edge_source(blocks.graph, np.random.default_rng(0))).chunks(0, 3000)
     sent.clear()

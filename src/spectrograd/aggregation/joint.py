@@ -20,7 +20,8 @@ from spectrograd.linalg.chebyshev import damping
 from spectrograd.operators.equilibration import of_common_size
 from spectrograd.operators.sparse import LowRank, SparseOperator
 from spectrograd.solvers.base import Problem, Progress, Solver, State
-from spectrograd.solvers.loop import Solution, SolverSettings, Stopping, run_loop
+from spectrograd.solvers.loop import Solution, Stopping, run_loop
+from spectrograd.solvers.settings import RunContext, SolverSettings
 from spectrograd.solvers.sgd import Descent, DescentState, UnbiasedSGD
 from spectrograd.typing import Array
 
@@ -401,6 +402,7 @@ def run(
     layers: Layers,
     n_components: int,
     settings: SolverSettings,
+    context: RunContext,
     *,
     alpha: float | str = "auto",
     steps: str = "passes",
@@ -418,14 +420,15 @@ def run(
     frame = mean.aggregate(layers)
     limit = RESIDUAL_FACTOR * settings.tolerance * (frame.upper - frame.lower)
     solver = _solver(steps, layers, alphas, limit, options)
+    context = context.start_clock(settings)
     solution = run_loop(
-        Problem(frame, n_components, settings.engine),
+        Problem(frame, n_components, context.engine),
         solver,
-        stopping=Stopping(settings.max_iter, limit, settings.started().deadline),
-        on_progress=settings.hooks,
+        stopping=Stopping(settings.max_iter, limit, context.deadline),
+        on_progress=context.hooks,
         seed=settings.seed,
-        time_budget=settings.time_budget,
-        checkpoint=settings.next_checkpoint(),
+        time_budget=context.solver_seconds,
+        checkpoint=context.next_checkpoint(),
     )
     merged, *own = np.split(solution.Q, len(layers.operators) + 1, axis=1)
     return solution, merged, tuple(own)

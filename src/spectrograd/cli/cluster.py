@@ -101,6 +101,7 @@ def cluster(
     from spectrograd.report.collect import gather_run
 
     settings = run_settings.make_settings(session, options, k, **how)
+    context = run_settings.make_context(options)
     write = partial(write_labels, raw=options.raw)
     writing.check_output(session, output, check_labels_path)
     check_targets(session, page, folder)
@@ -114,7 +115,7 @@ def cluster(
     classes, class_names = reading.read_truth(session, truth, graph, label_column)
     if session.dry_run:
         return plan.print_plan(graph, k, options, output=output, report=page, run=folder)
-    result = running.run(session, graph, settings, pipeline.cluster)
+    result = running.run(session, graph, settings, context, pipeline.cluster)
     scores = _score(session, classes, result)
     told = partial(summarize, session, source, graph, result, scores)
     known = None if truth is None else (truth, classes)
@@ -127,7 +128,9 @@ def cluster(
         run = partial(gather_run, graph, result, truth=known, class_names=class_names)
         save_page_and_run(page, folder, lambda: run(summary=told()), model)
     session.save_summary(told())
-    return running.verdict(session, result, settings, running.clusters_found(result), output, page, folder)
+    return running.verdict(
+        session, result, settings, context, running.clusters_found(result), output, page, folder
+    )
 
 
 def _score(session: Session, classes: Any, result: Any) -> dict[str, float] | None:
@@ -194,6 +197,7 @@ def embed(
 
     n_columns = k if options.is_signed else k + 1
     settings = run_settings.make_settings(session, options, n_columns)
+    context = run_settings.make_context(options)
     write = partial(write_embedding, raw=options.raw)
     writing.check_output(session, output, check_embedding_path)
     check_targets(session, page, folder)
@@ -208,7 +212,7 @@ def embed(
     reading.check_size(k, n_columns - k, graph)
     if session.dry_run:
         return plan.print_plan(graph, n_columns, options, output=output, report=page, run=folder)
-    result = running.run(session, graph, settings, pipeline.embed)
+    result = running.run(session, graph, settings, context, pipeline.embed)
     told = partial(summarize, session, source, graph, result, None)
     with session.stage("report"):
         drop_first = not options.is_signed  # no eigenvector of a signed Laplacian is trivial
@@ -225,4 +229,4 @@ def embed(
         )
     session.save_summary(told())
     what = f"{embedding.n_components} coordinates of {graph.n_nodes:,} nodes"
-    return running.verdict(session, result, settings, what, output, page, folder)
+    return running.verdict(session, result, settings, context, what, output, page, folder)

@@ -105,7 +105,7 @@ def _rows(
     session: Session, graph: Any, names: list[str] | None, classes: Any, how: dict[str, Any]
 ) -> tuple[list[dict[str, Any]], Any]:
     from spectrograd.engines import make_engine
-    from spectrograd.pipeline import Settings
+    from spectrograd.pipeline import RunContext, Settings
     from spectrograd.pipeline.compare import compare as run
     from spectrograd.pipeline.compare import default_names
 
@@ -132,13 +132,12 @@ def _rows(
         time_budget=how["time_budget"],
         memory_limit=how["memory_limit"],
         seed=session.seed,
-        engine=make_engine(how["engine"], n_jobs=how["jobs"]),
-        on_stage=session.begin,
         **{name: how[name] for name in ("aggregation", "alpha", "layer_weights")},
     )
+    context = RunContext(make_engine(how["engine"], n_jobs=how["jobs"]), on_stage=session.begin)
     with session.compile_clock(True), session.stage("solve"):
-        rows, prepared = run(graph, settings, names, classes=classes, on_row=show_row)
-    session.engine = settings.engine.summary()
+        rows, prepared = run(graph, settings, names, context, classes=classes, on_row=show_row)
+    session.engine = context.engine.summary()
     merged = getattr(prepared, "merged", None)
     if merged is not None:
         session.spend(merged.seconds)

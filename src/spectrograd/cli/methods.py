@@ -14,7 +14,7 @@ from spectrograd.datasets import LayeredData
 from spectrograd.metrics import SCORE_TITLES
 from spectrograd.operators.base import Operator
 from spectrograd.paper.tables import DEFAULT, Method
-from spectrograd.pipeline import Result, Settings, cluster, embed, label, prepare
+from spectrograd.pipeline import Result, RunContext, Settings, cluster, embed, label, prepare
 from spectrograd.pipeline.multilayer import PreparedLayers
 from spectrograd.pipeline.run import Prepared, solve_prepared
 from spectrograd.pipeline.solve import FAILURES
@@ -62,7 +62,7 @@ def prepare_layers(session: Session, data: LayeredData, settings: Settings) -> P
             data.graph.layers[0], Settings(n_components=settings.n_components, laplacian="symmetric", seed=0)
         )
     with session.progress("layers") as hook:
-        prepared = prepare(data.graph, replace(settings, hooks=(hook,), on_stage=session.begin))
+        prepared = prepare(data.graph, settings, RunContext(hooks=(hook,), on_stage=session.begin))
     assert isinstance(prepared, PreparedLayers)
     session.spend(prepared.seconds)
     return prepared
@@ -73,7 +73,7 @@ def layer_trials(session: Session, data: LayeredData, settings: Settings) -> lis
     trials = []
     for number, layer in enumerate(data.graph.layers, start=1):
         with session.progress(f"layer {number} alone") as hook:
-            result = cluster(layer, replace(settings, hooks=(hook,)))
+            result = cluster(layer, settings, RunContext(hooks=(hook,)))
         _stop_if_interrupted(result)
         method = Method(f"layer {number} alone", DEFAULT)
         trials.append(Trial(method, result, result.scores(data.labels)))
@@ -91,7 +91,7 @@ def run_method(
         with session.stage("jit"), session.progress(COMPILING):
             _warm_up(prepared, chosen)
         with deferred() as interruption, session.progress(method.label) as hook:
-            result = label(solve_prepared(prepared, replace(chosen, hooks=(hook,))), chosen)
+            result = label(solve_prepared(prepared, chosen, RunContext(hooks=(hook,))), chosen)
         if interruption.requested:
             raise KeyboardInterrupt  # a comparison with half a run in it would mislead
     except FAILURES as error:

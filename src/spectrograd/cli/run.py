@@ -44,7 +44,7 @@ from spectrograd.io.write_results import check_parts, is_folder_of_parts, write_
 from spectrograd.kernels import SMALL
 from spectrograd.labels.eigengap import FIRST_MAX_CLUSTERS
 from spectrograd.operators.laplacian import Kind
-from spectrograd.pipeline import Settings
+from spectrograd.pipeline import RunContext, Settings
 from spectrograd.pipeline.cluster_verdict import CLEAR, NOT_JUDGED
 from spectrograd.pipeline.memory_estimate import check_limit, open_within
 from spectrograd.pipeline.multilayer import Merged
@@ -66,19 +66,20 @@ def run(
     session: Session,
     graph: Graph | MultilayerGraph,
     settings: Settings,
-    line: Callable[[Graph | MultilayerGraph, Settings], Result],
+    context: RunContext,
+    stage: Callable[[Graph | MultilayerGraph, Settings, RunContext], Result],
 ) -> Result:
     """Run the pipeline's ``embed`` or ``cluster``: progress on the terminal, its story under ``-v``."""
     compiles = graph.n_nodes > SMALL or settings.solver not in ("auto", "eigen")
     with session.compile_clock(compiles), session.progress("embedding", _meter(settings)) as hook:
         try:
-            result = line(graph, replace(settings, hooks=(hook,), on_stage=session.begin))
+            result = stage(graph, settings, replace(context, hooks=(hook,), on_stage=session.begin))
         except KeyboardInterrupt:
-            if how_to_go_on(session, settings):
-                session.note(f"interrupted; {how_to_go_on(session, settings)}")
+            if how_to_go_on(session, context):
+                session.note(f"interrupted; {how_to_go_on(session, context)}")
             raise
     session.spend(result.seconds)
-    session.engine = settings.engine.summary()
+    session.engine = context.engine.summary()
     if result.merged is not None:
         _print_layers(session, result.merged, settings)
     session.detail(f"components: {result.connectivity.sentence}")
@@ -95,11 +96,11 @@ def run(
     return result
 
 
-def how_to_go_on(session: Session, settings: Settings) -> str:
+def how_to_go_on(session: Session, context: RunContext) -> str:
     """Where the checkpoint of a run that was stopped is, and the command that goes on; empty without one."""
-    if settings.checkpoint is None or not any(Path(settings.checkpoint).glob("*.ckpt")):
+    if context.checkpoint is None or not any(Path(context.checkpoint).glob("*.ckpt")):
         return ""
-    return f"a checkpoint was saved in {settings.checkpoint}, go on with: {session.command_line}"
+    return f"a checkpoint was saved in {context.checkpoint}, go on with: {session.command_line}"
 
 
 def _meter(settings: Settings) -> ProgressMeter:
@@ -122,12 +123,19 @@ def _fell_short(certificate: Certificate, settings: Settings) -> bool:
     return not certificate.converged and settings.has_goal
 
 
-def verdict(session: Session, result: Result, settings: Settings, what: str, *targets: str | None) -> int:
+def verdict(
+    session: Session,
+    result: Result,
+    settings: Settings,
+    context: RunContext,
+    what: str,
+    *targets: str | None,
+) -> int:
     """Exit code of a finished run, with a line on stderr: ``what`` came out, or what went wrong."""
     sentence, iterations = result.certificate.sentence, result.history[-1].iteration
     if result.interrupted:
         kept = f"interrupted after {iterations} iterations; the best result so far was kept ({sentence})"
-        echo("error", "; ".join(filter(None, (kept, how_to_go_on(session, settings)))))
+        echo("error", "; ".join(filter(None, (kept, how_to_go_on(session, context)))))
         return INTERRUPTED
     if _fell_short(result.certificate, settings):
         echo(
@@ -191,10 +199,16 @@ def make_settings(session: Session, options: SolveOptions, k: int | str, **label
         batch_size=options.batch_size,
         memory_limit=options.memory_limit,
         seed=session.seed,
+        **labelling,
+    )
+
+
+def make_context(options: SolveOptions) -> RunContext:
+    """Where the run happens and where it is kept."""
+    return RunContext(
         engine=make_engine(options.engine, n_jobs=options.jobs),
         checkpoint=options.checkpoint,
         checkpoint_every=options.every,
-        **labelling,
     )
 
 

@@ -29,7 +29,7 @@ from spectrograd.estimators.out_of_sample import (
     remember,
 )
 from spectrograd.estimators.partial_fit import update_model, update_sentence
-from spectrograd.estimators.settings import check_components, check_memory, make_settings
+from spectrograd.estimators.settings import check_components, check_memory, make_context, make_settings
 from spectrograd.graph import Graph, MultilayerGraph, Recall
 from spectrograd.graph.components import Connectivity
 from spectrograd.labels.eigengap import Eigengap
@@ -39,10 +39,10 @@ from spectrograd.operators.laplacian import Kind, Regularization, is_signed_kind
 from spectrograd.pipeline import Result, cluster, embed
 from spectrograd.pipeline.cluster_verdict import ClusterVerdict
 from spectrograd.pipeline.result import Attempt
-from spectrograd.pipeline.settings import CHECKPOINT_EVERY
 from spectrograd.pipeline.signed import for_signed
 from spectrograd.points.validation import Metric
 from spectrograd.solvers.base import Progress
+from spectrograd.solvers.settings import CHECKPOINT_SECONDS
 from spectrograd.typing import Array
 
 
@@ -78,7 +78,7 @@ class Spectral(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     engine: Any = "auto"
     memory_limit: str | None = None
     checkpoint: str | os.PathLike[str] | None = None
-    checkpoint_every: float = CHECKPOINT_EVERY
+    checkpoint_every: float = CHECKPOINT_SECONDS
     warm_start: bool = False
     verbose: int = 0
 
@@ -142,11 +142,12 @@ class Spectral(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         # 1. Input: a graph or layers, and what the parameters say for one of this size.
         source = self._read(self, X, columns)
         settings = for_signed(source.graph, make_settings(self, source.graph.n_nodes))
+        context = make_context(self)
         check_memory(self, source.graph, settings)
         # 2. Embedding and labels, from the vectors of the last fit where that is asked for.
         previous = PreviousFit.of(self) if self.warm_start else None
         start = warm_start(self, source.graph.n_nodes, settings.n_components)
-        result = self._run(source.graph, settings, start=start)
+        result = self._run(source.graph, settings, context, start=start)
         # 3. Fitted attributes; an interrupted fit sets those of its best so far, and then stops the caller.
         set_fit_attributes(self, source, result, settings, previous)
         if result.interrupted:

@@ -15,7 +15,7 @@ from spectrograd.certificate.edge_insertion import EdgeInsertionBound
 from spectrograd.estimators.affinity_rows import KernelRows, PointRows, QueryAffinity
 from spectrograd.estimators.fitted import PreviousFit, set_result_attributes, warn_unless_converged
 from spectrograd.estimators.inputs import graph_of_table, kernel_matrix, without_diagonal
-from spectrograd.estimators.settings import make_settings
+from spectrograd.estimators.settings import make_context, make_settings
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
 from spectrograd.graph.validation import accept_signs
 from spectrograd.io import graph_of
@@ -41,6 +41,7 @@ from spectrograd.pipeline.update import (
     refit_reason,
     update,
 )
+from spectrograd.solvers.settings import RunContext
 from spectrograd.typing import Array
 
 if TYPE_CHECKING:
@@ -107,12 +108,12 @@ def _follow(model: Spectral, changed: Changed) -> Result:
     settings = replace(
         make_settings(model, graph.n_nodes),
         n_components=model._raw_vectors.shape[1],
-        checkpoint=None,  # a folder belongs to the graph of the fit
     )
+    context = replace(make_context(model), checkpoint=None)  # a folder belongs to the graph of the fit
     before = Before(model.regularization_, model.certificate_.gap, complement_bound)
-    settings = settings.started(labels=hasattr(model, "labels_"))
-    done = update(graph, _start(model, graph, rows), settings, before)
-    result = _set_update_attributes(model, graph, done, settings, makers)
+    context = context.start_clock(settings, labels=hasattr(model, "labels_"))
+    done = update(graph, _start(model, graph, rows), settings, context, before)
+    result = _set_update_attributes(model, graph, done, settings, context, makers)
     model._last_change = digest
     return result
 
@@ -186,7 +187,12 @@ def _start(model: Spectral, graph: Graph | MultilayerGraph, rows: NewRows | None
 
 
 def _set_update_attributes(
-    model: Spectral, graph: Graph | MultilayerGraph, done: Updated, settings: Settings, makers: Any
+    model: Spectral,
+    graph: Graph | MultilayerGraph,
+    done: Updated,
+    settings: Settings,
+    context: RunContext,
+    makers: Any,
 ) -> Result:
     """Mutates model: the attributes of ``fit`` after the change, and those that describe the change."""
     previous = PreviousFit.of(model, grown=True)
@@ -194,7 +200,7 @@ def _set_update_attributes(
     gap_at_fit = getattr(model, "_gap_at_fit", None) or _safe_gap(model)
     result = done.result
     if previous.labels is not None:
-        result = _update_labels(model, result, done.drift, previous, settings)
+        result = _update_labels(model, done, previous, settings, context)
     set_result_attributes(model, graph, makers, result, settings, previous)
     model._gap_at_fit = gap_at_fit
     model.drift_ = done.drift
@@ -214,19 +220,20 @@ def _safe_gap(model: Spectral) -> float:
 
 
 def _update_labels(
-    model: Spectral, result: Result, drift: float, previous: PreviousFit, settings: Settings
+    model: Spectral, done: Updated, previous: PreviousFit, settings: Settings, context: RunContext
 ) -> Result:
     """Clusters that moved a little are followed; others are found anew."""
     assert previous.labels is not None
+    result = done.result
     streamed = result.operator.is_streamed  # where so many rows are labelled by a sample of them
-    if drift > MAX_DRIFT or streamed or settings.assign_labels != "kmeans":
-        return label(result, settings)
+    if done.drift > MAX_DRIFT or streamed or settings.assign_labels != "kmeans":
+        return label(result, settings, context)
     before = np.full(len(result.vectors), -1)
     before[: len(previous.labels)] = previous.labels
     excluded = result.connectivity.excluded
     moved = followed(result.vectors, before, result.norm_regularization, excluded)
     clustering = Clustering(moved, int(model.n_clusters_), "kmeans", None, 0.0)
-    return finish_labels(result.labelled(clustering), settings)
+    return finish_labels(result.labelled(clustering), settings, context)
 
 
 def update_sentence(model: Spectral) -> str:

@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from spectrograd.engines import make_engine
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.labels.eigengap import FIRST_MAX_CLUSTERS
-from spectrograd.pipeline import Settings
+from spectrograd.pipeline import RunContext, Settings
 from spectrograd.pipeline.memory_estimate import check_limit
 from spectrograd.solvers.base import Progress
 from spectrograd.system import as_bytes
@@ -81,8 +81,6 @@ SAME_NAMES = (
     "max_iter",
     "time_budget",
     "batch_size",
-    "checkpoint",
-    "checkpoint_every",
     "aggregation",
     "alpha",
     "layer_weights",
@@ -107,9 +105,17 @@ def make_settings(model: Spectral, n_nodes: int) -> Settings:
         tol=tol,
         seed=seed_of(model.random_state),
         memory_limit=as_bytes(model.memory_limit),
+    )
+
+
+def make_context(model: Spectral) -> RunContext:
+    """Engine, progress hook and checkpoint folder of the fit."""
+    return RunContext(
         engine=make_engine(model.engine, n_jobs=model.n_jobs),
         hooks=progress_hooks(model.verbose),
         keep_multivector=getattr(model, "_keeps_multivector", False),
+        checkpoint=model.checkpoint,
+        checkpoint_every=model.checkpoint_every,
     )
 
 

@@ -3,5 +3,6 @@
 from spectrograd.pipeline.result import Result
 from spectrograd.pipeline.run import cluster, embed, label, prepare
 from spectrograd.pipeline.settings import Settings
+from spectrograd.solvers.settings import RunContext
 
-__all__ = ["Result", "Settings", "cluster", "embed", "label", "prepare"]
+__all__ = ["Result", "RunContext", "Settings", "cluster", "embed", "label", "prepare"]

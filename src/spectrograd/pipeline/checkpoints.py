@@ -25,6 +25,7 @@ from spectrograd.serialization.checkpoint_folder import open_checkpoints
 from spectrograd.solvers.base import Problem
 from spectrograd.solvers.checkpoint import RunCheckpoints, SolveCheckpoint
 from spectrograd.solvers.loop import GIVEN_UP, INTERRUPTED, OUT_OF_TIME
+from spectrograd.solvers.settings import RunContext
 from spectrograd.store.stored_graph import StoredGraph
 from spectrograd.typing import Array
 
@@ -54,26 +55,26 @@ ORTHOGONALITY_SLACK = 1e-5  # orthonormal, in float32
 
 @contextmanager
 def with_checkpoints(
-    graph: Graph | MultilayerGraph, settings: Settings, start: Array | None
-) -> Iterator[Settings]:
-    """Settings that know where the states of the run are kept; those given where nobody asked for it.
+    graph: Graph | MultilayerGraph, settings: Settings, context: RunContext, start: Array | None
+) -> Iterator[tuple[Settings, RunContext]]:
+    """Settings and a context that knows where the states of the run are kept; unchanged without a folder.
 
     Without a seed one is drawn, and a run that goes on takes that of the run before.
     """
-    if settings.checkpoint is None:
-        yield settings
+    if context.checkpoint is None:
+        yield settings, context
         return
 
     def identity(before: Mapping[str, Any]) -> Mapping[str, Any]:
         drawn = before.get(DRAWN_SEED) if settings.seed is None else None
         if settings.seed is None and drawn is None:
             drawn = secrets.randbits(31)
-        return run_identity(graph, settings, start) | {DRAWN_SEED: drawn}
+        return run_identity(graph, settings, context, start) | {DRAWN_SEED: drawn}
 
-    with open_checkpoints(settings.checkpoint, identity) as folder:
-        kept = RunCheckpoints(folder, settings.checkpoint_every)
+    with open_checkpoints(context.checkpoint, identity) as folder:
+        checkpoints = RunCheckpoints(folder, context.checkpoint_every)
         seed = folder.identity[DRAWN_SEED] if settings.seed is None else settings.seed
-        yield replace(settings, seed=seed, checkpoints=kept)
+        yield replace(settings, seed=seed), replace(context, checkpoints=checkpoints)
 
 
 def save_result(kept: SolveCheckpoint, problem: Problem, found: CertifiedEmbedding) -> None:
@@ -131,9 +132,11 @@ def _verify_result(problem: Problem, found: Any) -> CertifiedEmbedding:
     return found
 
 
-def run_identity(graph: Graph | MultilayerGraph, settings: Settings, start: Array | None) -> dict[str, Any]:
+def run_identity(
+    graph: Graph | MultilayerGraph, settings: Settings, context: RunContext, start: Array | None
+) -> dict[str, Any]:
     """What a run is made of, by name, as JSON has it; the first that differs is told."""
-    engine = settings.engine.summary()
+    engine = context.engine.summary()
     found = {
         "spectrograd": package_version(),
         "graph": fingerprint(graph),

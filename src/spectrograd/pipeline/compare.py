@@ -1,45 +1,27 @@
-"""Solvers under observation: their budget, and the scores of their measurements."""
+"""Several solvers on the same graph, each under the same budget: one row each, whatever happens."""
 
 from __future__ import annotations
 
 import ast
-import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from spectrograd.engines import LocalEngine
+from spectrograd.engines import Engine
+from spectrograd.engines.base import MultiVector
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.labels import assign
 from spectrograd.metrics import SCORE_TITLES, largest_principal_angle, score
-from spectrograd.operators.base import Operator
 from spectrograd.pipeline.result import Result
 from spectrograd.pipeline.run import Prepared, label, prepare, solve_prepared
 from spectrograd.pipeline.settings import Settings
-from spectrograd.solvers import REGISTRY, Problem, Progress, Solver, State, make_solver
+from spectrograd.solvers import REGISTRY, Progress, make_solver
 from spectrograd.solvers.loop import INTERRUPTED
-from spectrograd.system import deferred, one_thread, peak_memory
+from spectrograd.solvers.settings import RunContext
+from spectrograd.system import OutOfTimeError, deferred, one_thread, peak_memory
 from spectrograd.typing import Array
-
-
-class OutOfTimeError(RuntimeError):
-    """A direct method was still computing when its time was over."""
-
-
-@dataclass(frozen=True)
-class Deadline(LocalEngine):
-    """An engine that refuses passes after a moment: the only way to stop a direct method."""
-
-    until: float = math.inf
-
-    def apply(self, operator: Operator, X: Array, *more: Array) -> Any:
-        """``A X``, while there is time."""
-        if time.perf_counter() > self.until:
-            raise OutOfTimeError
-        return super().apply(operator, X, *more)
 
 
 @dataclass(eq=False)
@@ -50,28 +32,17 @@ class ScoreRecorder:
     """
 
     classes: Array | None
-    time_budget: float | None
-    n_jobs: int | None
+    engine: Engine
     seed: int | None
     scores: list[float | None] = field(default_factory=list)
 
-    @classmethod
-    def of(cls, prepared: Prepared, settings: Settings, classes: Array | None) -> ScoreRecorder:
-        """For a run of these settings."""
-        known = None if classes is None else np.asarray(classes)[prepared.kept]
-        n_jobs = getattr(settings.engine, "n_jobs", None)
-        return cls(known, settings.time_budget, n_jobs, settings.seed)
-
-    def wrap(self, solver: Solver[Any]) -> Solver[Any]:
-        """The solver under observation."""
-        return cast(Solver[Any], RecordedSolver(solver, self))
-
-    def record(self, vectors: Array) -> None:
-        """Score rough vectors, N x K; after 1, 2, 4, 8 ... measurements only."""
+    def observe(self, basis: MultiVector) -> None:
+        """Score a rough basis (N x K) after 1, 2, 4, 8 ... measurements."""
         done = len(self.scores)
         if self.classes is None or done & (done - 1):
             self.scores.append(None)
             return
+        vectors = self.engine.to_numpy(basis)
         with one_thread():  # small products: waking threads costs more than they save
             found = assign(
                 vectors, vectors.shape[1], method="cluster_qr", unit_rows=True, random_state=self.seed
@@ -86,35 +57,6 @@ class ScoreRecorder:
             row["nmi"] = self.scores[number] if number < len(self.scores) else None
         return rows
 
-
-@dataclass(frozen=True, eq=False)
-class RecordedSolver:
-    """A solver (whatever is not here, it does itself) whose measurements are scored."""
-
-    inner: Solver[Any]
-    recorder: ScoreRecorder
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
-
-    def step(self, problem: Problem, state: State) -> Any:
-        """Step; a direct method does all its work here, so its budget is that of its passes."""
-        if self.inner.direct and self.recorder.time_budget is not None:
-            over = time.perf_counter() + self.recorder.time_budget
-            problem = replace(
-                problem, engine=Deadline(self.recorder.n_jobs, work=problem.engine.work, until=over)
-            )
-        return self.inner.step(problem, state)
-
-    def progress(self, problem: Problem, state: State) -> Progress:
-        """Measure; the loop stops the clock meanwhile."""
-        progress = self.inner.progress(problem, state)
-        if not self.inner.direct:
-            self.recorder.record(problem.engine.to_numpy(self.inner.finish(problem, state)))
-        return progress
-
-
-# --- Several solvers on the same graph, each under the same budget: one row each, whatever happens.
 
 Row = dict[str, Any]
 
@@ -135,6 +77,7 @@ def compare(
     graph: Graph | MultilayerGraph,
     settings: Settings,
     names: Sequence[str] | None = None,
+    context: RunContext | None = None,
     *,
     classes: Array | None = None,
     on_row: Callable[[Row], None] | None = None,
@@ -150,6 +93,8 @@ def compare(
     graph, settings
         As for :func:`~spectrograd.pipeline.cluster`; ``settings.time_budget`` is for each solver, without
         the time spent measuring.
+    context
+        Where the solvers run; on this machine when not given.
     names
         Solvers, with parameters where wanted: ``"auto"``, ``"power"``, ``"stochastic-fb:setting=columns"``.
         All of them when not given.
@@ -179,11 +124,13 @@ def compare(
     chosen = [(name, *parse_spec(name)) for name in (default_names() if names is None else names)]
     if not chosen:
         raise ValueError("no solver to compare: name at least one")
-    prepared = prepare(graph, replace(settings, time_budget=None))
+    context = context or RunContext()
+    prepared = prepare(graph, replace(settings, time_budget=None), context)
     trials: list[Trial] = []
     for name, solver, params in chosen:
         with deferred() as interruption:
-            trials.append(_run(prepared, name, replace(settings, solver=solver, params=params), classes))
+            one = replace(settings, solver=solver, params=params)
+            trials.append(_run(prepared, name, one, context, classes))
         if interruption.requested:
             trials[-1].row["error"] = INTERRUPTED
         if on_row is not None:
@@ -218,15 +165,22 @@ def parse_spec(spec: str) -> tuple[str, dict[str, Any]]:
     return name, params
 
 
-def _run(prepared: Prepared, name: str, settings: Settings, classes: Array | None) -> Trial:
+def _run(
+    prepared: Prepared, name: str, settings: Settings, context: RunContext, classes: Array | None
+) -> Trial:
     """Warm up, solve, certify, cluster; a failure becomes a row that says so."""
     trial = Trial(_empty_row(name))
-    recorder = ScoreRecorder.of(prepared, settings, classes)
+    known = None if classes is None else np.asarray(classes)[prepared.kept]
+    recorder = ScoreRecorder(known, context.engine, settings.seed)
     try:
-        _warm_up(prepared, settings)
+        # 1. kernels are compiled before the clock starts
+        _warm_up(prepared, settings, context)
+        # 2. solve and certify
+        observed = replace(context, observer=recorder.observe, aborts_direct=True)
         with peak_memory() as peak:
-            result = solve_prepared(prepared, replace(settings, wrap=recorder.wrap))
-        _judge(trial, label(result, settings), recorder, classes)
+            result = solve_prepared(prepared, settings, observed)
+        # 3. cluster and score
+        _judge(trial, label(result, settings, context), recorder, classes)
         trial.row["error"] = _reason(result, settings)
         trial.row["peak_memory_bytes"] = peak.added
     except KeyboardInterrupt:
@@ -294,12 +248,13 @@ def _on_all_nodes(result: Result) -> Array | None:
     return metric
 
 
-def _warm_up(prepared: Prepared, settings: Settings) -> None:
+def _warm_up(prepared: Prepared, settings: Settings, context: RunContext) -> None:
     """Compile what the solver will need: one iteration, or all of it where that is what it takes."""
     if settings.solver != AUTO and make_solver(settings.solver).direct:
         return
     short = None if settings.solver == AUTO else 1
-    prepared.solve(replace(settings, max_iter=short, seed=0, hooks=(), regularization=None))
+    quick = replace(settings, max_iter=short, seed=0, regularization=None)
+    prepared.solve(quick, replace(context, hooks=()))
 
 
 def failures(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -32,6 +32,7 @@ from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.single import input_order, multivector_of_all_nodes, with_all_nodes
 from spectrograd.pipeline.solve import certify_solution, embed
 from spectrograd.solvers.loop import INTERRUPTED
+from spectrograd.solvers.settings import RunContext
 from spectrograd.typing import Array
 
 LOOSE_TOLERANCE = 1e-3
@@ -65,16 +66,22 @@ class Merged:
         return replace(self, scores=weigh_layers(self.inputs.operators, self.inputs.embeddings, seed))
 
     def embed(
-        self, n_components: int, settings: Settings, *, start: Array | None = None
+        self,
+        n_components: int,
+        settings: Settings,
+        context: RunContext | None = None,
+        *,
+        start: Array | None = None,
     ) -> CertifiedEmbedding:
         """The merged embedding: the one found on the way, or solved for now."""
-        return self.result or embed(self.operator, n_components, settings, start=start)
+        return self.result or embed(self.operator, n_components, settings, context, start=start)
 
 
 def merge(
     graph: MultilayerGraph,
     n_components: int,
     settings: Settings,
+    context: RunContext | None = None,
     *,
     laplacian: Kind = "symmetric",
     aggregation: str = "projection",
@@ -90,6 +97,7 @@ def merge(
     subspaces. Layers without an edge get no weight, with a warning. ``tau`` regularises every layer. Rows
     ``aside`` of layers on disk take no part.
     """
+    context = context or RunContext()
     chosen = make_aggregation(aggregation)
     if tau and chosen.run is not None:
         raise ValueError(f"aggregation {aggregation!r} does not take regularised layers: choose another")
@@ -103,11 +111,11 @@ def merge(
     embedded: tuple[CertifiedEmbedding, ...] = ()
     scores = None
     if automatic or (chosen.needs_embeddings and chosen.run is None):
-        share = _budget_share(settings, len(operators) + 1)
+        share, own = _budget_share(settings, context, len(operators) + 1)
         components = [_n_components(layer) for layer in graph.layers]
         _report_components(graph.layer_names, components, n_components)
         embedded = tuple(
-            _embed_layer(operator, n_components, _loosen(share) if count > n_components else share)
+            _embed_layer(operator, n_components, _loosen(share) if count > n_components else share, own)
             for operator, count in zip(operators, components, strict=True)
         )
     if automatic:
@@ -118,7 +126,9 @@ def merge(
     result = None
     operator: Operator
     if chosen.run is not None:
-        embedded, result, operator = _run_joint(chosen, layers, n_components, settings, alpha, options)
+        embedded, result, operator = _run_joint(
+            chosen, layers, n_components, settings, context, alpha, options
+        )
         layers = replace(layers, embeddings=_vectors(embedded))
     else:
         operator = chosen.aggregate(layers, alpha=alpha, **options)
@@ -126,11 +136,12 @@ def merge(
     return Merged(operator, embedded, weights, seconds, graph.layer_names, scores, result, layers)
 
 
-def _budget_share(settings: Settings, n_stages: int) -> Settings:
-    """A time budget is shared by the layers and the merge."""
-    if settings.time_budget is None:
-        return settings
-    return settings.without_clock(settings.time_budget / n_stages)
+def _budget_share(settings: Settings, context: RunContext, n_stages: int) -> tuple[Settings, RunContext]:
+    """A time budget is shared by the layers and the merge; each layer has a clock of its own."""
+    budget = context.seconds_left(settings)
+    if budget is None:
+        return settings, context
+    return replace(settings, time_budget=budget / n_stages), context.without_clock()
 
 
 def _n_components(layer: Graph) -> int:
@@ -162,9 +173,11 @@ def _report_components(names: Sequence[str], components: Sequence[int], n_compon
         )
 
 
-def _embed_layer(operator: SparseOperator, n_components: int, settings: Settings) -> CertifiedEmbedding:
+def _embed_layer(
+    operator: SparseOperator, n_components: int, settings: Settings, context: RunContext
+) -> CertifiedEmbedding:
     """A layer on the nodes it has; columns that only separate absent nodes are left out."""
-    result = embed(without_absent(operator), n_components, settings)
+    result = embed(without_absent(operator), n_components, settings, context)
     if result.solution.stop_reason == INTERRUPTED:
         raise KeyboardInterrupt  # half a layer is nothing to merge
     linked = int((operator.graph.degrees > 0).sum())
@@ -181,18 +194,19 @@ def _run_joint(
     layers: Layers,
     n_components: int,
     settings: Settings,
+    context: RunContext,
     alpha: float | str,
     options: Mapping[str, Any],
 ) -> tuple[tuple[CertifiedEmbedding, ...], CertifiedEmbedding, Operator]:
     """Layers and merged graph in one run, each with its own certificate."""
     assert chosen.run is not None
-    solution, merged, own = chosen.run(layers, n_components, settings, alpha=alpha, **options)
+    solution, merged, own = chosen.run(layers, n_components, settings, context, alpha=alpha, **options)
     operator = chosen.aggregate(replace(layers, embeddings=own), alpha=alpha)
     embedded = tuple(
-        certify_solution(without_absent(op), replace(solution, Q=Q), settings)
+        certify_solution(without_absent(op), replace(solution, Q=Q), settings, context)
         for op, Q in zip(layers.operators, own, strict=True)
     )
-    return embedded, certify_solution(operator, replace(solution, Q=merged), settings), operator
+    return embedded, certify_solution(operator, replace(solution, Q=merged), settings, context), operator
 
 
 def _vectors(embedded: Sequence[CertifiedEmbedding]) -> tuple[Array, ...]:
@@ -244,12 +258,16 @@ class PreparedLayers:
     kept: Array  # row numbers of the result, one per row of the merged operator
     masked: Array  # rows of that operator which take no part
 
-    def solve(self, settings: Settings, start: Array | None = None) -> Result:
+    def solve(
+        self, settings: Settings, context: RunContext | None = None, start: Array | None = None
+    ) -> Result:
         """The certified embedding of all nodes; ``start`` (N x K) is a guess for a warm start."""
-        stages, kept = Stages(settings.on_stage), self.kept
+        context = (context or RunContext()).start_clock(settings)
+        stages = Stages(context.on_stage)
+        kept = self.kept
         guess = None if start is None else start[kept]
         with stages("solve"):
-            solved = self.merged.embed(self.n_components, settings, start=guess)
+            solved = self.merged.embed(self.n_components, settings, context, start=guess)
         layers = tuple(self._on_all_nodes(layer) for layer in self.merged.layers)
         short = [
             str(name)
@@ -267,7 +285,7 @@ class PreparedLayers:
             rows=kept,
             seconds=self.seconds | stages.seconds,
             merged=replace(self.merged, layers=layers),
-            multivector=multivector_of_all_nodes(solved, settings, self.graph.n_nodes, kept, self.masked),
+            multivector=multivector_of_all_nodes(solved, context, self.graph.n_nodes, kept, self.masked),
         )
 
     def _on_all_nodes(self, layer: CertifiedEmbedding) -> CertifiedEmbedding:
@@ -276,26 +294,27 @@ class PreparedLayers:
         return replace(layer, embedding=Embedding(vectors, told.eigenvalues, told.names))
 
 
-def prepare_layers(graph: MultilayerGraph, settings: Settings) -> PreparedLayers:
+def prepare_layers(graph: MultilayerGraph, settings: Settings, context: RunContext) -> PreparedLayers:
     """Sort out the components, embed the layers where the aggregation asks for it, and merge them.
 
     Components are those of the union of the layers: a node missing from some layers is connected through
     the others. tau is added to every layer, in units of its own mean degree. ``"auto"`` clusters are
     counted by the eigengap of the sum of the Laplacians, since Eq. 22 has a gap after K by construction.
     """
-    stages = Stages(settings.on_stage)
+    stages = Stages(context.on_stage)
     wanted = checked(settings.regularization)
     connectivity = connect(graph, settings.n_components, settings.disconnected)
     report_excluded(connectivity, graph.node_names)
     kept, rows, masked = _active(graph, connectivity)
     regularization = _decide_regularization(wanted, settings, connectivity)
     with stages("layers"):
-        gap = _gap(kept, settings, regularization.tau, masked)
+        gap = _gap(kept, settings, context, regularization.tau, masked)
         k = settings.n_components if gap is None else gap.n_clusters
         merged = merge(
             kept,
             int(k),
             settings,
+            context,
             laplacian=settings.laplacian,
             aggregation=settings.aggregation,
             alpha=settings.alpha,
@@ -318,7 +337,9 @@ def _active(graph: MultilayerGraph, connectivity: Connectivity) -> tuple[Multila
     return graph, input_order(graph.layers[0]), connectivity.excluded
 
 
-def _gap(graph: MultilayerGraph, settings: Settings, tau: float, masked: Array) -> Eigengap | None:
+def _gap(
+    graph: MultilayerGraph, settings: Settings, context: RunContext, tau: float, masked: Array
+) -> Eigengap | None:
     if not isinstance(settings.n_components, str):
         return None
     operators = layer_operators(graph, settings.laplacian, tau, masked)
@@ -327,7 +348,7 @@ def _gap(graph: MultilayerGraph, settings: Settings, tau: float, masked: Array) 
     edge = bulk_edge(graph.layers, common, tau)
 
     def look(n_values: int) -> Eigengap:
-        solved = embed(summed, n_values, settings)
+        solved = embed(summed, n_values, settings, context)
         if solved.solution.stop_reason == INTERRUPTED:
             raise KeyboardInterrupt  # rough eigenvalues count no clusters
         return widest_gap(solved.embedding.eigenvalues, edge)
@@ -366,6 +387,7 @@ def layer_influence(
     layers: Layers | Merged,
     n_components: int,
     settings: Settings | None = None,
+    context: RunContext | None = None,
     *,
     aggregation: str = "projection",
     alpha: float | str = "auto",
@@ -386,7 +408,7 @@ def layer_influence(
 
     def subspace(given: Layers, start: Array | None) -> Array:
         operator = kind.aggregate(given, alpha=alpha, **options)
-        return embed(operator, n_components, chosen, start=start).embedding.vectors
+        return embed(operator, n_components, chosen, context, start=start).embedding.vectors
 
     whole = subspace(inputs, None)
     moved = np.zeros(len(inputs.operators))

@@ -11,6 +11,7 @@ from functools import partial
 
 import numpy as np
 
+from spectrograd.engines import Engine
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.labels import assign
 from spectrograd.labels.assign import assign_distributed
@@ -25,6 +26,7 @@ from spectrograd.pipeline.result import DistributedEmbedding, Result
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.signed import for_signed
 from spectrograd.pipeline.single import PreparedGraph, prepare_graph
+from spectrograd.solvers.settings import RunContext
 from spectrograd.store.stored_graph import StoredGraph
 from spectrograd.system import deferred
 from spectrograd.typing import Array
@@ -34,7 +36,13 @@ SECONDS_PER_PRODUCT = 1e-9  # seconds on one core for an entry of the graph time
 MIN_ROUNDS_PER_PASS = 3  # messages to and fro that a pass takes at least: multiply, orthogonalise, measure
 
 
-def embed(graph: Graph | MultilayerGraph, settings: Settings, *, start: Array | None = None) -> Result:
+def embed(
+    graph: Graph | MultilayerGraph,
+    settings: Settings,
+    context: RunContext | None = None,
+    *,
+    start: Array | None = None,
+) -> Result:
     """Embed a graph, whatever its state.
 
     Ctrl-C ends it with the best so far, which is marked ``interrupted``; where there is nothing yet to
@@ -46,6 +54,8 @@ def embed(graph: Graph | MultilayerGraph, settings: Settings, *, start: Array | 
         One graph, or several layers on the same nodes: these are merged first.
     settings
         What to compute and how.
+    context
+        Engine, hooks, checkpoints; on this machine and without any when not given.
     start
         N x K guess for a warm start.
 
@@ -57,22 +67,32 @@ def embed(graph: Graph | MultilayerGraph, settings: Settings, *, start: Array | 
     >>> result.vectors.shape, result.certificate.converged
     ((300, 3), True)
     """
-    with with_checkpoints(graph, settings.started(), start) as settings:
-        return _embed(graph, settings, start)
+    context = (context or RunContext()).start_clock(settings)
+    with with_checkpoints(graph, settings, context, start) as (settings, context):
+        return _embed(graph, settings, context, start)
 
 
-def _embed(graph: Graph | MultilayerGraph, settings: Settings, start: Array | None) -> Result:
-    kept = settings.checkpoint is not None
+def _embed(
+    graph: Graph | MultilayerGraph, settings: Settings, context: RunContext, start: Array | None
+) -> Result:
     settings = for_signed(graph, settings)
-    note_small(graph, settings)
-    with deferred(terminate=kept) as interruption, settings.engine.threads():
-        before = copy.copy(settings.engine.work)
-        result = prepare(graph, settings).solve(settings, start)
-        result = result.counted(before, settings.engine.work)
+    note_small(graph, settings, context.engine)
+    terminate = context.checkpoint is not None
+    with deferred(terminate=terminate) as interruption, context.engine.threads():
+        before = copy.copy(context.engine.work)
+        # 1. components, layers; 2. operator and solver, with a certificate
+        result = prepare(graph, settings, context).solve(settings, context, start)
+        result = result.counted(before, context.engine.work)
         return result.stopped() if interruption.requested else result
 
 
-def cluster(graph: Graph | MultilayerGraph, settings: Settings, *, start: Array | None = None) -> Result:
+def cluster(
+    graph: Graph | MultilayerGraph,
+    settings: Settings,
+    context: RunContext | None = None,
+    *,
+    start: Array | None = None,
+) -> Result:
     """Embed a graph and cluster its nodes; parameters are those of :func:`embed`.
 
     Examples
@@ -83,50 +103,61 @@ def cluster(graph: Graph | MultilayerGraph, settings: Settings, *, start: Array 
     >>> result.labels.shape, result.n_clusters
     ((300,), 3)
     """
-    kept = settings.checkpoint is not None
     if settings.n_clusters is None and isinstance(settings.n_components, int):
         settings = replace(settings, n_clusters=settings.n_components)
-    settings = for_signed(graph, settings).started(labels=True)
-    with deferred(terminate=kept) as interruption, with_checkpoints(graph, settings, start) as settings:
-        result = label(_embed(graph, settings, start), settings)
+    settings = for_signed(graph, settings)
+    context = (context or RunContext()).start_clock(settings, labels=True)
+    terminate = context.checkpoint is not None
+    with (
+        deferred(terminate=terminate) as interruption,
+        with_checkpoints(graph, settings, context, start) as (settings, context),
+    ):
+        result = label(_embed(graph, settings, context, start), settings, context)
         return result.stopped() if interruption.requested else result
 
 
-def note_small(graph: Graph | MultilayerGraph, settings: Settings) -> None:
+def note_small(graph: Graph | MultilayerGraph, settings: Settings, engine: Engine) -> None:
     """Say, through the logger, where a pass takes less time here than the messages about it elsewhere."""
-    cost = settings.engine.cost
+    cost = engine.cost
     if not (cost.is_expensive and graph.is_resident):
         return
     columns = FIRST_MAX_CLUSTERS if isinstance(settings.n_components, str) else settings.n_components
     here = 2 * graph.n_edges * columns * SECONDS_PER_PRODUCT
     there = MIN_ROUNDS_PER_PASS * cost.per_round
-    engine = settings.engine.summary()["name"]
+    name = engine.summary()["name"]
     if here < there:
         logging.getLogger("spectrograd").warning(
-            f"{graph.n_nodes:,} nodes and {graph.n_edges:,} edges are too few for {engine}: "
+            f"{graph.n_nodes:,} nodes and {graph.n_edges:,} edges are too few for {name}: "
             f"messages take about {there:.2g} s in each of some hundred passes, the products themselves "
             f"{here:.1g} s on one core; {parameter('engine', 'auto')} is faster"
         )
 
 
-def prepare(graph: Graph | MultilayerGraph, settings: Settings) -> Prepared:
+def prepare(
+    graph: Graph | MultilayerGraph, settings: Settings, context: RunContext | None = None
+) -> Prepared:
     """All that comes before the solver: pieces sorted out, layers merged. Several solvers may follow."""
-    with settings.engine.threads():
+    context = context or RunContext()
+    with context.engine.threads():
         if isinstance(graph, MultilayerGraph):
-            return prepare_layers(graph, settings)
-        return prepare_graph(graph, settings)
+            return prepare_layers(graph, settings, context)
+        return prepare_graph(graph, settings, context)
 
 
-def solve_prepared(prepared: Prepared, settings: Settings) -> Result:
+def solve_prepared(prepared: Prepared, settings: Settings, context: RunContext | None = None) -> Result:
     """Solve what was prepared; ``passes`` and ``matvecs`` of the result are those of this solve alone."""
-    before = copy.copy(settings.engine.work)
-    result = prepared.solve(settings)
-    return result.counted(before, settings.engine.work)
+    context = context or RunContext()
+    before = copy.copy(context.engine.work)
+    result = prepared.solve(settings, context)
+    return result.counted(before, context.engine.work)
 
 
-def label(result: Result, settings: Settings, *, many: int = MANY) -> Result:
+def label(
+    result: Result, settings: Settings, context: RunContext | None = None, *, many: int = MANY
+) -> Result:
     """The result with clusters. Of more than ``many`` rows that are left with workers only a sample comes."""
-    settings.on_stage("assign")
+    context = context or RunContext()
+    context.on_stage("assign")
     n_clusters = settings.n_clusters or result.embedding.n_components
     left = result.embedding
     if (
@@ -143,12 +174,11 @@ def label(result: Result, settings: Settings, *, many: int = MANY) -> Result:
             norm_regularization=result.norm_regularization,
             excluded=result.connectivity.excluded,
             random_state=settings.seed,
-            deadline=settings.labelled_by,
+            deadline=context.labelled_by,
         )
-        return finish_labels(
-            replace(result.labelled(clustering), label_multivector=label_multivector), settings
-        )
-    with settings.engine.threads():
+        result = replace(result.labelled(clustering), label_multivector=label_multivector)
+        return finish_labels(result, settings, context)
+    with context.engine.threads():
         clustering = assign(
             result.vectors,
             n_clusters,
@@ -158,22 +188,22 @@ def label(result: Result, settings: Settings, *, many: int = MANY) -> Result:
             norm_regularization=result.norm_regularization,
             excluded=result.connectivity.excluded,
             random_state=settings.seed,
-            deadline=settings.labelled_by,
+            deadline=context.labelled_by,
         )
-    return finish_labels(result.labelled(clustering), settings)
+    return finish_labels(result.labelled(clustering), settings, context)
 
 
-def finish_labels(result: Result, settings: Settings) -> Result:
+def finish_labels(result: Result, settings: Settings, context: RunContext) -> Result:
     """The result with labels for nodes without evidence of their own, and with a verdict on its clusters."""
     began = time.perf_counter()
     result = _follow_neighbours(result)
     # The verdict clusters random graphs, which takes as long as a small fit: only where it is asked for. What
     # lies with the workers of a cluster is judged while they are there.
     judge: Callable[[], ClusterVerdict] = partial(judge_clusters, result, settings)
-    if time.perf_counter() >= settings.labelled_by:
+    if time.perf_counter() >= context.labelled_by:
         judge = partial(ClusterVerdict, NOT_JUDGED, int(result.n_clusters or 0), reason="out of time")
     result = replace(result, judge=judge)
-    if settings.engine.is_distributed:
+    if context.engine.is_distributed:
         verdict = judge()
         result = replace(result, judge=lambda: verdict)
     spent = result.seconds.get("assign", 0.0) + time.perf_counter() - began

@@ -51,6 +51,7 @@ from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solve import certify_first_columns, choices_for, embed
 from spectrograd.solvers.base import Problem, Progress
 from spectrograd.solvers.loop import INTERRUPTED, Solution
+from spectrograd.solvers.settings import RunContext
 from spectrograd.typing import Array
 
 GraphOperator = SparseOperator | SimilarityOperator
@@ -92,12 +93,12 @@ def with_all_nodes(
 
 
 def multivector_of_all_nodes(
-    solved: CertifiedEmbedding, settings: Settings, n_nodes: int, kept: Array, masked: Array
+    solved: CertifiedEmbedding, context: RunContext, n_nodes: int, kept: Array, masked: Array
 ) -> MultiVector | None:
     """As :func:`with_all_nodes`, on the engine and without a look at the host; None unless asked for."""
-    if not settings.keep_multivector:
+    if not context.keep_multivector:
         return None
-    engine, Q = settings.engine, solved.solution.Q
+    engine, Q = context.engine, solved.solution.Q
     Q = (
         engine.from_numpy(Q) if isinstance(Q, np.ndarray) else Q
     )  # of whole components, which nobody solved for
@@ -126,11 +127,14 @@ class PreparedGraph:
     connectivity: Connectivity
     masked: Array = field(default_factory=lambda: np.empty(0, np.int64))
 
-    def solve(self, settings: Settings, start: Array | None = None) -> Result:
+    def solve(
+        self, settings: Settings, context: RunContext | None = None, start: Array | None = None
+    ) -> Result:
         """The certified embedding of all nodes; ``start`` (N x K) is a guess for a warm start."""
-        stages = Stages(settings.on_stage)
+        context = (context or RunContext()).start_clock(settings)
+        stages = Stages(context.on_stage)
         with stages("solve"):
-            solved, operator, regularization, gap = self._solve(settings, start)
+            solved, operator, regularization, gap = self._solve(settings, context, start)
         embedding = with_all_nodes(solved, self.graph, self.kept, self.masked)
         return make_result(
             solved,
@@ -141,13 +145,11 @@ class PreparedGraph:
             eigengap=gap,
             rows=self.kept,
             seconds=stages.seconds,
-            multivector=multivector_of_all_nodes(
-                solved, settings, self.graph.n_nodes, self.kept, self.masked
-            ),
+            multivector=multivector_of_all_nodes(solved, context, self.graph.n_nodes, self.kept, self.masked),
         )
 
     def _solve(
-        self, settings: Settings, start: Array | None
+        self, settings: Settings, context: RunContext, start: Array | None
     ) -> tuple[CertifiedEmbedding, GraphOperator, Regularization, Eigengap | None]:
         wanted, groups = checked(settings.regularization), self.connectivity.groups
         if groups is not None:
@@ -159,15 +161,14 @@ class PreparedGraph:
         guess = None if start is None else start[self.kept]
         n_active = self.part.n_nodes - len(self.masked)
         components[self.masked] = -1
-        nodes = _ActiveProblem(
-            self.part, n_columns(n_active, settings), settings, components, guess, self.masked
-        )
+        k = n_columns(n_active, settings)
+        nodes = _ActiveProblem(self.part, k, settings, context, components, guess, self.masked)
         solved, operator, decision = nodes.embed_active(wanted)
         gap = None
         if isinstance(settings.n_components, str):
             solved, gap = self._counted(nodes, solved, operator, decision)
             gap.warn()
-            solved = certify_first_columns(operator, solved, gap.n_clusters, settings)
+            solved = certify_first_columns(operator, solved, gap.n_clusters, settings, context)
         return solved, operator, decision, gap
 
     def _counted(
@@ -184,9 +185,9 @@ class PreparedGraph:
         edge = bulk_edge([self.part], nodes.settings.laplacian, decision.tau)
         gap = widest_gap(solved.embedding.eigenvalues, edge)
         more = n_more_eigenvalues(self.part.n_nodes)
-        if not (gap.asks_for_more and more > nodes.k and self._has_means(nodes.settings, solved, more)):
+        if not (gap.asks_for_more and more > nodes.k and self._has_means(nodes, solved, more)):
             return solved, gap
-        wide = replace(nodes, k=more, settings=nodes.settings_after(solved.solution))
+        wide = replace(nodes, k=more, context=nodes.context_after(solved.solution))
         further = wide.with_tau(decision)[0]
         second = widest_gap(further.embedding.eigenvalues, edge)
         n_trivial = nodes.n_trivial if decision.tau == 0 else 1
@@ -195,18 +196,18 @@ class PreparedGraph:
             return solved, gap
         return further.after(solved.solution, solved.attempts), second
 
-    def _has_means(self, settings: Settings, solved: CertifiedEmbedding, more: int) -> bool:
+    def _has_means(self, nodes: _ActiveProblem, solved: CertifiedEmbedding, more: int) -> bool:
         """Whether a second look fits into memory and time, and nobody has asked to stop."""
         if not self.graph.is_resident or solved.solution.stop_reason == INTERRUPTED:
             return False
-        limit = settings.memory_limit
-        budget = settings.time_budget
+        limit = nodes.settings.memory_limit
+        budget = nodes.context.seconds_left(nodes.settings)
         fits = limit is None or resident_bytes(self.graph, 2 * more) <= limit
         width = len(solved.embedding.eigenvalues)
         return fits and (budget is None or 2 * more / width * solved.seconds < budget)
 
 
-def prepare_graph(graph: Graph, settings: Settings) -> PreparedGraph:
+def prepare_graph(graph: Graph, settings: Settings, context: RunContext) -> PreparedGraph:
     """Sort out the components of a graph; whatever is excluded is named in a warning."""
     checked(settings.regularization)
     connectivity = connect(graph, settings.n_components, settings.disconnected)
@@ -220,7 +221,7 @@ def prepare_graph(graph: Graph, settings: Settings) -> PreparedGraph:
     if not graph.is_resident:
         return _prepare_stored(graph, connectivity)
     part = subgraph(graph, kept)
-    order = near_order(part, settings.engine.thresholds) if connectivity.groups is None else None
+    order = near_order(part, context.engine.thresholds) if connectivity.groups is None else None
     if order is not None:
         part, kept = reordered(part, order), kept[order]
     return PreparedGraph(graph, part, kept, connectivity)
@@ -257,6 +258,7 @@ class _ActiveProblem:
     graph: Graph
     k: int
     settings: Settings
+    context: RunContext
     components: Array  # component of every node, -1 for those that are masked
     start: Array | None
     masked: Array
@@ -306,12 +308,12 @@ class _ActiveProblem:
     def with_tau(self, decision: Regularization) -> Found:
         operator = self.operator(decision.tau)
         start = self.start if decision.tau > 0 else self.first_guess(operator)
-        return embed(operator, self.k, self.settings, start=start), operator, decision
+        return embed(operator, self.k, self.settings, self.context, start=start), operator, decision
 
     def by_evidence(self) -> Found:
         """Judge by rough vectors on the way, where the solver has them, and by the solution itself."""
         operator = self.operator()
-        problem = Problem(operator, self.k, self.settings.engine, self.first_guess(operator))
+        problem = Problem(operator, self.k, self.context.engine, self.first_guess(operator))
         choices = choices_for(problem, self.settings)
         watch = _Watch(
             partial(
@@ -319,18 +321,18 @@ class _ActiveProblem:
                 operator,
                 self.n_trivial,
                 rough=True,
-                engine=self.settings.engine,
+                engine=self.context.engine,
             )
         )
-        settings = replace(self.settings, watch=watch)
-        result = embed(operator, self.k, settings, start=problem.start, choices=choices)
+        context = replace(self.context, watch=watch)
+        result = embed(operator, self.k, self.settings, context, start=problem.start, choices=choices)
         decision = watch.decision or self.decide_by_result(operator, self.n_trivial, result)
         if decision.tau and result.solution.stop_reason == INTERRUPTED:
             return result, operator, replace(decision, tau=0.0, reason="not used: interrupted before")
         if decision.tau == 0:
             return result, operator, decision
         before = result.without_vectors()
-        del result, operator, problem, watch, settings  # large, and the next solve needs none of it
+        del result, operator, problem, watch, context  # large, and the next solve needs none of it
         return self.solve_regularized(decision, before)
 
     def solve_regularized(self, decision: Regularization, before: CertifiedEmbedding) -> Found:
@@ -340,12 +342,12 @@ class _ActiveProblem:
         localised as well: only one solve runs to its end.
         """
         operator = self.operator(decision.tau)
-        left, watch = self.settings_after(before.solution), None
+        left, watch = self.context_after(before.solution), None
         if decision.tau < MORE_TAU:
-            how = {"rough": True, "engine": self.settings.engine, "tau": MORE_TAU}
+            how = {"rough": True, "engine": self.context.engine, "tau": MORE_TAU}
             watch = _Watch(partial(self.decide_by_vectors, operator, min(1, self.n_trivial), **how))
             left = replace(left, watch=watch)
-        result = embed(operator, self.k, left, start=self.start)
+        result = embed(operator, self.k, self.settings, left, start=self.start)
         result = result.after(before.solution, before.attempts)
         more = watch.decision if watch is not None else None
         more = more or self.decide_by_result(operator, min(1, self.n_trivial), result, tau=MORE_TAU)
@@ -355,12 +357,13 @@ class _ActiveProblem:
         del result, operator
         return self.solve_regularized(more, before)
 
-    def settings_after(self, earlier: Solution) -> Settings:
-        budget = self.settings.time_budget
-        left = (
-            None if budget is None else max(1e-9, budget - earlier.seconds)
-        )  # the first step is taken anyway
-        return replace(self.settings, time_budget=left)
+    def context_after(self, earlier: Solution) -> RunContext:
+        """The context of a solve that follows: what is left of the time budget, and the same moments."""
+        budget = self.context.seconds_left(self.settings)
+        if budget is None:
+            return self.context
+        left = max(1e-9, budget - earlier.seconds)  # the first step is taken anyway
+        return replace(self.context, solver_seconds=left)
 
     def first_guess(self, operator: GraphOperator) -> Array | None:
         """The warm start; else, of several components, their null vectors, which need not be found again."""

@@ -22,7 +22,7 @@ from spectrograd.certificate.certificate import (
 )
 from spectrograd.certificate.edge_insertion import EdgeInsertionBound
 from spectrograd.certificate.lanczos_probe import Evidence, Guards, MeasuredRitz, run_lanczos_probe
-from spectrograd.engines.base import MultiVector
+from spectrograd.engines.base import Engine, MultiVector
 from spectrograd.linalg.ldl import count_below
 from spectrograd.linalg.subspace import Ritz, deflated_ritz, rayleigh_ritz, residuals
 from spectrograd.operators.base import Operator
@@ -43,10 +43,10 @@ from spectrograd.solvers.loop import (
     OUT_OF_TIME,
     Hook,
     Solution,
-    SolverSettings,
     Stopping,
     run_loop,
 )
+from spectrograd.solvers.settings import RunContext, SolverSettings
 from spectrograd.system import one_thread
 from spectrograd.typing import Array
 
@@ -67,6 +67,7 @@ def certify_solution(
     operator: Operator,
     solution: Solution,
     settings: SolverSettings,
+    context: RunContext | None = None,
     choice: PlannedSolver | None = None,
     *,
     earlier: int = 0,
@@ -77,17 +78,23 @@ def certify_solution(
     So many ``earlier`` attempts were probed in vain. ``null`` (N) is a null vector that is known of the
     operator; None: what it knows itself.
     """
-    fit, null = equilibrate(operator), operator.null_vector if null is None else null
+    context = context or RunContext()
+    null = operator.null_vector if null is None else null
+    fit = equilibrate(operator)
     if fit is not None:
-        engine = settings.engine
+        engine = context.engine
         known = solution.evidence.in_units(1 / fit.unit)
         inside = replace(solution, Q=fit.transform_multivector(engine, solution.Q), evidence=known)
         entered = None if null is None else fit.transform(null[:, None])[:, 0]
-        found = certify_solution(fit.operator, inside, settings, choice, earlier=earlier, null=entered)
+        found = certify_solution(
+            fit.operator, inside, settings, context, choice, earlier=earlier, null=entered
+        )
         found = found.left(fit, engine)
         return replace(found, solution=replace(found.solution, history=solution.history))
-    with settings.engine.threads(), one_thread():  # BLAS has nothing but small matrices to do
-        return _certify(operator, solution, settings, choice, earlier, _normalize_null(operator, null))
+    with context.engine.threads(), one_thread():  # BLAS has nothing but small matrices to do
+        return _certify(
+            operator, solution, settings, context, choice, earlier, _normalize_null(operator, null)
+        )
 
 
 def _normalize_null(operator: Operator, null: Array | None) -> Array | None:
@@ -99,17 +106,22 @@ def _normalize_null(operator: Operator, null: Array | None) -> Array | None:
 
 
 def certify_first_columns(
-    operator: Operator, wide: CertifiedEmbedding, k: int, settings: SolverSettings
+    operator: Operator,
+    wide: CertifiedEmbedding,
+    k: int,
+    settings: SolverSettings,
+    context: RunContext | None = None,
 ) -> CertifiedEmbedding:
     """The first k columns of an embedding with a certificate of their own, by the columns after them."""
-    evidence = _evidence_of_first(wide, k, settings)
-    first = settings.engine.columns(wide.solution.Q, slice(k))
+    context = context or RunContext()
+    evidence = _evidence_of_first(wide, k, context.engine)
+    first = context.engine.columns(wide.solution.Q, slice(k))
     solution = replace(wide.solution, Q=first, evidence=evidence)
-    found = certify_solution(operator, solution, settings, wide.choice)
+    found = certify_solution(operator, solution, settings, context, wide.choice)
     return replace(found, seconds=wide.seconds, attempts=wide.attempts)
 
 
-def _evidence_of_first(wide: CertifiedEmbedding, k: int, settings: SolverSettings) -> Evidence:
+def _evidence_of_first(wide: CertifiedEmbedding, k: int, engine: Engine) -> Evidence:
     """What m Ritz pairs and their certificate tell of the first k of them.
 
     Nothing of what the solver knew of the rest of the spectrum holds: it spoke of what lies beyond all m. The
@@ -118,8 +130,10 @@ def _evidence_of_first(wide: CertifiedEmbedding, k: int, settings: SolverSetting
     no more than k are left below ``theta_k+1 - r``: this takes no product. Else the pairs are guards of a
     probe.
     """
-    values, known, engine = wide.embedding.eigenvalues, wide.certificate, settings.engine
-    beyond, Q = float(values[k]), wide.solution.Q
+    values = wide.embedding.eigenvalues
+    known = wide.certificate
+    beyond = float(values[k])
+    Q = wide.solution.Q
     solver = wide.solution.evidence
     rest = float(np.linalg.norm(known.residuals[k:]))
     if not solver.complete and beyond - rest > values[k - 1] and values[-1] + rest < known.complete_below:
@@ -139,11 +153,12 @@ def _certify(
     operator: Operator,
     solution: Solution,
     settings: SolverSettings,
+    context: RunContext,
     choice: PlannedSolver | None,
     earlier: int,
     null: Array | None,
 ) -> CertifiedEmbedding:
-    engine = settings.engine
+    engine = context.engine
     problem = Problem(operator, solution.Q.shape[1], engine)
     known = _certify_by_last_product(problem, solution, settings, null)
     if known is not None:
@@ -160,16 +175,20 @@ def _certify(
     if not (np.isfinite(ritz.values).all() and np.isfinite(measured).all()):
         raise FloatingPointError("the vectors left the range of numbers")
     try:
-        leading = _certify_before_bulk(problem, ritz, solution, measured, settings, rounding, earlier)
+        leading = _certify_before_bulk(
+            problem, ritz, solution, measured, settings, context, rounding, earlier
+        )
         if leading is not None:
             return _with_certificate(problem, solution, choice, ritz, leading)
         error = float(np.linalg.norm(measured))
-        complement_bound = _bound_complement(problem, ritz, solution, error, rounding, settings, earlier)
+        complement_bound = _bound_complement(
+            problem, ritz, solution, error, rounding, settings, context, earlier
+        )
         cast = _sine_of_output_rounding(problem)
         certificate = certify(
             engine, operator, ritz, settings.tol, complement_bound, measured, rounding, cast
         )
-        certificate = _object_out_of_time(certificate, solution, settings)
+        certificate = _object_out_of_time(certificate, solution, context)
     except KeyboardInterrupt:
         solution = replace(solution, stop_reason=INTERRUPTED)
         certificate = certify(engine, operator, ritz, settings.tol, UNPROBED, measured, rounding)
@@ -186,6 +205,7 @@ def _certify_before_bulk(
     solution: Solution,
     measured: Array,
     settings: SolverSettings,
+    context: RunContext,
     rounding: float,
     earlier: int,
 ) -> Certificate | None:
@@ -206,7 +226,7 @@ def _certify_before_bulk(
     evidence = Evidence(float(ritz.values[first]), guards=guards)
     part, alone = replace(solution, Q=inside.Q, evidence=evidence), replace(problem, n_components=first)
     error = float(np.linalg.norm(measured[:first]))
-    complement_bound = _bound_complement(alone, inside, part, error, rounding, settings, earlier)
+    complement_bound = _bound_complement(alone, inside, part, error, rounding, settings, context, earlier)
     found = certify(
         engine, problem.operator, inside, settings.tol, complement_bound, measured[:first], rounding
     )
@@ -294,11 +314,9 @@ def _with_certificate(
     return CertifiedEmbedding(embedding, certificate, solution, chosen, solution.seconds, (attempt,))
 
 
-def _object_out_of_time(
-    certificate: Certificate, solution: Solution, settings: SolverSettings
-) -> Certificate:
+def _object_out_of_time(certificate: Certificate, solution: Solution, context: RunContext) -> Certificate:
     """The certificate; where the time was over before it could be met, that is why it is not."""
-    late = solution.stop_reason == OUT_OF_TIME or time.perf_counter() >= settings.certified_by
+    late = solution.stop_reason == OUT_OF_TIME or time.perf_counter() >= context.certified_by
     if certificate.converged or certificate.objection or not late:
         return certificate
     return replace(certificate, objection=CERTIFICATE_OUT_OF_TIME)
@@ -311,6 +329,7 @@ def _bound_complement(
     error: float,
     rounding: float,
     settings: SolverSettings,
+    context: RunContext,
     earlier: int,
 ) -> ComplementBound:
     """What lies beyond the subspace: the solver knows it, a count tells, or a probe finds out."""
@@ -323,7 +342,7 @@ def _bound_complement(
         and complement_bound.odds_below(needed_cut(top, complement_bound.lowest, error)) <= LIKELY_MISS
     ):
         return complement_bound
-    late = time.perf_counter() >= settings.certified_by
+    late = time.perf_counter() >= context.certified_by
     if late or solution.stop_reason in (INTERRUPTED, OUT_OF_TIME):
         return UNPROBED
     if beyond is not None and beyond > top and known.countable:
@@ -333,7 +352,7 @@ def _bound_complement(
             return ComplementBound(
                 beyond if count == problem.n_components else top, complete_below=complete_below
             )
-    seed, until = settings.seed, settings.certified_by
+    seed, until = settings.seed, context.certified_by
     rng = np.random.default_rng(None if seed is None else (seed, 1))  # not what the solver started from
     looks = 2.0 ** (earlier + 1)  # a half of the level for the first attempt, a quarter for the second, ...
     look = partial(
@@ -353,27 +372,29 @@ def embed(
     operator: Operator,
     n_components: int,
     settings: SolverSettings,
+    context: RunContext | None = None,
     *,
     start: Array | None = None,
     choices: Sequence[PlannedSolver] = (),
 ) -> CertifiedEmbedding:
-    """Embed an operator: the arrow ``Operator -> Embedding`` of the house.
+    """Embed an operator: the step ``Operator -> CertifiedEmbedding`` of the pipeline.
 
     With ``solver="auto"`` the solvers of the plan (or of ``choices``) are tried in order, each from
     where the last one stopped, until the certificate is met. One that fails is an attempt like the
     others, with its error as outcome; only where all of them fail is there an error. The scale of the
     weights plays no part.
     """
+    context = context or RunContext()
     fit = equilibrate(operator)
     if fit is None:
-        return _embed(operator, n_components, settings, start, choices)
-    settings = replace(
-        settings,
-        hooks=[partial(_report, hook, fit.unit) for hook in settings.hooks],
-        watch=settings.watch if fit.is_uniform else None,  # it looks at vectors of the operator it knows
+        return _embed(operator, n_components, settings, context, start, choices)
+    inside = replace(
+        context,
+        hooks=[partial(_report, hook, fit.unit) for hook in context.hooks],
+        watch=context.watch if fit.is_uniform else None,  # it looks at vectors of the operator it knows
     )
     begin = None if start is None else fit.transform(start)
-    return _embed(fit.operator, n_components, settings, begin, choices).left(fit, settings.engine)
+    return _embed(fit.operator, n_components, settings, inside, begin, choices).left(fit, context.engine)
 
 
 def _report(hook: Hook, unit: float, progress: Progress) -> None:
@@ -384,20 +405,19 @@ def _embed(
     operator: Operator,
     n_components: int,
     settings: SolverSettings,
+    context: RunContext,
     start: Array | None,
     choices: Sequence[PlannedSolver],
 ) -> CertifiedEmbedding:
     began = time.perf_counter()
-    settings = (
-        settings if settings.wrap is not None else settings.started()
-    )  # scores of a comparison are free
-    problem = Problem(operator, n_components, settings.engine, start)
+    context = context.start_clock(settings)
+    problem = Problem(operator, n_components, context.engine, start)
     result: CertifiedEmbedding | None = None
     attempts: list[Attempt] = []
     for choice in choices or choices_for(problem, settings):
-        left = _remaining(settings.time_budget, time.perf_counter() - began)
+        left = _remaining(context.solver_seconds, time.perf_counter() - began)
         try:
-            latest = _attempt(problem, choice, settings, left, len(attempts))
+            latest = _attempt(problem, choice, settings, context, left, len(attempts))
         except KeyboardInterrupt:
             if result is None:
                 raise
@@ -409,23 +429,24 @@ def _embed(
         attempts.extend(latest.attempts)
         result = latest if result is None else latest.after(result.solution)
         stopped = latest.solution.stop_reason in (INTERRUPTED, GIVEN_UP, OUT_OF_TIME)
-        stopped = stopped or left == 0 or time.perf_counter() >= settings.deadline
+        stopped = stopped or left == 0 or time.perf_counter() >= context.deadline
         if result.certificate.converged or stopped or _lacks_gap(operator, latest):
             break
         # Localised vectors call for another problem: no further solver for this one.
-        if settings.watch is not None and settings.watch(latest.solution.Q):
+        if context.watch is not None and context.watch(latest.solution.Q):
             break
         problem = replace(problem, start=result.embedding.vectors)
     if result is None:
-        result = _run_last_resort(problem, settings, attempts)
+        result = _run_last_resort(problem, settings, context, attempts)
     return replace(result, attempts=tuple(attempts), seconds=time.perf_counter() - began)
 
 
 def _run_last_resort(
-    problem: Problem, settings: SolverSettings, attempts: list[Attempt]
+    problem: Problem, settings: SolverSettings, context: RunContext, attempts: list[Attempt]
 ) -> CertifiedEmbedding:
     """Mutates attempts: one more solver where all of the plan have failed, and an error where it does too."""
-    latest = _attempt(problem, last_resort(problem), replace(settings, params={}), None, len(attempts))
+    plain = replace(settings, params={})
+    latest = _attempt(problem, last_resort(problem), plain, context, None, len(attempts))
     if isinstance(latest, CertifiedEmbedding):
         attempts.extend(latest.attempts)
         return latest
@@ -434,7 +455,12 @@ def _run_last_resort(
 
 
 def _attempt(
-    problem: Problem, choice: PlannedSolver, settings: SolverSettings, time_budget: float | None, earlier: int
+    problem: Problem,
+    choice: PlannedSolver,
+    settings: SolverSettings,
+    context: RunContext,
+    time_budget: float | None,
+    earlier: int,
 ) -> CertifiedEmbedding | Attempt:
     """One solver's result with its certificate; or how it failed, which is an error if it was asked for.
 
@@ -442,15 +468,15 @@ def _attempt(
     """
     began = time.perf_counter()
     solver = _configure(choice, settings)  # wrong parameters are no failure of a solver
-    kept = settings.next_checkpoint()
+    kept = context.next_checkpoint()
     found = load_result(kept, problem)
     if found is not None:
         return found
     try:
-        solution = _run(problem, solver, settings, time_budget, kept)
+        solution = _run(problem, solver, settings, context, time_budget, kept)
         if settings.solver == "auto":
             solution = _with_reason(solution, choice)
-        found = _certify_attempt(problem.operator, solution, settings, choice, earlier)
+        found = _certify_attempt(problem.operator, solution, settings, context, choice, earlier)
         if kept is not None and found.certificate.objection != CERTIFICATE_OUT_OF_TIME:
             save_result(kept, problem, found)
         return found
@@ -483,14 +509,19 @@ def choices_for(problem: Problem, settings: SolverSettings) -> tuple[PlannedSolv
 
 
 def _certify_attempt(
-    operator: Operator, solution: Solution, settings: SolverSettings, choice: PlannedSolver, earlier: int
+    operator: Operator,
+    solution: Solution,
+    settings: SolverSettings,
+    context: RunContext,
+    choice: PlannedSolver,
+    earlier: int,
 ) -> CertifiedEmbedding:
     """The solution with its certificate; one that was given up is not worth measuring."""
     if solution.stop_reason != GIVEN_UP:
-        return certify_solution(operator, solution, settings, choice, earlier=earlier)
+        return certify_solution(operator, solution, settings, context, choice, earlier=earlier)
     k = solution.Q.shape[1]
     certificate = unmeasured_certificate(np.full(k, np.nan), "given up for another problem")
-    embedding = embedding_of(settings.engine, operator, solution.Q, certificate.eigenvalues)
+    embedding = embedding_of(context.engine, operator, solution.Q, certificate.eigenvalues)
     attempt = Attempt.of(choice, solution, certificate.sentence)
     return CertifiedEmbedding(embedding, certificate, solution, choice, solution.seconds, (attempt,))
 
@@ -506,6 +537,7 @@ def _run(
     problem: Problem,
     solver: Solver[Any],
     settings: SolverSettings,
+    context: RunContext,
     time_budget: float | None,
     kept: SolveCheckpoint | None,
 ) -> Solution:
@@ -513,14 +545,17 @@ def _run(
     solver = choose_variant(problem, solver)
     return run_loop(
         problem,
-        solver if settings.wrap is None else settings.wrap(solver),
+        solver,
         stopping=Stopping(
-            tol=0.0 if solver.has_stopping_rule else settings.tolerance * width, deadline=settings.deadline
+            tol=0.0 if solver.has_stopping_rule else settings.tolerance * width,
+            deadline=context.deadline,
+            aborts_direct=context.aborts_direct,
         ),
-        on_progress=settings.hooks,
+        on_progress=context.hooks,
         seed=settings.seed,
         time_budget=time_budget,
-        watch=settings.watch,
+        watch=context.watch,
+        observer=context.observer,
         checkpoint=kept,
     )
 

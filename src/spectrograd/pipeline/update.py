@@ -41,6 +41,7 @@ from spectrograd.pipeline.single import PreparedGraph, prepare_graph, with_all_n
 from spectrograd.pipeline.solve import certify_solution
 from spectrograd.solvers.base import Problem, Progress
 from spectrograd.solvers.loop import Solution
+from spectrograd.solvers.settings import RunContext
 from spectrograd.system import one_thread
 from spectrograd.typing import Array
 
@@ -247,7 +248,11 @@ class Before:
 
 
 def update(
-    graph: Graph | MultilayerGraph, start: Array | None, settings: Settings, before: Before
+    graph: Graph | MultilayerGraph,
+    start: Array | None,
+    settings: Settings,
+    context: RunContext,
+    before: Before,
 ) -> Updated:
     """Embed a graph that has changed since its vectors were found.
 
@@ -261,32 +266,33 @@ def update(
         Those of the fit, with as many components as ``start``.
     """
     if start is None or isinstance(graph, MultilayerGraph):
-        result = embed(graph, settings, start=start)
+        result = embed(graph, settings, context, start=start)
         return Updated(result, REFIT if start is None else WARM, _drift(start, result))
-    with settings.engine.threads(), one_thread():  # BLAS has nothing but small matrices to do
-        prepared = prepare_graph(graph, settings)
+    with context.engine.threads(), one_thread():  # BLAS has nothing but small matrices to do
+        prepared = prepare_graph(graph, settings, context)
         if prepared.connectivity.groups is None and start[prepared.kept].any(axis=1).mean() > MIN_KNOWN_SHARE:
-            moved = correct_embedding(prepared, start, settings, before)
+            moved = correct_embedding(prepared, start, settings, context, before)
             if moved is not None and moved.certificate.converged:
                 return Updated(moved, KEPT, _drift(start, moved))
-            settings = replace(settings.started(), regularization=before.regularization.tau or None)
-            result = _solve_warm(prepared, settings, start)
+            settings = replace(settings, regularization=before.regularization.tau or None)
+            result = _solve_warm(prepared, settings, context.start_clock(settings), start)
             return Updated(result, WARM, _drift(start, result))
-        result = prepared.solve(settings.started())
+        result = prepared.solve(settings, context.start_clock(settings))
     return Updated(result, REFIT, _drift(start, result))
 
 
-def _solve_warm(prepared: PreparedGraph, settings: Settings, start: Array) -> Result:
+def _solve_warm(prepared: PreparedGraph, settings: Settings, context: RunContext, start: Array) -> Result:
     """From the vectors before, by the solver of the plan; over a disk by filters that are strict."""
     strict = not prepared.graph.is_resident and settings.solver == settings.tol == "auto"
     if not strict:
-        return prepared.solve(settings, start)
-    result = prepared.solve(replace(settings, solver="chebyshev", params={"angle": STRICT_ANGLE}), start)
-    return result if result.certificate.converged else prepared.solve(settings)
+        return prepared.solve(settings, context, start)
+    strict_filter = replace(settings, solver="chebyshev", params={"angle": STRICT_ANGLE})
+    result = prepared.solve(strict_filter, context, start)
+    return result if result.certificate.converged else prepared.solve(settings, context)
 
 
 def correct_embedding(
-    prepared: PreparedGraph, start: Array, settings: Settings, before: Before
+    prepared: PreparedGraph, start: Array, settings: Settings, context: RunContext, before: Before
 ) -> Result | None:
     """The corrected vectors with their certificate; None where a correction is not enough."""
     began = time.perf_counter()
@@ -294,7 +300,11 @@ def correct_embedding(
     operator = masked(prepared.part, settings.laplacian, decided.tau, prepared.masked)
     complement_bound = None if len(prepared.connectivity.excluded) else before.complement_bound
     moved = _correct_vectors(
-        settings, operator, start[prepared.kept], replace(before, complement_bound=complement_bound)
+        settings,
+        context.engine,
+        operator,
+        start[prepared.kept],
+        replace(before, complement_bound=complement_bound),
     )
     if moved is None:
         return None
@@ -303,7 +313,7 @@ def correct_embedding(
     evidence = Evidence(complement_bound=complement_bound, last=moved.last)
     solution = Solution(moved.vectors, "update", (done,), "done", seconds, settings.seed, evidence=evidence)
     choice = PlannedSolver("update", "the last embedding, corrected for the edges that changed")
-    solved: CertifiedEmbedding = certify_solution(operator, solution, settings, choice)
+    solved: CertifiedEmbedding = certify_solution(operator, solution, settings, context, choice)
     return make_result(
         solved,
         with_all_nodes(solved, prepared.graph, prepared.kept, prepared.masked),
@@ -317,13 +327,13 @@ def correct_embedding(
 
 
 def _correct_vectors(
-    settings: Settings, operator: SparseOperator, start: Array, before: Before
+    settings: Settings, engine: Engine, operator: SparseOperator, start: Array, before: Before
 ) -> CorrectedVectors | None:
     """Correct the vectors; over a disk only with evidence from before, since a probe would cost a filter.
 
     That evidence is in units of the operator, which therefore must not be equilibrated first.
     """
-    engine, k = settings.engine, start.shape[1]
+    k = start.shape[1]
     if not operator.is_streamed:
         return filter_vectors(engine, operator, start, before.gap)
     if (

@@ -1,31 +1,28 @@
-"""The only iteration loop (:func:`run_loop`): stopping, hooks, deadline, checkpoints and recovery.
-
-:class:`SolverSettings` are the settings of a solve that do not depend on the graph.
-"""
+"""The only iteration loop (:func:`run_loop`): stopping, hooks, deadline, checkpoints and recovery."""
 
 from __future__ import annotations
 
 import copy
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from spectrograd.certificate.lanczos_probe import Evidence
-from spectrograd.engines import Engine, LocalEngine
 from spectrograd.engines.base import MultiVector
 from spectrograd.kernels import SMALL
 from spectrograd.solvers.base import Problem, Progress, Solver, State
-from spectrograd.solvers.checkpoint import RunCheckpoints, Snapshot, SolveCheckpoint
-from spectrograd.system import Interrupted, check, one_thread
+from spectrograd.solvers.checkpoint import Snapshot, SolveCheckpoint
+from spectrograd.system import Interrupted, check, one_thread, refuse_after
 
 Hook = Callable[[Progress], None]
 Watch = Callable[[MultiVector], bool]
+Observer = Callable[[MultiVector], None]
 GIVEN_UP = "given up"
 INTERRUPTED = "interrupted"
 OUT_OF_TIME = "time_budget"
@@ -36,12 +33,15 @@ MAX_BACK_OFFS = 30
 class Stopping:
     """When to stop: ``max_iter`` (None = the solver's own), residual at most ``tol`` (0 = never).
 
-    ``deadline`` is a value of ``time.perf_counter``; the first step is taken whatever the time.
+    ``deadline`` is a value of ``time.perf_counter``; the first step is taken whatever the time, unless
+    ``aborts_direct``: a direct method then ends with an :class:`~spectrograd.system.OutOfTimeError` at the
+    first pass after the time budget.
     """
 
     max_iter: int | None = None
     tol: float = 0.0
     deadline: float = math.inf
+    aborts_direct: bool = False
 
     def __post_init__(self) -> None:
         if self.max_iter is not None and self.max_iter < 1:
@@ -113,21 +113,39 @@ def run_loop(
     seed: int | None = None,
     time_budget: float | None = None,
     watch: Watch | None = None,
+    observer: Observer | None = None,
     checkpoint: SolveCheckpoint | None = None,
 ) -> Solution:
     """Run a solver until it is done, good enough, out of time or interrupted.
 
     Time out and Ctrl-C return the best state so far; a diverging run goes back to its last good
-    state with a smaller step. The result is always finite. ``watch`` sees rough vectors when they
-    are informative (``localization_check_at``) and may give the run up by returning True. A run with a
-    ``checkpoint`` goes on where an earlier one stood, to the same bits.
+    state with a smaller step. The result is always finite.
+
+    Parameters
+    ----------
+    problem, solver
+    stopping
+        When to stop; the solver's own rules when not given.
+    on_progress
+        Called with each measurement.
+    seed
+        Of the random numbers.
+    time_budget
+        Seconds, without measuring, hooks and checkpoints.
+    watch
+        Sees rough vectors when they are informative (``localization_check_at``) and may give the run up by
+        returning True.
+    observer
+        Sees the basis at every measurement of an iterative method, outside the clock.
+    checkpoint
+        A run with one goes on where an earlier one stood, to the same bits.
     """
     rules = stopping or Stopping()
     if rules.max_iter is not None:
         solver = replace(solver, max_iter=rules.max_iter)  # type: ignore[type-var]
     solver.check(problem)
     clock = _Clock()
-    run = _Run(problem, solver, rules, on_progress, clock, watch, checkpoint)
+    run = _Run(problem, solver, rules, on_progress, clock, watch, observer, checkpoint)
     rng = np.random.default_rng(seed)
     # overflow is a step too long, which is handled below: no warning needed
     quiet = np.errstate(over="ignore", invalid="ignore")
@@ -175,9 +193,11 @@ class _Run:
         hooks: Sequence[Hook],
         clock: _Clock,
         watch: Watch | None = None,
+        observer: Observer | None = None,
         checkpoint: SolveCheckpoint | None = None,
     ) -> None:
         self.watch = watch
+        self.observer = observer
         self.checkpoint = checkpoint
         self.problem = problem
         self.solver = solver
@@ -194,13 +214,16 @@ class _Run:
 
     def until_stopped(self, rng: np.random.Generator, time_budget: float | None) -> str:
         state, reason = self.begin(rng)
+        aborts = self.solver.direct and self.rules.aborts_direct and time_budget is not None
+        last_pass = time.perf_counter() + (time_budget or 0.0) if aborts else math.inf
         while reason is None:
             check()
             self.keep(state)
             self.live = state
             blown_up = False
             try:
-                state = self.solver.step(self.problem, state)
+                with refuse_after(last_pass):
+                    state = self.solver.step(self.problem, state)
             except FloatingPointError:
                 blown_up = True
             over = None if blown_up else self.at_end(state)
@@ -280,6 +303,8 @@ class _Run:
                 self.unsaved = Snapshot(self.good, tuple(self.history), self.back_offs, seconds, over)
             for hook in self.hooks:
                 hook(progress)
+            if self.observer is not None and not self.solver.direct:
+                self.observer(self.solver.finish(self.problem, state))
         return True
 
     def keep(self, state: State) -> None:
@@ -329,81 +354,3 @@ class _Run:
             self.resume = copy.deepcopy(state)  # should it diverge again, go on from the shorter step
             self.history[-1] = replace(self.history[-1], events=tuple(state.events))
         return state
-
-
-# --- Settings of a solve that do not depend on the graph.
-
-AUTO_RESIDUAL = 1e-4  # for solvers that cannot judge their own angle
-# Of a time budget: when the solver stops, and when the certificate is over. Labels, where there are any, get
-# the rest. Chosen, not fitted: a user who asked for 15 s waited 34 s at K = 100 when only the solver counted.
-SOLVED_SHARE = 0.7
-CERTIFIED_SHARE = 0.85
-
-
-@dataclass(frozen=True)
-class SolverSettings:
-    """How to solve, whatever the graph: the solver and what it may take."""
-
-    solver: str = "auto"
-    params: Mapping[str, Any] = field(default_factory=dict)
-    tol: float | str = "auto"
-    max_iter: int | None = None
-    time_budget: float | None = None
-    batch_size: int | None = None
-    seed: int | None = None
-    engine: Engine = field(default_factory=LocalEngine)
-    memory_limit: int | None = None  # bytes of the whole process, which solvers that ``auto`` picks must fit
-    hooks: Sequence[Hook] = ()
-    watch: Watch | None = None
-    # Values of time.perf_counter, once the clock of the budget runs: the solver stops, the certificate is
-    # over, labels are assigned.
-    deadline: float = math.inf
-    certified_by: float = math.inf
-    labelled_by: float = math.inf
-    wrap: Callable[[Solver[Any]], Solver[Any]] | None = (
-        None  # what runs instead of the solver: itself, observed
-    )
-    checkpoints: RunCheckpoints | None = None  # where the states of the run's solves are kept
-
-    def __post_init__(self) -> None:
-        if self.tol != "auto" and not (isinstance(self.tol, int | float) and self.tol >= 0):
-            raise ValueError(f"tol={self.tol!r}: expected a number that is not negative, or 'auto'")
-
-        budget = self.time_budget
-        if budget is not None and not (isinstance(budget, int | float) and 0 < budget < math.inf):
-            raise ValueError(f"time_budget={budget!r}: expected seconds, a finite number above 0, or None")
-        if self.max_iter is not None and self.max_iter < 1:
-            raise ValueError(f"max_iter={self.max_iter}: at least one iteration is needed")
-
-    def started(self, *, labels: bool = False) -> Self:
-        """The same with the clock of the time budget running; it is started once.
-
-        The budget is for all of a run: the solver gets a share of it, and so does the certificate; ``labels``
-        says that clusters are found as well.
-        """
-        if self.time_budget is None or math.isfinite(self.deadline):
-            return self
-        now = time.perf_counter()
-        whole = self.time_budget
-        solved, certified = (SOLVED_SHARE, CERTIFIED_SHARE) if labels else (CERTIFIED_SHARE, 1.0)
-        return replace(
-            self,
-            time_budget=solved * whole,
-            deadline=now + solved * whole,
-            certified_by=now + certified * whole,
-            labelled_by=now + whole,
-        )
-
-    def without_clock(self, time_budget: float | None) -> Self:
-        """The same with another budget, whose clock has yet to be started."""
-        inf = math.inf
-        return replace(self, time_budget=time_budget, deadline=inf, certified_by=inf, labelled_by=inf)
-
-    def next_checkpoint(self) -> SolveCheckpoint | None:
-        """Where the solve that begins now keeps its states."""
-        return None if self.checkpoints is None else self.checkpoints.next_solve()
-
-    @property
-    def tolerance(self) -> float:
-        """Residual asked for, relative to the width of the spectrum."""
-        return AUTO_RESIDUAL if isinstance(self.tol, str) else float(self.tol)

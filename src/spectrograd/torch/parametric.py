@@ -20,7 +20,7 @@ from spectrograd.operators.laplacian import laplacian
 from spectrograd.pipeline.solve import certify_solution
 from spectrograd.points.knn_graph import knn_graph
 from spectrograd.solvers import Progress, Solution
-from spectrograd.solvers.loop import SolverSettings
+from spectrograd.solvers.settings import RunContext, SolverSettings
 from spectrograd.system import need
 from spectrograd.typing import Array
 
@@ -200,7 +200,9 @@ class ParametricSpectralEmbedding(TransformerMixin, BaseEstimator):
         Q = engine.combine(U, rotation / np.sqrt(values))
         known = Progress(len(self.objective_), 0.0, 0, self.objective_[-1], np.inf, 0.0, seconds)
         solution = Solution(Q, "parametric", (known,), "done", seconds, self.random_state)
-        found = certify_solution(operator, solution, SolverSettings(seed=self.random_state, engine=engine))
+        found = certify_solution(
+            operator, solution, SolverSettings(seed=self.random_state), RunContext(engine)
+        )
         vectors = found.embedding.vectors
         self._rotation = np.linalg.solve(M, engine.gram(U, engine.from_numpy(vectors), placed.metric))
         self.certificate_: Certificate = found.certificate
