@@ -14,7 +14,6 @@ import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import click
 
@@ -114,7 +113,7 @@ def _is_from_linear_algebra(error: ValueError) -> bool:
 def _one_line_warnings(debug: bool, quiet: bool) -> Iterator[None]:
     """Show warnings meant for the user as ``warning: ...``; others only with ``--debug``."""
 
-    def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    def show(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
         # a command that falls short of its accuracy says so in its own error
         meant = issubclass(category, UserWarning) and category.__name__ != "ConvergenceWarning"
         if not quiet and (debug or meant):

@@ -81,7 +81,7 @@ def cluster(
     page: str | None,
     folder: str | None,
     options: SolveOptions,
-    **how: Any,
+    **how: object,
 ) -> int:
     """Cluster the nodes of a graph: spectral embedding, then k-means on rows of unit length.
 

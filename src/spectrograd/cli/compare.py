@@ -22,6 +22,7 @@ from spectrograd.cli.options import (
     tol_option,
 )
 from spectrograd.cli.session import FAILED, GOOD, INTERRUPTED, Session, echo
+from spectrograd.typing import JsonObject
 
 
 @click.command(short_help="Run several solvers on the same graph.")
@@ -102,8 +103,8 @@ def compare(
 
 
 def _rows(
-    session: Session, graph: Any, names: list[str] | None, classes: Any, how: dict[str, Any]
-) -> tuple[list[dict[str, Any]], Any]:
+    session: Session, graph: Any, names: list[str] | None, classes: Any, how: JsonObject
+) -> tuple[list[JsonObject], Any]:
     from spectrograd.engines import make_engine
     from spectrograd.pipeline import RunContext, Settings
     from spectrograd.pipeline.compare import compare as run
@@ -115,7 +116,7 @@ def _rows(
     if not session.quiet:
         click.echo(f"{len(chosen)} solvers, {budget}", err=True)
 
-    def show_row(row: dict[str, Any]) -> None:
+    def show_row(row: JsonObject) -> None:
         done.append(row["method"])
         if not session.quiet:
             spent = "" if row["seconds"] is None else f"{row['seconds']:.2f} s"
@@ -159,7 +160,7 @@ def _write_page(session: Session, output: str, graph: Any, rows: Sequence[Any], 
     write_page(output, compare_document(graph, rows, picture=draw_comparison(rows), run=run))
 
 
-def _print_report(session: Session, rows: Sequence[dict[str, Any]]) -> None:
+def _print_report(session: Session, rows: Sequence[dict[str, object]]) -> None:
     """The table, with all columns where the terminal is wide enough."""
     from spectrograd.cli.tables import WIDE, solver_table
     from spectrograd.pipeline.compare import failures
@@ -172,7 +173,7 @@ def _print_report(session: Session, rows: Sequence[dict[str, Any]]) -> None:
         session.note(reason)
 
 
-def _summary(session: Session, source: Any, graph: Any, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _summary(session: Session, source: Any, graph: Any, rows: Sequence[JsonObject]) -> JsonObject:
     from spectrograd.cli.summary import outline
 
     good = [row for row in rows if row["converged"]]
@@ -193,7 +194,7 @@ def _summary(session: Session, source: Any, graph: Any, rows: Sequence[dict[str,
     }
 
 
-def _exit_code(rows: Sequence[dict[str, Any]]) -> int:
+def _exit_code(rows: Sequence[dict[str, object]]) -> int:
     if rows and rows[-1]["error"] == "interrupted":
         echo("error", f"interrupted; {len(rows)} rows were kept")
         return INTERRUPTED

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from spectrograd import __version__
+from spectrograd.typing import JsonObject
 
 # What says how to talk, not what to compute.
 _LEFT_OUT = ("config", "help", "verbose", "quiet", "debug", "dry_run")
@@ -40,7 +41,7 @@ def load(context: click.Context, parameter: click.Parameter, path: str | None) -
     return path
 
 
-def _misfit(option: click.Parameter, value: Any) -> str | None:
+def _misfit(option: click.Parameter, value: object) -> str | None:
     """What an option takes, where a value of TOML is none of it; texts are for click to judge."""
     many = option.nargs == -1 or getattr(option, "multiple", False)
     if many or isinstance(value, list):
@@ -56,7 +57,7 @@ def _misfit(option: click.Parameter, value: Any) -> str | None:
     return None if isinstance(value, str | int | float) else "a number or a text"
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return _toml(value) if isinstance(value, str | int | float) else f"a {type(value).__name__}"
 
 
@@ -69,7 +70,7 @@ def save(context: click.Context, args: Sequence[str]) -> None:
         write_whole_text(target, "".join(_lines(context, args, target)))
 
 
-def _read(path: str) -> dict[str, Any]:
+def _read(path: str) -> JsonObject:
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -112,7 +113,7 @@ def _lines(context: click.Context, args: Sequence[str], target: Path) -> Iterato
             yield f"{_key(option)} = {_toml(value)}\n"
 
 
-def _raw(context: click.Context, option: click.Parameter, typed: Mapping[str, Any]) -> Any:
+def _raw(context: click.Context, option: click.Parameter, typed: Mapping[str, object]) -> Any:
     """The value before any callback: typed, from the file, or the default; None where there is none."""
     name = str(option.name)
     for value in (typed.get(name), (context.default_map or {}).get(name), option.get_default(context)):
@@ -131,7 +132,7 @@ def _as_declared(option: click.Parameter, value: Any) -> Any:
     return value
 
 
-def _toml(value: Any) -> str:
+def _toml(value: object) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_toml, value)) + "]"
     if isinstance(value, str | bool):  # JSON's spelling is TOML's, but for one character

@@ -12,6 +12,7 @@ import click
 
 from spectrograd.cli.options import GraphFiles, choice_option, common_options, graph_files, memory_size
 from spectrograd.cli.session import Session, clock
+from spectrograd.typing import JsonObject
 
 EXAMPLES = """\b
 Examples:
@@ -118,7 +119,7 @@ def _progress(session: Session, stack: ExitStack) -> Callable[[str, int, int | N
     return progress
 
 
-def _summary(session: Session, paths: tuple[str, ...], output: str, meta: Any) -> dict[str, Any]:
+def _summary(session: Session, paths: tuple[str, ...], output: str, meta: Any) -> JsonObject:
     from spectrograd.cli.summary import Input, outline_of
     from spectrograd.io.edge_stream import files_of
     from spectrograd.store import is_store
@@ -128,5 +129,5 @@ def _summary(session: Session, paths: tuple[str, ...], output: str, meta: Any) -
     summary = outline_of(session, Input.of_files(files), sizes)
     size = sum(path.stat().st_size for path in Path(output).iterdir())
     return cast(
-        dict[str, Any], summary | {"store": {"path": output, "fingerprint": meta.fingerprint, "bytes": size}}
+        JsonObject, summary | {"store": {"path": output, "fingerprint": meta.fingerprint, "bytes": size}}
     )

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from spectrograd.cli.options import common_options, nodes_option, target_option
 from spectrograd.cli.session import Session, echo
+from spectrograd.typing import JsonObject
 
 if TYPE_CHECKING:
     from spectrograd.cli.methods import Trial
@@ -80,7 +81,7 @@ def _numbered(data: LayeredData) -> LayeredData:
     return replace(data, graph=MultilayerGraph(data.graph.layers, names))
 
 
-def finish(rows: list[dict[str, Any]], chosen: Trial) -> int:
+def finish(rows: list[dict[str, object]], chosen: Trial) -> int:
     """0 when every method ran and the default one reached its accuracy, else 1 with a line saying why."""
     failed = [f"{row['method']}: {row['error']}" for row in rows if row["error"] is not None]
     if chosen.result is not None and not chosen.result.certificate.converged:
@@ -150,7 +151,7 @@ def _save(folder: Path, data: LayeredData, merged: Merged, trials: list[Trial]) 
         (folder / FILES["picture"]).write_bytes(draw(picture))
 
 
-def _write_page(folder: Path, data: LayeredData, trials: list[Trial], summary: dict[str, Any]) -> None:
+def _write_page(folder: Path, data: LayeredData, trials: list[Trial], summary: JsonObject) -> None:
     """Write the page of ``cluster --report`` with the comparison of methods in it."""
     from spectrograd.report.collect import gather_run
     from spectrograd.report.document import methods_table, run_document
@@ -175,7 +176,7 @@ def agreement(merged: Merged, result: Result, names: Sequence[str]) -> Agreement
 
 
 def _print_report(
-    session: Session, data: LayeredData, merged: Merged, rows: list[dict[str, Any]], saved: dict[str, str]
+    session: Session, data: LayeredData, merged: Merged, rows: list[dict[str, object]], saved: dict[str, str]
 ) -> None:
     from spectrograd.cli.tables import MARK, row_table
     from spectrograd.report.document import COLUMN_MEANINGS

@@ -75,7 +75,7 @@ def timings(engine: Engine, n_nodes: int) -> Iterator[Timing]:
 
 def report(device: str, n_nodes: int) -> tuple[str, bool]:
     """A block of text to paste, and whether all checks passed."""
-    engine: Any = make_engine(device)
+    engine = make_engine(device)
     torch = engine.torch
     card = engine.device.type == "cuda"
     lines = [
@@ -131,7 +131,7 @@ def _solver(operator: SparseOperator, engine: Engine, name: str) -> Callable[[],
     return lambda: solve(problem, make_solver(name), stopping=Stopping(tol=1e-4), seed=0)
 
 
-def _seconds(run: Callable[[], Any]) -> float:
+def _seconds(run: Callable[[], object]) -> float:
     run()
     began = time.perf_counter()
     run()

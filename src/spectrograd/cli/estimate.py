@@ -115,7 +115,7 @@ def _without_isolated(graph: Graph) -> Graph:
 
 
 def _seconds_per_pass(operator: SparseOperator, k: int) -> float:
-    engine: Any = LocalEngine()
+    engine = LocalEngine()
     block = np.ones((operator.n_nodes, k))
     engine.apply(operator, block)  # compiled, and in the caches
     began = time.perf_counter()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from spectrograd.cli.options import GraphFiles, common_options, components_option, graph_files
 from spectrograd.cli.session import Session
+from spectrograd.typing import JsonObject
 
 if TYPE_CHECKING:
     from spectrograd.graph import Graph, MultilayerGraph
@@ -76,7 +77,7 @@ def _store_info(session: Session, path: str, k: int) -> int:
     )
     rows = []
     for layer in meta.layers:
-        shown: dict[str, Any] = {
+        shown: JsonObject = {
             "name": layer.name,
             "n_edges": layer.n_entries // 2,
             "weights": list(layer.weights),
@@ -98,7 +99,7 @@ def _layers_in_words(n_layers: int) -> str:
     return f"{n_layers} layer{'s' * (n_layers > 1)}"
 
 
-def _sentence(row: dict[str, Any]) -> str:
+def _sentence(row: JsonObject) -> str:
     low, high = row["weights"]
     weights = "unweighted" if low == high == 1 else f"weights {low:.4g} to {high:.4g}"
     return (
@@ -107,7 +108,7 @@ def _sentence(row: dict[str, Any]) -> str:
     )
 
 
-def _facts(graph: Graph | MultilayerGraph) -> dict[str, Any]:
+def _facts(graph: Graph | MultilayerGraph) -> JsonObject:
     from spectrograd.graph import MultilayerGraph
 
     if isinstance(graph, MultilayerGraph):
@@ -118,7 +119,7 @@ def _facts(graph: Graph | MultilayerGraph) -> dict[str, Any]:
     return {"layers": rows, "findings": [text for row in rows for text in _findings(row, len(rows))]}
 
 
-def _layer_facts(name: str, layer: Graph) -> dict[str, Any]:
+def _layer_facts(name: str, layer: Graph) -> JsonObject:
     from scipy.sparse.csgraph import connected_components
 
     components = connected_components(layer.matrix, directed=False, return_labels=False)
@@ -136,7 +137,7 @@ def _layer_facts(name: str, layer: Graph) -> dict[str, Any]:
     }
 
 
-def _findings(row: dict[str, Any], n_layers: int) -> list[str]:
+def _findings(row: JsonObject, n_layers: int) -> list[str]:
     """Faults, each with what to do about it."""
     where = f"layer {row['name']}: " if n_layers > 1 else ""
     found = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from spectrograd.pipeline.run import Prepared, solve_prepared
 from spectrograd.pipeline.solve import FAILURES
 from spectrograd.solvers import make_solver
 from spectrograd.system import deferred
-from spectrograd.typing import Array
+from spectrograd.typing import Array, JsonObject
 
 COMPILING = "compiling kernels (slow only the first time on a machine)"
 
@@ -35,7 +34,7 @@ class Trial:
     error: str | None = None
 
     @property
-    def row(self) -> dict[str, Any]:
+    def row(self) -> JsonObject:
         """As in the summary."""
         result = self.result
         return {

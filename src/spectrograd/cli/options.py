@@ -14,8 +14,9 @@ from click.shell_completion import CompletionItem, get_completion_class
 from spectrograd.cli.config import load as load_config
 from spectrograd.cli.config import save as save_config
 from spectrograd.cli.session import Session, refuse_closed_input, refuse_to_overwrite_input
+from spectrograd.typing import JsonObject
 
-Option = Callable[[Callable[..., Any]], Callable[..., Any]]
+Option = Callable[[Callable[..., Any]], Callable[..., object]]
 MAX_BATCH_SIZE = 100_000_000  # edges: some gigabytes
 
 
@@ -58,7 +59,7 @@ class CountOrAuto(click.ParamType):  # type: ignore[type-arg]
     name = "number or auto"
 
     def convert(
-        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+        self, value: object, parameter: click.Parameter | None, context: click.Context | None
     ) -> int | str:
         """What the text means."""
         if value == "auto":
@@ -205,7 +206,7 @@ def aggregations(context: click.Context, parameter: click.Parameter, start: str)
 
 # --- Options that several commands share, and the frozen values they become.
 
-Command = Callable[..., Any]
+Command = Callable[..., object]
 
 
 @dataclass(frozen=True)
@@ -458,7 +459,7 @@ class GraphFiles:
     key: tuple[str, ...] = ()
 
     @property
-    def how(self) -> dict[str, Any]:
+    def how(self) -> JsonObject:
         """As keywords of ``read_graph``."""
         return {**self.columns, "header": self.header, "format": self.format, "key": self.key}
 
@@ -576,7 +577,7 @@ def graph_files(command: Command) -> Command:
     """Add the argument GRAPH... and the options that say how to read it; the command gets ``graphs``."""
 
     @functools.wraps(command)
-    def packed(graphs: tuple[str, ...], files: GraphFiles, **values: Any) -> Any:
+    def packed(graphs: tuple[str, ...], files: GraphFiles, **values: object) -> Any:
         return command(graphs=replace(files, paths=graphs), **values)
 
     return click.argument("graphs", metavar="GRAPH...", nargs=-1, required=True)(reading_options(packed))

@@ -13,6 +13,7 @@ from spectrograd.cli.demo import finish
 from spectrograd.cli.options import common_options, dry_run_option, nodes_option
 from spectrograd.cli.session import Session
 from spectrograd.paper.tables import EXPERIMENTS, RI_IS, Experiment, table_methods, time_ratios
+from spectrograd.typing import JsonObject
 
 if TYPE_CHECKING:
     from spectrograd.cli.summary import Input
@@ -138,7 +139,7 @@ def _yelp(session: Session, folder: str, strict: bool) -> tuple[LayeredData, Inp
 def _print_report(
     session: Session,
     experiment: Experiment,
-    rows: list[dict[str, Any]],
+    rows: list[dict[str, object]],
     ratios: dict[str, float | None],
     found: tuple[LayeredData, Merged],
 ) -> None:
@@ -204,7 +205,7 @@ def run_study(session: Session, study: str, seeds: Sequence[int], nodes: int) ->
     return 0
 
 
-def _print_seeds(seeds: Sequence[int], nodes: int) -> dict[str, Any]:
+def _print_seeds(seeds: Sequence[int], nodes: int) -> JsonObject:
     from spectrograd.paper.setting import METHODS, over_seeds
 
     found = over_seeds(nodes, seeds, METHODS)
@@ -217,7 +218,7 @@ def _print_seeds(seeds: Sequence[int], nodes: int) -> dict[str, Any]:
     return {name: [asdict(score) for score in scores] for name, scores in found.items()}
 
 
-def _print_ablation(seeds: Sequence[int], nodes: int) -> dict[str, Any]:
+def _print_ablation(seeds: Sequence[int], nodes: int) -> JsonObject:
     from spectrograd.paper.setting import CLAIMS, over_readings, over_seeds
 
     readings = over_readings(nodes, seeds)
@@ -242,7 +243,7 @@ def _print_ablation(seeds: Sequence[int], nodes: int) -> dict[str, Any]:
     }
 
 
-def _print_scale(seeds: Sequence[int], nodes: int) -> dict[str, Any]:
+def _print_scale(seeds: Sequence[int], nodes: int) -> JsonObject:
     from spectrograd.paper.scale import FB_LARGEST_SIZE, FIRST_SIZE, LARGEST_SIZE, draw, over_sizes
 
     largest = nodes if nodes != FIRST_SIZE else LARGEST_SIZE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from spectrograd.cli.options import (
     refuse_table_options,
 )
 from spectrograd.cli.session import Session
+from spectrograd.typing import JsonMapping, JsonObject
 
 EXAMPLES = """\b
 Examples:
@@ -132,7 +133,7 @@ def _read(model: Any, new: tuple[str, ...], files: GraphFiles, ignore: tuple[str
 
     if getattr(model, "affinity_", model.affinity) == "nearest_neighbors":
         refuse_table_options(files)
-        how: dict[str, Any] = {"header": files.header, "format": files.format, "ignore": ignore}
+        how: JsonObject = {"header": files.header, "format": files.format, "ignore": ignore}
         tables = [read_points(path, key=key, **how) for path in new for key in (files.key or (None,))]
         n_views = len(getattr(model, "layer_names_", ("points",)))
         if len(tables) != n_views:
@@ -151,7 +152,7 @@ def _read(model: Any, new: tuple[str, ...], files: GraphFiles, ignore: tuple[str
 
 def _summary(
     session: Session, folder: str, new: tuple[str, ...], model: Any, values: Any, scores: Any
-) -> dict[str, Any]:
+) -> JsonObject:
     from spectrograd.cli import run as reading
     from spectrograd.cli.summary import outline
 
@@ -259,7 +260,7 @@ class _Step(NamedTuple):
     store: Any = None
 
 
-def _take(session: Session, model: Any, changes: Any, step: _Step, how: Mapping[str, Any]) -> tuple[str, Any]:
+def _take(session: Session, model: Any, changes: Any, step: _Step, how: JsonMapping) -> tuple[str, Any]:
     """Bring the run up to date, and then the store that follows it; what was done, and the new result."""
     from spectrograd.estimators.partial_fit import follow_store, update_model
 
@@ -375,7 +376,7 @@ def _save_page(session: Session, folder: str, model: Any, result: Any, files: li
     save_run(folder, run)
 
 
-def _update_summary(session: Session, model: Any, files: list[str], step: str) -> dict[str, Any]:
+def _update_summary(session: Session, model: Any, files: list[str], step: str) -> JsonObject:
     from spectrograd.cli import run as reading
     from spectrograd.cli.summary import outline
 

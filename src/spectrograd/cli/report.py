@@ -37,7 +37,7 @@ report_options = (
 )
 
 
-def run_output_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def run_output_options(command: Callable[..., object]) -> Callable[..., Any]:
     """Add ``--report`` and ``--run``; the command gets them as ``page`` and ``folder``."""
     for option in reversed(report_options):
         command = option(command)

@@ -57,7 +57,7 @@ from spectrograd.solvers import make_solver, rename_parameters
 from spectrograd.store import is_store
 from spectrograd.store.format import load_meta
 from spectrograd.system import hash_file
-from spectrograd.typing import Array
+from spectrograd.typing import Array, JsonObject
 
 SHOWN_SIZES = 8  # clusters whose sizes fit in a line
 
@@ -212,7 +212,7 @@ def make_context(options: SolveOptions) -> RunContext:
     )
 
 
-def _solver_params(options: SolveOptions) -> dict[str, Any]:
+def _solver_params(options: SolveOptions) -> JsonObject:
     texts = dict(options.param)
     if options.solver == "auto":
         return {name: _literal(text) for name, text in texts.items()}
@@ -229,7 +229,7 @@ def _literal(text: str) -> Any:
         return {"true": True, "false": False}.get(text.lower(), text)
 
 
-def _as_kind(kind: Any, name: str, text: str) -> Any:
+def _as_kind(kind: object, name: str, text: str) -> Any:
     """The text as a value of a parameter's declared type, such as ``int | None``."""
     kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     value = _literal(text)
@@ -296,7 +296,7 @@ def read_point_graph(
     with session.stage("read"), session.progress(f"reading {' '.join(paths)}"):
         keep_stdin(paths)
         asked = [(path, key) for path in paths for key in (files.key or (None,))]
-        how: dict[str, Any] = {"ignore": options.ignore, "header": files.header, "format": files.format}
+        how: JsonObject = {"ignore": options.ignore, "header": files.header, "format": files.format}
         tables = [read_points(path, key=key, **how) for path, key in asked]
         source = hashed(paths)
     for (path, key), table in zip(asked, tables, strict=True):
@@ -389,7 +389,7 @@ def check_output(session: Session, output: str | None, check_format: Callable[[s
         raise click.BadParameter(str(error), param_hint="'-o'") from None
 
 
-def write_result(output: str | None, write: Callable[..., None], values: Any, names: Any) -> None:
+def write_result(output: str | None, write: Callable[..., None], values: object, names: object) -> None:
     """Write to a file, or as CSV to standard output."""
     if output not in (None, STDOUT):
         write(output, values, names)

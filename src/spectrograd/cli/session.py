@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
+
+from spectrograd.typing import JsonObject
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -137,7 +139,7 @@ class Session:
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys((*STAGES, "jit"), 0.0))
     started: float = field(default_factory=time.perf_counter)
     stage_now: str = ""
-    engine: dict[str, Any] | None = None  # what it did, where something was solved
+    engine: JsonObject | None = None  # what it did, where something was solved
 
     @property
     def command_line(self) -> str:
@@ -292,7 +294,7 @@ class Session:
                 f"{path}: a store or a saved model is in {folder}; write elsewhere", param_hint=f"'{option}'"
             )
 
-    def save_summary(self, summary: dict[str, Any]) -> None:
+    def save_summary(self, summary: dict[str, object]) -> None:
         """Write the summary where ``--summary-json`` says."""
         if self.summary_json is not None:
             from spectrograd.io.write_graph import write_whole_text
@@ -329,7 +331,7 @@ def open_closed_streams() -> None:
         setattr(sys, name, null_stream)
 
 
-def input_paths(params: Mapping[str, Any]) -> list[str]:
+def input_paths(params: Mapping[str, object]) -> list[str]:
     """The files that a command reads, of the values of its parameters."""
     paths: list[str] = []
     for name in INPUT_PARAMETERS:
@@ -339,7 +341,7 @@ def input_paths(params: Mapping[str, Any]) -> list[str]:
     return paths
 
 
-def refuse_closed_input(params: Mapping[str, Any]) -> None:
+def refuse_closed_input(params: Mapping[str, object]) -> None:
     """Refuse ``-`` where there is no standard input."""
     if "stdin" in closed_streams and STDIN in input_paths(params):
         raise click.UsageError("-: standard input is closed; name a file", click.get_current_context())
@@ -353,7 +355,7 @@ def refuse_closed_output() -> None:
         )
 
 
-def refuse_to_overwrite_input(params: Mapping[str, Any]) -> None:
+def refuse_to_overwrite_input(params: Mapping[str, object]) -> None:
     """Refuse a target that is one of the files to read, whatever its name: links are followed."""
     for name, option in TARGET_PARAMETERS.items():
         target = params.get(name)

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from spectrograd.pipeline import Result
 from spectrograd.pipeline.multilayer import Merged
 from spectrograd.store import StoredGraph
 from spectrograd.system import hash_file, peak_resident_bytes
+from spectrograd.typing import JsonObject
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
 # Of a layer, where the layers have weights of their own.
@@ -37,7 +37,7 @@ class Input:
     fingerprint: str | None = None
 
     @classmethod
-    def of_arrays(cls, arrays: Sequence[Any]) -> Input:
+    def of_arrays(cls, arrays: Sequence[object]) -> Input:
         """Data that was made, not read."""
         digest = hashlib.sha256()
         for array in arrays:
@@ -59,7 +59,7 @@ def summarize(
     graph: Graph | MultilayerGraph,
     result: Result,
     scores: Mapping[str, float] | None,
-) -> dict[str, Any]:
+) -> JsonObject:
     """What every command's summary holds; for several layers there is also what is known of each."""
     return (
         outline(session, source, graph)
@@ -92,7 +92,7 @@ def read_from_disk(graph: Graph | MultilayerGraph) -> dict[str, int]:
     return {"bytes_read": one.bytes_read, "passes_over_disk": one.passes}
 
 
-def outline(session: Session, source: Input, graph: Graph | MultilayerGraph) -> dict[str, Any]:
+def outline(session: Session, source: Input, graph: Graph | MultilayerGraph) -> JsonObject:
     """Summary of a command that solves nothing."""
     sizes = {"n_nodes": graph.n_nodes, "n_edges": graph.n_edges, "n_layers": graph.n_layers}
     summary = outline_of(session, source, sizes)
@@ -101,7 +101,7 @@ def outline(session: Session, source: Input, graph: Graph | MultilayerGraph) -> 
     return summary
 
 
-def outline_of(session: Session, source: Input, sizes: Mapping[str, int]) -> dict[str, Any]:
+def outline_of(session: Session, source: Input, sizes: Mapping[str, int]) -> JsonObject:
     """Do the same for a graph of which only the sizes are at hand."""
     return {
         "command": session.command,
@@ -120,11 +120,11 @@ def outline_of(session: Session, source: Input, sizes: Mapping[str, int]) -> dic
     }
 
 
-def layer_summary(merged: Merged | None, graph: Graph | MultilayerGraph) -> dict[str, Any]:
+def layer_summary(merged: Merged | None, graph: Graph | MultilayerGraph) -> JsonObject:
     """``layers``, one entry each under its name, and the distances between those that were embedded."""
     if merged is None or not isinstance(graph, MultilayerGraph):
         return {}
-    entries: list[dict[str, Any]] = [
+    entries: list[dict[str, object]] = [
         {"name": name, "n_edges": layer.n_edges, "weight": float(weight)}
         for name, layer, weight in zip(graph.layer_names, graph.layers, merged.weights, strict=True)
     ]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from spectrograd.metrics import SCORE_TITLES
+from spectrograd.typing import JsonMapping
 
 LONGEST_WORD = len("Eigendecomposition")
 MARK = "*"
@@ -25,7 +25,7 @@ def score_table(scores: Mapping[str, float]) -> Table:
     return table
 
 
-def row_table(rows: Sequence[Mapping[str, Any]], n_first: int = 0, marked: int = 0) -> Table:
+def row_table(rows: Sequence[Mapping[str, object]], n_first: int = 0, marked: int = 0) -> Table:
     """One line per method; a rule after the first ``n_first``, a mark at line number ``marked``."""
     table = _empty()
     table.add_column("method", min_width=LONGEST_WORD)
@@ -39,7 +39,7 @@ def row_table(rows: Sequence[Mapping[str, Any]], n_first: int = 0, marked: int =
     return table
 
 
-def solver_table(rows: Sequence[Mapping[str, Any]], width: int) -> Table:
+def solver_table(rows: Sequence[JsonMapping], width: int) -> Table:
     """One line per solver of ``compare``; a narrow terminal gets the columns that decide."""
     wide = width >= WIDE
     scored = any(row["nmi"] is not None for row in rows)
@@ -70,7 +70,7 @@ def solver_table(rows: Sequence[Mapping[str, Any]], width: int) -> Table:
     return table
 
 
-def paper_table(rows: Sequence[Mapping[str, Any]], width: int) -> Table:
+def paper_table(rows: Sequence[JsonMapping], width: int) -> Table:
     """Our figures, and beside them the paper's; below them where the terminal is narrow."""
     beside = width >= WIDE
     table = _empty()
@@ -101,11 +101,11 @@ def _empty() -> Table:
     )
 
 
-def _name(row: Mapping[str, Any]) -> str:
+def _name(row: Mapping[str, object]) -> str:
     return str(row["method"]) if row["error"] is None else f"{row['method']} FAILED: {row['error']}"
 
 
-def _ours(row: Mapping[str, Any], *, with_passes: bool) -> list[str]:
+def _ours(row: JsonMapping, *, with_passes: bool) -> list[str]:
     passes = [_number(row["passes"] or None, 1)] if with_passes else []
     # A direct method has one step; "1" would look like a count of iterations.
     iterations = None if row["iterations"] == 1 else row["iterations"]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 import numpy as np
 
@@ -243,7 +243,7 @@ class _Store:
     def __enter__(self) -> _Store:
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         self._database.close()
 
     def find(self, texts: Sequence[str]) -> dict[str, float | None]:

@@ -21,6 +21,7 @@ from spectrograd.datasets.reviews import (
     review_layers,
 )
 from spectrograd.graph import GraphError
+from spectrograd.typing import JsonObject
 
 VOTES = ("cool", "useful", "funny")
 REPORT_EVERY = 10_000
@@ -100,7 +101,7 @@ class _Lines:
     fatal: bool
     report: ReadingReport
 
-    def objects(self, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    def objects(self, path: Path) -> Iterator[tuple[str, JsonObject]]:
         """Each object with where it stands."""
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as handle:
             try:
@@ -171,7 +172,7 @@ def _read_businesses(lines: _Lines, path: Path) -> dict[str, float | None]:
     return stars
 
 
-def _votes(review: dict[str, Any]) -> list[float] | None:
+def _votes(review: dict[str, object]) -> list[float] | None:
     """Cool, useful and funny in either schema."""
     holder = review.get("votes", review)
     if not isinstance(holder, dict):

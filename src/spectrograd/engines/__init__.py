@@ -35,6 +35,6 @@ def make_engine(name: Any = "auto", *, n_jobs: int | None = None) -> Engine:
     )
 
 
-def on_cluster(name: Any) -> bool:
+def on_cluster(name: object) -> bool:
     """Whether :func:`make_engine` takes this for workers of a cluster: they open stores for themselves."""
     return not isinstance(name, str) or name.partition(":")[0] == "dask"

@@ -34,7 +34,7 @@ from spectrograd.kernels.thresholds import USUAL, Thresholds
 from spectrograd.operators.base import Capability, Operator
 from spectrograd.operators.sparse import LowRank, SparseOperator
 from spectrograd.system import check
-from spectrograd.typing import Array
+from spectrograd.typing import Array, JsonObject
 
 Coefficients = tuple[float, float, float]  # a, b and c of a three-term recurrence
 MultiVector: TypeAlias = Any  # N x k numbers that only their engine looks into
@@ -191,7 +191,7 @@ class Engine(ABC):
     has_blocked_summation: ClassVar[bool] = False
     is_distributed: ClassVar[bool] = False
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> JsonObject:
         """Return the name and the work so far, for ``--summary-json``."""
         return {"name": self.name, "passes": self.work.passes, "matvecs": self.work.matvecs}
 
@@ -247,7 +247,7 @@ class Engine(ABC):
         """
         return function(0, *multivectors)
 
-    def gather_blocks(self, function: Callable[..., Any], *multivectors: MultiVector) -> list[Any]:
+    def gather_blocks(self, function: Callable[..., object], *multivectors: MultiVector) -> list[Any]:
         """Return the results of ``function(start, *blocks)`` on the host, in the order of the rows."""
         starts = range(0, multivectors[0].shape[0], CACHED_ROWS)
         return [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,7 +64,7 @@ class DeviceBlocks:
     others, and those that are a stream, are sent anew in every pass, one slice at a time.
     """
 
-    torch: Any
+    torch: ModuleType
     device: Any
     most_bytes: float
     block_slice: int = MAX_SLICE_ENTRIES
@@ -92,7 +93,7 @@ class DeviceBlocks:
         while self._kept and sum(kept for *_, kept in self._kept.values()) + size > self.most_bytes:
             del self._kept[next(iter(self._kept))]
 
-    def _sent(self, block_slice: HostSlice, n_nodes: int, dtype: Any) -> BlockSlice:
+    def _sent(self, block_slice: HostSlice, n_nodes: int, dtype: object) -> BlockSlice:
         """On the device; without a type, weights as they are and none where all are one."""
         indptr, indices = self.move(block_slice.indptr), self.move(block_slice.indices)
         values = None if block_slice.weights is None else self.move(block_slice.weights)
@@ -100,7 +101,7 @@ class DeviceBlocks:
         parts = BlockSlice(block_slice.start, stop, (indptr, indices, values, n_nodes))
         return parts if dtype is None else self._typed(parts, dtype)
 
-    def _typed(self, block_slice: BlockSlice, dtype: Any) -> BlockSlice:
+    def _typed(self, block_slice: BlockSlice, dtype: object) -> BlockSlice:
         indptr, indices, values, n_nodes = block_slice.matrix
         if values is None:
             values = self._unit(len(indices), dtype)
@@ -112,7 +113,7 @@ class DeviceBlocks:
             )
         return BlockSlice(block_slice.start, block_slice.stop, matrix)
 
-    def _unit(self, count: int, dtype: Any) -> Tensor:
+    def _unit(self, count: int, dtype: object) -> Tensor:
         """Ones, shared by all slices."""
         ones = self._ones.get(dtype)
         if ones is None or len(ones) < count:

@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,7 +35,7 @@ class TorchMultiVector:
         self.shape: tuple[int, int] = tuple(tensor.shape)
         self.dtype = np.dtype(str(tensor.dtype).removeprefix("torch."))
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> TorchMultiVector:
+    def __deepcopy__(self, memo: dict[int, object]) -> TorchMultiVector:
         return TorchMultiVector(self.tensor.clone())
 
     def __repr__(self) -> str:
@@ -44,7 +45,7 @@ class TorchMultiVector:
 class DeviceBasis:
     """The first ``filled`` rows of ``stored``, limit x N, are the columns of the basis."""
 
-    def __init__(self, torch: Any, n_rows: int, limit: int, dtype: DTypeLike, device: Any) -> None:
+    def __init__(self, torch: ModuleType, n_rows: int, limit: int, dtype: DTypeLike, device: Any) -> None:
         self.stored: Tensor = torch.empty(
             (limit, n_rows), dtype=getattr(torch, np.dtype(dtype).name), device=device
         )
@@ -102,7 +103,7 @@ NODE_CHUNK = 1 << 16  # nodes at a time: a hundred vectors of them are 26 MB
 # --- Column statistics on a device, as in engines.base for arrays
 
 
-def peaks(torch: Any, X: Tensor) -> tuple[bool, Tensor, Tensor]:
+def peaks(torch: ModuleType, X: Tensor) -> tuple[bool, Tensor, Tensor]:
     """Whether N x k numbers are finite; per column the entry of largest magnitude, the first, and its row."""
     sizes = X.abs()
     top = sizes.max(dim=0).values
@@ -112,7 +113,9 @@ def peaks(torch: Any, X: Tensor) -> tuple[bool, Tensor, Tensor]:
     return bool(torch.isfinite(X).all()), X.gather(0, where[None])[0].double(), where
 
 
-def moments(torch: Any, X: Tensor, units: Tensor, metric: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+def moments(
+    torch: ModuleType, X: Tensor, units: Tensor, metric: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
     """Sums of ``metric (x / unit)^2`` and ``^4`` per column, and of the metric."""
     mass = (
         torch.ones((len(X), 1), dtype=torch.float64, device=X.device) if metric is None else metric.double()
@@ -148,7 +151,7 @@ class TorchEngine(Engine):
     def __init__(
         self, device: str | None = None, *, n_jobs: int | None = None, graph_bytes: float | None = None
     ) -> None:
-        self.torch: Any = need("torch", "engine='torch'")
+        self.torch: ModuleType = need("torch", "engine='torch'")
         self.device: Any = found_device(self.torch, device)
         self.work = Work()
         self._n_threads = _threads(self.torch, n_jobs)
@@ -311,7 +314,7 @@ class TorchEngine(Engine):
             )
         )
 
-    def gather_blocks(self, function: Callable[..., Any], *multivectors: TorchMultiVector) -> list[Any]:
+    def gather_blocks(self, function: Callable[..., object], *multivectors: TorchMultiVector) -> list[Any]:
         """Call the function on the host, some rows at a time."""
         return [
             function(rows.start, *(self._host(multivector.tensor[rows]) for multivector in multivectors))
@@ -417,7 +420,7 @@ def _tensor(vector: Any) -> Any:
     return vector.tensor
 
 
-def found_device(torch: Any, name: str | None) -> Any:
+def found_device(torch: ModuleType, name: str | None) -> Any:
     """Return the device of that name, or raise one clear error; None takes a card where there is one."""
     n_cards = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if name is None:
@@ -434,7 +437,7 @@ def found_device(torch: Any, name: str | None) -> Any:
     return torch.device(name)
 
 
-def _threads(torch: Any, n_jobs: int | None) -> int:
+def _threads(torch: ModuleType, n_jobs: int | None) -> int:
     """Threads asked for; negative numbers count back from all cores, as in scikit-learn."""
     if n_jobs is None:
         return int(torch.get_num_threads())

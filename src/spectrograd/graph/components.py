@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import scipy.sparse as sp
 
 from spectrograd.graph import Graph, GraphError, GraphWarning, MultilayerGraph
 from spectrograd.notices import parameter, warn
-from spectrograd.typing import Array
+from spectrograd.typing import Array, JsonObject
 
 Policy = Literal["components", "regularize", "largest", "error"]
 # A component below this share of a cluster's fair share of the nodes (or of the largest component, if that is
@@ -83,7 +83,7 @@ class Connectivity:
             treatment += "; whole components make the clusters"
         return f"{components}; {treatment}"
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> JsonObject:
         """The entry of ``--summary-json``."""
         return {
             "policy": self.policy,

@@ -33,7 +33,7 @@ from spectrograd.graph.validation import (
 from spectrograd.graph.validation import GraphError as GraphError
 from spectrograd.graph.validation import GraphWarning as GraphWarning
 from spectrograd.kernels.thresholds import USUAL, Thresholds
-from spectrograd.typing import Array
+from spectrograd.typing import Array, JsonMapping
 
 MAX_NAMES_IN_TABLE = 5
 
@@ -141,7 +141,7 @@ class Recall(float):
         return {"value": float(self), "standard_error": self.error, "rows_compared": self.n_rows}
 
     @classmethod
-    def from_summary(cls, summary: Mapping[str, Any]) -> Recall:
+    def from_summary(cls, summary: JsonMapping) -> Recall:
         """What :meth:`summary` was made of."""
         return cls(summary["value"], summary["standard_error"], summary["rows_compared"])
 
@@ -249,7 +249,7 @@ class Graph:
     recall: Recall | None = None
 
     @classmethod
-    def from_matrix(cls, matrix: Any, *, names: ArrayLike | None = None, signed: bool = False) -> Graph:
+    def from_matrix(cls, matrix: object, *, names: ArrayLike | None = None, signed: bool = False) -> Graph:
         """Check an adjacency matrix (dense or scipy sparse) and freeze it.
 
         Self loops are dropped, duplicate entries summed and asymmetric matrices replaced by

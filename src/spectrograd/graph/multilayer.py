@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -41,7 +40,7 @@ class MultilayerGraph:
 
     @classmethod
     def from_layers(
-        cls, layers: Sequence[Any] | Mapping[str, Any], *, names: ArrayLike | None = None
+        cls, layers: Sequence[object] | Mapping[str, object], *, names: ArrayLike | None = None
     ) -> MultilayerGraph:
         """Build from a list or a dict of graphs or adjacency matrices.
 

@@ -102,7 +102,7 @@ def plain_texts(names: Array) -> Array:
     return names.astype(object) if names.dtype.kind == "U" else names
 
 
-def as_plain(names: Any) -> Array:
+def as_plain(names: object) -> Array:
     """Return names that any file can hold: numbers and texts as they are, other objects as their text."""
     array = as_names(names)
     return np.array(list(map(str, array.tolist()))) if array.dtype == object else array
@@ -138,6 +138,6 @@ class NodeRows:
             return {}
         return {str(name): row for name, row in self._row_of.items() if isinstance(name, int)}
 
-    def _find(self, name: Any) -> int:
+    def _find(self, name: object) -> int:
         row: int = self._row_of.get(name, -1)
         return self._by_text.get(name, -1) if row < 0 and isinstance(name, str) else row

@@ -23,7 +23,7 @@ from spectrograd.typing import Array
 # --- Tensors
 
 
-def from_tensor(thing: Any) -> Any:
+def from_tensor(thing: object) -> Any:
     """Convert a torch tensor, dense or sparse, to a numpy array or a scipy matrix; return others unchanged.
 
     A caller who has a tensor has loaded torch: it is not imported here. Memory on the host is shared, not

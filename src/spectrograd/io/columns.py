@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 from spectrograd.graph import GraphError, GraphWarning
 from spectrograd.io.text import COMMENTS, TextFile, is_number, read_rows, split_line
@@ -56,7 +55,7 @@ def chosen_columns(**columns: str | int | None) -> dict[str, str]:
 
 def assign_roles(
     where: str,
-    names: Sequence[Any],
+    names: Sequence[object],
     chosen: Chosen,
     is_numeric: Callable[[int], bool],
     *,
@@ -104,12 +103,12 @@ def assign_roles(
     return tuple(roles)
 
 
-def is_no_weight(column: str, names: Sequence[Any]) -> bool:
+def is_no_weight(column: str, names: Sequence[object]) -> bool:
     """Whether ``weight=`` says that there is none."""
     return column == NO_WEIGHT and NO_WEIGHT not in names
 
 
-def without_ends(where: str, names: Sequence[Any]) -> str:
+def without_ends(where: str, names: Sequence[object]) -> str:
     """What to say of a table in which the ends of edges are not found."""
     message = (
         f"{where}: no columns 'src' and 'dst' among {_listed(names)}; rename them, or say which they are: "
@@ -118,12 +117,12 @@ def without_ends(where: str, names: Sequence[Any]) -> str:
     return f"{message} (this may be a file of labels)" if _are_labels(names) else message
 
 
-def _are_labels(names: Sequence[Any]) -> bool:
+def _are_labels(names: Sequence[object]) -> bool:
     low = [str(name).lower() for name in names]
     return any(name in NODE_COLUMNS for name in low) and any(name in LABEL_COLUMNS for name in low)
 
 
-def _assign_pair(names: Sequence[Any], roles: list[str | None]) -> None:
+def _assign_pair(names: Sequence[object], roles: list[str | None]) -> None:
     """Take the columns of a table of two for the ends: there is nothing else that they could be."""
     if len(names) != 2 or _are_labels(names) or not set(roles) <= {"src", "dst", None}:
         return
@@ -137,7 +136,7 @@ def is_column_number(column: str) -> bool:
     return column.isascii() and column.isdecimal() and int(column) > 0
 
 
-def _place(where: str, names: Sequence[Any], column: str, numbered: bool) -> int:
+def _place(where: str, names: Sequence[object], column: str, numbered: bool) -> int:
     places = [at for at, name in enumerate(names) if name == column or str(name) == column]
     if not places and numbered and is_column_number(column):
         if int(column) > len(names):
@@ -149,7 +148,7 @@ def _place(where: str, names: Sequence[Any], column: str, numbered: bool) -> int
     return places[0]
 
 
-def _assign_by_name(where: str, names: Sequence[Any], roles: list[str | None], role: str) -> None:
+def _assign_by_name(where: str, names: Sequence[object], roles: list[str | None], role: str) -> None:
     places = [at for at, name in enumerate(names) if roles[at] is None and role_of(str(name)) == role]
     if role == "weight":  # the column of this very name goes before its synonyms
         places = [at for at in places if str(names[at]).lower() == role] or places
@@ -162,7 +161,7 @@ def _assign_by_name(where: str, names: Sequence[Any], roles: list[str | None], r
 
 
 def _assign_third(
-    where: str, names: Sequence[Any], roles: list[str | None], is_numeric: Callable[[int], bool]
+    where: str, names: Sequence[object], roles: list[str | None], is_numeric: Callable[[int], bool]
 ) -> None:
     """Take the only column behind both ends for the weight if it holds numbers, with a word."""
     behind = max(roles.index("src"), roles.index("dst")) + 1
@@ -176,7 +175,7 @@ def _assign_third(
         )
 
 
-def _report_unused(where: str, names: Sequence[Any], roles: Sequence[str | None]) -> None:
+def _report_unused(where: str, names: Sequence[object], roles: Sequence[str | None]) -> None:
     unused = [name for name, role in zip(names, roles, strict=True) if role is None]
     if not unused:
         return
@@ -188,17 +187,17 @@ def _report_unused(where: str, names: Sequence[Any], roles: Sequence[str | None]
     )
 
 
-def layer_offer(names: Iterable[Any]) -> str:
+def layer_offer(names: Iterable[object]) -> str:
     """What to say of a column that may tell layers apart, or nothing."""
     like = next((str(name) for name in names if str(name).lower() in _LIKE_LAYERS), None)
     return "" if like is None else f"; for a layer per {like}: {setting('layer', like)}"
 
 
-def _listed(names: Iterable[Any]) -> str:
+def _listed(names: Iterable[object]) -> str:
     return ", ".join(repr(str(name)) for name in names)
 
 
-def mostly_numbers(cells: Iterable[Any]) -> bool:
+def mostly_numbers(cells: Iterable[object]) -> bool:
     """Whether more than half of the cells that are not blank are numbers."""
     filled = [str(cell) for cell in cells if cell is not None and str(cell).strip()]
     return 2 * sum(_number(cell) is not None for cell in filled) > len(filled)

@@ -25,6 +25,7 @@ from spectrograd.store import is_store, open_store
 from spectrograd.store.edge_batches import EdgeSource, GraphSource, IngestSettings
 from spectrograd.store.format import StoreMeta
 from spectrograd.store.ingest import ingest
+from spectrograd.typing import JsonObject
 
 
 def convert(
@@ -94,8 +95,8 @@ def _source(sources: Sequence[str], options: ReadOptions, parts: bool, n_nodes: 
         raise GraphError(f"{other}: --parts and --nodes are for edge lists and Parquet")
     if len(files) == 1 and is_store(files[0]):
         return GraphSource(open_store(files[0]))
-    named: dict[str, Any] = {KEYWORD_OF[role]: column for role, column in options.chosen.items()}
-    how: dict[str, Any] = {"header": options.header, "format": options.format, "key": options.keys}
+    named: JsonObject = {KEYWORD_OF[role]: column for role, column in options.chosen.items()}
+    how: JsonObject = {"header": options.header, "format": options.format, "key": options.keys}
     return GraphSource(read_graph(*files, **named, **how))
 
 
@@ -127,7 +128,7 @@ def _stdin_as_file(sources: Sequence[str], target: str) -> Iterator[tuple[Sequen
 # --- A Dask dataframe of edges to a store: its workers write parts, which are converted as files are.
 
 
-def is_dask_frame(value: Any) -> bool:
+def is_dask_frame(value: object) -> bool:
     """Whether this is a dataframe of Dask, without importing Dask."""
     return type(value).__module__.split(".")[0] in ("dask", "dask_expr") and hasattr(value, "to_parquet")
 

@@ -79,12 +79,12 @@ def _record(file: TextFile, tokens: Iterator[tuple[int, str, str]], depth: int) 
     return found
 
 
-def _one(record: Any, key: str) -> Any:
+def _one(record: object, key: str) -> Any:
     """The first value of a key, or None."""
     return next((value for name, value in record if name == key), None) if isinstance(record, list) else None
 
 
-def _names(file: TextFile, records: list[Any]) -> dict[str, str]:
+def _names(file: TextFile, records: list[object]) -> dict[str, str]:
     """What each id is called."""
     ids = [_one(record, "id") for record in records]
     missing = next((at for at, node in enumerate(ids) if not isinstance(node, str)), None)
@@ -98,7 +98,7 @@ def _names(file: TextFile, records: list[Any]) -> dict[str, str]:
     return dict(zip(ids, labels if own else ids, strict=True))
 
 
-def _end(file: TextFile, at: int, edge: Any, end: str, name_of: dict[str, str]) -> str:
+def _end(file: TextFile, at: int, edge: object, end: str, name_of: dict[str, str]) -> str:
     node = _one(edge, end)
     if not isinstance(node, str) or node not in name_of:
         raise GraphError(f"{file.name}, edge {at}: its {end} {node!r} is none of the nodes")

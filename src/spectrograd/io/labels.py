@@ -359,5 +359,5 @@ def _integer_key(node: Any) -> Any:
     return int(node) if _is_integer(str(node)) else node
 
 
-def _text_key(node: Any) -> Any:
+def _text_key(node: object) -> Any:
     return str(node).strip()  # names read from text files come without outer blanks

@@ -25,7 +25,7 @@ from spectrograd.io.text import data_suffix, limit_lines, open_bytes
 from spectrograd.io.text_scanner import arrow_numbers
 from spectrograd.notices import on_command_line, parameters, setting
 from spectrograd.system import MissingExtra
-from spectrograd.typing import Array
+from spectrograd.typing import Array, JsonObject
 
 _HEADER_READERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
@@ -81,7 +81,7 @@ class Archive(Mapping[str, Array]):
     def __enter__(self) -> Archive:
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         self._zip.close()
 
 
@@ -335,7 +335,7 @@ def load_variable(path: str, key: str | None, what: str) -> Any:
     return next(iter(fitting.values()))
 
 
-def load_variables(path: str) -> dict[str, Any]:
+def load_variables(path: str) -> JsonObject:
     """All variables that hold numbers or texts, cells one by one."""
     with open_bytes(path) as handle:
         content = handle.read()
@@ -343,14 +343,14 @@ def load_variables(path: str) -> dict[str, Any]:
         raise GraphError(f"{path}: a .mat file of version 7.3 (HDF5); save it with -v7 in MATLAB first")
     with decoding(path, "not a .mat file that can be read"):
         loaded = scipy.io.loadmat(io.BytesIO(content))
-    variables: dict[str, Any] = {}
+    variables: dict[str, object] = {}
     for name, value in loaded.items():
         if not name.startswith("__"):
             variables |= _cells(name, value)
     return variables
 
 
-def _cells(name: str, value: Any) -> dict[str, Any]:
+def _cells(name: str, value: object) -> JsonObject:
     if not isinstance(value, np.ndarray) or value.dtype != object:
         return {name: value}
     return {f"{name}:{at}": cell for at, cell in enumerate(value.ravel(order="F"), start=1)}
@@ -399,12 +399,12 @@ def _keyword(what: str) -> str:
     return "label_column" if on_command_line() else "column"
 
 
-def _shape(value: Any) -> str:
+def _shape(value: object) -> str:
     shape = getattr(value, "shape", None)
     return type(value).__name__ if shape is None else " x ".join(map(str, shape))
 
 
-def _listed(variables: Mapping[str, Any]) -> str:
+def _listed(variables: Mapping[str, object]) -> str:
     shown = [f"{name} ({_shape(value)})" for name, value in list(variables.items())[:_MAX_LISTED]]
     more = len(variables) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "") if shown else "none"

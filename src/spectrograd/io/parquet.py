@@ -16,7 +16,7 @@ from spectrograd.io.interop.frames import edge_table
 from spectrograd.io.matrices import decoding
 from spectrograd.store.edge_batches import EDGE_BATCH, NotIntegers
 from spectrograd.system import need
-from spectrograd.typing import Array
+from spectrograd.typing import Array, JsonObject
 
 PARQUET_SUFFIX = ".parquet"
 
@@ -91,7 +91,7 @@ class ParquetEdges:
                 raise GraphError(f"{self.path}: ids that are no texts ({error})") from None
             yield source, target, self._weight(at, columns), self._layer(columns)
 
-    def _batches(self) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _batches(self) -> Iterator[tuple[int, JsonObject]]:
         arrow, parquet = (
             need("pyarrow", f"{self.path}: Parquet"),
             need("pyarrow.parquet", f"{self.path}: Parquet"),
@@ -124,7 +124,7 @@ class ParquetEdges:
             self._found = {role: name for role, name in named if role is not None}
         return self._found
 
-    def _weight(self, at: int, columns: dict[str, Any]) -> Array | None:
+    def _weight(self, at: int, columns: JsonObject) -> Array | None:
         if "weight" not in columns:
             return None
         weight: Array = columns["weight"].cast("float64").to_numpy(zero_copy_only=False).copy()
@@ -136,7 +136,7 @@ class ParquetEdges:
             )
         return weight
 
-    def _layer(self, columns: dict[str, Any]) -> Any:
+    def _layer(self, columns: JsonObject) -> Any:
         return arrow_labels(columns["layer"].cast("string")) if "layer" in columns else None
 
 

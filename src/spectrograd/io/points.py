@@ -172,7 +172,7 @@ def _ignore_setting(name: str) -> str:
     return setting("ignore", [name])
 
 
-def _check_ignored(where: str, left_out: set[str], names: Sequence[Any]) -> set[str]:
+def _check_ignored(where: str, left_out: set[str], names: Sequence[object]) -> set[str]:
     missing = sorted(left_out - set(names))
     if missing:
         there = ", ".join(map(str, names))

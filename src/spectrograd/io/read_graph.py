@@ -218,7 +218,7 @@ def _read(paths: list[str], options: ReadOptions) -> Graph | MultilayerGraph:
     return join_tables(tables, [_stem(path) for path in paths])
 
 
-def _paths(sources: Sequence[Any]) -> list[str]:
+def _paths(sources: Sequence[object]) -> list[str]:
     """The paths, whether given one by one or as a list."""
     paths: list[str] = []
     for given in sources:

@@ -13,14 +13,14 @@ from typing import Any, BinaryIO, TextIO
 import numpy as np
 from numpy.typing import ArrayLike
 
-from spectrograd.engines.base import MultiVector
+from spectrograd.engines.base import Engine, MultiVector
 from spectrograd.graph import GraphError
 from spectrograd.graph.node_names import as_plain
 from spectrograd.io.parquet import PARQUET_SUFFIX, write_row_groups
 from spectrograd.io.text import ZSTD, compression_of, data_suffix
 from spectrograd.io.write_graph import as_field, warn_of_formulas, whole_file, write_text
 from spectrograd.system import need
-from spectrograd.typing import Array
+from spectrograd.typing import Array, JsonObject
 
 Writer = Callable[[BinaryIO, Array, Array], None]
 ROWS_PER_BLOCK = 1 << 14  # as Python's own numbers they take some megabytes
@@ -141,7 +141,7 @@ def _write_npy(handle: BinaryIO, values: Array, nodes: Array) -> None:
 
 def _npz_writer(key: str) -> Writer:
     def write(handle: BinaryIO, values: Array, nodes: Array) -> None:
-        arrays: dict[str, Any] = {key: values, "nodes": nodes}
+        arrays: JsonObject = {key: values, "nodes": nodes}
         np.savez(handle, **arrays)
 
     return write
@@ -249,7 +249,7 @@ def check_parts(path: str | os.PathLike[str]) -> None:
 
 
 def write_parts(
-    path: str | os.PathLike[str], values: Any, nodes: Array | None, *, engine: Any = None
+    path: str | os.PathLike[str], values: object, nodes: Array | None, *, engine: Engine | None = None
 ) -> list[Path]:
     """Write an embedding or labels as a folder of Parquet files, which appears whole or not at all.
 
@@ -294,7 +294,7 @@ def write_parts(
     return [target / name for name in names]
 
 
-def _by_workers(engine: Any, folder: Path, values: MultiVector, nodes: Array | None) -> list[str]:
+def _by_workers(engine: Engine, folder: Path, values: MultiVector, nodes: Array | None) -> list[str]:
     multivectors = (
         () if nodes is None else (engine.from_numpy(np.ascontiguousarray(as_plain(nodes))[:, None]),)
     )

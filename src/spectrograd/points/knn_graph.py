@@ -82,7 +82,7 @@ def _sample_components(labels: Array, count: int) -> Array:
     return np.sort(components[place < count])
 
 
-def _shortest_links(points: Any, labels: Array, compare: Compare) -> tuple[Array, Array, Array]:
+def _shortest_links(points: object, labels: Array, compare: Compare) -> tuple[Array, Array, Array]:
     """For every component but the largest, the shortest link to another: both ends and its length."""
     _, component = np.unique(labels, return_inverse=True)
     asking = np.flatnonzero(component != np.argmax(np.bincount(component)))
@@ -123,7 +123,7 @@ def _compare_by_tree(points: Array, queries: Array) -> tuple[Array, Array]:
     return np.asarray(at), np.asarray(gap)
 
 
-def _compare_by_pairs(points: Any, queries: Any, metric: Any) -> tuple[Array, Array]:
+def _compare_by_pairs(points: object, queries: object, metric: object) -> tuple[Array, Array]:
     """Find the nearest point of each query and its distance, by all pairs."""
     from sklearn.metrics import pairwise_distances_argmin_min
 

@@ -107,7 +107,7 @@ class KnownPoints:
     metric: Metric = "euclidean"
     index: IVFIndex | None = None
 
-    def ask(self, new: Any) -> QueryResult:
+    def ask(self, new: object) -> QueryResult:
         """Neighbours of new points (n x p), weighted as in the graph."""
         with np.errstate(over="ignore"):
             near, gaps, same = self._nearest(new)
@@ -152,7 +152,7 @@ class KnownPoints:
     def _searched(self) -> Any:
         return self._in_metric(self.points)[0]
 
-    def _nearest(self, new: Any) -> tuple[Array, Array, Array]:
+    def _nearest(self, new: object) -> tuple[Array, Array, Array]:
         """Row numbers and distances of the nearest points (n x k); the one that coincides, or -1."""
         queries, metric, to_metric = self._in_metric(new)
         if self.index is not None:

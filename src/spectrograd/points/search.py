@@ -118,7 +118,7 @@ def search_all_pairs(points: Array, k: int, n_jobs: int | None) -> tuple[Array, 
     return measure_distances(centred, search_metric(centred, k, n_jobs, "euclidean")[0])
 
 
-def search_metric(points: Any, k: int, n_jobs: int | None, metric: Any) -> tuple[Array, Array]:
+def search_metric(points: object, k: int, n_jobs: int | None, metric: object) -> tuple[Array, Array]:
     """Return the same in any metric of scikit-learn, for dense or sparse points."""
     from sklearn.neighbors import NearestNeighbors
 

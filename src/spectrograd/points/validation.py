@@ -143,7 +143,7 @@ def check_metric(metric: Metric) -> None:
         raise ValueError(f"unknown metric {metric!r}; choose one of {', '.join(METRICS)}, or a function")
 
 
-def in_metric(points: Any, metric: Metric) -> tuple[Any, Metric, Callable[[Array], Array]]:
+def in_metric(points: object, metric: Metric) -> tuple[Any, Metric, Callable[[Array], Array]]:
     """Reduce a metric to the one that is searched: points, its name, and the map of distances back.
 
     The cosine distance of two rows is half the squared Euclidean distance of the rows scaled to unit norm.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from spectrograd.pipeline.layer_weights import node_agreement, pairwise_agreemen
 from spectrograd.pipeline.multilayer import Merged
 from spectrograd.report.run import Nodes, Run
 from spectrograd.solvers import Progress
-from spectrograd.typing import Array
+from spectrograd.typing import Array, JsonMapping, JsonObject
 
 DRAWN_NODES = 2_000
 DRAWN_EDGES = 20_000
@@ -95,7 +94,7 @@ SHOWN_EXCLUDED = 10
 def gather_run(
     graph: Graph | MultilayerGraph,
     result: Result,
-    summary: Mapping[str, Any],
+    summary: JsonMapping,
     *,
     truth: tuple[str, Array] | None = None,
     class_names: Sequence[str] = (),
@@ -145,7 +144,7 @@ def gather_run(
     )
 
 
-def _excluded(names: Array, rows: Array) -> dict[str, Any] | None:
+def _excluded(names: Array, rows: Array) -> JsonObject | None:
     """Nodes that took no part: how many, and which come first."""
     if not len(rows):
         return None
@@ -153,7 +152,7 @@ def _excluded(names: Array, rows: Array) -> dict[str, Any] | None:
     return {"count": len(rows), "share": len(rows) / len(names), "names": some}
 
 
-def _spectrum(result: Result, first: int) -> dict[str, Any]:
+def _spectrum(result: Result, first: int) -> JsonObject:
     certificate = result.certificate
     beyond = float(certificate.eigenvalues[-1]) + certificate.gap
     seen = certificate.gap > 0 and math.isfinite(beyond)
@@ -165,7 +164,7 @@ def _spectrum(result: Result, first: int) -> dict[str, Any]:
     }
 
 
-def _verdicts(merged: Merged | None) -> list[dict[str, Any]]:
+def _verdicts(merged: Merged | None) -> list[dict[str, object]]:
     if merged is None:
         return []
     return [
@@ -174,7 +173,7 @@ def _verdicts(merged: Merged | None) -> list[dict[str, Any]]:
     ]
 
 
-def _curves(result: Result, merged: Merged | None) -> list[dict[str, Any]]:
+def _curves(result: Result, merged: Merged | None) -> list[JsonObject]:
     if merged is None or merged.result is not None:  # one solve, also where it found the layers as well
         return [_curve(MERGED if merged else "embedding", result.solver, result.history)]
     layers = [
@@ -184,7 +183,7 @@ def _curves(result: Result, merged: Merged | None) -> list[dict[str, Any]]:
     return [*layers, _curve(MERGED, result.solver, result.history)]
 
 
-def _curve(name: str, solver: str, history: Sequence[Progress]) -> dict[str, Any]:
+def _curve(name: str, solver: str, history: Sequence[Progress]) -> JsonObject:
     columns = {
         column: [getattr(point, column) for point in history]
         for column in ("seconds", "objective", "residual")
@@ -192,7 +191,7 @@ def _curve(name: str, solver: str, history: Sequence[Progress]) -> dict[str, Any
     return {"name": name, "solver": solver, **columns}
 
 
-def _conductance(graph: Graph | MultilayerGraph, labels: Array) -> list[dict[str, Any]]:
+def _conductance(graph: Graph | MultilayerGraph, labels: Array) -> list[JsonObject]:
     layers = (
         zip(graph.layer_names, graph.layers, strict=True)
         if isinstance(graph, MultilayerGraph)
@@ -205,7 +204,7 @@ def _known(values: Array) -> list[float | None]:
     return [value if math.isfinite(value) else None for value in values.tolist()]
 
 
-def _agreement(merged: Merged, bases: list[Array]) -> dict[str, Any]:
+def _agreement(merged: Merged, bases: list[Array]) -> JsonObject:
     orthonormal = [np.linalg.qr(basis)[0] for basis in bases]
     return {
         "names": [*merged.layer_names, MERGED],

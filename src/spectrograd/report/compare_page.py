@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,8 +13,12 @@ from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.metrics import SCORE_TITLES
 from spectrograd.report.document import number
 from spectrograd.report.figures import INK, SOFT
+from spectrograd.typing import JsonMapping, JsonObject
 
-Rows = Sequence[Mapping[str, Any]]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Rows = Sequence[JsonMapping]
 GRID = "#e6e9ee"
 # Okabe & Ito, then the same dashed: told apart with any kind of colour vision.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#1d2430")
@@ -24,8 +28,8 @@ ROUNDING = 1e-12
 
 
 def compare_document(
-    graph: Graph | MultilayerGraph, rows: Rows, *, picture: bytes, run: Mapping[str, Any]
-) -> dict[str, Any]:
+    graph: Graph | MultilayerGraph, rows: Rows, *, picture: bytes, run: JsonMapping
+) -> JsonObject:
     """What the page says, in plain values.
 
     Parameters
@@ -55,7 +59,7 @@ def compare_document(
     }
 
 
-def _figures(rows: Rows) -> dict[str, Any]:
+def _figures(rows: Rows) -> JsonObject:
     scored = any(row["nmi"] is not None for row in rows)
     scores = tuple(SCORE_TITLES.items()) if scored else ()
     columns = ["method", "seconds", "iterations", "passes", "objective", "angle"]
@@ -66,7 +70,7 @@ def _figures(rows: Rows) -> dict[str, Any]:
     }
 
 
-def cells(row: Mapping[str, Any]) -> list[str]:
+def cells(row: JsonMapping) -> list[str]:
     """Name and figures of a row as text; the objective with the digits that tell methods apart."""
     iterations = None if row["iterations"] in (None, 1) else row["iterations"]
     return [
@@ -79,7 +83,7 @@ def cells(row: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _verdicts(rows: Rows) -> dict[str, Any]:
+def _verdicts(rows: Rows) -> JsonObject:
     return {
         "caption": "Certificates",
         "columns": ["method", "certificate", "remark"],
@@ -87,7 +91,7 @@ def _verdicts(rows: Rows) -> dict[str, Any]:
     }
 
 
-def _megabytes(row: Mapping[str, Any]) -> str:
+def _megabytes(row: JsonMapping) -> str:
     size = row["peak_memory_bytes"]
     return number(None if size is None else size / 1e6, 0)
 
@@ -111,7 +115,7 @@ def draw_comparison(rows: Rows) -> bytes:
     return buffer.getvalue()
 
 
-def _draw_objective(axis: Any, rows: Rows) -> None:
+def _draw_objective(axis: Axes, rows: Rows) -> None:
     best = min((point["objective"] for row in rows for point in row["history"]), default=0.0)
     floor = ROUNDING * max(abs(best), 1.0)
     for rank, row in enumerate(rows):
@@ -123,7 +127,7 @@ def _draw_objective(axis: Any, rows: Rows) -> None:
     _frame(axis)
 
 
-def _draw_nmi(axis: Any, rows: Rows) -> None:
+def _draw_nmi(axis: Axes, rows: Rows) -> None:
     for rank, row in enumerate(rows):
         points = [point for point in row["history"] if point["nmi"] is not None]
         axis.plot(_seconds(points), [point["nmi"] for point in points], **_style(rank, row))
@@ -133,11 +137,11 @@ def _draw_nmi(axis: Any, rows: Rows) -> None:
     _frame(axis)
 
 
-def _seconds(points: Sequence[Mapping[str, Any]]) -> Any:
+def _seconds(points: Sequence[JsonMapping]) -> Any:
     return np.maximum([point["seconds"] for point in points], 1e-3)
 
 
-def _style(rank: int, row: Mapping[str, Any]) -> dict[str, Any]:
+def _style(rank: int, row: JsonMapping) -> JsonObject:
     """A line, or a diamond for a direct method, which has a single moment."""
     direct = len(row["history"]) == 1
     return {
@@ -149,7 +153,7 @@ def _style(rank: int, row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _frame(axis: Any) -> None:
+def _frame(axis: Axes) -> None:
     from matplotlib.ticker import NullFormatter
 
     axis.set_xscale("log")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from spectrograd.report.scatter import (
     group,
     points_document,
 )
+from spectrograd.typing import JsonMapping, JsonObject
 
 SCORE_TITLES = {"purity": "purity", "nmi": "NMI", "ri": "RI", "ari": "ARI"}
 
@@ -34,7 +34,7 @@ COLUMN_MEANINGS = {
 }
 
 
-def methods_table(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def methods_table(rows: Sequence[Mapping[str, object]]) -> JsonObject:
     """The methods of ``demo`` in a table, the last one marked, and what its columns mean."""
     cells = [_method_cells(row) for row in rows]
     if cells and rows[-1]["error"] is None:
@@ -49,7 +49,7 @@ def methods_table(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _method_cells(row: Mapping[str, Any]) -> list[str]:
+def _method_cells(row: JsonMapping) -> list[str]:
     name = row["method"] if row["error"] is None else f"{row['method']}: failed, {row['error']}"
     iterations = None if row["iterations"] == 1 else row["iterations"]  # a direct method has none
     return [
@@ -76,7 +76,7 @@ MERGED_GAP = (
 )
 
 
-def certificate_words(certificate: Mapping[str, Any], short_layers: Sequence[str] = ()) -> list[str]:
+def certificate_words(certificate: Mapping[str, object], short_layers: Sequence[str] = ()) -> list[str]:
     """What a certificate (as in ``--summary-json``) means, a sentence each; the verdict first.
 
     ``short_layers`` are those whose own embedding, which the result is made of, fell short.
@@ -99,7 +99,7 @@ VERDICTS = {
 }
 
 
-def cluster_verdict_words(judged: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def cluster_verdict_words(judged: JsonMapping | None) -> JsonObject | None:
     """What a verdict on clusters (as in ``--summary-json``) means; None where there is none."""
     if judged is None:
         return None
@@ -107,7 +107,7 @@ def cluster_verdict_words(judged: Mapping[str, Any] | None) -> dict[str, Any] | 
     return {"good": judged["verdict"] == "clear", "words": words, "exact": judged["sentence"]}
 
 
-def _figures(judged: Mapping[str, Any]) -> list[str]:
+def _figures(judged: Mapping[str, object]) -> list[str]:
     if judged["conductance"] is None or judged["chance_conductance"] is None:
         return []
     told = [
@@ -122,7 +122,7 @@ def _figures(judged: Mapping[str, Any]) -> list[str]:
     return [*told, f"The largest cluster has {judged['largest_share']:.0%} of the nodes."]
 
 
-def _angle(certificate: Mapping[str, Any]) -> str:
+def _angle(certificate: JsonMapping) -> str:
     bound, gap = certificate["angle_bound"], certificate["gap"]
     if gap is not None and gap <= 0:
         return (
@@ -136,7 +136,7 @@ def _angle(certificate: Mapping[str, Any]) -> str:
     return f"The space of coordinates is tilted by {size} against that of the true eigenvectors."
 
 
-def _missed(certificate: Mapping[str, Any]) -> str:
+def _missed(certificate: JsonMapping) -> str:
     odds = certificate["missed_probability"]
     if odds == 0:
         return "No smaller eigenvalue was overlooked: all of them were counted."
@@ -145,7 +145,7 @@ def _missed(certificate: Mapping[str, Any]) -> str:
     return f"Had a smaller one been overlooked, the chance of evidence this good would be {small(odds)}."
 
 
-def _residual(certificate: Mapping[str, Any]) -> str:
+def _residual(certificate: JsonMapping) -> str:
     return (
         "Put into their equation, the eigenvectors leave a remainder of "
         f"{small(certificate['max_residual'])}; "
@@ -179,9 +179,7 @@ def suggested_clusters(values: Sequence[float], beyond: float | None) -> int | N
     return widest_gap(known).n_clusters if len(known) > 2 else None
 
 
-def treatment_words(
-    regularization: Mapping[str, Any] | None, excluded: Mapping[str, Any] | None
-) -> list[str]:
+def treatment_words(regularization: JsonMapping | None, excluded: JsonMapping | None) -> list[str]:
     """What was done to the graph before it was solved, a sentence each; nothing where it was left as it is.
 
     ``regularization`` is that of ``--summary-json``; ``excluded`` has ``count``, ``share`` and ``names``.
@@ -233,7 +231,7 @@ def _jump_words(values: Sequence[float], beyond: float | None, *, hint: bool) ->
     return f"{text} of {len(values)}{says}."
 
 
-def convergence_words(curve: Mapping[str, Any]) -> str:
+def convergence_words(curve: JsonMapping) -> str:
     """How long the solver took."""
     seconds, solver = curve["seconds"], curve["solver"]
     if len(seconds) < 2:
@@ -250,7 +248,7 @@ SHOWN_LAYERS = 8
 SHOWN_UNCERTAIN = 25
 
 
-def run_document(run: Run, most: DrawnAtMost = USUALLY) -> dict[str, Any]:
+def run_document(run: Run, most: DrawnAtMost = USUALLY) -> JsonObject:
     """What the page says.
 
     Returns
@@ -306,7 +304,7 @@ def _lead(run: Run) -> str:
     return f"{head}, in {len(np.unique(labels[labels != MISSING]))} clusters{rest}."
 
 
-def _certificate(run: Run) -> dict[str, Any]:
+def _certificate(run: Run) -> JsonObject:
     """The verdict in words; a layer that fell short takes the trust of the whole with it."""
     certificate = run.summary["certificate"]
     short = [layer for layer in run.layers if not layer["converged"]]
@@ -317,7 +315,7 @@ def _certificate(run: Run) -> dict[str, Any]:
     }
 
 
-def _scores(run: Run) -> dict[str, Any] | None:
+def _scores(run: Run) -> JsonObject | None:
     scores = run.summary["scores"]
     if scores is None or run.nodes.classes is None:
         return None
@@ -329,7 +327,7 @@ def _scores(run: Run) -> dict[str, Any] | None:
     }
 
 
-def _clusters(run: Run) -> dict[str, Any] | None:
+def _clusters(run: Run) -> JsonObject | None:
     """Size, conductance and some members of every cluster; the smallest are left out where there are many."""
     labels = run.nodes.labels
     if labels is None:
@@ -358,7 +356,7 @@ def _clusters(run: Run) -> dict[str, Any] | None:
     }
 
 
-def _uncertain(run: Run) -> list[dict[str, Any]] | None:
+def _uncertain(run: Run) -> list[JsonObject] | None:
     """The nodes whose labels are least sure, the worst first."""
     labels, sure = run.nodes.labels, run.nodes.membership
     if labels is None or sure is None:
@@ -371,7 +369,7 @@ def _uncertain(run: Run) -> list[dict[str, Any]] | None:
     ]
 
 
-def _confusion(run: Run) -> dict[str, Any] | None:
+def _confusion(run: Run) -> dict[str, object] | None:
     """How many nodes of each class are in each cluster."""
     labels, classes = run.nodes.labels, run.nodes.classes
     if labels is None or classes is None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from spectrograd.typing import Array
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 INK = "#1d2430"  # titles and lines
 SOFT = "#5b6675"  # ticks
@@ -25,7 +29,7 @@ class Agreement:
     overlaps: Array
 
 
-def draw_agreement(axis: Any, agreement: Agreement) -> None:
+def draw_agreement(axis: Axes, agreement: Agreement) -> None:
     """A square of numbers, darker where two subspaces share more."""
     size = len(agreement.names)
     axis.imshow(agreement.overlaps, cmap="Blues", vmin=0, vmax=1)
@@ -166,7 +170,7 @@ def _around(points: Array) -> Array:
     return np.argsort(np.argsort(np.arctan2(offset[:, 1], offset[:, 0])))
 
 
-def _draw_clouds(figure: Any, picture: Picture) -> None:
+def _draw_clouds(figure: Figure, picture: Picture) -> None:
     colours = _colours(picture.labels)
     panels = figure.subplots(1, len(picture.clouds), squeeze=False)[0]
     for axis, cloud, title in zip(panels, picture.clouds, picture.cloud_titles, strict=True):
@@ -177,7 +181,7 @@ def _draw_clouds(figure: Any, picture: Picture) -> None:
         axis.set_aspect("equal", adjustable="datalim")
 
 
-def draw_embedding(axis: Any, vectors: Array, labels: Array) -> None:
+def draw_embedding(axis: Axes, vectors: Array, labels: Array) -> None:
     """The view of :func:`project`, coloured by cluster."""
     points, view = project(vectors, labels)
     draw_points(axis, points, labels)
@@ -185,7 +189,7 @@ def draw_embedding(axis: Any, vectors: Array, labels: Array) -> None:
     axis.set_aspect("equal", adjustable="datalim")
 
 
-def draw_points(axis: Any, points: Array, labels: Array | None) -> None:
+def draw_points(axis: Axes, points: Array, labels: Array | None) -> None:
     """Points in the plane, coloured by cluster where there are clusters; a legend where they are few."""
     from matplotlib.lines import Line2D
 
@@ -204,7 +208,7 @@ def draw_points(axis: Any, points: Array, labels: Array | None) -> None:
     _legend_below(axis, handles=handles, ncol=3)
 
 
-def _draw_curves(axis: Any, curves: Sequence[Curve]) -> None:
+def _draw_curves(axis: Axes, curves: Sequence[Curve]) -> None:
     """Several methods against the best of them; a single one, which has no such measure, by its residual."""
     if len(curves) == 1:
         (curve,) = curves
@@ -223,7 +227,7 @@ def _draw_curves(axis: Any, curves: Sequence[Curve]) -> None:
     _plain_frame(axis)
 
 
-def _draw_gaps(axis: Any, curves: Sequence[Curve]) -> None:
+def _draw_gaps(axis: Axes, curves: Sequence[Curve]) -> None:
     """Objective above the best against seconds; a direct method is the moment it was done."""
     best = min(float(curve.objective.min()) for curve in curves)
     smallest = ROUNDING * max(abs(best), 1.0)
@@ -241,20 +245,21 @@ def _draw_gaps(axis: Any, curves: Sequence[Curve]) -> None:
         axis.plot(seconds[seen], gap[seen], color=colour, marker="o", markersize=3.5, label=label)
 
 
-def _legend_below(axis: Any, **options: Any) -> None:
+def _legend_below(axis: Axes, **options: Any) -> None:
     """Out of the way of the data."""
     axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), frameon=False, fontsize=9, **options)
 
 
-def _scatter(axis: Any, points: Array, colours: Array) -> None:
+def _scatter(axis: Axes, points: Array, colours: Array) -> None:
     """Small points in random order, so that no cluster hides another."""
     order = np.random.default_rng(0).permutation(len(points))[:SHOWN_POINTS]
     size = float(np.clip(20_000 / max(1, len(order)), 2.0, 18.0))
-    axis.scatter(*points[order].T, c=colours[order], s=size, alpha=0.55, linewidths=0, rasterized=True)
+    x, y = points[order].T
+    axis.scatter(x, y, c=colours[order], s=size, alpha=0.55, linewidths=0, rasterized=True)
     _plain_frame(axis)
 
 
-def _plain_frame(axis: Any) -> None:
+def _plain_frame(axis: Axes) -> None:
     axis.spines[["top", "right"]].set_visible(False)
     axis.spines[["left", "bottom"]].set_color("#c3cad3")
     axis.tick_params(which="both", colors=SOFT, labelsize=8)

@@ -6,14 +6,14 @@ Every text is escaped.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
-from typing import Any
 
 from spectrograd.io.write_graph import write_whole_text
 from spectrograd.report.document import share_words
 from spectrograd.report.run import to_json
+from spectrograd.typing import JsonMapping
 
 
 def asset(name: str) -> str:
@@ -21,12 +21,12 @@ def asset(name: str) -> str:
     return files("spectrograd.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def write_page(path: str | os.PathLike[str], document: Mapping[str, Any]) -> None:
+def write_page(path: str | os.PathLike[str], document: JsonMapping) -> None:
     """Render a document and save it."""
     write_whole_text(path, render(document))
 
 
-def render(document: Mapping[str, Any]) -> str:
+def render(document: JsonMapping) -> str:
     """Turn a document into HTML.
 
     Parameters
@@ -66,7 +66,7 @@ def render_facts(facts: Sequence[Sequence[str]]) -> str:
     return f"<dl>{pairs}</dl>"
 
 
-def render_table(table: Mapping[str, Any]) -> str:
+def render_table(table: JsonMapping) -> str:
     """A table with ``caption``, ``columns`` and ``rows`` of texts."""
     head = "".join(f'<th scope="col">{escape(column)}</th>' for column in table["columns"])
     body = "\n".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in table["rows"])
@@ -82,8 +82,6 @@ def _cell(text: str) -> str:
 
 
 # --- Dict -> page of a run: one HTML file with plotly.js in it, no network. Every text is escaped.
-
-Parts = Mapping[str, Any]
 
 SCRIPTS = ("points.js", "charts.js", "scatter.js", "sorting.js", "page.js")
 DRAWN = ("points", "spectrum", "curves", "command")
@@ -104,12 +102,12 @@ def plotly_source() -> str:
     return str(get_plotlyjs())
 
 
-def write_run_page(path: str | os.PathLike[str], document: Parts) -> None:
+def write_run_page(path: str | os.PathLike[str], document: JsonMapping) -> None:
     """Render a document of :func:`spectrograd.report.document.run_document` and save it."""
     write_whole_text(path, render_run(document, plotly_source()))
 
 
-def render_run(document: Parts, plotly: str) -> str:
+def render_run(document: JsonMapping, plotly: str) -> str:
     """Turn a document into HTML around the source of plotly.js."""
     title = escape(document["title"])
     return f"""<!doctype html>
@@ -150,7 +148,7 @@ def render_run(document: Parts, plotly: str) -> str:
 """
 
 
-def inline_json(values: Parts) -> str:
+def inline_json(values: JsonMapping) -> str:
     """JSON in which no text can end the script element around it."""
     return to_json(values, indent=None).replace("<", "\\u003c")
 
@@ -160,7 +158,7 @@ def _inline_script(source: str) -> str:
     return source.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
-def _certificate(certificate: Parts) -> str:
+def _certificate(certificate: JsonMapping) -> str:
     verdict, *details = certificate["words"]
     exact = "<br>".join(map(escape, certificate["exact"]))
     return (
@@ -180,7 +178,7 @@ def _treatment(sentences: Sequence[str]) -> str:
     )
 
 
-def _cluster_verdict(judged: Parts | None) -> str:
+def _cluster_verdict(judged: JsonMapping | None) -> str:
     if judged is None:
         return ""
     return (
@@ -191,7 +189,7 @@ def _cluster_verdict(judged: Parts | None) -> str:
     )
 
 
-def _embedding(document: Parts) -> str:
+def _embedding(document: JsonMapping) -> str:
     selects = "\n".join(
         f'<label>{axis} axis<select id="axis-{axis}"></select></label>' for axis in ("x", "y", "z")
     )
@@ -218,7 +216,7 @@ aria-controls="matches"></label><ul id="matches" aria-label="Nodes found"></ul><
 </section>"""
 
 
-def _clusters(clusters: Parts | None) -> str:
+def _clusters(clusters: JsonMapping | None) -> str:
     if clusters is None:
         return ""
     several = len(clusters["layers"]) > 1
@@ -240,7 +238,7 @@ def _clusters(clusters: Parts | None) -> str:
 </section>"""
 
 
-def _cluster_row(row: Parts) -> str:
+def _cluster_row(row: JsonMapping) -> str:
     name = escape(row["name"])
     figures = "".join(f"<td>{share_words(value)}{_bar(value)}</td>" for value in row["conductance"])
     return (
@@ -255,7 +253,7 @@ def _bar(share: float | None) -> str:
     return f'<span class="bar" aria-hidden="true"><i style="--share:{share or 0:.4f}"></i></span>'
 
 
-def _uncertain(nodes: Sequence[Parts] | None) -> str:
+def _uncertain(nodes: Sequence[JsonMapping] | None) -> str:
     if not nodes:
         return ""
     rows = "\n".join(
@@ -278,7 +276,7 @@ between two. <span class="screen">Click a heading to sort by it.</span></p>
 </section>"""
 
 
-def _charts(words: Parts) -> str:
+def _charts(words: JsonMapping) -> str:
     return f"""<div class="pair">
 <section><h2>Eigenvalues and the eigengap</h2>
 <div class="chart" id="spectrum" role="img" aria-label="{escape(words["spectrum"])}"></div>
@@ -289,7 +287,7 @@ def _charts(words: Parts) -> str:
 </div>"""
 
 
-def _truth(document: Parts) -> str:
+def _truth(document: JsonMapping) -> str:
     scores, confusion = document["scores"], document["confusion"]
     if scores is None or confusion is None:
         return ""
@@ -310,7 +308,7 @@ def _truth(document: Parts) -> str:
     )
 
 
-def _agreement(agreement: Parts | None) -> str:
+def _agreement(agreement: JsonMapping | None) -> str:
     if agreement is None:
         return ""
     names = agreement["names"]
@@ -319,7 +317,7 @@ def _agreement(agreement: Parts | None) -> str:
     return f'<section id="agreement"><h2>How the layers agree</h2>\n{table}</section>'
 
 
-def _methods(methods: Parts | None) -> str:
+def _methods(methods: JsonMapping | None) -> str:
     if methods is None:
         return ""
     meanings = render_facts(list(methods["meanings"].items()))
@@ -346,7 +344,7 @@ def _heat(
     )
 
 
-def _repeat(document: Parts) -> str:
+def _repeat(document: JsonMapping) -> str:
     return f"""<section id="repeat"><h2>Repeat it</h2>
 <div class="repeat"><pre tabindex="0">{escape(document["command"])}</pre>
 <button type="button" id="copy">Copy</button></div>

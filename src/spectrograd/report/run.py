@@ -15,15 +15,15 @@ import numpy as np
 
 from spectrograd.io.matrices import Archive, decoding
 from spectrograd.io.write_graph import whole_file, write_whole_text
-from spectrograd.typing import Array
+from spectrograd.typing import Array, JsonMapping
 
 
-def to_json(values: Mapping[str, Any], *, indent: int | None = 2) -> str:
+def to_json(values: Mapping[str, object], *, indent: int | None = 2) -> str:
     """Strict JSON: what is not finite becomes null, numpy's numbers become plain ones."""
     return json.dumps(_plain(values), indent=indent, allow_nan=False) + "\n"
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | np.ndarray):
@@ -99,17 +99,17 @@ class Run:
         ``count``, ``share`` and some ``names`` of the nodes that took no part; None where all did.
     """
 
-    summary: Mapping[str, Any]
+    summary: JsonMapping
     nodes: Nodes
-    spectrum: Mapping[str, Any]
-    curves: Sequence[Mapping[str, Any]]
-    conductance: Sequence[Mapping[str, Any]] = ()
-    agreement: Mapping[str, Any] | None = None
-    layers: Sequence[Mapping[str, Any]] = ()
+    spectrum: JsonMapping
+    curves: Sequence[JsonMapping]
+    conductance: Sequence[JsonMapping] = ()
+    agreement: JsonMapping | None = None
+    layers: Sequence[JsonMapping] = ()
     truth: str | None = None
     class_names: Sequence[str] = ()
     edges: Sequence[Sequence[int]] = ()
-    excluded: Mapping[str, Any] | None = None
+    excluded: JsonMapping | None = None
 
 
 def save_run(folder: str | os.PathLike[str], run: Run) -> None:

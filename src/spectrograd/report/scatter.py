@@ -10,7 +10,7 @@ import numpy as np
 
 from spectrograd.report.figures import project
 from spectrograd.report.run import Nodes, Run
-from spectrograd.typing import Array
+from spectrograd.typing import Array, JsonObject
 
 MISSING = -1  # the label of nodes that were excluded, the class of those it is not known of
 DOT = 0.05  # of the whole width: below, a cluster is drawn as one point
@@ -70,7 +70,7 @@ def group(values: Array, most: int = USUALLY.groups) -> Groups:
     return Groups(place[codes], names, kinds[kept].tolist(), missing)
 
 
-def points_document(run: Run, most: DrawnAtMost = USUALLY) -> dict[str, Any]:
+def points_document(run: Run, most: DrawnAtMost = USUALLY) -> JsonObject:
     """Names, coordinates, groups and scores of the nodes that are drawn.
 
     Returns
@@ -163,7 +163,7 @@ def class_name(run: Run, name: str) -> str:
     return run.class_names[int(name)] if run.class_names and name.isdigit() else name
 
 
-def _groups(run: Run, rows: Array, most: int) -> list[dict[str, Any]]:
+def _groups(run: Run, rows: Array, most: int) -> list[JsonObject]:
     known = [("cluster", run.nodes.labels), ("class", run.nodes.classes)]
     found = [(title, group(values, most)) for title, values in known if values is not None]
     return [
@@ -179,7 +179,7 @@ def _groups(run: Run, rows: Array, most: int) -> list[dict[str, Any]]:
     ]
 
 
-def _scores(run: Run, nodes: Nodes, most_layers: int) -> list[dict[str, Any]]:
+def _scores(run: Run, nodes: Nodes, most_layers: int) -> list[JsonObject]:
     found = []
     if nodes.membership is not None:
         sure = np.nan_to_num(nodes.membership)

@@ -19,9 +19,9 @@ from spectrograd.graph import GraphError, GraphWarning
 from spectrograd.notices import warn
 from spectrograd.serialization.codec import ArraySink, DamagedFileError, read_header, read_value, write_value
 from spectrograd.serialization.folders import MANIFEST, only_writer
-from spectrograd.typing import Array
+from spectrograd.typing import Array, JsonMapping
 
-Decode = Callable[[Any, list[Array]], Any]
+Decode = Callable[[Any, list[Array]], object]
 MAX_STATES = 2  # of a solve: the newest, and the one before
 _NAME = re.compile(r"solve-(\d{3,})-(?:state-(\d{6,})|result)\.ckpt")
 _DRAFT = re.compile(r"\.solve-\d{3,}-(?:state-\d{6,}|result)\.ckpt\.[0-9a-f]{8}\.tmp")
@@ -40,7 +40,7 @@ class Entry:
     state: int | None
 
 
-def _as_is(tree: Any, arrays: list[Array]) -> Any:
+def _as_is(tree: object, arrays: list[Array]) -> Any:
     return tree, arrays
 
 
@@ -67,9 +67,9 @@ class CheckpointFolder:
     """An open folder; ``identity`` (name -> value: graph, settings, version) is stored in every file."""
 
     path: Path
-    identity: Mapping[str, Any]
+    identity: JsonMapping
 
-    def save_state(self, solve: int, encode: Callable[[ArraySink], Any]) -> None:
+    def save_state(self, solve: int, encode: Callable[[ArraySink], object]) -> None:
         """Write a state of a solve; remove all its states but the newest two, and those of earlier solves."""
         states = [entry.state for entry in self._entries(solve) if entry.state is not None]
         self._write(f"solve-{solve:03d}-state-{max(states, default=0) + 1:06d}.ckpt", encode)
@@ -80,7 +80,7 @@ class CheckpointFolder:
             if entry.state is not None and (old or entry.solve < solve):
                 entry.path.unlink()
 
-    def save_result(self, solve: int, encode: Callable[[ArraySink], Any]) -> None:
+    def save_result(self, solve: int, encode: Callable[[ArraySink], object]) -> None:
         """Write the result of a solve."""
         self._write(f"solve-{solve:03d}-result.ckpt", encode)
 
@@ -104,7 +104,7 @@ class CheckpointFolder:
                 warn(f"{error}; going on from the one before", GraphWarning)
         return None
 
-    def _write(self, name: str, encode: Callable[[ArraySink], Any]) -> None:
+    def _write(self, name: str, encode: Callable[[ArraySink], object]) -> None:
         write_value(self.path / name, {"identity": dict(self.identity)}, encode)
 
     def _entries(self, solve: int) -> list[Entry]:
@@ -113,7 +113,7 @@ class CheckpointFolder:
 
 @contextmanager
 def open_checkpoints(
-    path: str | os.PathLike[str], identity: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+    path: str | os.PathLike[str], identity: Callable[[JsonMapping], JsonMapping]
 ) -> Iterator[CheckpointFolder]:
     """Open the folder, created if missing, locked while one run writes it.
 
@@ -152,7 +152,7 @@ def _entries(folder: Path) -> list[Entry]:
     ]
 
 
-def _identity_before(folder: Path) -> Mapping[str, Any]:
+def _identity_before(folder: Path) -> JsonMapping:
     """Read the identity of the newest checkpoint that is not damaged; empty: there is no checkpoint."""
     entries = _entries(folder)
     for entry in reversed(entries):
@@ -165,7 +165,7 @@ def _identity_before(folder: Path) -> Mapping[str, Any]:
     return {}
 
 
-def _check_identity(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+def _check_identity(folder: Path, before: Mapping[str, object], now: Mapping[str, object]) -> None:
     differing = [name for name in now if before.get(name) != now[name]]
     if not differing:
         return
@@ -177,7 +177,7 @@ def _check_identity(folder: Path, before: Mapping[str, Any], now: Mapping[str, A
     raise CheckpointError(beginning_anew(f"{folder}: was written for {difference}"))
 
 
-def _format(value: Any) -> str:
+def _format(value: object) -> str:
     return value if isinstance(value, str) else repr(value)
 
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from spectrograd.graph import GraphError
 from spectrograd.serialization.folders import sync_folder
-from spectrograd.typing import Array
+from spectrograd.typing import Array, JsonMapping, JsonObject
 
 # --- The classes of this package that a file may hold
 
@@ -172,7 +172,7 @@ class ValueReader(ABC):
             return NotSaved()
         return self.other(value)
 
-    def _decode_fields(self, value: Mapping[str, Any]) -> Any:
+    def _decode_fields(self, value: JsonMapping) -> Any:
         """Construct an instance of one of the :data:`KINDS` from its fields."""
         name = value["kind"]
         if name not in KINDS:
@@ -191,7 +191,7 @@ class ValueReader(ABC):
         """Return the array that a reference stands for."""
 
     @abstractmethod
-    def other(self, value: Mapping[str, Any]) -> Any:
+    def other(self, value: JsonMapping) -> Any:
         """Decode a value of another type."""
 
 
@@ -223,7 +223,7 @@ class ArraySink:
     """Writes arrays to a file, each once, however often it is part of the value."""
 
     handle: BinaryIO
-    table: list[dict[str, Any]] = field(default_factory=list)
+    table: list[JsonObject] = field(default_factory=list)
     _seen: dict[int, tuple[int, Array]] = field(default_factory=dict)
 
     def add(self, array: Array, *, passing: bool = False) -> int:
@@ -249,7 +249,7 @@ class ArraySink:
         return number
 
 
-def write_value(path: Path, header: Mapping[str, Any], encode: Callable[[ArraySink], Any]) -> None:
+def write_value(path: Path, header: Mapping[str, object], encode: Callable[[ArraySink], object]) -> None:
     """Write ``encode(sink)``, which is JSON, and its arrays; the file gets its name when all is on the disk.
 
     After an error no part of it remains; an error of the disk names the path.
@@ -278,7 +278,7 @@ def write_value(path: Path, header: Mapping[str, Any], encode: Callable[[ArraySi
             draft.unlink()
 
 
-def read_header(path: Path) -> dict[str, Any]:
+def read_header(path: Path) -> JsonObject:
     """Read the header of a file; its arrays are not read."""
     with _open(path) as handle:
         header = _read_content(path, handle).get("header")
@@ -306,7 +306,7 @@ def _open(path: Path) -> BinaryIO:
         raise _damaged(path, f"no file: {error.strerror}") from None
 
 
-def _read_content(path: Path, handle: BinaryIO) -> dict[str, Any]:
+def _read_content(path: Path, handle: BinaryIO) -> JsonObject:
     size = os.fstat(handle.fileno()).st_size
     start = handle.read(len(MAGIC) + 4)
     if size < ALIGNMENT + TRAILER.size or not start.startswith(MAGIC):
@@ -331,7 +331,7 @@ def _read_content(path: Path, handle: BinaryIO) -> dict[str, Any]:
     return content
 
 
-def _read_array(path: Path, handle: BinaryIO, entry: Mapping[str, Any]) -> Array:
+def _read_array(path: Path, handle: BinaryIO, entry: JsonMapping) -> Array:
     dtype = np.dtype(entry["dtype"])
     shape = tuple(entry["shape"])
     if dtype.kind not in NUMERIC_KINDS:

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from spectrograd.graph import GraphError
 from spectrograd.system import need
+from spectrograd.typing import JsonObject
 
 # --- Paths and URLs
 
@@ -188,7 +189,7 @@ def _acquire_lock(path: Path, target: Path) -> int:
         os.close(handle)
 
 
-def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
+def write_manifest(folder: Path, content: Mapping[str, object]) -> None:
     """Write ``meta.json``, with a checksum of everything else in it."""
     text = json.dumps({**content, "checksum": _checksum(content)}, indent=1, allow_nan=False)
     draft = folder / f"{MANIFEST}.tmp"
@@ -198,7 +199,7 @@ def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
     sync_folder(folder)
 
 
-def read_manifest(folder: StorePath) -> dict[str, Any]:
+def read_manifest(folder: StorePath) -> JsonObject:
     """Read ``meta.json`` back, or say what is wrong with it."""
     path = folder / MANIFEST
     if path.is_symlink():
@@ -219,7 +220,7 @@ def read_manifest(folder: StorePath) -> dict[str, Any]:
     return content
 
 
-def _checksum(content: Mapping[str, Any]) -> int:
+def _checksum(content: Mapping[str, object]) -> int:
     return zlib.crc32(json.dumps(content, sort_keys=True, separators=(",", ":")).encode())
 
 

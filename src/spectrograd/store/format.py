@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -14,7 +14,7 @@ import numpy as np
 
 from spectrograd.graph import GraphError
 from spectrograd.serialization.folders import MANIFEST, StorePath, read_manifest, write_manifest
-from spectrograd.typing import Array
+from spectrograd.typing import Array, JsonMapping, JsonObject
 
 FORMAT = "spectrograd store"
 VERSION = 2
@@ -103,7 +103,7 @@ class StoreMeta:
     fingerprint: str
     names: Segment | None = None
     order: Segment | None = None
-    made: Mapping[str, Any] = field(default_factory=dict)
+    made: JsonMapping = field(default_factory=dict)
 
     @property
     def last_change(self) -> tuple[str, str] | None:
@@ -163,7 +163,7 @@ def load_meta(folder: StorePath) -> StoreMeta:
         raise GraphError(f"{where}: unknown codec {codec!r}; convert the graph again")
     try:
         layers = tuple(map(_parse_layer, content.pop("layers")))
-        segments: dict[str, Any] = {name: _parse_optional(content.pop(name)) for name in ("names", "order")}
+        segments: JsonObject = {name: _parse_optional(content.pop(name)) for name in ("names", "order")}
         meta = StoreMeta(layers=layers, **segments, **content)
         _check(folder, meta)
     except GraphError:
@@ -173,7 +173,7 @@ def load_meta(folder: StorePath) -> StoreMeta:
     return meta
 
 
-def _parse_layer(content: dict[str, Any]) -> LayerMeta:
+def _parse_layer(content: JsonObject) -> LayerMeta:
     segment_lists = {"blocks": BlockSegment, "edges": EdgeSegment}
     values = dict(content)
     for name, kind in segment_lists.items():
@@ -188,11 +188,11 @@ def _parse_layer(content: dict[str, Any]) -> LayerMeta:
     return LayerMeta(**values)
 
 
-def _parse_optional(content: dict[str, Any] | None) -> Segment | None:
+def _parse_optional(content: JsonObject | None) -> Segment | None:
     return None if content is None else _parse_segment(Segment, content)
 
 
-def _parse_segment(kind: type[Any], content: dict[str, Any]) -> Any:
+def _parse_segment(kind: type[Any], content: JsonObject) -> Any:
     """Make a segment of JSON; values of a wrong type or range are refused."""
     segment = kind(**content)
     for entry in fields(kind):

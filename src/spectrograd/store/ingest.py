@@ -37,7 +37,7 @@ from spectrograd.store.row_blocks import Buckets, count, sorted_rows, weight_uni
 from spectrograd.store.shuffled_edges import Sample, Shuffle, upper_edges
 from spectrograd.store.stored_graph import StoredGraph, open_store
 from spectrograd.system import need
-from spectrograd.typing import Array
+from spectrograd.typing import Array, JsonObject
 
 # --- Node order
 
@@ -115,7 +115,7 @@ BYTES_PER_NODE = 36  # entries, sums, degrees, components, bucket, row
 
 
 def ingest(
-    path: Path, source: EdgeSource, settings: IngestSettings, *, made: Mapping[str, Any] | None = None
+    path: Path, source: EdgeSource, settings: IngestSettings, *, made: Mapping[str, object] | None = None
 ) -> StoreMeta:
     """Write a store; it appears complete or not at all.
 
@@ -151,7 +151,7 @@ def ingest(
     return meta
 
 
-def _plain(settings: IngestSettings) -> dict[str, Any]:
+def _plain(settings: IngestSettings) -> JsonObject:
     return {key: value for key, value in asdict(settings).items() if key not in ("progress", "force")}
 
 

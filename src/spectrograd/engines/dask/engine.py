@@ -35,7 +35,7 @@ from spectrograd.operators.base import Operator
 from spectrograd.operators.sparse import LowRank, SparseOperator
 from spectrograd.store.stored_graph import StoredGraph
 from spectrograd.system import check
-from spectrograd.typing import Array
+from spectrograd.typing import Array, JsonObject
 
 FAN_IN = 16  # of a tree of sums: two levels, the last of them the client's, serve 256 workers
 # Bytes that come to a block in a pass, up to which its product is one task: they take as long as another.
@@ -61,7 +61,7 @@ class DaskEngine(RowsOnWorkers):
 
     def __init__(
         self,
-        engine: Any = "dask",
+        engine: object = "dask",
         *,
         patience: float = 60.0,
         timeout: float = TIMEOUT,
@@ -266,7 +266,7 @@ class DaskEngine(RowsOnWorkers):
                 self._bytes += total
         return self._bytes
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> JsonObject:
         """Add the number of workers, the bytes moved between them, the tasks and the recoveries."""
         moved = self.bytes_moved()
         return super().summary() | {
@@ -299,7 +299,7 @@ def _distributed(operator: SparseOperator) -> DistributedGraph:
 
 
 def _with_neighbours(
-    graph: DistributedGraph, own: Step, V: DaskMultiVector, factors: tuple[float, Any, Any]
+    graph: DistributedGraph, own: Step, V: DaskMultiVector, factors: tuple[float, object, object]
 ) -> Step:
     """Add the product with rows of other blocks to a block's own product.
 

@@ -78,7 +78,7 @@ class RowsOnWorkers(Engine):
         ]
         return self.multivector(steps, multivectors[0].bounds, sample.shape[1], sample.dtype)
 
-    def gather_blocks(self, function: Callable[..., Any], *multivectors: DaskMultiVector) -> list[Any]:
+    def gather_blocks(self, function: Callable[..., object], *multivectors: DaskMultiVector) -> list[Any]:
         """Return the function's results for slices of the blocks, in the order of the rows."""
         return list(
             chain.from_iterable(self._call_on_blocks("fold", tasks.map_slices, function, multivectors))
@@ -172,7 +172,7 @@ class RowsOnWorkers(Engine):
             self.bounds[n_rows] = even_bounds(n_rows, self.session.n_blocks)
         return self.bounds[n_rows]
 
-    def steps(self, name: str, task: Callable[..., Any], arguments: Sequence[Any]) -> list[Step]:
+    def steps(self, name: str, task: Callable[..., object], arguments: Sequence[object]) -> list[Step]:
         """One step per block; multivectors among the arguments stand for their blocks."""
         n_blocks = next(len(a.steps) for a in arguments if isinstance(a, DaskMultiVector))
         return [Step(name, task, tuple(block_of(a, i) for a in arguments), i) for i in range(n_blocks)]
@@ -181,7 +181,7 @@ class RowsOnWorkers(Engine):
         self,
         name: str,
         task: Callable[..., Array],
-        arguments: Sequence[Any],
+        arguments: Sequence[object],
         like: DaskMultiVector,
         n_columns: int | None = None,
         dtype: DTypeLike | None = None,
@@ -201,7 +201,7 @@ class RowsOnWorkers(Engine):
         return multivector
 
 
-def block_of(argument: Any, block: int) -> Any:
+def block_of(argument: object, block: int) -> Any:
     """The step of one block where the argument is a multivector, else the argument itself."""
     return argument.steps[block] if isinstance(argument, DaskMultiVector) else argument
 

@@ -24,7 +24,7 @@ from numpy.typing import DTypeLike
 
 from spectrograd.notices import parameter
 from spectrograd.system import check, need
-from spectrograd.typing import Array
+from spectrograd.typing import Array, JsonObject
 
 TIMEOUT = 10  # seconds for a scheduler to answer
 
@@ -33,7 +33,7 @@ class EngineError(ConnectionError):
     """The cluster cannot go on; the message says what to do."""
 
 
-def client_of(engine: Any, timeout: float = TIMEOUT) -> Any:
+def client_of(engine: object, timeout: float = TIMEOUT) -> Any:
     """Return the client of ``"dask"``, ``"dask:4"``, ``"dask:tcp://host:port"``, or the client itself."""
     distributed = need("distributed", parameter("engine", engine if isinstance(engine, str) else "dask"))
     if not isinstance(engine, str):
@@ -61,7 +61,7 @@ def client_of(engine: Any, timeout: float = TIMEOUT) -> Any:
     return client
 
 
-_clients: dict[str, Any] = {}  # by what the user said: a second fit starts no second cluster
+_clients: JsonObject = {}  # by what the user said: a second fit starts no second cluster
 
 
 def _local(n_workers: int) -> Any:
@@ -190,7 +190,7 @@ class DaskMultiVector:
             step.held = True
         weakref.finalize(self, release, self.steps)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> DaskMultiVector:
+    def __deepcopy__(self, memo: dict[int, object]) -> DaskMultiVector:
         return self  # nobody changes one
 
 
@@ -406,7 +406,7 @@ class DaskSession:
             f"tasks were lost {MAX_LOSSES} times in a row at {self._where}: workers do not stay"
         )
 
-    def _gather(self, futures: list[Any]) -> list[Any]:
+    def _gather(self, futures: list[object]) -> list[Any]:
         from concurrent.futures import CancelledError
 
         from distributed import KilledWorker, wait

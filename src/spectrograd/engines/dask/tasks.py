@@ -22,11 +22,11 @@ from spectrograd.typing import Array
 SLICE_ROWS = 65_536  # rows of a slice for gather_blocks: its intermediate results fit beside the block
 
 
-def with_threads(task: Callable[..., Any]) -> Callable[..., Any]:
+def with_threads(task: Callable[..., object]) -> Callable[..., Any]:
     """Wrap a task: it runs with as many threads as its worker has."""
 
     @wraps(task)
-    def limited(*arguments: Any) -> Any:
+    def limited(*arguments: object) -> Any:
         from distributed import get_worker
 
         try:
@@ -76,7 +76,7 @@ def touched_rows(block: RowParts, j: int) -> Array:
     return block.touched[j]
 
 
-def identity(value: Any) -> Any:
+def identity(value: object) -> Any:
     """Return the value itself."""
     return value
 
@@ -166,7 +166,11 @@ def neighbour_rows(
 
 
 def own_and_neighbour_rows(
-    own: Callable[..., Array], n_own: int, groups: Sequence[tuple[int, ...]], weight: float, *arguments: Any
+    own: Callable[..., Array],
+    n_own: int,
+    groups: Sequence[tuple[int, ...]],
+    weight: float,
+    *arguments: object,
 ) -> Array:
     """Sum ``own`` of its arguments and the products with groups of neighbours: several tasks in one.
 
@@ -290,13 +294,13 @@ def map_block(function: Callable[..., Array], start: int, *blocks: Array) -> Arr
 
 
 @with_threads
-def map_slices(function: Callable[..., Any], start: int, *blocks: Array) -> list[Any]:
+def map_slices(function: Callable[..., object], start: int, *blocks: Array) -> list[Any]:
     """``function`` of slices of the blocks, in order."""
     firsts = range(0, max(1, len(blocks[0])), SLICE_ROWS)
     return [function(start + first, *(b[first : first + SLICE_ROWS] for b in blocks)) for first in firsts]
 
 
 @with_threads
-def call_on_block(function: Callable[..., Any], start: int, *blocks: Array) -> Any:
+def call_on_block(function: Callable[..., object], start: int, *blocks: Array) -> Any:
     """``function(start, *blocks)``, whatever that is."""
     return function(start, *blocks)

@@ -22,7 +22,7 @@ READERS: tuple[tuple[Callable[[Any], bool], Callable[[Any], Graph | MultilayerGr
 )
 
 
-def graph_of(thing: Any) -> Graph | MultilayerGraph | None:
+def graph_of(thing: object) -> Graph | MultilayerGraph | None:
     """Make a graph of a foreign graph or edge table; None where a thing is neither (an array, say)."""
     if isinstance(thing, Graph | MultilayerGraph):
         return thing

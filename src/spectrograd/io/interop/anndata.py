@@ -10,7 +10,7 @@ from spectrograd.graph.node_names import as_objects
 CONNECTIVITIES = "connectivities"
 
 
-def is_anndata(thing: Any) -> bool:
+def is_anndata(thing: object) -> bool:
     """Whether a thing has the parts of an AnnData."""
     return not isinstance(thing, type) and all(hasattr(thing, part) for part in ("obsp", "obsm", "obs_names"))
 

@@ -22,7 +22,7 @@ from spectrograd.io.edge_table import EdgeTable, join_tables
 from spectrograd.io.text import ROWS_TO_SNIFF
 from spectrograd.notices import warn
 from spectrograd.system import need
-from spectrograd.typing import Array
+from spectrograd.typing import Array, JsonObject
 
 
 def edge_columns(graph: Graph | MultilayerGraph) -> dict[str, Array]:
@@ -54,7 +54,7 @@ def edge_rows(graph: Graph) -> tuple[Array, Array, Array]:
 # --- Whose object is this? Told without importing the package.
 
 
-def comes_from(thing: Any, *packages: str) -> bool:
+def comes_from(thing: object, *packages: str) -> bool:
     """Whether an object's class, or one it inherits from, is defined in one of the packages."""
     return any(cls.__module__.partition(".")[0] in packages for cls in type(thing).__mro__)
 
@@ -67,7 +67,7 @@ _SHARED = 0.5  # of the ids at one end that stand at the other end too
 
 
 def from_frame(
-    frame: Any,
+    frame: object,
     *,
     source: str | int | None = None,
     target: str | int | None = None,
@@ -116,19 +116,19 @@ def to_arrow(graph: Graph | MultilayerGraph) -> Any:
     return arrow.table({name: as_plain(column) for name, column in edge_columns(graph).items()})
 
 
-def is_frame(thing: Any) -> bool:
+def is_frame(thing: object) -> bool:
     """Whether a thing is a table of pandas, polars or pyarrow, or an array with named fields."""
     if _fields(thing) is not None:
         return True
     return comes_from(thing, "pandas", "polars", "pyarrow") and hasattr(thing, "columns")
 
 
-def _fields(thing: Any) -> tuple[str, ...] | None:
+def _fields(thing: object) -> tuple[str, ...] | None:
     """Names of the fields of a structured array."""
     return getattr(getattr(thing, "dtype", None), "names", None) if isinstance(thing, np.ndarray) else None
 
 
-def is_edge_frame(thing: Any) -> bool:
+def is_edge_frame(thing: object) -> bool:
     """Whether a table has both ends of edges; columns of fractions are coordinates, whatever their name."""
     if not is_frame(thing):
         return False
@@ -138,7 +138,7 @@ def is_edge_frame(thing: Any) -> bool:
     return all(column_values(thing, roles[end]).dtype.kind != "f" for end in ("src", "dst"))
 
 
-def holds_texts(frame: Any) -> bool:
+def holds_texts(frame: object) -> bool:
     """Whether a table has a column of texts, so that its rows cannot be points."""
     columns = (column_values(frame, name)[:ROWS_TO_SNIFF] for name in column_names(frame))
     return any(
@@ -147,7 +147,7 @@ def holds_texts(frame: Any) -> bool:
     )
 
 
-def takes_for_edges(frame: Any) -> bool:
+def takes_for_edges(frame: object) -> bool:
     """Whether a table of whole numbers without the usual names holds edges: True with a warning, else False.
 
     Two or three columns of whole numbers that are not negative are edges where both ends share their ids, or
@@ -195,7 +195,7 @@ def from_pairs(pairs: Any) -> Graph:
     return Graph.from_edges(source, target, weights)
 
 
-def is_list_of_pairs(thing: Any) -> bool:
+def is_list_of_pairs(thing: object) -> bool:
     """Whether a thing is a list of edges: tuples of two ends (and a weight), or lists of them with texts.
 
     Lists of lists of numbers are points, as in scikit-learn; edges of numbers are tuples, as in networkx.
@@ -215,7 +215,7 @@ def is_list_of_pairs(thing: Any) -> bool:
     return whole and all(isinstance(pair, tuple) for pair in thing)
 
 
-def edge_table(frame: Any, name: str, chosen: Chosen | None = None) -> EdgeTable:
+def edge_table(frame: object, name: str, chosen: Chosen | None = None) -> EdgeTable:
     """Find the columns of a frame and check them; errors count rows from 0."""
     roles = _roles(frame, name, chosen or {})
     by_name = {role_of(str(column)) for column in column_names(frame)} | set(chosen or {})
@@ -252,7 +252,7 @@ def column_values(frame: Any, name: Any) -> Array:
     return np.asarray(column.to_numpy())
 
 
-def _roles(frame: Any, name: str, chosen: Chosen) -> dict[str, Any]:
+def _roles(frame: object, name: str, chosen: Chosen) -> JsonObject:
     names = column_names(frame)
     roles = assign_roles(name, names, chosen, lambda at: _is_numeric(column_values(frame, names[at])))
     return {role: column for role, column in zip(roles, names, strict=True) if role is not None}
@@ -264,7 +264,7 @@ def _is_numeric(values: Array) -> bool:
     )
 
 
-def _ids(frame: Any, name: str, column: Any) -> Array:
+def _ids(frame: object, name: str, column: object) -> Array:
     values = column_values(frame, column)
     empty = values != values if values.dtype.kind == "f" else np.zeros(len(values), dtype=bool)
     if values.dtype == object:
@@ -280,11 +280,11 @@ def _ids(frame: Any, name: str, column: Any) -> Array:
     return as_names(values)
 
 
-def _is_missing(value: Any) -> bool:
+def _is_missing(value: object) -> bool:
     return value is None or type(value).__name__ == "NAType" or (isinstance(value, float) and value != value)
 
 
-def _weights(frame: Any, name: str, column: Any) -> Array:
+def _weights(frame: object, name: str, column: object) -> Array:
     values = column_values(frame, column)
     try:
         weight = values.astype(np.float64)

@@ -50,6 +50,6 @@ def to_igraph(graph: Graph, **values: ArrayLike) -> Any:
     return made
 
 
-def is_igraph(thing: Any) -> bool:
+def is_igraph(thing: object) -> bool:
     """Whether a thing is an igraph graph."""
     return comes_from(thing, "igraph") and hasattr(thing, "vs")

@@ -64,7 +64,7 @@ def to_networkx(graph: Graph, **values: ArrayLike) -> Any:
     return made
 
 
-def is_networkx(thing: Any) -> bool:
+def is_networkx(thing: object) -> bool:
     """Whether a thing is a networkx graph."""
     return comes_from(thing, "networkx") and hasattr(thing, "edges")
 

@@ -53,7 +53,7 @@ def to_edge_index(graph: Graph) -> tuple[Array, Array]:
     return both, np.concatenate([weights, weights])
 
 
-def is_pyg(thing: Any) -> bool:
+def is_pyg(thing: object) -> bool:
     """Whether a thing has the edges of PyTorch Geometric."""
     if isinstance(thing, type):
         return False
@@ -85,7 +85,7 @@ def _node_count(store: Any, index: Array | None) -> int:
     return int(index.max()) + 1 if index.size else 0
 
 
-def _weights(store: Any, n_edges: int) -> Array | None:
+def _weights(store: object, n_edges: int) -> Array | None:
     for name in ("edge_weight", "edge_attr"):
         value = getattr(store, name, None)
         if value is None:
@@ -96,7 +96,7 @@ def _weights(store: Any, n_edges: int) -> Array | None:
     return None  # several columns are features, not a weight
 
 
-def _to_numpy(tensor: Any) -> Array:
+def _to_numpy(tensor: object) -> Array:
     known = from_tensor(tensor)
     if known is tensor and hasattr(tensor, "detach"):  # of another library, with torch's manners
         known = tensor.detach().cpu().numpy()
