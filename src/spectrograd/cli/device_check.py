@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spectrograd import datasets, metrics
-from spectrograd.engines import Engine, LocalEngine, make_engine
+from spectrograd.engines import Engine, LocalEngine
+from spectrograd.engines.torch_engine import TorchEngine
 from spectrograd.linalg.subspace import orthonormalize, rayleigh_ritz
 from spectrograd.operators.laplacian import regularized
 from spectrograd.operators.sparse import SparseOperator
@@ -75,7 +76,7 @@ def timings(engine: Engine, n_nodes: int) -> Iterator[Timing]:
 
 def report(device: str, n_nodes: int) -> tuple[str, bool]:
     """A block of text to paste, and whether all checks passed."""
-    engine = make_engine(device)
+    engine = TorchEngine(device.partition(":")[2] or None)
     torch = engine.torch
     card = engine.device.type == "cuda"
     lines = [

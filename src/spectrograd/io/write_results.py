@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,6 +21,9 @@ from spectrograd.io.text import ZSTD, compression_of, data_suffix
 from spectrograd.io.write_graph import as_field, warn_of_formulas, whole_file, write_text
 from spectrograd.system import need
 from spectrograd.typing import Array, JsonObject
+
+if TYPE_CHECKING:
+    from spectrograd.engines.dask.engine import DaskEngine
 
 Writer = Callable[[BinaryIO, Array, Array], None]
 ROWS_PER_BLOCK = 1 << 14  # as Python's own numbers they take some megabytes
@@ -298,8 +301,8 @@ def _by_workers(engine: Engine, folder: Path, values: MultiVector, nodes: Array 
     multivectors = (
         () if nodes is None else (engine.from_numpy(np.ascontiguousarray(as_plain(nodes))[:, None]),)
     )
-    names: list[str] = engine.each_block("write", partial(_write_block, str(folder)), values, *multivectors)
-    return names
+    dask_engine = cast("DaskEngine", engine)  # no other engine leaves a result with workers
+    return dask_engine.each_block("write", partial(_write_block, str(folder)), values, *multivectors)
 
 
 def _write_block(folder: str, start: int, values: Array, nodes: Array | None = None) -> str:
