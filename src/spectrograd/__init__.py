@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         write_graph,
         write_labels,
     )
+    from spectrograd.layouts import layout, umap_init
     from spectrograd.points import knn_graph
 
 
@@ -68,6 +69,8 @@ _MODULE_OF = {
     "write_graph": "io",
     "write_labels": "io",
     "knn_graph": "points",
+    "layout": "layouts",
+    "umap_init": "layouts",
     "datasets": "",
     "metrics": "",
 }
@@ -87,6 +90,7 @@ __all__ = [
     "from_networkx",
     "from_pyg",
     "knn_graph",
+    "layout",
     "load",
     "metrics",
     "open_store",
@@ -99,6 +103,7 @@ __all__ = [
     "to_networkx",
     "to_pandas",
     "to_polars",
+    "umap_init",
     "write_embedding",
     "write_graph",
     "write_labels",

@@ -43,6 +43,8 @@ _EXTRA_OF = {
     "distributed": "dask",
     "fsspec": "dask",
     "torch": "torch",
+    "anndata": "scverse",
+    "h5py": "scverse",
 }
 
 

@@ -17,6 +17,7 @@ from spectrograd.io.columns import Chosen, chosen_columns
 from spectrograd.io.edge_table import EdgeTable, join_tables, name_in_messages, read_table, unique_names
 from spectrograd.io.gml import GML_SUFFIX, read_gml
 from spectrograd.io.graphml import GRAPHML_SUFFIX, read_graphml
+from spectrograd.io.interop.anndata import H5AD_SUFFIX, read_h5ad
 from spectrograd.io.matrices import (
     MAT_SUFFIX,
     MTX_SUFFIX,
@@ -124,6 +125,7 @@ READERS: Mapping[str, Reader] = {
     NPZ_SUFFIX: Reader(matrix=read_npz),
     MTX_SUFFIX: Reader(matrix=read_mtx_matrix),
     MAT_SUFFIX: Reader(matrix=read_mat),
+    H5AD_SUFFIX: Reader(matrix=read_h5ad),
 }
 
 
@@ -147,8 +149,9 @@ def read_graph(
         ``src,dst[,weight][,layer]`` (and ``-``: text from standard input), networkx's ``.edgelist``,
         ``.graphml``, ``.gml``, Pajek's ``.net``, Infomap's ``*Multilayer`` / ``*Intra``
         files (``.net`` or any text), multinet's ``.mpx``, ``.npz`` of
-        ``scipy.sparse.save_npz`` or :func:`write_graph`, MatrixMarket ``.mtx``, MATLAB's ``.mat``. All but
-        ``.npz`` and ``.parquet`` may be packed (``.gz``, ``.zst``). Several sources are the layers of one
+        ``scipy.sparse.save_npz`` or :func:`write_graph`, MatrixMarket ``.mtx``, MATLAB's ``.mat``, the
+        neighbours in AnnData's ``.h5ad``. All but ``.npz``, ``.parquet`` and ``.h5ad`` may be packed (``.gz``,
+        ``.zst``). Several sources are the layers of one
         multilayer graph, named after the files; so are the values of a ``layer`` column. A store (a folder
         made by ``spectrograd convert``) is loaded into memory; :func:`open_store` leaves it on disk.
     source, target, weight, layer : str or int, optional
@@ -160,7 +163,8 @@ def read_graph(
     format : str, optional
         Read the files as if their suffix were this one: ``"csv"``, ``"edgelist"``, ``"mtx"``, ...
     key : str or list of str, optional
-        The variable of a ``.mat`` file that is the graph; several are layers.
+        The variable of a ``.mat`` file that is the graph, or the neighbours of a ``.h5ad`` file; several are
+        layers.
     signed : bool
         Whether weights may be negative: ``laplacian="signed"`` takes them.
 

@@ -1,13 +1,25 @@
-"""Annotated matrices of single cells (AnnData), told by their attributes: anndata is never imported."""
+"""Annotated matrices of single cells: AnnData, known by their attributes, and their files ``.h5ad``.
+
+anndata itself is imported for files only. Of a file nothing is read but the graph and the names of the cells.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
 
 from spectrograd.graph import Graph, GraphError
 from spectrograd.graph.node_names import as_objects
+from spectrograd.system import need
+from spectrograd.typing import Array
 
+H5AD_SUFFIX = ".h5ad"
 CONNECTIVITIES = "connectivities"
+MAX_ASYMMETRY = 1e-5  # of the largest weight: rounding of float32
+NEIGHBORS = "neighbors"  # scanpy's key in ``uns`` for what it knows of its neighbours
 
 
 def is_anndata(thing: object) -> bool:
@@ -15,24 +27,115 @@ def is_anndata(thing: object) -> bool:
     return not isinstance(thing, type) and all(hasattr(thing, part) for part in ("obsp", "obsm", "obs_names"))
 
 
-def from_anndata(adata: Any) -> Graph:
+def from_anndata(adata: Any, *, neighbors_key: str | None = None) -> Graph:
     """Make a graph of the neighbours that scanpy has found, ``adata.obsp["connectivities"]``.
 
     Parameters
     ----------
     adata : anndata.AnnData, or anything with the same attributes
+    neighbors_key : str, optional
+        Where the neighbours are: a key of ``adata.uns``, as scanpy's ``neighbors_key``, or one of
+        ``adata.obsp``.
 
     Returns
     -------
     Graph
         Cells are called by their ``obs_names``.
     """
-    if CONNECTIVITIES not in adata.obsp:
-        there = f" (obsp holds {', '.join(map(str, adata.obsp))})" if len(adata.obsp) else ""
+    uns = getattr(adata, "uns", {})
+    key = connectivities_key(adata.obsp, uns, neighbors_key)
+    matrix = adata.obsp[key]
+    names = as_objects([str(name) for name in adata.obs_names])
+    return graph_of_cells(matrix, names, key)
+
+
+def connectivities_key(obsp: Iterable[str], uns: Mapping[str, Any], neighbors_key: str | None) -> str:
+    """The key of ``obsp`` with the weights that a key of scanpy stands for.
+
+    Parameters
+    ----------
+    obsp
+        Its keys.
+    uns
+        What scanpy noted of its neighbours.
+    neighbors_key
+        A key of ``uns`` or of ``obsp``; None is scanpy's usual one.
+    """
+    keys = [str(key) for key in obsp]
+    if neighbors_key is None:
+        noted = uns.get(NEIGHBORS, {})
+        key = (
+            str(noted.get("connectivities_key", CONNECTIVITIES)) if hasattr(noted, "get") else CONNECTIVITIES
+        )
+        if key in keys:
+            return key
+        there = f" (obsp holds {', '.join(keys)})" if keys else ""
         raise GraphError(
             f"the AnnData has no neighbours yet{there}: call scanpy.pp.neighbors(adata) first, which fills "
             f"adata.obsp[{CONNECTIVITIES!r}], or fit points, such as adata.obsm['X_pca']"
         )
-    return Graph.from_matrix(
-        adata.obsp[CONNECTIVITIES], names=as_objects([str(name) for name in adata.obs_names])
+    if neighbors_key in keys:
+        return neighbors_key
+    noted = uns.get(neighbors_key)
+    if noted is not None and hasattr(noted, "get") and str(noted.get("connectivities_key")) in keys:
+        return str(noted["connectivities_key"])
+    raise GraphError(
+        f"neighbors_key={neighbors_key!r}: neither uns nor obsp holds such neighbours; "
+        f"obsp holds {', '.join(keys) or 'nothing'}"
     )
+
+
+def graph_of_cells(matrix: Any, names: Array, key: str) -> Graph:
+    """A graph of a matrix of ``obsp``; distances are refused, which are not symmetric."""
+    if len(np.unique(names)) < len(names):
+        raise GraphError("names of cells occur twice: call adata.obs_names_make_unique() first")
+    weights = sp.csr_array(matrix)
+    difference = abs(weights - weights.T)
+    if difference.nnz and difference.max() > MAX_ASYMMETRY * abs(weights).max():
+        raise GraphError(
+            f"obsp[{key!r}] is not symmetric: distances to neighbours are no weights; "
+            f"name the connectivities, such as {CONNECTIVITIES!r}"
+        )
+    return Graph.from_matrix(weights, names=names)
+
+
+def read_h5ad(path: str, key: str | None = None) -> tuple[Any, Array]:
+    """Read the connectivities and the names of the cells of a ``.h5ad`` file, and nothing else of it.
+
+    Parameters
+    ----------
+    path
+        The file.
+    key
+        As ``neighbors_key`` of :func:`from_anndata`.
+
+    Returns
+    -------
+    (matrix, names)
+    """
+    h5py = need("h5py", "reading .h5ad")
+    read_elem = need("anndata", "reading .h5ad").io.read_elem
+    try:
+        with h5py.File(path) as file:
+            if "obsp" not in file or "obs" not in file:
+                raise GraphError(f"{path}: holds no cells and neighbours (obs, obsp)")
+            noted = {name: _noted_keys(group) for name, group in file.get("uns", {}).items()}
+            chosen = connectivities_key(file["obsp"], noted, key)
+            obs = file["obs"]
+            index = obs[obs.attrs.get("_index", "_index")]
+            names = as_objects([str(name) for name in read_elem(index)])
+            matrix = read_elem(file["obsp"][chosen])
+    except (OSError, KeyError, ValueError, TypeError, RuntimeError) as error:
+        if isinstance(error, GraphError):
+            raise
+        raise GraphError(f"{path}: no readable .h5ad file ({error})") from None
+    graph = graph_of_cells(matrix, names, chosen)
+    return graph.matrix, names
+
+
+def _noted_keys(group: Any) -> dict[str, str]:
+    """What ``uns`` notes of neighbours: the key of their connectivities, where it is there."""
+    if not hasattr(group, "get") or "connectivities_key" not in group:
+        return {}
+    value = group["connectivities_key"][()]
+    return {"connectivities_key": value.decode() if isinstance(value, bytes) else str(value)}

@@ -1,0 +1,328 @@
+"""Laplacian positional encodings for graph neural networks, in the conventions of PyTorch Geometric and DGL.
+
+``AddLaplacianEigenvectorPE`` stands in for PyG's transform of that name; ``laplacian_pe`` takes the arrays of
+any library, one graph or many small ones at once. Vectors are accurate one by one, not only as a span, and
+those that share an eigenvalue are named: no rule of signs makes them unique, any rotation is as good.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+
+from spectrograd.graph import Graph, GraphError
+from spectrograd.notices import warn
+from spectrograd.operators.laplacian import Kind
+from spectrograd.pipeline.eigenpairs import (
+    MAX_DENSE_NODES,
+    MAX_STACK_NUMBERS,
+    Eigenpairs,
+    dense_eigenpairs,
+    equal_value_groups,
+    smallest_eigenpairs,
+)
+from spectrograd.system import need
+from spectrograd.typing import Array
+
+Normalization = Literal["sym", "rw"]
+KINDS: dict[str, Kind] = {"sym": "symmetric", "rw": "random_walk"}
+ISOLATED_VALUE = 1.0  # of I - A at a node without edges: the convention of both libraries
+ENCODING_TOL = 1e-5  # residual of each vector, relative to the spectrum's width
+
+
+@dataclass(frozen=True, eq=False)
+class LaplacianEncoding:
+    """Positional encodings with what is known of them.
+
+    Attributes
+    ----------
+    vectors : array of shape (n_nodes, k)
+        The eigenvectors after the first; columns that a graph lacks are zero.
+    eigenvalues : array of shape (k,), or (n_graphs, k)
+        Ascending; NaN for columns that a graph lacks.
+    residuals : array, shaped like ``eigenvalues``
+        ``||L u - lambda u||``.
+    converged : bool
+        Whether all vectors met the tolerance, and none was missed.
+    """
+
+    vectors: Array
+    eigenvalues: Array
+    residuals: Array
+    converged: bool
+
+    def groups(self, graph: int = 0) -> tuple[tuple[int, ...], ...]:
+        """Columns of a graph (of a batch: by its number) that share an eigenvalue, one by one where none do."""
+        values = np.atleast_2d(self.eigenvalues)[graph]
+        residuals = np.atleast_2d(self.residuals)[graph]
+        return equal_value_groups(values[~np.isnan(values)], residuals[~np.isnan(values)])
+
+
+def laplacian_encoding(
+    edge_index: Any,
+    num_nodes: int | None = None,
+    k: int = 8,
+    *,
+    edge_weight: Any = None,
+    ptr: Any = None,
+    normalization: Normalization = "sym",
+    tol: float = ENCODING_TOL,
+    seed: int | None = 0,
+) -> LaplacianEncoding:
+    """Compute the first k eigenvectors after the trivial one, of one graph or of each graph of a batch.
+
+    Parameters
+    ----------
+    edge_index : array or tensor of shape (2, n_edges)
+        Sources and targets, both directions of an edge or one.
+    num_nodes : int, optional
+        Number of nodes; by default one more than the largest number in ``edge_index``.
+    k : int
+        Number of eigenvectors. Where a graph has fewer, the others are zero columns.
+    edge_weight : array or tensor of shape (n_edges,), optional
+        Not negative.
+    ptr : array or tensor of shape (n_graphs + 1,), optional
+        Where the nodes of each graph of a batch begin, as ``Batch.ptr``. No edge joins two graphs.
+    normalization : {"sym", "rw"}
+        Of ``D^-1/2 (D - A) D^-1/2``, or of ``D^-1 (D - A)``, whose vectors are orthonormal in the degrees.
+        An isolated node has the eigenvalue 1 in both.
+    tol : float
+        Residual that each vector has to meet.
+    seed : int or None
+        Of the solver's start on large graphs.
+
+    Returns
+    -------
+    LaplacianEncoding
+
+    Examples
+    --------
+    >>> path = np.array([[0, 1], [1, 2]])
+    >>> laplacian_encoding(path, 3, k=2).eigenvalues.round(6).tolist()
+    [1.0, 2.0]
+    """
+    if normalization not in KINDS:
+        raise ValueError(f"normalization={normalization!r}: expected 'sym' or 'rw'")
+    if not isinstance(k, int | np.integer) or k < 1:
+        raise ValueError(f"k={k!r}: expected a whole number of at least 1")
+    weights = _adjacency(edge_index, num_nodes, edge_weight)
+    kind = KINDS[normalization]
+    if ptr is None:
+        pairs = _solve_one(weights, k + 1, kind, tol, seed)
+        return _encode([pairs], np.array([0, weights.shape[0]]), k, several=False)
+    bounds = _to_numpy(ptr).astype(np.int64)
+    if bounds[0] != 0 or bounds[-1] != weights.shape[0] or (np.diff(bounds) < 1).any():
+        raise GraphError(
+            f"ptr must rise from 0 to the number of nodes, {weights.shape[0]}; every graph has nodes"
+        )
+    return _encode(_solve_many(weights, bounds, k + 1, kind, tol, seed), bounds, k, several=True)
+
+
+def laplacian_pe(
+    edge_index: Any,
+    num_nodes: int | None = None,
+    k: int = 8,
+    *,
+    edge_weight: Any = None,
+    ptr: Any = None,
+    normalization: Normalization = "sym",
+    padding: bool = True,
+    return_eigval: bool = False,
+    tol: float = ENCODING_TOL,
+    seed: int | None = 0,
+) -> Any:
+    """Return positional encodings as an array, or as a tensor where the edges are one; as DGL's function.
+
+    Parameters
+    ----------
+    edge_index, num_nodes, k, edge_weight, ptr, normalization, tol, seed
+        As for :func:`laplacian_encoding`.
+    padding : bool
+        Fill up with zero columns where a graph has fewer than ``k`` further eigenvectors; else refuse it.
+    return_eigval : bool
+        Return the eigenvalues as well.
+
+    Returns
+    -------
+    array or tensor of shape (n_nodes, k), float32; with the eigenvalues, where they are asked for
+    """
+    encoding = laplacian_encoding(
+        edge_index,
+        num_nodes,
+        k,
+        edge_weight=edge_weight,
+        ptr=ptr,
+        normalization=normalization,
+        tol=tol,
+        seed=seed,
+    )
+    if not padding and np.isnan(encoding.eigenvalues).any():
+        raise ValueError(f"k={k}: a graph has no more than k nodes; padding=True fills up with zeros")
+    if not encoding.converged:
+        largest = float(np.nanmax(encoding.residuals))
+        warn(f"the positional encodings did not converge: largest residual {largest:.2g}", RuntimeWarning)
+    like = edge_index if hasattr(edge_index, "new_tensor") else None
+    vectors = _like(like, encoding.vectors.astype(np.float32))
+    if not return_eigval:
+        return vectors
+    return vectors, _like(like, encoding.eigenvalues.astype(np.float32))
+
+
+class AddLaplacianEigenvectorPE:
+    """PyTorch Geometric's transform of this name: same parameters, same attribute, certified vectors.
+
+    Parameters
+    ----------
+    k : int
+        Number of eigenvectors after the first.
+    attr_name : str or None
+        Attribute of ``data`` that takes the encodings; None appends them to ``data.x``.
+    is_undirected : bool
+        Taken for compatibility. Edges without their reverse are taken in both directions.
+    **kwargs
+        Options of :func:`laplacian_encoding`: ``normalization``, ``tol``, ``seed``. PyG passes its options on
+        to scipy's ``eigs``; names such as ``ncv`` or ``v0`` are of no use here and are refused.
+    """
+
+    def __init__(
+        self,
+        k: int,
+        attr_name: str | None = "laplacian_eigenvector_pe",
+        is_undirected: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        known = {"normalization", "tol", "seed"}
+        if set(kwargs) - known:
+            unknown = ", ".join(sorted(set(kwargs) - known))
+            raise TypeError(f"AddLaplacianEigenvectorPE takes {', '.join(sorted(known))}, not {unknown}")
+        self.k = k
+        self.attr_name = attr_name
+        self.is_undirected = is_undirected
+        self.kwargs = kwargs
+
+    def __call__(self, data: Any) -> Any:
+        """Return a copy of ``data`` (Data or Batch) with the encodings; signs are random, as PyG's are."""
+        torch = need("torch", "AddLaplacianEigenvectorPE")
+        if data.edge_index is None:
+            raise GraphError("data has no edge_index")
+        vectors = laplacian_pe(
+            data.edge_index,
+            data.num_nodes,
+            self.k,
+            edge_weight=getattr(data, "edge_weight", None),
+            ptr=getattr(data, "ptr", None),
+            **self.kwargs,
+        )
+        signs = 2 * torch.randint(0, 2, (self.k,), device=vectors.device) - 1
+        changed = data.clone() if hasattr(data, "clone") else data
+        return _with_attribute(changed, vectors * signs, self.attr_name)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.k})"
+
+
+def _with_attribute(data: Any, values: Any, name: str | None) -> Any:
+    """Set an attribute of all nodes, or append to ``data.x``, as PyG does."""
+    torch = need("torch", "AddLaplacianEigenvectorPE")
+    if name is not None:
+        data[name] = values
+        return data
+    if data.x is None:
+        data.x = values
+        return data
+    features = data.x.view(-1, 1) if data.x.dim() == 1 else data.x
+    data.x = torch.cat([features, values.to(features.device, features.dtype)], dim=-1)
+    return data
+
+
+def _adjacency(edge_index: Any, num_nodes: int | None, edge_weight: Any) -> sp.csr_array:
+    """The symmetric adjacency matrix, without loops; a single direction stands for both."""
+    index = _to_numpy(edge_index)
+    if index.ndim != 2 or index.shape[0] != 2 or index.dtype.kind not in "iu":
+        raise GraphError(
+            f"edge_index has shape {index.shape} and type {index.dtype}; two rows of numbers are needed"
+        )
+    n_nodes = int(index.max(initial=-1)) + 1 if num_nodes is None else int(num_nodes)
+    if index.size and not 0 <= index.min() <= index.max() < n_nodes:
+        raise GraphError(
+            f"edge_index names nodes from {index.min()} to {index.max()}, num_nodes is {n_nodes}"
+        )
+    weights = np.ones(index.shape[1]) if edge_weight is None else _to_numpy(edge_weight).astype(np.float64)
+    if weights.shape != (index.shape[1],) or not np.isfinite(weights).all() or (weights < 0).any():
+        raise GraphError("edge_weight must hold one number for each edge, finite and not negative")
+    proper = index[0] != index[1]
+    matrix = sp.coo_array((weights[proper], (index[0][proper], index[1][proper])), shape=(n_nodes, n_nodes))
+    matrix = matrix.tocsr()
+    matrix.sum_duplicates()
+    difference = matrix - matrix.T
+    if difference.nnz and np.abs(difference.data).max() > 0:
+        matrix = matrix.maximum(matrix.T)
+    return sp.csr_array(matrix)
+
+
+def _solve_one(weights: sp.csr_array, k: int, kind: Kind, tol: float, seed: int | None) -> Eigenpairs:
+    if weights.nnz == 0:
+        return dense_eigenpairs(weights.toarray()[None], k, kind=kind)[0]
+    graph = Graph.from_matrix(weights)
+    return smallest_eigenpairs(graph, k, kind=kind, tol=tol, isolated_value=ISOLATED_VALUE, seed=seed)
+
+
+def _solve_many(
+    weights: sp.csr_array, bounds: Array, k: int, kind: Kind, tol: float, seed: int | None
+) -> list[Eigenpairs]:
+    """Eigenpairs of each graph: small ones of equal size in one call of LAPACK, large ones one by one."""
+    sizes = np.diff(bounds)
+    solved: list[Eigenpairs | None] = [None] * len(sizes)
+    for size in np.unique(sizes):
+        members = np.flatnonzero(sizes == size)
+        if size > MAX_DENSE_NODES:
+            for member in members:
+                rows = slice(bounds[member], bounds[member + 1])
+                solved[member] = _solve_one(sp.csr_array(weights[rows, rows]), k, kind, tol, seed)
+            continue
+        for part in np.array_split(members, -(-len(members) * size**2 // MAX_STACK_NUMBERS)):
+            stack = _stack(weights, bounds[part], int(size))
+            for member, pairs in zip(part, dense_eigenpairs(stack, k, kind=kind), strict=True):
+                solved[member] = pairs
+    return [pairs for pairs in solved if pairs is not None]
+
+
+def _stack(weights: sp.csr_array, starts: Array, size: int) -> Array:
+    """Dense matrices of graphs of one size, whose rows are blocks on the diagonal."""
+    rows = (starts[:, None] + np.arange(size)).ravel()
+    blocks = weights[rows].tocoo()
+    graph = blocks.row // size
+    column = blocks.col - starts[graph]
+    if ((column < 0) | (column >= size)).any():
+        raise GraphError("an edge joins two graphs of the batch")
+    stack = np.zeros((len(starts), size, size))
+    stack[graph, blocks.row % size, column] = blocks.data
+    return stack
+
+
+def _encode(solved: list[Eigenpairs], bounds: Array, k: int, *, several: bool) -> LaplacianEncoding:
+    """Drop the first vector of each graph, and fill up with zeros."""
+    vectors = np.zeros((bounds[-1], k))
+    values = np.full((len(solved), k), np.nan)
+    residuals = np.full((len(solved), k), np.nan)
+    for number, pairs in enumerate(solved):
+        count = len(pairs.values) - 1
+        vectors[bounds[number] : bounds[number + 1], :count] = pairs.vectors[:, 1:]
+        values[number, :count] = pairs.values[1:]
+        residuals[number, :count] = pairs.residuals[1:]
+    converged = all(pairs.converged for pairs in solved)
+    if several:
+        return LaplacianEncoding(vectors, values, residuals, converged)
+    return LaplacianEncoding(vectors, values[0], residuals[0], converged)
+
+
+def _to_numpy(array: Any) -> Array:
+    return np.asarray(array.detach().cpu().numpy() if hasattr(array, "detach") else array)
+
+
+def _like(tensor: Any, array: Array) -> Any:
+    """The array as a tensor on the device of another one; as it is where there is none."""
+    return array if tensor is None else need("torch", "laplacian_pe").from_numpy(array).to(tensor.device)
