@@ -29,7 +29,6 @@ UMAP_NOISE = 1e-4  # standard deviation of what UMAP adds to it, so that no two 
 TSNE_DEVIATION = 1e-4  # standard deviation of the first column that t-SNE starts from (Kobak & Berens 2019)
 TSNE_NOISE_SHARE = 0.01  # of that deviation: openTSNE's jitter
 COMPONENT_MARGIN = 0.1  # of a component's radius: the space between two of them
-MAX_SCALE = 1.0
 
 
 def layout(
@@ -191,7 +190,7 @@ def _positions_of_connected(graph: Graph, dim: int, kind: Kind, seed: int | None
         largest = float(pairs.residuals.max())
         warn(f"positions of {graph.n_nodes:,} nodes did not converge: residual {largest:.2g}", RuntimeWarning)
     coordinates[:, :n_vectors] = pairs.vectors[:, 1:]
-    return coordinates * (MAX_SCALE / np.abs(coordinates).max())
+    return np.asarray(coordinates / np.abs(coordinates).max())
 
 
 def pack_in_rows(radii: Sequence[float] | Array) -> Array:

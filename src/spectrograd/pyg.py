@@ -55,7 +55,7 @@ class LaplacianEncoding:
     converged: bool
 
     def groups(self, graph: int = 0) -> tuple[tuple[int, ...], ...]:
-        """Columns of a graph (of a batch: by its number) that share an eigenvalue, one by one where none do."""
+        """Columns of a graph (of a batch: by its number), those of one eigenvalue together."""
         values = np.atleast_2d(self.eigenvalues)[graph]
         residuals = np.atleast_2d(self.residuals)[graph]
         return equal_value_groups(values[~np.isnan(values)], residuals[~np.isnan(values)])

@@ -1,8 +1,8 @@
 """Diffusion maps, embeddings and clusters of AnnData and MuData, written where scanpy would write them.
 
-Each function takes the neighbour graph that ``scanpy.pp.neighbors`` has left in ``obsp``, and writes into ``obs``,
-``obsm`` and ``uns`` under scanpy's names, so that ``sc.pl.diffmap``, ``sc.pl.embedding`` and ``sc.pl.umap`` draw
-the results. Several neighbour graphs, or the modalities of a MuData, are the layers of one multilayer graph.
+Each function takes the neighbour graph that ``scanpy.pp.neighbors`` has left in ``obsp``, and writes into
+``obs``, ``obsm`` and ``uns`` under scanpy's names, so that ``sc.pl.diffmap``, ``sc.pl.embedding`` and
+``sc.pl.umap`` draw the results. Several neighbour graphs, or the modalities of a MuData, are layers.
 ``X`` is never touched: files opened with ``backed="r"`` stay on disk.
 """
 
@@ -61,8 +61,8 @@ def diffmap(
     Returns
     -------
     None, or the copy
-        ``obsm["X_diffmap"]``, ``uns["diffmap_evals"]`` as scanpy's, and ``uns["diffmap"]`` with parameters and
-        whether the vectors converged.
+        ``obsm["X_diffmap"]``, ``uns["diffmap_evals"]`` as scanpy's, and ``uns["diffmap"]`` with parameters
+        and whether the vectors converged.
     """
     if n_comps < MIN_DIFFMAP_COMPONENTS:
         raise ValueError(f"n_comps={n_comps}: provide any value greater than {MIN_DIFFMAP_COMPONENTS - 1}")
@@ -114,8 +114,8 @@ def spectral_clustering(
     neighbors_key : str, list of str, or dict of modality to str, optional
         Which neighbours; several are layers.
     key_added : str
-        Column of ``obs`` for the clusters, a categorical; ``uns[key_added]`` takes parameters, certificate and
-        verdict.
+        Column of ``obs`` for the clusters, a categorical; ``uns[key_added]`` takes parameters, certificate
+        and verdict.
     random_state : int or None
         Seed.
     copy : bool
@@ -197,9 +197,7 @@ def read_neighbors(adata: Any, neighbors_key: Keys = None) -> Graph | Multilayer
     """
     modalities = getattr(adata, "mod", None)
     if modalities is not None:
-        keys = (
-            neighbors_key if isinstance(neighbors_key, Mapping) else dict.fromkeys(modalities, neighbors_key)
-        )
+        keys = _key_by_modality(modalities, neighbors_key)
         unknown = [name for name in keys if name not in modalities]
         if unknown:
             raise GraphError(f"no modality {unknown[0]!r}; the MuData has {', '.join(modalities)}")
@@ -211,6 +209,14 @@ def read_neighbors(adata: Any, neighbors_key: Keys = None) -> Graph | Multilayer
         raise GraphError("a dict of neighbors_key is for the modalities of a MuData; give a list of keys")
     layers = {key: from_anndata(adata, neighbors_key=key) for key in neighbors_key}
     return MultilayerGraph.from_layers(layers) if len(layers) > 1 else next(iter(layers.values()))
+
+
+def _key_by_modality(modalities: Mapping[str, Any], neighbors_key: Keys) -> Mapping[str, str | None]:
+    if isinstance(neighbors_key, Mapping):
+        return neighbors_key
+    if neighbors_key is None or isinstance(neighbors_key, str):
+        return dict.fromkeys(modalities, neighbors_key)
+    raise GraphError("neighbors_key of a MuData: one key for all modalities, or a dict of modality to key")
 
 
 def _rows_of(names: Array, wanted: Any) -> Array:

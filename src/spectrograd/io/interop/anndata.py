@@ -63,10 +63,9 @@ def connectivities_key(obsp: Iterable[str], uns: Mapping[str, Any], neighbors_ke
     """
     keys = [str(key) for key in obsp]
     if neighbors_key is None:
-        noted = uns.get(NEIGHBORS, {})
-        key = (
-            str(noted.get("connectivities_key", CONNECTIVITIES)) if hasattr(noted, "get") else CONNECTIVITIES
-        )
+        noted = uns.get(NEIGHBORS)
+        is_noted = noted is not None and hasattr(noted, "get")
+        key = str(noted.get("connectivities_key", CONNECTIVITIES)) if is_noted else CONNECTIVITIES
         if key in keys:
             return key
         there = f" (obsp holds {', '.join(keys)})" if keys else ""
