@@ -151,7 +151,8 @@ def read_graph(
         files (``.net`` or any text), multinet's ``.mpx``, ``.npz`` of
         ``scipy.sparse.save_npz`` or :func:`write_graph`, MatrixMarket ``.mtx``, MATLAB's ``.mat``, the
         neighbours in AnnData's ``.h5ad``. All but ``.npz``, ``.parquet`` and ``.h5ad`` may be packed
-        (``.gz``, ``.zst``). Several sources are the layers of one multilayer graph, named after the files; so are the values of a ``layer`` column. A store (a folder
+        (``.gz``, ``.zst``). Several sources are the layers of one multilayer graph, named after the files; so
+        are the values of a ``layer`` column. A store (a folder
         made by ``spectrograd convert``) is loaded into memory; :func:`open_store` leaves it on disk.
     source, target, weight, layer : str or int, optional
         Columns of tables that go by other names, or their numbers counted from 1; ``weight="none"``: every

@@ -63,9 +63,7 @@ def connectivities_key(obsp: Iterable[str], uns: Mapping[str, Any], neighbors_ke
     """
     keys = [str(key) for key in obsp]
     if neighbors_key is None:
-        noted = uns.get(NEIGHBORS)
-        is_noted = noted is not None and hasattr(noted, "get")
-        key = str(noted.get("connectivities_key", CONNECTIVITIES)) if is_noted else CONNECTIVITIES
+        key = str(_noted(uns, NEIGHBORS).get("connectivities_key", CONNECTIVITIES))
         if key in keys:
             return key
         there = f" (obsp holds {', '.join(keys)})" if keys else ""
@@ -75,13 +73,19 @@ def connectivities_key(obsp: Iterable[str], uns: Mapping[str, Any], neighbors_ke
         )
     if neighbors_key in keys:
         return neighbors_key
-    noted = uns.get(neighbors_key)
-    if noted is not None and hasattr(noted, "get") and str(noted.get("connectivities_key")) in keys:
-        return str(noted["connectivities_key"])
+    noted_key = str(_noted(uns, neighbors_key).get("connectivities_key"))
+    if noted_key in keys:
+        return noted_key
     raise GraphError(
         f"neighbors_key={neighbors_key!r}: neither uns nor obsp holds such neighbours; "
         f"obsp holds {', '.join(keys) or 'nothing'}"
     )
+
+
+def _noted(uns: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """What ``uns`` holds under a key, where that is a mapping."""
+    noted = uns.get(key)
+    return noted if isinstance(noted, Mapping) else {}
 
 
 def graph_of_cells(matrix: Any, names: Array, key: str) -> Graph:
