@@ -2,7 +2,8 @@
 
 Every Python block of a page runs by itself, in a folder of its own; ``<!-- goes on -->`` above a block lets
 it use the names and files of the one before, ``<!-- not run -->`` leaves it out, and a text block below
-``<!-- prints -->`` is what the block before it must print.
+``<!-- prints -->`` is what the block before it must print. ``<!-- needs scanpy -->`` (also ``<!-- goes on, needs
+scanpy -->``) leaves a block out where that package is not installed.
 """
 
 import importlib
@@ -11,6 +12,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -73,8 +75,10 @@ def python_blocks(text, page="page"):
     """Place, code, whether it goes on, and what it must print, of each Python block that is to be run."""
     blocks = []
     for line, language, above, code in fenced_blocks(text):
-        if language == "python" and above != NOT_RUN:
-            blocks.append((f"{page}:{line}", code, above == GOES_ON, None))
+        needed = re.fullmatch(r"<!-- (goes on, )?needs (\w+) -->", above)
+        goes_on = above == GOES_ON or bool(needed and needed[1])
+        if language == "python" and above != NOT_RUN and not (needed and find_spec(needed[2]) is None):
+            blocks.append((f"{page}:{line}", code, goes_on, None))
         elif above == PRINTS:
             blocks[-1] = (*blocks[-1][:3], code)
     return blocks
