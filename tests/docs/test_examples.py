@@ -2,8 +2,8 @@
 
 Every Python block of a page runs by itself, in a folder of its own; ``<!-- goes on -->`` above a block lets
 it use the names and files of the one before, ``<!-- not run -->`` leaves it out, and a text block below
-``<!-- prints -->`` is what the block before it must print. ``<!-- needs scanpy -->`` (also ``<!-- goes on, needs
-scanpy -->``) leaves a block out where that package is not installed.
+``<!-- prints -->`` is what the block before it must print. ``<!-- needs scanpy -->`` (also
+``<!-- goes on, needs scanpy -->``) leaves a block out where that package is not installed.
 """
 
 import importlib
