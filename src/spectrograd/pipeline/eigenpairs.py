@@ -57,7 +57,7 @@ class Eigenpairs:
 
 
 def equal_value_groups(values: Array, residuals: Array) -> tuple[tuple[int, ...], ...]:
-    """Group columns whose eigenvalues cannot be told apart.
+    """Group columns whose eigenvalues are equal as far as is known.
 
     Parameters
     ----------
