@@ -236,6 +236,10 @@ class Solver(ABC, Generic[StateT]):
         """Whether nothing is left to do."""
         return state.done
 
+    def shows_localization(self, state: StateT) -> bool:
+        """Whether the state is the one whose rough vectors show if they are localised."""
+        return state.iteration == self.localization_check_at
+
     def progress(self, problem: Problem, state: StateT) -> Progress:
         """Measure the current subspace: Rayleigh-Ritz, residuals, orthogonality."""
         Q = self.finish(problem, state)

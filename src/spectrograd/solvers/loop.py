@@ -133,7 +133,7 @@ def run_loop(
     time_budget
         Seconds, without measuring, hooks and checkpoints.
     watch
-        Sees rough vectors when they are informative (``localization_check_at``) and may give the run up by
+        Sees rough vectors when they are informative (``shows_localization``) and may give the run up by
         returning True.
     observer
         Sees the basis at every measurement of an iterative method, outside the clock.
@@ -276,7 +276,7 @@ class _Run:
         """Why the run is over, for a state that was just measured; None where it is not."""
         if over is None and self.history[-1].residual <= self.rules.tol:
             return "converged"
-        is_informative = self.watch is not None and state.iteration == self.solver.localization_check_at
+        is_informative = self.watch is not None and self.solver.shows_localization(state)
         return GIVEN_UP if over is None and is_informative and self.looks_bad(state) else over
 
     def looks_bad(self, state: State) -> bool:
