@@ -15,6 +15,7 @@ SUITES = (
     "regularization",
     "labelling",
     "number_of_clusters",
+    "cluster_verdict",
     "spmm",
     "cold_start",
     "memory",

@@ -38,6 +38,9 @@ MAX_SMALL_NODES, MAX_SPARSE_NEIGHBOURS = 600, 6.0
 # Mean neighbours below which nothing is called clear: random graphs then fall into pieces and dangling trees
 # that differ from draw to draw by more than clusters do (8 of 192 such graphs looked clear).
 MIN_CLEAR_NEIGHBOURS = 4.0
+# Neighbours per node over nodes per cluster above which nothing is called clear: a cluster smaller than a
+# neighbourhood looks compact also in an even cloud of points.
+MAX_CLEAR_CROWDING = 1.0
 N_STARTS = 3  # of k-means on it
 MAX_DENSE_NODES = 150  # nodes up to which all eigenvectors are found faster than some
 EIGENVALUE_TOLERANCE = 1e-2  # of its eigenvalues: the square of that is far below what two draws differ by
@@ -45,10 +48,11 @@ MAX_SAMPLED_EDGES = 1 << 20  # of a graph on disk: shares of weight to a thousan
 MAX_DRAWN_WEIGHTS = 4096  # of the graph, that those of a random one are drawn from
 # Of the way from chance to no edge cut: below the first nothing shows, from the second on much does.
 MIN_STRENGTH, CLEAR_STRENGTH = 0.08, 0.15
-N_DEVIATIONS = 2.0  # standard deviations of the draws, added to both
+N_DEVIATIONS = 2.0  # standard deviations of the draws, added to the second
+MIN_DEVIATIONS = 3.0  # ... that must be exceeded for anything to show, which counts in small graphs
 LOPSIDED_SHARE = 0.9  # of the nodes in one cluster
 TINY_SHARE = 0.1  # of a cluster's fair share of the volume: the bound of localised eigenvectors
-CONFIDENCE_MARGIN = 0.05  # by how much confidence must exceed that of an even cloud
+CONFIDENCE_MARGIN = 0.08  # by how much confidence must exceed that of an even cloud
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,8 @@ class ClusterVerdict:
         Mean over the clusters, and that of the clusters of a random graph with the same degrees.
     strength
         How far the share of weight that stays inside goes from chance (0) to no edge cut (1).
+    chance_spread
+        Standard deviation of the strength of random graphs.
     confidence, chance_confidence, needed_confidence
         Mean membership, that in the random graph, and what an even cloud of points that is cut as well has.
     largest_share
@@ -83,6 +89,7 @@ class ClusterVerdict:
     conductance: float | None = None
     chance_conductance: float | None = None
     strength: float | None = None
+    chance_spread: float | None = None
     confidence: float | None = None
     chance_confidence: float | None = None
     needed_confidence: float | None = None
@@ -127,6 +134,11 @@ class ClusterVerdict:
             return "hardly better than in a random graph with the same degrees; try another number of them"
         if self.is_lopsided:
             return "better than in a random graph with the same degrees"
+        if (self.confidence or 0.0) >= (self.needed_confidence or 0.0):
+            return (
+                "better than in a random graph with the same degrees, but nodes have so few neighbours, or "
+                "clusters so few nodes, that graphs without clusters can look the same"
+            )
         return (
             "better than in a random graph with the same degrees, but without clear borders "
             f"(confidence {self.confidence:.2f}; an even cloud of points that is cut as well may have "
@@ -183,22 +195,25 @@ def judge_clusters(result: Result, settings: Settings) -> ClusterVerdict:
         return ClusterVerdict(NOT_JUDGED, *base, reason=why, **shown)
     strength = float(np.clip((cuts.inside - chance.inside) / max(1 - chance.inside, 1e-9), -1.0, 1.0))
     active = max(1, int((labels >= 0).sum()))
-    needed = (
-        cloud_confidence(chance.confidence, strength, k, cuts.neighbours * k / active) + CONFIDENCE_MARGIN
-    )
+    crowding = cuts.neighbours * k / active
+    needed = cloud_confidence(chance.confidence, strength, k, crowding) + CONFIDENCE_MARGIN
+    spread = chance.spread / max(1 - chance.inside, 1e-9)
     shown |= {
         "chance_conductance": chance.conductance,
         "strength": strength,
+        "chance_spread": spread,
         "chance_confidence": chance.confidence,
         "needed_confidence": needed,
         **_compare_eigenvalues(result, settings, chance),
     }
-    beyond = strength - N_DEVIATIONS * chance.spread / max(1 - chance.inside, 1e-9)
-    clear = beyond >= CLEAR_STRENGTH and sure >= needed
-    found = ClusterVerdict(NONE if beyond < MIN_STRENGTH else CLEAR if clear else WEAK, *base, **shown)
-    if found.verdict == CLEAR and (found.is_lopsided or cuts.neighbours < MIN_CLEAR_NEIGHBOURS):
-        return ClusterVerdict(WEAK, *base, **shown)
-    return found
+    found = ClusterVerdict(WEAK, *base, **shown)
+    if strength < max(MIN_STRENGTH, MIN_DEVIATIONS * spread):
+        return replace(found, verdict=NONE)
+    is_strong = strength - N_DEVIATIONS * spread >= CLEAR_STRENGTH and sure >= needed
+    is_doubtful = (
+        found.is_lopsided or cuts.neighbours < MIN_CLEAR_NEIGHBOURS or crowding >= MAX_CLEAR_CROWDING
+    )
+    return replace(found, verdict=CLEAR) if is_strong and not is_doubtful else found
 
 
 def _judge_components(
