@@ -143,6 +143,8 @@ def real_graphs(half: int) -> Iterator[Case]:
             labels = np.array([int(row["label"]) for row in csv.DictReader(lines)])
         matrix = sp.csr_array(sp.load_npz(path).astype(float))
         n_clusters = len(np.unique(labels[labels >= 0]))
+        if np.bincount(sp.csgraph.connected_components(matrix, directed=False)[1]).max() < 2 * n_clusters:
+            continue  # only pieces: ``coauthor`` of AUCS
         name = f"{path.parent.name} {path.stem.removeprefix('layer_')}"
         yield Case("real", name, n_clusters, Graph.from_matrix(matrix), labels)
 

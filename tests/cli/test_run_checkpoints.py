@@ -46,6 +46,25 @@ def test_killed_at_two_hundred_moments(folder, seed):
     assert killed(folder, 50, seed) >= 40  # of a hundred: some are aimed behind the end
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="commands are killed in forked processes")
+@pytest.mark.parametrize("command", ["update", "convert"])
+@pytest.mark.parametrize("hits", [6, pytest.param(40, marks=pytest.mark.chaos)])
+def test_killed_at_any_step_of_writing_a_command_is_repeated_to_the_same_bits(tmp_path, command, hits):
+    """Also between the store's commit and the run's: no edge is added twice, and none is lost."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    graph = make_block_model(300, 3, mean_degree=16, random_state=0).graph
+    write_graph(folder / "graph.csv", graph)
+    write_graph(folder / "other.csv", make_block_model(300, 3, mean_degree=12, random_state=1).graph)
+    ends = graph.matrix.tocoo()
+    (folder / "change.csv").write_text(f"src,dst,weight\n{ends.row[0]},{ends.col[0]},5\n")
+    script = Path(__file__).with_name("killing_steps.py")
+    call = [sys.executable, str(script), str(folder), command, str(hits)]
+    done = subprocess.run(call, env=ENVIRONMENT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.split()[0]) >= 0.9 * hits
+
+
 def test_a_terminated_command_saves_and_writes_what_it_has(folder):
     command = [sys.executable, "-m", "spectrograd", "cluster", "graph.csv", "-k", "4", *SLOW]
     command += ["-o", "labels.csv", "--checkpoint", "run", "--every", "1e6", "-v"]
