@@ -81,8 +81,8 @@ def state(command):
 
 def main_loop(folder, command, hits):
     os.chdir(folder)
-    assert main("convert graph.csv -o g.store -q".split()) == 0
-    assert main("cluster g.store -k 3 --run run -o labels.csv -q".split()) == 0
+    assert main(["convert", "graph.csv", "-o", "g.store", "-q"]) == 0
+    assert main(["cluster", "g.store", "-k", "3", "--run", "run", "-o", "labels.csv", "-q"]) == 0
     before = sorted(os.listdir())
     for name in ("g.store", "run"):
         shutil.copytree(name, Path("..") / f"kept-{name}")

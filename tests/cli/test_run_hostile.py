@@ -311,3 +311,14 @@ def test_the_summary_of_a_repeated_update_says_so(here):
         command = ["update", "graph.csv", "change.csv", "--run", "run", "-o", "o.csv", "-q"]
         assert main([*command, "--summary-json", "s.json"]) == 0
         assert json.loads(Path("s.json").read_text())["update"]["step"] == step
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="commands run in forked processes")
+def test_wrong_values_with_good_checksums_crash_nothing_and_certify_nothing_wrong():
+    """Thirty of the damages of resigned.py, in a process of its own: ``python resigned.py 600`` for more."""
+    script = Path(__file__).with_name("resigned.py")
+    call = [sys.executable, str(script), "1000", "1030"]
+    done = subprocess.run(call, env=ENVIRONMENT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    outcomes = {line.rsplit(maxsplit=1)[0].split()[-1] for line in done.stdout.splitlines()}
+    assert outcomes <= {"good", "converged", "refused"}, done.stdout
