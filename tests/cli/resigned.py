@@ -1,7 +1,7 @@
 """Stores, models and checkpoints with wrong values and good checksums: ``python resigned.py NUMBER``.
 
 An attacker signs what he changes, so that only what is checked about the content itself can refuse it.
-``judged(number)`` makes the damage of a number, runs a command on it in a forked child, and says how it ended.
+``judged(number)`` makes the damage of a number, runs a command on it in a forked child, and says its end.
 Run as a script, it prints a table of the first so many numbers, and every one that ended badly.
 """
 
@@ -96,8 +96,8 @@ def changed_tree(tree, rng):
         items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
         for key, value in items:
             if not (isinstance(value, (dict, list)) and value):
-                places.append((node, key, path + (key,)))
-            walk(value, path + (key,))
+                places.append((node, key, (*path, key)))
+            walk(value, (*path, key))
 
     tree = json.loads(json.dumps(tree))
     walk(tree, ())
