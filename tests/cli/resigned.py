@@ -271,7 +271,7 @@ def judged(number, place, labels):
         elif code == 1:
             outcome = HONEST if "onverged" in said else UNCLEAR
         else:
-            outcome = WRONG if is_wrong(kind, labels) else FINE
+            outcome = HONEST if "NOT converged" in said else WRONG if is_wrong(kind, labels) else FINE
         os.chdir(place)
     return outcome, told
 

@@ -130,6 +130,21 @@ def test_one_wrong_number_in_a_model_is_refused_on_load(here, capsys, name, at, 
     assert f"{name}.npy: damaged (its checksum is wrong)" in told
 
 
+@pytest.mark.parametrize("label", [10**6, 2**62, -2, 3])
+def test_labels_that_are_no_clusters_are_refused_on_load(here, label):
+    """Signed: memory is taken by the largest label, so that one wrong number took terabytes."""
+    SpectralClustering(3, random_state=0).fit(read_graph("graph.csv")).save("m")
+    path = Path("m/labels_.npy")
+    labels = np.load(path)
+    labels[5] = label
+    np.save(path, labels)
+    content = read_manifest(Path("m"))
+    content["files"][path.name]["crc32"] = zlib.crc32(path.read_bytes())
+    write_manifest(Path("m"), content)
+    with pytest.raises(GraphError, match="none of 3 clusters"):
+        spectrograd.load("m")
+
+
 def signed(store, piece, data, where):
     """Put changed bytes into a piece of a store, and give it a good checksum."""
     content = bytearray((store / piece.file).read_bytes())

@@ -245,6 +245,20 @@ def _check_fitted(fitted: dict[str, Any], ahead: bool) -> None:
     vectors = fitted["_raw_vectors"]
     if vectors.ndim != 2 or vectors.dtype.kind != "f" or np.shape(certificate.residuals) != vectors.shape[1:]:
         raise GraphError(f"vectors of shape {vectors.shape} do not fit the certificate")
+    _check_labels(fitted)
+
+
+def _check_labels(fitted: Mapping[str, Any]) -> None:
+    """Labels are counted, and so must be numbers of clusters: memory is taken by the largest."""
+    labels = fitted.get("labels_")
+    if labels is None:
+        return
+    n_clusters = fitted.get("n_clusters_")
+    if not isinstance(n_clusters, int) or not 0 < n_clusters <= max(1, len(labels)):
+        raise GraphError(f"{n_clusters!r} is no number of clusters for {len(labels)} nodes")
+    is_label = labels.dtype.kind == "i" and bool(((labels >= -1) & (labels < n_clusters)).all())
+    if not is_label:
+        raise GraphError(f"labels_ has numbers that are none of {n_clusters} clusters")
 
 
 def _check_files(folder: Path, files: dict[str, dict[str, int]], check: bool) -> None:
