@@ -101,7 +101,7 @@ def test_truncated_and_missing_arrays(folder):
 
 
 def test_a_flipped_bit(folder):
-    path = folder / "labels_.npy"
+    path = folder / "membership_.npy"
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(bytes(content))
