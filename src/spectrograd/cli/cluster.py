@@ -91,31 +91,32 @@ def cluster(
     """
     from spectrograd import pipeline
     from spectrograd.cli import estimate as plan
-    from spectrograd.cli import run as reading
-    from spectrograd.cli import run as run_settings
     from spectrograd.cli import run as running
-    from spectrograd.cli import run as writing
     from spectrograd.cli.run import write_label_parts
     from spectrograd.cli.summary import summarize
     from spectrograd.io.write_results import check_labels_path, is_folder_of_parts, write_labels
     from spectrograd.report.collect import gather_run
 
-    settings = run_settings.make_settings(session, options, k, **how)
-    context = run_settings.make_context(options)
+    # 1. What is asked for, and whether its results can be written.
+    settings = running.make_settings(session, options, k, **how)
+    context = running.make_context(options)
     write = partial(write_labels, raw=options.raw)
-    writing.check_output(session, output, check_labels_path)
+    running.check_output(session, output, check_labels_path)
     check_targets(session, page, folder)
+    # 2. The input: a graph, or points, and the known classes.
     learned = None
     if points is None:
-        graph, source = reading.read_layers(session, graphs, k, options.limit, signed=options.is_signed)
+        graph, source = running.read_layers(session, graphs, k, options.limit, signed=options.is_signed)
     else:
-        learned, source = reading.read_point_graph(session, graphs, points, options.jobs)
+        learned, source = running.read_point_graph(session, graphs, points, options.jobs)
         graph = learned.graph
-    reading.check_size(k, 0, graph)
-    classes, class_names = reading.read_truth(session, truth, graph, label_column)
+    running.check_size(k, 0, graph)
+    classes, class_names = running.read_truth(session, truth, graph, label_column)
     if session.dry_run:
         return plan.print_plan(graph, k, options, output=output, report=page, run=folder)
+    # 3. The pipeline.
     result = running.run(session, graph, settings, context, pipeline.cluster)
+    # 4. Scores, labels, page and run folder.
     scores = _score(session, classes, result)
     told = partial(summarize, session, source, graph, result, scores)
     known = None if truth is None else (truth, classes)
@@ -123,7 +124,7 @@ def cluster(
         if is_folder_of_parts(output):
             write_label_parts(str(output), graph, result)
         else:
-            writing.write_result(output, write, result.labels, graph.input_names)
+            running.write_result(output, write, result.labels, graph.input_names)
         model = partial(saved_model, source.fingerprint, graph, result, settings, points=learned)
         run = partial(gather_run, graph, result, truth=known, class_names=class_names)
         save_page_and_run(page, folder, lambda: run(summary=told()), model)
@@ -186,30 +187,27 @@ def embed(
     """
     from spectrograd import pipeline
     from spectrograd.cli import estimate as plan
-    from spectrograd.cli import run as reading
-    from spectrograd.cli import run as run_settings
     from spectrograd.cli import run as running
-    from spectrograd.cli import run as writing
     from spectrograd.cli.run import write_embedding_parts
     from spectrograd.cli.summary import summarize
     from spectrograd.io.write_results import check_embedding_path, is_folder_of_parts, write_embedding
     from spectrograd.report.collect import gather_run
 
     n_columns = k if options.is_signed else k + 1
-    settings = run_settings.make_settings(session, options, n_columns)
-    context = run_settings.make_context(options)
+    settings = running.make_settings(session, options, n_columns)
+    context = running.make_context(options)
     write = partial(write_embedding, raw=options.raw)
-    writing.check_output(session, output, check_embedding_path)
+    running.check_output(session, output, check_embedding_path)
     check_targets(session, page, folder)
     learned = None
     if points is None:
-        graph, source = reading.read_layers(
+        graph, source = running.read_layers(
             session, graphs, n_columns, options.limit, signed=options.is_signed
         )
     else:
-        learned, source = reading.read_point_graph(session, graphs, points, options.jobs)
+        learned, source = running.read_point_graph(session, graphs, points, options.jobs)
         graph = learned.graph
-    reading.check_size(k, n_columns - k, graph)
+    running.check_size(k, n_columns - k, graph)
     if session.dry_run:
         return plan.print_plan(graph, n_columns, options, output=output, report=page, run=folder)
     result = running.run(session, graph, settings, context, pipeline.embed)
@@ -220,7 +218,7 @@ def embed(
         if is_folder_of_parts(output):
             write_embedding_parts(str(output), graph, embedding)
         else:
-            writing.write_result(output, write, embedding.vectors, graph.input_names)
+            running.write_result(output, write, embedding.vectors, graph.input_names)
         model = partial(
             saved_model, source.fingerprint, graph, result, settings, points=learned, drop_first=drop_first
         )

@@ -71,7 +71,7 @@ def compare(
       spectrograd compare graph.csv -k 5 --solvers eigen,power,stochastic-fb:setting=columns
     """  # noqa: D301
     from spectrograd.aggregation import make_aggregation
-    from spectrograd.cli import run as reading
+    from spectrograd.cli import run as running
     from spectrograd.cli.summary import layer_summary
     from spectrograd.pipeline.compare import parse_spec
 
@@ -80,9 +80,9 @@ def compare(
         parse_spec(name)  # a wrong name is found before a large file is read
     make_aggregation(how["aggregation"])
     session.check_target(output, "-o")
-    graph, source = reading.read_layers(session, graphs, k, (how["memory_limit"], "auto", how["engine"]))
-    reading.check_size(k, 0, graph)
-    classes, _ = reading.read_truth(session, truth, graph)
+    graph, source = running.read_layers(session, graphs, k, (how["memory_limit"], "auto", how["engine"]))
+    running.check_size(k, 0, graph)
+    classes, _ = running.read_truth(session, truth, graph)
     if session.dry_run:
         from spectrograd.cli.estimate import memory_line
 

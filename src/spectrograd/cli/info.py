@@ -36,11 +36,11 @@ def info(session: Session, graphs: GraphFiles, k: int) -> int:
 
     if len(graphs.paths) == 1 and is_store(graphs.paths[0]):
         return _store_info(session, graphs.paths[0], k)
-    from spectrograd.cli import run as reading
+    from spectrograd.cli import run as running
     from spectrograd.cli.estimate import describe, estimate
     from spectrograd.cli.summary import outline
 
-    graph, source = reading.read_layers(session, graphs, signed=True)
+    graph, source = running.read_layers(session, graphs, signed=True)
     facts = _facts(graph)
     click.echo(f"graph    {describe(graph)}")
     for row in facts["layers"]:

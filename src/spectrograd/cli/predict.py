@@ -97,7 +97,7 @@ def predict(
     another file of edges between new and known nodes, by name (several layers: as for the run); for a
     model of points, a table of points. Of an embedding the rows of the new nodes are written.
     """
-    from spectrograd.cli import run as writing
+    from spectrograd.cli import run as running
     from spectrograd.io.write_results import (
         check_embedding_path,
         check_labels_path,
@@ -109,8 +109,8 @@ def predict(
         model = load_run_model(folder)
         labelled = hasattr(model, "labels_")
         write = write_labels if labelled else write_embedding
-        writing.check_output(session, output, check_labels_path if labelled else check_embedding_path)
-        writing.keep_stdin(new)
+        running.check_output(session, output, check_labels_path if labelled else check_embedding_path)
+        running.keep_stdin(new)
         with unusable(folder):
             given, names = _read(model, new, files, ignore)
     if outlier_quantile is not None and not labelled:
@@ -119,7 +119,7 @@ def predict(
         ask = partial(model.predict, outlier_quantile=outlier_quantile) if labelled else model.transform
         values = ask(given)
     with unusable(folder):
-        writing.write_result(output, write, values, model.new_names_ if names is None else names)
+        running.write_result(output, write, values, model.new_names_ if names is None else names)
     if session.summary_json is not None:
         scores = model.score_samples(given)
         session.save_summary(_summary(session, folder, new, model, values, scores))
@@ -153,10 +153,10 @@ def _read(model: Any, new: tuple[str, ...], files: GraphFiles, ignore: tuple[str
 def _summary(
     session: Session, folder: str, new: tuple[str, ...], model: Any, values: Any, scores: Any
 ) -> JsonObject:
-    from spectrograd.cli import run as reading
+    from spectrograd.cli import run as running
     from spectrograd.cli.summary import outline
 
-    told = outline(session, reading.hashed(new), model.graph_)
+    told = outline(session, running.hashed(new), model.graph_)
     return told | {
         "run": folder,
         "n_new": len(values),
@@ -212,7 +212,7 @@ def update(
     what became of them, and whether a new 'cluster' is advised. An update that was interrupted is finished by
     the same command; a change that was the last to be taken in is not taken in twice.
     """
-    from spectrograd.cli import run as writing
+    from spectrograd.cli import run as running
     from spectrograd.io import read_graph
     from spectrograd.io.write_results import (
         check_embedding_path,
@@ -231,14 +231,14 @@ def update(
         model, ahead = load_run_for_change(folder, changes.digest)
         labelled = hasattr(model, "labels_")
         write = write_labels if labelled else write_embedding
-        writing.check_output(session, output, check_labels_path if labelled else check_embedding_path)
+        running.check_output(session, output, check_labels_path if labelled else check_embedding_path)
         with unusable(folder):
             step = _next_step(model, graph, changes, ahead, again)
     with session.stage("solve"), unusable(folder):
         told, result = _take(session, model, changes, step, how)
     files = [path for path in (graph, edges, remove) if path]
     with session.stage("report"), unusable(folder):
-        writing.write_result(output, write, model.labels_ if labelled else model.embedding_, model.names_)
+        running.write_result(output, write, model.labels_ if labelled else model.embedding_, model.names_)
         if step.what != SKIP:
             inside = Path(folder, MODEL)
             model.save(inside if inside.is_dir() else folder)
@@ -352,7 +352,7 @@ def _save_page(session: Session, folder: str, model: Any, result: Any, files: li
     """What 'report' tells of the run, brought up to date; classes known before are kept, by name."""
     import numpy as np
 
-    from spectrograd.cli import run as reading
+    from spectrograd.cli import run as running
     from spectrograd.cli.summary import summarize
     from spectrograd.report.collect import gather_run
     from spectrograd.report.run import STORY, load_run, save_run
@@ -364,7 +364,7 @@ def _save_page(session: Session, folder: str, model: Any, result: Any, files: li
         known = dict(zip(map(str, before.nodes.names), before.nodes.classes, strict=True))
         classes = np.array([known.get(str(name), -1) for name in model.graph_.input_names])
         scores = None if result.labels is None else result.scores(classes)
-    told = summarize(session, reading.hashed(files), model.graph_, result, scores)
+    told = summarize(session, running.hashed(files), model.graph_, result, scores)
     run = gather_run(
         model.graph_,
         result,
@@ -377,7 +377,7 @@ def _save_page(session: Session, folder: str, model: Any, result: Any, files: li
 
 
 def _update_summary(session: Session, model: Any, files: list[str], step: str) -> JsonObject:
-    from spectrograd.cli import run as reading
+    from spectrograd.cli import run as running
     from spectrograd.cli.summary import outline
 
     changes = getattr(model, "label_changes_", None)
@@ -392,7 +392,7 @@ def _update_summary(session: Session, model: Any, files: list[str], step: str) -
             "refit_advised": model.refit_advised_,
             "sentence": model.update_sentence_,
         }
-    return outline(session, reading.hashed(files), model.graph_) | {
+    return outline(session, running.hashed(files), model.graph_) | {
         "certificate": model.certificate_.summary(),
         "cluster_verdict": None if verdict is None else verdict.summary(),
         "update": told,

@@ -78,6 +78,7 @@ def run(
             if how_to_go_on(session, context):
                 session.note(f"interrupted; {how_to_go_on(session, context)}")
             raise
+    # What was done, told in the order of the pipeline.
     session.spend(result.seconds)
     session.engine = context.engine.summary()
     if result.merged is not None:
@@ -133,6 +134,7 @@ def verdict(
 ) -> int:
     """Exit code of a finished run, with a line on stderr: ``what`` came out, or what went wrong."""
     sentence, iterations = result.certificate.sentence, result.history[-1].iteration
+    # The first of these that applies decides: interrupted, short of the goal, without a goal, good.
     if result.interrupted:
         kept = f"interrupted after {iterations} iterations; the best result so far was kept ({sentence})"
         echo("error", "; ".join(filter(None, (kept, how_to_go_on(session, context)))))

@@ -126,6 +126,7 @@ class LocalEngine(Engine):
         rank_one = None
         if low_rank is not None and operator.rank == 1:  # on the way, instead of another pass over out
             rank_one = (low_rank.factors[:, 0], self._project(low_rank, X))
+        # One pass over the edges: product, diagonal, recurrence and rank-one part row by row.
         for b in operator.graph.blocks:
             run = (
                 recurrence_rows if len(b.indices) > self.thresholds.worth_threads else recurrence_rows.serial
@@ -133,6 +134,7 @@ class LocalEngine(Engine):
             rows = (b.start, b.indptr, b.indices)
             weights = b.weights_in(X.dtype)
             run(rows, weights, operator.diagonal, metric, abc, rank_one, X, before, out)
+        # A low-rank part of higher rank takes a pass over the rows of its own.
         if low_rank is not None and rank_one is None:
             small = self._project(low_rank, X)
             low_rank.subtract_product(X, out, float(abc[0]), metric, small)
@@ -151,6 +153,7 @@ class LocalEngine(Engine):
                 return blas.gram(X, Y, metric, symmetric or X is Y, self._is_parallel(X))
         from spectrograd.kernels.multivector import as_weights, gram
 
+        # Chunks of fixed size, added in order: the bits do not depend on the number of threads.
         run = gram if self._is_parallel(X) else gram.serial
         weights = as_weights(metric)
         total = np.zeros((X.shape[1], Y.shape[1]))

@@ -72,10 +72,12 @@ class DeviceBasis:
 
     def orthogonalize(self, first: int, count: int) -> tuple[Array, Array]:
         """Mutates: make the rows from ``count`` on orthogonal to those before (Gram-Schmidt, twice)."""
+        # 1. against the last vectors, which hold nearly all of the projection
         basis = self.stored[:count]
         new = self.stored[count : self.filled]
         near = self.stored[first:count] @ new.T
         new -= near.T @ self.stored[first:count]
+        # 2. against all: "twice is enough" (Kahan; Parlett 1980)
         rest = basis @ new.T
         new -= rest.T @ basis
         rest[first:] += near
@@ -176,6 +178,7 @@ class TorchEngine(Engine):
         """Mutates: ``out -= factor W x``."""
         if self.device.type == "cpu":  # others were kept to one thread, and torch with them
             self.torch.set_num_threads(self._n_threads if len(x) > MIN_PARALLEL_ROWS else 1)
+        # One slice of rows at a time: resident, or sent from the host.
         for start, stop, W in self.blocks.slices(operator.graph, x.dtype):
             out[start:stop].addmm_(W, x, alpha=-factor)
         return out

@@ -121,6 +121,7 @@ def read_table(path: str | TextFile, chosen: Chosen | None = None, header: bool 
     """
     file = path if isinstance(path, TextFile) else TextFile(path)
     layout = read_layout(file, chosen or {}, header)
+    # Lines are parsed one by one only where blocks are ambiguous, or for the text of an error.
     table = _read_bulk(file, layout) or _read_slowly(file, layout)
     if layout.maybe_points and table.ids is None and table.source.dtype.kind in "iu":
         refuse_whole_points(file.name, file.path, [(table.source, table.target)])
@@ -132,12 +133,15 @@ def read_layout(file: TextFile, chosen: Chosen, header: bool | None = None) -> L
     first = list(data_lines(file.head))
     if not first:
         raise GraphError(f"{file.name}: empty, no edges in it; each line should be src,dst[,weight]")
+    # 1. The delimiter, from the first line.
     number, line = first[0]
     delimiter = sniff_delimiter(line, file.suffix, partial(_is_whole_field, chosen))
     fields = split_line(line, delimiter)
     below = [split_line(text, delimiter) for _, text in first[1:]]
     columns = list(zip(*(row for row in below if len(row) == len(fields)), strict=True)) or [()] * len(fields)
+    # 2. Whether the first line, or a comment above, names the columns.
     names, said = _names(file, number, fields, columns, delimiter, chosen, header)
+    # 3. The roles of the columns; coordinates of points are refused.
     where = f"{file.name}, line {number}"
     if said:
         if not set(ENDS) & set(chosen):

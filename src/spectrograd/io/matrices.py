@@ -188,6 +188,7 @@ def _read_header(path: str, handle: BinaryIO) -> _Header:
     wanted = "rows columns" if dense else "rows columns entries"
     if len(sizes) != len(wanted.split()) or not all(size.isdigit() and len(size) < 19 for size in sizes):
         raise _error(path, line, f"{_quote(text)} are no sizes; {wanted!r} are needed")
+    # The sizes must fit the entries that are claimed: no memory is reserved for a lie.
     n, m = int(sizes[0]), int(sizes[1])
     if symmetric and n != m:
         raise _error(path, line, f"{n} x {m} is not square, but symmetric")
@@ -222,6 +223,7 @@ def _numbers(path: str, text: bytes, first_line: int, width: int) -> tuple[Array
     """The numbers of a block, one row of ``width`` per line that is not blank, and these lines' numbers."""
     if b"%" in text:
         text = b"\n".join(b"" if line.lstrip().startswith(b"%") else line for line in text.split(b"\n"))
+    # Words per line, counted on the bytes: a line with too many or too few is named.
     letters = np.frombuffer(text, dtype=np.uint8)
     blank = (letters == 32) | ((letters >= 9) & (letters <= 13))
     begins = ~blank

@@ -71,6 +71,7 @@ def _relaxed(places: Array, pairs: Array) -> Array:
     ideal = np.float32(2 / np.sqrt(n))  # the side of the square each node has for itself
     for round_ in range(ROUNDS):
         x, y = (places[:, i, None] - places[None, :, i] for i in (0, 1))
+        # Fruchterman and Reingold (1991): all pairs push, edges pull, steps become shorter.
         push = ideal**2 / (x * x + y * y + np.float32(1e-6))
         force = np.stack([(x * push).sum(axis=1), (y * push).sum(axis=1)], axis=1)
         line = places[pairs[:, 0]] - places[pairs[:, 1]]

@@ -374,6 +374,7 @@ def _confusion(run: Run) -> dict[str, object] | None:
     labels, classes = run.nodes.labels, run.nodes.classes
     if labels is None or classes is None:
         return None
+    # Only nodes whose class is known are counted.
     known = classes != -1
     found, kinds = group(labels[known]), group(classes[known])
     table = np.zeros((len(found.names), len(kinds.names)), dtype=np.int64)

@@ -308,16 +308,19 @@ def _open(path: Path) -> BinaryIO:
 
 def _read_content(path: Path, handle: BinaryIO) -> JsonObject:
     size = os.fstat(handle.fileno()).st_size
+    # 1. The beginning: what kind of file it is, and which version.
     start = handle.read(len(MAGIC) + 4)
     if size < ALIGNMENT + TRAILER.size or not start.startswith(MAGIC):
         raise _damaged(path, "it is cut short, or no checkpoint")
     (version,) = struct.unpack("<I", start[len(MAGIC) :])
     if version != VERSION:
         raise GraphError(f"{path}: a checkpoint of format {version}; this release reads format {VERSION}")
+    # 2. The end: the trailer is written last, so a file without it is cut short.
     handle.seek(size - TRAILER.size)
     offset, length, checksum, _, last = TRAILER.unpack(handle.read(TRAILER.size))
     if last != COMPLETE or offset + length + TRAILER.size != size:
         raise _damaged(path, "it is cut short")
+    # 3. The JSON, whose checksum the trailer holds.
     handle.seek(offset)
     text = handle.read(length)
     if zlib.crc32(text) != checksum:

@@ -48,6 +48,7 @@ def find_order(graph: StoredGraph, settings: IngestSettings) -> Array | None:
     """Return the nodes in a better order (int32, N), or None where their order should stay."""
     if settings.order == "none" or graph.n_entries == 0:
         return None
+    # A breadth-first search needs the columns in memory, and some arrays of N.
     resident = 4 * graph.n_entries + 30 * graph.n_nodes
     fits = resident < settings.memory_limit
     if settings.order == "bfs" and not fits:
@@ -61,6 +62,7 @@ def find_order(graph: StoredGraph, settings: IngestSettings) -> Array | None:
         return label_order(graph)
     if graph.n_nodes < USUAL.reordered_from:
         return None
+    # "auto": keep the new order only where it brings the ends of sampled edges nearer to each other.
     order = breadth_first_order(graph) if fits else label_order(graph)
     heads, tails = _sample_entries(graph, np.random.default_rng(settings.seed))
     position = np.empty_like(order)
@@ -157,11 +159,13 @@ def _plain(settings: IngestSettings) -> JsonObject:
 
 def _spool(draft: Path, source: EdgeSource, settings: IngestSettings) -> tuple[Spool, Nodes]:
     """Spool the edges; where ids are no small integers, number them by DuckDB and spool again."""
+    # 1. Most ids are small integers: one pass.
     try:
         spool = _fill_spool(draft, source, source.batches(texts=False), settings)
     except (NotIntegers, NotRowNumbers) as error:
         if source.n_nodes is not None:
             raise GraphError(f"id {error or 'that is a text'} is outside 0..{source.n_nodes - 1}") from None
+        # 2. Others are numbered by DuckDB, and the edges are spooled again by their numbers.
         texts = isinstance(error, NotIntegers)
         numbering.stage(draft, source, texts, settings)
         numbering.number_nodes(draft, settings)
@@ -173,6 +177,7 @@ def _spool(draft: Path, source: EdgeSource, settings: IngestSettings) -> tuple[S
         ids = parquet.read_table(draft / numbering.NAMES).column("name").to_numpy()
         (draft / numbering.NAMES).unlink()
         return spool, Nodes(len(ids), integers=ids)
+    # 3. The rows: as given, or the ids that occur, in their order.
     if source.n_nodes is not None:
         return spool, nodes_of_rows(draft, source, source.n_nodes)
     ids = np.flatnonzero(spool.counts)
@@ -243,6 +248,7 @@ def _new_positions(
         return None
     folder = draft / "natural.tmp"
     folder.mkdir()
+    # The largest layer is written in its natural order, and the order is found by passes over it.
     largest = max(layers, key=lambda pair: pair[1].n_edges)
     plain = replace(settings, edges=False, order="none")
     save_meta(folder, _write(folder, [largest], nodes._replace(integers=None, texts=None), None, plain))
@@ -265,6 +271,7 @@ def _write(
     position: Array | None,
     settings: IngestSettings,
 ) -> StoreMeta:
+    # An id becomes a row, and the row its place in the new order.
     row_of = nodes.row_of
     if position is not None:
         row_of = position if row_of is None else position[np.maximum(row_of, 0)]
@@ -296,12 +303,15 @@ def _write_layer(
     settings: IngestSettings,
 ) -> LayerMeta:
     """Count, scatter, sort and write one layer."""
+    # 1. Count the entries of every row.
     counted = count(layer, n_nodes, row_of, settings)
     halve = layer.both_ways
     unit = weight_unit(counted.largest_degree * (0.5 if halve else 1.0))
     n_edges = layer.n_edges // (2 if halve else 1)
+    # 2. Scatter the entries to buckets of rows.
     buckets = Buckets.plan(folder / "buckets.tmp", counted.entries, layer.weighted, settings)
     buckets.fill(layer, row_of, settings)
+    # 3. Sort each bucket and write its rows; other consumers take the edges as they pass.
     shuffle = Shuffle(folder / "shuffle.tmp", n_edges, settings) if settings.edges else None
     sample = Sample.plan(n_nodes, n_edges, settings)
     consumers = [consume for consume in (shuffle and shuffle.deal, sample and sample.draw) if consume]
@@ -316,6 +326,7 @@ def _write_layer(
             consume(upper_edges(rows))
         settings.progress("sort", sum(block.n_entries for block in blocks) // 2, n_edges)
     buckets.path.unlink()
+    # 4. Gather the statistics of the layer.
     linked = degrees[degrees > 0]
     is_connected = counted.n_components == 1
     weighted = any(block.weighted for block in blocks)

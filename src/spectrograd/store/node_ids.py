@@ -184,11 +184,14 @@ def append_names(folder: Path, store: Store, new: NewNames, number: int) -> Stor
     if store.order is not None:
         grown = np.append(store.order, rows).astype(np.int32)
         meta = replace(meta, order=write_file(folder, f"order-{number:03d}.bin", grown))
+    # 1. Ids that go on as row numbers need no file.
     if meta.ids == ROWS and new.names.dtype.kind in "iu" and np.array_equal(new.names, rows):
         return meta  # ids are still row numbers
+    # 2. Texts and integers do not mix.
     if (meta.ids == TEXTS) == (new.names.dtype.kind in "iu"):
         kind = "texts" if meta.ids == TEXTS else "integers"
         raise GraphError(f"node {new.names.tolist()[0]!r}: the ids of {folder} are {kind}")
+    # 3. Names are written anew, in a file of their own: readers keep the earlier one.
     if meta.ids == TEXTS:
         assert store.names is not None
         arrow, parquet = need("pyarrow", "names of nodes"), need("pyarrow.parquet", "names of nodes")

@@ -133,6 +133,7 @@ class ReadAhead:
     def __iter__(self) -> Iterator[tuple[Segment, Array]]:
         if not self._segments:
             return
+        # Buffers circulate: free, being read, full, held by the consumer, free again.
         for _ in range(min(N_BUFFERS, len(self._segments))):
             self._free.put(self._buffer())
         reader = threading.Thread(target=self._read_all, name="spectrograd reader", daemon=True)

@@ -81,6 +81,7 @@ class Buckets:
     @classmethod
     def plan(cls, path: Path, entries: Array, weighted: bool, settings: IngestSettings) -> Buckets:
         """Cut the rows so that sorting a bucket fits into its share of the memory limit."""
+        # Rows are cut where the running count of entries passes a multiple of the size of a bucket.
         starts = np.concatenate([[0], np.cumsum(entries)])
         total = int(starts[-1])
         # Bytes per entry: key 8, weight 8, column 4, value 8, twice because sorting and writing copy.
@@ -117,10 +118,12 @@ class Buckets:
     ) -> None:
         from spectrograd.kernels.edge_lists import scatter_entries
 
+        # 1. Sort both directions of the batch by bucket.
         ends = np.zeros(len(self.filled), np.int64)
         keys = np.empty(2 * len(source), np.int64)
         values = None if weight is None else np.empty(2 * len(source))
         scatter_entries(source, target, weight, bucket_of, ends, keys, values)
+        # 2. Write the part of each bucket behind what it holds.
         begin = 0
         for bucket, end in enumerate(ends.tolist()):
             if end > begin:
@@ -181,6 +184,7 @@ def _run_ahead(work: Any, jobs: Iterable[int]) -> Iterator[Any]:
 def _sort(buckets: Buckets, bucket: int, rule: str, halve: bool, unit: float) -> SortedRows:
     from spectrograd.kernels.edge_lists import sort_entries
 
+    # A key holds row and column, so that one sort orders both.
     keys, weights = buckets.read(bucket)
     first = int(buckets.rows[bucket])
     last = int(buckets.rows[bucket + 1])
@@ -191,6 +195,7 @@ def _sort(buckets: Buckets, bucket: int, rule: str, halve: bool, unit: float) ->
     arguments = (keys, weights, np.int64(first), indptr, columns, values, RULES.index(rule), factor)
     n_entries = sort_entries(*arguments)  # duplicates are merged
     del keys, weights, arguments
+    # Degrees are sums of the rounded weights: rows of the stored Laplacian then sum to zero.
     columns = columns[:n_entries]
     values = values[:n_entries]
     low, high = (float(values.min()), float(values.max())) if n_entries else (1.0, 1.0)
@@ -202,6 +207,7 @@ def _sort(buckets: Buckets, bucket: int, rule: str, halve: bool, unit: float) ->
 def write_blocks(writer: SegmentWriter, rows: SortedRows, block_bytes: int) -> list[BlockSegment]:
     """Cut sorted rows into blocks of at most ``block_bytes``; a longer row has a block of its own."""
     per_entry = 4 if rows.unit_weights else 8
+    # Bytes up to each row: its pointer and its entries.
     ends = 8 * np.arange(len(rows.indptr)) + per_entry * rows.indptr
     segments = []
     first = 0

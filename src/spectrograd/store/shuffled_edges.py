@@ -50,6 +50,7 @@ class Shuffle:
         # numpy sorts integers of two bytes, which all but the largest graphs need, by radix
         kind = np.uint16 if self.n_chunks <= 1 << 16 else np.uint32
         chunk = self._rng.integers(0, self.n_chunks, len(edges.source), dtype=kind)
+        # One sequential write per batch, sorted by chunk; the table finds the part of each chunk again.
         by_chunk = np.argsort(chunk, kind="stable")
         starts = np.concatenate([[0], np.cumsum(np.bincount(chunk, minlength=self.n_chunks))])
         record = np.empty((len(chunk), 3), np.int32)

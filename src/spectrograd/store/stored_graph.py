@@ -287,6 +287,7 @@ def open_store(
 def _open_consistently(path: StorePath) -> Store:
     """Open all files of one version; where a writer has replaced it meanwhile, open the next one."""
     while True:
+        # The manifest names the files: it must be the same before and after they are opened.
         before = _version(path)
         try:
             store = Store(path, load_meta(path))

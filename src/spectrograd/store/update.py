@@ -159,6 +159,7 @@ class _LayerUpdate:
         if self.n_nodes > n_old:  # an empty block for the new rows: their entries are changes
             pointers = np.zeros(self.n_nodes - n_old + 1, np.int64)
             blocks.append(self.writers["delta"].block(n_old, pointers, np.empty(0, np.int32), None))
+        # Both directions of every changed edge, sorted by row: each block finds its entries by bisection.
         heads = changes.keys >> 32
         tails = changes.keys & 0xFFFFFFFF
         entries = np.concatenate([(heads << 32) | tails, (tails << 32) | heads])
@@ -216,6 +217,7 @@ class _LayerUpdate:
         return rows.keys(segment.start), rows.weights
 
     def _finish(self, blocks: tuple[BlockSegment, ...], changes: Changes) -> _ChangedLayer:
+        # Ranges of weights are not narrowed by removals: bounds that are too wide are still bounds.
         before, after = (np.concatenate(part or [np.empty(0)]) for part in (self.before, self.after))
         linked = self.degrees[self.degrees > 0]
         present = after[after > 0]
@@ -243,6 +245,7 @@ def _with_components(path: Path, meta: StoreMeta, index: int, number: int, layer
     """Write the components of a layer: joined by new edges, or found anew where an edge was removed."""
     from spectrograd.kernels.edge_lists import label_roots
 
+    # A removed edge may split a component: all edges are read. New edges only join components.
     if layer.has_removals:
         component = np.arange(meta.n_nodes, dtype=np.int32)
         store = Store(path, meta)

@@ -125,6 +125,7 @@ class DaskEngine(RowsOnWorkers):
         V = X if scale is None else self.scale_rows(X, scale)
         if graph.streamed:
             return self._spmm_streamed(graph, diagonal, scale, X, V)
+        # A block waits for its own rows only; the products with other blocks are added as they arrive.
         steps = []
         for i, rows in enumerate(graph.rows):
             here = (diagonal.steps[i], block_of(scale, i), X.steps[i], V.steps[i])
@@ -192,6 +193,7 @@ class DaskEngine(RowsOnWorkers):
         weight: float,
         metric: DaskMultiVector | None,
     ) -> DaskMultiVector:
+        # Two rounds: Z' X is summed over the blocks, then subtracted from each of them.
         Z = self._convert(low_rank.factors, X.dtype)
         inner = _sum_tree("gram", self._gram_steps(Z, X, None, False), 1)[0]
         values = (weight * low_rank.coefficients, inner)

@@ -286,6 +286,7 @@ class DaskSession:
         new = set(alive) - set(self.owners)
         if new:
             check_versions(self.client, sorted(new))
+        # Blocks stay where they are as far as possible: moving rows costs more than an uneven share.
         before = self.owners
         self.owners = reassign_blocks(self.owners, alive, self.n_blocks)
         self._checked_at = time.monotonic()
