@@ -78,7 +78,7 @@ def run(
             if how_to_go_on(session, context):
                 session.note(f"interrupted; {how_to_go_on(session, context)}")
             raise
-    # What was done, told in the order of the pipeline.
+    # Report what was done, in the order of the pipeline.
     session.spend(result.seconds)
     session.engine = context.engine.summary()
     if result.merged is not None:
