@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -311,51 +311,43 @@ class _ActiveProblem:
         return embed(operator, self.k, self.settings, self.context, start=start), operator, decision
 
     def by_evidence(self) -> Found:
-        """Judge by rough vectors on the way, where the solver has them, and by the solution itself."""
-        operator = self.operator()
-        problem = Problem(operator, self.k, self.context.engine, self.first_guess(operator))
-        choices = choices_for(problem, self.settings)
-        watch = _Watch(
-            partial(
-                self.decide_by_vectors,
-                operator,
-                self.n_trivial,
-                rough=True,
-                engine=self.context.engine,
-            )
-        )
-        context = replace(self.context, watch=watch)
-        result = embed(operator, self.k, self.settings, context, start=problem.start, choices=choices)
-        decision = watch.decision or self.decide_by_result(operator, self.n_trivial, result)
-        if decision.tau and result.solution.stop_reason == INTERRUPTED:
-            return result, operator, replace(decision, tau=0.0, reason="not used: interrupted before")
-        if decision.tau == 0:
-            return result, operator, decision
-        before = result.without_vectors()
-        del result, operator, problem, watch, context  # large, and the next solve needs none of it
-        return self.solve_regularized(decision, before)
+        """Solve with tau of 0, then ``TAU``, then ``MORE_TAU``, until the eigenvectors are not localised.
 
-    def solve_regularized(self, decision: Regularization, before: CertifiedEmbedding) -> Found:
-        """Solve the regularised problem after all; localised vectors are no start for it.
-
-        It has another spectrum, so another plan; and is given up as soon as its rough vectors are seen to be
-        localised as well: only one solve runs to its end.
+        A regularised problem has another spectrum, so another plan. A solve is given up as soon as its rough
+        vectors are seen to be localised: only the last one runs to its end.
         """
-        operator = self.operator(decision.tau)
-        left, watch = self.context_after(before.solution), None
-        if decision.tau < MORE_TAU:
-            how = {"rough": True, "engine": self.context.engine, "tau": MORE_TAU}
-            watch = _Watch(partial(self.decide_by_vectors, operator, min(1, self.n_trivial), **how))
-            left = replace(left, watch=watch)
-        result = embed(operator, self.k, self.settings, left, start=self.start)
-        result = result.after(before.solution, before.attempts)
-        more = watch.decision if watch is not None else None
-        more = more or self.decide_by_result(operator, min(1, self.n_trivial), result, tau=MORE_TAU)
-        if more.tau <= decision.tau or result.solution.stop_reason == INTERRUPTED:
-            return result, operator, decision
-        before = result.without_vectors()
-        del result, operator
-        return self.solve_regularized(more, before)
+        decision = Regularization(0.0, "not needed")
+        before: CertifiedEmbedding | None = None
+        while True:
+            next_tau = TAU if before is None else MORE_TAU if decision.tau < MORE_TAU else None
+            # 1. The operator; localised vectors of the solve before are no start for it.
+            operator = self.operator(decision.tau)
+            start = self.first_guess(operator) if before is None else self.start
+            context = self.context if before is None else self.context_after(before.solution)
+            choices: Sequence[PlannedSolver] = ()
+            if before is None:
+                choices = choices_for(Problem(operator, self.k, context.engine, start), self.settings)
+            # 2. Solve, under the eyes of a watch where there is a larger tau to go to.
+            n_trivial = self.n_trivial if before is None else min(1, self.n_trivial)
+            how = {"rough": True, "engine": context.engine, "tau": next_tau}
+            watch = _Watch(partial(self.decide_by_vectors, operator, n_trivial, **how))
+            context = context if next_tau is None else replace(context, watch=watch)
+            result = embed(operator, self.k, self.settings, context, start=start, choices=choices)
+            if before is not None:
+                result = result.after(before.solution, before.attempts)
+            if next_tau is None:
+                return result, operator, decision
+            # 3. Localised? The watch has seen it, or the solution shows it.
+            found = watch.decision or self.decide_by_result(operator, n_trivial, result, tau=next_tau)
+            if found.tau <= decision.tau:
+                return result, operator, found if before is None else decision
+            if result.solution.stop_reason == INTERRUPTED:
+                if before is None:
+                    decision = replace(found, tau=0.0, reason="not used: interrupted before")
+                return result, operator, decision
+            decision = found
+            before = result.without_vectors()
+            del result, operator, watch, context, start  # large, and the next solve needs none of it
 
     def context_after(self, earlier: Solution) -> RunContext:
         """The context of a solve that follows: what is left of the time budget, and the same moments."""

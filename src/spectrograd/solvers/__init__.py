@@ -7,14 +7,13 @@ written for the problem's engine (``VARIANTS``), and :func:`~spectrograd.solvers
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from importlib import import_module
-from typing import Any
+from typing import Any, Unpack
 
 from spectrograd.solvers.base import Problem, Progress, Solver, State
-from spectrograd.solvers.checkpoint import SolveCheckpoint
-from spectrograd.solvers.loop import Hook, Solution, Stopping, Watch, run_loop
+from spectrograd.solvers.loop import Hook, LoopOptions, Solution, Stopping, run_loop
 
 __all__ = [
     "REGISTRY",
@@ -110,17 +109,7 @@ def choose_variant(problem: Problem, solver: Solver[Any]) -> Solver[Any]:
     return solver
 
 
-def solve(
-    problem: Problem,
-    solver: Solver[Any],
-    *,
-    stopping: Stopping | None = None,
-    on_progress: Sequence[Hook] = (),
-    seed: int | None = None,
-    time_budget: float | None = None,
-    watch: Watch | None = None,
-    checkpoint: SolveCheckpoint | None = None,
-) -> Solution:
+def solve(problem: Problem, solver: Solver[Any], **options: Unpack[LoopOptions]) -> Solution:
     """Run a solver, or its variant for the problem, until it is done, good enough or out of time.
 
     Parameters
@@ -129,19 +118,10 @@ def solve(
         The operator, the number of eigenvectors and the engine.
     solver
         As :func:`make_solver` makes it.
-    stopping, on_progress, seed, time_budget, watch, checkpoint
+    **options
         As in :func:`~spectrograd.solvers.loop.run_loop`.
     """
-    return run_loop(
-        problem,
-        choose_variant(problem, solver),
-        stopping=stopping,
-        on_progress=on_progress,
-        seed=seed,
-        time_budget=time_budget,
-        watch=watch,
-        checkpoint=checkpoint,
-    )
+    return run_loop(problem, choose_variant(problem, solver), **options)
 
 
 def _load(path: str) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -102,6 +102,18 @@ class _Clock:
             yield
         finally:
             self._excluded += time.perf_counter() - began
+
+
+class LoopOptions(TypedDict, total=False):
+    """Keywords of :func:`run_loop`, for functions that hand them on."""
+
+    stopping: Stopping | None
+    on_progress: Sequence[Hook]
+    seed: int | None
+    time_budget: float | None
+    watch: Watch | None
+    observer: Observer | None
+    checkpoint: SolveCheckpoint | None
 
 
 def run_loop(
@@ -217,24 +229,29 @@ class _Run:
         aborts = self.solver.direct and self.rules.aborts_direct and time_budget is not None
         last_pass = time.perf_counter() + (time_budget or 0.0) if aborts else math.inf
         while reason is None:
+            # 1. A safe point for Ctrl-C; the state that was measured last outlives the step.
             check()
             self.keep(state)
             self.live = state
+            # 2. One step. Numbers out of range are a step too long, as is an objective that grows (4.).
             blown_up = False
             try:
                 with refuse_after(last_pass):
                     state = self.solver.step(self.problem, state)
             except FloatingPointError:
                 blown_up = True
+            # 3. Is there a reason to measure: the end, the time, or the solver's interval?
             over = None if blown_up else self.at_end(state)
             out_of_time = time.perf_counter() >= self.rules.deadline
             out_of_time = out_of_time or (time_budget is not None and self.clock.of_this_run() >= time_budget)
             due = state.iteration % self.solver.report_every == 0
             if not (blown_up or over or out_of_time or due):
                 continue
+            # 4. Measure; a run that diverges goes back to its last good state, with a shorter step.
             kept = due or over is not None
             healthy = not blown_up and self.measure(state, over, kept=kept)
             if healthy:
+                # 5. Stop by residual, by the watch, or at the end; write the checkpoint that is due.
                 reason = self.verdict(state, over) if kept or self.checkpoint is None else None
                 self.save(at_once=out_of_time or reason is not None)
             else:
