@@ -170,7 +170,8 @@ def row_keys(rows: Any) -> Array:
         else:
             part = slice(csr.indptr[row], csr.indptr[row + 1])
             filled = csr.data[part] != 0
-            at, values = csr.indices[part][filled], csr.data[part][filled]
+            at = csr.indices[part][filled]
+            values = csr.data[part][filled]
         digest = hashlib.blake2b(at.astype(np.int64).tobytes(), digest_size=8)
         digest.update(values.astype(np.float64).tobytes())
         keys[row] = np.frombuffer(digest.digest(), np.uint64)[0]

@@ -166,7 +166,8 @@ def _joined(found: Sequence[Rows], may_be_far: bool) -> Query:
 def _by_names(layers: Sequence[Graph | None], given: Array, names: NodeRows) -> Query:
     """New nodes are those the model does not know; edges between known ones are not looked at."""
     row = names.rows(given)
-    new, old = np.flatnonzero(row < 0), np.flatnonzero(row >= 0)
+    new = np.flatnonzero(row < 0)
+    old = np.flatnonzero(row >= 0)
     if not len(new):
         raise GraphError("every node in it is known to the model: there is no new one; see partial_fit")
     if not len(old):
@@ -176,7 +177,8 @@ def _by_names(layers: Sequence[Graph | None], given: Array, names: NodeRows) -> 
     place = sp.csr_array(
         (np.ones(len(old)), (np.arange(len(old)), row[old])), shape=(len(old), len(names.names))
     )
-    known, between = [], []
+    known = []
+    between = []
     for layer in layers:
         matrix = sp.csr_array((len(given), len(given))) if layer is None else layer.matrix
         known.append(sp.csr_array(matrix[new][:, old] @ place))

@@ -222,7 +222,8 @@ def _check_fitted(fitted: dict[str, Any], ahead: bool) -> None:
     from spectrograd.estimators.out_of_sample import TrainingData
     from spectrograd.graph import Graph, MultilayerGraph
 
-    known, certificate = fitted["_training_data"], fitted["certificate_"]
+    known = fitted["_training_data"]
+    certificate = fitted["certificate_"]
     if not isinstance(known, TrainingData) or not isinstance(certificate, Certificate):
         raise GraphError("what the model knows is missing")
     graph = known.graph

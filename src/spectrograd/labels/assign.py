@@ -179,19 +179,23 @@ def _discretize(
             f"discretize needs one column per cluster: {rows.shape[1]} columns, {n_clusters} clusters"
         )
     rows = as_unit_rows(rows.astype(np.float64))
-    best, best_fit = np.zeros(len(rows), dtype=np.int64), -np.inf
+    best = np.zeros(len(rows), dtype=np.int64)
+    best_fit = -np.inf
     for _ in range(n_starts):
-        rotation, fit = _spread_rows(rows, rng), -np.inf
+        rotation = _spread_rows(rows, rng)
+        fit = -np.inf
         for _ in range(max_iter):
             labels = np.argmax(rows @ rotation, axis=1)
             overlap = np.stack([np.bincount(labels, column, n_clusters) for column in rows.T], axis=1)
             left, singular, right = np.linalg.svd(overlap)
-            gain, fit = singular.sum() - fit, singular.sum()
+            gain = singular.sum() - fit
+            fit = singular.sum()
             if gain <= 1e-12 * max(fit, 1.0):
                 break
             rotation = (left @ right).T
         if fit > best_fit:
-            best, best_fit = labels, fit
+            best = labels
+            best_fit = fit
     return best
 
 
@@ -227,7 +231,9 @@ def assign_distributed(
     The rows of X (N x K) are numbered ``order`` in the result (None: as they are), to which ``aside`` refers.
     The labels come back in the order of the result, and as a multivector (N x 1) in that of X.
     """
-    started, n, rng = time.perf_counter(), X.shape[0], np.random.default_rng(random_state)
+    started = time.perf_counter()
+    n = X.shape[0]
+    rng = np.random.default_rng(random_state)
     if not 1 <= n_clusters <= n:
         raise ValueError(f"n_clusters is {n_clusters}; with {n} rows it must be in 1..{n}")
     if not engine.column_statistics(X).finite:
@@ -242,10 +248,12 @@ def assign_distributed(
     where = engine.from_numpy(np.column_stack([places, active[places]]))
     seen = engine.map_blocks(partial(_seen, fitted), X, where)
     sums = engine.gather_blocks(partial(_first_places, n_clusters, n), seen, where)
-    first, inertia = np.min([part[0] for part in sums], axis=0), sum(part[1] for part in sums)
+    first = np.min([part[0] for part in sums], axis=0)
+    inertia = sum(part[1] for part in sums)
     number = np.append(np.argsort(np.argsort(first[:-1])), -1)
     found = engine.map_blocks(partial(_numbered, number), seen)
-    labels, sure = np.empty(n, np.int64), np.empty(n, np.float32)
+    labels = np.empty(n, np.int64)
+    sure = np.empty(n, np.float32)
     labels[places] = engine.to_numpy(found)[:, 0]
     sure[places] = engine.to_numpy(engine.columns(seen, slice(1, 2)))[:, 0]
     labels.flags.writeable = False

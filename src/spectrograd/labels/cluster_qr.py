@@ -30,7 +30,8 @@ def _pivots(rows: Array, count: int) -> Array:
     LAPACK would go on to factorise all N columns.
     """
     outside = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
-    directions, pivots = np.zeros((count, rows.shape[1])), np.zeros(count, dtype=np.int64)
+    directions = np.zeros((count, rows.shape[1]))
+    pivots = np.zeros(count, dtype=np.int64)
     for turn in range(count):
         pivots[turn] = np.argmax(outside)
         direction = rows[pivots[turn]].astype(np.float64)

@@ -86,7 +86,8 @@ class Eigengap:
         k = self.n_clusters
         if self.ambiguous or len(self.eigenvalues) - k - 1 < MIN_VALUES_BEYOND:
             return False
-        gap, ratio = self._relative_gap, self._ratio
+        gap = self._relative_gap
+        ratio = self._ratio
         edge = self.bulk_edge
         begins_at_edge = edge is not None and edge > 0 and self.eigenvalues[k] > MIN_EDGE_SHARE * edge
         if begins_at_edge and gap > MIN_BLOCK_GAP:
@@ -103,7 +104,8 @@ class Eigengap:
 
     @property
     def _ratio(self) -> float:
-        below, above = self.eigenvalues[self.n_clusters - 1], self.eigenvalues[self.n_clusters]
+        below = self.eigenvalues[self.n_clusters - 1]
+        above = self.eigenvalues[self.n_clusters]
         return float(above / below) if below > 0 else np.inf
 
     @property

@@ -108,7 +108,8 @@ def _assign_plain(points: Array, centres: Array) -> Assignment:
 
 
 def _measure(points: Array, centres: Array, labels: Array) -> tuple[Array, Array]:
-    scores, every = _scores(points, centres), np.arange(len(points))
+    scores = _scores(points, centres)
+    every = np.arange(len(points))
     best = scores[every, labels]
     scores[every, labels] = -np.inf
     use = np.bincount(labels, 2 * (best - scores.max(axis=1)), len(centres))
@@ -127,7 +128,8 @@ def _assign_compiled(points: Array, centres: Array, worth_threads: int) -> Assig
     from spectrograd.kernels.nearest import CHUNK, assign_rows
 
     n_chunks = -(-len(points) // CHUNK)
-    labels, gaps = np.empty(len(points), dtype=np.int64), np.empty(len(points))
+    labels = np.empty(len(points), dtype=np.int64)
+    gaps = np.empty(len(points))
     tallies = np.zeros((n_chunks, len(centres), points.shape[1] + 2))
     given = (points, centres, centre_table(centres), labels, gaps, tallies)
     if points.size * len(centres) > worth_threads:
@@ -137,7 +139,9 @@ def _assign_compiled(points: Array, centres: Array, worth_threads: int) -> Assig
     else:
         assign_rows(0, n_chunks, *given)
     total = tallies.sum(axis=0)
-    sums, sizes, use = total[:, :-2], total[:, -2], total[:, -1]
+    sums = total[:, :-2]
+    sizes = total[:, -2]
+    use = total[:, -1]
     return Assignment(centres, labels, sums, sizes, lambda: (gaps, use))
 
 
@@ -250,7 +254,8 @@ class Search:
             else:
                 other = self._breath(best, extra)
             if other.inertia >= best.inertia * (1 - AGREE):
-                in_vain, extra = in_vain + 1, max(1, extra // 3)
+                in_vain = in_vain + 1
+                extra = max(1, extra // 3)
             if other.inertia < best.inertia:
                 best = other
         return best
@@ -281,7 +286,8 @@ def _to_spare(found: Assignment, count: int) -> list[int]:
     """Centres of least use; the nearest to one that goes will take its rows, so it stays while it can."""
     apart = _squares(found.centres, found.centres)
     np.fill_diagonal(apart, np.inf)
-    use, spared = found.use.copy(), []
+    use = found.use.copy()
+    spared = []
     for _ in range(count):
         last = int(np.argmin(use))
         spared.append(last)

@@ -106,8 +106,10 @@ def _changes(table: Array, name: Array, moved: int, common: int) -> LabelChanges
     share_out = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
     share_in = table / np.maximum(table.sum(axis=0, keepdims=True), 1)
     # a split: parts of the old that make up new clusters; a merger: parts of the new that were whole clusters
-    parts, sources = (share_out > KIN) & (share_in > 0.5), (share_in > KIN) & (share_out > 0.5)
-    split, merged = _groups(parts), _groups(sources.T)
+    parts = (share_out > KIN) & (share_in > 0.5)
+    sources = (share_in > KIN) & (share_out > 0.5)
+    split = _groups(parts)
+    merged = _groups(sources.T)
     kin = (share_out > KIN) | (share_in > KIN)
     was_there = table.sum(axis=1) > 0
     return LabelChanges(

@@ -60,7 +60,8 @@ def nearest_cluster(vectors: Array, labels: Array, norm_regularization: float) -
     """
     part = labels >= 0
     n_clusters = int(labels.max(initial=-1)) + 1
-    rows, clusters = np.asarray(vectors[part], dtype=np.float64), labels[part]
+    rows = np.asarray(vectors[part], dtype=np.float64)
+    clusters = labels[part]
     length = float(np.median(row_lengths(rows))) * norm_regularization**0.5 if norm_regularization else 0.0
     unit = NearestCluster(np.empty((0, rows.shape[1])), length).scaled(rows)
     sizes = np.bincount(clusters, minlength=n_clusters).astype(np.float64)

@@ -100,15 +100,19 @@ class _Seen:
 
 
 def _looked_at(layers: Sequence[Graph], labels: Array, weak: Array) -> _Seen:
-    n, several = len(labels), len(layers) > 1
+    n = len(labels)
+    several = len(layers) > 1
     n_clusters = int(labels.max(initial=0)) + 1
-    counts, union = np.zeros(n, np.int64), np.zeros(n, np.int64)
-    best, lead = np.full(n, -1, np.int64), np.zeros(n, np.float32)
+    counts = np.zeros(n, np.int64)
+    union = np.zeros(n, np.int64)
+    best = np.full(n, -1, np.int64)
+    lead = np.zeros(n, np.float32)
     row_of = np.cumsum(weak) - 1
     votes = np.zeros((int(weak.sum()), n_clusters)) if several else np.zeros((0, n_clusters))
     for layer in layers:
         for block in components(layer):
-            span, sizes = slice(block.start, block.stop), np.diff(block.indptr)
+            span = slice(block.start, block.stop)
+            sizes = np.diff(block.indptr)
             counts[span] += sizes
             filled = np.flatnonzero(sizes)
             if len(filled):
@@ -143,7 +147,8 @@ def components(layer: Graph) -> Iterator[RowBlock]:
 
 def _distinct(layers: Sequence[Graph], n: int) -> tuple[Array, Array]:
     """Neighbours of every row in any layer, each counted once; more than one of them is as good as two."""
-    first, last = np.full(n, n, np.int64), np.full(n, -1, np.int64)
+    first = np.full(n, n, np.int64)
+    last = np.full(n, -1, np.int64)
     for layer in layers:
         for block in components(layer):
             filled = np.flatnonzero(np.diff(block.indptr))
@@ -173,7 +178,8 @@ def _winners(votes: Array, own: Array) -> tuple[Array, Array]:
     """The cluster with most votes, the own one among equals; -1 where nobody votes."""
     if not len(votes):
         return np.empty(0, np.int64), np.empty(0, np.float32)
-    at, total = np.arange(len(votes)), votes.sum(axis=1)
+    at = np.arange(len(votes))
+    total = votes.sum(axis=1)
     best = np.argmax(votes, axis=1)
     best = np.where(votes[at, own] >= votes[at, best], own, best)
     top = votes[at, best]
@@ -185,14 +191,17 @@ def _winners(votes: Array, own: Array) -> tuple[Array, Array]:
 
 def _branches(seen: _Seen, degrees: Array, n_clusters: int) -> list[tuple[Array, Array]]:
     """Rounds of rows that hang on one other row each, leaves first: (rows, what they hang on)."""
-    counts, union, volume = seen.counts.copy(), seen.union.copy(), degrees.astype(np.float64)
+    counts = seen.counts.copy()
+    union = seen.union.copy()
+    volume = degrees.astype(np.float64)
     most = TINY_SHARE * float(degrees.sum()) / n_clusters
     rows = np.flatnonzero(counts == 1)
     rounds: list[tuple[Array, Array]] = []
     while len(rows) and len(rounds) < DEEPEST:
         roots = union[rows]
         pair = (counts[roots] == 1) & (roots > rows)  # two that have only each other: one is the root
-        rows, roots = rows[~pair], roots[~pair]
+        rows = rows[~pair]
+        roots = roots[~pair]
         rounds.append((rows, roots))
         counts[rows] = 0
         np.subtract.at(counts, roots, 1)

@@ -110,7 +110,8 @@ def balanced_normalized_cut(shares: Array) -> float:
     A cluster with less than half of its fair share of the volume counts in proportion to it, so that tiny
     pieces that hang by one edge do not win.
     """
-    k, volumes = len(shares), shares.sum(axis=1)
+    k = len(shares)
+    volumes = shares.sum(axis=1)
     if k < 2:
         return 0.0
     inside = np.divide(np.diag(shares), volumes, out=np.zeros(k), where=volumes > 0)

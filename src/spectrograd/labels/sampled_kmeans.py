@@ -132,8 +132,10 @@ class Fitted:
 
     def swept(self, vectors: Array, active: Array) -> ChunkedAssignment:
         """Every row (n x K) that takes part to its nearest centre; clusters are numbered as the centres."""
-        labels, sure = np.full(len(vectors), -1, np.int64), np.full(len(vectors), np.nan, np.float32)
-        inertia, n_clusters = 0.0, len(self.centres)
+        labels = np.full(len(vectors), -1, np.int64)
+        sure = np.full(len(vectors), np.nan, np.float32)
+        inertia = 0.0
+        n_clusters = len(self.centres)
         size = max(1, AT_ONCE // max(vectors.shape[1], n_clusters))
         for start in range(0, len(vectors), size):
             part = start + np.flatnonzero(active[start : start + size])

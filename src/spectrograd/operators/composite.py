@@ -35,12 +35,14 @@ class LowRankOperator(Operator):
 
     def product(self, engine: Engine, X: MultiVector) -> MultiVector:
         """A Gram matrix and a combination; no edges are read."""
-        Z, a = self.low_rank.factors, self.low_rank.coefficients
+        Z = self.low_rank.factors
+        a = self.low_rank.coefficients
         return engine.astype(engine.combine(Z, -a[:, None] * engine.gram(Z, X)), X.dtype)
 
     def rounding(self, dtype: DTypeLike) -> float:
         """Of sums along the columns of the factors, and of products with their coefficients."""
-        Z, a = self.low_rank.factors, self.low_rank.coefficients
+        Z = self.low_rank.factors
+        a = self.low_rank.coefficients
         return self.n_nodes * float(np.finfo(dtype).eps) * float(np.abs(a) @ np.square(Z).sum(axis=0))
 
     def to_engine(self, engine: Engine) -> LowRankOperator:
@@ -98,7 +100,8 @@ class SumOperator(OperatorOfSeveral):
 
     def product(self, engine: Engine, X: MultiVector) -> MultiVector:
         """One product after the other."""
-        unit, first = np.eye(X.shape[1]), self.operators[0]
+        unit = np.eye(X.shape[1])
+        first = self.operators[0]
         total = engine.combine(first.product(engine, X), self.weights[0] * unit)
         for c, part in zip(self.weights[1:], self.operators[1:], strict=True):
             total = engine.combine(total, unit, part.product(engine, X), c * unit)
@@ -106,7 +109,8 @@ class SumOperator(OperatorOfSeveral):
 
     def rounding(self, dtype: DTypeLike) -> float:
         """That of the parts, and of adding them."""
-        eps, pairs = float(np.finfo(dtype).eps), list(zip(self.weights, self.operators, strict=True))
+        eps = float(np.finfo(dtype).eps)
+        pairs = list(zip(self.weights, self.operators, strict=True))
         sizes = (abs(c) * max(abs(part.lower), abs(part.upper)) for c, part in pairs)
         return sum(abs(c) * part.rounding(dtype) for c, part in pairs) + len(pairs) * eps * sum(sizes)
 
@@ -141,7 +145,8 @@ class FunctionOperator(OperatorOfSeveral):
 
     def product(self, engine: Engine, X: MultiVector) -> MultiVector:
         """``A X`` on an engine: the sum of the layers' series."""
-        unit, total = np.eye(X.shape[1]), None
+        unit = np.eye(X.shape[1])
+        total = None
         for operator, coefficients in zip(self.operators, self.series, strict=True):
             part = _series_product(engine, operator, coefficients, X)
             total = part if total is None else engine.combine(total, unit, part, unit)

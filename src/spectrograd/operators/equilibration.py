@@ -184,7 +184,8 @@ def _absorb_scale(operator: SparseOperator) -> Equilibration:
     """
     standard = operator.standard_form()
     assert standard.scale is not None
-    W, scale = operator.graph.matrix, standard.scale
+    W = operator.graph.matrix
+    scale = standard.scale
     ends = np.repeat(scale, np.diff(W.indptr)) * scale[W.indices]  # first: the same for both directions
     block = RowBlock(0, W.indptr.astype(np.int64), W.indices, _freeze(W.data * ends))
     graph = Graph((block,), operator.n_nodes, operator.graph.names)

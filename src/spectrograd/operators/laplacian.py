@@ -59,7 +59,8 @@ def laplacian(graph: Graph, kind: Kind = "random_walk", *, allow_isolated: bool 
         raise ValueError(f"laplacian={kind!r}: expected one of {', '.join(get_args(Kind))}")
     if graph.is_signed and not is_signed_kind(kind):
         _refuse_signs(graph, kind)
-    kind, degrees = form_of(kind), graph.degrees
+    kind = form_of(kind)
+    degrees = graph.degrees
     if degrees.max() > np.finfo(np.float64).max / 2:
         raise GraphError("the weights are too large: their sums overflow; divide all of them by 1e10, say")
     _check_isolated(graph, allow_isolated)
@@ -195,8 +196,10 @@ def regularized(graph: Graph, kind: Kind, tau: float) -> SparseOperator:
     if graph.n_edges == 0:
         raise GraphError("the graph is empty: it has nodes but no edge")
     plain = laplacian(graph, kind, allow_isolated=True)  # checks the kind
-    n, added = graph.n_nodes, tau * float(graph.degrees.mean())
-    degrees, coefficient = graph.degrees + added, np.array([added / n])
+    n = graph.n_nodes
+    added = tau * float(graph.degrees.mean())
+    degrees = graph.degrees + added
+    coefficient = np.array([added / n])
     ones = None if is_signed_kind(kind) else LowRank(np.ones((n, 1)), coefficient)
     kind = form_of(kind)
     if kind == "unnormalized":

@@ -102,7 +102,9 @@ def _verify_result(problem: Problem, found: Any) -> CertifiedEmbedding:
     """
     if not isinstance(found, CertifiedEmbedding):
         raise TypeError("no result of a solve")
-    certificate, vectors, engine = found.certificate, found.embedding.vectors, problem.engine
+    certificate = found.certificate
+    vectors = found.embedding.vectors
+    engine = problem.engine
     shape = (problem.n_nodes, problem.n_components)
     if vectors.shape != shape or found.solution.Q.shape != shape or not found.solution.history:
         raise ValueError(f"vectors of shape {vectors.shape} instead of {shape}")

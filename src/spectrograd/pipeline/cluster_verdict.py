@@ -146,7 +146,8 @@ class ClusterVerdict:
         )
 
     def _lopsided(self) -> str:
-        share, tiny = self.largest_share or 0.0, self.n_tiny
+        share = self.largest_share or 0.0
+        tiny = self.n_tiny
         what = [f"{share:.0%} of the nodes are in one cluster"] if share >= LOPSIDED_SHARE else []
         what += (
             [f"{tiny} of {self.n_clusters} clusters are tiny pieces"] if 2 * tiny > self.n_clusters else []
@@ -220,7 +221,8 @@ def _judge_components(
     cuts: _Cuts, result: Result, found: ClusterVerdict, settings: Settings
 ) -> ClusterVerdict:
     """No edge is cut; what is left to ask is whether a random graph falls apart as well."""
-    sizes, rng = result.connectivity.sizes, np.random.default_rng(settings.seed or 0)
+    sizes = result.connectivity.sizes
+    rng = np.random.default_rng(settings.seed or 0)
     apart = 1 - float(sizes[0]) / float(sizes.sum())
     graph = random_graph(cuts.counts, cuts.drawn, cuts.scales, rng, 2 * MAX_NULL_NODES)
     n = min(2 * MAX_NULL_NODES, len(cuts.counts[0]))
@@ -448,10 +450,12 @@ def _cluster_random_graph(
         norm_regularization=norm_regularization,
         random_state=int(rng.integers(2**31)),
     )
-    labels, sure = found.labels, found.membership
+    labels = found.labels
+    sure = found.membership
     if tau:
         followed = follow_neighbours([graph], labels, [tau * float(graph.degrees.mean())], sure)
-        labels, sure = followed.labels, followed.membership
+        labels = followed.labels
+        sure = followed.membership
     own = _measure_cuts([graph], np.ones(1), labels, k)
     assert own is not None
     assert sure is not None
@@ -477,9 +481,11 @@ def random_graph(
     total = sp.csr_array((n, n))
     for own, weights, scale in zip(counts, drawn, scales, strict=True):
         ends = rng.permutation(np.repeat(np.arange(n), np.minimum(own[chosen], n // 2)))
-        rows, cols = ends[: len(ends) // 2], ends[len(ends) // 2 : 2 * (len(ends) // 2)]
+        rows = ends[: len(ends) // 2]
+        cols = ends[len(ends) // 2 : 2 * (len(ends) // 2)]
         keep = rows != cols
-        rows, cols = rows[keep], cols[keep]
+        rows = rows[keep]
+        cols = cols[keep]
         data = np.full(len(rows), scale)
         if weights is not None:
             data = scale * rng.choice(weights, len(rows))
@@ -496,13 +502,15 @@ def _embed_random_graph(
     graph: Graph, width: int, tau: float, rng: np.random.Generator
 ) -> tuple[Array, Array] | None:
     """Largest eigenvalues of the (regularised) normalised adjacency, falling, and coordinates of its walk."""
-    n, added = graph.n_nodes, tau * float(graph.degrees.mean())
+    n = graph.n_nodes
+    added = tau * float(graph.degrees.mean())
     root = 1 / np.sqrt(graph.degrees + added)
     scaled = sp.diags_array(root)
     matrix = sp.csr_array(scaled @ graph.matrix @ scaled)
     if n <= MAX_DENSE_NODES or 3 * width > n:
         values, vectors = np.linalg.eigh(matrix.toarray() + added / n * np.outer(root, root))
-        values, vectors = values[-width:], vectors[:, -width:]
+        values = values[-width:]
+        vectors = vectors[:, -width:]
     else:
 
         def product(x: Array) -> Array:

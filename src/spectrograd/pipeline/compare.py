@@ -199,7 +199,8 @@ def _empty_row(name: str) -> Row:
 
 
 def _judge(trial: Trial, result: Result, recorder: ScoreRecorder, classes: Array | None) -> None:
-    trial.result, certificate = result, result.certificate
+    trial.result = result
+    certificate = result.certificate
     scores = {} if classes is None else result.scores(classes)
     history = recorder.history(result.history)
     if history:

@@ -98,7 +98,8 @@ def changed_layers(graph: MultilayerGraph, changes: EdgeChanges) -> MultilayerGr
     edges, removed = (by_layer(part, graph) for part in (changes.edges, changes.removed))
     names = all_names(graph, list(edges.values()), changes.new_nodes)
     every = graph.node_names if names is None else names
-    row_of, layers = NodeRows(every), []
+    row_of = NodeRows(every)
+    layers = []
     for name, layer in zip(graph.layer_names, graph.layers, strict=True):
         matrix = _enlarge(layer.matrix, len(every))
         if name in removed:
@@ -154,7 +155,8 @@ def _enlarge(matrix: sp.csr_array, n_nodes: int) -> sp.csr_array:
 
 def edges_by_row(part: Graph, row_of: NodeRows) -> sp.csr_array:
     """A graph of changes on the rows of the whole graph."""
-    rows, entries = row_of.rows(part.node_names), part.matrix.tocoo()
+    rows = row_of.rows(part.node_names)
+    entries = part.matrix.tocoo()
     touched = np.unique(entries.row)
     lost = touched[rows[touched] < 0]
     if len(lost):
@@ -242,14 +244,17 @@ def _keys(part: Graph | None, row_of: NodeRows) -> tuple[Array, Array]:
     """Edges as ``smaller row << 32 | larger row``, ascending, and their weights."""
     if part is None:
         return np.empty(0, np.int64), np.empty(0)
-    rows, entries = row_of.rows(part.node_names), part.matrix.tocoo()
-    heads, tails = rows[entries.row], rows[entries.col]
+    rows = row_of.rows(part.node_names)
+    entries = part.matrix.tocoo()
+    heads = rows[entries.row]
+    tails = rows[entries.col]
     lost = np.flatnonzero(heads < 0)
     if len(lost):
         name = str(part.node_names[entries.row[lost[0]]])
         raise GraphError(f"edge to remove: node {name!r} is not in the graph")
     once = heads < tails
-    keys, weights = (heads[once] << 32) | tails[once], entries.data[once].astype(np.float64)
+    keys = (heads[once] << 32) | tails[once]
+    weights = entries.data[once].astype(np.float64)
     order = np.argsort(keys)
     return keys[order], weights[order]
 

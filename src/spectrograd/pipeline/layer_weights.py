@@ -100,7 +100,8 @@ def layer_significance(
     operator: SparseOperator, U: Array, rng: np.random.Generator
 ) -> LayerSignificance | None:
     """What a layer shows by itself, or None where it has no edge or no direction but the trivial one."""
-    graph, width = operator.graph, U.shape[1]
+    graph = operator.graph
+    width = U.shape[1]
     if width < 2 or graph.n_edges == 0:
         return None
     own = _symmetric(graph)
@@ -389,7 +390,8 @@ def _keep_every_node(weights: Array, present: Array) -> Array:
     if not weights.sum() > 0:  # nothing to go by: every layer that has an embedding counts the same
         return equal
     weights = weights * (equal.sum() / weights.sum())
-    alike, own = equal @ present, weights @ present
+    alike = equal @ present
+    own = weights @ present
     least = alike[alike > 0].min()
     short = (alike > 0) & (own < (1 - 1e-9) * least)  # not by rounding
     move = float(np.max((least - own[short]) / (alike[short] - own[short]), initial=0.0))

@@ -123,7 +123,8 @@ def open_within(
     engine : str or Client
         Where it will run: workers of a cluster open the store for themselves.
     """
-    limit, graph = as_bytes(memory_limit), open_store(path)
+    limit = as_bytes(memory_limit)
+    graph = open_store(path)
     if on_cluster(engine):
         return graph
     if limit is None or resident_bytes(graph, k) <= limit:

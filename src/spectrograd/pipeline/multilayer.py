@@ -103,10 +103,12 @@ def merge(
         raise ValueError(f"aggregation {aggregation!r} does not take regularised layers: choose another")
     options = chosen.checked(aggregation_params)
     automatic = isinstance(layer_weights, str) and layer_weights == "auto"
+    # 1. one Laplacian per layer; layers without an edge weigh nothing
     weights = _without_empty(_initial_weights(layer_weights, graph.n_layers), graph)
     if not tau:
         _check_linked(graph, excluded)
     operators = layer_operators(graph, laplacian, tau, excluded)
+    # 2. embed each layer, where the aggregation or the weights compare subspaces
     began = time.perf_counter()
     embedded: tuple[CertifiedEmbedding, ...] = ()
     scores = None
@@ -118,9 +120,11 @@ def merge(
             _embed_layer(operator, n_components, _loosen(share) if count > n_components else share, own)
             for operator, count in zip(operators, components, strict=True)
         )
+    # 3. weigh the layers by structure and agreement
     if automatic:
         scores = weigh_layers(operators, _vectors(embedded), settings.seed)
         weights = checked_weights(weights * scores.weights, graph.n_layers)
+    # 4. one operator: sum_s w_s (L_s - alpha U_s U_s') is Eq. 22
     layers = Layers(operators, weights, _vectors(embedded))
     embedded_at = time.perf_counter()
     result = None

@@ -168,7 +168,8 @@ class Extension:
             return self._extend_once(rows, None)
         extended = self._extend_once(replace(rows, between=()), None)
         for _ in range(MAX_PASSES):
-            before, extended = extended, self._extend_once(rows, extended)
+            before = extended
+            extended = self._extend_once(rows, extended)
             change = np.abs(extended.vectors - before.vectors).max(initial=0)
             size = np.abs(extended.vectors).max(initial=0)
             if change <= MIN_CHANGE * size and np.array_equal(extended.reached, before.reached):

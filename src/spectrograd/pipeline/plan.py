@@ -78,7 +78,10 @@ OUT_OF_CACHE = 2.0  # times as long, on top, where none does
 
 def work(solver: str, features: ProblemFeatures) -> tuple[float, ...]:
     """Operation counts of a solver on a problem, in the units of its :data:`CONSTANTS`."""
-    n, k, entries, crowding = features.n, features.k, features.entries, features.crowding
+    n = features.n
+    k = features.k
+    entries = features.entries
+    crowding = features.crowding
     if solver == "eigen":
         return (1.0, float(n) ** 2, float(n) ** 3)
     width = usual_width(k)
@@ -167,7 +170,9 @@ def plan(problem: Problem, memory_limit: int | None = None) -> tuple[PlannedSolv
     predicts the seconds of every candidate. Solvers that do not fit ``memory_limit`` (bytes of the whole
     process) are no candidates.
     """
-    n, operator, sizes = problem.n_nodes, problem.operator, problem.engine.thresholds
+    n = problem.n_nodes
+    operator = problem.operator
+    sizes = problem.engine.thresholds
     if n <= sizes.all_vectors and "resident" in problem.capabilities and not operator.is_streamed:
         return (PlannedSolver("eigen", f"{n} nodes: a dense eigendecomposition is exact and instant"),)
     if not isinstance(operator, SparseOperator) or not problem.capabilities >= ALL:
@@ -178,7 +183,8 @@ def plan(problem: Problem, memory_limit: int | None = None) -> tuple[PlannedSolv
 
 def candidates(problem: Problem, memory_limit: int | None = None) -> list[PlannedSolver]:
     """Solvers for a problem in memory, the quickest first, each with its predicted seconds."""
-    operator, sizes = problem.sparse, problem.engine.thresholds
+    operator = problem.sparse
+    sizes = problem.engine.thresholds
     budget = min(most_factor_bytes(), spare_bytes(operator.graph, problem.n_components, memory_limit))
     features = measure_features(problem)
     names = ["lanczos", "chebyshev"]
@@ -231,7 +237,8 @@ def format_seconds(seconds: float) -> str:
 
 def measure_features(problem: Problem) -> ProblemFeatures:
     """Measure the features of the cost model by products, searches and a matching; nothing is solved."""
-    operator, sizes = problem.sparse, problem.engine.thresholds
+    operator = problem.sparse
+    sizes = problem.engine.thresholds
     shape = spectral_shape(problem.engine, problem.operator)
     entries = operator.graph.n_entries + 2 * operator.rank * problem.n_nodes
     shrinks = problem.n_nodes > sizes.small and operator.rank <= 1

@@ -91,7 +91,9 @@ class CertifiedEmbedding:
 
     def left(self, fit: Equilibration, engine: Engine) -> CertifiedEmbedding:
         """The same in the numbers of the operator that was given."""
-        found, unit, run = self.embedding, fit.unit, self.solution
+        found = self.embedding
+        unit = fit.unit
+        run = self.solution
         history = tuple(in_units(progress, unit) for progress in run.history)
         return replace(
             self,

@@ -218,7 +218,8 @@ def _follow_neighbours(result: Result) -> Result:
         return result
     if any(layer.is_signed for layer in layers):  # a vote of neighbours has no meaning among enemies
         return result
-    rows, old = result.rows, result.labels
+    rows = result.rows
+    old = result.labels
     part = old[rows] >= 0
     added = [tau * float(layer.degrees[part].mean()) for layer in layers]
     sure = None if result.membership is None else result.membership[rows]
@@ -227,7 +228,8 @@ def _follow_neighbours(result: Result) -> Result:
     result = replace(result, passes=result.passes + _passes_over_disk(layers) - before)
     if not len(found.moved):
         return result
-    labels, membership = old.copy(), result.membership
+    labels = old.copy()
+    membership = result.membership
     labels[rows] = found.labels
     labels.flags.writeable = False
     if membership is not None and found.membership is not None:

@@ -98,7 +98,8 @@ def multivector_of_all_nodes(
     """As :func:`with_all_nodes`, on the engine and without a look at the host; None unless asked for."""
     if not context.keep_multivector:
         return None
-    engine, Q = context.engine, solved.solution.Q
+    engine = context.engine
+    Q = solved.solution.Q
     Q = (
         engine.from_numpy(Q) if isinstance(Q, np.ndarray) else Q
     )  # of whole components, which nobody solved for
@@ -151,7 +152,8 @@ class PreparedGraph:
     def _solve(
         self, settings: Settings, context: RunContext, start: Array | None
     ) -> tuple[CertifiedEmbedding, GraphOperator, Regularization, Eigengap | None]:
-        wanted, groups = checked(settings.regularization), self.connectivity.groups
+        wanted = checked(settings.regularization)
+        groups = self.connectivity.groups
         if groups is not None:
             operator = _laplacian(self.part, settings.laplacian, 0.0, self.masked)
             solved = _whole_components(operator, groups[self.kept], settings)
@@ -223,7 +225,8 @@ def prepare_graph(graph: Graph, settings: Settings, context: RunContext) -> Prep
     part = subgraph(graph, kept)
     order = near_order(part, context.engine.thresholds) if connectivity.groups is None else None
     if order is not None:
-        part, kept = reordered(part, order), kept[order]
+        part = reordered(part, order)
+        kept = kept[order]
     return PreparedGraph(graph, part, kept, connectivity)
 
 
@@ -383,7 +386,8 @@ class _Watch:
 
 def null_vectors(operator: GraphOperator, components: Array) -> Array:
     """One per component, N x components, orthonormal in the metric; rows whose component is -1 are zero."""
-    metric, outside = operator.random_walk_form().metric, components < 0
+    metric = operator.random_walk_form().metric
+    outside = components < 0
     if not outside.any():
         return operator.from_random_walk(indicators(components, metric))
     mass = np.where(outside, 0.0, 1.0 if metric is None else metric)

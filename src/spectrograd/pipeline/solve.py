@@ -160,9 +160,11 @@ def _certify(
 ) -> CertifiedEmbedding:
     engine = context.engine
     problem = Problem(operator, solution.Q.shape[1], engine)
+    # 1. Without a pass, where the last product of the solver and its probe will do.
     known = _certify_by_last_product(problem, solution, settings, null)
     if known is not None:
         return _with_certificate(problem, solution, choice, *known)
+    # 2. Rayleigh-Ritz in float64, with the known null vector exact; residuals in B^-1.
     placed, Q = problem.engine_operator, solution.Q
     if Q.dtype != np.float64 and not _float32_suffices(problem, settings):
         Q = problem.orthonormalize(engine.astype(Q, np.float64)).Q
@@ -175,11 +177,13 @@ def _certify(
     if not (np.isfinite(ritz.values).all() and np.isfinite(measured).all()):
         raise FloatingPointError("the vectors left the range of numbers")
     try:
+        # 3. Where K cuts through a bulk: the vectors before it.
         leading = _certify_before_bulk(
             problem, ritz, solution, measured, settings, context, rounding, earlier
         )
         if leading is not None:
             return _with_certificate(problem, solution, choice, ritz, leading)
+        # 4. A bound on the rest of the spectrum, and with it the angle (Davis & Kahan).
         error = float(np.linalg.norm(measured))
         complement_bound = _bound_complement(
             problem, ritz, solution, error, rounding, settings, context, earlier
@@ -335,6 +339,7 @@ def _bound_complement(
     """What lies beyond the subspace: the solver knows it, a count tells, or a probe finds out."""
     known = solution.evidence
     top, beyond, complement_bound = float(ritz.values[-1]), known.beyond, known.complement_bound
+    # 1. A dense solver knows the whole spectrum.
     if beyond is not None and known.complete:
         return ComplementBound(beyond)
     if (
@@ -342,9 +347,11 @@ def _bound_complement(
         and complement_bound.odds_below(needed_cut(top, complement_bound.lowest, error)) <= LIKELY_MISS
     ):
         return complement_bound
+    # 2. Nobody waits for a probe when the time is over.
     late = time.perf_counter() >= context.certified_by
     if late or solution.stop_reason in (INTERRUPTED, OUT_OF_TIME):
         return UNPROBED
+    # 3. Sylvester's law of inertia: a factorisation counts the eigenvalues below a cut.
     if beyond is not None and beyond > top and known.countable:
         complete_below = top + (MAX_GAP_FRACTION + 0.01) * (beyond - top)
         count = count_below(problem.sparse, complete_below, problem.engine.thresholds)
@@ -352,6 +359,7 @@ def _bound_complement(
             return ComplementBound(
                 beyond if count == problem.n_components else top, complete_below=complete_below
             )
+    # 4. A Lanczos probe of random vectors in the complement.
     seed, until = settings.seed, context.certified_by
     rng = np.random.default_rng(None if seed is None else (seed, 1))  # not what the solver started from
     looks = 2.0 ** (earlier + 1)  # a half of the level for the first attempt, a quarter for the second, ...
@@ -415,6 +423,7 @@ def _embed(
     result: CertifiedEmbedding | None = None
     attempts: list[Attempt] = []
     for choice in choices or choices_for(problem, settings):
+        # 1. The next solver of the plan, from where the last one stopped, with the time that is left.
         left = _remaining(context.solver_seconds, time.perf_counter() - began)
         try:
             latest = _attempt(problem, choice, settings, context, left, len(attempts))
@@ -426,8 +435,10 @@ def _embed(
         if isinstance(latest, Attempt):
             attempts.append(latest)
             continue
+        # 2. Join the attempts.
         attempts.extend(latest.attempts)
         result = latest if result is None else latest.after(result.solution)
+        # 3. Stop? Certified, interrupted, out of time, or no solver can help.
         stopped = latest.solution.stop_reason in (INTERRUPTED, GIVEN_UP, OUT_OF_TIME)
         stopped = stopped or left == 0 or time.perf_counter() >= context.deadline
         if result.certificate.converged or stopped or _lacks_gap(operator, latest):

@@ -122,7 +122,8 @@ class RayleighRitzSteps:
 
     def run(self, start: Array) -> CorrectedVectors | None:
         """Take steps until the residual is small enough; None where they would be too many."""
-        engine, operator = self.engine, self.operator
+        engine = self.engine
+        operator = self.operator
         vectors = np.ascontiguousarray(start, dtype=np.float32)
         ritz = rayleigh_ritz(engine, operator, orthonormalize(engine, vectors, operator.metric).Q)
         error = _residual_norm(engine, operator, ritz)
@@ -133,7 +134,8 @@ class RayleighRitzSteps:
             return None
         for step in range(1, MAX_PASSES + 1):
             ritz = self._step(ritz)
-            larger, error = error, _residual_norm(engine, operator, ritz)
+            larger = error
+            error = _residual_norm(engine, operator, ritz)
             target = self._target_residual(ritz)
             if error <= target:
                 last = MeasuredRitz(

@@ -79,8 +79,10 @@ class Eigen(Solver[EigenState]):
         """The first step is the last."""
         if self.method not in ("auto", "dense", "arpack"):
             raise ValueError(f"method={self.method!r}: expected 'auto', 'dense' or 'arpack'")
+        # 1. K + 1 eigenvectors in standard form, B^-1/2 A B^-1/2
         dense = self.method == "dense" or (self.method == "auto" and problem.n_nodes <= DENSE_BELOW)
         vectors = _solve_dense(problem, state) if dense else self._arpack(problem, state)
+        # 2. back to the pencil: x = B^-1/2 v
         state.U = np.ascontiguousarray(problem.standard.inverse_transform(vectors))
         state.iteration = 1
         state.done = True
@@ -99,6 +101,7 @@ class Eigen(Solver[EigenState]):
         k = problem.n_components
         n = problem.n_nodes
         product = _negate_and_shift(problem, operator, state)
+        # The basis of ARPACK holds at least twice as many vectors as are sought (Lehoucq et al. 1998).
         start = state.rng.standard_normal(n)
         more = min(k + 1, n - 1)
         basis = min(n - 1, max(2 * more + 1, 40 if self.tol == 0 else 20))
@@ -108,6 +111,7 @@ class Eigen(Solver[EigenState]):
             return _complete_basis(stopped.eigenvectors, k, state)
         vectors = np.asarray(vectors[:, ::-1])  # scipy's order is ascending
         if more > k:
+            # The Rayleigh quotient of one vector more: where the rest of the spectrum begins.
             last = vectors[:, k:]
             state.beyond = float((last * problem.engine.apply(operator, last)).sum() / (last**2).sum())
         return vectors[:, :k]

@@ -155,11 +155,13 @@ def nystrom_points(
     rng = np.random.default_rng(random_state)
     coordinates, similarity, landmarks = sampled_points(points, n_components, kernel, gamma, n_landmarks, rng)
     columns = similarity(coordinates, coordinates[landmarks])
+    # 2. degrees of the approximation, d = C A_nn^-1 C'1
     root = _inverse_root(columns[landmarks])
     degrees = columns @ (root @ (root.T @ columns.sum(axis=0)))
     degrees = np.maximum(degrees, columns.sum(axis=1))  # the approximation can undershoot: far points
     scale = 1 / np.sqrt(degrees)
     values, V = _extend(scale[:, None] * columns * scale[landmarks], landmarks, n_components)
+    # 4. residuals on a sample of the rows of the true kernel
     rows = rng.choice(len(V), min(SAMPLE_ROWS, len(V)), replace=False)
     product = scale[rows, None] * (similarity(coordinates[rows], coordinates) @ (scale[:, None] * V))
     residuals = np.linalg.norm(product - V[rows] * values, axis=0) * np.sqrt(len(V) / len(rows))
@@ -174,10 +176,13 @@ class _Extended(NamedTuple):
 
 def _extend(columns: Array, landmarks: Array, k: int) -> _Extended:
     """The one-shot method: leading eigenpairs of ``C A_nn^-1 C'``, orthonormal, largest first."""
+    # 1. F = C A_nn^-1/2 (Fowlkes et al. 2004)
     F = columns @ _inverse_root(columns[landmarks])
+    # 2. R = F'F = Q E Q', largest first
     E, Q = la.eigh(F.T @ F)
     E = E[::-1][:k]
     Q = Q[:, ::-1][:, :k]
+    # 3. V = F Q E^-1/2; columns that the rank does not allow are zero
     V = F @ (Q / np.sqrt(np.maximum(E, np.finfo(float).tiny)))
     missing = k - V.shape[1]
     return _Extended(np.pad(E, (0, missing)), np.pad(V, ((0, 0), (0, missing))))

@@ -93,13 +93,16 @@ class Power(Solver[PowerState]):
 
     def step(self, problem: Problem, state: PowerState) -> PowerState:
         """Two more products: the power p grows by one."""
+        # 1. the first product; it shows whether negative eigenvalues dominate
         before = state.U
         self._multiply(problem, state)
         if state.is_orthonormal and self.shift == "auto" and _has_negative(problem.engine, before, state.U):
             self._restart(problem, state)
+        # 2. the second product: p grows by one
         state.is_orthonormal = False
         self._multiply(problem, state)
         state.iteration += 1
+        # 3. now and then a QR, before the columns become parallel
         if 2 * state.iteration % PRODUCTS_PER_QR == 0:
             state.U = orthonormalize(problem.engine, state.U, None, state.rng).Q
             state.is_orthonormal = True

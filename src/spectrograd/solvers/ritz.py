@@ -87,6 +87,7 @@ class RitzSolver(Solver[RitzT]):
         """Whether the angle is met, or cannot be since K cuts through a bulk."""
         if state.done or self.angle == 0 or state.iteration == 0:
             return state.done
+        # Davis & Kahan: sin(angle) <= residual / gap; in a bulk there is no gap after K to wait for.
         k = problem.n_components
         width = problem.operator.upper - problem.operator.lower
         return state.angle_bound(k) <= self.angle or state.in_a_bulk(k, self.angle, BULK_RESIDUAL * width)
@@ -172,6 +173,7 @@ def guarded_start(problem: Problem, width: int, rng: np.random.Generator, dtype:
         start = problem.random_walk.transform(start)
     if given == width:
         return start
+    # Random columns: x with E[x'Bx] = 1
     metric = problem.operator.random_walk_form().metric
     block = engine.random(n, width - given, new_seed(rng), dtype)
     if metric is None:
@@ -193,13 +195,16 @@ def ritz_pairs(
     One pass, by ``times`` where the product is not the engine's alone. A basis that is nearly orthonormal
     after one round of Cholesky QR is corrected by the generalised Rayleigh-Ritz instead of a second round.
     """
+    # 1. B-orthonormal basis: Cholesky QR, repaired where U has lost directions
     factor, lost = inverse_factor(engine.gram(U, U, operator.metric))
     if lost:
         Q, lost = orthonormalize(engine, U, operator.metric, rng)
     else:
         Q = engine.combine(U, factor)
+    # 2. the pass: A Q, and the projected pencil (Q'AQ, Q'BQ)
     AQ = engine.apply(operator, Q) if times is None else times(Q)
     H = engine.gram(Q, AQ, None, symmetric=True)
+    # 3. Ritz pairs (Parlett 1998, chapter 11); the product turns with the basis
     values, rotation = generalized_ritz(H, engine.gram(Q, Q, operator.metric))
     ritz = Ritz(values, engine.combine(Q, rotation), engine.combine(AQ, rotation))
     return ritz, residuals(engine, operator, ritz), lost

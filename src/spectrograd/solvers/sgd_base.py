@@ -102,6 +102,7 @@ class SGDBase(SteppingSolver[SGDBaseStateT]):
         self, state: SGDBaseStateT, source: EdgeSource, size: int
     ) -> Iterator[tuple[EdgeChunk, Array]]:
         """The edges of the state's epoch with the step of each batch of ``size``; mutates: ``edges_seen``."""
+        # The step falls linearly from step_size to 0 over the batches of all epochs.
         per_epoch = -(-source.n_edges // size)
         total = self.n_steps(per_epoch)
         done = state.iteration * per_epoch
@@ -117,7 +118,9 @@ class SGDBase(SteppingSolver[SGDBaseStateT]):
     def step(self, problem: Problem, state: SGDBaseStateT) -> SGDBaseStateT:
         """One epoch; after the last one a step of the polishing method."""
         if state.iteration >= self.n_epochs:
+            # 2. after the epochs: one step of the polishing method
             return self._polish_step(problem, state)
+        # 1. one epoch: every edge once, in random order
         self.epoch(problem, state)
         state.iteration += 1
         if state.iteration >= self.epochs and not self.polish:
@@ -127,11 +130,13 @@ class SGDBase(SteppingSolver[SGDBaseStateT]):
     def _polish_step(self, problem: Problem, state: SGDBaseStateT) -> SGDBaseStateT:
         solver = self._polish_solver(problem)
         if state.after is None:
+            # The first step starts from the basis of the epochs.
             state.polishing = replace(problem, start=self.basis(problem, state))
             state.after = solver.init(state.polishing, state.rng)
             state.events.append(f"polished by {solver.name} after {self.epochs:g} passes over the edges")
         assert state.polishing is not None
         before = state.after.matvecs
+        # One step of that method on a state of its own; its products count for this run.
         state.after = solver.step(state.polishing, state.after)
         state.matvecs += state.after.matvecs - (0 if state.iteration == self.n_epochs else before)
         state.iteration += 1

@@ -156,6 +156,7 @@ class ShiftInvert(RitzSolver[FactoredState]):
 
     def init(self, problem: Problem, rng: np.random.Generator) -> FactoredState:
         """Estimate the fill, and refuse before any work is done; factorise, and smooth a random block."""
+        # 1. the fill: refused before any work where the factor is too large
         limit = most_factor_bytes() if self.memory_limit is None else self.memory_limit
         needed = 0.0 if math.isinf(limit) else factor_bytes(estimated_fill(problem.sparse.graph))
         if needed > limit:
@@ -163,9 +164,11 @@ class ShiftInvert(RitzSolver[FactoredState]):
                 f"shift-invert: the factor would take about {needed / 1e9:.2g} GB, the limit is "
                 f"{limit / 1e9:.2g} GB; use 'lanczos' or 'chebyshev', or raise memory_limit"
             )
+        # 2. factor (A - pole B) = L D L', pole below the spectrum
         operator = problem.sparse.random_walk_form().astype(np.float64)
         pole = operator.lower - self._shift(problem) * (operator.upper - operator.lower)
         inverse = Inverse.of(operator, pole, problem.engine.thresholds)
+        # 3. K columns and guards, smoothed by two solves, and their Ritz pairs
         block = guarded_start(problem, self._width(problem), rng, np.float32).astype(np.float64)
         state = FactoredState(np.empty((0, 0)), rng, block=block, inverse=inverse, pole=pole)
         state.most = self.degree
@@ -203,10 +206,12 @@ class ShiftInvert(RitzSolver[FactoredState]):
     ) -> RationalFilter:
         """As much as is missing, and no more than keeps the first vector from drowning the K-th."""
         k = problem.n_components
+        # The filter damps what lies above the last guard vector.
         top = float(state.values[k - 1])
         high = float(state.values[-1])
         high = max(high, top + 1e-12 * (operator.upper - operator.lower))
         unit = RationalFilter(1, high, operator.upper, state.pole)
+        # T_m(rate) >= missing: acosh(x) is about log(2 x)
         missing = 3 * state.angle_bound(k) / self.angle if self.angle > 0 else np.inf
         sufficient = math.log(2 * float(np.clip(missing, 10, 1e6))) / max(unit.rate(top), 1e-9)
         degree = int(np.clip(math.floor(min(sufficient + 1, _max_degree(unit, state, k))), 1, state.most))

@@ -77,6 +77,7 @@ class Similarity:
         operator = self.sparse
         columns = np.ascontiguousarray(operator.graph.matrix[nodes].toarray().T.astype(np.float64))
         if operator.scale is not None:
+            # A = D^-1/2 W D^-1/2 on both sides
             columns *= operator.scale[:, None]
             columns *= operator.scale[nodes]
         if operator.low_rank is not None:
@@ -93,6 +94,7 @@ class Similarity:
         columns = self.columns(nodes)
         state.matvecs += len(nodes) / len(columns)
         for _ in range(n_steps - 1):
+            # one step of the walk: S times the columns
             columns = self.apply(engine, columns)
             columns /= np.abs(columns).max()  # a common factor: S^n stays a multiple of itself
             state.matvecs += len(nodes)

@@ -107,18 +107,21 @@ class StochasticForwardBackward(SteppingSolver[RiemannianState]):
         state.iteration += 1
         if self.setting == "columns":
             return self._column_step(problem, state)
+        # 1. a batch of edges, drawn at random
         source = problem.batches
         U = state.U
         batch = source.sampler(self.batch)(self.batch_size, state.rng)
         state.edges_seen += batch.n_edges
         if batch.n_edges == 0:
             return state
+        # 2. Riemannian gradient on the Stiefel manifold: G - B U (U'G), G the estimate of the batch
         Y = source.low_rank_product(problem.engine, U)
         G, H = source.gradient(batch, U, Y, projected=True)
         gradient = -(U @ H)
         if problem.operator.metric is not None:
             gradient *= problem.operator.metric[:, None]
         gradient[batch.vertices] += rows_of(G, len(batch.vertices))
+        # 3. AdaGrad, and retraction by QR
         state.U = _retract(problem, self._move(state, U, gradient), state)
         return state
 
@@ -126,19 +129,23 @@ class StochasticForwardBackward(SteppingSolver[RiemannianState]):
         """Han & Filippone: ``X <- QR(X + eta (C_S X - X X'C_S X))`` in standard form."""
         operator = problem.sparse
         n = problem.n_nodes
+        # 1. standard form, X = B^1/2 U
         root = 1.0 if operator.metric is None else np.sqrt(operator.metric)[:, None]
         X = root * state.U
+        # 2. a sample S of columns that hold about batch_size edges
         per_column = operator.graph.n_entries / n
         n_columns = int(np.clip(round(self.batch_size / per_column), 1, n))
         nodes = state.rng.choice(n, n_columns, replace=False)
         CX, n_read = _sampled_product(operator.standard_form(), X, nodes)
         state.edges_seen += n_read // 2  # an edge is two entries
+        # 3. projected step and QR (Han & Filippone 2017)
         moved = self._move(state, X, -(CX - X @ (X.T @ CX)))
         state.U = problem.standard.inverse_transform(np.ascontiguousarray(np.linalg.qr(moved)[0]))
         return state
 
     def _move(self, state: RiemannianState, U: Array, gradient: Array) -> Array:
         """AdaGrad's step."""
+        # Duchi, Hazan & Singer 2011: each entry has a step of its own.
         state.squares += gradient**2
         moved = U - state.step_size * gradient / (np.sqrt(state.squares) + 1e-12)
         if not np.isfinite(moved).all():
