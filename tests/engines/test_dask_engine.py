@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 distributed = pytest.importorskip("distributed")
 
@@ -30,6 +31,7 @@ from spectrograd.graph import (
     Graph,
     GraphError,
 )
+from spectrograd.graph.features import feature_graph
 from spectrograd.operators.base import CapabilityError
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.pipeline import (
@@ -242,6 +244,18 @@ def test_streams_are_cut_like_graphs_in_memory(graphs):
 
 
 # --- stores -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["sparse", "dense"])
+def test_features_lie_in_blocks_on_the_workers(client, form):
+    rng = np.random.default_rng(0)
+    Z = rng.random((300, 40)) * (rng.random((300, 40)) < 0.2)
+    graph = feature_graph(sp.csr_array(Z) if form == "sparse" else Z)
+    here, there = (
+        embed(graph, Settings(n_components=3, seed=0, engine=make_engine(name))) for name in ("local", client)
+    )
+    assert there.converged
+    assert np.allclose(here.eigenvalues, there.eigenvalues, atol=1e-8)
 
 
 @pytest.fixture(scope="module")

@@ -108,7 +108,9 @@ def cluster(
     if points is None:
         graph, source = running.read_layers(session, graphs, k, options.limit, signed=options.is_signed)
     else:
-        learned, source = running.read_point_graph(session, graphs, points, options.jobs)
+        learned, source = running.read_point_graph(
+            session, graphs, points, options.jobs, options.memory_limit
+        )
         graph = learned.graph
     running.check_size(k, 0, graph)
     classes, class_names = running.read_truth(session, truth, graph, label_column)
@@ -205,7 +207,9 @@ def embed(
             session, graphs, n_columns, options.limit, signed=options.is_signed
         )
     else:
-        learned, source = running.read_point_graph(session, graphs, points, options.jobs)
+        learned, source = running.read_point_graph(
+            session, graphs, points, options.jobs, options.memory_limit
+        )
         graph = learned.graph
     running.check_size(k, n_columns - k, graph)
     if session.dry_run:

@@ -495,6 +495,7 @@ _TABLE_OPTIONS = (
 class PointOptions:
     """How points become a graph: the options of ``--points``."""
 
+    affinity: str = "nearest_neighbors"
     neighbors: int = 10
     metric: str = "euclidean"
     search: str = "auto"
@@ -507,6 +508,12 @@ _POINT_OPTIONS = (
         "--points",
         is_flag=True,
         help="GRAPH is a table of points (several: views); neighbours make the graph.",
+    ),
+    choice_option(
+        "--affinity",
+        "nearest_neighbors cosine linear",
+        "nearest_neighbors",
+        "With --points: what joins points; cosine and linear take all pairs, without forming them.",
     ),
     count_option("--neighbors", default=10, meaning="With --points: neighbours each point chooses."),
     click.option(

@@ -35,8 +35,10 @@ from spectrograd.cli.summary import Input
 from spectrograd.embedding import Embedding
 from spectrograd.engines import make_engine
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
+from spectrograd.graph.features import FEATURE_AFFINITIES, FeatureAffinity, feature_graph
 from spectrograd.io import read_graph, read_points
 from spectrograd.io.edge_table import unique_names
+from spectrograd.io.features import read_features
 from spectrograd.io.labels import read_classes
 from spectrograd.io.text import without_compression
 from spectrograd.io.write_graph import naming
@@ -291,7 +293,11 @@ class PointGraph:
 
 
 def read_point_graph(
-    session: Session, files: GraphFiles, options: PointOptions, jobs: int | None
+    session: Session,
+    files: GraphFiles,
+    options: PointOptions,
+    jobs: int | None,
+    memory_limit: int | None = None,
 ) -> tuple[PointGraph, Input]:
     """Read points and join them to their neighbours; several files are views of the same points."""
     paths = files.paths
@@ -299,6 +305,8 @@ def read_point_graph(
         keep_stdin(paths)
         asked = [(path, key) for path in paths for key in (files.key or (None,))]
         how: JsonObject = {"ignore": options.ignore, "header": files.header, "format": files.format}
+        if options.affinity in FEATURE_AFFINITIES:
+            return _read_features(session, asked, options, memory_limit, how), hashed(paths)
         tables = [read_points(path, key=key, **how) for path, key in asked]
         source = hashed(paths)
     for (path, key), table in zip(asked, tables, strict=True):
@@ -317,6 +325,23 @@ def read_point_graph(
     graph = graphs[0] if len(graphs) == 1 else MultilayerGraph(tuple(graphs), stems)
     session.detail(f"{graph} of points: {graph.recall}")
     return PointGraph(graph, tuple(known for _, known in made), options), source
+
+
+def _read_features(
+    session: Session,
+    asked: Sequence[tuple[str, str | None]],
+    options: PointOptions,
+    memory_limit: int | None,
+    how: JsonObject,
+) -> PointGraph:
+    """A graph of similar rows of features, which no search makes."""
+    if len(asked) > 1:
+        raise GraphError(f"--affinity {options.affinity} takes one file of features")
+    path, key = asked[0]
+    features, names = read_features(path, memory_limit=memory_limit, key=key, **how)
+    graph = feature_graph(features, cast(FeatureAffinity, options.affinity), names=names)
+    session.detail(f"{graph}")
+    return PointGraph(graph, (), options)
 
 
 def _view(path: str, key: str | None, n_files: int) -> str:

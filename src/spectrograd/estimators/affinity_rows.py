@@ -11,7 +11,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from spectrograd.engines import LocalEngine
+from spectrograd.graph.features import FeatureGraph
 from spectrograd.graph.validation import check_weights, is_invalid
+from spectrograd.points.fourier import FourierMap
 from spectrograd.points.query import KnownPoints
 from spectrograd.system import one_thread
 from spectrograd.typing import Array
@@ -136,7 +138,29 @@ class DistanceRows:
         return Rows(weights, np.where(gaps[:, 0] == 0, near[:, 0], -1))
 
 
-QueryAffinity = PointRows | KernelRows | MatrixRows | DistanceRows
+@dataclass(frozen=True, eq=False)
+class FeatureQuery:
+    """``affinity="cosine"`` and ``"linear"``, and ``"rbf"`` of many points: features of new samples."""
+
+    graph: FeatureGraph
+    keys: Array
+    fourier: FourierMap | None = None
+
+    @classmethod
+    def of(cls, graph: FeatureGraph, fourier: FourierMap | None = None) -> FeatureQuery:
+        """Of the graph of the fit, which the model keeps anyway."""
+        parts = [row_keys(block) for _, block in graph.features.slices()]
+        return cls(graph, np.concatenate(parts), fourier)
+
+    def __call__(self, model: Spectral, X: Any) -> Rows:
+        """Weights by products only; a training sample is known by its features."""
+        kind = next(self.graph.features.slices())[1].dtype
+        Z = X.astype(kind) if self.fourier is None else self.fourier(X)
+        links: Any = self.graph.links(Z)
+        return Rows(links, matching(self.keys, row_keys(Z)))
+
+
+QueryAffinity = PointRows | KernelRows | MatrixRows | DistanceRows | FeatureQuery
 
 
 def _nearest_listed(distances: sp.csr_array, count: int) -> tuple[Array, Array]:

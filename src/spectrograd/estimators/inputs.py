@@ -17,15 +17,19 @@ from sklearn.utils.validation import validate_data
 from spectrograd.estimators.affinity_rows import (
     HALF,
     DistanceRows,
+    FeatureQuery,
     KernelRows,
     MatrixRows,
     PointRows,
     QueryAffinity,
 )
+from spectrograd.estimators.settings import seed_of
 from spectrograd.graph import Graph, GraphError, GraphWarning, MultilayerGraph
+from spectrograd.graph.features import FEATURE_AFFINITIES, feature_graph
 from spectrograd.graph.validation import ROUNDING, accept_signs, check_structure, from_tensor, is_invalid
 from spectrograd.io import graph_of, read_graph
 from spectrograd.io.columns import layer_offer
+from spectrograd.io.features import read_features
 from spectrograd.io.interop.frames import (
     column_names,
     from_frame,
@@ -36,18 +40,22 @@ from spectrograd.io.interop.frames import (
     takes_for_edges,
 )
 from spectrograd.labels.eigengap import FIRST_MAX_CLUSTERS
+from spectrograd.notices import warn
 from spectrograd.operators.laplacian import is_signed_kind
 from spectrograd.pipeline.memory_estimate import is_stored, open_within
+from spectrograd.points.fourier import MAX_KERNEL_POINTS, N_PAIRS, fourier_graph
 from spectrograd.points.knn_graph import neighbour_graph
 from spectrograd.points.search import Wanted
 from spectrograd.store import open_store
+from spectrograd.system import as_bytes
 
 if TYPE_CHECKING:
     from spectrograd.estimators.base import Spectral
 
 Affinity = str | Callable[..., Any]
 AUTO = "auto"
-AFFINITIES = ("nearest_neighbors", "rbf", "precomputed", "precomputed_nearest_neighbors", AUTO)
+PAIRWISE = ("precomputed", "precomputed_nearest_neighbors")
+AFFINITIES = ("nearest_neighbors", "rbf", *FEATURE_AFFINITIES, *PAIRWISE, AUTO)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +99,8 @@ def as_graph(model: Spectral, X: Any, columns: Mapping[str, str]) -> FitInput:
 def _as_graph(model: Spectral, X: Any, columns: Mapping[str, str]) -> FitInput:
     # 1. edges: a path, a graph, a table
     X = from_tensor(X)
+    if isinstance(X, str | os.PathLike) and model.affinity in FEATURE_AFFINITIES:
+        return _features_of_file(model, X)
     given = _from_path(model, X, columns) or graph_of_edges(X, columns)
     if isinstance(given, MultilayerGraph):
         raise ValueError("this is a multilayer graph: use the Multilayer estimators")
@@ -102,6 +112,8 @@ def _as_graph(model: Spectral, X: Any, columns: Mapping[str, str]) -> FitInput:
     affinity = detect_affinity({"X": X}) if model.affinity == AUTO else model.affinity
     attributes: dict[str, Any] = {"affinity_": affinity}
     maker: QueryAffinity
+    if affinity in FEATURE_AFFINITIES or _is_large_kernel(affinity, X):
+        return _features_input(model, affinity, X)
     if affinity == "precomputed":
         # Graph looks for what is not finite, and names the edge
         X = validate_data(model, X, accept_sparse=True, ensure_all_finite=False, ensure_min_samples=2)
@@ -114,6 +126,42 @@ def _as_graph(model: Spectral, X: Any, columns: Mapping[str, str]) -> FitInput:
         attributes |= _neighbor_attributes(model, affinity, X)
     attributes["affinity_matrix_"] = matrix
     return FitInput(graph, np.float32 if X.dtype == np.float32 else np.float64, (maker,), attributes)
+
+
+def _features_of_file(model: Spectral, path: Any) -> FitInput:
+    """A file of features, in memory or, where it does not fit, read again in every pass."""
+    features, names = read_features(path, memory_limit=as_bytes(model.memory_limit))
+    graph = feature_graph(features, model.affinity, names=names)  # type: ignore[arg-type]
+    return FitInput(graph, makers=(FeatureQuery.of(graph),), attributes={"affinity_": model.affinity})
+
+
+def _is_large_kernel(affinity: Affinity, X: Any) -> bool:
+    return affinity == "rbf" and not sp.issparse(X) and getattr(X, "shape", (0,))[0] > MAX_KERNEL_POINTS
+
+
+def _features_input(model: Spectral, affinity: Any, X: Any) -> FitInput:
+    """Rows of features, whose similarities are never formed; a Gaussian kernel by Fourier features."""
+    kinds = [np.float64, np.float32]
+    if affinity in FEATURE_AFFINITIES:  # which names what is not finite
+        X = validate_data(
+            model, X, accept_sparse="csr", dtype=kinds, ensure_all_finite=False, ensure_min_samples=2
+        )
+        graph = feature_graph(X, affinity)
+        maker = FeatureQuery.of(graph)
+    else:
+        X = validate_data(model, X, dtype=kinds, ensure_min_samples=2)
+        given = dict(model.kernel_params or {}).get("gamma", model.gamma)
+        gamma = 1 / X.shape[1] if given is None else float(given)
+        graph, fourier = fourier_graph(X, gamma, seed_of(model.random_state))
+        maker = FeatureQuery.of(graph, fourier)
+        warn(
+            f"affinity='rbf' of {len(X):,} points: the kernel by {graph.features.shape[1]:,} Fourier "
+            f"features, whose weights are off by {graph.kernel_error:.2g} (root mean square of "
+            f"{N_PAIRS:,} pairs)",
+            GraphWarning,
+        )
+    kind = np.float32 if X.dtype == np.float32 else np.float64
+    return FitInput(graph, kind, (maker,), {"affinity_": affinity})
 
 
 def as_layers(model: Spectral, X: Any, columns: Mapping[str, str]) -> FitInput:

@@ -12,7 +12,14 @@ import scipy.sparse as sp
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from spectrograd.estimators.affinity_rows import KernelRows, MatrixRows, PointRows, QueryAffinity, Rows
+from spectrograd.estimators.affinity_rows import (
+    FeatureQuery,
+    KernelRows,
+    MatrixRows,
+    PointRows,
+    QueryAffinity,
+    Rows,
+)
 from spectrograd.estimators.inputs import checked_matrix, graph_of_table
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
 from spectrograd.graph.node_names import NodeRows
@@ -135,7 +142,7 @@ def _matrix(layer: Any) -> Any:
 
 def _may_be_far(maker: QueryAffinity) -> bool:
     """A kernel may vanish between points; an edge that was given by hand does not."""
-    return isinstance(maker, KernelRows)
+    return isinstance(maker, KernelRows | FeatureQuery)
 
 
 def _node_rows(X: Any, n_nodes: int) -> Any:

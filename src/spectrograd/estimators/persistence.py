@@ -15,12 +15,13 @@ from typing import Any, Protocol
 import numpy as np
 import scipy.sparse as sp
 
-from spectrograd.estimators.affinity_rows import PointRows
+from spectrograd.estimators.affinity_rows import FeatureQuery, PointRows, QueryAffinity
 from spectrograd.estimators.fitted import set_fit_attributes
 from spectrograd.estimators.inputs import FitInput
 from spectrograd.estimators.multilayer import MultilayerSpectralClustering, MultilayerSpectralEmbedding
 from spectrograd.estimators.single import SpectralClustering, SpectralEmbedding
 from spectrograd.graph import Graph, GraphError, MultilayerGraph, Recall
+from spectrograd.graph.features import FeatureGraph
 from spectrograd.io.matrices import decoding
 from spectrograd.pipeline import Result, Settings
 from spectrograd.points.query import KnownPoints
@@ -323,7 +324,9 @@ def model_of(
         "batch_size": settings.batch_size,
         "random_state": settings.seed,
     }
-    if points is not None:
+    if isinstance(graph, FeatureGraph):
+        common |= {"affinity": graph.affinity}
+    elif points is not None:
         common |= {
             "affinity": "nearest_neighbors",
             "n_neighbors": points.options.neighbors,
@@ -347,9 +350,12 @@ def model_of(
         made = MultilayerSpectralClustering if several else SpectralClustering
         k = settings.n_components if settings.n_clusters is None else settings.n_clusters
         model = made(k, assign_labels=settings.assign_labels, n_init=settings.n_init, **common)
-    makers: tuple[PointRows, ...] | None = None
+    makers: tuple[QueryAffinity, ...] | None = None
     attributes: dict[str, Any] = {}
-    if points is not None:
+    if isinstance(graph, FeatureGraph):
+        makers = (FeatureQuery.of(graph),)
+        attributes = {"affinity_": graph.affinity, "n_features_in_": graph.features.shape[1]}
+    elif points is not None:
         makers = tuple(map(PointRows, points.known))
         attributes = {"affinity_": "nearest_neighbors", "n_neighbors_": points.known[0].n_neighbors}
         if not several:

@@ -193,9 +193,64 @@ class FeatureGraph(Graph):
         part = self.features.take(rows)
         return replace(self, n_nodes=len(rows), names=names, features=part, row_scale=self.row_scale[rows])
 
+    def check_structure(self) -> FeatureGraph:
+        """The graph itself if its parts fit together."""
+        rows = self.features
+        if not isinstance(rows, FeatureRows) or rows.shape[0] != self.n_nodes:
+            raise GraphError(f"no graph: features for {self.n_nodes!r} nodes are missing")
+        if np.shape(self.row_scale) != (self.n_nodes,):
+            raise GraphError(f"no graph: scales of shape {np.shape(self.row_scale)} for {self.n_nodes} nodes")
+        return self
+
+    def links(self, X: Any) -> FeatureLinks:
+        """The weights of new rows of features to all rows of the graph, never formed either.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_new, n_features)
+        """
+        squares = _row_squares(X)
+        scale = np.where(squares > 0, 1.0, 0.0)
+        if self.affinity == "cosine":
+            scale = np.where(squares > 0, 1 / np.sqrt(np.where(squares > 0, squares, 1)), 0.0)
+        return FeatureLinks(X, scale, self)
+
     def __repr__(self) -> str:
         n_rows, n_features = self.features.shape
         return f"FeatureGraph({self.affinity} of {n_rows:,} rows, {n_features:,} features)"
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureLinks:
+    """Weights between new rows and those of a graph, as a matrix (n_new x n_nodes) known by its products."""
+
+    X: Any
+    scale: Array
+    graph: FeatureGraph
+    nnz: int = 0  # no weight is stored
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """New rows and rows of the graph."""
+        return (int(self.X.shape[0]), self.graph.n_nodes)
+
+    def __abs__(self) -> FeatureLinks:
+        return self  # no weight is negative
+
+    def __matmul__(self, U: Array) -> Array:
+        graph = self.graph
+        inner = graph.inner * graph.features.project(graph.row_scale[:, None] * U)
+        # Not a dense matrix product: its last bits would depend on how many rows are asked for at once.
+        rows = self.X @ inner if sp.issparse(self.X) else np.einsum("ij,jk->ik", self.X, inner)
+        product = self.scale[:, None] * rows
+        if graph.constant:
+            product += graph.constant * np.outer(self.scale > 0, graph.linked @ U)
+        return np.asarray(product)
+
+    def sum(self, axis: int) -> Array:
+        """Degrees of the new rows."""
+        assert axis == 1
+        return np.asarray((self @ np.ones((self.graph.n_nodes, 1)))[:, 0])
 
 
 def feature_graph(

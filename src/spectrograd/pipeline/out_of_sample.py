@@ -256,8 +256,8 @@ def _gather(
 ) -> Array:
     """``diag(scale) W diag(scale) U`` for the new rows, with regularisation's share."""
     own = layer.scale(degrees)
-    scaled = known if layer.kind != "symmetric" else sp.csr_array(known @ sp.diags_array(layer.known_scale))
-    total = np.asarray(scaled @ vectors, dtype=np.float64)
+    scaled = vectors if layer.kind != "symmetric" else layer.known_scale[:, None] * vectors
+    total = np.asarray(known @ scaled, dtype=np.float64)
     if among is not None and new is not None:
         total += among @ (own[:, None] * new)
     if layer.added:
