@@ -39,6 +39,7 @@ SUITES = (
     "torch_engine",
     "parametric",
     "public",
+    "ecosystem",
 )
 
 
