@@ -1,7 +1,7 @@
 """Beside scanpy, networkx, PyG and UMAP: the same result, by their own function and by ours, in one run.
 
-``SPECTROGRAD_ECOSYSTEM=full`` takes a million points, and 2.4 million nodes with 62 million edges; otherwise a
-fifth to a tenth of that. A rival is stopped at twenty times our seconds, in a process of its own.
+``SPECTROGRAD_ECOSYSTEM=full`` takes a million points, and 2.4 million nodes with 62 million edges; otherwise
+a fifth to a tenth of that. A rival is stopped at twenty times our seconds, in a process of its own.
 """
 
 from __future__ import annotations
@@ -63,10 +63,7 @@ def limited(function: Callable[[], Any], seconds: float) -> Timed:
 
     process = context.Process(target=work)
     process.start()
-    if receiver.poll(seconds):
-        result = Timed(*receiver.recv())
-    else:
-        result = Timed(seconds, None, "stopped")
+    result = Timed(*receiver.recv()) if receiver.poll(seconds) else Timed(seconds, None, "stopped")
     process.kill()
     process.join()
     return result
