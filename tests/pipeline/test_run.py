@@ -124,7 +124,7 @@ def test_threads_bind_the_labels_too(graph, monkeypatch):
     monkeypatch.setattr(room, "assign", lambda *a, **k: inside.append(Engine.depth) or original(*a, **k))
     with pytest.warns(GraphWarning, match="excluded"):
         cluster(graph, Settings(n_components=3, seed=0), RunContext(Engine(1)))
-    assert inside == [1]
+    assert set(inside) == {1}  # once per treatment
 
 
 def test_the_hint_of_the_page_is_the_rule_of_auto():

@@ -89,6 +89,8 @@ def run(
     session.detail(f"regularization: {result.regularization.reason}")
     if result.regularization.tau:
         session.note(f"{result.regularization.sentence}; why: {result.regularization.reason}")
+    if result.treatment is not None:
+        session.detail(result.treatment.sentence)
     for attempt in result.attempts:
         session.detail(f"solver {attempt.solver}: {attempt.reason}; {attempt.outcome}")
     session.detail(f"eigenvectors: {result.certificate.sentence}")
@@ -159,6 +161,8 @@ def verdict(
     if judged is not None and judged.verdict not in (CLEAR, NOT_JUDGED):
         session.note(judged.sentence)
     found = what if judged is None else f"{what}: {judged.short}"
+    if result.treatment is not None and result.treatment.candidates:
+        found += f", by {result.treatment.name}"
     session.done(f"{found}, {proof}{of}", *targets)
     return GOOD
 

@@ -123,7 +123,12 @@ def _treatment(model: Spectral) -> str:
     names = model.excluded_
     shown = [str(name) for name in names[:SHOWN_EXCLUDED]]
     excluded = {"count": len(names), "share": len(names) / len(model.names_), "names": shown}
-    words = treatment_words(model.regularization_.summary(), excluded if len(names) else None)
+    chosen = getattr(model, "treatment_", None)
+    words = treatment_words(
+        model.regularization_.summary(),
+        excluded if len(names) else None,
+        None if chosen is None else chosen.summary(),
+    )
     return escape(" ".join(words))
 
 

@@ -150,6 +150,8 @@ def set_result_attributes(
     model.excluded_ = model.names_[result.connectivity.excluded]
     model.regularization_ = result.regularization
     model.eigengap_ = result.eigengap
+    if result.treatment is not None:
+        model.treatment_ = result.treatment
     model.certificate_ = result.certificate
     model.converged_ = result.converged
     model.history_ = result.history
@@ -171,7 +173,7 @@ def set_result_attributes(
             membership_=result.membership,
             _cluster_verdict=result.judge,  # the verdict, once it was asked for
         )
-        clusters = nearest_cluster(result.vectors, labels, result.norm_regularization)
+        clusters = nearest_cluster(result.vectors, labels, result.norm_regularization, result.column_weights)
     # 4. for new nodes and changes of the graph
     model._raw_vectors = result.vectors
     model._multivector = result.multivector

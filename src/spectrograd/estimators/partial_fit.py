@@ -33,6 +33,7 @@ from spectrograd.pipeline.out_of_sample import NewRows
 from spectrograd.pipeline.result import Result
 from spectrograd.pipeline.run import finish_labels, label
 from spectrograd.pipeline.settings import Settings
+from spectrograd.pipeline.treatment import after_update
 from spectrograd.pipeline.update import (
     MAX_DRIFT,
     Before,
@@ -108,6 +109,7 @@ def _follow(model: Spectral, changed: Changed) -> Result:
     settings = replace(
         make_settings(model, graph.n_nodes),
         n_components=model._raw_vectors.shape[1],
+        n_clusters=getattr(model, "n_clusters_", None),
     )
     context = replace(make_context(model), checkpoint=None)  # a folder belongs to the graph of the fit
     before = Before(model.regularization_, model.certificate_.gap, complement_bound)
@@ -224,14 +226,15 @@ def _update_labels(
 ) -> Result:
     """Clusters that moved a little are followed; others are found anew."""
     assert previous.labels is not None
-    result = done.result
+    result = replace(done.result, treatment=after_update(getattr(model, "treatment_", None), done.result))
     streamed = result.operator.is_streamed  # where so many rows are labelled by a sample of them
     if done.drift > MAX_DRIFT or streamed or settings.assign_labels != "kmeans":
         return label(result, settings, context)
     before = np.full(len(result.vectors), -1)
     before[: len(previous.labels)] = previous.labels
     excluded = result.connectivity.excluded
-    moved = followed(result.vectors, before, result.norm_regularization, excluded)
+    weights = result.column_weights
+    moved = followed(result.vectors, before, result.norm_regularization, excluded, weights)
     clustering = Clustering(moved, int(model.n_clusters_), "kmeans", None, 0.0)
     return finish_labels(result.labelled(clustering), settings, context)
 

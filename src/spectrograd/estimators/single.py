@@ -63,8 +63,9 @@ class SpectralClustering(Clusterer):
     """Cluster the nodes of a graph (or points, through their neighbours).
 
     Embeds into ``n_clusters`` eigenvectors (the trivial one included, as scikit-learn does), then assigns
-    labels on rows of unit length. Parameters come in four blocks: those of scikit-learn's estimator of
-    the same name, under the same names; then graph, solver and resources.
+    labels on rows of unit length. With ``regularization="auto"`` other treatments are tried where these
+    vectors leave a doubt: see ``treatment_``. Parameters come in four blocks: those of scikit-learn's
+    estimator of the same name, under the same names; then graph, solver and resources.
 
     Parameters
     ----------
@@ -85,6 +86,10 @@ class SpectralClustering(Clusterer):
         -1 for excluded nodes.
     membership_ : array of shape (n_nodes,)
         How sure each label is, 0 to 1: how much nearer its centre is than the next. NaN for excluded nodes.
+    treatment_ : Treatment
+        Which vectors made the clusters, ``.name`` and ``.reason``, and the ``.candidates`` they were chosen
+        among: with ``regularization="auto"`` the partition that tells most about the edges. The columns of
+        ``embedding_`` are those vectors: more than ``n_clusters`` where ``"2K vectors"`` were chosen.
     cluster_verdict_ : ClusterVerdict
         Whether the clusters are more than chance would give: ``.verdict`` is "clear", "weak" or "none beyond
         chance", ``.sentence`` says why. ``certificate_`` is about the eigenvectors only.

@@ -24,13 +24,18 @@ class NearestCluster:
         NaN for a cluster without rows, which no row will get.
     length
         What lengths are compared with: rows much shorter stay short (0 makes all of them unit rows).
+    column_weights : array of shape (k,) or None
+        What columns are multiplied with first; None is one for all.
     """
 
     centres: Array
     length: float
+    column_weights: Array | None = None
 
     def scaled(self, rows: Array) -> Array:
         """Rows (n, k) as the clusters see them."""
+        if self.column_weights is not None:
+            rows = rows * self.column_weights
         lengths = np.hypot(row_lengths(rows), self.length)
         return np.asarray(rows / np.where(lengths > 0, lengths, 1)[:, None])
 
@@ -41,7 +46,9 @@ class NearestCluster:
         return np.asarray(np.argmin(np.where(np.isnan(gaps), np.inf, gaps), axis=1))
 
 
-def nearest_cluster(vectors: Array, labels: Array, norm_regularization: float) -> NearestCluster:
+def nearest_cluster(
+    vectors: Array, labels: Array, norm_regularization: float, column_weights: Array | None = None
+) -> NearestCluster:
     """The means of clusters that :func:`~spectrograd.labels.assign` found with ``unit_rows``.
 
     Parameters
@@ -51,6 +58,8 @@ def nearest_cluster(vectors: Array, labels: Array, norm_regularization: float) -
         -1 takes no part.
     norm_regularization
         As it was then.
+    column_weights : array of shape (k,), optional
+        What columns were multiplied with.
 
     Examples
     --------
@@ -62,15 +71,24 @@ def nearest_cluster(vectors: Array, labels: Array, norm_regularization: float) -
     n_clusters = int(labels.max(initial=-1)) + 1
     rows = np.asarray(vectors[part], dtype=np.float64)
     clusters = labels[part]
-    length = float(np.median(row_lengths(rows))) * norm_regularization**0.5 if norm_regularization else 0.0
-    unit = NearestCluster(np.empty((0, rows.shape[1])), length).scaled(rows)
+    weighted = rows if column_weights is None else rows * column_weights
+    length = (
+        float(np.median(row_lengths(weighted))) * norm_regularization**0.5 if norm_regularization else 0.0
+    )
+    unit = NearestCluster(np.empty((0, rows.shape[1])), length).scaled(weighted)
     sizes = np.bincount(clusters, minlength=n_clusters).astype(np.float64)
     sums = np.stack([np.bincount(clusters, column, n_clusters) for column in unit.T], axis=1)
     sizes[sizes == 0] = np.nan
-    return NearestCluster(sums / sizes[:, None], length)
+    return NearestCluster(sums / sizes[:, None], length, column_weights)
 
 
-def followed(vectors: Array, labels: Array, norm_regularization: float, excluded: Array) -> Array:
+def followed(
+    vectors: Array,
+    labels: Array,
+    norm_regularization: float,
+    excluded: Array,
+    column_weights: Array | None = None,
+) -> Array:
     """Labels of rows that have moved a little: Lloyd's algorithm from the clusters they had.
 
     Parameters
@@ -79,12 +97,12 @@ def followed(vectors: Array, labels: Array, norm_regularization: float, excluded
         Where the rows are now.
     labels : array of shape (n,)
         What they were; -1 for rows that had no cluster.
-    aside : array of row numbers
+    excluded : array of row numbers
         Rows that take no part: their label is -1.
     """
     part = np.ones(len(vectors), bool)
     part[excluded] = False
-    rule = nearest_cluster(vectors[part], labels[part], norm_regularization)
+    rule = nearest_cluster(vectors[part], labels[part], norm_regularization, column_weights)
     names = np.flatnonzero(~np.isnan(rule.centres[:, 0]))
     rows = rule.scaled(np.asarray(vectors[part], dtype=np.float64))
     # squares, then means: the variance of unit rows does not cancel

@@ -189,7 +189,7 @@ def judge_clusters(result: Result, settings: Settings) -> ClusterVerdict:
         return _judge_components(cuts, result, ClusterVerdict(CLEAR, *base, **shown), settings)
     tau = result.regularization.tau
     chance = _measure_chance(
-        cuts, k, result.embedding.n_components, tau, result.norm_regularization, settings
+        cuts, k, min(k, result.embedding.n_components), tau, result.norm_regularization, settings
     )
     if chance is None:
         why = "too few nodes for a random graph to compare with"
@@ -384,7 +384,7 @@ def _mean_confidence(result: Result, labels: Array, k: int) -> float:
     sure = result.membership
     if sure is None:
         part = labels >= 0
-        rows = unit_rows(result.vectors[result.rows][part], result.norm_regularization)
+        rows = unit_rows(result.weighted_vectors[result.rows][part], result.norm_regularization)
         sure = membership(rows, labels[part], k)
     return float(np.nanmean(sure)) if np.isfinite(sure).any() else 0.0
 

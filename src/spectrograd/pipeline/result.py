@@ -30,6 +30,7 @@ from spectrograd.typing import Array
 if TYPE_CHECKING:
     from spectrograd.pipeline.cluster_verdict import ClusterVerdict
     from spectrograd.pipeline.multilayer import Merged
+    from spectrograd.pipeline.treatment import Treatment
 
 
 @dataclass(frozen=True)
@@ -142,6 +143,9 @@ class Result:
         Judges the clusters for :attr:`cluster_verdict`; None before labels were assigned.
     merged
         Of a multilayer graph: what is known of each layer.
+    treatment
+        How rows of the embedding became points for k-means, and which treatments it was chosen among; None
+        where nothing was labelled, and for layers.
     multivector
         The vectors where the engine has them, for whoever asked (``Settings.keep_multivector``).
     label_multivector
@@ -167,6 +171,7 @@ class Result:
     rows: Array
     seconds: dict[str, float]
     merged: Merged | None = None
+    treatment: Treatment | None = None
     labels: Array | None = None
     n_clusters: int | None = None
     membership: Array | None = None
@@ -205,7 +210,19 @@ class Result:
     @property
     def norm_regularization(self) -> float:
         """For :func:`~spectrograd.labels.assign`: only a random walk's rows compare in length too."""
-        return 0.0 if self.operator.metric is None else 1.0
+        exact = self.treatment is not None and self.treatment.rows == "unit"
+        return 0.0 if exact or self.operator.metric is None else 1.0
+
+    @property
+    def column_weights(self) -> Array | None:
+        """What columns are multiplied with before rows become points for k-means; None: one for all."""
+        return None if self.treatment is None else self.treatment.column_weights(self.eigenvalues)
+
+    @property
+    def weighted_vectors(self) -> Array:
+        """The vectors, N x K, with columns weighted as k-means sees them."""
+        weights = self.column_weights
+        return self.vectors if weights is None else self.vectors * weights
 
     def decisions(self) -> dict[str, Any]:
         """For ``--summary-json``: what was decided before solving, and why."""
@@ -213,6 +230,7 @@ class Result:
             "regularization": self.regularization.summary(),
             "components": self.connectivity.summary(),
             "eigengap": None if self.eigengap is None else self.eigengap.summary(),
+            "treatment": None if self.treatment is None else self.treatment.summary(),
             "cluster_verdict": None if self.cluster_verdict is None else self.cluster_verdict.summary(),
         }
 

@@ -26,6 +26,7 @@ from spectrograd.pipeline.result import DistributedEmbedding, Result
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.signed import for_signed
 from spectrograd.pipeline.single import PreparedGraph, prepare_graph
+from spectrograd.pipeline.treatment import select_treatment
 from spectrograd.solvers.settings import RunContext
 from spectrograd.store.stored_graph import StoredGraph
 from spectrograd.system import deferred
@@ -69,21 +70,21 @@ def embed(
     """
     context = (context or RunContext()).start_clock(settings)
     with with_checkpoints(graph, settings, context, start) as (settings, context):
-        return _embed(graph, settings, context, start)
+        return _solve(graph, settings, context, start)[1]
 
 
-def _embed(
+def _solve(
     graph: Graph | MultilayerGraph, settings: Settings, context: RunContext, start: Array | None
-) -> Result:
+) -> tuple[Prepared, Result]:
     settings = for_signed(graph, settings)
     note_small(graph, settings, context.engine)
     terminate = context.checkpoint is not None
     with deferred(terminate=terminate) as interruption, context.engine.threads():
         before = copy.copy(context.engine.work)
         # 1. components, layers; 2. operator and solver, with a certificate
-        result = prepare(graph, settings, context).solve(settings, context, start)
-        result = result.counted(before, context.engine.work)
-        return result.stopped() if interruption.requested else result
+        prepared = prepare(graph, settings, context)
+        result = prepared.solve(settings, context, start).counted(before, context.engine.work)
+        return prepared, result.stopped() if interruption.requested else result
 
 
 def cluster(
@@ -112,7 +113,10 @@ def cluster(
         deferred(terminate=terminate) as interruption,
         with_checkpoints(graph, settings, context, start) as (settings, context),
     ):
-        result = label(_embed(graph, settings, context, start), settings, context)
+        prepared, solved = _solve(graph, settings, context, start)
+        result = label(solved, settings, context)
+        if isinstance(prepared, PreparedGraph):
+            result = select_treatment(result, prepared, settings, context, solve_prepared, label)
         return result.stopped() if interruption.requested else result
 
 
@@ -180,7 +184,7 @@ def label(
         return finish_labels(result, settings, context)
     with context.engine.threads():
         clustering = assign(
-            result.vectors,
+            result.weighted_vectors,
             n_clusters,
             method=settings.assign_labels,
             n_init=settings.n_init,

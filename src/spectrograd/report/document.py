@@ -179,12 +179,21 @@ def suggested_clusters(values: Sequence[float], beyond: float | None) -> int | N
     return widest_gap(known).n_clusters if len(known) > 2 else None
 
 
-def treatment_words(regularization: JsonMapping | None, excluded: JsonMapping | None) -> list[str]:
-    """What was done to the graph before it was solved, a sentence each; nothing where it was left as it is.
+def treatment_words(
+    regularization: JsonMapping | None,
+    excluded: JsonMapping | None,
+    treatment: JsonMapping | None = None,
+) -> list[str]:
+    """What was done to the graph and its vectors, a sentence each; nothing where all was left as it is.
 
-    ``regularization`` is that of ``--summary-json``; ``excluded`` has ``count``, ``share`` and ``names``.
+    ``regularization`` and ``treatment`` are those of ``--summary-json``; ``excluded`` has ``count``,
+    ``share`` and ``names``.
     """
     told = []
+    if treatment is not None and treatment.get("candidates"):
+        told.append(f"The clusters were made from {treatment['name']}: {treatment['reason']}.")
+    if treatment is not None and treatment.get("lopsided"):
+        told.append(f"{treatment['lopsided'][:1].upper()}{treatment['lopsided'][1:]}.")
     if regularization is not None and regularization.get("tau"):
         tau = regularization["tau"]
         told.append(
@@ -267,7 +276,7 @@ def run_document(run: Run, most: DrawnAtMost = USUALLY) -> JsonObject:
         "note": points["note"],
         "certificate": _certificate(run),
         "cluster_verdict": cluster_verdict_words(summary.get("cluster_verdict")),
-        "treatment": treatment_words(summary.get("regularization"), run.excluded),
+        "treatment": treatment_words(summary.get("regularization"), run.excluded, summary.get("treatment")),
         "scores": _scores(run),
         "clusters": _clusters(run),
         "uncertain": _uncertain(run),

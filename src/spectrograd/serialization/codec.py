@@ -57,6 +57,7 @@ _CLASSES = {
     "pipeline.out_of_sample": "Extension LayerRule OutlierScale",
     "pipeline.plan": "PlannedSolver",
     "pipeline.result": "Attempt CertifiedEmbedding",
+    "pipeline.treatment": "Candidate Treatment",
     "points.fourier": "FourierMap",
     "points.ivf_index": "IVFIndex InvertedLists",
     "points.query": "KnownPoints",

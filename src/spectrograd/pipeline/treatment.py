@@ -1,0 +1,369 @@
+"""Which eigenvectors make the clusters: K of them, more of them, or those of the regularised graph.
+
+The first K eigenvectors are the textbook's choice. On real graphs it is often a bad one: vectors that live on
+tiny pieces crowd out the clusters, or the gap after the K-th is no gap, and the next vectors hold half of
+what there is to see. So, with ``regularization="auto"``, partitions by several treatments are made and
+compared by how much they tell about the edges (:func:`spectrograd.labels.partition_criteria`). Where the
+first partition is beyond doubt no other is made (docs/adr/0054-treatment-by-evidence.md).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from spectrograd.graph import Graph, GraphWarning
+from spectrograd.labels.partition_criteria import cluster_shares, edge_information
+from spectrograd.notices import warn
+from spectrograd.operators.laplacian import TAU
+from spectrograd.operators.sparse import SparseOperator
+from spectrograd.pipeline.memory_estimate import resident_bytes
+from spectrograd.pipeline.settings import Settings
+from spectrograd.solvers.settings import RunContext, ignore_stage
+from spectrograd.typing import Array
+
+if TYPE_CHECKING:
+    from spectrograd.pipeline.result import Result
+    from spectrograd.pipeline.single import PreparedGraph
+
+RowForm = Literal["soft unit", "unit", "commute"]
+
+# Beyond doubt: the next eigenvalue is so many times the K-th, and no vector is localised. On the choosing
+# half of the bench nothing is lost above 1.2.
+CLEAR_RATIO = 1.25
+# Clusters up to which twice as many vectors are computed: beyond, they and their k-means cost several times
+# the rest, and gain nothing on the bench. There exact unit rows are the rival, which need no other solve.
+MAX_CLUSTERS_FOR_WIDE = 50
+# Regularisation is for what dangles. Neighbours of points have none of it, and are harmed: a candidate only
+# where more than this share of the nodes has at most two neighbours.
+MIN_DANGLING_SHARE, MAX_DANGLING_NEIGHBOURS = 0.01, 2
+# Components whose clusters are to be found by splitting one: the largest has so many fair shares of nodes.
+MIN_SPLIT_SHARES = 2.0
+LOPSIDED_SHARE = 0.95  # of the nodes in one cluster: the result is said to be that
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A treatment that was tried.
+
+    ``criterion`` is the information, in nats per edge, of its partition about the edges; ``largest_share`` is
+    the part of the nodes in its largest cluster.
+    """
+
+    name: str
+    n_vectors: int
+    tau: float
+    rows: RowForm
+    criterion: float
+    largest_share: float
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """What made the clusters, and why that.
+
+    Attributes
+    ----------
+    name
+        Of the candidate chosen.
+    reason
+        Why it was, or why nothing was compared.
+    rows
+        How rows of vectors become points for k-means. "soft unit": of unit length, but for rows much shorter
+        than the median. "unit": of unit length. "commute": columns are divided by the roots of their
+        eigenvalues, null vectors left out, then as "soft unit"; distances are then those of commute times
+        before rows are scaled (Fouss et al. 2007; Qiu and Hancock 2007).
+    n_null
+        Vectors of eigenvalue zero, which "commute" leaves out.
+    candidates
+        All that were tried, the one chosen among them; empty where nothing was compared.
+    largest_share
+        Part of the nodes in the largest cluster.
+    """
+
+    name: str
+    reason: str
+    rows: RowForm = "soft unit"
+    n_null: int = 1
+    candidates: tuple[Candidate, ...] = ()
+    largest_share: float | None = None
+
+    def column_weights(self, eigenvalues: Array) -> Array | None:
+        """What columns are multiplied with before rows are scaled; None where that is one for all."""
+        if self.rows != "commute":
+            return None
+        values = np.asarray(eigenvalues, dtype=np.float64)
+        least = values[self.n_null]  # so that weights are at most one
+        weights = np.sqrt(least / np.maximum(values, least))
+        weights[: self.n_null] = 0.0
+        return np.asarray(weights)
+
+    @property
+    def is_lopsided(self) -> bool:
+        """Whether one cluster holds nearly everything."""
+        return self.largest_share is not None and self.largest_share >= LOPSIDED_SHARE
+
+    @property
+    def sentence(self) -> str:
+        """What made the clusters and why, in words."""
+        told = f"clusters by {self.name}: {self.reason}"
+        return f"{told}; {self.lopsided_sentence}" if self.is_lopsided else told
+
+    @property
+    def lopsided_sentence(self) -> str:
+        """That one cluster holds nearly everything, with what to try."""
+        return (
+            f"one cluster holds {self.largest_share:.1%} of the nodes: try regularization=0.3, more "
+            "clusters, or a graph without its dangling parts"
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """What ``--summary-json`` holds."""
+        lopsided = self.lopsided_sentence if self.is_lopsided else ""
+        return {**asdict(self), "lopsided": lopsided, "sentence": self.sentence}
+
+
+# --- Candidates: what to solve for, and how its rows become points.
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One candidate before it is made; ``n_columns`` counts null vectors."""
+
+    name: str
+    n_columns: int
+    tau: float
+    rows: RowForm
+
+
+def plan_candidates(first: Result, k: int, n_nodes: int) -> list[Plan]:
+    """The treatments to try beside the first, the cheaper ones first.
+
+    Parameters
+    ----------
+    first
+        The usual solve, K vectors with a tau by localised vectors, and its clusters.
+    k
+        Number of clusters.
+    n_nodes
+        Nodes that take part: fewer than there are vectors to compute.
+    """
+    n_null = count_null_vectors(first)
+    # ``2 K`` vectors, not counting those of value zero but for the constant.
+    wide = min(2 * k + n_null - 1, n_nodes - 2)
+    used = first.regularization.tau
+    dangles = dangling_share(first) > MIN_DANGLING_SHARE
+    tau = used or (TAU if dangles else 0.0)
+    plans: list[Plan] = []
+    if k > MAX_CLUSTERS_FOR_WIDE:
+        plans.append(Plan(_name(k, used, "unit"), first.embedding.n_components, used, "unit"))
+        if tau != used:
+            plans.append(Plan(_name(k, tau, "unit"), k, tau, "unit"))
+        return plans
+    if tau != used:
+        plans.append(Plan(_name(k, tau, "soft unit"), k, tau, "soft unit"))
+    if not dangles and wide > max(k, n_null):
+        plans.append(Plan(_name(2 * k, 0.0, "commute"), wide, 0.0, "commute"))
+    if tau > 0 and (columns := min(2 * k, n_nodes - 2)) > k:
+        plans.append(Plan(_name(2 * k, tau, "commute"), columns, tau, "commute"))
+    return plans
+
+
+def _name(n_vectors: int, tau: float, rows: RowForm) -> str:
+    """A treatment in words."""
+    how = {"soft unit": "", "unit": " as unit rows", "commute": " by commute distance"}[rows]
+    return f"{n_vectors} vectors{how}" + (f" of the graph regularised with tau = {tau:g}" if tau else "")
+
+
+def after_update(treatment: Treatment | None, result: Result) -> Treatment | None:
+    """The treatment of the last fit for the vectors of a graph that has changed since."""
+    if treatment is None:
+        return None
+    n_null = count_null_vectors(result)
+    if treatment.rows == "commute" and n_null >= result.embedding.n_components:
+        return replace(treatment, rows="soft unit")  # so many components that no other vector is left
+    again = "as at the last fit"
+    reason = treatment.reason if treatment.reason.startswith(again) else f"{again} ({treatment.reason})"
+    return replace(treatment, n_null=n_null, reason=reason)
+
+
+def count_null_vectors(result: Result) -> int:
+    """Eigenvectors of value zero: one per component that takes part, unless regularisation ties them."""
+    if result.regularization.tau:
+        return 1
+    components = result.connectivity.labels[result.connectivity.kept]
+    return len(np.unique(components))
+
+
+def dangling_share(result: Result) -> float:
+    """Share of the nodes that have at most two neighbours."""
+    operator = result.operator
+    assert isinstance(operator, SparseOperator)
+    counts = np.concatenate([np.diff(block.indptr) for block in operator.graph.blocks])
+    return float((counts <= MAX_DANGLING_NEIGHBOURS).mean())
+
+
+# --- Selection: is there doubt, which candidates, which of them.
+
+
+def select_treatment(
+    first: Result,
+    prepared: PreparedGraph,
+    settings: Settings,
+    context: RunContext,
+    solve: Callable[[PreparedGraph, Settings, RunContext], Result],
+    label: Callable[[Result, Settings, RunContext], Result],
+) -> Result:
+    """The clusters that tell most about the edges, by the first treatment or by another.
+
+    Parameters
+    ----------
+    first
+        The usual solve with its clusters.
+    prepared, settings, context
+        What it was made from.
+    solve, label
+        Stages of the pipeline: embed a prepared graph; cluster the rows of a result by its treatment.
+    """
+    k = int(first.n_clusters or 0)
+    usual = _name(first.embedding.n_components, first.regularization.tau, "soft unit")
+    why_not = _reason_not_to_compare(first, prepared, settings, context, k)
+    if why_not:
+        return _warn_if_lopsided(_with_treatment(first, Treatment(usual, why_not)))
+    if first.connectivity.groups is not None:
+        usual = "whole components"
+    graph = prepared.part
+    settings = replace(settings, n_clusters=k)
+    context = replace(context, hooks=(), observer=None, on_stage=ignore_stage)
+    best, best_plan = first, Plan(usual, first.embedding.n_components, first.regularization.tau, "soft unit")
+    candidates = [_measured(best_plan, first, graph)]
+    before = first
+    split = replace(prepared, connectivity=replace(prepared.connectivity, groups=None))
+    for plan in plan_candidates(first, k, graph.n_nodes):
+        if time.perf_counter() >= context.labelled_by:
+            break
+        treatment = Treatment(plan.name, "", plan.rows, 1 if plan.tau else count_null_vectors(first))
+        found = first
+        if plan.n_columns != first.embedding.n_components or plan.tau != first.regularization.tau:
+            asked = replace(settings, n_components=plan.n_columns, regularization=plan.tau or None)
+            with context.engine.threads():
+                found = solve(split, asked, context)
+        found = label(replace(found, treatment=treatment), settings, context)
+        candidates.append(_measured(plan, found, graph))
+        if found.certificate.converged and candidates[-1].criterion > _criterion_of(candidates, best_plan):
+            best, best_plan = found, plan
+        before = _with_costs(before, found)
+        if found.interrupted:
+            best = replace(best, stop_reason=found.stop_reason)
+            break
+    n_null = 1 if best_plan.tau else count_null_vectors(first)
+    reason = _reason_for(best_plan, candidates)
+    chosen = Treatment(best_plan.name, reason, best_plan.rows, n_null, tuple(candidates))
+    return _warn_if_lopsided(_with_treatment(_costs_of(best, before), chosen))
+
+
+def _reason_not_to_compare(
+    first: Result, prepared: PreparedGraph, settings: Settings, context: RunContext, k: int
+) -> str:
+    """Why the first treatment stands without a comparison; empty where it does not."""
+    if settings.regularization != "auto":
+        return "regularization was given, so nothing else was tried"
+    if isinstance(settings.n_components, int) and settings.n_clusters not in (None, settings.n_components):
+        return "the number of vectors was given, so nothing else was tried"
+    if settings.solver != "auto" or settings.assign_labels != "kmeans":
+        return "the solver or the rule for labels was given, so nothing else was tried"
+    if settings.laplacian not in ("random_walk", "symmetric"):
+        return f"other treatments are not tried with the {settings.laplacian} Laplacian"
+    if not prepared.graph.is_resident or context.engine.is_distributed:
+        return "other treatments are not tried where passes over the edges are expensive"
+    if context.checkpoint is not None:
+        return "other treatments are not tried in a run that keeps checkpoints"
+    if k < 2 or first.interrupted or prepared.part.n_nodes < 2 * k + 3:
+        return "there is nothing to compare"
+    return _reason_beyond_doubt(first, settings, k)
+
+
+def _reason_beyond_doubt(first: Result, settings: Settings, k: int) -> str:
+    """Why the first partition is beyond doubt, or other solves out of reach; empty where neither is so."""
+    connectivity = first.connectivity
+    if connectivity.groups is not None:
+        share = float(connectivity.sizes[0]) * k / len(connectivity.labels)
+        return "" if share > MIN_SPLIT_SHARES else "the clusters are whole components, and none is large"
+    limit = settings.memory_limit
+    graph = first.operator.graph if isinstance(first.operator, SparseOperator) else None
+    if graph is None or (limit is not None and resident_bytes(graph, 2 * k) > limit):
+        return "other treatments do not fit into the memory limit"
+    if settings.time_budget is not None and first.seconds.get("solve", 0.0) > settings.time_budget / 8:
+        return "other treatments do not fit into the time budget"
+    last = float(first.eigenvalues[-1])
+    ratio = (last + first.certificate.gap) / last if last > 0 else np.inf
+    localized = first.regularization.localized or 0.0
+    if (
+        not first.regularization.tau
+        and not localized
+        and ratio > CLEAR_RATIO
+        and connectivity.n_components == 1
+    ):
+        return (
+            f"the next eigenvalue is {ratio:.2g} times the last one and no vector is localised, so nothing "
+            "else was tried"
+        )
+    return ""
+
+
+def _measured(plan: Plan, result: Result, graph: Graph) -> Candidate:
+    """A candidate with its criterion."""
+    assert result.labels is not None
+    labels = result.labels[result.rows]
+    criterion = edge_information(cluster_shares(graph, labels, result.n_clusters))
+    return Candidate(plan.name, plan.n_columns, plan.tau, plan.rows, criterion, _largest_share(result))
+
+
+def _largest_share(result: Result) -> float:
+    labels = result.labels
+    assert labels is not None
+    sizes = np.bincount(labels[labels >= 0], minlength=1)
+    return float(sizes.max() / max(1, sizes.sum()))
+
+
+def _criterion_of(candidates: list[Candidate], plan: Plan) -> float:
+    return next(each.criterion for each in candidates if each.name == plan.name)
+
+
+def _reason_for(plan: Plan, candidates: list[Candidate]) -> str:
+    """The figures of the one chosen and of the others."""
+    others = [each for each in candidates if each.name != plan.name]
+    told = f"they tell {_criterion_of(candidates, plan):.3f} nats about an edge"
+    return (
+        f"{told} ({', '.join(f'{each.name}: {each.criterion:.3f}' for each in others)})" if others else told
+    )
+
+
+def _with_costs(before: Result, found: Result) -> Result:
+    """The result before with the costs of another candidate."""
+    seconds: Mapping[str, float] = before.seconds
+    names = (*seconds, *(name for name in found.seconds if name not in seconds))
+    total = {name: seconds.get(name, 0.0) + found.seconds.get(name, 0.0) for name in names}
+    return replace(
+        before, seconds=total, passes=before.passes + found.passes, matvecs=before.matvecs + found.matvecs
+    )
+
+
+def _costs_of(best: Result, total: Result) -> Result:
+    """The best candidate with the costs of all."""
+    return replace(best, seconds=total.seconds, passes=total.passes, matvecs=total.matvecs)
+
+
+def _with_treatment(result: Result, treatment: Treatment) -> Result:
+    return replace(result, treatment=replace(treatment, largest_share=_largest_share(result)))
+
+
+def _warn_if_lopsided(result: Result) -> Result:
+    """Warn where one cluster holds nearly everything."""
+    if result.treatment is not None and result.treatment.is_lopsided and (result.n_clusters or 0) > 1:
+        warn(result.treatment.lopsided_sentence, GraphWarning)
+    return result
