@@ -1,4 +1,7 @@
-"""`python -m benchmarks [NAME ...] [--write]`: run suites; ``--write`` puts their blocks into the pages."""
+"""`python -m benchmarks [NAME ...] [--write]`: run suites; ``--write`` puts their blocks into the pages.
+
+``labels --sets NAME,NAME`` measures some of its sets only, which is not written.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ SUITES = (
     "methods",
     "regularization",
     "labelling",
+    "labels",
     "number_of_clusters",
     "cluster_verdict",
     "spmm",
@@ -45,13 +49,20 @@ SUITES = (
 
 def main(arguments: list[str]) -> None:
     """Run the suites asked for; a suite gives one block under its own name, or several by name."""
+    options: dict[str, list[str]] = {}
+    if "--sets" in arguments:
+        at = arguments.index("--sets")
+        options = {"names": arguments[at + 1].split(",")}
+        if arguments[:at] != ["labels"] or "--write" in arguments:
+            raise SystemExit("--sets belongs to labels, without --write")
+        arguments = arguments[:at]
     names = [word for word in arguments if word != "--write"]
     unknown = set(names) - set(SUITES)
     if unknown:
         raise SystemExit(f"unknown suite {sorted(unknown)[0]!r}: expected some of {', '.join(SUITES)}")
     for name in names or SUITES:
         print(f"== {name}", flush=True)
-        found = import_module(f"benchmarks.{name}").run()
+        found = import_module(f"benchmarks.{name}").run(**options)
         for block, body in (found if isinstance(found, dict) else {name: found}).items():
             print(body, flush=True)
             if "--write" in arguments:

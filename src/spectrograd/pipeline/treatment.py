@@ -293,9 +293,10 @@ def _reason_beyond_doubt(first: Result, settings: Settings, k: int) -> str:
     if connectivity.groups is not None:
         share = float(connectivity.sizes[0]) * k / len(connectivity.labels)
         return "" if share > MIN_SPLIT_SHARES else "the clusters are whole components, and none is large"
+    if not isinstance(first.operator, SparseOperator):
+        return "other treatments are not tried on a graph without edges of its own"
     limit = settings.memory_limit
-    graph = first.operator.graph if isinstance(first.operator, SparseOperator) else None
-    if graph is None or (limit is not None and resident_bytes(graph, 2 * k) > limit):
+    if limit is not None and resident_bytes(first.operator.graph, 2 * k) > limit:
         return "other treatments do not fit into the memory limit"
     if settings.time_budget is not None and first.seconds.get("solve", 0.0) > settings.time_budget / 8:
         return "other treatments do not fit into the time budget"
