@@ -34,7 +34,7 @@ INTRODUCTION = """\
 
 NMI against known classes with K = their number; every second set of a family (half *choose*) chose the
 constants, the others (half *judge*) had no part in that. *default* is `SpectralClustering(K)`; the next four
-are one treatment for all graphs: K eigenvectors, the same of the graph regularised with tau .1 or .3, and tau by
+are one treatment for all graphs: K eigenvectors, those of the graph regularised with tau .1 or .3, and tau by
 localised vectors alone. The label rules of scikit-learn (sk) are on the eigenvectors that its embedding
 computes, here by `eigsh` of the normalised adjacency, since its own call takes minutes on social networks.
 Leiden (modularity) and Infomap, both of igraph, find a number of clusters of their own."""

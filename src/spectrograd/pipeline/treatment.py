@@ -19,7 +19,7 @@ import numpy as np
 from spectrograd.graph import Graph, GraphWarning
 from spectrograd.labels.partition_criteria import cluster_shares, edge_information
 from spectrograd.notices import warn
-from spectrograd.operators.laplacian import TAU
+from spectrograd.operators.laplacian import TAU, Regularization
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.memory_estimate import resident_bytes
 from spectrograd.pipeline.settings import Settings
@@ -110,8 +110,8 @@ class Treatment:
     @property
     def sentence(self) -> str:
         """What made the clusters and why, in words."""
-        told = f"clusters by {self.name}: {self.reason}"
-        return f"{told}; {self.lopsided_sentence}" if self.is_lopsided else told
+        text = f"clusters by {self.name}: {self.reason}"
+        return f"{text}; {self.lopsided_sentence}" if self.is_lopsided else text
 
     @property
     def lopsided_sentence(self) -> str:
@@ -263,7 +263,19 @@ def select_treatment(
     n_null = 1 if best_plan.tau else count_null_vectors(first)
     reason = _reason_for(best_plan, candidates)
     chosen = Treatment(best_plan.name, reason, best_plan.rows, n_null, tuple(candidates))
+    if best is not first:
+        best = replace(best, regularization=_regularization_of(best, first))
     return _warn_if_lopsided(_with_treatment(_costs_of(best, before), chosen))
+
+
+def _regularization_of(best: Result, first: Result) -> Regularization:
+    """The tau of a candidate that was taken in place of the first, and why."""
+    tau = best.regularization.tau
+    localized = first.regularization.localized
+    if tau == first.regularization.tau:
+        return first.regularization
+    how = f"{tau:g} mean degrees added to every degree" if tau else "not used"
+    return Regularization(tau, f"{how}: its clusters tell more about the edges", localized)
 
 
 def _reason_not_to_compare(
@@ -338,9 +350,9 @@ def _criterion_of(candidates: list[Candidate], plan: Plan) -> float:
 def _reason_for(plan: Plan, candidates: list[Candidate]) -> str:
     """The figures of the one chosen and of the others."""
     others = [each for each in candidates if each.name != plan.name]
-    told = f"they tell {_criterion_of(candidates, plan):.3f} nats about an edge"
+    text = f"they tell {_criterion_of(candidates, plan):.3f} nats about an edge"
     return (
-        f"{told} ({', '.join(f'{each.name}: {each.criterion:.3f}' for each in others)})" if others else told
+        f"{text} ({', '.join(f'{each.name}: {each.criterion:.3f}' for each in others)})" if others else text
     )
 
 

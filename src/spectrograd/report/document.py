@@ -110,16 +110,16 @@ def cluster_verdict_words(judged: JsonMapping | None) -> JsonObject | None:
 def _figures(judged: Mapping[str, object]) -> list[str]:
     if judged["conductance"] is None or judged["chance_conductance"] is None:
         return []
-    told = [
+    sentences = [
         f"On average {judged['conductance']:.0%} of the weight of a cluster's edges leaves it; in a random "
         f"graph with the same degrees, clustered in the same way, {judged['chance_conductance']:.0%} does."
     ]
     if judged["needed_confidence"] is not None:
-        told.append(
+        sentences.append(
             f"Nodes are assigned with a confidence of {judged['confidence']:.2f} on average; without any "
             f"borders between the clusters it may reach {judged['needed_confidence']:.2f}."
         )
-    return [*told, f"The largest cluster has {judged['largest_share']:.0%} of the nodes."]
+    return [*sentences, f"The largest cluster has {judged['largest_share']:.0%} of the nodes."]
 
 
 def _angle(certificate: JsonMapping) -> str:
@@ -189,14 +189,14 @@ def treatment_words(
     ``regularization`` and ``treatment`` are those of ``--summary-json``; ``excluded`` has ``count``,
     ``share`` and ``names``.
     """
-    told = []
+    sentences = []
     if treatment is not None and treatment.get("candidates"):
-        told.append(f"The clusters were made from {treatment['name']}: {treatment['reason']}.")
+        sentences.append(f"The clusters were made from {treatment['name']}: {treatment['reason']}.")
     if treatment is not None and treatment.get("lopsided"):
-        told.append(f"{treatment['lopsided'][:1].upper()}{treatment['lopsided'][1:]}.")
+        sentences.append(f"{treatment['lopsided'][:1].upper()}{treatment['lopsided'][1:]}.")
     if regularization is not None and regularization.get("tau"):
         tau = regularization["tau"]
-        told.append(
+        sentences.append(
             f"The graph was regularised with tau = {tau:g}: {tau:g} mean degrees were spread over all pairs "
             "of nodes. Eigenvalues and eigenvectors are those of the regularised graph, not of the graph as "
             f"it was given ({regularization['reason']})."
@@ -204,11 +204,11 @@ def treatment_words(
     if excluded is not None:
         count, names = excluded["count"], ", ".join(excluded["names"])
         more = ", …" if count > len(excluded["names"]) else ""
-        told.append(
+        sentences.append(
             f"{count:,} node{'s' if count != 1 else ''} ({excluded['share']:.2%}) took no part, not being "
             f"connected to the rest, and are in no cluster: {names}{more}."
         )
-    return told
+    return sentences
 
 
 def spectrum_words(
