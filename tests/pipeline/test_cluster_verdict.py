@@ -139,3 +139,29 @@ def test_a_run_out_of_time_judges_nothing():
     settings = Settings(n_components=4, seed=0, labelled_by=-np.inf)
     verdict = cluster(dense_blocks(), settings).cluster_verdict
     assert (verdict.verdict, verdict.reason) == ("not judged", "out of time")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_clusters_smaller_than_a_neighbourhood_are_not_clear(seed):
+    """Forty cells of 200 even points look compact; each is hardly larger than what a node is joined to."""
+    points = np.random.default_rng(seed).random((200, 2))
+    verdict = SpectralClustering(40, random_state=seed).fit(points).cluster_verdict_
+    assert verdict.verdict == "weak"
+    if verdict.confidence >= verdict.needed_confidence:
+        assert "graphs without clusters can look the same" in verdict.sentence
+
+
+def test_an_even_cloud_of_points_has_no_clear_clusters():
+    """A strip of noise in many dimensions is the worst of those that the margin was chosen by."""
+    points = np.random.default_rng(2).random((600, 10)) * [8, *[1] * 9]
+    model = SpectralClustering(5, n_neighbors=5, random_state=0).fit(points)
+    assert model.cluster_verdict_.verdict == "weak"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nothing_shows_below_three_deviations_of_the_draws(seed):
+    """Draws of small graphs differ much: a strength beyond them shows something, and no margin is added."""
+    data = datasets.make_block_model(80, 6, mean_degree=5, mixing=0.35, random_state=seed)
+    verdict = SpectralClustering(6, random_state=0).fit(data.graph).cluster_verdict_
+    shows = verdict.strength >= max(0.08, 3 * verdict.chance_spread)
+    assert (verdict.verdict != "none beyond chance") == shows
