@@ -14,6 +14,7 @@ from spectrograd import (
 )
 from spectrograd.labels.neighbor_labels import follow_neighbours
 from spectrograd.pipeline import Settings, cluster
+from spectrograd.solvers.settings import RunContext
 from spectrograd.store.edge_batches import GraphSource, IngestSettings
 from spectrograd.store.ingest import ingest
 
@@ -136,8 +137,8 @@ def test_random_layers_have_no_clusters():
 
 
 def test_a_run_out_of_time_judges_nothing():
-    settings = Settings(n_components=4, seed=0, labelled_by=-np.inf)
-    verdict = cluster(dense_blocks(), settings).cluster_verdict
+    context = RunContext(labelled_by=-np.inf)
+    verdict = cluster(dense_blocks(), Settings(n_components=4, seed=0), context).cluster_verdict
     assert (verdict.verdict, verdict.reason) == ("not judged", "out of time")
 
 
