@@ -175,7 +175,7 @@ def test_the_number_of_clusters_by_itself(circles):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = SpectralClustering("auto", affinity="nearest_neighbors", random_state=0).fit(circles[0])
-    assert len(np.unique(model.labels_)) == model.n_clusters_
+    assert len(np.unique(model.labels_)) == model.n_clusters_ == model.eigengap_.n_clusters
 
 
 def test_column_weights_are_those_of_commute_times():

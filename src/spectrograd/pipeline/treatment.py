@@ -264,7 +264,7 @@ def select_treatment(
     reason = _reason_for(best_plan, candidates)
     chosen = Treatment(best_plan.name, reason, best_plan.rows, n_null, tuple(candidates))
     if best is not first:
-        best = replace(best, regularization=_regularization_of(best, first))
+        best = replace(best, regularization=_regularization_of(best, first), eigengap=first.eigengap)
     return _warn_if_lopsided(_with_treatment(_costs_of(best, before), chosen))
 
 
