@@ -22,9 +22,12 @@ types: $(VENV)/.test
 tests: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist=worksteal -p no:cacheprovider
 
-# a sample under the settings of an old processor: other kernels of BLAS, no wide vectors in compiled code
+# a sample under the settings of an old processor: other kernels of BLAS, no wide vectors in compiled code;
+# BLAS=Zen CPU=haswell for another one
+BLAS ?= Nehalem
+CPU  ?= generic
 other-processor: $(VENV)/.test
-	OPENBLAS_CORETYPE=Nehalem NUMBA_CPU_NAME=generic $(BIN)/python -m pytest -n $(WORKERS) --dist=worksteal \
+	OPENBLAS_CORETYPE=$(BLAS) NUMBA_CPU_NAME=$(CPU) $(BIN)/python -m pytest -n $(WORKERS) --dist=worksteal \
 		-p no:cacheprovider tests/solvers/test_solvers.py tests/solvers/test_few_passes.py \
 		tests/engines/test_engines.py tests/kernels/test_multivector.py tests/labels tests/cli/test_cluster_layers.py
 
