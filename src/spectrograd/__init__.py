@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from spectrograd import datasets, metrics
     from spectrograd.estimators import (
+        DiffusionMap,
         MultilayerSpectralClustering,
         MultilayerSpectralEmbedding,
         SpectralClustering,
+        SpectralCoclustering,
         SpectralEmbedding,
     )
     from spectrograd.estimators.persistence import load_model as load
@@ -46,6 +48,8 @@ _MODULE_OF = {
     "SpectralClustering": "estimators",
     "MultilayerSpectralEmbedding": "estimators",
     "MultilayerSpectralClustering": "estimators",
+    "DiffusionMap": "estimators",
+    "SpectralCoclustering": "estimators",
     "load": "estimators",
     "Graph": "graph",
     "GraphError": "graph",
@@ -76,6 +80,7 @@ _MODULE_OF = {
 }
 
 __all__ = [
+    "DiffusionMap",
     "Graph",
     "GraphError",
     "GraphWarning",
@@ -83,6 +88,7 @@ __all__ = [
     "MultilayerSpectralClustering",
     "MultilayerSpectralEmbedding",
     "SpectralClustering",
+    "SpectralCoclustering",
     "SpectralEmbedding",
     "datasets",
     "from_frame",

@@ -252,7 +252,8 @@ def test_features_lie_in_blocks_on_the_workers(client, form):
     Z = rng.random((300, 40)) * (rng.random((300, 40)) < 0.2)
     graph = feature_graph(sp.csr_array(Z) if form == "sparse" else Z)
     here, there = (
-        embed(graph, Settings(n_components=3, seed=0, engine=make_engine(name))) for name in ("local", client)
+        embed(graph, Settings(n_components=3, seed=0), RunContext(engine=make_engine(name)))
+        for name in ("local", client)
     )
     assert there.converged
     assert np.allclose(here.eigenvalues, there.eigenvalues, atol=1e-8)

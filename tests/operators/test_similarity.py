@@ -15,6 +15,7 @@ from spectrograd.operators.laplacian import regularized
 from spectrograd.operators.similarity import similarity_laplacian
 from spectrograd.pipeline import Settings, cluster
 from spectrograd.points import fourier
+from spectrograd.solvers.settings import RunContext
 
 KINDS = ["random_walk", "symmetric", "unnormalized"]
 
@@ -87,7 +88,7 @@ def test_torch_gives_the_same(form):
     pytest.importorskip("torch")
     X = form(DATA.toarray())
     here, there = (
-        cluster(feature_graph(X), Settings(n_components=3, seed=0, engine=make_engine(name)))
+        cluster(feature_graph(X), Settings(n_components=3, seed=0), RunContext(engine=make_engine(name)))
         for name in ("local", "torch")
     )
     assert np.allclose(here.eigenvalues, there.eigenvalues)

@@ -118,6 +118,7 @@ CLASSES = (
     "SpectralClustering",
     "MultilayerSpectralEmbedding",
     "MultilayerSpectralClustering",
+    "DiffusionMap",
 )
 # Of a fitted model, with one row per node.
 PER_NODE = ("_raw_vectors", "labels_", "membership_", "names_")
@@ -210,7 +211,10 @@ def _revived(folder: Path, content: dict[str, Any], digest: str) -> tuple[Any, b
     model = getattr(estimators, content["class"])(**params)
     fitted = {name: reader.decode(value) for name, value in content["fitted"].items()}
     ahead = bool(reader.ahead)
-    _check_fitted(fitted, ahead)
+    if content["class"] == "DiffusionMap":
+        _check_diffusion(fitted)
+    else:
+        _check_fitted(fitted, ahead)
     model.__dict__.update(fitted, _float=np.float32 if content["float"] == "float32" else np.float64)
     return model, ahead
 
@@ -261,6 +265,17 @@ def _check_labels(fitted: Mapping[str, Any]) -> None:
     is_label = labels.dtype.kind == "i" and bool(((labels >= -1) & (labels < n_clusters)).all())
     if not is_label:
         raise GraphError(f"labels_ has numbers that are none of {n_clusters} clusters")
+
+
+def _check_diffusion(fitted: dict[str, Any]) -> None:
+    """Refuse arrays of a diffusion map that do not fit each other."""
+    psi, values = fitted["_psi"], fitted["eigenvalues_"]
+    shape = np.shape(psi)
+    if len(shape) != 2 or np.shape(values) != shape[1:] or np.shape(fitted["embedding_"]) != shape:
+        raise GraphError(f"vectors of shape {shape} do not fit {np.shape(values)} eigenvalues")
+    for name in ("_density", "_active"):
+        if np.shape(fitted[name]) != shape[:1]:
+            raise GraphError(f"{name} has shape {np.shape(fitted[name])}, the vectors {shape}")
 
 
 def _check_files(folder: Path, files: dict[str, dict[str, int]], check: bool) -> None:
