@@ -167,7 +167,7 @@ class SpectralCoclustering(BiclusterMixin, BaseEstimator):
     def _vectors(
         self, table: Any, row_sums: Array, column_sums: Array, n_components: int
     ) -> tuple[Array, Array]:
-        """``D_r^-1/2 u`` and ``D_c^-1/2 v`` of the largest singular values; sets what is told of them."""
+        """``D_r^-1/2 u`` and ``D_c^-1/2 v`` of the largest singular values; sets their attributes."""
         is_wide = table.shape[0] > table.shape[1]
         side = sp.csr_array(table.T) if is_wide and sp.issparse(table) else (table.T if is_wide else table)
         own, other = (column_sums, row_sums) if is_wide else (row_sums, column_sums)
@@ -182,13 +182,13 @@ class SpectralCoclustering(BiclusterMixin, BaseEstimator):
         solved = embed(
             operator, min(n_components, n - 1) or 1, settings, RunContext(make_engine(self.engine))
         )
-        self._tell(solved)
+        self._set_attributes(solved)
         near = solved.embedding.vectors / root[:, None]
         values = np.maximum(self.singular_values_, np.finfo(float).eps)
         far = np.asarray(side.T @ near) / np.outer(other, values)
         return (far, near) if is_wide else (near, far)
 
-    def _tell(self, solved: CertifiedEmbedding) -> None:
+    def _set_attributes(self, solved: CertifiedEmbedding) -> None:
         self.singular_values_ = np.sqrt(np.clip(1 - solved.embedding.eigenvalues, 0, 1))
         self.certificate_ = solved.certificate
         self.converged_ = solved.certificate.converged
