@@ -101,7 +101,7 @@ def test_the_plan_page_has_the_plans_in_memory(quickest, monkeypatch):
         laplacian(datasets.make_block_model(USUAL.all_vectors + 50, 2, random_state=0).graph), 2
     )
     row = f"in memory, `{quickest}` is predicted quickest"
-    assert names(auto.plan(problem)) == planned_solvers()[row]
+    assert names(auto.plan_by_cost(problem)) == planned_solvers()[row]
 
 
 def test_the_plan_page_has_the_other_plans(tmp_path):
@@ -115,6 +115,9 @@ def test_the_plan_page_has_the_other_plans(tmp_path):
     on_disk = Problem(laplacian(open_store(tmp_path / "graph.store")), 2)
     plans = {
         f"at most {USUAL.all_vectors} nodes, in memory": auto.plan(Problem(laplacian(tiny), 2)),
+        f"at most {USUAL.small:,} nodes within {auto.MAX_COMPACT_LEVELS} steps of the first one": auto.plan(
+            Problem(laplacian(datasets.make_block_model(600, 2, random_state=0).graph), 2)
+        ),
         "an operator without edges (layers merged by `grassmann`)": auto.plan(Problem(without_edges, 2)),
         "a graph on disk, eight Krylov blocks fit": auto.plan(on_disk),
         "a graph on disk, they do not fit": auto.plan(on_disk, 1),

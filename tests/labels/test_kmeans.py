@@ -39,7 +39,7 @@ def test_as_good_as_ten_starts(n_clusters, offset):
 def test_breathing_mends_a_start_that_lloyd_cannot():
     rows, truth = blobs(600, 6, np.random.default_rng(3), noise=0.1)
     bad = np.vstack([rows[truth == 0][:5], rows[truth == 1][:1]])  # five centres in one blob
-    search = Search(rows, 0.0, False, np.random.default_rng(0))
+    search = Search(rows, 0.0, np.random.default_rng(0))
     stuck = search._settled(bad)
     best = stuck
     for extra in (3, 3, 1, 1):
@@ -50,7 +50,7 @@ def test_breathing_mends_a_start_that_lloyd_cannot():
 
 def test_the_neighbour_of_a_centre_that_goes_stays():
     rows = np.repeat([[0.0], [0.1], [5.0], [9.0]], [9, 9, 9, 60], axis=0)
-    found = assign_to_centers(rows, np.array([[0.0], [0.1], [5.0], [9.0]]), compiled=False)
+    found = assign_to_centers(rows, np.array([[0.0], [0.1], [5.0], [9.0]]))
     assert module._to_spare(found, 2) in ([0, 2], [1, 2])
     assert sorted(module._to_spare(found, 4)) == [0, 1, 2, 3]
 
@@ -79,7 +79,7 @@ def test_easy_clusters_take_few_runs(monkeypatch):
     breaths, breath = [], Search._breath
     monkeypatch.setattr(Search, "_breath", lambda *a: breaths.append(a[2]) or breath(*a))
     labels, _ = kmeans(rows, 5, 10, np.random.default_rng(0))
-    assert breaths == [3, 1]  # and a fresh start between
+    assert breaths == [3]  # and a fresh start
     assert adjusted_rand_score(truth, labels) == 1.0
 
 
@@ -88,13 +88,13 @@ def test_many_rows_are_searched_on_a_sample(monkeypatch):
     seen, descend = [], module.descend
 
     def counted(points, centres, **settings):
-        seen.append((len(points), settings["compiled"]))
+        seen.append(len(points))
         return descend(points, centres, **settings)
 
     monkeypatch.setattr(module, "descend", counted)
     found = assign(rows, 6, random_state=0)
-    assert set(seen[:-1]) == {(4_000, True)}
-    assert seen[-1] == (30_000, True)
+    assert set(seen[:-1]) == {4_000}
+    assert seen[-1] == 30_000
     full = KMeans(6, n_init=10, random_state=0).fit(rows)
     assert found.inertia <= full.inertia_ * 1.001
     assert adjusted_rand_score(full.labels_, found.labels) > 0.98
@@ -132,7 +132,7 @@ def test_few_places(small, n_places, n_clusters, n_columns, seed):
 def test_spread_centres_are_rows_apart():
     rows, truth = blobs(300, 5, np.random.default_rng(4), noise=0.01)
     chosen = spread_centres(rows, 5, np.random.default_rng(0))
-    nearest = assign_to_centers(chosen, rows, compiled=False)
+    nearest = assign_to_centers(chosen, rows)
     assert nearest.gaps.max() == 0
     assert len(set(truth[nearest.labels])) == 5
     assert spread_centres(np.zeros((4, 2)), 3, np.random.default_rng(0)).shape == (3, 2)

@@ -15,13 +15,15 @@ from spectrograd.graph import Graph, GraphWarning
 from spectrograd.linalg import ldl as fill
 from spectrograd.linalg.ldl import factor_bytes
 from spectrograd.operators.laplacian import laplacian
+from spectrograd.pipeline import cluster
 from spectrograd.pipeline import solve as certifying
 from spectrograd.pipeline import solve as room
-from spectrograd.pipeline.plan import PlannedSolver, candidates, choose, plan
+from spectrograd.pipeline.plan import PlannedSolver, candidates, choose, plan, plan_by_cost
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solve import SolveError, embed
 from spectrograd.points.knn_graph import knn_graph
 from spectrograd.solvers import Problem
+from spectrograd.solvers.lanczos import Lanczos
 from spectrograd.solvers.settings import RunContext
 
 KINDS = ["random_walk", "symmetric", "unnormalized"]
@@ -31,7 +33,9 @@ def test_auto_tells_geometric_graphs_from_expanders():
     points, _ = make_gaussian_mixture(3000, 3, random_state=0)
     flat, tangled = knn_graph(points), make_block_model(3000, 3, random_state=0).graph
     assert choose(Problem(laplacian(flat), 3)).name == "shift-invert"
-    choices = plan(Problem(laplacian(tangled), 3))
+    (choice,) = plan(Problem(laplacian(tangled), 3))
+    assert choice.by_size  # and nothing was multiplied for it
+    choices = plan_by_cost(Problem(laplacian(tangled), 3))
     assert [choice.name for choice in choices] == ["lanczos", "chebyshev", "lanczos"]
     assert dict(choices[0].params) == {"block_size": 1}
     larger = make_block_model(5000, 3, random_state=0).graph
@@ -41,10 +45,42 @@ def test_auto_tells_geometric_graphs_from_expanders():
 
 
 def test_a_choice_tells_the_seconds_it_was_made_by():
-    problem = Problem(laplacian(make_block_model(3000, 3, random_state=0).graph), 3)
+    problem = Problem(laplacian(make_block_model(5000, 3, random_state=0).graph), 3)
     found = candidates(problem)
     assert [c.seconds for c in found] == sorted(c.seconds for c in found)
     assert found[0] == plan(problem)[0] == choose(problem)  # the same each time
+
+
+def test_a_small_graph_is_planned_by_size_and_then_by_cost(monkeypatch):
+    problem = Problem(laplacian(make_block_model(600, 3, random_state=0).graph), 3)
+    before = problem.engine.work.matvecs
+    (choice,) = plan(problem)
+    assert (choice.name, choice.by_size, problem.engine.work.matvecs) == ("lanczos", True, before)
+    monkeypatch.setattr(Lanczos, "step", refuse)
+    found = embed(problem.operator, 3, Settings(seed=0))
+    assert found.certificate.converged
+    assert [attempt.solver for attempt in found.attempts] == ["lanczos", "chebyshev"]
+    assert found.attempts[0].reason.startswith("600 nodes within")
+
+
+def refuse(*_):
+    raise FloatingPointError("refused")
+
+
+def test_localised_vectors_of_a_finished_solve_are_not_certified():
+    rng = np.random.default_rng(0)
+    core = make_block_model(300, 1, mean_degree=20, random_state=0).graph.matrix.tocoo()
+    tails = 300 + np.arange(24).reshape(8, 3)  # paths that hang by one edge each
+    ends = np.column_stack([rng.integers(300, size=8), tails[:, :1]])
+    pairs = np.concatenate([ends, tails[:, :2], tails[:, 1:]])
+    upper = core.row < core.col
+    graph = Graph.from_edges(
+        np.concatenate([core.row[upper], pairs[:, 0]]), np.concatenate([core.col[upper], pairs[:, 1]])
+    )
+    found = cluster(graph, Settings(n_components=4, seed=0))
+    assert found.regularization.tau > 0
+    assert found.converged
+    assert "given up" in found.attempts[0].outcome
 
 
 def test_cliques_are_no_geometry():

@@ -29,7 +29,7 @@ COMPILING = "compiling {}: some seconds, once on this machine"
 EVENT = "numba:compile"  # not when a kernel is found in the cache on disk
 # By the modules of the kernels: kernels of one kind are compiled in the same run, one after the other.
 PRODUCTS = "products of sparse matrices"
-BLOCKS = "products of blocks of vectors, and k-means"
+BLOCKS = "products of blocks of vectors"
 BATCHES = "mini-batches of edges"
 FACTORISATION = "the sparse factorisation"
 READING = "the reading of edge lists"

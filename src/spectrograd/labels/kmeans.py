@@ -9,39 +9,41 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
+import scipy.sparse as sp
 
-from spectrograd.kernels import LANES
 from spectrograd.kernels.thresholds import USUAL, Thresholds
 from spectrograd.labels.cluster_qr import pivot_centres
+from spectrograd.system import one_thread
 from spectrograd.typing import Array
 
 MAX_STEPS = 300
+CHUNK = 2048  # rows whose scores are formed together: they stay in a core's own cache
+SUMMED = 1 << 16  # rows that are copied to float64 at a time
+FEW_MEMBERS = 1 << 15  # numbers of an indicator matrix up to which it is as quick as a sparse one
+WIDE = 32  # centres from which products take the time, half of it in float32
 WORTH_THREADS = 5_000_000  # multiplications of one pass
 
 
 @dataclass(frozen=True, eq=False)
 class Assignment:
-    """Where every row belongs, seen from some ``centres``; ``measure`` finds :attr:`gaps` and :attr:`use`."""
+    """Where every row belongs, seen from some ``centres``; :attr:`gaps` and :attr:`use` on demand."""
 
     centres: Array
     labels: Array
     sums: Array
     sizes: Array
-    measure: Callable[[], tuple[Array, Array]]
+    measure_gaps: Callable[[], Array]
+    measure_use: Callable[[], Array]
 
     @cached_property
-    def _measured(self) -> tuple[Array, Array]:
-        return self.measure()
-
-    @property
     def gaps(self) -> Array:
         """Squared distances of the rows to their centres."""
-        return self._measured[0]
+        return self.measure_gaps()
 
-    @property
+    @cached_property
     def use(self) -> Array:
         """By how much the squared distances would grow without each centre."""
-        return self._measured[1]
+        return self.measure_use()
 
     @cached_property
     def inertia(self) -> float:
@@ -64,7 +66,6 @@ def descend(
     points: Array,
     centres: Array,
     *,
-    compiled: bool,
     tolerance: float = 0.0,
     max_steps: int = MAX_STEPS,
     deadline: float = math.inf,
@@ -77,93 +78,117 @@ def descend(
     Examples
     --------
     >>> points = np.array([[-2.6], [-2.5], [2.4], [2.6]])
-    >>> found = descend(points, points[:2], compiled=False)
+    >>> found = descend(points, points[:2])
     >>> found.labels.tolist(), round(found.inertia, 3)
     ([0, 0, 1, 1], 0.025)
     """
     for _ in range(max_steps):
-        found = assign_to_centers(points, centres, compiled=compiled)
+        found = assign_to_centers(points, centres)
         means = found.means(points)
         if ((means - centres) ** 2).sum() <= tolerance or time.perf_counter() >= deadline:
             return found
         centres = means
-    return assign_to_centers(points, centres, compiled=compiled)
+    return assign_to_centers(points, centres)
 
 
-def assign_to_centers(
-    points: Array, centres: Array, *, compiled: bool, worth_threads: int = WORTH_THREADS
-) -> Assignment:
-    """One pass over the rows; where it is compiled, the same bits for any number of threads."""
-    return _assign_compiled(points, centres, worth_threads) if compiled else _assign_plain(points, centres)
+def assign_to_centers(points: Array, centres: Array, *, worth_threads: int = WORTH_THREADS) -> Assignment:
+    """One pass over the rows, by BLAS in chunks of fixed size: the same bits for any number of threads.
 
-
-def _assign_plain(points: Array, centres: Array) -> Assignment:
-    scores = _scores(points, centres)
-    labels = np.argmax(scores, axis=1)
-    members = scores  # its memory is warm
-    members.fill(0)
-    members[np.arange(len(points)), labels] = 1
+    Rows in float32 meet centres in float32 from ``WIDE`` centres on; else all is in float64.
+    """
+    with one_thread():
+        parts = _by_chunks(partial(_nearest, centres), points, len(centres), worth_threads)
+    labels = np.concatenate(parts)
     sizes = np.bincount(labels, minlength=len(centres))
-    return Assignment(centres, labels, members.T @ points, sizes, partial(_measure, points, centres, labels))
+    sums = _sums_by_label(points, labels, len(centres))
+    measures = (
+        partial(_gaps, points, centres, labels),
+        partial(_use, points, centres, labels, worth_threads),
+    )
+    return Assignment(centres, labels, sums, sizes, *measures)
 
 
-def _measure(points: Array, centres: Array, labels: Array) -> tuple[Array, Array]:
-    scores = _scores(points, centres)
-    every = np.arange(len(points))
-    best = scores[every, labels]
-    scores[every, labels] = -np.inf
-    use = np.bincount(labels, 2 * (best - scores.max(axis=1)), len(centres))
-    own = points - centres[labels]
-    return np.einsum("ij,ij->i", own, own), use
+def _by_chunks(
+    work: Callable[[Array], Array], points: Array, n_centres: int, worth_threads: int
+) -> list[Array]:
+    """Results of a function for all chunks of rows, in order."""
+    chunks = [points[first : first + CHUNK] for first in range(0, len(points), CHUNK)]
+    if len(chunks) == 1 or points.size * n_centres <= worth_threads:
+        return [work(chunk) for chunk in chunks]
+    from spectrograd.kernels.jit import side_by_side
+
+    return side_by_side(work, [(chunk,) for chunk in chunks])
 
 
-def _scores(points: Array, centres: Array) -> Array:
+def _nearest(centres: Array, rows: Array) -> Array:
+    return np.asarray(np.argmax(_scores(rows, centres), axis=1))
+
+
+def _scores(rows: Array, centres: Array) -> Array:
     """A row is nearest to the centre of largest ``x'c - |c|^2 / 2``."""
-    scores = points @ centres.T
-    scores -= np.einsum("ij,ij->i", centres, centres) / 2
+    half_squares = np.einsum("ij,ij->i", centres, centres) / 2
+    if len(centres) >= WIDE and rows.dtype == np.float32:
+        scores = rows @ centres.T.astype(np.float32)
+        scores -= half_squares.astype(np.float32)
+    else:
+        scores = rows @ centres.T
+        scores -= half_squares
     return np.asarray(scores)
 
 
-def _assign_compiled(points: Array, centres: Array, worth_threads: int) -> Assignment:
-    from spectrograd.kernels.nearest import CHUNK, assign_rows
+def _sums_by_label(points: Array, labels: Array, n_labels: int) -> Array:
+    """The sum of the rows of each label, in float64."""
+    sums = np.zeros((n_labels, points.shape[1]))
+    for first in range(0, len(points), SUMMED):
+        part = labels[first : first + SUMMED]
+        rows = points[first : first + SUMMED].astype(np.float64, copy=False)
+        if len(part) * n_labels <= FEW_MEMBERS:  # a product with the indicators
+            members = np.zeros((len(part), n_labels))
+            members[np.arange(len(part)), part] = 1
+            sums += members.T @ rows
+        else:
+            ones = np.ones(len(part))
+            sums += sp.csr_array((ones, part, np.arange(len(part) + 1)), (len(part), n_labels)).T @ rows
+    return sums
 
-    n_chunks = -(-len(points) // CHUNK)
-    labels = np.empty(len(points), dtype=np.int64)
+
+def _gaps(points: Array, centres: Array, labels: Array) -> Array:
     gaps = np.empty(len(points))
-    tallies = np.zeros((n_chunks, len(centres), points.shape[1] + 2))
-    given = (points, centres, centre_table(centres), labels, gaps, tallies)
-    if points.size * len(centres) > worth_threads:
-        from spectrograd.kernels.jit import share_rows
-
-        share_rows(assign_rows, n_chunks, *given)
-    else:
-        assign_rows(0, n_chunks, *given)
-    total = tallies.sum(axis=0)
-    sums = total[:, :-2]
-    sizes = total[:, -2]
-    use = total[:, -1]
-    return Assignment(centres, labels, sums, sizes, lambda: (gaps, use))
+    for first in range(0, len(points), SUMMED):
+        part = slice(first, first + SUMMED)
+        own = points[part] - centres[labels[part]]
+        gaps[part] = np.einsum("ij,ij->i", own, own)
+    return gaps
 
 
-def centre_table(centres: Array) -> Array:
-    """Centres as columns with ``-|c|^2 / 2`` below, padded to whole lanes."""
-    n_centres, n_columns = centres.shape
-    table = np.zeros((n_columns + 1, -(-n_centres // LANES) * LANES))
-    table[:-1, :n_centres] = centres.T
-    table[-1, :n_centres] = -np.einsum("ij,ij->i", centres, centres) / 2
-    return table
+def _use(points: Array, centres: Array, labels: Array, worth_threads: int) -> Array:
+    with one_thread():
+        parts = _by_chunks(partial(_lead, centres), points, len(centres), worth_threads)
+    return np.bincount(labels, 2 * np.concatenate(parts), len(centres))
+
+
+def _lead(centres: Array, rows: Array) -> Array:
+    """By how much the best score of each row exceeds the second best."""
+    scores = _scores(rows, centres)
+    every = np.arange(len(rows))
+    labels = np.argmax(scores, axis=1)
+    best = scores[every, labels]
+    scores[every, labels] = -np.inf
+    return np.asarray(best - scores[every, np.argmax(scores, axis=1)])
 
 
 # --- k-means that improves one run instead of starting many (docs/adr/0012).
 
 # Rows that centres are sought on; more rows make a run dearer, not better.
-SAMPLE, SAMPLE_PER_CLUSTER = 4000, 200
+SAMPLE, SAMPLE_PER_CLUSTER = 4000, 20
 EXTRA = 8  # most centres that are taken in at once
-PATIENCE = 3  # runs that may be in vain
-CHEAP = 50_000  # multiplications of a Lloyd step for which all runs are made
+PATIENCE = 2  # runs that may be in vain
+CHEAP = 10_000  # multiplications of a Lloyd step for which all runs are made
+MANY_CLUSTERS = 30  # from which pivots find nearly all of them, and runs take most of the time
+MAX_RUNS_OF_MANY = 4
 MOST_BY_SPREADING = 16  # clusters that k-means++ may find; of more it misses one
 BREATH = 3  # Lloyd steps with more centres than wanted
-POLISH = 10  # Lloyd steps on all rows after the sample has done the work
+POLISH, POLISH_MANY = 10, 8  # Lloyd steps on all rows after the sample has done the work; of many clusters
 # Squared steps of the centres, in units of the variance, that end a run on the sample, and the last one.
 STILL, DONE = 1e-2, 1e-4
 AGREE = 1e-3  # a breath that lowers the inertia by less found the same clusters
@@ -205,18 +230,19 @@ def best_assignment(
 ) -> Assignment:
     """The last look of :func:`kmeans`, which knows its centres."""
     searched_by = (time.perf_counter() + deadline) / 2  # half of what is left for runs over all rows
-    compiled = len(points) > thresholds.small
-    points = points if compiled else points.astype(np.float64)
+    dtype = np.float32 if n_clusters >= WIDE and len(points) > thresholds.small else np.float64
+    if points.dtype != dtype and (dtype == np.float32 or len(points) <= thresholds.small):
+        points = points.astype(dtype)
     size = sample_size(n_clusters)
-    sampled = compiled and len(points) > size
-    sample = points[rng.choice(len(points), size, replace=False)] if sampled else points
+    is_sampled = len(points) > max(size, thresholds.small)
+    sample = points[rng.choice(len(points), size, replace=False)] if is_sampled else points
     variance = float(sample.var(axis=0, dtype=np.float64).mean())
-    search = Search(sample, STILL * variance, compiled, rng, origin, searched_by)
+    search = Search(sample, STILL * variance, rng, origin, searched_by)
     centres = search.best(n_clusters, n_init).centres
-    steps, tolerance = (POLISH, DONE * variance) if sampled else (MAX_STEPS, 0.0)
-    return descend(
-        points, centres, compiled=compiled, tolerance=tolerance, max_steps=steps, deadline=deadline
-    )
+    steps, tolerance = (MAX_STEPS, 0.0)
+    if is_sampled:
+        steps, tolerance = (POLISH_MANY if n_clusters >= MANY_CLUSTERS else POLISH, DONE * variance)
+    return descend(points, centres, tolerance=tolerance, max_steps=steps, deadline=deadline)
 
 
 def sample_size(n_clusters: int) -> int:
@@ -230,7 +256,6 @@ class Search:
 
     points: Array
     still: float
-    compiled: bool
     rng: np.random.Generator
     origin: Array | float = 0.0
     deadline: float = math.inf
@@ -244,9 +269,11 @@ class Search:
             best = self._settled(spread_centres(self.points, n_clusters, self.rng))
         nothing = ROUNDING * float(np.einsum("ij,ij->", self.points, self.points))
         extra = min(EXTRA, (n_clusters + 1) // 2, len(self.points) - n_clusters)
-        patience = n_init if self.points.size * n_clusters <= CHEAP else PATIENCE
+        many = n_clusters >= MANY_CLUSTERS
+        is_cheap = self.points.size * n_clusters <= CHEAP
+        patience = n_init if is_cheap else PATIENCE
         in_vain = 0 if n_clusters > 1 and extra > 0 else patience
-        for _ in range(n_init - 1):
+        for _ in range(min(n_init, MAX_RUNS_OF_MANY if many else n_init) - 1):
             if in_vain == patience or best.inertia <= nothing or time.perf_counter() >= self.deadline:
                 break
             if in_vain % 2 and n_clusters <= MOST_BY_SPREADING:
@@ -264,7 +291,6 @@ class Search:
         return descend(
             self.points,
             centres,
-            compiled=self.compiled,
             tolerance=self.still,
             max_steps=max_steps,
             deadline=self.deadline,

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spectrograd.kernels import SMALL
 from spectrograd.labels.kmeans import descend, row_lengths
 from spectrograd.typing import Array
 
@@ -108,8 +107,7 @@ def followed(
     # squares, then means: the variance of unit rows does not cancel
     spread = np.einsum("ij,ij->j", rows, rows) / len(rows) - rows.mean(axis=0) ** 2
     still = STILL * max(float(spread.mean()), 0.0)
-    compiled = len(rows) > SMALL
-    found = descend(rows, rule.centres[names], compiled=compiled, tolerance=still, max_steps=FEW_STEPS)
+    found = descend(rows, rule.centres[names], tolerance=still, max_steps=FEW_STEPS)
     moved = np.full(len(vectors), -1, dtype=np.int64)
     moved[part] = names[found.labels]
     return moved

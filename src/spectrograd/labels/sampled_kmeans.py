@@ -141,7 +141,7 @@ class Fitted:
             part = start + np.flatnonzero(active[start : start + size])
             if len(part):
                 rows = soft_unit(vectors[part], self.length)
-                seen = assign_to_centers(rows, self.centres, compiled=True)
+                seen = assign_to_centers(rows, self.centres)
                 labels[part] = seen.labels
                 inertia += float(seen.gaps.sum())
                 with one_thread():

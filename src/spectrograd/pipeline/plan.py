@@ -140,12 +140,14 @@ class PlannedSolver(NamedTuple):
     """A solver's name, the reason it was picked, and parameters that are not its defaults.
 
     ``seconds`` is what it should take on one thread, its certificate included; None: nobody can tell.
+    ``by_size`` says that nothing was measured: where its certificate is not met, the plan is made by cost.
     """
 
     name: str
     reason: str
     params: tuple[tuple[str, Any], ...] = ()
     seconds: float | None = None
+    by_size: bool = False
 
 
 ONE_VECTOR = (("block_size", 1),)
@@ -177,8 +179,48 @@ def plan(problem: Problem, memory_limit: int | None = None) -> tuple[PlannedSolv
         return (PlannedSolver("eigen", f"{n} nodes: a dense eigendecomposition is exact and instant"),)
     if not isinstance(operator, SparseOperator) or not problem.capabilities >= ALL:
         return plan_by_products(problem, memory_limit)
+    if _is_small_and_compact(problem):
+        return (_small_choice(problem),)
+    return plan_by_cost(problem, memory_limit)
+
+
+def plan_by_cost(problem: Problem, memory_limit: int | None = None) -> tuple[PlannedSolver, ...]:
+    """The plan for a sparse operator in memory, from predicted seconds."""
     best, *others = candidates(problem, memory_limit)
     return (best, *ESCALATIONS[best.name]) if others else (best, LAST)
+
+
+def plan_after(
+    tried: PlannedSolver, problem: Problem, memory_limit: int | None = None
+) -> list[PlannedSolver]:
+    """The plan by cost, without the solver that was tried by size alone."""
+    choices = plan_by_cost(problem, memory_limit)
+    return [choice for choice in choices if (choice.name, choice.params) != (tried.name, tried.params)]
+
+
+# Of a breadth-first search; k-NN graphs of thousands of points in the plane have thirty and more, social
+# graphs five, k-NN graphs of many dimensions eight or nine.
+MAX_COMPACT_LEVELS = 10
+MIN_NODES_PER_COLUMN = 6  # else a Krylov space is nearly all of the vectors there are
+
+
+def _is_small_and_compact(problem: Problem) -> bool:
+    """Whether one vector of Lanczos is the plan by size alone; measurements take a third of a small solve.
+
+    A search from any node, which the components were found by, ends after few levels: no small separator
+    makes a factor cheap, and no eigenvalues crowd at zero.
+    """
+    operator, sizes = problem.sparse, problem.engine.thresholds
+    few = problem.n_nodes <= sizes.small and MIN_NODES_PER_COLUMN * problem.n_components < problem.n_nodes
+    if not few or problem.start is not None or "resident" not in problem.capabilities or operator.rank > 1:
+        return False
+    return len(operator.graph.search.first.widths) <= MAX_COMPACT_LEVELS
+
+
+def _small_choice(problem: Problem) -> PlannedSolver:
+    levels = len(problem.sparse.graph.search.first.widths)
+    reason = f"{problem.n_nodes} nodes within {levels} steps of each other: one vector at a time"
+    return PlannedSolver("lanczos", reason, ONE_VECTOR, by_size=True)
 
 
 def candidates(problem: Problem, memory_limit: int | None = None) -> list[PlannedSolver]:

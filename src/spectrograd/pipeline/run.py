@@ -6,6 +6,7 @@ import copy
 import logging
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 
@@ -29,7 +30,7 @@ from spectrograd.pipeline.single import PreparedGraph, prepare_graph
 from spectrograd.pipeline.treatment import select_treatment
 from spectrograd.solvers.settings import RunContext
 from spectrograd.store.stored_graph import StoredGraph
-from spectrograd.system import deferred
+from spectrograd.system import deferred, one_thread
 from spectrograd.typing import Array
 
 Prepared = PreparedGraph | PreparedLayers
@@ -79,7 +80,8 @@ def _solve(
     settings = for_signed(graph, settings)
     note_small(graph, settings, context.engine)
     terminate = context.checkpoint is not None
-    with deferred(terminate=terminate) as interruption, context.engine.threads():
+    threads = context.engine.threads()
+    with deferred(terminate=terminate) as interruption, threads, _few_threads(graph, context.engine):
         before = copy.copy(context.engine.work)
         # 1. components, layers; 2. operator and solver, with a certificate
         prepared = prepare(graph, settings, context)
@@ -112,12 +114,18 @@ def cluster(
     with (
         deferred(terminate=terminate) as interruption,
         with_checkpoints(graph, settings, context, start) as (settings, context),
+        _few_threads(graph, context.engine),
     ):
         prepared, solved = _solve(graph, settings, context, start)
         result = label(solved, settings, context)
         if isinstance(prepared, PreparedGraph):
             result = select_treatment(result, prepared, settings, context, solve_prepared, label)
         return result.stopped() if interruption.requested else result
+
+
+def _few_threads(graph: Graph | MultilayerGraph, engine: Engine) -> AbstractContextManager[None]:
+    """One thread of BLAS for all of a small graph: to enter and leave the limit at each step takes longer."""
+    return one_thread(graph.n_nodes <= engine.thresholds.small)
 
 
 def note_small(graph: Graph | MultilayerGraph, settings: Settings, engine: Engine) -> None:

@@ -332,7 +332,7 @@ class _ActiveProblem:
                 choices = choices_for(Problem(operator, self.k, context.engine, start), self.settings)
             # 2. Solve, under the eyes of a watch where there is a larger tau to go to.
             n_trivial = self.n_trivial if before is None else min(1, self.n_trivial)
-            how = {"rough": True, "engine": context.engine, "tau": next_tau}
+            how = {"engine": context.engine, "tau": next_tau}
             watch = _Watch(partial(self.decide_by_vectors, operator, n_trivial, **how))
             context = context if next_tau is None else replace(context, watch=watch)
             result = embed(operator, self.k, self.settings, context, start=start, choices=choices)
@@ -372,14 +372,14 @@ class _ActiveProblem:
 
 @dataclass(eq=False)
 class _Watch:
-    """Gives a run up when its rough vectors are already seen to be localised."""
+    """Gives a run up when its vectors are seen to be localised: rough ones, or finished ones uncertified."""
 
-    decide: Callable[[MultiVector], Regularization]
+    decide: Callable[..., Regularization]
     decision: Regularization | None = None
 
-    def __call__(self, vectors: MultiVector) -> bool:
-        found = self.decide(vectors)
-        if found.tau > 0:
+    def __call__(self, vectors: MultiVector, *, finished: bool = False) -> bool:
+        found = self.decide(vectors, rough=not finished)
+        if finished or found.tau > 0:
             self.decision = found
         return found.tau > 0
 

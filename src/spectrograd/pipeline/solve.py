@@ -30,7 +30,7 @@ from spectrograd.operators.equilibration import equilibrate
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.checkpoints import load_result, save_result
 from spectrograd.pipeline.memory_estimate import doubles_fit
-from spectrograd.pipeline.plan import PlannedSolver, last_resort, plan
+from spectrograd.pipeline.plan import PlannedSolver, last_resort, plan, plan_after
 from spectrograd.pipeline.result import Attempt, CertifiedEmbedding, embedding_of, in_units
 from spectrograd.serialization.checkpoint_folder import CheckpointError
 from spectrograd.serialization.codec import DamagedFileError
@@ -422,8 +422,10 @@ def _embed(
     problem = Problem(operator, n_components, context.engine, start)
     result: CertifiedEmbedding | None = None
     attempts: list[Attempt] = []
-    for choice in choices or choices_for(problem, settings):
+    pending = list(choices or choices_for(problem, settings))
+    while pending:
         # 1. The next solver of the plan, from where the last one stopped, with the time that is left.
+        choice = pending.pop(0)
         left = _remaining(context.solver_seconds, time.perf_counter() - began)
         try:
             latest = _attempt(problem, choice, settings, context, left, len(attempts))
@@ -434,6 +436,8 @@ def _embed(
             break
         if isinstance(latest, Attempt):
             attempts.append(latest)
+            if choice.by_size:
+                pending = plan_after(choice, problem, settings.memory_limit)
             continue
         # 2. Join the attempts.
         attempts.extend(latest.attempts)
@@ -447,6 +451,8 @@ def _embed(
         if context.watch is not None and context.watch(latest.solution.Q):
             break
         problem = replace(problem, start=result.embedding.vectors)
+        if choice.by_size:
+            pending = plan_after(choice, problem, settings.memory_limit)
     if result is None:
         result = _run_last_resort(problem, settings, context, attempts)
     return replace(result, attempts=tuple(attempts), seconds=time.perf_counter() - began)
@@ -487,6 +493,11 @@ def _attempt(
         solution = _run(problem, solver, settings, context, time_budget, kept)
         if settings.solver == "auto":
             solution = _with_reason(solution, choice)
+        # Localised vectors call for another problem: their certificate would be of no use.
+        is_whole = solution.stop_reason not in (GIVEN_UP, INTERRUPTED, OUT_OF_TIME)
+        watch = context.watch if is_whole and solver.localization_check_at > 0 else None
+        if watch is not None and watch(solution.Q, finished=True):
+            solution = replace(solution, stop_reason=GIVEN_UP)
         found = _certify_attempt(problem.operator, solution, settings, context, choice, earlier)
         if kept is not None and found.certificate.objection != CERTIFICATE_OUT_OF_TIME:
             save_result(kept, problem, found)

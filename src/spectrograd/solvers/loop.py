@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypedDict
+from typing import Any, Protocol, TypedDict
 
 import numpy as np
 
@@ -21,8 +21,17 @@ from spectrograd.solvers.checkpoint import Snapshot, SolveCheckpoint
 from spectrograd.system import Interrupted, check, one_thread, refuse_after
 
 Hook = Callable[[Progress], None]
-Watch = Callable[[MultiVector], bool]
 Observer = Callable[[MultiVector], None]
+
+
+class Watch(Protocol):
+    """Looks at vectors, which are rough unless they are ``finished``, and says whether to give the run up."""
+
+    def __call__(self, vectors: MultiVector, *, finished: bool = False) -> bool:
+        """Whether the run is to be given up."""
+        ...
+
+
 GIVEN_UP = "given up"
 INTERRUPTED = "interrupted"
 OUT_OF_TIME = "time_budget"
