@@ -192,9 +192,9 @@ def completion(context: click.Context, shell: str) -> int:
 
 def solvers(context: click.Context, parameter: click.Parameter, start: str) -> list[CompletionItem]:
     """Names of solvers that begin so."""
-    from spectrograd.pipeline.solve import solver_names
+    from spectrograd.solvers import REGISTRY
 
-    return [CompletionItem(name) for name in solver_names() if name.startswith(start)]
+    return [CompletionItem(name) for name in ("auto", *REGISTRY) if name.startswith(start)]
 
 
 def aggregations(context: click.Context, parameter: click.Parameter, start: str) -> list[CompletionItem]:

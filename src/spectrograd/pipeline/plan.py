@@ -30,6 +30,7 @@ from spectrograd.pipeline.memory_estimate import (
 from spectrograd.solvers.base import Problem
 from spectrograd.solvers.lanczos import MAX_BASIS_BLOCKS
 from spectrograd.solvers.ritz import guarded_width, usual_width
+from spectrograd.solvers.settings import SolverSettings
 
 
 class Law(NamedTuple):
@@ -188,6 +189,12 @@ def plan_by_cost(problem: Problem, memory_limit: int | None = None) -> tuple[Pla
     """The plan for a sparse operator in memory, from predicted seconds."""
     best, *others = candidates(problem, memory_limit)
     return (best, *ESCALATIONS[best.name]) if others else (best, LAST)
+
+
+def choices_for(problem: Problem, settings: SolverSettings) -> tuple[PlannedSolver, ...]:
+    """The plan of ``auto``, or the solver that was asked for."""
+    asked = (PlannedSolver(settings.solver, "asked for"),)
+    return plan(problem, settings.memory_limit) if settings.solver == "auto" else asked
 
 
 def plan_after(

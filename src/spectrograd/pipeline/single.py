@@ -38,7 +38,7 @@ from spectrograd.operators.laplacian import (
 from spectrograd.operators.similarity import SimilarityOperator, similarity_laplacian
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.memory_estimate import resident_bytes
-from spectrograd.pipeline.plan import PlannedSolver
+from spectrograd.pipeline.plan import PlannedSolver, choices_for
 from spectrograd.pipeline.result import (
     Attempt,
     CertifiedEmbedding,
@@ -48,7 +48,7 @@ from spectrograd.pipeline.result import (
     make_result,
 )
 from spectrograd.pipeline.settings import Settings
-from spectrograd.pipeline.solve import certify_first_columns, choices_for, embed
+from spectrograd.pipeline.solve import certify_first_columns, embed
 from spectrograd.solvers.base import Problem, Progress
 from spectrograd.solvers.loop import INTERRUPTED, Solution
 from spectrograd.solvers.settings import RunContext

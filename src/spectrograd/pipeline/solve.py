@@ -30,11 +30,11 @@ from spectrograd.operators.equilibration import equilibrate
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.checkpoints import load_result, save_result
 from spectrograd.pipeline.memory_estimate import doubles_fit
-from spectrograd.pipeline.plan import PlannedSolver, last_resort, plan, plan_after
+from spectrograd.pipeline.plan import PlannedSolver, choices_for, last_resort, plan_after
 from spectrograd.pipeline.result import Attempt, CertifiedEmbedding, embedding_of, in_units
 from spectrograd.serialization.checkpoint_folder import CheckpointError
 from spectrograd.serialization.codec import DamagedFileError
-from spectrograd.solvers import REGISTRY, choose_variant, make_solver, rename_parameters
+from spectrograd.solvers import choose_variant, make_solver, rename_parameters
 from spectrograd.solvers.base import Problem, Progress, Solver
 from spectrograd.solvers.checkpoint import SolveCheckpoint
 from spectrograd.solvers.loop import (
@@ -524,12 +524,6 @@ def _lacks_gap(operator: Operator, result: CertifiedEmbedding) -> bool:
     return beyond is not None and result.certificate.max_residual < tiny and beyond - top < tiny
 
 
-def choices_for(problem: Problem, settings: SolverSettings) -> tuple[PlannedSolver, ...]:
-    """The plan of ``auto``, or the solver that was asked for."""
-    asked = (PlannedSolver(settings.solver, "asked for"),)
-    return plan(problem, settings.memory_limit) if settings.solver == "auto" else asked
-
-
 def _certify_attempt(
     operator: Operator,
     solution: Solution,
@@ -601,8 +595,3 @@ def _configure(choice: PlannedSolver, settings: SolverSettings) -> Solver[Any]:
 
 def _remaining(budget: float | None, spent: float) -> float | None:
     return None if budget is None else max(0.0, budget - spent)
-
-
-def solver_names() -> tuple[str, ...]:
-    """Every name that ``solver=`` accepts."""
-    return ("auto", *REGISTRY)
