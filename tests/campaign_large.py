@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import scipy.linalg as la
 import scipy.sparse as sp
-from scipy.sparse.linalg import ArpackNoConvergence, eigsh
+from scipy.sparse.linalg import ArpackError, eigsh
 
 from campaign import CRASHED, HONEST, REFUSED, RIGHT, WRONG
 from spectrograd import SpectralClustering, SpectralEmbedding
@@ -184,7 +184,7 @@ def compared(given, model):
     k = vectors.shape[1]
     try:
         values, T, root = truth(given, k)
-    except ArpackNoConvergence:
+    except ArpackError:
         return REFUSED, "the truth is not known"
     unit = values.max() if given.kind == "unnormalized" else 1.0
     below = int((values < certificate.complete_below - 1e-13 * max(unit, 1e-300)).sum())

@@ -256,10 +256,10 @@ class Lanczos(RitzSolver[LanczosState]):
 # --- Few passes: graphs on disk and on clusters, where reading the edges takes the time.
 
 MAX_BASIS_BLOCKS = 12  # of a basis, where the user sets no other size: as many passes before a restart
-# Passes of a cold start's first cycle after which the Ritz vectors are tested for localisation. They are
-# rough then, and live on tiny parts for a while also on graphs whose eigenvectors do not: only a share of a
-# cluster's volume far below TINY_SHARE ends the cycle early, for the loop's ``watch`` to decide. Of 79
-# problems with localised eigenvectors this sees 15, and none of 123 others is taken for one.
+# Passes of a cold start's first cycle after which the Ritz vectors are tested for localisation, and once
+# more at its end. They are rough, and live on tiny parts for a while also on graphs whose eigenvectors do not:
+# only a share of a cluster's volume far below TINY_SHARE ends the cycle, for the loop's ``watch`` to decide.
+# Of 79 problems with localised eigenvectors this sees 20, and none of 123 others is taken for one.
 LOCALIZATION_CHECKS = (4, 6, 8, 10)
 ROUGH_TINY_SHARE = TINY_SHARE / 10
 
@@ -318,10 +318,9 @@ class FewPassLanczos(Lanczos):
                 if has_hubs(problem.operator):  # a Lanczos probe of its own takes fewer passes than a filter
                     state.extra = MOST_MORE
             state.probe_block = self._advance_probe(problem, state, probe_block, product)
-            if basis.full or (basis.done > k + 1 and state.angle_bound(k) <= self.angle):
-                return
-            if self._has_localized_vectors(problem, state, basis):
-                state.is_localized = True
+            state.is_localized = self._has_localized_vectors(problem, state, basis)
+            is_met = basis.done > k + 1 and state.angle_bound(k) <= self.angle
+            if basis.full or is_met or state.is_localized:
                 return
 
     def shows_localization(self, state: LanczosState) -> bool:
@@ -333,7 +332,8 @@ class FewPassLanczos(Lanczos):
         """Whether most Ritz vectors of the first cycle live on tiny parts of the graph already."""
         k = problem.n_components
         is_first = state.iteration == 0 and problem.start is None
-        if not is_first or k < 2 or state.n_passes not in LOCALIZATION_CHECKS:
+        is_due = basis.full or state.n_passes in LOCALIZATION_CHECKS
+        if not (is_first and is_due) or k < 2:
             return False
         assert state.ritz is not None
         engine = problem.engine
