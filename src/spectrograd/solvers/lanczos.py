@@ -257,7 +257,7 @@ class Lanczos(RitzSolver[LanczosState]):
 
 MAX_BASIS_BLOCKS = 12  # of a basis, where the user sets no other size: as many passes before a restart
 # Passes of a cold start's first cycle after which the Ritz vectors are tested for localisation, and once
-# more at its end. They are rough, and live on tiny parts for a while also on graphs whose eigenvectors do not:
+# more at its end. Being rough they live on tiny parts for a while where the eigenvectors do not, too:
 # only a share of a cluster's volume far below TINY_SHARE ends the cycle, for the loop's ``watch`` to decide.
 # Of 79 problems with localised eigenvectors this sees 20, and none of 123 others is taken for one.
 LOCALIZATION_CHECKS = (4, 6, 8, 10)
