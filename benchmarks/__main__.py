@@ -17,6 +17,7 @@ SUITES = (
     "methods",
     "regularization",
     "labelling",
+    "small_graphs",
     "labels",
     "number_of_clusters",
     "cluster_verdict",

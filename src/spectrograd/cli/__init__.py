@@ -30,6 +30,7 @@ from spectrograd.cli.paper import paper
 from spectrograd.cli.predict import predict, update
 from spectrograd.cli.report import report
 from spectrograd.cli.session import BAD_INPUT, FAILED, INTERRUPTED, echo, open_closed_streams
+from spectrograd.cli.warm_up import warm_up
 from spectrograd.notices import command_line_words
 from spectrograd.system import MissingExtra
 
@@ -56,7 +57,21 @@ def program(context: click.Context) -> int | None:
     context.exit(BAD_INPUT)
 
 
-COMMANDS = (demo, paper, info, convert, knn, embed, cluster, predict, update, compare, report, gpu_check)
+COMMANDS = (
+    demo,
+    paper,
+    info,
+    convert,
+    knn,
+    embed,
+    cluster,
+    predict,
+    update,
+    compare,
+    report,
+    gpu_check,
+    warm_up,
+)
 for _command in (*COMMANDS, completion):
     program.add_command(_command)
 

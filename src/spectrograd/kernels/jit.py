@@ -52,7 +52,7 @@ KINDS = {
 OTHER = "kernels"
 
 
-def kind_of(module):
+def kind_of(module: str) -> str | None:
     """What the kernels of a module are for; None where they are not ours."""
     home, _, inside = module.partition(".")
     if home != "spectrograd":
