@@ -45,6 +45,7 @@ SUITES = (
     "parametric",
     "public",
     "ecosystem",
+    "beyond",
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,6 +17,7 @@ from spectrograd.cli.options import (
     common_options,
     components_option,
     dry_run_option,
+    features_option,
     graph_files,
     point_options,
     solve_options,
@@ -28,12 +30,14 @@ Examples:
   spectrograd cluster graph.csv -k 5 -o labels.csv
   spectrograd cluster graph.csv -k 5 --labels truth.csv --report page.html -o labels.csv
   spectrograd cluster points.csv --points -k 5 --run results -o labels.csv
+  spectrograd cluster links.csv words.npz --features words.npz -k 7 -o labels.csv
   spectrograd cluster friends.csv calls.csv trips.csv -k 5 --aggregation projection > labels.csv
 """
 
 
 @click.command(epilog=EXAMPLES, short_help="Cluster the nodes of a graph.")
 @graph_files
+@features_option
 @point_options
 @click.option(
     "-k",
@@ -73,6 +77,7 @@ Examples:
 def cluster(
     session: Session,
     graphs: GraphFiles,
+    features: tuple[str, ...],
     points: PointOptions | None,
     k: int | str,
     output: str | None,
@@ -106,6 +111,7 @@ def cluster(
     # 2. The input: a graph, or points, and the known classes.
     learned = None
     if points is None:
+        graphs = replace(graphs, features=features)
         graph, source = running.read_layers(session, graphs, k, options.limit, signed=options.is_signed)
     else:
         learned, source = running.read_point_graph(
@@ -159,6 +165,7 @@ Examples:
 
 @click.command(epilog=EMBED_EXAMPLES, short_help="Embed the nodes of a graph.")
 @graph_files
+@features_option
 @point_options
 @components_option("Columns of the embedding.")
 @click.option(
@@ -173,6 +180,7 @@ Examples:
 def embed(
     session: Session,
     graphs: GraphFiles,
+    features: tuple[str, ...],
     points: PointOptions | None,
     k: int,
     output: str | None,
@@ -203,6 +211,7 @@ def embed(
     check_targets(session, page, folder)
     learned = None
     if points is None:
+        graphs = replace(graphs, features=features)
         graph, source = running.read_layers(
             session, graphs, n_columns, options.limit, signed=options.is_signed
         )

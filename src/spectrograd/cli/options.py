@@ -457,6 +457,7 @@ class GraphFiles:
     header: bool | None = None
     format: str | None = None
     key: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()  # files of features of the same nodes, which become layers
 
     @property
     def how(self) -> JsonObject:
@@ -555,6 +556,14 @@ def point_options(command: Command) -> Command:
     for option in reversed(_POINT_OPTIONS):
         taking = option(taking)
     return taking
+
+
+features_option = click.option(
+    "--features",
+    multiple=True,
+    metavar="FILE",
+    help="FILE has features of the nodes (one row each, as with --points): neighbours make it a layer.",
+)
 
 
 def refuse_table_options(graphs: GraphFiles) -> None:

@@ -52,6 +52,7 @@ from spectrograd.pipeline.memory_estimate import check_limit, open_within
 from spectrograd.pipeline.multilayer import Merged
 from spectrograd.pipeline.result import DistributedEmbedding, Result
 from spectrograd.points.knn_graph import neighbour_graph
+from spectrograd.points.mixed_layers import mixed_layers
 from spectrograd.points.query import KnownPoints
 from spectrograd.points.search import Wanted
 from spectrograd.serialization.folders import store_path
@@ -277,7 +278,11 @@ def read_layers(
     with session.stage("read"), session.progress(f"reading {' '.join(paths)}"):
         keep_stdin(paths)
         n_vectors = FIRST_MAX_CLUSTERS if isinstance(k, str) else k
-        if len(paths) == 1 and is_store(paths[0]) and not any(files.how.values()):
+        graph: Graph | MultilayerGraph
+        if files.features:
+            graph = read_mixed_layers(files, signed)
+            paths = tuple(dict.fromkeys((*paths, *files.features)))
+        elif len(paths) == 1 and is_store(paths[0]) and not any(files.how.values()):
             graph = open_within(paths[0], n_vectors, memory_limit, *how)
         else:
             graph = read_graph(*paths, **files.how, signed=signed)
@@ -285,6 +290,25 @@ def read_layers(
         source = hashed(paths)
     session.detail(f"{graph} read in {session.seconds['read']:.2f} s")
     return graph, source
+
+
+def read_mixed_layers(files: GraphFiles, signed: bool = False) -> MultilayerGraph:
+    """A graph and features of its nodes, as layers; ids of both are matched by name."""
+    edges = [path for path in files.paths if path not in files.features]
+    if not edges:
+        raise GraphError("--features go with a graph; for features alone, --points")
+    graph = read_graph(*edges, **files.how, signed=signed)
+    stems = unique_names([_view(path, None, 2) for path in (*edges, *files.features)])
+    layers: dict[str, Any] = dict(zip(stems, graph.layers, strict=False))
+    if isinstance(graph, MultilayerGraph):
+        layers = dict(zip(graph.layer_names, graph.layers, strict=True))
+    names = None
+    for path, stem in zip(files.features, stems[len(edges) :], strict=True):
+        layers[stem], own = read_features(path)
+        if own is not None and names is not None and not np.array_equal(own, names):
+            raise GraphError(f"{path}: its rows have other ids than those of {files.features[0]}")
+        names = own if names is None else names
+    return mixed_layers(layers, names=names)
 
 
 @dataclass(frozen=True, eq=False)

@@ -45,6 +45,7 @@ from spectrograd.operators.laplacian import is_signed_kind
 from spectrograd.pipeline.memory_estimate import is_stored, open_within
 from spectrograd.points.fourier import MAX_KERNEL_POINTS, N_PAIRS, fourier_graph
 from spectrograd.points.knn_graph import neighbour_graph
+from spectrograd.points.mixed_layers import FeatureOptions, mixed_layers
 from spectrograd.points.search import Wanted
 from spectrograd.store import open_store
 from spectrograd.system import as_bytes
@@ -190,8 +191,30 @@ def as_layers(model: Spectral, X: Any, columns: Mapping[str, str]) -> FitInput:
         return FitInput(foreign)
     check_affinity(model.affinity)
     named = X if isinstance(X, Mapping) else {str(i): layer for i, layer in enumerate(X)}
+    mixed = _mixed_layers(model, named) if model.affinity == AUTO else None
+    if mixed is not None:
+        return FitInput(mixed)
     affinity = _affinity_of_layers(model, named)
     return _matrix_layers(X) if affinity == "precomputed" else _point_layers(model, affinity, named)
+
+
+def _mixed_layers(model: Spectral, named: Mapping[Any, Any]) -> MultilayerGraph | None:
+    """Graphs and features of the same nodes; None where all layers are of one kind."""
+    layers: dict[str, Any] = {}
+    for name, layer in named.items():
+        graph = _foreign_layer(layer)
+        if isinstance(graph, MultilayerGraph):
+            return None
+        X = layer if graph is not None else checked_matrix(layer)
+        if graph is None and holds_graph(X):
+            graph = Graph.from_matrix(X)
+        layers[str(name)] = X if graph is None else graph
+    n_graphs = sum(isinstance(layer, Graph) for layer in layers.values())
+    if n_graphs in (0, len(layers)):
+        return None
+    metric = "auto" if model.metric == "euclidean" else model.metric
+    options = FeatureOptions(model.n_neighbors or 10, metric, model.recall, model.n_jobs)
+    return mixed_layers(layers, options)
 
 
 def _affinity_of_layers(model: Spectral, named: Mapping[Any, Any]) -> Affinity:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from spectrograd.graph.graph import Graph, Recall, facts_table
-from spectrograd.graph.node_names import number_nodes
+from spectrograd.graph.node_names import as_names, number_nodes
 from spectrograd.graph.validation import GraphError
 from spectrograd.typing import Array
 
@@ -55,6 +56,36 @@ class MultilayerGraph:
             except GraphError as error:
                 raise GraphError(f"layer {layer_name!r}: {error}") from None
         return cls(_unite_by_name(graphs), tuple(str(name) for name in named))
+
+    @classmethod
+    def from_features(
+        cls,
+        layers: Sequence[object] | Mapping[str, object],
+        *,
+        n_neighbors: int = 10,
+        metric: str = "auto",
+        names: ArrayLike | None = None,
+    ) -> MultilayerGraph:
+        """Build from a list or a dict that mixes graphs and feature matrices of the same nodes.
+
+        Rows of features are joined to their ``n_neighbors`` nearest ones; ``metric="auto"`` is the cosine for
+        sparse features that are not negative, else Euclidean. Rows are the nodes of the graphs, in their
+        order, unless they have ``names``.
+
+        Examples
+        --------
+        >>> path = Graph.from_edges([0, 1, 2], [1, 2, 3])
+        >>> places = [[0.0], [1.0], [5.0], [6.0]]
+        >>> both = MultilayerGraph.from_features({"path": path, "place": places}, n_neighbors=1)
+        >>> both.layer_names, both.n_nodes
+        (('path', 'place'), 4)
+        """
+        named = layers if isinstance(layers, Mapping) else {str(i): x for i, x in enumerate(layers)}
+        module = import_module("spectrograd.points.mixed_layers")  # by name: points stand above graphs
+        rows = None if names is None else as_names(names)
+        options = module.FeatureOptions(n_neighbors, metric)
+        made = module.mixed_layers(dict(named), options, names=rows)
+        return cls(made.layers, made.layer_names)
 
     @property
     def is_signed(self) -> bool:
