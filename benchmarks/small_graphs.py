@@ -18,7 +18,7 @@ import scipy.sparse as sp
 
 from benchmarks.harness import table
 from benchmarks.shootout.entrants import eigsh_largest, trace
-from benchmarks.shootout.graphs import REAL, _labels
+from benchmarks.shootout.graphs import REAL, labels_of_file
 from spectrograd import Graph, datasets, metrics
 from spectrograd.labels.kmeans import unit_rows
 from spectrograd.pipeline import cluster, embed
@@ -77,14 +77,18 @@ def graphs() -> Iterator[tuple[str, sp.csr_array, Any, int]]:
         files = sorted(folder.glob(f"{layer or 'layer_'}*.npz"))
         if files:
             matrix = sp.csr_array(sp.load_npz(files[0]).astype(np.float64))
-            yield name, *_largest(matrix, _labels(folder / "labels.csv.gz")), k
+            yield name, *_largest(matrix, labels_of_file(folder / "labels.csv.gz")), k
     from sklearn.datasets import load_digits
 
     digits = load_digits()
     yield "digits", *_largest(knn_graph(digits.data, 10).matrix, digits.target), 10
     if (REAL / "mfeat").is_dir():
         points = np.load(REAL / "mfeat" / "view_fou.npz")["X"].astype(np.float64)
-        yield "mfeat", *_largest(knn_graph(points, 10).matrix, _labels(REAL / "mfeat" / "labels.csv.gz")), 10
+        yield (
+            "mfeat",
+            *_largest(knn_graph(points, 10).matrix, labels_of_file(REAL / "mfeat" / "labels.csv.gz")),
+            10,
+        )
     data = datasets.make_block_model(5000, 8, random_state=0)
     yield "block model", data.graph.matrix, data.labels, 8
 
