@@ -9,9 +9,12 @@ import subprocess
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
+from sklearn.datasets import make_circles
 from test_demo import COMMAND, ENVIRONMENT, check_summary, load_strictly, rows_of, run
 
 from spectrograd import SpectralClustering, SpectralEmbedding, datasets, read_graph
+from spectrograd.points.knn_graph import knn_graph
 
 
 @pytest.fixture(scope="module")
@@ -224,3 +227,22 @@ def test_progress_is_drawn_on_a_terminal_only(folder):
     assert len(rows_of(stdout.decode())) == 241
     piped = run(*command[3:], cwd=folder)
     assert "iteration 40  objective" not in piped.stderr
+
+
+def test_the_treatment_is_in_line_summary_and_page(tmp_path):
+    """Two rings, of which two eigenvectors show one only: four make the clusters, and that is said."""
+    points, _ = make_circles(1500, noise=0.08, factor=0.5, random_state=3)
+    sp.save_npz(tmp_path / "rings.npz", sp.csr_matrix(knn_graph(points, 10).matrix))
+    done = run(
+        *("cluster", "rings.npz", "-k", 2, "-o", "labels.csv", "-v"),
+        *("--report", "page.html", "--summary-json", "c.json"),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0
+    chosen = "4 vectors by commute distance"
+    assert f", by {chosen}, eigenvectors certified" in done.stderr
+    assert f"clusters by {chosen}: they tell" in done.stderr
+    treatment = load_strictly(tmp_path / "c.json")["treatment"]
+    assert treatment["name"] == chosen
+    assert [each["name"] for each in treatment["candidates"]] == ["2 vectors", chosen]
+    assert f"The clusters were made from {chosen}: they tell" in (tmp_path / "page.html").read_text()
