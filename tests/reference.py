@@ -472,3 +472,22 @@ def merged_rows(rows, changes, one):
         weights += [weight for _, weight in kept]
         pointers.append(len(columns))
     return pointers, columns, weights
+
+
+# --- flat filters
+
+
+def step_filter(operator, X, edge, degree):
+    """A Jackson-damped Chebyshev step of ``B^-1 A``, by its recurrence on dense matrices in float64."""
+    A, B = dense_pencil(operator)
+    half = (operator.upper - operator.lower) / 2
+    S = (np.linalg.solve(B, A) - (operator.lower + half) * np.eye(len(A))) / half
+    angle = np.arccos((edge - operator.lower) / half - 1)
+    n = degree + 2
+    before, term = X.astype(np.float64), S @ X
+    out = (1 - angle / np.pi) * before
+    for m in range(1, degree + 1):
+        damped = (n - m) * np.cos(np.pi * m / n) + np.sin(np.pi * m / n) / np.tan(np.pi / n)
+        out += -2 * np.sin(m * angle) / (m * np.pi) * damped / n * term
+        before, term = term, 2 * S @ term - before
+    return out

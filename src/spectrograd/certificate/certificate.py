@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from spectrograd.certificate.mixed_columns import MixedColumns
 from spectrograd.engines import Engine
 from spectrograd.engines.base import MultiVector
 from spectrograd.graph import Graph
@@ -136,6 +137,8 @@ class Certificate:
         As far as the odds of a miss stay small: below it lie the eigenvalues found and no others.
     uncertified_layers
         Names of the layers behind a merge whose own embeddings fell short, whatever the merge is worth.
+    mixed
+        What is known of columns that are mixtures of eigenvectors, which nothing is certified of; None of others.
     determined, leading_angle
         Where K cuts through a bulk of eigenvalues without a gap: how many vectors lie before it, and the
         bound on the sine of the angle of their span; None where that is not so.
@@ -157,6 +160,12 @@ class Certificate:
     uncertified_layers: tuple[str, ...] = ()
     determined: int | None = None
     leading_angle: float = float("inf")
+    mixed: MixedColumns | None = None
+
+    @property
+    def is_as_asked(self) -> bool:
+        """Whether the accuracy was reached; of mixtures of eigenvectors: whether nothing speaks against them."""
+        return self.converged or (self.mixed is not None and not self.mixed.objections)
 
     @property
     def max_residual(self) -> float:
@@ -190,6 +199,8 @@ class Certificate:
             names = ", ".join(self.uncertified_layers)
             merge = replace(self, uncertified_layers=())
             return f"NOT converged in layers {names}; the merge: {merge.sentence}"
+        if self.mixed is not None:
+            return f"not measured: {self.mixed.sentence}"
         if self.known:
             return f"{'exact' if self.converged else 'not measured'}: {self.known}"
         word = "converged" if self.converged else "NOT converged"
@@ -219,6 +230,7 @@ class Certificate:
             gap=unit * self.gap,
             rounding=unit * self.rounding,
             complete_below=unit * self.complete_below,
+            mixed=None if self.mixed is None else self.mixed.in_units(unit),
         )
 
     def summary(self) -> dict[str, Any]:
@@ -233,6 +245,7 @@ class Certificate:
             "determined": self.determined,
             "gap_bound": self.gap_bound,
             "sentence": self.sentence,
+            "mixed_columns": None if self.mixed is None else self.mixed.summary(),
         }
 
 
@@ -297,6 +310,11 @@ def unmeasured_certificate(eigenvalues: Array, why: str) -> Certificate:
     """A certificate without measurements, for the reason ``why``: not converged."""
     unknown = np.full(len(eigenvalues), np.inf)
     return Certificate(unknown, eigenvalues, np.inf, 0.0, np.inf, 1.0, 0, "nothing", False, why)
+
+
+def mixed_certificate(values: Array, mixed: MixedColumns) -> Certificate:
+    """The statement on mixtures of eigenvectors, whose Rayleigh quotients are no eigenvalues: not converged."""
+    return replace(unmeasured_certificate(values, "mixtures of eigenvectors"), mixed=mixed)
 
 
 def certify(

@@ -46,6 +46,7 @@ import scipy.linalg as la
 from scipy.special import gammainc, gammaincinv
 
 from spectrograd.certificate.certificate import ENOUGH, ComplementBound, needed_cut, probe_seed
+from spectrograd.certificate.mixed_columns import MixedColumns
 from spectrograd.engines import Engine
 from spectrograd.engines.base import MultiVector, new_seed
 from spectrograd.kernels import LANES
@@ -167,7 +168,8 @@ class Evidence:
     below that can have been missed (a dense factorisation), ``countable`` that a factorisation, which counts
     eigenvalues, is cheap; ``guards`` are further Ritz pairs, and ``complement_bound`` is the solver's own
     bound on the rest of the spectrum. ``last`` are its Ritz pairs with their residuals, where its last
-    product may serve the certificate.
+    product may serve the certificate. ``mixed`` says that the columns are no eigenvectors but mixtures of them,
+    and what is known of these.
     """
 
     beyond: float | None = None
@@ -176,11 +178,13 @@ class Evidence:
     guards: Guards | None = None
     complement_bound: ComplementBound | None = None
     last: MeasuredRitz | None = None
+    mixed: MixedColumns | None = None
 
     def in_units(self, unit: float) -> Evidence:
         """The evidence for eigenvalues ``unit`` times as large, without vectors of the old scale."""
         beyond = None if self.beyond is None else unit * self.beyond
-        return Evidence(beyond, self.complete, self.countable)
+        mixed = None if self.mixed is None else self.mixed.in_units(unit)
+        return Evidence(beyond, self.complete, self.countable, mixed=mixed)
 
 
 def _select_accurate(engine: Engine, guards: Guards | None, top: float, residual: float) -> Guards | None:

@@ -126,7 +126,7 @@ def _print_layers(session: Session, merged: Merged, settings: Settings) -> None:
 
 
 def _fell_short(certificate: Certificate, settings: Settings) -> bool:
-    return not certificate.converged and settings.has_goal
+    return not certificate.is_as_asked and settings.has_goal
 
 
 def verdict(

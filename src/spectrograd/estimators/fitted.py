@@ -200,6 +200,8 @@ def warn_unless_converged(result: Result, settings: Settings) -> None:
     if result.converged or not settings.has_goal:
         return
     remedy = "raise max_iter, time_budget or tol, or choose another solver or number of clusters"
+    if result.certificate.mixed is not None and result.certificate.is_as_asked:
+        return
     if result.certificate.gap <= 0:
         remedy = "another number of eigenvectors or clusters may suit the graph better"
     if result.certificate.converged:

@@ -22,6 +22,7 @@ from spectrograd.labels.sampled_kmeans import MANY
 from spectrograd.notices import parameter
 from spectrograd.pipeline.checkpoints import with_checkpoints
 from spectrograd.pipeline.cluster_verdict import NOT_JUDGED, ClusterVerdict, clustered_graphs, judge_clusters
+from spectrograd.pipeline.column_halves import with_agreement
 from spectrograd.pipeline.multilayer import PreparedLayers, prepare_layers
 from spectrograd.pipeline.result import DistributedEmbedding, Result
 from spectrograd.pipeline.settings import Settings
@@ -208,7 +209,7 @@ def label(
 def finish_labels(result: Result, settings: Settings, context: RunContext) -> Result:
     """The result with labels for nodes without evidence of their own, and with a verdict on its clusters."""
     began = time.perf_counter()
-    result = _follow_neighbours(result)
+    result = with_agreement(_follow_neighbours(result), settings)
     # The verdict clusters random graphs, which takes as long as a small fit: only where it is asked for. What
     # lies with the workers of a cluster is judged while they are there.
     judge: Callable[[], ClusterVerdict] = partial(judge_clusters, result, settings)

@@ -18,6 +18,7 @@ from spectrograd.certificate.certificate import (
     ComplementBound,
     before_the_bulk,
     certificate_of_leading,
+    mixed_certificate,
     needed_cut,
 )
 from spectrograd.certificate.edge_insertion import EdgeInsertionBound
@@ -445,6 +446,7 @@ def _embed(
         # 3. Stop? Certified, interrupted, out of time, or no solver can help.
         stopped = latest.solution.stop_reason in (INTERRUPTED, GIVEN_UP, OUT_OF_TIME)
         stopped = stopped or left == 0 or time.perf_counter() >= context.deadline
+        stopped = stopped or latest.certificate.mixed is not None  # fewer columns than another solver needs
         if result.certificate.converged or stopped or _lacks_gap(operator, latest):
             break
         # Localised vectors call for another problem: no further solver for this one.
@@ -533,6 +535,8 @@ def _certify_attempt(
     earlier: int,
 ) -> CertifiedEmbedding:
     """The solution with its certificate; one that was given up is not worth measuring."""
+    if solution.evidence.mixed is not None:
+        return _state_mixed(Problem(operator, solution.Q.shape[1], context.engine), solution, choice)
     if solution.stop_reason != GIVEN_UP:
         return certify_solution(operator, solution, settings, context, choice, earlier=earlier)
     k = solution.Q.shape[1]
@@ -540,6 +544,15 @@ def _certify_attempt(
     embedding = embedding_of(context.engine, operator, solution.Q, certificate.eigenvalues)
     attempt = Attempt.of(choice, solution, certificate.sentence)
     return CertifiedEmbedding(embedding, certificate, solution, choice, solution.seconds, (attempt,))
+
+
+def _state_mixed(problem: Problem, solution: Solution, choice: PlannedSolver) -> CertifiedEmbedding:
+    """Columns that mix eigenvectors, by Rayleigh quotient, with the statement on them."""
+    mixed = solution.evidence.mixed
+    assert mixed is not None
+    null = _normalize_null(problem.operator, problem.operator.null_vector)
+    ritz = _deflated_rayleigh_ritz(problem, solution.Q, null)
+    return _with_certificate(problem, solution, choice, ritz, mixed_certificate(ritz.values, mixed))
 
 
 def _with_reason(solution: Solution, choice: PlannedSolver) -> Solution:

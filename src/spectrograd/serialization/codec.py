@@ -36,6 +36,7 @@ _CLASSES = {
     "certificate.block_probe": "BlockProbeEvidence ProbeBlock",
     "certificate.certificate": "Certificate ComplementBound",
     "certificate.edge_insertion": "EdgeInsertionBound",
+    "certificate.mixed_columns": "MixedColumns",
     "certificate.lanczos_probe": (
         "Evidence Guards InverseProbeEvidence LanczosProbeEvidence MeasuredRitz Recurrence"
     ),
@@ -64,6 +65,7 @@ _CLASSES = {
     "solvers.base": "Progress StepState",
     "solvers.chebyshev": "ChebyshevState FewPassState",
     "solvers.checkpoint": "PackedSnapshot Snapshot",
+    "solvers.compressive": "CompressiveState",
     "solvers.eigen": "EigenState",
     "solvers.lanczos": "BlockLanczosState LanczosState",
     "solvers.lobpcg": "LobpcgState",

@@ -45,6 +45,7 @@ REGISTRY = {
     "eigen": "eigen:Eigen",
     "nystrom": "nystrom:Nystrom",
     "variational-nystrom": "nystrom:VariationalNystrom",
+    "compressive": "compressive:Compressive",
     "power": "power:Power",
     "coordinate-power": "power:CoordinatePower",
 }

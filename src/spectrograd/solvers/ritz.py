@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import scipy.linalg as la
+from numpy.typing import DTypeLike
 
 from spectrograd.certificate.certificate import before_the_bulk
 from spectrograd.certificate.lanczos_probe import Evidence, Guards
@@ -165,7 +166,6 @@ def guarded_start(problem: Problem, width: int, rng: np.random.Generator, dtype:
     The random columns are Gaussian in the metric, and of about unit length.
     """
     engine = problem.engine
-    n = problem.n_nodes
     start = problem.start_on_engine(dtype)
     given = 0
     if start is not None:
@@ -173,14 +173,19 @@ def guarded_start(problem: Problem, width: int, rng: np.random.Generator, dtype:
         start = problem.random_walk.transform(start)
     if given == width:
         return start
-    # Random columns: x with E[x'Bx] = 1
-    metric = problem.operator.random_walk_form().metric
-    block = engine.random(n, width - given, new_seed(rng), dtype)
-    if metric is None:
-        block = engine.combine(block, np.eye(width - given) / np.sqrt(n))
-    else:
-        block = engine.scale_rows(block, engine.from_numpy((1 / np.sqrt(n * metric))[:, None]))
+    block = random_block(problem, width - given, new_seed(rng), dtype)
     return block if start is None else engine.hstack(start, block)
+
+
+def random_block(problem: Problem, width: int, seed: int, dtype: DTypeLike) -> MultiVector:
+    """Gaussian columns in random-walk form, N x width, with ``E[x' B x] = 1`` in its metric B."""
+    engine = problem.engine
+    n = problem.n_nodes
+    metric = problem.operator.random_walk_form().metric
+    block = engine.random(n, width, seed, dtype)
+    if metric is None:
+        return engine.combine(block, np.eye(width) / np.sqrt(n))
+    return engine.scale_rows(block, engine.from_numpy((1 / np.sqrt(n * metric))[:, None]))
 
 
 def ritz_pairs(
