@@ -73,7 +73,8 @@ def test_the_damped_step_stays_between_zero_and_one():
     for edge in (-0.8, 0.1):
         for degree in (3, 20, 60):
             h = np.polynomial.chebyshev.chebval(t, step_coefficients(edge, degree))
-            assert h.min() >= -1e-12 and h.max() <= 1 + 1e-12
+            assert h.min() >= -1e-12
+            assert h.max() <= 1 + 1e-12
     assert h[t < -0.3].min() > 0.97
     assert h[t > 0.5].max() < 0.01
     assert jackson_factors(60)[-1] < 0.01

@@ -138,7 +138,7 @@ class Certificate:
     uncertified_layers
         Names of the layers behind a merge whose own embeddings fell short, whatever the merge is worth.
     mixed
-        What is known of columns that are mixtures of eigenvectors, which nothing is certified of; None of others.
+        The statement on columns that are mixtures of eigenvectors, which have no certificate; else None.
     determined, leading_angle
         Where K cuts through a bulk of eigenvalues without a gap: how many vectors lie before it, and the
         bound on the sine of the angle of their span; None where that is not so.
@@ -164,7 +164,7 @@ class Certificate:
 
     @property
     def is_as_asked(self) -> bool:
-        """Whether the accuracy was reached; of mixtures of eigenvectors: whether nothing speaks against them."""
+        """Whether the accuracy was reached; of mixtures of eigenvectors: whether they are free of doubts."""
         return self.converged or (self.mixed is not None and not self.mixed.objections)
 
     @property
@@ -313,7 +313,7 @@ def unmeasured_certificate(eigenvalues: Array, why: str) -> Certificate:
 
 
 def mixed_certificate(values: Array, mixed: MixedColumns) -> Certificate:
-    """The statement on mixtures of eigenvectors, whose Rayleigh quotients are no eigenvalues: not converged."""
+    """The statement on mixtures of eigenvectors, whose values are Rayleigh quotients: not converged."""
     return replace(unmeasured_certificate(values, "mixtures of eigenvectors"), mixed=mixed)
 
 

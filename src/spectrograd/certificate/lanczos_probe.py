@@ -168,8 +168,8 @@ class Evidence:
     below that can have been missed (a dense factorisation), ``countable`` that a factorisation, which counts
     eigenvalues, is cheap; ``guards`` are further Ritz pairs, and ``complement_bound`` is the solver's own
     bound on the rest of the spectrum. ``last`` are its Ritz pairs with their residuals, where its last
-    product may serve the certificate. ``mixed`` says that the columns are no eigenvectors but mixtures of them,
-    and what is known of these.
+    product may serve the certificate. ``mixed`` says that the columns are no eigenvectors but mixtures of
+    them, and what is known of these.
     """
 
     beyond: float | None = None

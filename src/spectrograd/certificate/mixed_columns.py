@@ -69,8 +69,8 @@ class MixedColumns:
     def sentence(self) -> str:
         """The statement in words."""
         text = (
-            f"{self.n_columns} columns mix the first {self.n_vectors} eigenvectors and have converged to none: "
-            f"{self.count:.1f} +- {self.standard_error:.1f} eigenvalues counted below {self.edge:.3g}, "
+            f"{self.n_columns} columns mix the first {self.n_vectors} eigenvectors and have converged to "
+            f"none: {self.count:.1f} +- {self.standard_error:.1f} eigenvalues counted below {self.edge:.3g}, "
             f"{self.foreign_share:.1%} of the columns from beyond"
         )
         if self.agreement is not None:

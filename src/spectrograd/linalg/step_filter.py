@@ -25,7 +25,7 @@ from spectrograd.typing import Array
 GRID_PER_MOMENT = 4  # points of the density: enough to integrate products of two filters exactly
 MAX_GROWTH = 1.5  # of a moment over that of degree zero: more, and eigenvalues lie outside of the interval
 LEAST_STEP_DEGREE = 4
-# What a filter is good enough for: k-means averages over the rows of a cluster, so a tenth of noise is little.
+# A filter is good enough with a tenth of noise: k-means averages over the rows of a cluster.
 MAX_NOISE = 0.1
 MIN_FLATNESS = 0.9
 COUNT_ERRORS = 2.0  # standard errors of the count among which the edge may lie
@@ -47,7 +47,7 @@ def jackson_factors(degree: int) -> Array:
 
 
 def step_coefficients(edge: float, degree: int) -> Array:
-    """Chebyshev coefficients ``c_0 .. c_degree`` of a step that is 1 on [-1, edge] and 0 on [edge, 1], damped.
+    """Chebyshev coefficients ``c_0 .. c_degree`` of a damped step: 1 on [-1, edge], 0 on [edge, 1].
 
     ``c_0 = 1 - acos(edge) / pi`` and ``c_m = -2 sin(m acos(edge)) / (m pi)``, times Jackson's factors.
     """

@@ -1,12 +1,13 @@
 """``compressive``: clusters from few columns, without eigenvectors (Tremblay et al. 2016).
 
-The method is that of Tremblay, Puy, Gribonval and Vandergheynst. K clusters need the distances between rows of K eigenvectors, not the vectors. A flat filter h, near one on
-the first K eigenvalues and near zero on the others, turns d random columns into ``h(L) R``, whose rows keep
-these distances (Johnson and Lindenstrauss) once d is a few ``log2 K``. One step:
+The method is that of Tremblay, Puy, Gribonval and Vandergheynst. K clusters need the distances between rows
+of K eigenvectors, not the vectors. A flat filter h, near one on the first K eigenvalues and near zero on the
+others, turns d random columns into ``h(L) R``, whose rows keep these distances (Johnson and Lindenstrauss)
+once d is a few ``log2 K``. One step:
 
 1. **Draw** d random columns, Gaussian in the metric, without their part along the null vector.
-2. **Count.** Chebyshev moments of the columns give the density of eigenvalues: where the K-th ends (the edge),
-   and the degree that a filter needs there. Moments are taken until some degree will do.
+2. **Count.** Chebyshev moments of the columns give the density of eigenvalues: where the first K end (the
+   edge), and the degree that a filter needs there. Moments are taken until some degree will do.
 3. **Filter** the same columns by the Jackson-damped step of that degree.
 
 The result has d columns plus the null vector, not K: what is said of it is a statement
