@@ -156,7 +156,7 @@ class StepQuality(NamedTuple):
 
     @property
     def is_good(self) -> bool:
-        """Whether clusters can be told from such columns."""
+        """Whether clusters can be found in such columns."""
         return self.noise <= MAX_NOISE and self.flatness >= MIN_FLATNESS
 
 
