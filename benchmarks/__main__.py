@@ -21,6 +21,7 @@ SUITES = (
     "labels",
     "number_of_clusters",
     "cluster_verdict",
+    "compressive",
     "spmm",
     "cold_start",
     "memory",
