@@ -57,7 +57,7 @@ def run() -> str:
             rows.append(measure(n, k, mixing, limit, solver))
     text = (
         "Block models of mean degree 20, labels included (`regularization=None`). CPU seconds of the whole\n"
-        "run. The statement of `compressive`: eigenvalues counted, agreement of two halves of the columns.\n\n"
+        "run. The statement of `compressive`: eigenvalues counted, agreement of two halves of columns.\n\n"
     )
     head = ["nodes", "edges", "K", "mixing", "solver", "columns", "passes", "matvecs", "CPU s"]
     return text + table([*head, "MB at most (before)", "ARI", "statement"], rows)
