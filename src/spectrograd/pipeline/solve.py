@@ -23,14 +23,15 @@ from spectrograd.certificate.certificate import (
 )
 from spectrograd.certificate.edge_insertion import EdgeInsertionBound
 from spectrograd.certificate.lanczos_probe import Evidence, Guards, MeasuredRitz, run_lanczos_probe
-from spectrograd.engines.base import Engine, MultiVector
+from spectrograd.engines.base import Engine
 from spectrograd.linalg.ldl import count_below
-from spectrograd.linalg.subspace import Ritz, deflated_ritz, rayleigh_ritz, residuals
+from spectrograd.linalg.subspace import Ritz, residuals
 from spectrograd.operators.base import Operator
 from spectrograd.operators.equilibration import equilibrate
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.checkpoints import load_result, save_result
 from spectrograd.pipeline.memory_estimate import doubles_fit
+from spectrograd.pipeline.null_vector import deflated_rayleigh_ritz, insert_null_vector, normalize_null
 from spectrograd.pipeline.plan import PlannedSolver, choices_for, last_resort, plan_after
 from spectrograd.pipeline.result import Attempt, CertifiedEmbedding, embedding_of, in_units
 from spectrograd.serialization.checkpoint_folder import CheckpointError
@@ -55,8 +56,6 @@ from spectrograd.typing import Array
 FAILURES = (ValueError, ArithmeticError, MemoryError, RuntimeError, AssertionError)
 
 
-# What a null vector that takes the place of a column may differ from it, in squares.
-MAX_NULL_DEVIATION = 1e-4
 # Nobody waits for a probe after Ctrl-C or when the time is over: anything may lie outside.
 UNPROBED = ComplementBound(float("nan"), complete_below=-np.inf)
 
@@ -94,16 +93,8 @@ def certify_solution(
         return replace(found, solution=replace(found.solution, history=solution.history))
     with context.engine.threads(), one_thread():  # BLAS has nothing but small matrices to do
         return _certify(
-            operator, solution, settings, context, choice, earlier, _normalize_null(operator, null)
+            operator, solution, settings, context, choice, earlier, normalize_null(operator, null)
         )
-
-
-def _normalize_null(operator: Operator, null: Array | None) -> Array | None:
-    """A null vector, of length one in the metric."""
-    if null is None:
-        return None
-    mass = 1.0 if operator.metric is None else operator.metric
-    return np.asarray(null / np.sqrt(null @ (mass * null)))
 
 
 def certify_first_columns(
@@ -169,7 +160,7 @@ def _certify(
     placed, Q = problem.engine_operator, solution.Q
     if Q.dtype != np.float64 and not _float32_suffices(problem, settings):
         Q = problem.orthonormalize(engine.astype(Q, np.float64)).Q
-    ritz = _deflated_rayleigh_ritz(problem, Q, null)
+    ritz = deflated_rayleigh_ritz(problem, Q, null)
     del Q
     rounding = operator.rounding(ritz.Q.dtype)
     if ritz.Q.dtype != np.float64:
@@ -238,36 +229,6 @@ def _certify_before_bulk(
     return certificate_of_leading(found, ritz, measured, known.beyond) if found.converged else None
 
 
-def _deflated_rayleigh_ritz(problem: Problem, Q: MultiVector, null: Array | None) -> Ritz:
-    """Ritz pairs of the span of Q, in which a known null vector is exact; it stays the first of them."""
-    engine = problem.engine
-    if null is None:
-        return rayleigh_ritz(engine, problem.engine_operator, Q)
-    ritz = deflated_ritz(engine, problem.engine_operator, Q, engine.from_numpy(null[:, None].astype(Q.dtype)))
-    rounded = np.abs(ritz.values) <= problem.operator.rounding(Q.dtype)
-    return ritz._replace(values=np.where(rounded, np.maximum(ritz.values, 0.0), ritz.values))
-
-
-def _insert_null_vector(problem: Problem, known: MeasuredRitz, null: Array) -> MeasuredRitz:
-    """The same without a product: a null vector n for the first column, the others orthogonal to it.
-
-    ``A (q - n n'Bq) = A q``, and the residual of what is left is that of q without its part along ``B n``:
-    none grows but by the length that q loses. Not where the first column is another vector.
-    """
-    engine, metric, Q = problem.engine, problem.engine_operator.metric, known.ritz.Q
-    unit = engine.from_numpy(null[:, None].astype(Q.dtype))
-    across = engine.gram(unit, Q, metric)[0]
-    lost = float(np.square(across[1:]).sum())
-    if abs(across[0]) < 1 - MAX_NULL_DEVIATION or lost > MAX_NULL_DEVIATION:
-        return known
-    first = np.zeros(len(across))
-    first[0] = 1.0
-    kept = np.diag(1 - first)
-    Q = engine.combine(Q, kept, unit, np.where(first > 0, 1.0, -across)[None])
-    left = (1 - first) * known.residuals / np.sqrt(1 - lost)
-    return replace(known, ritz=Ritz((1 - first) * known.ritz.values, Q, None), residuals=left)
-
-
 def _float32_suffices(problem: Problem, settings: SolverSettings) -> bool:
     """Whether float64 does not fit and float32 is exact enough: for an angle, not for a residual."""
     operator = problem.operator
@@ -284,7 +245,7 @@ def _certify_by_last_product(
     last, complement_bound = solution.evidence.last, solution.evidence.complement_bound
     if last is None or complement_bound is None:
         return None
-    last = last if null is None else _insert_null_vector(problem, last, null)
+    last = last if null is None else insert_null_vector(problem, last, null)
     rest = (complement_bound, last.residuals + last.rounding, last.rounding)
     certificate = certify(
         problem.engine,
@@ -550,8 +511,8 @@ def _state_mixed(problem: Problem, solution: Solution, choice: PlannedSolver) ->
     """Columns that mix eigenvectors, by Rayleigh quotient, with the statement on them."""
     mixed = solution.evidence.mixed
     assert mixed is not None
-    null = _normalize_null(problem.operator, problem.operator.null_vector)
-    ritz = _deflated_rayleigh_ritz(problem, solution.Q, null)
+    null = normalize_null(problem.operator, problem.operator.null_vector)
+    ritz = deflated_rayleigh_ritz(problem, solution.Q, null)
     return _with_certificate(problem, solution, choice, ritz, mixed_certificate(ritz.values, mixed))
 
 
