@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from spectrograd.certificate.lanczos_probe import MeasuredRitz
