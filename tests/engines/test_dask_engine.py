@@ -150,6 +150,15 @@ def test_the_same_subspace_and_labels_as_local(client, case):
     assert far.passes > 0  # there was something to solve
 
 
+def test_many_clusters_from_few_columns(client):
+    """``compressive`` needs the verbs of an engine alone."""
+    data = datasets.make_block_model(3000, 60, random_state=0)
+    settings = Settings(n_components=60, solver="compressive", seed=0, regularization=None)
+    result = cluster(data.graph, settings, RunContext(make_engine(client)))
+    assert metrics.score(data.labels, result.labels)["ari"] > 0.95
+    assert result.certificate.mixed.is_good
+
+
 @pytest.mark.parametrize("n_blocks", [1, 3, 7])
 def test_any_number_of_blocks_gives_the_same_product(client, n_blocks):
     graph = datasets.make_block_model(500, 3, random_state=0).graph
