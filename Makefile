@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: demo test lint types tests other-processor fuzz chaos bench docs clean
+.PHONY: demo test lint types tests other-processor fuzz chaos bench docs release-check clean
 
 demo: $(VENV)/.report
 	$(BIN)/spectrograd demo
@@ -46,6 +46,10 @@ bench: $(VENV)/.bench
 # never --quiet: it hides warnings from --strict
 docs: $(VENV)/.docs
 	$(BIN)/mkdocs build --strict
+
+# wheel and source distribution: built, checked, installed for every Python there is; extras at their lower bounds
+release-check: $(VENV)/bin/python
+	$(BIN)/python tools/release_check.py
 
 clean:
 	rm -rf $(VENV) demo site dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,25 +1,33 @@
-"""Small steps of the site's build: stars in the navigation, Sphinx roles, search from the file system."""
+"""Small steps of the site's build: navigation, version, Sphinx roles, formulas, search from the file system."""
 
 from __future__ import annotations
 
 import re
+import sys
+import tomllib
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+from mathematics import with_mathml
 
 FETCHED = re.compile(r'<script src="https://[^"]*iframe-worker/shim"></script>')
 
 
 def on_config(config: Any) -> Any:
-    """Replace each entry with a star by the pages it matches that are not placed elsewhere."""
+    """Fill in what the package says of itself, and the pages that stars of the navigation stand for."""
     docs = Path(config["docs_dir"])
+    project = tomllib.loads((docs.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    config["copyright"] = f"spectrograd {project['version']}, {project['license']} license"
+    config["repo_url"] = project.get("urls", {}).get("Repository", "")  # the link at the top, if there is one
     placed = {page for page in _pages(config["nav"]) if "*" not in page}
     config["nav"] = [_expanded(entry, docs, placed) for entry in config["nav"]]
     return config
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Show ``:class:`Graph` `` as its name only."""
-    return re.sub(r":(?:class|meth|func|attr|mod):(?=<code>)", "", html)
+    """Show ``:class:`Graph` `` as its name only, and formulas as MathML."""
+    return with_mathml(re.sub(r":(?:class|meth|func|attr|mod):(?=<code>)", "", html))
 
 
 def on_post_page(output: str, **_: Any) -> str:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from spectrograd.points import knn_graph
 
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.2.0"
 
 # Public name -> its module (empty: it is a module itself), loaded when first used: importing stays fast.
 _MODULE_OF = {

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
+import spectrograd
 from spectrograd import datasets, open_store, write_graph
 from spectrograd.kernels.thresholds import USUAL
 from spectrograd.operators.laplacian import laplacian
@@ -70,6 +73,64 @@ def test_docstrings_are_shown(site):
         assert re.search(rf'id="spectrograd\.[\w.]*{name}"', api), name
     assert "eigen_solver" in api
     assert ":class:" not in api
+
+
+def methods_of(found):
+    """Public methods and properties that a class has from this package, not from scikit-learn."""
+    for name in dir(found):
+        owner = next((base for base in found.__mro__ if name in vars(base)), object)
+        if not name.startswith("_") and owner.__module__.startswith("spectrograd"):
+            yield name
+
+
+def test_the_api_page_has_every_public_name_and_every_method(site):
+    shown = set(re.findall(r'id="(spectrograd[\w.]*)"', text_of(site / "api.html")))
+    ends = {".".join(name.split(".")[-2:]) for name in shown} | {name.split(".")[-1] for name in shown}
+    missing = []
+    for name in spectrograd.__all__:
+        found = getattr(spectrograd, name)
+        if inspect.ismodule(found):
+            continue
+        missing += [name] if name not in ends else []
+        if inspect.isclass(found) and not issubclass(found, Exception):
+            missing += [
+                f"{name}.{method}"
+                for method in methods_of(found)
+                if f"{name}.{method}" not in ends and inspect.getdoc(inspect.getattr_static(found, method))
+            ]
+    assert not missing
+    for method in ("fit", "predict", "transform", "partial_fit", "save", "fit_predict", "plot"):
+        assert f"SpectralClustering.{method}" in ends
+
+
+def test_the_site_shows_the_version(site):
+    assert f"spectrograd {spectrograd.__version__}, MIT license" in text_of(site / "index.html")
+
+
+def test_formulas_are_drawn_by_the_browser(site):
+    pytest.importorskip("latex2mathml", reason="the site needs: pip install 'spectrograd[docs]'")
+    page = text_of(site / "method.html")
+    assert page.count("<math") > 10
+    assert "arithmatex" not in page
+
+
+DENIALS = re.compile(
+    r"not in this release|not yet (?:there|supported|implemented|available)|\bis planned\b|coming soon"
+)
+
+
+def test_no_page_puts_off_what_exists():
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    pages = [page for page in pages if "adr" not in page.parts]
+    found = [f"{page.name}: {match[0]}" for page in pages for match in DENIALS.finditer(text_of(page))]
+    assert not found
+
+
+def test_the_install_page_has_every_extra():
+    extras = tomllib.loads(text_of(ROOT / "pyproject.toml"))["project"]["optional-dependencies"]
+    page = text_of(ROOT / "docs" / "install.md")
+    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", page, flags=re.MULTILINE)
+    assert {name for row in rows for name in re.findall(r"\w+", row)} == set(extras)
 
 
 # --- the tables of docs/choosing_a_solver.md ------------------------------------------------------------

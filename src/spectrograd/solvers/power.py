@@ -231,7 +231,7 @@ class CoordinatePower(Solver[CoordinateState]):
     share
         Fraction of the coordinates per round, in (0, 1]; 1 is plain power iteration with deflation.
     sweeps
-        Sweeps (N coordinate updates each) a vector gets per cycle.
+        How often a vector gets N coordinate updates per cycle.
     vector_tol
         Residual, relative to the width of the spectrum, at which a vector is done.
     shift

@@ -108,9 +108,13 @@ class PaperSGD(PaperMethod[PaperState]):
         ``"blocks"`` runs of neighbouring edges.
     optimizer
         ``"amsgrad"`` (Reddi et al. 2018) or ``"sgd"``, which needs a larger step (about 0.1).
+    beta1, beta2
+        How much AMSGrad keeps of its first and second moments.
     gram_update
         ``"printed"``: Eq. 19, which counts a vertex once per edge of the batch, so that M is not U'BU.
         ``"unique"``: each vertex once, and M computed afresh every ``refresh`` steps.
+    refresh
+        Steps between two computations of M with ``gram_update="unique"``.
     replacement
         False goes through all edges (nodes, blocks) before any comes again.
     redrawn
