@@ -1,4 +1,4 @@
-"""Small steps of the site's build: navigation, version, Sphinx roles, formulas, search from the file system."""
+"""Small steps of the site's build: navigation, version, roles, formulas, search from the file system."""
 
 from __future__ import annotations
 
