@@ -7,7 +7,9 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cached_property
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 
@@ -75,11 +77,15 @@ def test_docstrings_are_shown(site):
     assert ":class:" not in api
 
 
+METHODS = (FunctionType, classmethod, staticmethod, property, cached_property)
+
+
 def methods_of(found):
     """Public methods and properties that a class has from this package, not from scikit-learn."""
     for name in dir(found):
         owner = next((base for base in found.__mro__ if name in vars(base)), object)
-        if not name.startswith("_") and owner.__module__.startswith("spectrograd"):
+        kind = isinstance(vars(owner).get(name), METHODS)
+        if not name.startswith("_") and kind and owner.__module__.startswith("spectrograd"):
             yield name
 
 
