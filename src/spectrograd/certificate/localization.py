@@ -15,6 +15,9 @@ from spectrograd.typing import Array
 TINY_SHARE = 0.1
 # Share of localised vectors above which they crowd out the clusters.
 MAX_LOCALIZED_SHARE = 0.5
+# Columns of a filtered block among which the volume is shared out at most: what they hold does not depend on
+# their number. The loop then looks at the Ritz vectors themselves.
+COLUMNS_THAT_SHARE = 8
 
 
 def participation(operator: Operator, vectors: MultiVector, engine: Engine | None = None) -> Array:
@@ -28,6 +31,18 @@ def participation(operator: Operator, vectors: MultiVector, engine: Engine | Non
     second = moments.second / moments.mass  # over the volume: weights of any size
     fourth = moments.fourth / moments.mass
     return np.asarray(second**2 / fourth)
+
+
+def columns_are_localized(engine: Engine, X: MultiVector, metric: MultiVector | None, width: int) -> bool:
+    """Whether most of the first ``width`` columns of X (N x m, in random-walk form) live on few nodes.
+
+    Random columns that a filter has damped a little show it long before they are eigenvectors: what grows in
+    them lives on the same sets.
+    """
+    statistics = engine.column_statistics(X, metric)
+    parts = statistics.second**2 / (statistics.fourth * statistics.mass)
+    fair = 1 / min(X.shape[1], COLUMNS_THAT_SHARE)
+    return bool(np.median(parts[:width]) < TINY_SHARE * fair)
 
 
 def decide_regularization(

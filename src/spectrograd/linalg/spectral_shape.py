@@ -9,7 +9,7 @@ they crowd at the lower end by a power law; on an expander the counts begin far 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -31,6 +31,7 @@ class SpectralShape:
 
     values: Array
     counts: Array
+    basis: Basis | None = field(default=None, repr=False)  # that it was read off
 
     def near(self, k: int) -> tuple[float, float]:
         """The k-th eigenvalue, about, and the usual distance to the next one there."""
@@ -54,19 +55,25 @@ class SpectralShape:
         return max(1.5, (top - value) / max(distance, 1e-6 * top))
 
 
-def spectral_shape(engine: Engine, operator: Operator, steps: int = STEPS) -> SpectralShape:
-    """Measure the shape of an operator's spectrum by so many products of one vector."""
+def spectral_shape(
+    engine: Engine, operator: Operator, steps: int = STEPS, limit: int | None = None
+) -> SpectralShape:
+    """Measure the shape of an operator's spectrum by so many products of one vector.
+
+    The basis has space for ``limit`` vectors, where a solver is to go on with it.
+    """
     standard = Coordinates.standard(engine, operator)
     n = operator.n_nodes
     width = operator.upper - operator.lower
     # 1. Lanczos' recurrence of a random vector
     x = engine.random(n, 1, SEED, np.float32)
     start = engine.combine(x, 1 / np.sqrt(engine.gram(x, x)))
-    basis = Basis(engine, standard.operator, start, min(steps, max(2, n // 3)))
+    steps = min(steps, max(2, n // 3))
+    basis = Basis(engine, standard.operator, start, limit or steps)
     rng = np.random.default_rng(SEED)
     featureless = SpectralShape(np.array([0.5, 1.0]) * width, np.array([1.5, float(n)]))
     try:
-        while not basis.full:
+        while basis.done < steps and not basis.full:
             basis.expand(rng)
         ritz = basis.ritz()
     except (FloatingPointError, np.linalg.LinAlgError):  # weights that no single precision holds
@@ -79,4 +86,4 @@ def spectral_shape(engine: Engine, operator: Operator, steps: int = STEPS) -> Sp
     weights = ritz.Y[0, above] ** 2
     # 3. eigenvalues below each node
     counts = 1 + n * (np.cumsum(weights) - weights / 2)
-    return SpectralShape(values[above], np.maximum.accumulate(np.maximum(counts, 1.01)))
+    return SpectralShape(values[above], np.maximum.accumulate(np.maximum(counts, 1.01)), basis)

@@ -246,6 +246,39 @@ class Basis:
         basis.vectors.restore(parts)
         return basis
 
+    @classmethod
+    def joined(
+        cls,
+        engine: Engine,
+        operator: Operator,
+        Q: MultiVector,
+        values: Array,
+        front: MultiVector,
+        coupling: Array,
+        limit: int,
+    ) -> Basis:
+        """The basis of m Ritz pairs and a front, with ``A Q = Q diag(values) + front coupling``.
+
+        Parameters
+        ----------
+        engine, operator
+            Where the vectors live, and the operator A, loaded on the engine.
+        Q, values
+            Ritz vectors (N x m, orthonormal) and their values (m,).
+        front, coupling
+            The next block (N x b, orthonormal, outside the span of Q) and its coefficients (b x m).
+        limit
+            Vectors before a restart.
+        """
+        m = len(values)
+        b = int(front.shape[1])
+        size = limit + 2 * b + 1
+        T = np.zeros((size, size))
+        T[np.arange(m), np.arange(m)] = values
+        T[m : m + b, :m] = coupling
+        numbers = {"limit": limit, "T": T, "dtype": front.dtype, "done": m, "filled": m + b, "products": 0}
+        return cls.revived(engine, operator, numbers | {"far": True}, (Q, front))
+
     @property
     def front(self) -> int:
         """Number of vectors that are still to be multiplied."""

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 from spectrograd.certificate.block_probe import COLUMNS
 from spectrograd.kernels.thresholds import Thresholds
 from spectrograd.linalg.ldl import FactorSize, estimated_factor, factor_bytes, most_factor_bytes
-from spectrograd.linalg.spectral_shape import SpectralShape, spectral_shape
+from spectrograd.linalg.spectral_shape import STEPS, SpectralShape, spectral_shape
+from spectrograd.linalg.subspace import Basis
 from spectrograd.operators.base import ALL
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.memory_estimate import (
@@ -28,7 +29,7 @@ from spectrograd.pipeline.memory_estimate import (
     spare_bytes,
 )
 from spectrograd.solvers.base import Problem
-from spectrograd.solvers.lanczos import MAX_BASIS_BLOCKS
+from spectrograd.solvers.lanczos import MAX_BASIS_BLOCKS, usual_basis_size
 from spectrograd.solvers.ritz import guarded_width, usual_width
 from spectrograd.solvers.settings import SolverSettings
 
@@ -149,6 +150,7 @@ class PlannedSolver(NamedTuple):
     params: tuple[tuple[str, Any], ...] = ()
     seconds: float | None = None
     by_size: bool = False
+    basis: Basis | None = None  # of the look at the spectrum, which the solver goes on with
 
 
 ONE_VECTOR = (("block_size", 1),)
@@ -263,7 +265,8 @@ def _choice(
     rival = next(other for other in ranked if other != name)
     times = f"about {format_seconds(seconds[name])} predicted, {rival} {format_seconds(seconds[rival])}"
     reason = f"{_describe(name, features)}: {times}"
-    return PlannedSolver(name, reason, PARAMS.get(name, ()), seconds[name])
+    basis = features.shape.basis if name == "lanczos" else None
+    return PlannedSolver(name, reason, PARAMS.get(name, ()), seconds[name], basis=basis)
 
 
 def _describe(name: str, features: ProblemFeatures) -> str:
@@ -288,7 +291,8 @@ def measure_features(problem: Problem) -> ProblemFeatures:
     """Measure the features of the cost model by products, searches and a matching; nothing is solved."""
     operator = problem.sparse
     sizes = problem.engine.thresholds
-    shape = spectral_shape(problem.engine, problem.operator)
+    limit = max(usual_basis_size(problem.n_components, 1), STEPS + 1)
+    shape = spectral_shape(problem.engine, problem.operator, limit=limit)
     entries = operator.graph.n_entries + 2 * operator.rank * problem.n_nodes
     shrinks = problem.n_nodes > sizes.small and operator.rank <= 1
     shrinkage = first_shrinkage(problem) if shrinks else 1.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -38,7 +38,7 @@ from spectrograd.operators.laplacian import (
 from spectrograd.operators.similarity import SimilarityOperator, similarity_laplacian
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.memory_estimate import resident_bytes
-from spectrograd.pipeline.plan import PlannedSolver, choices_for
+from spectrograd.pipeline.plan import PlannedSolver
 from spectrograd.pipeline.result import (
     Attempt,
     CertifiedEmbedding,
@@ -49,7 +49,7 @@ from spectrograd.pipeline.result import (
 )
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solve import certify_first_columns, embed
-from spectrograd.solvers.base import Problem, Progress
+from spectrograd.solvers.base import Progress
 from spectrograd.solvers.loop import INTERRUPTED, Solution
 from spectrograd.solvers.settings import RunContext
 from spectrograd.typing import Array
@@ -327,15 +327,12 @@ class _ActiveProblem:
             operator = self.operator(decision.tau)
             start = self.first_guess(operator) if before is None else self.start
             context = self.context if before is None else self.context_after(before.solution)
-            choices: Sequence[PlannedSolver] = ()
-            if before is None:
-                choices = choices_for(Problem(operator, self.k, context.engine, start), self.settings)
             # 2. Solve, under the eyes of a watch where there is a larger tau to go to.
             n_trivial = self.n_trivial if before is None else min(1, self.n_trivial)
             how = {"engine": context.engine, "tau": next_tau}
             watch = _Watch(partial(self.decide_by_vectors, operator, n_trivial, **how))
             context = context if next_tau is None else replace(context, watch=watch)
-            result = embed(operator, self.k, self.settings, context, start=start, choices=choices)
+            result = embed(operator, self.k, self.settings, context, start=start)
             if before is not None:
                 result = result.after(before.solution, before.attempts)
             if next_tau is None:

@@ -387,7 +387,10 @@ def _embed(
     pending = list(choices or choices_for(problem, settings))
     while pending:
         # 1. The next solver of the plan, from where the last one stopped, with the time that is left.
+        # A basis that the plan begins it with is the solver's own: nobody else keeps it.
         choice = pending.pop(0)
+        problem = replace(problem, basis=choice.basis)
+        choice = choice._replace(basis=None)
         left = _remaining(context.solver_seconds, time.perf_counter() - began)
         try:
             latest = _attempt(problem, choice, settings, context, left, len(attempts))
@@ -413,7 +416,7 @@ def _embed(
         # Localised vectors call for another problem: no further solver for this one.
         if context.watch is not None and context.watch(latest.solution.Q):
             break
-        problem = replace(problem, start=result.embedding.vectors)
+        problem = replace(problem, start=result.embedding.vectors, basis=None)
         if choice.by_size:
             pending = plan_after(choice, problem, settings.memory_limit)
     if result is None:

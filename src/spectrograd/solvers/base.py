@@ -22,6 +22,7 @@ from spectrograd.certificate.lanczos_probe import Evidence
 from spectrograd.engines import Engine, LocalEngine
 from spectrograd.engines.base import MultiVector, new_seed
 from spectrograd.linalg.subspace import (
+    Basis,
     Coordinates,
     Orthonormal,
     orthogonality_error,
@@ -41,13 +42,15 @@ if TYPE_CHECKING:
 class Problem:
     """Find the ``n_components`` smallest eigenvectors of an operator, on an engine.
 
-    ``start`` is an N x K guess for a warm start, an array or a multivector of the engine, or None.
+    ``start`` is an N x K guess for a warm start, an array or a multivector of the engine, or None. ``basis``
+    is a Krylov basis of one random vector, which the plan looked at: a solver may go on with it.
     """
 
     operator: Operator
     n_components: int
     engine: Engine = field(default_factory=LocalEngine)
     start: MultiVector | None = None
+    basis: Basis | None = None
 
     def __post_init__(self) -> None:
         n_nodes = self.operator.n_nodes

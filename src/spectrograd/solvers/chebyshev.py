@@ -46,7 +46,7 @@ from spectrograd.certificate.block_probe import (
 )
 from spectrograd.certificate.certificate import ENOUGH, ComplementBound
 from spectrograd.certificate.lanczos_probe import Evidence, MeasuredRitz
-from spectrograd.certificate.localization import TINY_SHARE
+from spectrograd.certificate.localization import columns_are_localized
 from spectrograd.engines.base import MultiVector
 from spectrograd.linalg.chebyshev import GROWN, NARROWEST, Filter, FilteredSingularValues, Filtering, bulk_of
 from spectrograd.linalg.subspace import Ritz, inverse_factor, orthogonality_error, orthonormalize, upper_edge
@@ -55,6 +55,7 @@ from spectrograd.solvers.base import Problem
 from spectrograd.solvers.ritz import (
     RitzSolver,
     RitzState,
+    filter_block,
     generalized_ritz,
     guarded_start,
     guarded_width,
@@ -75,9 +76,10 @@ SINGLE_SPREAD = 1e4  # by which the first vector may outgrow the k-th in a filte
 
 @dataclass(eq=False)
 class ChebyshevState(RitzState):
-    """Ritz pairs of the block; filters take the spectrum to end at ``highest``."""
+    """Ritz pairs of the block; filters end at ``highest``; ``looks_localized``: the first ended early."""
 
     highest: float = 2.0
+    looks_localized: bool = False
 
 
 ChebyshevT = TypeVar("ChebyshevT", bound=ChebyshevState)
@@ -124,8 +126,7 @@ class FilteringSolver(RitzSolver[ChebyshevT]):
     def spectrum_ends(self, problem: Problem, state: ChebyshevT) -> tuple[float, float]:
         """Ends of the spectrum for a filter; mutates ``highest`` where a Ritz value lies beyond it."""
         operator = problem.random_walk.operator
-        if state.values[-1] > state.highest:  # the estimate was too low: take the bound
-            state.highest = operator.upper
+        state.highest = operator.upper if state.values[-1] > state.highest else state.highest  # was too low
         return operator.lower, state.highest
 
 
@@ -245,11 +246,17 @@ class Chebyshev(FilteringSolver[ChebyshevState]):
         ends = self.spectrum_ends(problem, state)
         polynomial = self.next_filter(problem, state, ends)
         # 2. filter: X <- T_m(S) X, one pass per degree (Algorithm 3.1 of Zhou et al. 2006)
-        state.block = polynomial.apply(problem.engine, operator, block)
+        state.block, degree, state.looks_localized = filter_block(
+            problem.engine, operator, polynomial, block, state.iteration == 0 and problem.start is None
+        )
         # 3. Rayleigh-Ritz: one pass
         state = self.take_ritz_pairs(problem, operator, state)
         # 4. stop? The loop asks ``terminate``, which compares the angle bound.
-        return self.account(problem, state, (polynomial.degree + 1) * block.shape[1])
+        return self.account(problem, state, (degree + 1) * block.shape[1])
+
+    def shows_localization(self, state: ChebyshevState) -> bool:
+        """Also after a first filter that ended early because its columns are localised."""
+        return state.looks_localized or super().shows_localization(state)
 
 
 # --- Few passes: graphs on disk and on clusters, where reading the edges takes the time.
@@ -408,7 +415,7 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
                 if error * RESIDUAL_OVER_ANGLE <= (self.angle or DEFAULT_ANGLE):
                     break
                 if filtering.degree % PASSES_BETWEEN_CHECKS == 0:
-                    is_localized = self._is_localized(problem, filtering.current, width)
+                    is_localized = columns_are_localized(engine, filtering.current, walk.metric, width)
                 if is_localized:
                     break
             # Rotate the columns before rounding errors of the longest direction cover the others.
@@ -439,12 +446,6 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
         wider = replace(polynomial, upper=upper, degree=self.degree)
         degree, is_localized = self._filter(problem, state, wider)
         return degree + filtering.degree, is_localized
-
-    def _is_localized(self, problem: Problem, X: MultiVector, width: int) -> bool:
-        """Whether most of the first ``width`` columns live on tiny parts of the graph already."""
-        statistics = problem.engine.column_statistics(X, problem.random_walk.operator.metric)
-        shares = X.shape[1] * statistics.second**2 / (statistics.fourth * statistics.mass)
-        return float(np.median(shares[:width])) < TINY_SHARE
 
     def _rayleigh_ritz(self, problem: Problem, state: FewPassState) -> None:
         """Mutates: Ritz pairs of the block, and its product; one pass, and two blocks at any time."""

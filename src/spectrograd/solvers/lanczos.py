@@ -42,18 +42,28 @@ from spectrograd.certificate.localization import TINY_SHARE, participation
 from spectrograd.engines.base import MultiVector, new_seed
 from spectrograd.kernels import LANES, SMALL
 from spectrograd.linalg.chebyshev import GROWN, Filter, bulk_of, has_hubs
-from spectrograd.linalg.subspace import Basis, RitzValues, orthonormalize
+from spectrograd.linalg.subspace import Basis, RitzValues, orthonormalize, rayleigh_ritz
 from spectrograd.solvers.base import Problem
 from spectrograd.solvers.ritz import RitzSolver, RitzState, guarded_width
+from spectrograd.typing import Array
 
 # Residual over the width of the spectrum below which a float32 basis is continued in float64.
 SINGLE_FLOOR = 1e-5
+# Of the residual that the angle asks for, what a basis may leave out that goes on in float64; and of the
+# largest direction, squared, what is worth none of its own.
+NOISE_SHARE = 0.9
+LEAST_DIRECTION = 1e-12
+INVARIANT = 1e-12  # of the width: residuals of a space that no product leaves
+MIN_DOUBLE_BLOCKS = 6  # of a basis that goes on with many directions, before a restart
 RESTART_SHARE = 0.4  # of the vectors beyond K, how many outlive a restart
 MAX_GUARDS = 8  # Ritz vectors beyond K that the certificate gets
 # Steps to the next Rayleigh-Ritz, as shares of the steps that fill a basis: at least, and while the angle
 # bound says nothing yet.
 MIN_PAUSE = 0.1
 PAUSE_WITHOUT_BOUND = 0.3
+# One thread of an ordinary machine: a product per entry of the matrix, and the small eigenproblem.
+SECONDS_PER_ENTRY = 1e-9
+RITZ_SECONDS, SECONDS_PER_CUBE = 1e-4, 4e-9
 
 
 @dataclass(eq=False)
@@ -62,6 +72,7 @@ class LanczosState(RitzState):
 
     Values and residuals are those of the basis after so many ``products`` (matvecs). ``pause`` counts the
     steps to the next Rayleigh-Ritz. ``filling`` marks a cycle that has begun, after ``products_before``.
+    ``noise`` is the norm of what the residuals of the K vectors have outside the basis, which was float32.
     """
 
     basis: Basis | None = None
@@ -70,6 +81,11 @@ class LanczosState(RitzState):
     pause: int = 0
     filling: bool = False
     products_before: int = 0
+    noise: float = 0.0
+
+    def residuals_of(self, ritz: RitzValues, k: int) -> Array:
+        """The residuals of Ritz vectors, each with its part of the noise."""
+        return np.asarray(np.hypot(ritz.residuals, self.noise / math.sqrt(k)))
 
     def measure(self, basis: Basis, k: int, angle: float) -> None:
         """Mutates: Ritz values and residuals of the basis, and the pause until the angle may be met.
@@ -79,17 +95,35 @@ class LanczosState(RitzState):
         """
         self.ritz = basis.ritz()
         self.values = self.ritz.values
-        self.residuals = self.ritz.residuals
+        self.residuals = self.residuals_of(self.ritz, k)
         steps_per_basis = basis.limit / basis.front
         bound = self.angle_bound(k)
         is_small = basis.n_nodes <= SMALL  # there a Rayleigh-Ritz takes as long as several steps
         if angle == 0 or not angle < bound < (1 if is_small else math.inf):
-            self.pause = math.ceil(steps_per_basis if is_small else PAUSE_WITHOUT_BOUND * steps_per_basis)
+            pause = steps_per_basis if is_small else PAUSE_WITHOUT_BOUND * steps_per_basis
+            self.pause = min(math.ceil(pause), _affordable_pause(basis))
             return
         upper = float(self.values[-1] + self.residuals[-1])
         rate = Filter(1, float(self.values[k]), upper).rate(float(self.values[k - 1]))
         missing_steps = math.log(bound / angle) / max(rate, 1e-9)
-        self.pause = math.ceil(max(MIN_PAUSE * steps_per_basis, missing_steps))
+        pause = math.ceil(max(MIN_PAUSE * steps_per_basis, missing_steps))
+        self.pause = min(pause, _affordable_pause(basis))
+
+
+def _affordable_pause(basis: Basis) -> int:
+    """Steps after which another Rayleigh-Ritz takes a tenth of their time: few where products are slow.
+
+    Bounds on what is missing are worst cases, and a vector that separates late is not foreseen.
+    """
+    entries = 2.0 * basis.operator.n_edges
+    m = basis.done
+    step = basis.front * SECONDS_PER_ENTRY * (entries + basis.n_nodes * (1 + m / 2))
+    return max(1, math.ceil(10 * (RITZ_SECONDS + SECONDS_PER_CUBE * m**3) / step))
+
+
+def usual_basis_size(k: int, size: int) -> int:
+    """Vectors of a basis before a restart, where a block has so many columns."""
+    return max(2 * k + 20, k + 10 * size, k + 2 + size)
 
 
 # --- In memory: from a single vector or a block.
@@ -137,17 +171,35 @@ class Lanczos(RitzSolver[LanczosState]):
         """A random block, led by the warm start if there is one."""
         n = problem.n_nodes
         k = problem.n_components
+        if self._goes_on_with(problem):
+            return self._go_on(problem, rng)
         dtype = np.float64 if self.precision == "double" else np.float32
         size = max(1, self.block_size or min(k, LANES))
         if problem.start is not None:
             size = max(size, k)
         front = self._first_block(problem, rng, min(size, n), dtype)
         size = front.shape[1]
-        limit = max(self.basis_size or max(2 * k + 20, k + 10 * size), k + 2 + size)
+        limit = max(self.basis_size or usual_basis_size(k, size), k + 2 + size)
         state = LanczosState(np.empty((0, 0)), rng, pause=limit if n <= SMALL else 0)
         if n > limit + 2 * size:  # else the basis would be the whole space: see ``_solve_dense``
             state.basis = Basis(problem.engine, problem.standard.operator, front, limit)
         return self._set_unmeasured(problem, state, front)
+
+    def _goes_on_with(self, problem: Problem) -> bool:
+        """Whether the basis that the plan looked at is one that this solver would have made."""
+        basis = problem.basis
+        alike = (self.block_size, self.basis_size, self.precision) == (1, None, "auto")
+        if basis is None or problem.start is not None or not alike or basis.front != 1 or basis.full:
+            return False
+        large = basis.limit >= usual_basis_size(problem.n_components, 1)
+        return large and problem.n_nodes > basis.limit + 2
+
+    def _go_on(self, problem: Problem, rng: np.random.Generator) -> LanczosState:
+        """The state whose basis is that of the plan; its products are counted."""
+        assert problem.basis is not None
+        basis = problem.basis
+        state = LanczosState(np.empty((0, 0)), rng, basis=basis, matvecs=basis.products)
+        return self._set_unmeasured(problem, state, basis.vectors.columns(0, 1))
 
     def _first_block(self, problem: Problem, rng: np.random.Generator, size: int, dtype: Any) -> MultiVector:
         """The warm start and random columns up to ``size``, orthonormal."""
@@ -179,7 +231,7 @@ class Lanczos(RitzSolver[LanczosState]):
             return self._solve_dense(problem, state)
         if not state.filling:  # else this cycle was interrupted between two products, and goes on
             if self._needs_double(problem, state, state.basis):
-                state.basis = self._double_basis(problem, state.basis, state.rng)
+                state.basis = self._double_basis(problem, state, state.basis)
             state.filling = True
             state.products_before = state.basis.products
         # 1. and 2. expand the basis, with a Rayleigh-Ritz every few steps
@@ -209,7 +261,7 @@ class Lanczos(RitzSolver[LanczosState]):
         keep = min(basis.done - 1, k + max(1, round(RESTART_SHARE * (basis.done - k))))
         basis.restart(ritz, keep)
         state.values = ritz.values[:keep]
-        state.residuals = ritz.residuals[:keep]
+        state.residuals = state.residuals_of(ritz, k)[:keep]
         state.products = basis.products
         state.U = problem.standard.inverse_transform(basis.vectors.columns(0, k))
 
@@ -219,11 +271,49 @@ class Lanczos(RitzSolver[LanczosState]):
         residual = state.residuals[: problem.n_components].max()
         return self.precision == "auto" and basis.dtype == np.float32 and residual < floor
 
-    def _double_basis(self, problem: Problem, basis: Basis, rng: np.random.Generator) -> Basis:
-        """Begin in float64 with the Ritz vectors as the first block: a float32 basis is no basis there."""
-        X = problem.engine.astype(basis.vectors.columns(0, problem.n_components + 2), np.float64)
-        front = orthonormalize(problem.engine, X, None, rng).Q
-        return Basis(problem.engine, basis.operator, front, max(basis.limit, 3 * front.shape[1]))
+    def _double_basis(self, problem: Problem, state: LanczosState, basis: Basis) -> Basis:
+        """Mutates ``matvecs`` and ``noise``: a basis in float64 of Ritz vectors Q and their residuals R.
+
+        Nearly all of R lies along the front, which had made a Krylov space of Q; rounding errors of float32
+        lie along all directions, some 1e-7 in each. As many directions of R are the next front as the angle
+        asks for, mostly one. The others are ``noise`` that no step takes away: it counts as residual.
+        """
+        engine = problem.engine
+        k = problem.n_components
+        # 1. Rayleigh-Ritz of the Ritz vectors and some guards in float64: one product of all
+        width = min(basis.done, k + MAX_GUARDS + 1)
+        if self.angle == 0 or problem.n_nodes <= basis.limit + (MIN_DOUBLE_BLOCKS + 2) * width:
+            # Asked for all digits, or with hardly more rows than vectors: a block of Ritz vectors, as a start
+            X = engine.astype(basis.vectors.columns(0, k + 2), np.float64)
+            front = orthonormalize(engine, X, None, state.rng).Q
+            return Basis(engine, basis.operator, front, max(basis.limit, 3 * front.shape[1]))
+        X = engine.astype(basis.vectors.columns(0, width), np.float64)
+        ritz = rayleigh_ritz(engine, basis.operator, orthonormalize(engine, X, None, state.rng).Q)
+        m = len(ritz.values)
+        state.matvecs += m
+        # 2. R = A Q - Q diag(theta), and its singular values: R'R = V diag(s^2) V'
+        R = engine.combine(ritz.AQ, np.eye(m), ritz.Q, -np.diag(ritz.values))
+        M = engine.gram(R, R)
+        squares, V = np.linalg.eigh(M)
+        least = INVARIANT * (problem.operator.upper - problem.operator.lower)
+        if not squares[-1] > least**2:  # invariant to the last digits: a block of them, as from a start
+            return Basis(engine, basis.operator, ritz.Q, max(basis.limit, 3 * m))
+        # 3. the directions of the front, the largest first, until what is left out is small enough
+        gap = float(ritz.values[k] - ritz.values[k - 1]) if m > k else 0.0
+        allowed = NOISE_SHARE * self.angle * gap
+        first = m
+        state.noise = math.inf
+        while state.noise > allowed and first > 0 and squares[first - 1] > LEAST_DIRECTION * squares[-1]:
+            first -= 1
+            chosen = V[:k, first:] * np.sqrt(squares[first:])
+            state.noise = math.sqrt(max(0.0, float(np.trace(M[:k, :k]) - np.square(chosen).sum())))
+        roots = np.sqrt(squares[first:])
+        front = engine.combine(R, V[:, first:] / roots)
+        front = engine.combine(front, np.eye(len(roots)), ritz.Q, -engine.gram(ritz.Q, front))
+        front = orthonormalize(engine, front, None, state.rng).Q
+        limit = max(basis.limit, m + MIN_DOUBLE_BLOCKS * len(roots))
+        coupling = roots[:, None] * V[:, first:].T
+        return Basis.joined(engine, basis.operator, ritz.Q, ritz.values, front, coupling, limit)
 
     def _solve_dense(self, problem: Problem, state: LanczosState) -> LanczosState:
         """Solve by LAPACK where a basis would be as large as the graph."""

@@ -13,14 +13,17 @@ from numpy.typing import DTypeLike
 
 from spectrograd.certificate.certificate import before_the_bulk
 from spectrograd.certificate.lanczos_probe import Evidence, Guards
+from spectrograd.certificate.localization import columns_are_localized
 from spectrograd.engines import Engine
 from spectrograd.engines.base import MultiVector, new_seed
+from spectrograd.linalg.chebyshev import Filter, Filtering
 from spectrograd.linalg.subspace import Ritz, inverse_factor, orthogonality_error, orthonormalize, residuals
 from spectrograd.operators.base import Operator
 from spectrograd.solvers.base import Problem, Progress, Solver, State
 from spectrograd.typing import Array
 
 BULK_RESIDUAL = 1e-3  # of the width: what is asked of vectors that no gap determines
+DEGREES_BETWEEN_CHECKS = 8  # of the first filter, between two tests for localised columns
 PATIENCE = 3  # times the matvecs that the vectors before a bulk took
 
 
@@ -186,6 +189,23 @@ def random_block(problem: Problem, width: int, seed: int, dtype: DTypeLike) -> M
     if metric is None:
         return engine.combine(block, np.eye(width) / np.sqrt(n))
     return engine.scale_rows(block, engine.from_numpy((1 / np.sqrt(n * metric))[:, None]))
+
+
+def filter_block(
+    engine: Engine, operator: Operator, polynomial: Filter, block: MultiVector, is_random: bool
+) -> tuple[MultiVector, int, bool]:
+    """The filtered block, the degree it got, and whether it ended early since its columns are localised.
+
+    Only a random block is looked at: the loop's ``watch`` may then end the run.
+    """
+    filtering = Filtering(polynomial, engine, operator, block)
+    while filtering.degree < polynomial.degree:
+        filtering.advance()
+        X = filtering.current
+        due = is_random and filtering.degree % DEGREES_BETWEEN_CHECKS == 0
+        if due and columns_are_localized(engine, X, operator.metric, X.shape[1]):
+            return X, filtering.degree, True
+    return filtering.current, filtering.degree, False
 
 
 def ritz_pairs(
