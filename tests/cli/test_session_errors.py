@@ -143,7 +143,7 @@ def test_traceback_only_with_debug(folder):
 def test_a_bug_is_exit_1_and_says_how_to_see_more(folder):
     code = (
         "import sys, spectrograd.cli as cli, spectrograd.cli.run as reading\n"
-        "def broken(*args): raise TypeError('two\\nlines')\n"
+        "def broken(*args, **options): raise TypeError('two\\nlines')\n"
         "reading.read_layers = broken\n"
         "sys.exit(cli.main(['cluster', 'good.csv']))\n"
     )

@@ -17,7 +17,8 @@ from spectrograd.linalg.ldl import factor_bytes
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.pipeline import cluster
 from spectrograd.pipeline import solve as certifying
-from spectrograd.pipeline import solve as room
+from spectrograd.pipeline import plan as planning
+from spectrograd.pipeline import solve as solving
 from spectrograd.pipeline.plan import PlannedSolver, candidates, choose, plan, plan_by_cost
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solve import SolveError, embed
@@ -145,9 +146,9 @@ def test_escalations_and_their_reasons_are_kept(monkeypatch):
         PlannedSolver("gradient-descent", "too slow on purpose"),
         PlannedSolver("lanczos", "escalated: to finish"),
     )
-    monkeypatch.setattr(room, "plan", lambda problem, memory_limit=None: plan)
+    monkeypatch.setattr(planning, "plan", lambda problem, memory_limit=None: plan)
     graph = make_block_model(600, 3, random_state=0).graph
-    result = room.embed(laplacian(graph), 3, Settings(seed=0, max_iter=5))
+    result = solving.embed(laplacian(graph), 3, Settings(seed=0, max_iter=5))
     assert [(a.solver, a.reason) for a in result.attempts] == [(c.name, c.reason) for c in plan]
     assert "NOT converged" in result.attempts[0].outcome
     assert result.attempts[1].outcome == result.certificate.sentence
@@ -159,7 +160,7 @@ def test_escalations_and_their_reasons_are_kept(monkeypatch):
         values = [getattr(progress, count) for progress in result.solution.history]
         assert values == sorted(values)
     assert result.solution.last.iteration == sum(a.iterations for a in result.attempts)
-    asked = room.embed(laplacian(graph), 3, Settings(solver="lanczos", seed=0))
+    asked = solving.embed(laplacian(graph), 3, Settings(solver="lanczos", seed=0))
     assert [(a.solver, a.reason) for a in asked.attempts] == [("lanczos", "asked for")]
     assert asked.solution.history[0].events == ()
 
@@ -181,7 +182,7 @@ BREAKDOWNS = [ValueError("the factorisation broke down"), MemoryError(), np.lina
 def test_a_solver_that_fails_is_an_attempt_and_the_next_one_follows(monkeypatch, error):
     graph = make_block_model(700, 3, random_state=0).graph
     plan = (PlannedSolver("shift-invert", "direct"), PlannedSolver("lanczos", "escalated"))
-    monkeypatch.setattr(room, "plan", lambda problem, memory_limit=None: plan)
+    monkeypatch.setattr(planning, "plan", lambda problem, memory_limit=None: plan)
     _fails(monkeypatch, {"shift-invert": error})
     result = embed(laplacian(graph), 3, Settings(seed=0))
     assert result.certificate.converged
@@ -227,7 +228,7 @@ def test_weights_of_many_orders_of_magnitude_are_embedded():
 def test_past_the_time_budget_no_other_solver_begins_and_nobody_probes(monkeypatch):
     operator = laplacian(make_block_model(700, 3, random_state=0).graph)
     plan = (PlannedSolver("gradient-descent", "too slow on purpose"), PlannedSolver("lanczos", "escalated"))
-    monkeypatch.setattr(room, "plan", lambda problem, memory_limit=None: plan)
+    monkeypatch.setattr(planning, "plan", lambda problem, memory_limit=None: plan)
     monkeypatch.setattr(certifying, "run_lanczos_probe", None)
     result = embed(operator, 3, Settings(seed=0, tol=0.0, max_iter=10**9, time_budget=0.2))
     assert [attempt.solver for attempt in result.attempts] == ["gradient-descent"]
@@ -247,11 +248,11 @@ def test_the_time_spent_measuring_counts_for_the_budget():
 
 def _fails(monkeypatch, errors):
     """Let the first step of some solvers fail."""
-    real = room.run_loop
+    real = solving.run_loop
 
     def solve(problem, solver, **how):
         if solver.name in errors:
             raise errors[solver.name]
         return real(problem, solver, **how)
 
-    monkeypatch.setattr(room, "run_loop", solve)
+    monkeypatch.setattr(solving, "run_loop", solve)
