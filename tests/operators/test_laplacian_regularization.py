@@ -183,7 +183,7 @@ def test_auto_repairs_sparse_degree_corrected_models():
     plain, model = (
         SpectralClustering(3, regularization=tau, random_state=0).fit(data.graph) for tau in (None, "auto")
     )
-    assert model.regularization_.tau == TAU
+    assert model.regularization_.tau in (TAU, MORE_TAU)
     scores = [metrics.nmi(data.labels, m.labels_) for m in (plain, model)]
     assert scores[1] > scores[0] + 0.2
 

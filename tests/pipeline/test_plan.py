@@ -15,8 +15,7 @@ from spectrograd.graph import Graph, GraphWarning
 from spectrograd.linalg import ldl as fill
 from spectrograd.linalg.ldl import factor_bytes
 from spectrograd.operators.laplacian import laplacian
-from spectrograd.pipeline import cluster
-from spectrograd.pipeline import solve as certifying
+from spectrograd.pipeline import embed as embed_graph
 from spectrograd.pipeline import plan as planning
 from spectrograd.pipeline import solve as solving
 from spectrograd.pipeline.plan import PlannedSolver, candidates, choose, plan, plan_by_cost
@@ -78,7 +77,7 @@ def test_localised_vectors_of_a_finished_solve_are_not_certified():
     graph = Graph.from_edges(
         np.concatenate([core.row[upper], pairs[:, 0]]), np.concatenate([core.col[upper], pairs[:, 1]])
     )
-    found = cluster(graph, Settings(n_components=4, seed=0))
+    found = embed_graph(graph, Settings(n_components=4, seed=0))
     assert found.regularization.tau > 0
     assert found.converged
     assert "given up" in found.attempts[0].outcome
@@ -210,7 +209,7 @@ def test_where_the_whole_plan_fails_there_is_a_last_resort_and_then_an_error_tha
 
 def test_a_certificate_that_fails_leaves_good_vectors_without_a_word_for_them(monkeypatch):
     operator = laplacian(make_block_model(700, 3, random_state=0).graph)
-    monkeypatch.setattr(certifying, "run_lanczos_probe", lambda *_, **__: np.linalg.cholesky(-np.eye(2)))
+    monkeypatch.setattr(solving, "run_lanczos_probe", lambda *_, **__: np.linalg.cholesky(-np.eye(2)))
     result = embed(operator, 3, Settings(solver="power", seed=0))
     assert not result.certificate.converged
     assert "the certificate failed (LinAlgError" in result.certificate.sentence
@@ -229,7 +228,7 @@ def test_past_the_time_budget_no_other_solver_begins_and_nobody_probes(monkeypat
     operator = laplacian(make_block_model(700, 3, random_state=0).graph)
     plan = (PlannedSolver("gradient-descent", "too slow on purpose"), PlannedSolver("lanczos", "escalated"))
     monkeypatch.setattr(planning, "plan", lambda problem, memory_limit=None: plan)
-    monkeypatch.setattr(certifying, "run_lanczos_probe", None)
+    monkeypatch.setattr(solving, "run_lanczos_probe", None)
     result = embed(operator, 3, Settings(seed=0, tol=0.0, max_iter=10**9, time_budget=0.2))
     assert [attempt.solver for attempt in result.attempts] == ["gradient-descent"]
     assert result.solution.stop_reason == "time_budget"

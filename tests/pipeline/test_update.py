@@ -108,7 +108,9 @@ def test_a_correction_meets_the_certificate(blocks, kind, tau):
     settings = Settings(n_components=3, seed=0, laplacian=kind, regularization=tau)
     before = embed(blocks.graph, settings)
     graph = changed_graph(blocks.graph, EdgeChanges(more_edges(blocks, 60)))
-    done = update(graph, before.vectors, settings, RunContext(), Before(before.regularization, before.certificate.gap))
+    done = update(
+        graph, before.vectors, settings, RunContext(), Before(before.regularization, before.certificate.gap)
+    )
     assert done.action == "kept"
     exact = embed(graph, Settings(n_components=3, seed=0, laplacian=kind, regularization=tau, solver="eigen"))
     angle = largest_principal_angle(done.result.vectors, exact.vectors, exact.operator.metric)
@@ -121,7 +123,13 @@ def test_a_large_change_is_solved(blocks):
     before = embed(blocks.graph, settings)
     order = np.random.default_rng(0).permutation(600)
     shuffled = Graph.from_matrix(blocks.graph.matrix[order][:, order])
-    done = update(shuffled, before.vectors, settings, RunContext(), Before(before.regularization, before.certificate.gap))
+    done = update(
+        shuffled,
+        before.vectors,
+        settings,
+        RunContext(),
+        Before(before.regularization, before.certificate.gap),
+    )
     assert done.result.certificate.converged
     assert done.drift > 0.9
 
@@ -133,6 +141,12 @@ def test_a_piece_that_comes_off_is_a_refit(blocks):
         [blocks.graph.matrix, datasets.make_block_model(300, 2, random_state=1).graph.matrix]
     )
     start = np.vstack([before.vectors, np.zeros((300, 3))])
-    done = update(Graph.from_matrix(apart.tocsr()), start, settings, RunContext(), Before(Regularization(0.0, "off"), 0.1))
+    done = update(
+        Graph.from_matrix(apart.tocsr()),
+        start,
+        settings,
+        RunContext(),
+        Before(Regularization(0.0, "off"), 0.1),
+    )
     assert done.action == "refit"
     assert done.result.certificate.converged

@@ -63,7 +63,8 @@ def compare(
     """Run every solver on the same problem, each under the same budget, and print what came out.
 
     A solver that fails or runs out of time has its row with the reason; the others go on. Ctrl-C keeps
-    what is done. Several GRAPH are the layers of one multilayer graph: they are merged once, before.
+    what is done. Several GRAPH are the layers of one multilayer graph: they are merged once, before. Labels
+    are those of the K vectors; which vectors make the best clusters is decided by ``cluster`` alone.
 
     \b
     Examples:

@@ -36,8 +36,8 @@ def make_signed_block_model(
     >>> data = make_signed_block_model(1_000, 2, noise=0.0, random_state=0)
     >>> edges = data.graph.matrix.tocoo()
     >>> same = data.labels[edges.row] == data.labels[edges.col]
-    >>> sorted(set(edges.data[same])), sorted(set(edges.data[~same]))
-    ([1.0], [-1.0])
+    >>> set(edges.data[same].tolist()), set(edges.data[~same].tolist())
+    ({1.0}, {-1.0})
     """
     if not 1 <= n_clusters < n_nodes:
         raise ValueError(f"n_clusters={n_clusters}: choose 1..{n_nodes - 1}")
