@@ -29,6 +29,7 @@ SUITES = (
     "paper_studies",
     "multilayer",
     "layer_weights",
+    "layers",
     "sgd",
     "sgd_labels",
     "partition",

@@ -11,7 +11,7 @@ from spectrograd import datasets, metrics
 from spectrograd.aggregation import Layers, layer_operators, without_absent
 from spectrograd.aggregation.joint import RESIDUAL_FACTOR, JointPasses, JointState, run
 from spectrograd.labels.assign import assign
-from spectrograd.pipeline.multilayer import merge
+from spectrograd.pipeline.merge import merge
 from spectrograd.pipeline.settings import Settings
 from spectrograd.solvers import Problem, Stopping, solve
 

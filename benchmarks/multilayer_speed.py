@@ -14,7 +14,7 @@ import scipy.sparse.linalg as sla
 from benchmarks.harness import best_of, table
 from spectrograd import MultilayerGraph, datasets, metrics
 from spectrograd.labels.assign import assign
-from spectrograd.pipeline.multilayer import merge
+from spectrograd.pipeline.merge import merge
 from spectrograd.pipeline.result import CertifiedEmbedding
 from spectrograd.pipeline.settings import Settings
 

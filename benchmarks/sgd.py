@@ -17,7 +17,7 @@ from spectrograd.linalg.subspace import Basis, orthonormalize
 from spectrograd.metrics import largest_principal_angle, nmi
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.operators.sparse import SparseOperator as Operator
-from spectrograd.pipeline.multilayer import merge
+from spectrograd.pipeline.merge import merge
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solve import embed
 from spectrograd.solvers import Problem, Stopping, make_solver, solve

@@ -20,7 +20,7 @@ from spectrograd.labels.assign import assign
 from spectrograd.metrics import nmi
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.operators.sparse import SparseOperator as Operator
-from spectrograd.pipeline.multilayer import merge
+from spectrograd.pipeline.merge import merge
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solve import embed
 from spectrograd.solvers import Problem, make_solver

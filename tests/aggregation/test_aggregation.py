@@ -24,7 +24,7 @@ from spectrograd.labels.assign import assign
 from spectrograd.operators.base import ALL
 from spectrograd.operators.composite import chebyshev_series, function_of_layers
 from spectrograd.operators.laplacian import laplacian
-from spectrograd.pipeline.multilayer import merge
+from spectrograd.pipeline.merge import merge
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solve import embed
 from spectrograd.solvers import REGISTRY as SOLVERS
@@ -212,14 +212,14 @@ def test_a_filter_applies_functions_of_layers_of_any_size(name):
 @pytest.mark.parametrize(
     ("name", "params", "message"),
     [
-        ("median", {}, "expected one of projection, mean, power-mean"),
+        ("median", {}, "expected one of auto, projection, mean, power-mean"),
         ("power-mean", {"q": 1}, "has no parameter 'q'; it has p, shift"),
         ("mean", {"p": 1}, "has no parameter 'p'; it has none"),
         ("power-mean", {"p": 0}, "use aggregation='geometric'"),
         ("power-mean", {"p": float("nan")}, "expected a finite number"),
         ("power-mean", {"shift": 0}, "expected 'auto' or a number > 0"),
         ("geometric", {"shift": 0}, "expected a number > 0"),
-        ("geometric", {"method": "fast"}, "expected 'auto', 'exact' or 'log'"),
+        ("geometric", {"method": "fast"}, "expected 'auto', 'exact', 'log' or 'truncated'"),
     ],
 )
 def test_bad_options_say_what_is_expected(name, params, message):

@@ -172,7 +172,7 @@ def test_the_plan_page_has_the_plans_in_memory(quickest, monkeypatch):
 
 
 def test_the_plan_page_has_the_other_plans(tmp_path):
-    from spectrograd.pipeline.multilayer import merge
+    from spectrograd.pipeline.merge import merge
     from spectrograd.pipeline.settings import Settings
 
     tiny = datasets.make_block_model(200, 2, random_state=0).graph

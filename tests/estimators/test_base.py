@@ -209,8 +209,8 @@ def test_clustering_keeps_the_trivial_vector(blocks):
 
 @pytest.mark.parametrize("cls", MULTI)
 def test_drop_first_and_alpha_of_layers(layers, cls):
-    strong = make(cls, alpha=0.9).fit(layers[0])
-    weak = make(cls, alpha=0.0).fit(layers[0])
+    strong = make(cls, alpha=0.9, aggregation="projection").fit(layers[0])
+    weak = make(cls, alpha=0.0).fit(layers[0])  # a number makes "auto" the projection as well
     mean = make(cls, aggregation="mean").fit(layers[0])
     np.testing.assert_allclose(
         weak.eigenvalues_, mean.eigenvalues_, atol=1e-8
@@ -305,7 +305,7 @@ def test_defaults_follow_the_public_contract(cls):
         assert params["drop_first"] is True
     if cls in MULTI:
         assert (params["aggregation"], params["alpha"], params["layer_weights"]) == (
-            "projection",
+            "auto",
             "auto",
             None,
         )
@@ -466,7 +466,7 @@ def test_unknown_assignment(blocks, layers, cls):
 @pytest.mark.parametrize(
     ("params", "words"),
     [
-        ({"aggregation": "median"}, "aggregation='median': expected one of projection, mean"),
+        ({"aggregation": "median"}, "aggregation='median': expected one of auto, projection, mean"),
         ({"alpha": -0.5}, "alpha=-0.5: expected a number >= 0 or 'auto'"),
         ({"alpha": np.nan}, "alpha=nan"),
         ({"layer_weights": [1.0]}, r"layer_weights has shape \(1,\) for 2 layers"),

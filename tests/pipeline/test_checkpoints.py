@@ -100,10 +100,10 @@ def test_every_solver_goes_on_to_the_same_bits(tmp_path, monkeypatch, solver):
 @pytest.mark.parametrize(
     "how",
     [
-        {},
+        {"aggregation": "projection"},
         {"aggregation": "joint"},
         {"aggregation": "mean"},
-        {"n_components": "auto", "layer_weights": "auto"},
+        {"aggregation": "projection", "n_components": "auto", "layer_weights": "auto"},
     ],
     ids=["projection", "joint", "mean", "auto"],
 )
@@ -205,7 +205,7 @@ def test_a_run_in_the_background_is_saved_too(tmp_path, monkeypatch):
 
 def test_a_run_that_was_cut_short_leaves_no_later_solve(tmp_path, monkeypatch):
     """Rough layers would be merged, and what comes of them is none of the undisturbed run's."""
-    how = {"n_components": 3, "every": 1e6}
+    how = {"n_components": 3, "every": 1e6, "aggregation": "projection"}
     with monkeypatch.context() as patch:
         terminated_at(23, patch)  # twenty products of the plan, then the solve
         with pytest.raises(KeyboardInterrupt):

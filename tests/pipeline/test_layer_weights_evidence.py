@@ -40,7 +40,8 @@ def weak_layers(random_share=0.4):
 
 
 def fitted(layers, weights="auto", k=K, **options):
-    return MultilayerSpectralClustering(k, layer_weights=weights, random_state=0, **options).fit(layers)
+    options = {"aggregation": "projection", "random_state": 0} | options
+    return MultilayerSpectralClustering(k, layer_weights=weights, **options).fit(layers)
 
 
 def nmi(layers, weights="auto", labels=LABELS, **options):

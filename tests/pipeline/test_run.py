@@ -152,7 +152,8 @@ def test_a_result_is_one_flat_value(graph):
 def test_stages_are_announced_in_order():
     data = datasets.make_multilayer_gmm(300, 2, 3, random_state=0)
     stages = []
-    result = cluster(data.graph, Settings(n_components=3, seed=0), RunContext(on_stage=stages.append))
+    how = Settings(n_components=3, aggregation="projection", seed=0)
+    result = cluster(data.graph, how, RunContext(on_stage=stages.append))
     assert stages == ["layers", "solve", "assign"]
     assert set(result.seconds) == {"layers", "merge", "solve", "assign"}
     assert metrics.nmi(data.labels, result.labels) > 0.5

@@ -66,7 +66,8 @@ def single():
 @pytest.fixture(scope="module")
 def layered():
     data = datasets.make_multilayer_gmm(150, 2, 3, random_state=0)
-    rough = Settings(n_components=3, laplacian="symmetric", solver="gradient-descent", max_iter=20, seed=0)
+    how = {"laplacian": "symmetric", "aggregation": "projection", "seed": 0}
+    rough = Settings(n_components=3, solver="gradient-descent", max_iter=20, **how)
     result = prepare(data.graph, rough).solve(replace(rough, solver="eigen", max_iter=None))
     result = replace(result, labels=data.labels, n_clusters=3)
     return gather_run(data.graph, result, summary_of(result, data.graph))

@@ -10,7 +10,7 @@ import reference
 from spectrograd import datasets
 from spectrograd.metrics import nmi
 from spectrograd.operators.laplacian import laplacian
-from spectrograd.pipeline.multilayer import merge
+from spectrograd.pipeline.merge import merge
 from spectrograd.pipeline.settings import Settings
 from spectrograd.solvers import Problem, Stopping, make_solver, solve
 from spectrograd.solvers.minibatch import Deck

@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 import reference
 from spectrograd import datasets
 from spectrograd.operators.laplacian import laplacian
-from spectrograd.pipeline.multilayer import merge
+from spectrograd.pipeline.merge import merge
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solve import embed
 from spectrograd.points.knn_graph import knn_graph

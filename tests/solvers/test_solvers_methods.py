@@ -16,7 +16,7 @@ from spectrograd.kernels.baselines import coordinate_rounds
 from spectrograd.metrics import largest_principal_angle
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.operators.sparse import LowRank, SparseOperator
-from spectrograd.pipeline.multilayer import merge
+from spectrograd.pipeline.merge import merge
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solve import embed
 from spectrograd.points.knn_graph import knn_graph

@@ -23,7 +23,10 @@ REGISTRY = {
     "geometric": "geometric",
     "grassmann": "grassmann",
     "joint": "joint",
+    "coregularized": "coregularized",
 }
+# The candidates that "auto" has, and how it chooses: :mod:`spectrograd.pipeline.aggregation_choice`.
+AUTO = "auto"
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +36,7 @@ class Layers:
     operators: tuple[SparseOperator, ...]
     weights: Array
     embeddings: tuple[Array, ...] = ()
+    eigenvalues: tuple[Array, ...] = ()
 
     @property
     def n_nodes(self) -> int:
@@ -58,6 +62,10 @@ class Aggregation:
     options: tuple[str, ...]
     run: Callable[..., Any] | None = None
 
+    def embeds_layers(self, params: Mapping[str, Any]) -> bool:
+        """Whether the layers are embedded first: always, or for the truncated form of a function."""
+        return self.needs_embeddings or params.get("method") == "truncated"
+
     def checked(self, params: Mapping[str, Any] | None) -> dict[str, Any]:
         """The options as a dict, or an error that lists what there is."""
         chosen = dict(params or {})
@@ -71,10 +79,20 @@ class Aggregation:
 def make_aggregation(name: str) -> Aggregation:
     """The aggregation of that name, or an error that lists what there is."""
     if name not in REGISTRY:
-        raise ValueError(f"aggregation={name!r}: expected one of {', '.join(REGISTRY)}")
+        raise ValueError(f"aggregation={name!r}: expected one of {', '.join((AUTO, *REGISTRY))}")
     module: ModuleType = import_module(f"{__name__}.{REGISTRY[name]}")
     options = getattr(module, "OPTIONS", ())
     return Aggregation(name, module.aggregate, module.NEEDS_EMBEDDINGS, options, getattr(module, "run", None))
+
+
+def check_aggregation(name: str, params: Mapping[str, Any] | None = None) -> None:
+    """Raise an error for a name or a parameter that nobody knows; "auto" has no parameters."""
+    if name != AUTO:
+        make_aggregation(name).checked(params)
+    elif params:
+        raise ValueError(
+            f"aggregation 'auto' has no parameter {next(iter(params))!r}; it chooses them itself"
+        )
 
 
 def layer_operators(
@@ -104,6 +122,19 @@ def without_absent(operator: SparseOperator) -> SparseOperator:
     if not absent.any() or operator.rank:  # regularised: every node has a degree
         return operator
     return replace(operator, diagonal=np.where(absent, operator.upper, operator.diagonal))
+
+
+def with_neutral_nodes(operator: SparseOperator) -> SparseOperator:
+    """The operator with a neutral diagonal entry for the nodes that the layer does not know.
+
+    The eigenvalues of a normalised Laplacian have mean 1. A zero would say that any cluster of such nodes
+    is perfect, and nodes that few layers know would make up the smallest eigenvectors of a sum
+    (docs/adr/0056). Unnormalised layers are not touched: their sum is the Laplacian of the summed graph.
+    """
+    absent = operator.diagonal == 0
+    if operator.scale is None or operator.rank or not absent.any():
+        return operator
+    return replace(operator, diagonal=np.where(absent, typical_diagonal(operator), operator.diagonal))
 
 
 def typical_diagonal(operator: SparseOperator) -> float:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import scipy.linalg as la
 
-from spectrograd.aggregation import Layers
+from spectrograd.aggregation import Layers, with_neutral_nodes
+from spectrograd.aggregation.truncated import truncated_function
 from spectrograd.operators.base import DenseOperator, Operator
 from spectrograd.operators.composite import function_of_layers, spectral_scale
 from spectrograd.typing import Array
@@ -32,18 +34,26 @@ def aggregate(layers: Layers, *, shift: float = 0.1, method: str = "auto", **_: 
     method
         ``"exact"``: the Karcher mean by its fixed point, dense, O(N^3) per step. ``"log"``: the
         log-Euclidean mean ``exp(mean_s log L_s)``, the limit p -> 0 of the power mean, matrix-free; it
-        is the Karcher mean where the layers commute. ``"auto"``: exact up to 500 nodes.
+        is the Karcher mean where the layers commute. ``"truncated"``: the same of the layers' own K
+        eigenpairs only, see :func:`~spectrograd.aggregation.truncated.truncated_function`. ``"auto"``: exact
+        up to 500 nodes.
     """
     delta = float(shift)
     if not np.isfinite(delta) or delta <= 0:
         raise ValueError(f"shift={shift}: expected a number > 0")
-    if method not in ("auto", "exact", "log"):
-        raise ValueError(f"method={method!r}: expected 'auto', 'exact' or 'log'")
+    if method not in ("auto", "exact", "log", "truncated"):
+        raise ValueError(f"method={method!r}: expected 'auto', 'exact', 'log' or 'truncated'")
+
+    def function(x: Array) -> Array:
+        return np.asarray(np.log(np.maximum(x, 0) + delta))
+
+    if method == "truncated":
+        return truncated_function(layers, function)
+    operators = tuple(with_neutral_nodes(operator) for operator in layers.operators)
+    layers = replace(layers, operators=operators)
     if method == "exact" or (method == "auto" and layers.n_nodes <= EXACT_UP_TO):
         return _exact(layers, delta)
-    return function_of_layers(
-        layers.operators, layers.weights, lambda x: np.asarray(np.log(np.maximum(x, 0) + delta))
-    )
+    return function_of_layers(operators, layers.weights, function)
 
 
 def _exact(layers: Layers, delta: float) -> Operator:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.linalg as la
 
-from spectrograd.aggregation import Layers, mean, projection, without_absent
+from spectrograd.aggregation import Layers, mean, projection, with_neutral_nodes, without_absent
 from spectrograd.linalg.chebyshev import damping
 from spectrograd.operators.equilibration import of_common_size
 from spectrograd.operators.sparse import LowRank, SparseOperator
@@ -414,7 +414,7 @@ def run(
     of the layers are ``tighter`` times smaller: the clusters do not change any more (docs/multilayer.md).
     """
     alphas = projection.resolve_alpha(alpha, layers)
-    operators, divisor = of_common_size(layers.operators)
+    operators, divisor = of_common_size([with_neutral_nodes(operator) for operator in layers.operators])
     layers = replace(layers, operators=operators)
     alphas = alphas / divisor
     frame = mean.aggregate(layers)

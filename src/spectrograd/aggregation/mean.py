@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from spectrograd.aggregation import Layers
+from spectrograd.aggregation import Layers, with_neutral_nodes
 from spectrograd.graph import Graph
 from spectrograd.operators.composite import SumOperator
 from spectrograd.operators.sparse import LowRank, SparseOperator
@@ -17,8 +18,10 @@ NEEDS_EMBEDDINGS = False
 
 def aggregate(layers: Layers, **_: Any) -> SparseOperator | SumOperator:
     """``sum_s c_s L^s`` as one sparse operator, the union of the layers' edges; a sum of those on disk."""
-    if any(operator.is_streamed for operator in layers.operators):
-        used = [(float(c), part) for c, part in zip(layers.weights, layers.operators, strict=True) if c > 0]
+    operators = tuple(with_neutral_nodes(operator) for operator in layers.operators)
+    layers = replace(layers, operators=operators)
+    if any(operator.is_streamed for operator in operators):
+        used = [(float(c), part) for c, part in zip(layers.weights, operators, strict=True) if c > 0]
         return SumOperator(tuple(part for _, part in used), tuple(c for c, _ in used))
     return _add_layers(layers)
 
@@ -37,7 +40,7 @@ def _add_layers(layers: Layers) -> SparseOperator:
             scaling = sp.diags_array(operator.scale)
             matrix = scaling @ matrix @ scaling
         total = matrix if total is None else total + matrix
-        diagonal += weight * operator.diagonal  # zero where the layer does not know the node
+        diagonal += weight * operator.diagonal
         lower += weight * operator.lower
         upper += weight * operator.upper
         if operator.low_rank is not None:  # a regularised layer

@@ -6,15 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from spectrograd.aggregation import Layers
-from spectrograd.operators.composite import FunctionOperator, function_of_layers
+from spectrograd.aggregation import Layers, with_neutral_nodes
+from spectrograd.aggregation.truncated import truncated_function
+from spectrograd.operators.base import Operator
+from spectrograd.operators.composite import function_of_layers
 from spectrograd.typing import Array
 
 NEEDS_EMBEDDINGS = False
-OPTIONS = ("p", "shift")
+OPTIONS = ("p", "shift", "method")
 
 
-def aggregate(layers: Layers, *, p: float = -1.0, shift: float | str = "auto", **_: Any) -> FunctionOperator:
+def aggregate(
+    layers: Layers, *, p: float = -1.0, shift: float | str = "auto", method: str = "full", **_: Any
+) -> Operator:
     """An operator with the eigenvectors of ``(mean_s (L_s + shift I)^p)^(1/p)``.
 
     The outer root only bends the spectrum (and reverses it for p < 0), so the operator is
@@ -30,6 +34,9 @@ def aggregate(layers: Layers, *, p: float = -1.0, shift: float | str = "auto", *
         together"), positive to the maximum. 0 is ``geometric``.
     shift
         Added to the Laplacians; "auto" is ``log(1 + |p|) + 1`` for p < 0 and 0 for whole p > 0.
+    method
+        ``"full"``: products of the whole function. ``"truncated"``: of the layers' own K eigenpairs only, see
+        :func:`~spectrograd.aggregation.truncated.truncated_function`.
     """
     power, delta = _check_options(p, shift)
     sign = -1.0 if power < 0 else 1.0
@@ -37,7 +44,12 @@ def aggregate(layers: Layers, *, p: float = -1.0, shift: float | str = "auto", *
     def function(x: Array) -> Array:
         return np.asarray(sign * (np.maximum(x, 0) + delta) ** power)
 
-    return function_of_layers(layers.operators, layers.weights, function)
+    if method == "truncated":
+        return truncated_function(layers, function)
+    if method != "full":
+        raise ValueError(f"method={method!r}: expected 'full' or 'truncated'")
+    operators = tuple(with_neutral_nodes(operator) for operator in layers.operators)
+    return function_of_layers(operators, layers.weights, function)
 
 
 def _check_options(p: float, shift: float | str) -> tuple[float, float]:

@@ -71,7 +71,7 @@ def compare(
       spectrograd compare graph.csv -k 5 --labels truth.csv
       spectrograd compare graph.csv -k 5 --solvers eigen,power,stochastic-fb:setting=columns
     """  # noqa: D301
-    from spectrograd.aggregation import make_aggregation
+    from spectrograd.aggregation import check_aggregation
     from spectrograd.cli import run as running
     from spectrograd.cli.summary import layer_summary
     from spectrograd.pipeline.compare import parse_spec
@@ -79,7 +79,7 @@ def compare(
     names = None if solvers is None else [name.strip() for name in solvers.split(",") if name.strip()]
     for name in names or ():
         parse_spec(name)  # a wrong name is found before a large file is read
-    make_aggregation(how["aggregation"])
+    check_aggregation(how["aggregation"])
     session.check_target(output, "-o")
     graph, source = running.read_layers(session, graphs, k, (how["memory_limit"], "auto", how["engine"]))
     running.check_size(k, 0, graph)

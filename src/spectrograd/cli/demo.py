@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from spectrograd.cli.methods import Trial
     from spectrograd.datasets import LayeredData
     from spectrograd.pipeline import Result
-    from spectrograd.pipeline.multilayer import Merged
+    from spectrograd.pipeline.merge import Merged
     from spectrograd.report.figures import Agreement
 
 
@@ -105,7 +105,9 @@ def _run(session: Session, data: LayeredData) -> tuple[Merged, list[Trial]]:
     from spectrograd.paper.tables import DEFAULT, Method
     from spectrograd.pipeline import Settings
 
-    settings = Settings(n_components=N_CLUSTERS, laplacian="symmetric", seed=session.seed)
+    settings = Settings(
+        n_components=N_CLUSTERS, laplacian="symmetric", aggregation="projection", seed=session.seed
+    )
     prepared = prepare_layers(session, data, settings)
     trials = layer_trials(session, data, settings)
     for method in (

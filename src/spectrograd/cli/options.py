@@ -199,9 +199,9 @@ def solvers(context: click.Context, parameter: click.Parameter, start: str) -> l
 
 def aggregations(context: click.Context, parameter: click.Parameter, start: str) -> list[CompletionItem]:
     """Names of aggregations that begin so."""
-    from spectrograd.aggregation import REGISTRY
+    from spectrograd.aggregation import AUTO, REGISTRY
 
-    return [CompletionItem(name) for name in REGISTRY if name.startswith(start)]
+    return [CompletionItem(name) for name in (AUTO, *REGISTRY) if name.startswith(start)]
 
 
 # --- Options that several commands share, and the frozen values they become.
@@ -253,10 +253,10 @@ _MERGE_OPTIONS = (
     click.option(
         "-a",
         "--aggregation",
-        default="projection",
+        default="auto",
         show_default=True,
         shell_complete=aggregations,
-        help="How several layers become one operator.",
+        help="How several layers become one operator; auto compares some ways by their clusters.",
     ),
     number_or_auto_option("--alpha", meaning="Weight of the layers' subspaces in the projection merge."),
     click.option(

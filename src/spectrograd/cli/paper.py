@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from spectrograd.cli.summary import Input
     from spectrograd.datasets import LayeredData
     from spectrograd.paper.setting import Score
-    from spectrograd.pipeline.multilayer import Merged
+    from spectrograd.pipeline.merge import Merged
 
 EXAMPLES = """\b
 Examples:
@@ -88,7 +88,7 @@ def _repeat(
 
     data, source = inputs
     k = experiment.n_clusters
-    settings = Settings(n_components=k, laplacian="symmetric", seed=session.seed)
+    settings = Settings(n_components=k, laplacian="symmetric", aggregation="projection", seed=session.seed)
     prepared = prepare_layers(session, data, settings)
     merged = prepared.merged
     trials = [

@@ -18,7 +18,7 @@ from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 import click
 import numpy as np
 
-from spectrograd.aggregation import make_aggregation
+from spectrograd.aggregation import check_aggregation
 from spectrograd.certificate import Certificate
 from spectrograd.cli.options import GraphFiles, PointOptions, SolveOptions
 from spectrograd.cli.session import (
@@ -49,7 +49,7 @@ from spectrograd.operators.laplacian import Kind
 from spectrograd.pipeline import RunContext, Settings
 from spectrograd.pipeline.cluster_verdict import CLEAR, NOT_JUDGED
 from spectrograd.pipeline.memory_estimate import check_limit, open_within
-from spectrograd.pipeline.multilayer import Merged
+from spectrograd.pipeline.merge import Merged
 from spectrograd.pipeline.result import DistributedEmbedding, Result
 from spectrograd.points.knn_graph import neighbour_graph
 from spectrograd.points.mixed_layers import mixed_layers
@@ -120,7 +120,8 @@ def _meter(settings: Settings) -> ProgressMeter:
 def _print_layers(session: Session, merged: Merged, settings: Settings) -> None:
     shares = zip(merged.layer_names, merged.weights, strict=True)
     session.detail("layer weights: " + ", ".join(f"{name} {weight:.2f}" for name, weight in shares))
-    for name, layer in zip(merged.layer_names, merged.layers, strict=False):
+    session.detail(f"aggregation: {merged.chosen.sentence}")
+    for name, layer in zip(merged.layer_names, merged.layers_behind, strict=False):
         if _fell_short(layer.certificate, settings):
             session.note(f"layer {name!r}: {layer.certificate.sentence}")
 
@@ -191,7 +192,7 @@ NAMED_KINDS = {bool: "true or false", int: "a whole number", float: "a number", 
 
 def make_settings(session: Session, options: SolveOptions, k: int | str, **labelling: Any) -> Settings:
     """Check the options that name something, before a large file is read, and pack them."""
-    make_aggregation(options.aggregation)
+    check_aggregation(options.aggregation)
     return Settings(
         n_components=k,
         laplacian=cast(Kind, options.laplacian),

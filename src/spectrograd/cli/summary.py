@@ -15,7 +15,8 @@ from spectrograd import __version__
 from spectrograd.cli.session import Session
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.pipeline import Result
-from spectrograd.pipeline.multilayer import Merged
+from spectrograd.pipeline.merge import Merged
+from spectrograd.pipeline.rough_solve import UNMEASURED
 from spectrograd.store import StoredGraph
 from spectrograd.system import hash_file, peak_resident_bytes
 from spectrograd.typing import JsonObject
@@ -130,11 +131,16 @@ def layer_summary(merged: Merged | None, graph: Graph | MultilayerGraph) -> Json
     ]
     for entry, layer in zip(entries, merged.layers, strict=False):
         entry |= {"seconds": layer.seconds, "solver": layer.choice.name}
-        entry |= {"converged": layer.certificate.converged}
+        measured = layer.certificate.known != UNMEASURED
+        entry |= {"converged": layer.certificate.converged if measured else None}
     if merged.scores is not None:
         for at, entry in enumerate(entries):
             entry |= {key: getattr(merged.scores, key)[at] for key in LAYER_SCORES}
-    return {"layers": entries, "layer_distances": merged.distances if merged.layers else None}
+    return {
+        "layers": entries,
+        "layer_distances": merged.distances if merged.layers else None,
+        "aggregation": merged.chosen.summary(),
+    }
 
 
 def versions() -> dict[str, str | None]:

@@ -103,11 +103,11 @@ def _iterations(model: Spectral) -> str:
 
 
 def _short_layers(model: Spectral) -> list[str]:
-    certificates = getattr(model, "layer_certificates_", [])
-    names = getattr(model, "layer_names_", ())
-    return [
-        str(name) for name, certificate in zip(names, certificates, strict=False) if not certificate.converged
-    ]
+    merged = getattr(model, "_merged", None)
+    if merged is None:
+        return []
+    pairs = zip(merged.layer_names, merged.layers_behind, strict=False)
+    return [str(name) for name, layer in pairs if not layer.certificate.converged]
 
 
 def _clusters(labels: Array) -> tuple[Array, Array]:
@@ -124,10 +124,12 @@ def _treatment(model: Spectral) -> str:
     shown = [str(name) for name in names[:SHOWN_EXCLUDED]]
     excluded = {"count": len(names), "share": len(names) / len(model.names_), "names": shown}
     chosen = getattr(model, "treatment_", None)
+    merged = getattr(model, "_merged", None)
     words = treatment_words(
         model.regularization_.summary(),
         excluded if len(names) else None,
         None if chosen is None else chosen.summary(),
+        None if merged is None else merged.chosen.summary(),
     )
     return escape(" ".join(words))
 

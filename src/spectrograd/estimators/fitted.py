@@ -18,7 +18,7 @@ from spectrograd.labels.matching import LabelChanges, align_labels, rotation_ont
 from spectrograd.labels.nearest_cluster import nearest_cluster
 from spectrograd.notices import warn
 from spectrograd.pipeline import Result, Settings
-from spectrograd.pipeline.multilayer import Merged
+from spectrograd.pipeline.merge import Merged
 from spectrograd.pipeline.out_of_sample import extension_of
 from spectrograd.typing import Array
 
@@ -187,6 +187,8 @@ def _layer_attributes(merged: Merged) -> dict[str, Any]:
     """What estimators of several layers tell of each layer."""
     return {
         "_merged": merged,
+        "aggregation_": merged.chosen.aggregation,
+        "aggregation_reason_": merged.chosen.reason,
         "layer_names_": merged.layer_names,
         "layer_weights_": merged.weights,
         "layer_embeddings_": [layer.embedding.vectors for layer in merged.layers],

@@ -14,8 +14,10 @@ from spectrograd.estimators.base import Clusterer, Embedder, Spectral
 from spectrograd.estimators.inputs import as_layers
 from spectrograd.estimators.parameter_docs import document_parameters
 from spectrograd.estimators.settings import make_settings
+from spectrograd.pipeline.layer_labels import cluster_layers, layer_agreement
 from spectrograd.pipeline.layer_weights import LayerScores
-from spectrograd.pipeline.multilayer import Merged, layer_influence
+from spectrograd.pipeline.merge import Merged
+from spectrograd.pipeline.multilayer import layer_influence
 from spectrograd.typing import Array
 
 
@@ -23,10 +25,12 @@ from spectrograd.typing import Array
 class Layered(Spectral):
     """What estimators of several layers add: how to merge, and what a fit can tell about each layer."""
 
-    aggregation: str = "projection"
+    aggregation: str = "auto"
     alpha: float | str = "auto"
     layer_weights: Sequence[float] | str | None = None
     aggregation_params: Mapping[str, Any] | None = None
+    aggregation_: str = field(init=False)
+    aggregation_reason_: str = field(init=False)
     layer_names_: tuple[str, ...] = field(init=False)
     layer_weights_: Array = field(init=False)
     layer_embeddings_: list[Array] = field(init=False)
@@ -55,9 +59,7 @@ class Layered(Spectral):
             self._merged,
             self._raw_vectors.shape[1],
             make_settings(self, len(self.embedding_)),
-            aggregation=self.aggregation,
             alpha=self.alpha,
-            aggregation_params=self.aggregation_params,
         )
 
     def __sklearn_tags__(self) -> Tags:
@@ -84,8 +86,11 @@ class MultilayerSpectralEmbedding(Embedder, Layered):
 
     Attributes
     ----------
+    aggregation_, aggregation_reason_ : str
+        The aggregation and why; with ``"auto"`` how much its clusters tell
+        about the edges, and the next best.
     layer_embeddings_ : list of arrays (where the layers were embedded)
-    layer_certificates_ : list of Certificate; ``converged_`` asks all of them
+    layer_certificates_ : list of Certificate; ``converged_`` asks all those that are part of the merge
     layer_distances_ : pairwise projection distances of the layers (the same)
     layer_weights_ : array
     layer_scores_ : LayerScores: structure, strength, agreement, copies and noise of each layer
@@ -125,8 +130,14 @@ class MultilayerSpectralClustering(Clusterer, Layered):
     ----------
     labels_, membership_, cluster_verdict_, n_clusters_, eigengap_
         As of :class:`SpectralClustering`.
-    layer_embeddings_, layer_certificates_, layer_distances_, layer_weights_, layer_scores_, layer_names_
+    aggregation_, aggregation_reason_, layer_embeddings_, layer_certificates_, layer_distances_,
+    layer_weights_, layer_scores_, layer_names_
         As of :class:`MultilayerSpectralEmbedding`.
+    layer_labels_ : array of shape (n_layers, n_nodes), or None
+        Clusters of each layer by itself, under the names of the merged ones; -1 where it does not know a
+        node.
+    layer_agreement_ : array of shape (n_nodes,), or None
+        Share of the layers that link a node which put it into its merged cluster.
 
     Examples
     --------
@@ -136,3 +147,18 @@ class MultilayerSpectralClustering(Clusterer, Layered):
     >>> len(model.labels_), len(model.layer_embeddings_)
     (400, 3)
     """
+
+    @property
+    def layer_labels_(self) -> Array | None:
+        """Clusters of each layer by itself, computed when asked for; None where no layer was embedded."""
+        check_is_fitted(self)
+        if not self._merged.layers:
+            return None
+        seed = make_settings(self, len(self.embedding_)).seed
+        return cluster_layers(self.layer_embeddings_, self.labels_, self.n_clusters_, seed)
+
+    @property
+    def layer_agreement_(self) -> Array | None:
+        """Per node, the share of the layers that put it into its merged cluster, of those that link it."""
+        own = self.layer_labels_
+        return None if own is None else layer_agreement(own, self.labels_)

@@ -305,7 +305,7 @@ def extrapolate(model: Spectral, X: Any) -> Extrapolated:
         )
     if training_data.extension is None:
         raise ValueError(
-            f"aggregation={model.get_params()['aggregation']!r} has no rows for new nodes: "
+            f"aggregation={model.aggregation_!r} has no rows for new nodes: "
             "choose 'projection', 'mean', 'grassmann' or 'joint', or fit again"
         )
     return training_data.rows(_query(model, X))

@@ -35,8 +35,10 @@ verbose : int
 """
 
 LAYERS = """\
-aggregation : {"projection", "mean", "power-mean", "geometric", "grassmann", "joint"}
+aggregation : {"auto", "projection", "mean", "power-mean", "geometric", "grassmann", "joint", "coregularized"}
     How layers become one operator; ``"projection"`` is the paper's Eq. 22: every layer is embedded first.
+    ``"auto"`` clusters some merges, and layers alone, and takes the clusters that tell most about the edges
+    of all layers: ``aggregation_`` and ``aggregation_reason_`` say which.
 alpha : float or "auto"
     Weight of the layers' subspaces in Eq. 22.
 layer_weights : sequence of float, "equal" (or None) or "auto"

@@ -18,7 +18,7 @@ from spectrograd.labels.assign import assign
 from spectrograd.metrics import adjusted_rand_index, nmi, purity
 from spectrograd.operators.laplacian import Kind, normalized
 from spectrograd.operators.sparse import SparseOperator
-from spectrograd.pipeline.multilayer import merge
+from spectrograd.pipeline.merge import merge
 from spectrograd.pipeline.settings import Settings
 from spectrograd.points.query import Weights
 from spectrograd.solvers import Problem, Stopping, make_solver, solve

@@ -15,13 +15,12 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from spectrograd.aggregation import make_aggregation
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.labels.kmeans import row_lengths
 from spectrograd.operators import Kind
 from spectrograd.operators.composite import FunctionOperator
 from spectrograd.operators.laplacian import form_of
-from spectrograd.pipeline.multilayer import Merged
+from spectrograd.pipeline.merge import Merged
 from spectrograd.pipeline.result import Result
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.single import input_order
@@ -81,7 +80,7 @@ class LayerRule:
     def diagonal(self, degrees: Array) -> Array:
         """The diagonal of ``A`` for rows of these degrees."""
         total = degrees + self.added
-        return (total > 0).astype(np.float64) if self.kind == "symmetric" else total
+        return np.ones(len(degrees)) if self.kind == "symmetric" else total
 
     def metric(self, degrees: Array) -> Array:
         """The diagonal of ``B`` for rows of these degrees."""
@@ -300,7 +299,7 @@ def extension_of(graph: Graph | MultilayerGraph, result: Result, settings: Setti
     common: Kind = "symmetric" if kind == "random_walk" else kind
     layers = [_rule(layer, part, common, tau) for layer in graph.layers]
     assert result.merged is not None
-    rules = _weigh_rules(layers, result.merged, make_aggregation(settings.aggregation).needs_embeddings)
+    rules = _weigh_rules(layers, result.merged)
     has_edges = result.operator.n_edges > 0
     return Extension(result.vectors, result.eigenvalues, part, rules, sparse=has_edges)
 
@@ -313,26 +312,33 @@ def _rule(graph: Graph, part: Array, kind: Kind, tau: float) -> LayerRule:
     return LayerRule(kind, degrees, int(part.sum()), added, ties_pairs=not graph.is_signed)
 
 
-def _weigh_rules(layers: Sequence[LayerRule], merged: Merged, with_subspaces: bool) -> tuple[LayerRule, ...]:
+def _weigh_rules(layers: Sequence[LayerRule], merged: Merged) -> tuple[LayerRule, ...]:
     """The rules with the weights and, where they are part of the operator, the layers' own embeddings."""
     rules = [
         replace(layer, weight=float(weight)) for layer, weight in zip(layers, merged.weights, strict=True)
     ]
     low_rank = getattr(merged.operator, "low_rank", None)
-    if low_rank is None or not with_subspaces:
+    if low_rank is None or not merged.layers_behind:
         return tuple(rules)
-    # An aggregation puts the layers' vectors first, all columns of a layer with one coefficient.
+    # An aggregation puts the layers' vectors first. Columns of unlike coefficients are scaled to the first.
     widths = [layer.embedding.n_components for layer in merged.layers]
     starts = np.cumsum([0, *widths[:-1]])
     return tuple(
         replace(
             rule,
-            vectors=layer.embedding.vectors,
+            vectors=_scaled_columns(layer.embedding.vectors, low_rank.coefficients[start : start + width]),
             eigenvalues=layer.embedding.eigenvalues,
             strength=float(low_rank.coefficients[start]) if width else 0.0,
         )
         for rule, layer, start, width in zip(rules, merged.layers, starts, widths, strict=True)
     )
+
+
+def _scaled_columns(vectors: Array, coefficients: Array) -> Array:
+    """Columns times the roots of their coefficients, relative to the first."""
+    if not len(coefficients) or (coefficients == coefficients[0]).all():
+        return vectors
+    return np.asarray(vectors * np.sqrt(coefficients / coefficients[0]))
 
 
 # --- Outlier scores: how far a new row lies from the training data, on a scale on which that is uniform.

@@ -29,7 +29,7 @@ from spectrograd.typing import Array
 
 if TYPE_CHECKING:
     from spectrograd.pipeline.cluster_verdict import ClusterVerdict
-    from spectrograd.pipeline.multilayer import Merged
+    from spectrograd.pipeline.merge import Merged
     from spectrograd.pipeline.treatment import Treatment
 
 
@@ -204,7 +204,7 @@ class Result:
     @property
     def converged(self) -> bool:
         """Whether the accuracy asked for was reached, by the layers behind a merge as well."""
-        layers = () if self.merged is None else self.merged.layers
+        layers = () if self.merged is None else self.merged.layers_behind
         return self.certificate.converged and all(layer.certificate.converged for layer in layers)
 
     @property

@@ -40,7 +40,7 @@ class Settings(SolverSettings):
     laplacian: Kind = "random_walk"
     regularization: float | str | None = "auto"
     disconnected: str = "components"
-    aggregation: str = "projection"
+    aggregation: str = "auto"
     alpha: float | str = "auto"
     layer_weights: Sequence[float] | str | None = None
     aggregation_params: Mapping[str, Any] = field(default_factory=dict)

@@ -11,7 +11,7 @@ from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.metrics import conductance
 from spectrograd.pipeline import Result
 from spectrograd.pipeline.layer_weights import node_agreement, pairwise_agreement
-from spectrograd.pipeline.multilayer import Merged
+from spectrograd.pipeline.merge import Merged
 from spectrograd.report.run import Nodes, Run
 from spectrograd.solvers import Progress
 from spectrograd.typing import Array, JsonMapping, JsonObject
@@ -170,7 +170,7 @@ def _verdicts(merged: Merged | None) -> list[dict[str, object]]:
         return []
     return [
         {"name": name, "converged": layer.certificate.converged, "sentence": layer.certificate.sentence}
-        for name, layer in zip(merged.layer_names, merged.layers, strict=False)
+        for name, layer in zip(merged.layer_names, merged.layers_behind, strict=False)
     ]
 
 

@@ -183,13 +183,16 @@ def treatment_words(
     regularization: JsonMapping | None,
     excluded: JsonMapping | None,
     treatment: JsonMapping | None = None,
+    aggregation: JsonMapping | None = None,
 ) -> list[str]:
     """What was done to the graph and its vectors, a sentence each; nothing where all was left as it is.
 
-    ``regularization`` and ``treatment`` are those of ``--summary-json``; ``excluded`` has ``count``,
-    ``share`` and ``names``.
+    ``regularization``, ``treatment`` and ``aggregation`` are those of ``--summary-json``; ``excluded`` has
+    ``count``, ``share`` and ``names``.
     """
     sentences = []
+    if aggregation is not None and aggregation.get("nats_per_edge"):
+        sentences.append(f"The layers were merged by {aggregation['sentence']}.")
     if treatment is not None and treatment.get("candidates"):
         sentences.append(f"The clusters were made from {treatment['name']}: {treatment['reason']}.")
     if treatment is not None and treatment.get("lopsided"):
@@ -276,7 +279,12 @@ def run_document(run: Run, most: DrawnAtMost = USUALLY) -> JsonObject:
         "note": points["note"],
         "certificate": _certificate(run),
         "cluster_verdict": cluster_verdict_words(summary.get("cluster_verdict")),
-        "treatment": treatment_words(summary.get("regularization"), run.excluded, summary.get("treatment")),
+        "treatment": treatment_words(
+            summary.get("regularization"),
+            run.excluded,
+            summary.get("treatment"),
+            summary.get("aggregation"),
+        ),
         "scores": _scores(run),
         "clusters": _clusters(run),
         "uncertain": _uncertain(run),

@@ -1,0 +1,232 @@
+"""``aggregation="auto"``: candidates that are cheap once the layers are embedded, and how one is chosen.
+
+The criterion is that of a block model per layer that shares the clusters and nothing else: the information
+that clusters tell about the ends of an edge, mean over the layers
+(:func:`~spectrograd.labels.partition_criteria.partition_criterion`). Every layer may have its own pattern
+between clusters (Paul and Chen 2016). A random layer hardly adds to it, for no partition says much about its
+edges; nor does a giant cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from spectrograd.aggregation import Layers, make_aggregation, without_absent
+from spectrograd.labels import assign
+from spectrograd.labels.cluster_qr import pivot_centres
+from spectrograd.labels.kmeans import descend, unit_rows
+from spectrograd.labels.partition_criteria import partition_criterion
+from spectrograd.operators.base import Operator
+from spectrograd.pipeline.layer_embeddings import n_linked_components
+from spectrograd.pipeline.result import CertifiedEmbedding
+from spectrograd.pipeline.rough_solve import rough_embed
+from spectrograd.pipeline.settings import Settings
+from spectrograd.solvers.settings import RunContext
+from spectrograd.system import one_thread
+from spectrograd.typing import Array
+
+# Merges that are compared, with their options: solved from the layers' subspaces or by one more solve.
+TRUNCATED = {"method": "truncated"}
+MERGES: tuple[tuple[str, Mapping[str, Any]], ...] = (
+    ("mean", {}),
+    ("projection", {}),
+    ("grassmann", {}),
+    ("power-mean", TRUNCATED),
+    ("geometric", TRUNCATED),
+)
+MERGES_WITH_EDGES = MERGES[:2]
+# Starts of k-means for a candidate where QR cannot cluster it.
+CANDIDATE_STARTS = 2
+MAX_STEPS = 20  # of that descent
+# A partition made from one layer alone fits the noise of its edges; a merge is preferred to it up to here.
+SINGLE_LAYER_LEAD = 1.1
+
+
+Criterion = Callable[[Array], float]
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """One way to merge the layers.
+
+    Attributes
+    ----------
+    aggregation, params
+        Name and options; a single layer is the ``mean`` with one weight.
+    layer
+        The number of that layer, or None.
+    operator, embedding
+        What was solved, and its vectors, which need not be certified.
+    labels
+        Clusters of its rows.
+    information
+        Nats that the clusters tell about who is linked, per edge, mean over the layers.
+    """
+
+    aggregation: str
+    params: Mapping[str, Any]
+    operator: Operator
+    embedding: CertifiedEmbedding
+    labels: Array
+    information: float
+    layer: int | None = None
+
+    def name(self, layer_names: Sequence[str]) -> str:
+        """Name for messages."""
+        if self.layer is not None:
+            return f"layer {layer_names[self.layer]!r} alone"
+        return f"{self.aggregation} (truncated)" if self.params else self.aggregation
+
+
+@dataclass(frozen=True, eq=False)
+class AggregationChoice:
+    """What ``auto`` chose.
+
+    Attributes
+    ----------
+    aggregation, params
+        The aggregation and its options.
+    reason
+        One sentence.
+    information
+        Nats per edge of every candidate, by name; empty where nothing was compared.
+    layer
+        The number of the layer that was chosen alone, or None.
+    """
+
+    aggregation: str
+    reason: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    information: Mapping[str, float] = field(default_factory=dict)
+    layer: int | None = None
+
+    @property
+    def sentence(self) -> str:
+        """The aggregation and why, in one sentence."""
+        name = "one layer alone" if self.layer is not None else repr(self.aggregation)
+        return f"{name}: {self.reason}"
+
+    def summary(self) -> dict[str, Any]:
+        """The entry of ``--summary-json``."""
+        return {
+            "name": self.aggregation,
+            "params": dict(self.params),
+            "reason": self.reason,
+            "sentence": self.sentence,
+            "nats_per_edge": dict(self.information),
+        }
+
+
+def choose_candidate(
+    layers: Layers,
+    layer_names: Sequence[str],
+    embedded: Sequence[CertifiedEmbedding],
+    n_components: int,
+    settings: Settings,
+    context: RunContext,
+    *,
+    with_edges: bool = False,
+) -> tuple[AggregationChoice, Candidate]:
+    """Compare the candidates and choose one, by quick solves: the chosen one is solved as was asked.
+
+    Parameters
+    ----------
+    layers
+        Operators, weights, and embeddings of the layers.
+    layer_names
+        For the reason.
+    embedded
+        The layers' embeddings with what else is known of them.
+    n_components
+        Columns of the merged embedding; as many clusters are compared unless the settings say another number.
+    settings
+        ``alpha``, ``layer_weights``, solver and seed.
+    context
+        The engine.
+    with_edges
+        Whether the chosen operator must have edges, since a solver was asked for that may need them.
+    """
+    graphs = [operator.graph for operator in layers.operators]
+    # A layer counts by the share of nodes that it links: a few nodes do not decide for all of them.
+    shares = layers.weights * np.array([(graph.degrees > 0).mean() for graph in graphs])
+    criterion = partial(partition_criterion, graphs, weights=shares)
+    candidates = [
+        _compare(layers, name, params, n_components, settings, context, criterion)
+        for name, params in (MERGES_WITH_EDGES if with_edges else MERGES)
+    ]
+    candidates += _single_layers(layers, embedded, n_components, settings, criterion)
+    merges = [candidate for candidate in candidates if candidate.layer is None]
+    best = max(merges, key=lambda candidate: candidate.information)
+    singles = [candidate for candidate in candidates if candidate.layer is not None]
+    alone = max(singles, key=lambda candidate: candidate.information, default=best)
+    if alone.information > SINGLE_LAYER_LEAD * best.information:
+        best = alone
+    information = {candidate.name(layer_names): candidate.information for candidate in candidates}
+    choice = AggregationChoice(
+        best.aggregation, _reason(best.name(layer_names), information), best.params, information, best.layer
+    )
+    return choice, best
+
+
+def _reason(chosen: str, information: Mapping[str, float]) -> str:
+    """The chosen candidate and the next best, in nats per edge."""
+    others = sorted(((nats, name) for name, nats in information.items() if name != chosen), reverse=True)
+    reason = (
+        f"its clusters say {information[chosen]:.3g} nats about the ends of an edge, mean over the layers"
+    )
+    return f"{reason} (next: {others[0][1]} {others[0][0]:.3g})" if others else reason
+
+
+def _compare(
+    layers: Layers,
+    name: str,
+    params: Mapping[str, Any],
+    n_components: int,
+    settings: Settings,
+    context: RunContext,
+    criterion: Criterion,
+) -> Candidate:
+    options = {**params, "alpha": settings.alpha} if name == "projection" else dict(params)
+    operator = make_aggregation(name).aggregate(layers, **options)
+    found = rough_embed(operator, n_components, settings, context)
+    labels = _cluster(found.embedding.vectors, n_components, settings)
+    return Candidate(name, params, operator, found, labels, criterion(labels))
+
+
+def _single_layers(
+    layers: Layers,
+    embedded: Sequence[CertifiedEmbedding],
+    n_components: int,
+    settings: Settings,
+    criterion: Criterion,
+) -> list[Candidate]:
+    """Layers alone, where they know every node and hang together, and nobody gave them weights."""
+    equal = settings.layer_weights is None or settings.layer_weights == "equal"
+    if not equal or len(embedded) < 2:
+        return []
+    found = []
+    for at, (operator, own) in enumerate(zip(layers.operators, embedded, strict=True)):
+        complete = bool((operator.diagonal > 0).all()) and own.embedding.n_components == n_components
+        if not complete or layers.weights[at] == 0 or n_linked_components(operator.graph) >= n_components:
+            continue
+        labels = _cluster(own.embedding.vectors, n_components, settings)
+        whole = without_absent(operator)
+        found.append(Candidate("mean", {}, whole, own, labels, criterion(labels), at))
+    return found
+
+
+def _cluster(vectors: Array, n_components: int, settings: Settings) -> Array:
+    """Clusters of a candidate: one descent of k-means from pivoted QR, where the columns suffice for that."""
+    k = settings.n_clusters or n_components
+    if vectors.shape[1] < k:
+        seed = settings.seed
+        return assign(vectors, k, n_init=CANDIDATE_STARTS, unit_rows=True, random_state=seed).labels
+    rows = unit_rows(vectors)
+    centres = pivot_centres(rows, k)
+    with one_thread():
+        return descend(rows, centres, max_steps=MAX_STEPS).labels
