@@ -33,12 +33,15 @@ other-processor: $(VENV)/.test
 
 # ten thousand random cases, none of which may be certified and wrong; CASES=500 for a look
 CASES ?= 10000
+# and as many damaged files of every format, each of which is read or refused with one error
+READERS ?= 10000
 fuzz: $(VENV)/.test
+	$(BIN)/python tests/fuzz_readers.py $(READERS)
 	$(BIN)/python tests/fuzz.py $(CASES)
 
 # workers of a cluster, commands and conversions that are killed at many moments
 chaos: $(VENV)/.test
-	$(BIN)/python -m pytest -p no:cacheprovider -m chaos tests/engines tests/cli tests/store
+	$(BIN)/python -m pytest -p no:cacheprovider -m chaos tests/engines tests/cli tests/store tests/test_endurance.py
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks --write

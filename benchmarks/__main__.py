@@ -1,6 +1,7 @@
 """`python -m benchmarks [NAME ...] [--write]`: run suites; ``--write`` puts their blocks into the pages.
 
-``labels --sets NAME,NAME`` measures some of its sets only, which is not written.
+``labels --sets NAME,NAME`` measures some of its sets only, which is not written. ``guard`` fails where a case
+has become slower than its recorded ratio, and ``guard --record`` records.
 """
 
 from __future__ import annotations
@@ -48,11 +49,19 @@ SUITES = (
     "public",
     "ecosystem",
     "beyond",
+    "faults",
 )
+# judges and writes no page; not among what is run without a name
+GUARD = "guard"
 
 
 def main(arguments: list[str]) -> None:
     """Run the suites asked for; a suite gives one block under its own name, or several by name."""
+    if arguments[:1] == [GUARD]:
+        if arguments[1:] not in ([], ["--record"]):
+            raise SystemExit("guard takes --record, and nothing else")
+        print(import_module("benchmarks.guard").run(record=len(arguments) > 1))
+        return
     options: dict[str, list[str]] = {}
     if "--sets" in arguments:
         at = arguments.index("--sets")

@@ -48,6 +48,14 @@ _EXTRA_OF = {
 }
 
 
+def resolved(path: str | os.PathLike[str]) -> Path:
+    """The path behind all links; a link that leads to itself is bad input."""
+    try:
+        return Path(path).resolve()
+    except RuntimeError:  # of Python before 3.13; later ones resolve as far as they can
+        raise ValueError(f"{path}: this link leads to itself; remove it") from None
+
+
 class MissingExtra(ImportError):
     """An optional package is not installed; the message says how to get it."""
 

@@ -58,6 +58,15 @@ def test_a_target_that_is_an_input_is_refused_before_the_work(here, capsys, link
     assert sorted(os.listdir()) == sorted({"graph.csv", Path(target).name})
 
 
+@pytest.mark.parametrize("target", ["loop.csv", "loop"])
+def test_a_target_that_is_a_link_to_itself_is_refused(here, capsys, target):
+    os.symlink(target, target)
+    command = ["convert", "graph.csv"] if target == "loop" else ["cluster", "graph.csv", "-k", "3"]
+    assert main([*command, "-o", target]) in (1, 2)
+    assert target in one_line(capsys)
+    assert os.path.islink(target)
+
+
 def test_other_inputs_are_as_safe(here, capsys):
     Path("truth.csv").write_text("node,label\n0,a\n")
     assert main(["cluster", "graph.csv", "-k", "3", "-l", "truth.csv", "-o", "truth.csv"]) == 2

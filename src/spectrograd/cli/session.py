@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from spectrograd.system import resolved
 from spectrograd.typing import JsonObject
 
 if TYPE_CHECKING:
@@ -282,7 +283,7 @@ class Session:
             if not os.access(path, os.W_OK):
                 raise click.BadParameter(f"{path} cannot be written", param_hint=f"'{option}'")
             return
-        folder = Path(path).resolve().parent
+        folder = resolved(path).parent
         if not folder.is_dir():
             raise click.BadParameter(
                 f"the folder {folder} does not exist; create it first", param_hint=f"'{option}'"

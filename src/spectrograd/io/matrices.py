@@ -21,6 +21,7 @@ import scipy.sparse as sp
 
 from spectrograd.graph import Graph, GraphError, Recall
 from spectrograd.graph.node_names import as_plain
+from spectrograd.io.mat_structure import checked
 from spectrograd.io.text import data_suffix, limit_lines, open_bytes
 from spectrograd.io.text_scanner import arrow_numbers
 from spectrograd.notices import on_command_line, parameters, setting
@@ -344,7 +345,7 @@ def load_variables(path: str) -> JsonObject:
     if content[:4] == _HDF5 or b"MATLAB 7.3" in content[:128]:
         raise GraphError(f"{path}: a .mat file of version 7.3 (HDF5); save it with -v7 in MATLAB first")
     with decoding(path, "not a .mat file that can be read"):
-        loaded = scipy.io.loadmat(io.BytesIO(content))
+        loaded = scipy.io.loadmat(io.BytesIO(checked(content)))
     variables: dict[str, object] = {}
     for name, value in loaded.items():
         if not name.startswith("__"):

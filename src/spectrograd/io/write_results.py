@@ -19,7 +19,7 @@ from spectrograd.graph.node_names import as_plain
 from spectrograd.io.parquet import PARQUET_SUFFIX, write_row_groups
 from spectrograd.io.text import ZSTD, compression_of, data_suffix
 from spectrograd.io.write_graph import as_field, warn_of_formulas, whole_file, write_text
-from spectrograd.system import need
+from spectrograd.system import need, resolved
 from spectrograd.typing import Array, JsonObject
 
 if TYPE_CHECKING:
@@ -245,8 +245,8 @@ def check_parts(path: str | os.PathLike[str]) -> None:
     if target.suffix != SUFFIX:
         raise ValueError(f"{path}: a folder of parts is written as Parquet; call it name{SUFFIX}/")
     need("pyarrow.parquet", f"{path}: Parquet")
-    if not target.resolve().parent.is_dir():
-        raise ValueError(f"{path}: the folder {target.resolve().parent} does not exist; create it first")
+    if not resolved(target).parent.is_dir():
+        raise ValueError(f"{path}: the folder {resolved(target).parent} does not exist; create it first")
     if target.exists() and not (target.is_dir() and all(map(_is_part, target.iterdir()))):
         raise ValueError(f"{path}: is there already and no folder of parts; choose another name")
 

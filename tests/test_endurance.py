@@ -1,0 +1,85 @@
+"""Many fits in one process, many at once, and interrupts at random moments."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import joblib
+import numpy as np
+import pytest
+
+from spectrograd import SpectralClustering
+from spectrograd.datasets import make_block_model
+
+pytestmark = [pytest.mark.chaos, pytest.mark.filterwarnings("ignore")]
+FITS = 200
+AT_ONCE = 8
+INTERRUPTS = 100
+
+
+def fitted(seed: int) -> bytes:
+    """The labels of a small graph, as bytes."""
+    graph = make_block_model(400, 3, mean_degree=10, random_state=seed).graph
+    return np.asarray(SpectralClustering(3, random_state=seed).fit(graph).labels_).tobytes()
+
+
+def resident() -> int:
+    """Bytes of memory in use."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from /proc")
+def test_two_hundred_fits_leave_no_memory_behind():
+    for seed in range(20):  # compile, load libraries and fill caches
+        fitted(seed)
+    gc.collect()
+    before = resident()
+    for seed in range(FITS):
+        fitted(seed % 20)
+    gc.collect()
+    sys.stdout.write(f"grew by {resident() / before - 1:.2%} of {before / 2**20:.0f} MiB\n")
+    assert resident() < 1.02 * before
+
+
+@pytest.mark.parametrize("how", ["threads", "fork", "spawn", "joblib"])
+def test_eight_fits_at_once_are_those_one_by_one(how):
+    expected = [fitted(seed) for seed in range(AT_ONCE)]
+    if how == "threads":
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            found = list(pool.map(fitted, range(AT_ONCE)))
+    elif how == "joblib":
+        found = joblib.Parallel(n_jobs=AT_ONCE)(joblib.delayed(fitted)(seed) for seed in range(AT_ONCE))
+    else:
+        with get_context(how).Pool(AT_ONCE) as pool:
+            found = pool.map(fitted, range(AT_ONCE))
+    assert found == expected
+
+
+def test_interrupts_at_random_moments_are_interrupts_and_nothing_else():
+    """A fit ends in KeyboardInterrupt or well, and the next one is as if nothing had been."""
+    expected = fitted(0)
+    began = time.perf_counter()
+    fitted(0)
+    seconds = time.perf_counter() - began
+    interrupted = 0
+    for moment in np.random.default_rng(0).uniform(0, 1.1 * seconds, INTERRUPTS):
+        timer = threading.Timer(moment, signal.raise_signal, (signal.SIGINT,))
+        try:
+            timer.start()
+            assert fitted(0) == expected
+            timer.join()
+            time.sleep(0.01)  # the signal is handled here
+        except KeyboardInterrupt:
+            interrupted += 1
+        timer.join()
+    sys.stdout.write(f"{interrupted} of {INTERRUPTS} interrupted\n")
+    assert interrupted >= INTERRUPTS // 2
+    assert fitted(0) == expected
