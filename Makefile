@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: demo test lint types tests other-processor fuzz chaos bench docs release-check clean
+.PHONY: demo test lint types tests adapters other-processor fuzz chaos bench docs release-check clean
 
 demo: $(VENV)/.report
 	$(BIN)/spectrograd demo
@@ -21,6 +21,17 @@ types: $(VENV)/.test
 
 tests: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist=worksteal -p no:cacheprovider
+
+# scanpy, MuData, PyG, UMAP and openTSNE as they are, in an environment of their own: some hold others back
+adapters: .venv-adapters/.installed
+	.venv-adapters/bin/python -m pytest -p no:cacheprovider tests/adapters tests/docs/test_examples.py
+
+.venv-adapters/.installed: pyproject.toml
+	$(PYTHON) -m venv .venv-adapters
+	.venv-adapters/bin/python -m pip install --quiet --upgrade pip
+	.venv-adapters/bin/python -m pip install --quiet --editable '.[scverse,umap,pyg,store]' \
+		openTSNE igraph polars pytest pytest-timeout pytest-rerunfailures hypothesis plotly duckdb
+	touch $@
 
 # a sample under the settings of an old processor: other kernels of BLAS, no wide vectors in compiled code;
 # BLAS=Zen CPU=haswell for another one
@@ -55,7 +66,7 @@ release-check: $(VENV)/bin/python
 	$(BIN)/python tools/release_check.py
 
 clean:
-	rm -rf $(VENV) demo site dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) .venv-adapters demo site dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
 # One stamp per extra: installing is done once, and again when the requirements change.
 $(VENV)/bin/python:

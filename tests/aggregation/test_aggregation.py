@@ -187,6 +187,9 @@ def test_every_solver_multiplies_by_a_function_of_layers_or_refuses(name, solver
             embed(operator, K, Settings(solver=solver, seed=0))
     else:
         found = embed(operator, K, Settings(solver=solver, seed=0, max_iter=2000))
+        if found.certificate.mixed is not None:  # mixtures of eigenvectors, and no claim that they were any
+            assert not found.certificate.converged
+            return
         assert metrics.largest_principal_angle(found.embedding.vectors, exact) < 0.05
 
 

@@ -48,7 +48,7 @@ def test_a_choice_tells_the_seconds_it_was_made_by():
     problem = Problem(laplacian(make_block_model(5000, 3, random_state=0).graph), 3)
     found = candidates(problem)
     assert [c.seconds for c in found] == sorted(c.seconds for c in found)
-    assert found[0] == plan(problem)[0] == choose(problem)  # the same each time
+    assert found[0][:5] == plan(problem)[0][:5] == choose(problem)[:5]  # the same each time
 
 
 def test_a_small_graph_is_planned_by_size_and_then_by_cost(monkeypatch):

@@ -47,7 +47,7 @@ ANGLES = {
     "coordinate-power": {"blocks": 1e-3, "knn": 2e-2, "merged": 2e-3},
     "nystrom": {"blocks": 0.6, "knn": 0.8, "merged": 0.4},
     "variational-nystrom": {"blocks": 0.5, "knn": 0.6, "merged": 0.3},
-    "compressive": {"blocks": 0.6, "knn": None, "merged": 0.5},
+    "compressive": {"blocks": None, "knn": None, "merged": None},  # mixtures of eigenvectors
 }
 GAINS = {"sgd": 0.85, "sgd-paper": 0.95, "stochastic-fb": 0.95, "coordinate-power": 0.999}
 APPROXIMATE = {"sgd", "sgd-paper", "stochastic-fb", "nystrom", "variational-nystrom", "compressive"}

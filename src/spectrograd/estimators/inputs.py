@@ -29,6 +29,7 @@ from spectrograd.graph.features import FEATURE_AFFINITIES, feature_graph
 from spectrograd.graph.validation import ROUNDING, accept_signs, check_structure, from_tensor, is_invalid
 from spectrograd.io import graph_of, read_graph
 from spectrograd.io.columns import layer_offer
+from spectrograd.io.edge_table import name_in_messages
 from spectrograd.io.features import read_features
 from spectrograd.io.interop.frames import (
     column_names,
@@ -207,7 +208,8 @@ def _mixed_layers(model: Spectral, named: Mapping[Any, Any]) -> MultilayerGraph 
             return None
         X = layer if graph is not None else checked_matrix(layer)
         if graph is None and holds_graph(X):
-            graph = Graph.from_matrix(X)
+            with name_in_messages(f"layer {name!r}"):
+                graph = Graph.from_matrix(X)
         layers[str(name)] = X if graph is None else graph
     n_graphs = sum(isinstance(layer, Graph) for layer in layers.values())
     if n_graphs in (0, len(layers)):
