@@ -23,10 +23,13 @@ from spectrograd.typing import Array
 GOOD_ANGLE = 0.03  # sine that clustering needs: labels do not change below it
 LIKELY_MISS = 1e-3
 ENOUGH = LIKELY_MISS / 2
-MIN_GAP_FRACTION, MAX_GAP_FRACTION = 0.05, 0.5  # of the gap: where tau may lie
+# Where tau may lie, as fractions of the gap.
+MIN_GAP_FRACTION = 0.05
+MAX_GAP_FRACTION = 0.5
 # Cells of the spectrum's width into which eigenvalues are sorted before they enter a seed, and where cells
 # begin: eigenvalues of graphs are often round numbers, and none of those is to lie on an edge of a cell.
-SEED_CELLS, FIRST_CELL_EDGE = 1024, (5**0.5 - 1) / 2
+SEED_CELLS = 1024
+FIRST_CELL_EDGE = (5**0.5 - 1) / 2
 
 
 # --- Bounds on the spectrum outside the span.
@@ -360,7 +363,8 @@ def certify(
     angle = error / distance + cast if distance > 0 else float("inf")
     # 2. The accuracy that was asked for.
     if isinstance(tol, str):
-        asked, good = f"sine <= {GOOD_ANGLE}", angle <= GOOD_ANGLE
+        asked = f"sine <= {GOOD_ANGLE}"
+        good = angle <= GOOD_ANGLE
     else:
         asked = f"relative residual <= {tol:g}"
         good = float(measured.max()) <= tol * (operator.upper - operator.lower)

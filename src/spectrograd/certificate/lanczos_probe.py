@@ -54,7 +54,8 @@ from spectrograd.linalg.subspace import Coordinates, Ritz, orthonormalize, rayle
 from spectrograd.operators.base import Operator
 from spectrograd.typing import Array
 
-FIRST_CHECK_STEPS, MAX_STEPS = 4, 500
+FIRST_CHECK_STEPS = 4
+MAX_STEPS = 500
 MAX_GUARD_LEAK = 0.3
 MOST_GUARDS = 8  # measured by one product of their own, which for so many columns is as quick as for one
 LARGE_POLYNOMIAL = 1e150
@@ -74,7 +75,8 @@ class Recurrence:
     @cached_property
     def lowest(self) -> float:
         """The lowest Ritz value."""
-        d, e = np.array(self.alphas), np.array(self.betas[:-1])
+        d = np.array(self.alphas)
+        e = np.array(self.betas[:-1])
         return float(la.eigh_tridiagonal(d, e, eigvals_only=True, select="i", select_range=(0, 0))[0])
 
     def log_sum(self, value: float) -> tuple[float, float]:
@@ -86,7 +88,9 @@ class Recurrence:
         rate = 0.0
         # beta_i+1 p_i+1 = (t - alpha_i) p_i - beta_i p_i-1
         for alpha, following in zip(self.alphas, self.betas, strict=True):
-            before, p = p, ((value - alpha) * p - beta * before) / following
+            new = ((value - alpha) * p - beta * before) / following
+            before = p
+            p = new
             beta = following
             total += p * p
             rate = math.log(abs(p / before)) if p * before != 0 else 0.0
@@ -475,7 +479,8 @@ class _InverseProbe:
         k = parts.shape[0] - 2 * self.width
         parts[k:] = 0
         before = slice(k, k + self.width) if self.at.start > k else slice(k + self.width, None)
-        parts[self.at], parts[before] = np.diag(alphas), -np.diag(self.betas)
+        parts[self.at] = np.diag(alphas)
+        parts[before] = -np.diag(self.betas)
         new = self.engine.combine(self.basis, parts)
         new -= product
         self.betas = np.maximum(np.sqrt(np.diag(self.engine.gram(new, new, self.metric))), self.noise)

@@ -80,7 +80,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line (default: the process's own) and return its exit code."""
     open_closed_streams()
     args = list(sys.argv[1:] if argv is None else argv)
-    debug, quiet = "--debug" in args, "-q" in args or "--quiet" in args
+    debug = "--debug" in args
+    quiet = "-q" in args or "--quiet" in args
     try:
         with _one_line_warnings(debug, quiet), _one_line_notes(quiet), command_line_words():
             code = program.main(args, prog_name="spectrograd", standalone_mode=False, obj=args)
@@ -151,7 +152,8 @@ class _Notes(logging.Handler):
 @contextmanager
 def _one_line_notes(quiet: bool) -> Iterator[None]:
     """Show what the library logs, such as that it has to compile, as ``note: ...``."""
-    logger, handler = logging.getLogger("spectrograd"), logging.NullHandler() if quiet else _Notes()
+    logger = logging.getLogger("spectrograd")
+    handler = logging.NullHandler() if quiet else _Notes()
     logger.addHandler(handler)
     try:
         yield

@@ -183,7 +183,8 @@ def _print_report(
     from spectrograd.cli.tables import MARK, row_table
     from spectrograd.report.document import COLUMN_MEANINGS
 
-    graph, seconds = data.graph, session.seconds
+    graph = data.graph
+    seconds = session.seconds
     click.echo(
         f"{graph.n_nodes:,} nodes, {graph.n_layers} layers, {graph.n_edges:,} edges, "
         f"{N_CLUSTERS} clusters; seed {session.seed}\n"

@@ -18,7 +18,8 @@ from spectrograd.operators.sparse import SparseOperator
 from spectrograd.solvers import Problem, Stopping, make_solver, solve
 
 SAME_SPAN = 1e-4  # sine of the angle between the subspaces of two engines, each solved to 1e-8
-SMALL, N_VECTORS = 2_000, 4
+SMALL = 2_000
+N_VECTORS = 4
 
 
 class Check(NamedTuple):
@@ -49,7 +50,9 @@ def checks(engine: Engine) -> Iterator[Check]:
     operator = regularized(model.graph, "random_walk", 0.1)
     rng = np.random.default_rng(0)
     rows, before = rng.standard_normal((2, SMALL, 5))
-    placed, X, Y = engine.load_operator(operator), engine.from_numpy(rows), engine.from_numpy(before)
+    placed = engine.load_operator(operator)
+    X = engine.from_numpy(rows)
+    Y = engine.from_numpy(before)
     product = operator @ rows
     yield _compared("product", engine.to_numpy(engine.apply(placed, X)), product)
     single = engine.to_numpy(engine.apply(placed, engine.astype(X, np.float32)))

@@ -20,7 +20,8 @@ from spectrograd.pipeline.plan import PlannedSolver, choose
 from spectrograd.solvers.base import Problem
 
 # Passes over the edges that the default solvers took on graphs of all kinds, from block models to roads.
-FEW_PASSES, MANY_PASSES = 10, 200
+FEW_PASSES = 10
+MANY_PASSES = 200
 
 
 @dataclass(frozen=True)

@@ -145,7 +145,9 @@ def _print_report(
 ) -> None:
     from spectrograd.cli.tables import paper_table
 
-    (data, merged), spent, console = found, session.seconds, session.console()
+    data, merged = found
+    spent = session.seconds
+    console = session.console()
     graph = data.graph
     click.echo(
         f"Table {experiment.table}: {experiment.data}, N={graph.n_nodes:,}, {graph.n_layers} layers, "

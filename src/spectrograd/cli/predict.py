@@ -166,7 +166,9 @@ def _summary(
 
 # --- ``spectrograd update``: a run follows its graph.
 
-ALL, FOLLOW, SKIP = "taken in", "run follows the store", "taken in before"
+ALL = "taken in"
+FOLLOW = "run follows the store"
+SKIP = "taken in before"
 STORED = 1e-5  # of a degree: weights of a store are float32
 UPDATE_EXAMPLES = """\b
 Examples:
@@ -359,7 +361,9 @@ def _save_page(session: Session, folder: str, model: Any, result: Any, files: li
 
     if not Path(folder, STORY).is_file():  # a model saved from Python
         return
-    before, classes, scores = load_run(folder), None, None
+    before = load_run(folder)
+    classes = None
+    scores = None
     if before.nodes.classes is not None:
         known = dict(zip(map(str, before.nodes.names), before.nodes.classes, strict=True))
         classes = np.array([known.get(str(name), -1) for name in model.graph_.input_names])

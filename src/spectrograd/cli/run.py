@@ -139,7 +139,8 @@ def verdict(
     *targets: str | None,
 ) -> int:
     """Exit code of a finished run, with a line on stderr: ``what`` came out, or what went wrong."""
-    sentence, iterations = result.certificate.sentence, result.history[-1].iteration
+    sentence = result.certificate.sentence
+    iterations = result.history[-1].iteration
     # The first of these that applies decides: interrupted, short of the goal, without a goal, good.
     if result.interrupted:
         kept = f"interrupted after {iterations} iterations; the best result so far was kept ({sentence})"
@@ -275,7 +276,8 @@ def read_layers(
     that is read by the workers of a cluster nothing is loaded here. Where ``signed``, negative weights are
     read.
     """
-    paths, (memory_limit, *how) = files.paths, limit
+    paths = files.paths
+    (memory_limit, *how) = limit
     with session.stage("read"), session.progress(f"reading {' '.join(paths)}"):
         keep_stdin(paths)
         n_vectors = FIRST_MAX_CLUSTERS if isinstance(k, str) else k
@@ -385,7 +387,8 @@ def keep_stdin(paths: Sequence[str]) -> None:
 
 def hashed(paths: Sequence[str]) -> Input:
     """Remember files and what was in them."""
-    digest, fingerprint = hashlib.sha256(), None
+    digest = hashlib.sha256()
+    fingerprint = None
     for path in paths:
         if is_store(path):
             fingerprint = load_meta(store_path(path)).fingerprint
@@ -474,7 +477,8 @@ def write_label_parts(path: str | os.PathLike[str], graph: Source, result: Resul
     """Columns ``node,label`` of a result with clusters; see :func:`write_parts`."""
     if result.labels is None:
         raise ValueError("there are no labels to write: this is an embedding only")
-    left, labels = result.embedding, result.label_multivector
+    left = result.embedding
+    labels = result.label_multivector
     if not isinstance(left, DistributedEmbedding):
         return write_parts(path, result.labels, graph.input_names)
     if labels is None:  # few enough for the client to have found them

@@ -91,7 +91,8 @@ class ProgressMeter:
 
     def share(self, progress: Progress) -> float | None:
         """How much of the nearest limit is used up, or None without a limit."""
-        shares, (_, seconds) = [], self._own(progress)
+        shares = []
+        (_, seconds) = self._own(progress)
         if self.max_iter is not None:
             shares.append(progress.iteration / self.max_iter)
         if self.time_budget is not None:
@@ -388,4 +389,7 @@ def is_described_folder(folder: str | os.PathLike[str]) -> bool:
 
 # --- What a command tells the shell.
 
-GOOD, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+GOOD = 0
+FAILED = 1
+BAD_INPUT = 2
+INTERRUPTED = 130

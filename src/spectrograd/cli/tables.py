@@ -80,7 +80,8 @@ def paper_table(rows: Sequence[JsonMapping], width: int) -> Table:
     for title in ("paper: s", "iter.", "purity", "NMI", '"RI"') if beside else ():
         table.add_column(title, justify="right", no_wrap=True, style="dim")
     for row in rows:
-        ours, theirs = _ours(row, with_passes=False), _theirs(row["paper"])
+        ours = _ours(row, with_passes=False)
+        theirs = _theirs(row["paper"])
         table.add_row(Text(_name(row)), *ours, *(theirs if beside else ()))
         if not beside and row["paper"]["seconds"] is not None:
             table.add_row("  in the paper", *theirs, style="dim")

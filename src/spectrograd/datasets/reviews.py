@@ -27,7 +27,8 @@ from spectrograd.typing import Array
 
 SHOWN = 5
 # Stars are given in halves: up to 2.5, 3 and 3.5, from 4.
-LOW_BELOW, HIGH_FROM = 3.0, 4.0
+LOW_BELOW = 3.0
+HIGH_FROM = 4.0
 
 
 @dataclass(eq=False)
@@ -105,7 +106,8 @@ class ItemSums:
         names = np.array(list(self._row))
         kept = np.flatnonzero(sums[:, 0] >= min_reviews)
         kept = kept[np.argsort(names[kept])] if len(kept) else kept
-        names, sums = names[kept], sums[kept]
+        names = names[kept]
+        sums = sums[kept]
         stars = np.divide(sums[:, 1], sums[:, 2], out=np.full(len(sums), np.nan), where=sums[:, 2] > 0)
         # an item none of whose texts could be scored is neutral
         tone = np.divide(sums[:, 3], sums[:, 4], out=np.zeros(len(sums)), where=sums[:, 4] > 0)
@@ -322,7 +324,8 @@ def load_reviews(
     if on_error not in ("skip", "raise"):
         raise ValueError(f"on_error={on_error!r}: expected 'skip' or 'raise'")
     name = os.fspath(path)
-    report, sums = ReadingReport(), ItemSums(votes)
+    report = ReadingReport()
+    sums = ItemSums(votes)
     columns = (item, text, rating, *votes)
 
     def texts() -> Iterator[tuple[int, str]]:

@@ -191,7 +191,8 @@ class _Urn:
 
     def draw(self, blocks: Array, rng: np.random.Generator) -> Array:
         """Draw one node of each of the blocks, in proportion to its tickets."""
-        first, size = self.start[:-1], np.diff(self.start)
+        first = self.start[:-1]
+        size = np.diff(self.start)
         place = rng.random(len(blocks))
         place *= size[blocks]
         at = place.astype(np.int64)
@@ -201,7 +202,8 @@ class _Urn:
 
 def _distinct_edges(urn: _Urn, n_edges: int, across: bool, rng: np.random.Generator) -> Array:
     """Keys ``i * N + j``, i < j, sorted, of edges that all stay inside the blocks or all leave them."""
-    n_nodes, n_blocks = len(urn.labels), len(urn.start) - 1
+    n_nodes = len(urn.labels)
+    n_blocks = len(urn.start) - 1
     keys = np.empty(0, dtype=np.int64)
     for _ in range(MAX_ROUNDS):
         missing = n_edges - len(keys)
@@ -240,7 +242,8 @@ def _with_lone_nodes_joined(keys: Array, labels: Array, rng: np.random.Generator
     rank = np.empty(n_nodes, dtype=np.int64)
     rank[order] = np.arange(n_nodes)
     sizes = np.bincount(labels)
-    start, size = (np.cumsum(sizes) - sizes)[labels[lone]], sizes[labels[lone]]
+    start = (np.cumsum(sizes) - sizes)[labels[lone]]
+    size = sizes[labels[lone]]
     # A step of 1 .. size - 1 around the block never comes back to the node itself.
     partner = order[start + (rank[lone] - start + rng.integers(1, size)) % size]
     return np.concatenate([keys, _sorted_unique(_edge_keys(lone, partner, n_nodes))])
@@ -268,7 +271,8 @@ def _check_block_model(
     capacity = {"inside": inside, "across": n_nodes - inside - 2}
     wanted = {"inside": mean_degree * (1 - mixing), "across": mean_degree * mixing}
     if n_clusters == 1:
-        capacity, wanted = {"inside": inside}, {"inside": mean_degree}
+        capacity = {"inside": inside}
+        wanted = {"inside": mean_degree}
     for where, degree in wanted.items():
         if not 0 <= degree <= capacity[where] / 2:
             raise ValueError(
@@ -299,8 +303,11 @@ def _mixture_points(labels: Array, n_features: int, separation: float, rng: np.r
 
 # The challenge (Kao et al., Streaming graph challenge: stochastic block partition, 2017) has N^0.35 blocks of
 # Dirichlet sizes and power-law degrees from 10 on with exponent 2.5; the other numbers are our choice.
-BLOCK_EXPONENT, EVENNESS = 0.35, 10.0
-LEAST_DEGREE, LARGEST_DEGREE, DEGREE_EXPONENT = 10, 100, 2.5
+BLOCK_EXPONENT = 0.35
+EVENNESS = 10.0
+LEAST_DEGREE = 10
+LARGEST_DEGREE = 100
+DEGREE_EXPONENT = 2.5
 INSIDE_OVER_OUTSIDE = 5.0
 
 
@@ -352,9 +359,11 @@ def make_partition_graph(
     inside = stubs[:n_inside]
     inside = inside[np.argsort(labels[inside], kind="stable")]  # neighbours in this list share their block
     ends = np.concatenate([_paired(inside), _paired(stubs[n_inside:])])
-    first, second = ends.min(axis=1), ends.max(axis=1)
+    first = ends.min(axis=1)
+    second = ends.max(axis=1)
     keys = np.unique(first.astype(np.int64) * n_nodes + second)
-    heads, tails = keys // n_nodes, keys % n_nodes
+    heads = keys // n_nodes
+    tails = keys % n_nodes
     apart = heads != tails
     graph = Graph.from_edges(heads[apart], tails[apart], n_nodes=n_nodes)
     return LabelledGraph(graph, labels)
@@ -417,7 +426,8 @@ def make_growing_graph(
     rng = np.random.default_rng(random_state)
     n_nodes = n_start + per_day * n_days
     model = make_block_model(n_nodes, n_groups, mean_degree=20, mixing=0.15, random_state=random_state)
-    people, labels = rng.permutation(n_nodes), np.empty(n_nodes, dtype=np.int64)
+    people = rng.permutation(n_nodes)
+    labels = np.empty(n_nodes, dtype=np.int64)
     labels[people] = model.labels
     entries = model.graph.matrix.tocoo()
     once = entries.row < entries.col

@@ -141,7 +141,9 @@ class _Reviews:
         """Row of the business and text of each review that has one."""
         report = self.lines.report
         for where, review in self.lines.objects(path):
-            item, text, votes = review.get("business_id"), review.get("text"), _votes(review)
+            item = review.get("business_id")
+            text = review.get("text")
+            votes = _votes(review)
             if not isinstance(item, str) or not isinstance(text, str) or votes is None:
                 self.lines.broken(where, "business_id, text or votes missing or of the wrong type")
                 continue

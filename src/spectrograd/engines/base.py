@@ -421,7 +421,8 @@ def _first_peaks(parts: list[tuple[Array, Array, bool]]) -> tuple[Array, Array, 
     peaks, rows, finite = parts[0]
     for other, where, good in parts[1:]:
         higher = np.abs(other) > np.abs(peaks)
-        peaks, rows = np.where(higher, other, peaks), np.where(higher, where, rows)
+        peaks = np.where(higher, other, peaks)
+        rows = np.where(higher, where, rows)
         finite = finite and good
     return peaks, rows, finite
 

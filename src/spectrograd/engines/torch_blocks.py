@@ -95,7 +95,8 @@ class DeviceBlocks:
 
     def _sent(self, block_slice: HostSlice, n_nodes: int, dtype: object) -> BlockSlice:
         """On the device; without a type, weights as they are and none where all are one."""
-        indptr, indices = self.move(block_slice.indptr), self.move(block_slice.indices)
+        indptr = self.move(block_slice.indptr)
+        indices = self.move(block_slice.indices)
         values = None if block_slice.weights is None else self.move(block_slice.weights)
         stop = block_slice.start + len(block_slice.indptr) - 1
         parts = BlockSlice(block_slice.start, stop, (indptr, indices, values, n_nodes))

@@ -112,7 +112,8 @@ _CSR = ("data", "indices", "indptr")
 
 # --- Models on disk: a folder of arrays and one JSON file, whole or not there at all.
 
-FORMAT, VERSION = "spectrograd-model", 2
+FORMAT = "spectrograd-model"
+VERSION = 2
 CLASSES = (
     "SpectralEmbedding",
     "SpectralClustering",
@@ -269,7 +270,8 @@ def _check_labels(fitted: Mapping[str, Any]) -> None:
 
 def _check_diffusion(fitted: dict[str, Any]) -> None:
     """Refuse arrays of a diffusion map that do not fit each other."""
-    psi, values = fitted["_psi"], fitted["eigenvalues_"]
+    psi = fitted["_psi"]
+    values = fitted["eigenvalues_"]
     shape = np.shape(psi)
     if len(shape) != 2 or np.shape(values) != shape[1:] or np.shape(fitted["embedding_"]) != shape:
         raise GraphError(f"vectors of shape {shape} do not fit {np.shape(values)} eigenvalues")

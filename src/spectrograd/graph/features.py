@@ -313,12 +313,11 @@ def _check_block(block: Any, start: int, affinity: str) -> float:
     values = block.data if sp.issparse(block) else block
     lowest = float(values.min(initial=0))
     finite = np.isfinite(values)
-    bad, what = ~finite, "not finite"
+    bad = ~finite
+    what = "not finite"
     if affinity == "linear" and lowest < 0:
-        bad, what = (
-            bad | (values < 0),
-            "negative, which affinity='linear' cannot take; affinity='cosine' does",
-        )
+        bad = bad | (values < 0)
+        what = "negative, which affinity='linear' cannot take; affinity='cosine' does"
     if bad.any():
         at = np.flatnonzero(bad.ravel())[0]
         if sp.issparse(block):

@@ -124,7 +124,8 @@ class Recall(float):
     def __new__(cls, value: float, error: float = 0.0, n_rows: int = 0) -> Recall:
         """A share between 0 and 1."""
         made = super().__new__(cls, value)
-        made.error, made.n_rows = float(error), int(n_rows)
+        made.error = float(error)
+        made.n_rows = int(n_rows)
         return made
 
     def __getnewargs__(self) -> tuple[float, float, int]:  # type: ignore[override]
@@ -471,7 +472,9 @@ class Graph:
 
 def _check_block(block: RowBlock, n_nodes: int) -> None:
     """Refuse row pointers that do not ascend, columns out of range and invalid weights."""
-    indptr, indices, weights = block.indptr, block.indices, block.weights
+    indptr = block.indptr
+    indices = block.indices
+    weights = block.weights
     for array in (indptr, indices):
         if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype.kind != "i":
             raise GraphError("no graph: row pointers and columns are no whole numbers")

@@ -191,8 +191,11 @@ def clean_arrays(csr: sp.csr_array) -> CleanArrays | None:
 
 def _inspect(csr: sp.csr_array) -> tuple[bool, bool, bool]:
     """Whether the matrix has flaws other than asymmetry, weights other than one, and is symmetric."""
-    indptr, indices, data = csr.indptr, csr.indices, csr.data
-    low, high = data.min(initial=1), data.max(initial=1)
+    indptr = csr.indptr
+    indices = csr.indices
+    data = csr.data
+    low = data.min(initial=1)
+    high = data.max(initial=1)
     is_signed = _accepts_signs.get() and low < 0
     if csr.shape[0] > SMALL and not is_signed:
         from spectrograd.kernels.graph import look_over
@@ -348,7 +351,9 @@ def _symmetrize_by_scipy(
     loops = rows == cols
     first_loop = int(np.argmax(loops)) if len(loops) else 0
     if loops.any():
-        rows, cols, data = rows[~loops], cols[~loops], data[~loops]
+        rows = rows[~loops]
+        cols = cols[~loops]
+        data = data[~loops]
     listed = sp.coo_array((data, (rows, cols)), shape=(n_nodes, n_nodes)).tocsr()
     transposed = listed.T.tocsr()
     both_ways = listed.nnz > 0 and _are_equal(listed, transposed)

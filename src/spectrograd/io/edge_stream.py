@@ -93,7 +93,8 @@ class TextEdges:
     def _wrong_width(self, layout: Layout, text: bytes, at: int, line: int) -> GraphError:
         """What is wrong with a line, in words."""
         words = text[at : text.index(b"\n", at)].decode("utf-8", "replace")
-        found, expected = len(split_line(words, layout.delimiter)), len(layout.roles)
+        found = len(split_line(words, layout.delimiter))
+        expected = len(layout.roles)
         if found == expected:
             return GraphError(f"{self.path}, line {line}: a column is empty")
         return GraphError(f"{self.path}, line {line}: {expected} columns expected, found {found}")
@@ -117,7 +118,8 @@ class TextEdges:
         ``line`` is the number of the first line, so that errors name theirs.
         """
         arrow = need("pyarrow", "node ids that are texts")
-        file, layout = TextFile(self.path, self.format), self.layout
+        file = TextFile(self.path, self.format)
+        layout = self.layout
         for block in _cut_at_lines(text, BLOCK):
             # Line ends as in text mode: a carriage return of its own ends a line too.
             lines = file.decode(block).replace("\r\n", "\n").replace("\r", "\n")
@@ -131,7 +133,8 @@ class TextEdges:
 
 def _parse_by_arrow(text: bytes, layout: Layout) -> tuple[Any, Any, Array | None, Any] | None:
     """One batch of whole lines; None where a line may be wrong, or might be read in two ways."""
-    arrow, csv = need("pyarrow", "node ids that are texts"), need("pyarrow.csv", "node ids that are texts")
+    arrow = need("pyarrow", "node ids that are texts")
+    csv = need("pyarrow.csv", "node ids that are texts")
     names = [str(at) for at in range(len(layout.roles))]
     try:
         plain = plain_block(text, layout.delimiter)
@@ -248,7 +251,8 @@ class FileSource:
             else:
                 self._readers[path] = TextEdges(path, self.columns, self.header, self.format)
         reader = self._readers[path]
-        found, seen = False, self._versions.setdefault(path, _version(path))
+        found = False
+        seen = self._versions.setdefault(path, _version(path))
         for source, target, weight, labels in reader.texts() if texts else reader.integers():
             found = True
             if labels is None:

@@ -155,7 +155,8 @@ def read_layout(file: TextFile, chosen: Chosen, header: bool | None = None) -> L
         return Layout(delimiter, roles, number, tuple(fields), integers, doubtful)
     columns = [(cell, *column) for cell, column in zip(fields, columns, strict=True)]
     roles = _roles_without_header(file, number, names, chosen, columns)
-    integers, doubtful = _begins_with_integers(roles, [fields]), _may_be_points(chosen, roles, columns)
+    integers = _begins_with_integers(roles, [fields])
+    doubtful = _may_be_points(chosen, roles, columns)
     return Layout(delimiter, roles, number - 1, integers=integers, maybe_points=doubtful)
 
 
@@ -192,7 +193,8 @@ def _roles_without_header(
     file: TextFile, number: int, names: list[str] | None, chosen: Chosen, columns: Sequence[Sequence[str]]
 ) -> tuple[str | None, ...]:
     """What the columns of a table hold whose first line is an edge."""
-    where, width = f"{file.name}, line {number}", len(columns)
+    where = f"{file.name}, line {number}"
+    width = len(columns)
     if names is not None:
         roles = assign_roles(where, names, chosen, lambda at: mostly_numbers(columns[at]), numbered=True)
         _refuse_points(file, chosen, roles, columns)
@@ -253,7 +255,8 @@ def _read_bulk(file: TextFile, layout: Layout) -> EdgeTable | None:
     columns = read_columns(file, layout)
     if columns is None:
         return None
-    weight, layer = columns.weight, None
+    weight = columns.weight
+    layer = None
     if weight is not None and is_invalid(weight).any():
         return None
     if columns.layer is not None:
@@ -266,7 +269,8 @@ def _read_bulk(file: TextFile, layout: Layout) -> EdgeTable | None:
     texts = _distinct_texts(columns.ends.texts, layout)
     if texts is None or _is_doubtful_header(layout, texts):
         return None
-    (source, target), numbers = columns.ends.codes, as_integers(texts)
+    source, target = columns.ends.codes
+    numbers = as_integers(texts)
     if numbers is not None:
         return EdgeTable(file.name, numbers[source], numbers[target], weight, layer)
     if len(set(texts)) < len(texts):  # without the blanks around them some are the same
@@ -294,7 +298,8 @@ def _is_doubtful_header(layout: Layout, texts: list[str]) -> bool:
 def _read_slowly(file: TextFile, layout: Layout) -> EdgeTable:
     rows, lines = read_rows(file, layout.delimiter)
     if layout.header:
-        rows, lines = rows[1:], lines[1:]
+        rows = rows[1:]
+        lines = lines[1:]
     if not rows:
         raise GraphError(f"{file.name}: a header but no edges; each further line should hold one edge")
     columns, weight = columns_of_rows(file, layout, rows, lines)
@@ -435,9 +440,11 @@ def unique_names(labels: Sequence[str]) -> tuple[str, ...]:
     """Put ``-2``, ``-3`` ... after the labels already taken."""
     taken: list[str] = []
     for label in labels:
-        fresh, copy = label, 2
+        fresh = label
+        copy = 2
         while fresh in taken:
-            fresh, copy = f"{label}-{copy}", copy + 1
+            fresh = f"{label}-{copy}"
+            copy = copy + 1
         taken.append(fresh)
     return tuple(taken)
 
@@ -465,9 +472,11 @@ def _unite_nodes(tables: Sequence[EdgeTable], typed: bool) -> tuple[Array, list[
         names, codes = number_nodes(columns)
     else:
         names, codes = number_ids(map(str, column.tolist()) for column in columns)
-    ends, at = [], 0
+    ends = []
+    at = 0
     for table in tables:
-        own, at = codes[at:], at + len(_id_columns(table))
+        own = codes[at:]
+        at = at + len(_id_columns(table))
         coded = table.ids is not None
         ends.append((own[0][table.source], own[0][table.target]) if coded else (own[0], own[1]))
     return names, ends

@@ -112,7 +112,8 @@ class StreamedFeatures(FeatureRows):
         """Some consecutive rows, for a worker."""
         parts = []
         for first, block in self.blocks():
-            low, high = max(start, first), min(stop, first + block.shape[0])
+            low = max(start, first)
+            high = min(stop, first + block.shape[0])
             if low < high:
                 parts.append(block[low - first : high - first])
         return sp.csr_array(sp.vstack(parts)) if sp.issparse(parts[0]) else np.concatenate(parts)

@@ -47,7 +47,8 @@ def read_gml(path: str) -> EdgeTable:
 
 def _tokens(file: TextFile, text: str) -> Iterator[tuple[int, str, str]]:
     """Line, kind (``text``, ``word``, ``bracket``) and value of each token."""
-    at, line = 0, 1
+    at = 0
+    line = 1
     while at < len(text):
         found = _TOKEN.match(text, at)
         if found is None:

@@ -112,7 +112,8 @@ def _elements(handle: BinaryIO) -> Iterator[tuple[str, ElementTree.Element]]:
 
 
 def _take_key(document: _Document, key: ElementTree.Element) -> None:
-    name, owner = key.get("attr.name", ""), key.get("for", "all")
+    name = key.get("attr.name", "")
+    owner = key.get("for", "all")
     if owner in ("edge", "all") and role_of(name) == "weight":
         if document.weight_key and name != "weight":
             return  # the attribute of this very name goes before its synonyms
@@ -131,7 +132,8 @@ def _take_node(document: _Document, node: ElementTree.Element) -> None:
 
 
 def _take_edge(document: _Document, edge: ElementTree.Element) -> None:
-    ends, number = (edge.get("source"), edge.get("target")), len(document.source)
+    ends = (edge.get("source"), edge.get("target"))
+    number = len(document.source)
     if ends[0] is None or ends[1] is None:
         raise GraphError(f"{document.path}, edge {number}: it has no source or no target")
     text = _child(edge, "data", document.weight_key) if document.weight_key else None

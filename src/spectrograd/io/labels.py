@@ -181,7 +181,8 @@ def _read_columns(file: TextFile, graph: _Rows | None, column: str | None) -> _L
     else:
         node_at, label_at, has_header = _chosen_column(file, rows, lines, graph, column)
     if has_header:
-        rows, lines = rows[1:], lines[1:]
+        rows = rows[1:]
+        lines = lines[1:]
     if not rows:
         raise GraphError(f"{file.name}: no labels in it; each line should be node,label")
     nodes = None if node_at is None else unescape_formulas(row[node_at] for row in rows)
@@ -254,7 +255,8 @@ def _load_arrays(file: TextFile) -> _Listing:
         with Archive(file.path) as archive:
             if not {"nodes", "labels"} <= set(archive):
                 raise GraphError(f"{file.name}: an .npz file of labels holds the arrays 'labels' and 'nodes'")
-            nodes, labels = archive["nodes"].ravel().tolist(), archive["labels"]
+            nodes = archive["nodes"].ravel().tolist()
+            labels = archive["labels"]
             return _Listing(nodes, _number_array(file, labels), classes=_classes_of(labels))
 
 

@@ -95,7 +95,8 @@ def _array(content: bytes, name: str) -> Array:
     shape, fortran_order, dtype = _HEADER_READERS[version](stream)
     if dtype.hasobject:
         raise ValueError(f"the array {name!r} {_PICKLE}")
-    n_items, there = math.prod(shape), len(content) - stream.tell()
+    n_items = math.prod(shape)
+    there = len(content) - stream.tell()
     if min(shape, default=0) < 0 or dtype.itemsize * n_items > there:
         raise ValueError(
             f"the array {name!r} claims {n_items:,} entries of {dtype.itemsize} bytes, "
@@ -117,7 +118,8 @@ _NUMBER = re.compile(
 )
 _MAX_NODES = 2**31 - 1  # columns are 32-bit integers
 # A file whose header has thousands of nodes for each entry is broken; small ones may be as they like.
-_MANY_NODES, _NODES_PER_ENTRY = 10**7, 1000
+_MANY_NODES = 10**7
+_NODES_PER_ENTRY = 1000
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,8 @@ def read_mtx(path: str) -> sp.coo_array | Array:
     """Read a real MatrixMarket file, plain or packed; symmetric ones come back with both triangles."""
     with open_bytes(path) as raw, limit_lines(raw, path) as handle:
         header = _read_header(path, handle)
-        blocks, found = [], 0
+        blocks = []
+        found = 0
         for first_line, text in _blocks(handle, header.line + 1):
             quick = _parse_by_arrow(text, header, header.claimed - found)
             if quick is not None:
@@ -179,18 +182,23 @@ def _read_header(path: str, handle: BinaryIO) -> _Header:
         raise _error(path, 1, f"{first[3]} weights; real weights are needed")
     if first[4] not in ("general", "symmetric"):
         raise _error(path, 1, f"{first[4]} matrices have negative weights; general or symmetric is needed")
-    dense, pattern, symmetric = first[2] == "array", first[3] == "pattern", first[4] == "symmetric"
+    dense = first[2] == "array"
+    pattern = first[3] == "pattern"
+    symmetric = first[4] == "symmetric"
     if dense and pattern:
         raise _error(path, 1, "an array cannot be a pattern")
-    line, text = 1, b"%"
+    line = 1
+    text = b"%"
     while text.startswith(b"%") or (text and not text.strip()):
-        line, text = line + 1, handle.readline()
+        line = line + 1
+        text = handle.readline()
     sizes = text.split()
     wanted = "rows columns" if dense else "rows columns entries"
     if len(sizes) != len(wanted.split()) or not all(size.isdigit() and len(size) < 19 for size in sizes):
         raise _error(path, line, f"{_quote(text)} are no sizes; {wanted!r} are needed")
     # The sizes must fit the entries that are claimed: no memory is reserved for a lie.
-    n, m = int(sizes[0]), int(sizes[1])
+    n = int(sizes[0])
+    m = int(sizes[1])
     if symmetric and n != m:
         raise _error(path, line, f"{n} x {m} is not square, but symmetric")
     claimed = (n * (n + 1) // 2 if symmetric else n * m) if dense else int(sizes[2])
@@ -319,7 +327,8 @@ def load_variable(path: str, key: str | None, what: str) -> Any:
     array or sparse array
         Cells of MATLAB (``X{1}``, ``X{2}``) are called ``X:1``, ``X:2``.
     """
-    fits, found = _FITTING[what], load_variables(path)
+    fits = _FITTING[what]
+    found = load_variables(path)
     fitting = {name: value for name, value in found.items() if fits(value)}
     if key is not None:
         if key not in found:
@@ -415,8 +424,10 @@ def _listed(variables: Mapping[str, object]) -> str:
 
 # --- Matrices in files: ``.npz`` of ``scipy.sparse.save_npz``, MatrixMarket ``.mtx``, and ``.mat`` (in only).
 
-NPZ_SUFFIX, MTX_SUFFIX = ".npz", ".mtx"
-NAMES, RECALL = "names", "knn_recall"
+NPZ_SUFFIX = ".npz"
+MTX_SUFFIX = ".mtx"
+NAMES = "names"
+RECALL = "knn_recall"
 _COMPRESSED = {"csr": sp.csr_array, "csc": sp.csc_array, "bsr": sp.bsr_array}
 _MAX_NODES = 2**31 - 1  # columns are 32-bit integers
 

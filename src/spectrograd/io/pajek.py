@@ -79,7 +79,8 @@ def read_infomap(path: str) -> EdgeTable:
     [weight]``; ``*Vertices`` and ``*Layers`` (``id "name"``) give names to the numbers.
     """
     edges = LayeredEdges(TextFile(path))
-    section, between = "", 0
+    section = ""
+    between = 0
     with edges.file.open() as handle:
         for number, line in data_lines(handle):
             words = split_line(line, None)
@@ -129,7 +130,8 @@ def _check_width(file: TextFile, number: int, words: list[str], width: int, form
 
 # --- Pajek's ``.net``: ``*Vertices``, then ``*Edges``, ``*Arcs``, ``*Edgeslist`` or ``*Arcslist``.
 
-_PAIRS, _LISTS = ("*edges", "*arcs", "*links"), ("*edgeslist", "*arcslist")
+_PAIRS = ("*edges", "*arcs", "*links")
+_LISTS = ("*edgeslist", "*arcslist")
 
 
 @dataclass
@@ -166,7 +168,8 @@ def read_net(path: str) -> EdgeTable:
 
 def _read_pajek(file: TextFile) -> EdgeTable:
     """Read nodes and edges; nodes are called by their names where each has one of its own."""
-    network, section = _Network(file), ""
+    network = _Network(file)
+    section = ""
     with file.open() as handle:
         for number, line in data_lines(handle):
             words = split_line(line, None)
@@ -242,8 +245,10 @@ def read_mpx(path: str) -> EdgeTable:
     A numeric edge attribute called ``weight`` is the weight. Edges between layers (type
     ``multilayer``) are left out with a warning. Directions are dropped.
     """
-    edges, header = LayeredEdges(TextFile(path)), _Header()
-    section, between = "#edges", 0
+    edges = LayeredEdges(TextFile(path))
+    header = _Header()
+    section = "#edges"
+    between = 0
     with edges.file.open() as handle:
         for number, line in enumerate(handle, start=1):
             text = line.strip()
@@ -252,7 +257,8 @@ def read_mpx(path: str) -> EdgeTable:
             if text.startswith("#"):
                 section = text.lower()
                 if section.startswith("#type "):
-                    header.multilayer, section = "multilayer" in section, "#type"
+                    header.multilayer = "multilayer" in section
+                    section = "#type"
             else:
                 between += _take_mpx(edges, header, section, number, split_line(text, ","))
     if between:
@@ -304,7 +310,9 @@ def read_attributes(file: TextFile, chosen: Chosen) -> EdgeTable:
             raise GraphError(
                 f"{file.name}: of lines with attributes in braces the first two words are the ends"
             )
-    source, target, weight = [], [], []
+    source = []
+    target = []
+    weight = []
     name = chosen.get("weight")
     with file.open() as handle:
         for number, line in data_lines(handle):

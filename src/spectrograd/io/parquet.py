@@ -43,7 +43,8 @@ def write_parquet(handle: BinaryIO, columns: Mapping[str, Array]) -> None:
 
 def write_row_groups(handle: BinaryIO, groups: Iterable[Mapping[str, Array]]) -> None:
     """Write the same columns in several parts to an open file."""
-    arrow, parquet = need("pyarrow", "Parquet"), need("pyarrow.parquet", "Parquet")
+    arrow = need("pyarrow", "Parquet")
+    parquet = need("pyarrow.parquet", "Parquet")
     writer = None
     for columns in groups:
         part = arrow.table(dict(columns))
@@ -92,10 +93,8 @@ class ParquetEdges:
             yield source, target, self._weight(at, columns), self._layer(columns)
 
     def _batches(self) -> Iterator[tuple[int, JsonObject]]:
-        arrow, parquet = (
-            need("pyarrow", f"{self.path}: Parquet"),
-            need("pyarrow.parquet", f"{self.path}: Parquet"),
-        )
+        arrow = need("pyarrow", f"{self.path}: Parquet")
+        parquet = need("pyarrow.parquet", f"{self.path}: Parquet")
         try:
             with parquet.ParquetFile(self.path) as file:
                 roles = self._roles(file)

@@ -71,7 +71,8 @@ def read_points(
     format : str, optional
         Read the file as if its suffix were this one.
     """
-    path, left_out = os.fspath(path), set(ignore)
+    path = os.fspath(path)
+    left_out = set(ignore)
     suffix = data_suffix(path) if format is None else f".{format}"
     if path != STDIN:
         if suffix not in POINT_SUFFIXES:
@@ -139,7 +140,8 @@ def _from_text(file: TextFile, left_out: set[str], said: bool | None) -> Points:
     rows, lines = read_rows(file, delimiter)
     has_header = not all(map(is_number, fields)) if said is None else said
     if has_header:
-        rows, lines = rows[1:], lines[1:]
+        rows = rows[1:]
+        lines = lines[1:]
     if not rows:
         raise GraphError(f"{file.name}: no points in it; each line should hold the coordinates of one")
     header = fields if has_header else [str(i) for i in range(1, len(fields) + 1)]

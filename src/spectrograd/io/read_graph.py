@@ -206,7 +206,8 @@ def _read(paths: list[str], options: ReadOptions) -> Graph | MultilayerGraph:
         return _load_stores(paths)
     kinds = [_kind(path, options) for path in paths]
     if len(set(kinds)) > 1:
-        matrix, table = paths[kinds.index("matrix")], paths[kinds.index("table")]
+        matrix = paths[kinds.index("matrix")]
+        table = paths[kinds.index("table")]
         raise GraphError(
             f"{matrix} is a matrix without node names, {table} is an edge list with names; "
             "give all layers as matrices or all as edge lists"

@@ -32,7 +32,8 @@ class LineLimit:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._line, self._length = 1, 0
+        self._line = 1
+        self._length = 0
 
     def feed(self, block: bytes) -> None:
         """Take the next bytes; a line that is longer than the limit is an error."""
@@ -60,7 +61,8 @@ class _LimitedLines(io.RawIOBase):
 
     def __init__(self, source: BinaryIO, name: str) -> None:
         super().__init__()
-        self._source, self._limit = source, LineLimit(name)
+        self._source = source
+        self._limit = LineLimit(name)
 
     def readable(self) -> bool:
         """Whether it can be read: always."""
@@ -76,7 +78,8 @@ class _LimitedLines(io.RawIOBase):
 
 # --- Files that may be compressed: ``.gz`` by the standard library, ``.zst`` by pyarrow.
 
-GZIP, ZSTD = ".gz", ".zst"
+GZIP = ".gz"
+ZSTD = ".zst"
 
 
 def compression_of(path: str) -> str:
@@ -169,7 +172,8 @@ class TextFile:
 
     @cached_property
     def _typed(self) -> str:
-        gauge, blocks = LineLimit(self.name), []
+        gauge = LineLimit(self.name)
+        blocks = []
         while block := sys.stdin.read(_BLOCK):
             gauge.feed(block.encode("utf-8", "replace"))
             blocks.append(block)

@@ -28,7 +28,8 @@ _COMMENT = re.compile(rb"^[ \t]*[#%][^\n]*\n", re.MULTILINE)
 _COMMENT_SIGNS = tuple(before + mark for before in (b"\n", b" ", b"\t") for mark in (b"#", b"%"))
 # NUL, and what str.split takes for white space but no parser of tables does.
 _ODD_BYTES = tuple(bytes([code]) for code in (0, 11, 12, 28, 29, 30, 31))
-_QUOTE, _NEWLINE = ord('"'), ord("\n")
+_QUOTE = ord('"')
+_NEWLINE = ord("\n")
 
 
 class AmbiguousText(ValueError):
@@ -102,7 +103,8 @@ def _check_quotes(block: bytes, delimiter: str | None) -> None:
     letters = np.frombuffer(b"\n" + block, dtype=np.uint8)
     quotes = np.flatnonzero(letters == _QUOTE)
     newlines = np.flatnonzero(letters == _NEWLINE)
-    opening, closing = quotes[::2], quotes[1::2]
+    opening = quotes[::2]
+    closing = quotes[1::2]
     edges = (ord(delimiter), _NEWLINE)
     whole = len(opening) == len(closing) and np.isin(letters[opening - 1], edges).all()
     if not whole or not np.isin(letters[closing + 1], edges).all():
@@ -170,7 +172,8 @@ def scan_columns(file: TextFile, layout: Layout, size: int = BLOCK) -> BulkColum
 
 def _gather_columns(file: TextFile, layout: Layout, integers: bool, size: int) -> BulkColumns | None:
     """The columns of all blocks."""
-    nodes, layers = Vocabulary(), Vocabulary()
+    nodes = Vocabulary()
+    layers = Vocabulary()
     parts: dict[str, list[Array]] = {role: [] for role in layout.roles if role}
     for block in scan_blocks(file, layout, integers, size):
         words: Iterator[Array] = iter(block.words)
@@ -239,7 +242,8 @@ class Scanner:
         meanings |= {role: scan.WORD + at for at, role in enumerate(words)}
         self._roles = np.array([meanings[role] for role in layout.roles], np.int64)
         self._classes = scan.byte_classes(layout.delimiter)
-        self._weighted, self._n_words = "weight" in layout.roles, len(words)
+        self._weighted = "weight" in layout.roles
+        self._n_words = len(words)
         end = re.escape(layout.delimiter) if layout.delimiter else " \t"
         self._field = re.compile(rb'[^\r\n"' + end.encode() + rb"]*")
 
@@ -327,7 +331,8 @@ class Vocabulary:
         size = int(self._starts[self._n_known] + words[2].sum() + words.shape[1])
         self._letters = _enlarge(self._letters, size)
         if 2 * most > len(self._slots):
-            old, self._slots = self._slots, np.zeros(1 << (2 * most).bit_length(), np.uint64)
+            old = self._slots
+            self._slots = np.zeros(1 << (2 * most).bit_length(), np.uint64)
             spread_slots(old, self._slots)
 
 
@@ -361,7 +366,8 @@ def arrow_numbers(text: bytes, width: int) -> Array | None:
     if len(text) < MIN_BYTES_FOR_ARROW:
         return None
     try:
-        arrow, csv = need("pyarrow", "numbers in bulk"), need("pyarrow.csv", "numbers in bulk")
+        arrow = need("pyarrow", "numbers in bulk")
+        csv = need("pyarrow.csv", "numbers in bulk")
         names = [str(at) for at in range(width)]
         table = csv.read_csv(
             io.BytesIO(plain_block(text + b"\n", None)),
@@ -392,7 +398,8 @@ class _Numbering:
 
 def split_columns(file: TextFile, layout: Layout, size: int = BLOCK) -> BulkColumns | None:
     """The columns by one ``str.split`` per block; needs nothing but numpy."""
-    nodes, layers = _Numbering(), _Numbering()
+    nodes = _Numbering()
+    layers = _Numbering()
     place = {role: at for at, role in enumerate(layout.roles) if role}
     parts: dict[str, list[Array]] = {role: [] for role in place}
     try:

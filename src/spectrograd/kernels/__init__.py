@@ -7,7 +7,9 @@ a result do not depend on the number of threads. Each has a plain-NumPy twin in 
 from spectrograd.kernels.thresholds import USUAL
 
 # For whatever has no engine at hand, which has thresholds of its own.
-SMALL, WORTH_THREADS, PARALLEL_ROWS = USUAL.small, USUAL.worth_threads, USUAL.parallel_rows
+SMALL = USUAL.small
+WORTH_THREADS = USUAL.worth_threads
+PARALLEL_ROWS = USUAL.parallel_rows
 # Entries of a row that are summed up before they are added to the rest: in float32 the sum of a long row
 # would else be lost in its rounding errors. Rows of 100,000 entries have some two hundred pieces.
 SUM_BLOCK = 512

@@ -19,7 +19,8 @@ def paper_iterations(positions, csr, weights, scale, rows, low_rank, settings, m
     ``moments`` is ``[m, v, vhat]`` of AMSGrad, 24 columns. Stops early where M is ill-conditioned. With
     ``printed`` (1 or 0) M counts a vertex once per edge of the batch, as Eq. 19 does.
     """
-    n_nodes, n_columns = U.shape[0], M.shape[0]
+    n_nodes = U.shape[0]
+    n_columns = M.shape[0]
     Z, a = low_rank
     G = np.zeros((n_nodes, WIDTH), U.dtype)
     incident = np.zeros(n_nodes, np.int32)
@@ -57,7 +58,8 @@ def paper_iterations(positions, csr, weights, scale, rows, low_rank, settings, m
 def _inverse(M):
     """Whether M is well conditioned, and ``M^-1`` by Cholesky and triangular solves."""
     n = M.shape[0]
-    L, inverse = np.zeros((n, n)), np.zeros((n, n))
+    L = np.zeros((n, n))
+    inverse = np.zeros((n, n))
     for j in range(n):
         for i in range(j, n):
             total = M[i, j]
@@ -163,7 +165,8 @@ def _move(vertices, G, small, metric, Z, incident, settings, moments, U, dM, dY)
     inverse, P = small
     step, beta1, beta2, printed = settings
     n_columns = dM.shape[0]
-    one, tiny = U.dtype.type(1), U.dtype.type(1e-12)
+    one = U.dtype.type(1)
+    tiny = U.dtype.type(1e-12)
     dM[:] = 0
     dY[:] = 0
     for v in range(vertices.shape[0]):
@@ -215,10 +218,14 @@ def coordinate_rounds(matrix, diagonal, low_rank, x, z, size, n_rounds):
             h[r] += P[i, r] * x[i]
     change = np.empty(n_rows)
     distance = np.empty(n_rows)
-    theta, residual, n_read = 0.0, 0.0, 0
+    theta = 0.0
+    residual = 0.0
+    n_read = 0
     for _ in range(n_rounds):
         g = a * h
-        xx, xz, zz = 0.0, 0.0, 0.0
+        xx = 0.0
+        xz = 0.0
+        zz = 0.0
         for i in range(n_rows):
             full = z[i]
             for r in range(rank):

@@ -20,7 +20,8 @@ def match(
     else stay alone.
     """
     n = len(indptr) - 1
-    part, size = np.full(n, -1, np.int32), np.zeros(n, np.int32)
+    part = np.full(n, -1, np.int32)
+    size = np.zeros(n, np.int32)
     n_parts = _match(indptr, indices, weights, mass, largest, part, size)
     return part, n_parts
 
@@ -33,7 +34,8 @@ def _match(indptr, indices, weights, mass, largest, part, size):
         for i in range(len(part)):
             if part[i] >= 0:
                 continue
-            best, strongest = -1, 0.0
+            best = -1
+            strongest = 0.0
             for p in range(indptr[i], indptr[i + 1]):
                 j = indices[p]
                 a = part[j]
@@ -41,7 +43,8 @@ def _match(indptr, indices, weights, mass, largest, part, size):
                     w = 1.0 if weights is None else np.float64(weights[p])
                     w /= max(mass[i], mass[j])
                     if w > strongest:
-                        best, strongest = j, w
+                        best = j
+                        strongest = w
             if late and best >= 0:
                 part[i] = part[best]
                 size[part[i]] += 1
@@ -54,7 +57,8 @@ def _match(indptr, indices, weights, mass, largest, part, size):
 
 def members(part: np.ndarray, n_parts: int) -> tuple[np.ndarray, np.ndarray]:
     """Vertices grouped by aggregate: ``order[begin[c]:begin[c+1]]`` are those of c."""
-    n, one = len(part), np.ones(len(part), np.int8)
+    n = len(part)
+    one = np.ones(len(part), np.int8)
     grouped = sp.csr_array((one, part, np.arange(n + 1)), shape=(n, n_parts)).tocsc()  # sorts by counting
     return grouped.indptr.astype(np.int64), grouped.indices.astype(np.int32, copy=False)
 
@@ -112,7 +116,8 @@ def galerkin(indptr, indices, weights, part, begin, order):
 @parallel
 def restrict(begin, order, scale, R):
     """``P' diag(scale) R``: sums over the aggregates; ``scale`` may be None."""
-    n_coarse, n_columns = begin.shape[0] - 1, R.shape[1]
+    n_coarse = begin.shape[0] - 1
+    n_columns = R.shape[1]
     out = np.zeros((n_coarse, n_columns), R.dtype)
     for c in numba.prange((n_coarse + CHUNK - 1) // CHUNK):
         for a in range(c * CHUNK, min(n_coarse, (c + 1) * CHUNK)):
@@ -133,7 +138,8 @@ def add_prolonged(part, C, X):
     n, n_columns = X.shape
     for c in numba.prange((n + CHUNK - 1) // CHUNK):
         for i in range(c * CHUNK, min(n, (c + 1) * CHUNK)):
-            row, coarse = X[i], C[part[i]]
+            row = X[i]
+            coarse = C[part[i]]
             for k in range(n_columns):
                 row[k] += coarse[k]
 
@@ -147,7 +153,8 @@ def entries_left(
     chosen: np.ndarray,
 ) -> float:
     """What share of the entries of the chosen aggregates is left after coarsening."""
-    counts, last_seen = np.zeros(2, np.int64), np.full(len(begin) - 1, -1, np.int32)
+    counts = np.zeros(2, np.int64)
+    last_seen = np.full(len(begin) - 1, -1, np.int32)
     _count_entries(indptr, indices, part, begin, order, chosen, last_seen, counts)
     return float(counts[1] / max(counts[0], 1))
 

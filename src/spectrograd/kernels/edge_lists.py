@@ -6,7 +6,10 @@ from spectrograd.kernels.graph import edge_hash
 from spectrograd.kernels.jit import inner, serial
 
 RUN = 16  # entries that are sorted by insertion before runs are merged
-SUM, MAX, FIRST = 0, 1, 2  # what becomes of an edge that is listed several times
+# What becomes of an edge that is listed several times.
+SUM = 0
+MAX = 1
+FIRST = 2
 
 
 @serial
@@ -16,16 +19,19 @@ def keep_edges(source, target, bits, counts, kept):
     The hash of a list is 0 if it holds every edge as often in one direction as in the other, with the same
     weights (``bits``, read as integers; or None); else with odds of about 2^-60.
     """
-    n_kept, total = 0, np.uint64(0)
+    n_kept = 0
+    total = np.uint64(0)
     for e in range(len(source)):
-        i, j = source[e], target[e]
+        i = source[e]
+        j = target[e]
         counts[i] += 1
         counts[j] += 1
         if i == j:
             continue
         hashed = edge_hash(i, j, np.uint64(1) if bits is None else bits[e])
         total += hashed if i < j else np.uint64(0) - hashed
-        kept[0, n_kept], kept[1, n_kept] = i, j
+        kept[0, n_kept] = i
+        kept[1, n_kept] = j
         n_kept += 1
     return n_kept, total
 
@@ -38,8 +44,10 @@ def count_rows(source, target, weights, row_of, counts, sums, parent):
     """
     for e in range(len(source)):
         if row_of is not None:
-            source[e], target[e] = row_of[source[e]], row_of[target[e]]
-        i, j = source[e], target[e]
+            source[e] = row_of[source[e]]
+            target[e] = row_of[target[e]]
+        i = source[e]
+        j = target[e]
         counts[i] += 1
         counts[j] += 1
         if weights is not None:
@@ -47,7 +55,8 @@ def count_rows(source, target, weights, row_of, counts, sums, parent):
             sums[j] += abs(weights[e])
             if weights[e] == 0:  # an edge that will not be there
                 continue
-        i, j = _root(parent, i), _root(parent, j)
+        i = _root(parent, i)
+        j = _root(parent, j)
         if i < j:  # the smaller is the root: components are then numbered as their first nodes come
             parent[j] = i
         elif j < i:
@@ -91,7 +100,8 @@ def scatter_entries(source, target, weights, bucket_of, ends, keys, values):
     for b in range(len(ends)):
         total, ends[b] = total + ends[b], total
     for e in range(len(source)):
-        i, j = np.int64(source[e]), np.int64(target[e])
+        i = np.int64(source[e])
+        j = np.int64(target[e])
         p = ends[bucket_of[i]]
         ends[bucket_of[i]] = p + 1
         keys[p] = (i << 32) | j
@@ -127,8 +137,10 @@ def sort_entries(keys, weights, first_row, indptr, columns, values, rule, factor
     for r in range(n_rows, 0, -1):
         indptr[r] = indptr[r - 1]
     indptr[0] = 0
-    other_columns, other_values = np.empty(longest, columns.dtype), np.empty(longest, values.dtype)
-    n_left, begin = 0, indptr[0]
+    other_columns = np.empty(longest, columns.dtype)
+    other_values = np.empty(longest, values.dtype)
+    n_left = 0
+    begin = indptr[0]
     for r in range(n_rows):
         end = indptr[r + 1]
         sort_row(columns[begin:end], values[begin:end], other_columns, other_values)
@@ -143,7 +155,8 @@ def _merge_row(columns, values, begin, end, out, rule, factor):
     """Mutates: one entry per column, moved to ``out``: where the next row goes."""
     p = begin
     while p < end:
-        column, value = columns[p], values[p]
+        column = columns[p]
+        value = values[p]
         p += 1
         while p < end and columns[p] == column:
             if rule == SUM:
@@ -154,7 +167,8 @@ def _merge_row(columns, values, begin, end, out, rule, factor):
         if rule == SUM:
             value *= factor
         if value != 0:
-            columns[out], values[out] = column, value
+            columns[out] = column
+            values[out] = value
             out += 1
     return out
 
@@ -165,26 +179,36 @@ def sort_row(columns, values, other_columns, other_values):
     n = len(columns)
     for low in range(0, n, RUN):
         for p in range(low + 1, min(low + RUN, n)):
-            column, value, q = columns[p], values[p], p
+            column = columns[p]
+            value = values[p]
+            q = p
             while q > low and columns[q - 1] > column:
-                columns[q], values[q] = columns[q - 1], values[q - 1]
+                columns[q] = columns[q - 1]
+                values[q] = values[q - 1]
                 q -= 1
-            columns[q], values[q] = column, value
+            columns[q] = column
+            values[q] = value
     width = RUN
     while width < n:
         for low in range(0, n - width, 2 * width):
-            middle, high = low + width, min(low + 2 * width, n)
+            middle = low + width
+            high = min(low + 2 * width, n)
             if columns[middle - 1] <= columns[middle]:
                 continue
             for p in range(low, middle):
-                other_columns[p - low], other_values[p - low] = columns[p], values[p]
-            left, right, out = 0, middle, low
+                other_columns[p - low] = columns[p]
+                other_values[p - low] = values[p]
+            left = 0
+            right = middle
+            out = low
             while left < width:
                 if right < high and columns[right] < other_columns[left]:
-                    columns[out], values[out] = columns[right], values[right]
+                    columns[out] = columns[right]
+                    values[out] = values[right]
                     right += 1
                 else:
-                    columns[out], values[out] = other_columns[left], other_values[left]
+                    columns[out] = other_columns[left]
+                    values[out] = other_values[left]
                     left += 1
                 out += 1
         width *= 2
@@ -198,7 +222,8 @@ def spread_labels(first, indptr, columns, labels, sizes, most, votes, touched):
     neighbours that fit into a cache. Ties go to the label it has, then to the smaller one.
     """
     for r in range(len(indptr) - 1):
-        own, n_touched = labels[first + r], 0
+        own = labels[first + r]
+        n_touched = 0
         for p in range(indptr[r], indptr[r + 1]):
             label = labels[columns[p]]
             if votes[label] == 0:
@@ -233,9 +258,12 @@ def scatter_directions(source, target, weights, starts, keys, values):
     how many, and the first.
     """
     starts[:] = 0
-    n_loops, first_loop, n_rows = 0, -1, len(starts) - 1
+    n_loops = 0
+    first_loop = -1
+    n_rows = len(starts) - 1
     for e in range(len(source)):
-        i, j = source[e], target[e]
+        i = source[e]
+        j = target[e]
         if i != j:
             starts[i + 1] += 1
             starts[j + 1] += 1
@@ -245,12 +273,16 @@ def scatter_directions(source, target, weights, starts, keys, values):
     for r in range(n_rows):
         starts[r + 1] += starts[r]
     for e in range(len(source)):
-        i, j = source[e], target[e]
+        i = source[e]
+        j = target[e]
         if i == j:
             continue
-        p, q = starts[i], starts[j]
-        starts[i], starts[j] = p + 1, q + 1
-        keys[p], keys[q] = 2 * j, 2 * i + 1
+        p = starts[i]
+        q = starts[j]
+        starts[i] = p + 1
+        starts[j] = q + 1
+        keys[p] = 2 * j
+        keys[q] = 2 * i + 1
         if weights is not None:
             values[p] = values[q] = weights[e]
     for r in range(n_rows, 0, -1):
@@ -269,24 +301,34 @@ def merge_directions(first, last, starts, keys, values, sizes):
     longest = 0
     for r in range(first, last):
         longest = max(longest, starts[r + 1] - starts[r])
-    other_keys, other_values = np.empty(longest, keys.dtype), np.empty(longest, values.dtype)
-    n_listed, n_both, n_unequal = 0, 0, 0
+    other_keys = np.empty(longest, keys.dtype)
+    other_values = np.empty(longest, values.dtype)
+    n_listed = 0
+    n_both = 0
+    n_unequal = 0
     for r in range(first, last):
-        p, end = starts[r], starts[r + 1]
+        p = starts[r]
+        end = starts[r + 1]
         sort_row(keys[p:end], values[p:end], other_keys, other_values)
         out = p
         while p < end:
-            column, ways, forward, backward = keys[p] >> np.uint32(1), 0, 0.0, 0.0
+            column = keys[p] >> np.uint32(1)
+            ways = 0
+            forward = 0.0
+            backward = 0.0
             while p < end and keys[p] >> np.uint32(1) == column:
                 if keys[p] & np.uint32(1):
-                    backward, ways = backward + values[p], ways | 2
+                    backward = backward + values[p]
+                    ways = ways | 2
                 else:
-                    forward, ways = forward + values[p], ways | 1
+                    forward = forward + values[p]
+                    ways = ways | 1
                 p += 1
             n_listed += ways != 2
             n_both += ways == 3
             n_unequal += forward != backward
-            keys[out], values[out] = column, forward + backward
+            keys[out] = column
+            values[out] = forward + backward
             out += forward + backward != 0
         sizes[r] = out - starts[r]
     return n_listed, n_both, n_unequal
@@ -300,7 +342,8 @@ def close_gaps(starts, sizes, keys, values):
         begin = starts[r]
         starts[r] = total
         for p in range(begin, begin + sizes[r]):
-            keys[total], values[total] = keys[p], values[p]
+            keys[total] = keys[p]
+            values[total] = values[p]
             total += 1
     starts[len(sizes)] = total
 
@@ -321,20 +364,24 @@ def merge_rows(rows, old_weights, changes, one, indptr, columns, weights):
     n = 0
     indptr[0] = 0
     for i in range(len(starts) - 1):
-        e, end = starts[i], starts[i + 1]
+        e = starts[i]
+        end = starts[i + 1]
         for c in range(change_starts[i], change_starts[i + 1]):
             while e < end and old_columns[e] < new_columns[c]:
                 columns[n] = old_columns[e]
                 weights[n] = one if old_weights is None else old_weights[e]
-                e, n = e + 1, n + 1
+                e = e + 1
+                n = n + 1
             if e < end and old_columns[e] == new_columns[c]:
                 e += 1
             if new_weights[c] != 0:
-                columns[n], weights[n] = new_columns[c], new_weights[c]
+                columns[n] = new_columns[c]
+                weights[n] = new_weights[c]
                 n += 1
         while e < end:
             columns[n] = old_columns[e]
             weights[n] = one if old_weights is None else old_weights[e]
-            e, n = e + 1, n + 1
+            e = e + 1
+            n = n + 1
         indptr[i + 1] = n
     return n

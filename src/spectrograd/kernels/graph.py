@@ -35,10 +35,15 @@ def _search(indptr, indices, source, everywhere, component, seen, queue, ends):
     One kernel for both, and memory from outside: what is not there need not be compiled.
     """
     n = len(seen)
-    n_levels, n_found, other = 0, 0, 0
+    n_levels = 0
+    n_found = 0
+    other = 0
     begin = np.int64(0)  # of a constant, numba would compile versions of its own
     while True:
-        seen[source], queue[begin], head, tail = 1, source, begin, begin + 1
+        seen[source] = 1
+        queue[begin] = source
+        head = begin
+        tail = begin + 1
         while tail > head:
             if n_found == 0:
                 n_levels += 1
@@ -50,7 +55,9 @@ def _search(indptr, indices, source, everywhere, component, seen, queue, ends):
             return n_levels
         while seen[other]:
             other += 1
-        source, begin, n_found = other, tail, n_found + 1
+        source = other
+        begin = tail
+        n_found = n_found + 1
 
 
 @inner
@@ -61,8 +68,10 @@ def _next_level(indptr, indices, seen, queue, head, end):
     stops at its first neighbour in the level before, which after a few looks it finds
     (bottom-up steps: Beamer, Asanovic and Patterson 2012).
     """
-    n, tail = len(seen), end
-    front, unseen = float(end - head), float(n - end)
+    n = len(seen)
+    tail = end
+    front = float(end - head)
+    unseen = float(n - end)
     # An unseen vertex looks at about n / front neighbours; a vertex of the front at all of its own.
     if 16 * front <= n or front * front * len(indices) <= unseen * n * n:
         for q in range(head, end):
@@ -110,17 +119,22 @@ def look_over(indptr, indices, bits, one, infinite):
     weighted = np.zeros(n_chunks, np.bool_)
     sums = np.zeros(n_chunks, np.uint64)
     for c in numba.prange(n_chunks):
-        flaw, other, total = False, False, np.uint64(0)
+        flaw = False
+        other = False
+        total = np.uint64(0)
         for i in range(c * CHUNK, min(n, (c + 1) * CHUNK)):
             previous = -1
             for p in range(indptr[i], indptr[i + 1]):
-                j, weight = np.int64(indices[p]), bits[p]
+                j = np.int64(indices[p])
+                weight = bits[p]
                 flaw |= (j <= previous) | (j >= n) | (j == i) | (weight == 0) | (weight >= infinite)
                 other |= weight != one
                 previous = j
                 hashed = edge_hash(i, j, weight)
                 total += hashed if i < j else np.uint64(0) - hashed
-        flawed[c], weighted[c], sums[c] = flaw, other, total
+        flawed[c] = flaw
+        weighted[c] = other
+        sums[c] = total
     return flawed.any(), weighted.any(), sums.sum()
 
 
@@ -164,7 +178,8 @@ def _mean_in_columns(columns, indptr, indices, values):
     cursor = np.empty(last - first, np.int64)
     for j in range(first, last):
         cursor[j - first] = indptr[j]
-    half, largest = values.dtype.type(0.5), values.dtype.type(0)
+    half = values.dtype.type(0.5)
+    largest = values.dtype.type(0)
     for i in range(last):
         for p in range(indptr[i], indptr[i + 1]):
             j = indices[p]
@@ -211,7 +226,8 @@ def _sort(columns, values, first, last):
     gap = (last - first) // 2 | 1
     while True:
         for p in range(first + gap, last):
-            column, q = columns[p], p
+            column = columns[p]
+            q = p
             if columns[q - gap] <= column:
                 continue
             value = np.float64(0) if values is None else values[p]

@@ -151,7 +151,8 @@ def parallel(function):
 def _renamed(function, suffix):
     """The same source under another name: numba's disk cache knows names, not flags."""
     copy = types.FunctionType(function.__code__, function.__globals__, function.__name__ + suffix)
-    copy.__qualname__, copy.__module__ = function.__qualname__ + suffix, function.__module__
+    copy.__qualname__ = function.__qualname__ + suffix
+    copy.__module__ = function.__module__
     copy.__doc__ = function.__doc__
     return copy
 

@@ -12,7 +12,9 @@ from spectrograd.kernels.simd import WIDTH, nothing, put, put_first, take, take_
 
 PANEL = 8
 WIDE = 1e7  # operations from which a front above the subtrees is worth all threads
-BLOCK, N_STRIPS = 64, 8  # columns of a wide front that are eliminated before the rest is updated
+# Columns of a wide front that are eliminated before the rest is updated: they stay in the cache meanwhile.
+BLOCK = 64
+N_STRIPS = 8
 
 
 def factorize(
@@ -28,16 +30,21 @@ def factorize(
     The entries are a row with eight places to spare, since whole registers are read from it. None where a
     pivot is zero.
     """
-    widths, heights = np.diff(fronts.columns), np.diff(fronts.row_start)
-    values, pivots = np.empty((1, fronts.entry_start[-1] + WIDTH)), np.empty(len(diagonal))
-    base, tops = np.zeros(len(widths), np.int64), [0]
+    widths = np.diff(fronts.columns)
+    heights = np.diff(fronts.row_start)
+    values = np.empty((1, fronts.entry_start[-1] + WIDTH))
+    pivots = np.empty(len(diagonal))
+    base = np.zeros(len(widths), np.int64)
+    tops = [0]
     for part in (*parts.subtrees, parts.above):
         tops.append(_stack_end(part.groups, fronts.oldest, heights, base, tops[-1]))
     stack = np.empty((1, tops[-1] + WIDTH))
-    matrix, most = (indptr, indices, weights, diagonal), 4 * widths.max()
+    matrix = (indptr, indices, weights, diagonal)
+    most = 4 * widths.max()
 
     def work(groups: np.ndarray, top: int) -> bool:
-        where, pack = np.empty(len(diagonal), np.int32), np.empty((1, most))
+        where = np.empty(len(diagonal), np.int32)
+        pack = np.empty((1, most))
         return bool(_factorize(matrix, fronts, groups, values, pivots, where, stack, base, top, pack))
 
     def work_above(groups: np.ndarray, top: int) -> bool:
@@ -67,15 +74,19 @@ def _eliminate_wide(
     fronts: Fronts, s: int, values: np.ndarray, pivots: np.ndarray, stack: np.ndarray, top: int
 ) -> bool:
     """Mutates: all but the fronts. One front above the subtrees, where threads share its rows."""
-    first, start = int(fronts.columns[s]), int(fronts.entry_start[s])
-    w, r = int(fronts.columns[s + 1]) - first, int(fronts.row_start[s + 1] - fronts.row_start[s])
-    m, pack = w + r, np.empty((1, 4 * w))
+    first = int(fronts.columns[s])
+    start = int(fronts.entry_start[s])
+    w = int(fronts.columns[s + 1]) - first
+    r = int(fronts.row_start[s + 1] - fronts.row_start[s])
+    m = w + r
+    pack = np.empty((1, 4 * w))
     for low in range(0, w, BLOCK):
         high = min(low + BLOCK, w)
         corner = start + low * m + low
         if not _eliminate(values, corner, m, (high - low, m - low), pivots, first + low, pack):
             return False
-        size, source = (w - high, m - high), (start + low * m + high, m, high - low)
+        size = (w - high, m - high)
+        source = (start + low * m + high, m, high - low)
         _subtract_wide(values, start + high * m + high, m, size, values, source, pivots, first + low)
     _subtract_wide(stack, top, r, (r, r), values, (start + w, m, w), pivots, first)
     return True
@@ -92,12 +103,14 @@ def _subtract_wide(
     first: int,
 ) -> None:
     """Mutates: target. As :func:`_subtract`, strip by strip."""
-    (n_rows, n_columns), (begin, length, rank) = size, source
+    (n_rows, n_columns) = size
+    (begin, length, rank) = source
     height = max(32, -(-n_rows // (4 * N_STRIPS)) * 4)
 
     def strip(low: int) -> None:
         shape = (min(height, n_rows - low), n_columns - low)
-        place, pack = corner + low * stride + low, np.empty((1, 4 * rank))
+        place = corner + low * stride + low
+        pack = np.empty((1, 4 * rank))
         _subtract(target, place, stride, shape, values, begin + low, length, rank, pivots, first, pack)
 
     side_by_side(strip, [(low,) for low in range(0, n_rows, height)])
@@ -111,7 +124,9 @@ def _stack_end(groups, oldest, heights, base, top):
         s = groups[p]
         r = heights[s]
         end = max(end, top + r * r)
-        first, last = 0, p  # the oldest descendant among the groups before, if there is one
+        # the oldest descendant among the groups before, if there is one
+        first = 0
+        last = p
         while first < last:
             middle = (first + last) // 2
             if groups[middle] < oldest[s]:
@@ -127,8 +142,10 @@ def _stack_end(groups, oldest, heights, base, top):
 def _factorize(matrix, fronts, groups, values, pivots, where, stack, base, top, pack):
     """Mutates: values, pivots, and all after; ``where`` is the place of a row in the present front."""
     for s in groups:
-        first, start = fronts.columns[s], fronts.entry_start[s]
-        w, r = fronts.columns[s + 1] - first, fronts.row_start[s + 1] - fronts.row_start[s]
+        first = fronts.columns[s]
+        start = fronts.entry_start[s]
+        w = fronts.columns[s + 1] - first
+        r = fronts.row_start[s + 1] - fronts.row_start[s]
         _assemble(matrix, fronts, s, values, where, stack, base, top)
         if not _eliminate(values, start, w + r, (w, w + r), pivots, first, pack):
             return False
@@ -141,8 +158,13 @@ def _factorize(matrix, fronts, groups, values, pivots, where, stack, base, top, 
 @shared
 def _assemble(matrix, fronts, s, values, where, stack, base, top):
     """Mutates: values, where, stack. The front of a group: its part of the matrix and what children left."""
-    columns, row_start, rows, start = fronts.columns, fronts.row_start, fronts.rows, fronts.entry_start[s]
-    first, w, r = columns[s], columns[s + 1] - columns[s], row_start[s + 1] - row_start[s]
+    columns = fronts.columns
+    row_start = fronts.row_start
+    rows = fronts.rows
+    start = fronts.entry_start[s]
+    first = columns[s]
+    w = columns[s + 1] - columns[s]
+    r = row_start[s + 1] - row_start[s]
     m = w + r
     for c in range(w):
         where[first + c] = c
@@ -164,8 +186,10 @@ def _assemble(matrix, fronts, s, values, where, stack, base, top):
 @shared
 def _settle(fronts, s, values, pivots, stack, base, top):
     """Mutates: values, which become those of ``L'``, and stack, where the front moves to its place."""
-    first, start = fronts.columns[s], fronts.entry_start[s]
-    w, r = fronts.columns[s + 1] - first, fronts.row_start[s + 1] - fronts.row_start[s]
+    first = fronts.columns[s]
+    start = fronts.entry_start[s]
+    w = fronts.columns[s + 1] - first
+    r = fronts.row_start[s + 1] - fronts.row_start[s]
     m = w + r
     for k in range(w):
         inverse = 1 / pivots[first + k]
@@ -182,7 +206,8 @@ def _add_graph(matrix, order, position, first, w, where, values, start, m):
     """Mutates: values, to which the group's own rows of the matrix are added."""
     indptr, indices, weights, diagonal = matrix
     for c in range(w):
-        v, row = order[first + c], start + c * m
+        v = order[first + c]
+        row = start + c * m
         values[0, row + c] += diagonal[v]
         for p in range(indptr[v], indptr[v + 1]):
             i = position[indices[p]]
@@ -222,12 +247,15 @@ def _eliminate(values, corner, stride, size, pivots, first, pack):
                 return False
             pivots[first + k] = pivot
             for j in range(k + 1, high):
-                factor, target = values[0, row + j] / pivot, corner + j * stride
+                factor = values[0, row + j] / pivot
+                target = corner + j * stride
                 for i in range(j, m):
                     values[0, target + i] -= factor * values[0, row + i]
         if high < w:
-            rest, begin = corner + high * stride + high, corner + low * stride + high
-            shape, rank = (w - high, m - high), high - low
+            rest = corner + high * stride + high
+            begin = corner + low * stride + high
+            shape = (w - high, m - high)
+            rank = high - low
             _subtract(values, rest, stride, shape, values, begin, stride, rank, pivots, first + low, pack)
     return True
 
@@ -252,7 +280,8 @@ def _subtract(target, corner, stride, size, source, begin, length, rank, pivots,
                 s1 = s1 + take_one(pack, 0, 4 * k + 1) * u
                 s2 = s2 + take_one(pack, 0, 4 * k + 2) * u
                 s3 = s3 + take_one(pack, 0, 4 * k + 3) * u
-            place, n = corner + a * stride + b, n_columns - b
+            place = corner + a * stride + b
+            n = n_columns - b
             _lower(target, place, n, s0)
             if a + 1 < n_rows:
                 _lower(target, place + stride, n, s1)
@@ -292,7 +321,8 @@ def recur(
     three-term recurrence; ``(1, 0, 0)`` is a plain solve.
     """
     shape = (fronts.columns, fronts.row_start, parts.rows, fronts.entry_start)
-    panels, nobody = list(zip(work, current, previous, strict=True)), parts.stands_for[:0]
+    panels = list(zip(work, current, previous, strict=True))
+    nobody = parts.stands_for[:0]
 
     def down(part, collects, X, Y):
         _forward(shape, values, metric, part, collects, X, Y)
@@ -325,9 +355,12 @@ def _forward(shape, values, metric, part, collects, X, Y):
     for q in range(len(collects)):
         put(X, collects[q], 0, take(X, collects[q], 0) + take(X, len(Y) + q, 0))
     for s in part.groups:
-        first, w = columns[s], columns[s + 1] - columns[s]
-        start, stop = row_start[s], row_start[s + 1]
-        m, entries = w + stop - start, entry_start[s]
+        first = columns[s]
+        w = columns[s + 1] - columns[s]
+        start = row_start[s]
+        stop = row_start[s + 1]
+        m = w + stop - start
+        entries = entry_start[s]
         for t in range(w - 1):
             x = take(X, first + t, 0)
             for i in range(t + 1, w):
@@ -335,8 +368,14 @@ def _forward(shape, values, metric, part, collects, X, Y):
         entries += w
         fours = start + (stop - start) // 4 * 4
         for p in range(start, fours, 4):
-            i0, i1, i2, i3 = rows[p], rows[p + 1], rows[p + 2], rows[p + 3]
-            x0, x1, x2, x3 = take(X, i0, 0), take(X, i1, 0), take(X, i2, 0), take(X, i3, 0)
+            i0 = rows[p]
+            i1 = rows[p + 1]
+            i2 = rows[p + 2]
+            i3 = rows[p + 3]
+            x0 = take(X, i0, 0)
+            x1 = take(X, i1, 0)
+            x2 = take(X, i2, 0)
+            x3 = take(X, i3, 0)
             e = entries + p - start
             for t in range(w):
                 x = take(X, first + t, 0)
@@ -350,7 +389,8 @@ def _forward(shape, values, metric, part, collects, X, Y):
             put(X, i2, 0, x2)
             put(X, i3, 0, x3)
         for p in range(fours, stop):
-            x0, e = take(X, rows[p], 0), entries + p - start
+            x0 = take(X, rows[p], 0)
+            e = entries + p - start
             for t in range(w):
                 x0 = x0 - take_one(values, 0, e) * take(X, first + t, 0)
                 e += m
@@ -365,14 +405,19 @@ def _backward(shape, values, pivots, part, collects, X, current, previous, coeff
     n_groups = len(part.groups)
     for r in range(n_groups):
         s = part.groups[n_groups - 1 - r]
-        first, w = columns[s], columns[s + 1] - columns[s]
-        start, stop = row_start[s], row_start[s + 1]
-        m, entries = w + stop - start, entry_start[s]
+        first = columns[s]
+        w = columns[s + 1] - columns[s]
+        start = row_start[s]
+        stop = row_start[s + 1]
+        m = w + stop - start
+        entries = entry_start[s]
         fours = w // 4 * 4
         for t in range(0, fours, 4):
             j = first + t
-            x0, x1 = take(X, j, 0) / pivots[j], take(X, j + 1, 0) / pivots[j + 1]
-            x2, x3 = take(X, j + 2, 0) / pivots[j + 2], take(X, j + 3, 0) / pivots[j + 3]
+            x0 = take(X, j, 0) / pivots[j]
+            x1 = take(X, j + 1, 0) / pivots[j + 1]
+            x2 = take(X, j + 2, 0) / pivots[j + 2]
+            x3 = take(X, j + 3, 0) / pivots[j + 3]
             e = entries + t * m + w
             for p in range(start, stop):
                 x = take(X, rows[p], 0)
@@ -412,7 +457,8 @@ def _backward(shape, values, pivots, part, collects, X, current, previous, coeff
 def to_panels(X, order, panels):
     """Mutates: panels, which become the rows of X in this order; columns that X has not are zero."""
     for panel in range(len(panels)):
-        first, out = panel * WIDTH, panels[panel]
+        first = panel * WIDTH
+        out = panels[panel]
         width = min(WIDTH, X.shape[1] - first)
         for j in range(len(order)):
             i = np.uint32(order[j])
@@ -423,7 +469,8 @@ def to_panels(X, order, panels):
 def from_panels(panels, position, X):
     """Mutates: X, which becomes the first columns of the panels, row i from place ``position[i]``."""
     for panel in range(len(panels)):
-        first, source = panel * WIDTH, panels[panel]
+        first = panel * WIDTH
+        source = panels[panel]
         width = min(WIDTH, X.shape[1] - first)
         for i in range(len(position)):
             row = take(source, np.uint32(position[i]), 0)

@@ -24,7 +24,8 @@ def copy_graph(indptr, indices, table, lists):
     """Mutates: table, lists, which become those of a graph without elements. Where free space begins."""
     end = 0
     for i in range(len(table)):
-        own, start = table[i], end
+        own = table[i]
+        start = end
         for p in range(indptr[i], indptr[i + 1]):
             if indices[p] != i:
                 lists[end] = indices[p]
@@ -44,7 +45,8 @@ def compress(table, lists, free):
             p = own.start
             own.start = lists[p]  # its first entry waits here, and its owner stands there
             lists[p] = -j - 2
-    source, end = 0, 0
+    source = 0
+    end = 0
     while source < free:
         j = -lists[source] - 2
         source += 1
@@ -63,18 +65,23 @@ def compress(table, lists, free):
 def new_element(table, lists, parent, me, free):
     """Mutates: all. The neighbours of pivot me, by edges and elements, which it absorbs: where, how many."""
     pivot = table[me]
-    n_elements, own = pivot.elements, pivot.start
+    n_elements = pivot.elements
+    own = pivot.start
     n_own = pivot.length - n_elements
     first = own if n_elements == 0 else free
-    end, degree = first, 0
+    end = first
+    degree = 0
     pivot.width = -pivot.width
     for k in range(n_elements + 1):
-        p, length = own + k, n_own
+        p = own + k
+        length = n_own
         if k < n_elements:
             e = lists[own + k]
             element = table[e]
-            p, length = element.start, element.length
-            parent[e], element.mark = me, 0
+            p = element.start
+            length = element.length
+            parent[e] = me
+            element.mark = 0
         for q in range(p, p + length):
             i = lists[q]
             other = table[i]
@@ -84,7 +91,9 @@ def new_element(table, lists, parent, me, free):
                 other.width = -width
                 lists[end] = i
                 end += 1
-    pivot.start, pivot.length, pivot.elements = first, end - first, NONE
+    pivot.start = first
+    pivot.length = end - first
+    pivot.elements = NONE
     return first, end, degree
 
 
@@ -93,7 +102,8 @@ def measure_outside(table, lists, first, last, flag):
     """Mutates: marks; that of an element becomes ``flag`` + how much of it lies outside the new one."""
     for p in range(first, last):
         own = table[lists[p]]
-        start, width = own.start, -own.width
+        start = own.start
+        width = -own.width
         for q in range(start, start + own.elements):
             element = table[lists[q]]
             mark = element.mark
@@ -114,8 +124,11 @@ def update_degrees(table, lists, bucket, into, parent, me, first, last, flag):
         i = lists[p]
         own = table[i]
         start = own.start
-        stop, middle = start + own.length, start + own.elements
-        end, degree, key = start, 0, 0
+        stop = start + own.length
+        middle = start + own.elements
+        end = start
+        degree = 0
+        key = 0
         for q in range(start, middle):
             e = lists[q]
             element = table[e]
@@ -126,7 +139,8 @@ def update_degrees(table, lists, bucket, into, parent, me, first, last, flag):
                 end += 1
                 key += e
             elif mark != 0:  # it lies within the new one
-                parent[e], element.mark = me, 0
+                parent[e] = me
+                element.mark = 0
         own.elements = end - start + 1
         edges = end
         for q in range(middle, stop):
@@ -146,7 +160,9 @@ def update_degrees(table, lists, bucket, into, parent, me, first, last, flag):
         lists[end], lists[edges], lists[start] = lists[edges], lists[start], me
         own.length = end - start + 1
         key %= len(bucket)
-        own.next, own.key, bucket[key] = bucket[key], key, i
+        own.next = bucket[key]
+        own.key = key
+        bucket[key] = i
     return went
 
 
@@ -158,19 +174,23 @@ def join_equals(table, lists, bucket, into, first, last, flag):
         if own.width == 0:
             continue
         key = own.key
-        i, bucket[key] = bucket[key], NONE
+        i = bucket[key]
+        bucket[key] = NONE
         while i != NONE:
             own = table[i]
             if own.next == NONE:
                 break
-            start, length = own.start, own.length
+            start = own.start
+            length = own.length
             for q in range(start + 1, start + length):
                 table[lists[q]].mark = flag
-            before, j = i, own.next
+            before = i
+            j = own.next
             while j != NONE:
                 other = table[j]
                 same = other.length == length and other.elements == own.elements
-                q, stop = other.start + 1, other.start + length
+                q = other.start + 1
+                stop = other.start + length
                 while same and q < stop:
                     same = table[lists[q]].mark == flag
                     q += 1
@@ -222,7 +242,8 @@ class Pivots(NamedTuple):
 
 def minimum_degree(indptr: np.ndarray, indices: np.ndarray) -> Pivots:
     """The pivots of a graph; a symmetric pattern, of which the diagonal is left out."""
-    n, n_entries = len(indptr) - 1, len(indices)
+    n = len(indptr) - 1
+    n_entries = len(indices)
     table = np.zeros(n, VERTEX)
     lists = np.empty(n_entries + n_entries // 5 + 2 * n + 1, np.int32)  # with elbow room
     into, parent, head, bucket = (np.full(n + 1, NONE, np.int32) for _ in range(4))
@@ -241,8 +262,12 @@ def _eliminate(indptr, indices, table, lists, tickets, links, order):
     n_hubs = _set_hubs_aside(table, order)
     _file_all(table, tickets, head)
     n = len(table)
-    n_pivots, left, longest = 0, n - n_hubs, 0
-    least, flag = np.int64(0), np.int64(2)  # of a constant, numba would compile a version of its own
+    n_pivots = 0
+    left = n - n_hubs
+    longest = 0
+    # int64, because numba would compile a version of its own for a constant
+    least = np.int64(0)
+    flag = np.int64(2)
     while left > 0:
         me, least = _next_pivot(table, tickets, head, least)
         pivot = table[me]
@@ -263,14 +288,17 @@ def _eliminate(indptr, indices, table, lists, tickets, links, order):
         least, end = _file_again(table, lists, tickets, head, first, last, degree, left, least)
         if not in_place:
             free = end
-        pivot.width, pivot.degree, pivot.length = width, degree, end - first
+        pivot.width = width
+        pivot.degree = degree
+        pivot.length = end - first
         if end == first:
             pivot.mark = 0  # nothing depends on it any more: a root
         order[n_pivots] = me
         n_pivots += 1
     for h in range(n_hubs):  # they wait at the end of the array
         i = order[n - n_hubs + h]
-        table[i].width, table[i].degree = 1, 0
+        table[i].width = 1
+        table[i].degree = 0
         order[n_pivots + h] = i
     return n_pivots + n_hubs, n_hubs
 
@@ -279,7 +307,8 @@ def _eliminate(indptr, indices, table, lists, tickets, links, order):
 def _set_hubs_aside(table, order):
     """Mutates: table, order, at the end of which vertices of very many neighbours wait: their number."""
     n = len(table)
-    many, n_hubs = max(16, int(10 * np.sqrt(n))), 0
+    many = max(16, int(10 * np.sqrt(n)))
+    n_hubs = 0
     for r in range(n):
         i = n - 1 - r
         own = table[i]
@@ -295,7 +324,9 @@ def _file(tickets, head, i, degree):
     """Mutates: tickets, head. A ticket for variable i on the pile of its degree; its older ones are void."""
     t = tickets[0].node
     ticket = tickets[t]
-    ticket.node, ticket.below, head[degree] = i, head[degree], t
+    ticket.node = i
+    ticket.below = head[degree]
+    head[degree] = t
     tickets[0].node = t + 1
 
 

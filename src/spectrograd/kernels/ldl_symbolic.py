@@ -9,8 +9,11 @@ from spectrograd.kernels.ldl_ordering import NONE, Pivots, minimum_degree
 
 # A pivot joins its parent where less than a share of the entries become zeros: the fewer columns the two
 # have, the more is allowed, since a group costs time however small it is.
-FEW, SEVERAL = 4, 24
-MANY_ZEROS, SOME_ZEROS, FEW_ZEROS = 0.3, 0.1, 0.05
+FEW = 4
+SEVERAL = 24
+MANY_ZEROS = 0.3
+SOME_ZEROS = 0.1
+FEW_ZEROS = 0.05
 # A pivot of the tree: its first child that is left, its sibling, its first descendant and itself by number.
 BRANCH = np.dtype([(field, np.int32) for field in ("child", "sibling", "first", "group")], align=True)
 
@@ -34,17 +37,22 @@ class Fronts(NamedTuple):
 
 def arrange_fronts(indptr: np.ndarray, indices: np.ndarray, pivots: Pivots) -> Fronts:
     """Mutates: pivots. The fronts of a graph with these pivots."""
-    n, n_pivots = len(indptr) - 1, len(pivots.order)
+    n = len(indptr) - 1
+    n_pivots = len(pivots.order)
     _put_hubs_above(pivots)
-    joined, zeros = np.arange(n, dtype=np.int32), np.zeros(n)
+    joined = np.arange(n, dtype=np.int32)
+    zeros = np.zeros(n)
     _join_small(pivots.order, pivots.parent, pivots.width, pivots.below, joined, zeros)
     tree = np.full((n, 4), NONE, np.int32).view(BRANCH)[:, 0]
     kept, up, oldest = (np.empty(n_pivots, np.int32) for _ in range(3))
     n_groups = _postorder(pivots.order, pivots.parent, joined, tree, kept, up, oldest)
-    kept, up, oldest = kept[:n_groups], up[:n_groups], oldest[:n_groups]
+    kept = kept[:n_groups]
+    up = up[:n_groups]
+    oldest = oldest[:n_groups]
     columns, row_start = (np.concatenate([[0], np.cumsum(a[kept])]) for a in (pivots.width, pivots.below))
     order, position, owner = (np.empty(n, np.int32) for _ in range(3))
-    rows, seen = np.empty(row_start[-1], np.int32), np.full(n_groups, NONE, np.int32)
+    rows = np.empty(row_start[-1], np.int32)
+    seen = np.full(n_groups, NONE, np.int32)
     _number(pivots.into, joined, tree, columns[:-1].copy(), order, position, owner)
     _list_rows(indptr, indices, (order, position, owner), up, row_start, rows, seen)
     widths = np.diff(columns)
@@ -74,7 +82,9 @@ def _join_small(order, parent, width, below, joined, zeros):
             wasted = zeros[c] + zeros[p] + width[c] * float(width[p] + below[p] - below[c])
             share = wasted / (w * (w + below[p]))
             if share < (MANY_ZEROS if w <= FEW else SOME_ZEROS if w <= SEVERAL else FEW_ZEROS):
-                joined[c], width[p], zeros[p] = p, w, wasted
+                joined[c] = p
+                width[p] = w
+                zeros[p] = wasted
     for k in range(n_pivots):  # parents first
         c = order[n_pivots - 1 - k]
         joined[c] = joined[joined[c]]
@@ -94,7 +104,8 @@ def _postorder(order, parent, joined, tree, kept, up, oldest):
         c = order[len(order) - 1 - k]
         p = parent[c]
         if joined[c] == c and p != NONE:
-            tree[c].sibling, tree[p].child = tree[p].child, c
+            tree[c].sibling = tree[p].child
+            tree[p].child = c
     done = 0
     for k in range(len(order)):
         c = order[k]
@@ -109,7 +120,9 @@ def _postorder(order, parent, joined, tree, kept, up, oldest):
                 tree[child].first = done
                 c = child
             else:
-                kept[done], oldest[done], own.group = c, own.first, done
+                kept[done] = c
+                oldest[done] = own.first
+                own.group = done
                 done += 1
                 c = parent[c]
     for s in range(done):
@@ -128,7 +141,9 @@ def _number(into, joined, tree, free, order, position, owner):
                 into[p] = into[into[p]]  # shorter for those who follow
             p = into[p]
         s = tree[joined[p]].group
-        order[free[s]], position[v], owner[free[s]] = v, free[s], s
+        order[free[s]] = v
+        position[v] = free[s]
+        owner[free[s]] = s
         free[s] += 1
 
 
@@ -141,7 +156,8 @@ def _list_rows(indptr, indices, places, up, row_start, rows, seen):
     order, position, owner = places
     end = row_start.copy()
     for i in range(len(order)):
-        v, mine = order[i], owner[i]
+        v = order[i]
+        mine = owner[i]
         for p in range(indptr[v], indptr[v + 1]):
             j = position[indices[p]]
             if j < i:
@@ -153,7 +169,8 @@ def _list_rows(indptr, indices, places, up, row_start, rows, seen):
                     s = up[s]
     total = 0
     for s in range(len(seen)):
-        first, row_start[s] = row_start[s], total
+        first = row_start[s]
+        row_start[s] = total
         for p in range(first, end[s]):
             rows[total] = rows[p]
             total += 1
@@ -162,7 +179,9 @@ def _list_rows(indptr, indices, places, up, row_start, rows, seen):
 
 # --- A factor cut into parts: subtrees that threads can work on side by side, and what lies above them.
 
-LARGEST, SMALLEST = 1 / 8, 1 / 800  # of all operations: what a part may be
+# What a part may be, as a share of all operations.
+LARGEST = 1 / 8
+SMALLEST = 1 / 800
 WORTH_CUTTING = 5e6  # operations; a smaller factor is done before threads are awake
 
 
@@ -199,14 +218,20 @@ class Parts(NamedTuple):
 
 def cut(fronts: Fronts, largest: float = LARGEST, worth: float = WORTH_CUTTING) -> Parts:
     """Maximal subtrees with at most a share of the operations; the same for any number of threads."""
-    widths, n = np.diff(fronts.columns).astype(np.float64), len(fronts.order)
+    widths = np.diff(fronts.columns).astype(np.float64)
+    n = len(fronts.order)
     work = widths * (widths + np.diff(fronts.row_start)) ** 2
     total = float(work.sum())
     roots = _roots(fronts.oldest, work, (SMALLEST * total, largest * total)) if total >= worth else []
-    rows, place, inside = fronts.rows.copy(), np.empty(n, np.int32), np.zeros(len(work), bool)
-    subtrees, stands_for, end = [], [np.empty(0, np.int32)], n
+    rows = fronts.rows.copy()
+    place = np.empty(n, np.int32)
+    inside = np.zeros(len(work), bool)
+    subtrees = []
+    stands_for = [np.empty(0, np.int32)]
+    end = n
     for root in roots:
-        oldest, begin = int(fronts.oldest[root]), end
+        oldest = int(fronts.oldest[root])
+        begin = end
         low, middle, high = fronts.row_start[[oldest, root, root + 1]]
         above = fronts.rows[middle:high]  # all rows beyond the subtree
         end += len(above)
@@ -224,7 +249,8 @@ def _roots(oldest: np.ndarray, work: np.ndarray, limits: tuple[float, float]) ->
     """The roots of maximal subtrees within the upper limit, largest first, without those below the lower."""
     done = np.concatenate([[0.0], np.cumsum(work)])
     size = done[1:] - done[oldest]
-    last, n = size <= limits[1], len(work)
+    last = size <= limits[1]
+    n = len(work)
     # a subtree is a range of groups that ends with its root: is there a later one which begins no later?
     begins = np.minimum.accumulate(np.where(last, oldest, n)[::-1])[::-1]
     maximal = last & (np.append(begins[1:], n) > np.arange(n)) & (size >= limits[0])

@@ -64,8 +64,10 @@ def _number_vertices(heads, tails, edges, slots, vertices, ptr):
     while (1 << bits) < 4 * (edges[1] - edges[0]):
         bits += 1
     table = np.full(1 << bits, FREE, np.int32)
-    shift, mask = np.uint64(64 - bits), np.int64((1 << bits) - 1)
-    n, end = 0, 0
+    shift = np.uint64(64 - bits)
+    mask = np.int64((1 << bits) - 1)
+    n = 0
+    end = 0
     for e in range(edges[0], edges[1]):
         for side in range(2):
             v = heads[e] if side == 0 else tails[e]
@@ -232,7 +234,8 @@ def batch_gradient(batch, row_part, Z, C, U, projected):
     """
     vertices, ptr, partners, weights = batch
     shares, row_term = row_part
-    n, n_columns = vertices.shape[0], U.shape[1]
+    n = vertices.shape[0]
+    n_columns = U.shape[1]
     n_chunks = (n + CHUNK - 1) // CHUNK
     G = np.zeros((n_chunks, n_columns, CHUNK), U.dtype)
     partial = np.zeros((n_chunks, n_columns, n_columns))
@@ -282,7 +285,8 @@ def move_rows(vertices, G, small, rates, metric, Z, moments, U):
     ``M = U'BU``, summed over unique vertices (the erratum of Eq. 19), and of ``Y = Z'U``.
     """
     inverse, P = small
-    n, n_columns = vertices.shape[0], U.shape[1]
+    n = vertices.shape[0]
+    n_columns = U.shape[1]
     n_chunks = (n + CHUNK - 1) // CHUNK
     dM = np.zeros((n_chunks, n_columns, n_columns))
     dY = np.zeros((n_chunks, Z.shape[1], n_columns))
@@ -301,7 +305,8 @@ def move_rows(vertices, G, small, rates, metric, Z, moments, U):
         step = np.zeros((n_columns, CHUNK), U.dtype)
         for k in range(n_columns):
             for j in range(n_columns):
-                left, right = inverse[j, k], P[j, k]
+                left = inverse[j, k]
+                right = P[j, k]
                 for x in range(CHUNK):
                     step[k, x] += left * G[c, j, x] - right * b[x] * u[j, x]
         if moments[0].shape[0] > 0:
@@ -322,16 +327,21 @@ def move_rows(vertices, G, small, rates, metric, Z, moments, U):
 def _amsgrad(rows, g, moments):
     """Mutates: the rows of the table of moments, and g, which becomes the adapted direction."""
     table, betas = moments
-    beta1, beta2 = betas[0], betas[1]
-    n_columns, size = g.shape[0], rows.shape[0]
+    beta1 = betas[0]
+    beta2 = betas[1]
+    n_columns = g.shape[0]
+    size = rows.shape[0]
     tile = np.zeros((3 * n_columns, CHUNK), g.dtype)
-    one, tiny = g.dtype.type(1), g.dtype.type(1e-12)
+    one = g.dtype.type(1)
+    tiny = g.dtype.type(1e-12)
     for x in range(size):
         row = table[np.uint32(rows[x])]
         for k in range(3 * n_columns):
             tile[k, x] = row[k]
     for k in range(n_columns):
-        first, second, largest = tile[k], tile[n_columns + k], tile[2 * n_columns + k]
+        first = tile[k]
+        second = tile[n_columns + k]
+        largest = tile[2 * n_columns + k]
         for x in range(CHUNK):
             first[x] = beta1 * first[x] + (one - beta1) * g[k, x]
             second[x] = beta2 * second[x] + (one - beta2) * g[k, x] * g[k, x]

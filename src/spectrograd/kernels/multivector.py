@@ -21,7 +21,8 @@ def summed(partial):
     which takes longer than the chunks themselves.
     """
     total = np.zeros(partial.shape[1:])
-    sums, parts = total.reshape(total.size), partial.reshape(partial.size)
+    sums = total.reshape(total.size)
+    parts = partial.reshape(partial.size)
     for c in range(partial.shape[0]):
         for k in range(sums.size):
             sums[k] += parts[c * sums.size + k]
@@ -80,9 +81,13 @@ def gram(U, V, metric, symmetric):
 @inner
 def _gram_block(U, V, metric, rows, left, right, out):
     """Mutates: a block of at most 4 x 8 sums in ``out``, kept in registers meanwhile."""
-    (a, height), (b, width) = left, right
+    (a, height) = left
+    (b, width) = right
     zero = nothing(out)
-    first, second, third, fourth = zero, zero, zero, zero
+    first = zero
+    second = zero
+    third = zero
+    fourth = zero
     for i in range(rows[0], rows[1]):
         if width == WIDTH:
             row = wide(take(V, i, b))
@@ -112,7 +117,8 @@ def combine(U, C, V, E):
 
     No library threads to fight with, and the same bits for any number of them.
     """
-    n_rows, n_right = U.shape[0], C.shape[1]
+    n_rows = U.shape[0]
+    n_right = C.shape[1]
     out = np.empty((n_rows, n_right), U.dtype)
     for c in numba.prange((n_rows + CHUNK - 1) // CHUNK):
         end = min(n_rows, (c + 1) * CHUNK)
@@ -127,7 +133,9 @@ def _four_rows(U, C, V, E, i, height, columns, out):
     """Mutates: at most four rows of ``U C + V E`` at once, so that no sum waits for itself."""
     b, width = columns
     last = i + height - 1
-    second, third, fourth = min(i + 1, last), min(i + 2, last), min(i + 3, last)
+    second = min(i + 1, last)
+    third = min(i + 2, last)
+    fourth = min(i + 3, last)
     rows = (i, second, third, fourth)
     zero = nothing(out)
     w, x, y, z = _add_products(U, C, rows, columns, (zero, zero, zero, zero))
@@ -160,7 +168,8 @@ def residual(Q, AQ, values, metric, keep):
     ``metric`` as :func:`as_weights` has it. Norms are summed in float64; without ``keep`` they are all
     there is.
     """
-    n_rows, n_columns = Q.shape[0], values.shape[0]
+    n_rows = Q.shape[0]
+    n_columns = values.shape[0]
     n_chunks = (n_rows + CHUNK - 1) // CHUNK
     out = np.empty((n_rows if keep else 0, n_columns), Q.dtype)
     theta = values.reshape(1, n_columns)
@@ -176,10 +185,12 @@ def residual(Q, AQ, values, metric, keep):
 def _residual_block(Q, AQ, theta, metric, rows, columns, out, partial):
     """Mutates: eight columns of one chunk's rows in ``out``, if it has rows, and of its norms."""
     start, width = columns
-    squares, shift = nothing(partial), take_first(theta, 0, start, width)
+    squares = nothing(partial)
+    shift = take_first(theta, 0, start, width)
     for i in range(rows[0], rows[1]):
         b = np.float64(metric[i]) if metric.shape[0] > 0 else 1.0
-        own, product = take_first(Q, i, start, width), take_first(AQ, i, start, width)
+        own = take_first(Q, i, start, width)
+        product = take_first(AQ, i, start, width)
         r = wide(product) - b * shift * wide(own)
         squares = squares + r * r / b
         if out.shape[0] > 0:
@@ -305,7 +316,10 @@ def _four_products(Q, span, four, end, one, sums):
 
     Rows from ``end`` on are not looked at: the last one takes their place.
     """
-    w, x, y, z = four, min(four + 1, end - 1), min(four + 2, end - 1), min(four + 3, end - 1)
+    w = four
+    x = min(four + 1, end - 1)
+    y = min(four + 2, end - 1)
+    z = min(four + 3, end - 1)
     a = b = c = d = nothing(Q)
     whole = span[1] - (span[1] - span[0]) % WIDTH
     for i in range(span[0], whole, WIDTH):
@@ -339,7 +353,9 @@ def _subtract(Q, span, first, count, coefficients):
 @inner
 def _add_four(target, row, shift, Q, j, end, span, coefficients, k, sign):
     """Mutates: a row of ``target``, whose columns lag by ``shift``: plus ``sign sum_j c_jk q_j``, four j."""
-    x, y, z = min(j + 1, end - 1), min(j + 2, end - 1), min(j + 3, end - 1)
+    x = min(j + 1, end - 1)
+    y = min(j + 2, end - 1)
+    z = min(j + 3, end - 1)
     number = target.dtype.type
     a = number(sign * coefficients[j, k])
     b = number(sign * coefficients[x, k] if j + 1 < end else 0.0)

@@ -36,8 +36,10 @@ def descend(groups, nodes, low_rank, steps, total_mass, U, M, Y):
     """
     vertices, counts, ptr, partners, weights = groups
     Z, a = low_rank
-    n_columns, width = M.shape[0], U.shape[1]
-    G, W = np.empty((vertices.shape[1], width), U.dtype), np.empty((vertices.shape[1], width), U.dtype)
+    n_columns = M.shape[0]
+    width = U.shape[1]
+    G = np.empty((vertices.shape[1], width), U.dtype)
+    W = np.empty((vertices.shape[1], width), U.dtype)
     known = np.empty((vertices.shape[1], 4), U.dtype)
     for batch in range(counts.shape[0]):
         solved, M_inverse = _inverse(M)
@@ -59,7 +61,8 @@ def descend(groups, nodes, low_rank, steps, total_mass, U, M, Y):
         M_parts = np.zeros((n_chunks, width, width))
         Y_parts = np.zeros((n_chunks, Z.shape[1], width))
         for c in numba.prange(n_chunks):
-            chunk, parts = (c * CHUNK, min(n, (c + 1) * CHUNK)), (M_parts[c], Y_parts[c])
+            chunk = (c * CHUNK, min(n, (c + 1) * CHUNK))
+            parts = (M_parts[c], Y_parts[c])
             _move(own, chunk, (inverse, P), known, Z, length, G, W, U, parts)
         _add_symmetric(summed(M_parts), M)
         _add(summed(Y_parts), Y)
@@ -136,7 +139,14 @@ def _add_outer(W, G, span, symmetric, out):
     for j in range(0, W.shape[1], WIDTH):
         for k in range(j if symmetric else 0, G.shape[1], WIDTH):
             zero = nothing(G)
-            s, t, u, v, w, x, y, z = zero, zero, zero, zero, zero, zero, zero, zero
+            s = zero
+            t = zero
+            u = zero
+            v = zero
+            w = zero
+            x = zero
+            y = zero
+            z = zero
             for r in range(span[0], span[1]):
                 row = take(G, r, k)
                 s = s + take_one(W, r, j) * row
@@ -178,7 +188,8 @@ def _small_factors(M_inverse, H, size, width, dtype):
     A direction does not change with it; float32 does not underflow where M is of the order of ``size``.
     """
     n = M_inverse.shape[0]
-    inverse, P = np.zeros((width, width), dtype), np.zeros((width, width), dtype)
+    inverse = np.zeros((width, width), dtype)
+    P = np.zeros((width, width), dtype)
     right = _product(_product(M_inverse, H), M_inverse)
     for j in range(n):
         for k in range(n):
@@ -205,7 +216,8 @@ def _move(own, chunk, small, known, Z, length, G, W, U, changes):
 def _step_rows(own, span, small, known, length, G, W, U):
     """Mutates: the rows of U of a span of vertices, and those of G and W."""
     four = np.empty((4, G.shape[1]), G.dtype)
-    zero, half = U.dtype.type(0), U.dtype.type(0.5)
+    zero = U.dtype.type(0)
+    half = U.dtype.type(0.5)
     for first in range(span[0], span[1], 4):
         squares = _four_directions(first, small, known, G, W, four)
         for x in range(min(4, span[1] - first)):
@@ -213,7 +225,8 @@ def _step_rows(own, span, small, known, length, G, W, U):
             i = np.uint32(own[v])
             rate = -length / np.sqrt(squares[x]) if squares[x] > zero else zero
             for k in range(0, U.shape[1], WIDTH):
-                u, s = take(W, v, k), rate * take(four, x, k)
+                u = take(W, v, k)
+                s = rate * take(four, x, k)
                 put(U, i, k, u + s)
                 put(W, v, k, u + half * s)
                 put(G, v, k, known[v, METRIC] * s)
@@ -227,26 +240,47 @@ def _four_directions(at, small, known, G, W, out):
     """
     inverse, P = small
     last = G.shape[0] - 1
-    a, b, c, d = at, min(at + 1, last), min(at + 2, last), min(at + 3, last)
+    a = at
+    b = min(at + 1, last)
+    c = min(at + 2, last)
+    d = min(at + 3, last)
     zero = nothing(G)
-    square_a, square_b, square_c, square_d = zero, zero, zero, zero
+    square_a = zero
+    square_b = zero
+    square_c = zero
+    square_d = zero
     for k in range(0, G.shape[1], WIDTH):
-        w, x, y, z = zero, zero, zero, zero
-        back_w, back_x, back_y, back_z = zero, zero, zero, zero
+        w = zero
+        x = zero
+        y = zero
+        z = zero
+        back_w = zero
+        back_x = zero
+        back_y = zero
+        back_z = zero
         for f in range(G.shape[1]):
-            pull, push = take(inverse, f, k), take(P, f, k)
-            w, back_w = w + take_one(G, a, f) * pull, back_w + take_one(W, a, f) * push
-            x, back_x = x + take_one(G, b, f) * pull, back_x + take_one(W, b, f) * push
-            y, back_y = y + take_one(G, c, f) * pull, back_y + take_one(W, c, f) * push
-            z, back_z = z + take_one(G, d, f) * pull, back_z + take_one(W, d, f) * push
-        w, x = w - _push(known, a) * back_w, x - _push(known, b) * back_x
-        y, z = y - _push(known, c) * back_y, z - _push(known, d) * back_z
+            pull = take(inverse, f, k)
+            push = take(P, f, k)
+            w = w + take_one(G, a, f) * pull
+            back_w = back_w + take_one(W, a, f) * push
+            x = x + take_one(G, b, f) * pull
+            back_x = back_x + take_one(W, b, f) * push
+            y = y + take_one(G, c, f) * pull
+            back_y = back_y + take_one(W, c, f) * push
+            z = z + take_one(G, d, f) * pull
+            back_z = back_z + take_one(W, d, f) * push
+        w = w - _push(known, a) * back_w
+        x = x - _push(known, b) * back_x
+        y = y - _push(known, c) * back_y
+        z = z - _push(known, d) * back_z
         put(out, 0, k, w)
         put(out, 1, k, x)
         put(out, 2, k, y)
         put(out, 3, k, z)
-        square_a, square_b = square_a + w * w, square_b + x * x
-        square_c, square_d = square_c + y * y, square_d + z * z
+        square_a = square_a + w * w
+        square_b = square_b + x * x
+        square_c = square_c + y * y
+        square_d = square_d + z * z
     return total(square_a), total(square_b), total(square_c), total(square_d)
 
 
@@ -261,7 +295,8 @@ def _low_rank_change(own, span, Z, known, steps, out):
     """Mutates: ``out``, by the change of ``Z'U`` from the steps, which hold b_i times the rows' own."""
     change = np.zeros((Z.shape[1], steps.shape[1]), steps.dtype)
     for v in range(span[0], span[1]):
-        i, mass = np.uint32(own[v]), known[v, METRIC]
+        i = np.uint32(own[v])
+        mass = known[v, METRIC]
         for k in range(0, steps.shape[1], WIDTH):
             step = take(steps, v, k) * (steps.dtype.type(1) / mass)
             for f in range(Z.shape[1]):

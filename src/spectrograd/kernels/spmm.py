@@ -44,17 +44,22 @@ def laplacian_column(block, weights, diagonal, scale, u, v, out):
     """
     start, indptr, indices = block
     n_rows = indptr.shape[0] - 1
-    one, two = np.uintp(1), np.uintp(2)
+    one = np.uintp(1)
+    two = np.uintp(2)
     for c in numba.prange((n_rows + CHUNK - 1) // CHUNK):
         for r in range(c * CHUNK, min(n_rows, (c + 1) * CHUNK)):
-            p, end = np.uintp(indptr[r]), np.uintp(indptr[r + 1])
+            p = np.uintp(indptr[r])
+            end = np.uintp(indptr[r + 1])
             total = other = u.dtype.type(0)
             while p + one < end:
-                x, y = v[np.uint32(indices[p])], v[np.uint32(indices[p + one])]
+                x = v[np.uint32(indices[p])]
+                y = v[np.uint32(indices[p + one])]
                 if weights is None:
-                    total, other = total + x, other + y
+                    total = total + x
+                    other = other + y
                 else:
-                    total, other = total + weights[p] * x, other + weights[p + one] * y
+                    total = total + weights[p] * x
+                    other = other + weights[p + one] * y
                 p += two
             if p < end:
                 x = v[np.uint32(indices[p])]
@@ -91,7 +96,9 @@ def _sum_block_lanes(span, indices, weights, V, k):
     total = nothing(V)
     first = span[0]
     if weights is None:  # four sums at once: the next addition need not wait for the last
-        second, third, fourth = total, total, total
+        second = total
+        third = total
+        fourth = total
         while first + 3 < span[1]:
             total = total + take(V, np.uint32(indices[first]), k)
             second = second + take(V, np.uint32(indices[first + 1]), k)

@@ -17,7 +17,8 @@ def integer(text, at):
     negative = text[at] == _MINUS
     if negative or text[at] == _PLUS:
         at += 1
-    begin, number = at, np.uint64(0)
+    begin = at
+    number = np.uint64(0)
     digit = np.int64(text[at]) - _ZERO
     while 0 <= digit <= 9:
         number = number * np.uint64(10) + np.uint64(digit)
@@ -36,7 +37,11 @@ def decimal(text, at):
     Exactly: as the float64 nearest to it, the even one of two. Up to 19 digits and 27 behind the point are.
     """
     at += text[at] == _PLUS
-    digits, n_digits, power, begin, point = np.uint64(0), 0, 0, at, False
+    digits = np.uint64(0)
+    n_digits = 0
+    power = 0
+    begin = at
+    point = False
     digit = np.int64(text[at]) - _ZERO
     while (0 <= digit <= 9) | ((digit == _POINT - _ZERO) & (not point)):
         if digit >= 0:
@@ -51,7 +56,8 @@ def decimal(text, at):
     if (text[at] == _E) | (text[at] == _SMALL_E):
         negative = text[at + 1] == _MINUS
         at += 1 + (negative | (text[at + 1] == _PLUS))
-        begin, exponent = at, 0
+        begin = at
+        exponent = 0
         digit = np.int64(text[at]) - _ZERO
         while 0 <= digit <= 9:
             exponent = min(exponent * 10 + digit, 10_000)
@@ -80,16 +86,23 @@ def _scaled(digits, power):
 def _divided(digits, power):
     """``digits / 10^power`` in float64, rounded once: long division, two bits more than are kept."""
     divisor = _FIVES[power]
-    quotient, rest, scale = digits // divisor, digits % divisor, -power
+    quotient = digits // divisor
+    rest = digits % divisor
+    scale = -power
     while quotient < _EXACT << np.uint64(1):
-        quotient, rest, scale = quotient << np.uint64(1), rest << np.uint64(1), scale - 1
+        quotient = quotient << np.uint64(1)
+        rest = rest << np.uint64(1)
+        scale = scale - 1
         if rest >= divisor:
-            quotient, rest = quotient | np.uint64(1), rest - divisor
+            quotient = quotient | np.uint64(1)
+            rest = rest - divisor
     below = np.uint64(0)  # bits that are cut off, with one for all that would follow
     place = np.uint64(1)
     while quotient >= _EXACT:
         below |= place * (quotient & np.uint64(1))
-        place, quotient, scale = place << np.uint64(1), quotient >> np.uint64(1), scale + 1
+        place = place << np.uint64(1)
+        quotient = quotient >> np.uint64(1)
+        scale = scale + 1
     half = place >> np.uint64(1)
     if below > half or (below == half and (rest > 0 or quotient & np.uint64(1))):
         quotient += np.uint64(1)
@@ -99,12 +112,27 @@ def _divided(digits, power):
 # --- Edges of a text, read out of raw bytes: no Python object per line.
 
 # Why a scan stopped before the end; the caller looks at the line and says it in words.
-GOOD, NOT_INTEGER, WRONG_WIDTH, SURPRISE = 0, 1, 2, 3
+GOOD = 0
+NOT_INTEGER = 1
+WRONG_WIDTH = 2
+SURPRISE = 3
 # What a column holds. Words of a column WORD + c are told in words[c].
-SOURCE, TARGET, WEIGHT, IGNORED, WORD = 0, 1, 2, 3, 4
+SOURCE = 0
+TARGET = 1
+WEIGHT = 2
+IGNORED = 3
+WORD = 4
 # Classes of bytes: from DELIMITER on they end a field, from NEWLINE on a line.
-LETTER, BLANK, ODD, QUOTE, DELIMITER, NEWLINE, RETURN = 0, 1, 2, 3, 4, 5, 6
-HASH, BEGIN, SIZE = 0, 1, 2
+LETTER = 0
+BLANK = 1
+ODD = 2
+QUOTE = 3
+DELIMITER = 4
+NEWLINE = 5
+RETURN = 6
+HASH = 0
+BEGIN = 1
+SIZE = 2
 _SPACE, _NEWLINE, _COMMENT, _OTHER_COMMENT = (ord(letter) for letter in " \n#%")
 
 
@@ -130,14 +158,21 @@ def scan_edges(text, classes, roles, ends, weights, words):
     column has that role. Returns edges found, lines read, the byte where the line begins at which it stopped,
     and why. Blank lines and those that begin with ``#`` or ``%`` are skipped.
     """
-    at, edge, n_lines, n_columns, size = 0, 0, 0, len(roles), len(text)
-    line, problem = at, GOOD
+    at = 0
+    edge = 0
+    n_lines = 0
+    n_columns = len(roles)
+    size = len(text)
+    line = at
+    problem = GOOD
     while at < size and edge < ends.shape[1] and problem == GOOD:
-        line, (at, column) = at, (_first_letter(text, at, classes), 0)
+        line = at
+        (at, column) = (_first_letter(text, at, classes), 0)
         if classes[text[at]] >= NEWLINE:
             column = n_columns
         while column < n_columns and problem == GOOD:
-            role, quoted = roles[column], classes[text[at]] == QUOTE and classes[_SPACE] == BLANK
+            role = roles[column]
+            quoted = classes[text[at]] == QUOTE and classes[_SPACE] == BLANK
             at += quoted
             begin = at
             if role <= TARGET:
@@ -190,7 +225,8 @@ def _first_letter(text, at, classes):
 @inner
 def _next_field(text, at, classes, quoted, is_last):
     """Why a field does not end here as it should, and where the next one begins, or the newline is."""
-    blank, closed = classes[_SPACE], not quoted or classes[text[at]] == QUOTE
+    blank = classes[_SPACE]
+    closed = not quoted or classes[text[at]] == QUOTE
     at += quoted and closed
     parted = classes[text[at]] == DELIMITER
     while classes[text[at]] == blank:
@@ -217,12 +253,14 @@ def _word(text, at, classes, quoted):
     Blanks may stand inside a word that ends with a delimiter, and delimiters inside quotes.
     """
     running = hashed = np.uint64(14695981039346656037)
-    last, meaning = at, classes[text[at]]
+    last = at
+    meaning = classes[text[at]]
     while meaning <= BLANK or (quoted and meaning == DELIMITER):
         running = (running ^ np.uint64(text[at])) * np.uint64(1099511628211)
         at += 1
         if meaning == LETTER or quoted:
-            last, hashed = at, running
+            last = at
+            hashed = running
         meaning = classes[text[at]]
     return np.int64(hashed), last, at
 
@@ -243,7 +281,8 @@ def number_words(text, words, slots, starts, letters, n_known, codes):
     ``letters[starts[w] : starts[w + 1] - 1]``, and a newline behind it. There must be room for all
     words to be new.
     """
-    last_slot, touched = np.uint64(len(slots) - 1), np.empty(GROUP, np.int64)
+    last_slot = np.uint64(len(slots) - 1)
+    touched = np.empty(GROUP, np.int64)
     for w in range(words.shape[1]):
         if w % GROUP == 0:  # step by step: the processor then waits for many words at once
             n_ahead = min(GROUP, words.shape[1] - w)
@@ -255,7 +294,8 @@ def number_words(text, words, slots, starts, letters, n_known, codes):
             for g in range(n_ahead):
                 touched[g] = letters[touched[g]]
         tag = np.uint64(words[HASH, w]) & ~NUMBER_BITS
-        begin, size = words[BEGIN, w], words[SIZE, w]
+        begin = words[BEGIN, w]
+        size = words[SIZE, w]
         place = (tag >> np.uint64(32)) & last_slot
         code = -1
         while code < 0:
@@ -267,9 +307,11 @@ def number_words(text, words, slots, starts, letters, n_known, codes):
                     letters[starts[n_known] + at] = text[begin + at]
                 letters[starts[n_known] + size] = _WORD_END
                 starts[n_known + 1] = starts[n_known] + size + 1
-                code, n_known = n_known, n_known + 1
+                code = n_known
+                n_known = n_known + 1
             elif slot & ~NUMBER_BITS == tag and starts[known + 1] - starts[known] == size + 1:
-                at, own = 0, starts[known]
+                at = 0
+                own = starts[known]
                 while at < size and letters[own + at] == text[begin + at]:
                     at += 1
                 code = known if at == size else -1

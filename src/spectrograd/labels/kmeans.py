@@ -180,7 +180,8 @@ def _lead(centres: Array, rows: Array) -> Array:
 # --- k-means that improves one run instead of starting many (docs/adr/0012).
 
 # Rows that centres are sought on; more rows make a run dearer, not better.
-SAMPLE, SAMPLE_PER_CLUSTER = 4000, 20
+SAMPLE = 4000
+SAMPLE_PER_CLUSTER = 20
 EXTRA = 8  # most centres that are taken in at once
 PATIENCE = 2  # runs that may be in vain
 CHEAP = 10_000  # multiplications of a Lloyd step for which all runs are made
@@ -188,9 +189,11 @@ MANY_CLUSTERS = 30  # from which pivots find nearly all of them, and runs take m
 MAX_RUNS_OF_MANY = 4
 MOST_BY_SPREADING = 16  # clusters that k-means++ may find; of more it misses one
 BREATH = 3  # Lloyd steps with more centres than wanted
-POLISH, POLISH_MANY = 10, 8  # Lloyd steps on all rows after the sample has done the work; of many clusters
+POLISH = 10  # Lloyd steps on all rows after the sample has done the work
+POLISH_MANY = 8  # the same where clusters are many
 # Squared steps of the centres, in units of the variance, that end a run on the sample, and the last one.
-STILL, DONE = 1e-2, 1e-4
+STILL = 1e-2
+DONE = 1e-4
 AGREE = 1e-3  # a breath that lowers the inertia by less found the same clusters
 ROUNDING = 1e-14
 
@@ -239,9 +242,11 @@ def best_assignment(
     variance = float(sample.var(axis=0, dtype=np.float64).mean())
     search = Search(sample, STILL * variance, rng, origin, searched_by)
     centres = search.best(n_clusters, n_init).centres
-    steps, tolerance = (MAX_STEPS, 0.0)
+    steps = MAX_STEPS
+    tolerance = 0.0
     if is_sampled:
-        steps, tolerance = (POLISH_MANY if n_clusters >= MANY_CLUSTERS else POLISH, DONE * variance)
+        steps = POLISH_MANY if n_clusters >= MANY_CLUSTERS else POLISH
+        tolerance = DONE * variance
     return descend(points, centres, tolerance=tolerance, max_steps=steps, deadline=deadline)
 
 

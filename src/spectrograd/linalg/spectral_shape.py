@@ -21,7 +21,9 @@ from spectrograd.typing import Array
 STEPS = 20  # products of one vector
 SEED = 28  # one for all: a plan is the same whatever the seed of the run
 NULL_LEVEL = 5e-4  # of the width: null vectors are below it, and no other Ritz value of so few steps
-FLATTEST, STEEPEST = 0.02, 2.0  # powers of the law by which eigenvalues grow with their number
+# Powers of the law by which eigenvalues grow with their number.
+FLATTEST = 0.02
+STEEPEST = 2.0
 MIN_LOG_STEP = 0.05  # between two counts, on a logarithmic scale
 
 

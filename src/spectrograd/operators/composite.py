@@ -254,6 +254,8 @@ def _series_product(engine: Engine, operator: Operator, coefficients: Array, X: 
     current = scaled_product(X, 1.0)
     out = engine.combine(before, coefficients[0] * unit, current, coefficients[1] * unit)
     for coefficient in coefficients[2:]:
-        before, current = current, engine.combine(scaled_product(current, 2.0), unit, before, -unit)
+        following = engine.combine(scaled_product(current, 2.0), unit, before, -unit)
+        before = current
+        current = following
         out = engine.combine(out, unit, current, coefficient * unit)
     return out

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 # Sizes that are left alone. Relative errors of 1e-7 of the smallest, squared, are still normal numbers of
 # float32, and so are sums of squares of the largest, which is more than any unweighted graph's degree.
-MIN_SIZE, MAX_SIZE = 2.0**-20, 2.0**32
+MIN_SIZE = 2.0**-20
+MAX_SIZE = 2.0**32
 # How much degrees may differ: walks divide by them in float32, whose numbers span 2^126 both ways.
 MAX_DEGREE_RATIO = 2.0**40
 MAX_POWER_OF_FOUR = 500  # exponent: the divisor and its inverse are normal numbers

@@ -129,7 +129,8 @@ def __getattr__(name: str) -> Any:
 
 # Mean degrees to add, the second only where the first leaves the eigenvectors localised. Measured: 0.1 is
 # best or close to it wherever regularisation helps (docs/regularization.md).
-TAU, MORE_TAU = 0.1, 0.3
+TAU = 0.1
+MORE_TAU = 0.3
 
 
 @dataclass(frozen=True)

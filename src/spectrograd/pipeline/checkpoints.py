@@ -49,7 +49,8 @@ IDENTITY_SETTINGS = (
 DRAWN_SEED = "drawn seed"
 # What a product that is made again may differ by: roundings of one in the type of the vectors, and a part of
 # the width of the spectrum where vectors were stored in another type than they were measured in.
-PRODUCT_ROUNDINGS, WIDTH_SLACK = 10, 1e-12
+PRODUCT_ROUNDINGS = 10
+WIDTH_SLACK = 1e-12
 ORTHOGONALITY_SLACK = 1e-5  # orthonormal, in float32
 
 

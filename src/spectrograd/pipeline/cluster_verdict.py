@@ -29,12 +29,18 @@ from spectrograd.store.shuffled_edges import Edges
 from spectrograd.store.stored_graph import StoredGraph
 from spectrograd.typing import Array
 
-CLEAR, WEAK, NONE, NOT_JUDGED = "clear", "weak", "none beyond chance", "not judged"
+CLEAR = "clear"
+WEAK = "weak"
+NONE = "none beyond chance"
+NOT_JUDGED = "not judged"
 # A random graph is drawn twice, with at most so many nodes and clusters: its figures hardly depend on either.
 # Small ones differ more from draw to draw and are drawn four times; of few neighbours more nodes are needed,
 # since what dangles there grows with their number.
-N_DRAWS, MAX_NULL_NODES, MAX_NULL_CLUSTERS = 2, 1000, 20
-MAX_SMALL_NODES, MAX_SPARSE_NEIGHBOURS = 600, 6.0
+N_DRAWS = 2
+MAX_NULL_NODES = 1000
+MAX_NULL_CLUSTERS = 20
+MAX_SMALL_NODES = 600
+MAX_SPARSE_NEIGHBOURS = 6.0
 # Mean neighbours below which nothing is called clear: random graphs then fall into pieces and dangling trees
 # that differ from draw to draw by more than clusters do (8 of 192 such graphs looked clear).
 MIN_CLEAR_NEIGHBOURS = 4.0
@@ -47,7 +53,8 @@ EIGENVALUE_TOLERANCE = 1e-2  # of its eigenvalues: the square of that is far bel
 MAX_SAMPLED_EDGES = 1 << 20  # of a graph on disk: shares of weight to a thousandth, and little memory
 MAX_DRAWN_WEIGHTS = 4096  # of the graph, that those of a random one are drawn from
 # Of the way from chance to no edge cut: below the first nothing shows, from the second on much does.
-MIN_STRENGTH, CLEAR_STRENGTH = 0.08, 0.15
+MIN_STRENGTH = 0.08
+CLEAR_STRENGTH = 0.15
 N_DEVIATIONS = 2.0  # standard deviations of the draws, added to the second
 MIN_DEVIATIONS = 3.0  # ... that must be exceeded for anything to show, which counts in small graphs
 LOPSIDED_SHARE = 0.9  # of the nodes in one cluster

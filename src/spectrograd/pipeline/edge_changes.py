@@ -189,7 +189,9 @@ def _remove_edges(matrix: sp.csr_array, edges: sp.csr_array, names: Array) -> sp
 
 # --- Changed edges of a graph on disk: by names, into the store, which is then opened again.
 
-N_STRETCHES, STRETCH_ROWS = 32, 1024  # of rows: quantiles to half a per cent, and few blocks to read
+# Stretches of rows: quantiles to half a per cent, and few blocks to read.
+N_STRETCHES = 32
+STRETCH_ROWS = 1024
 
 
 def changed_store(graph: Graph | MultilayerGraph, changes: EdgeChanges) -> StoredGraph | MultilayerGraph:

@@ -28,7 +28,8 @@ TRACY_WIDOM = 0.634
 # counted in spreads, grows like N^(2/3), and the mean of 4 is only half a spread off.
 SHUFFLED_NODES = 8_000
 # Spreads, or standard deviations, that chance alone seldom reaches, and that it never does.
-CLEAR_DEVIATIONS, CERTAIN_DEVIATIONS = 2.0, 4.0
+CLEAR_DEVIATIONS = 2.0
+CERTAIN_DEVIATIONS = 4.0
 # A residual of a hundredth leaves an error of about its square in an eigenvalue: well below the spread.
 EIGENVALUE_TOLERANCE = 1e-2
 # Up to this many nodes all eigenvalues are found faster than two.
@@ -321,7 +322,8 @@ def _without_trivial(U: Array) -> Array:
 OUTVOTED_WEIGHT = 0.1
 # Clarity of a layer up to which it cannot judge others, and from which it can. Below, ratios of weights
 # of 1.4 already cost layers that complete each other a tenth of NMI.
-MIN_CLARITY, FULL_CLARITY = 0.45, 0.7
+MIN_CLARITY = 0.45
+FULL_CLARITY = 0.7
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,8 @@ from spectrograd.system import as_bytes
 
 BASE_BYTES = 220_000_000  # interpreter, libraries, compiled kernels
 # Copies of an N x K block of float64 that solvers in memory hold at once, and the guard columns they add.
-RESIDENT_BLOCKS, GUARD_COLUMNS = 6, 8
+RESIDENT_BLOCKS = 6
+GUARD_COLUMNS = 8
 # Of a filter over a stream, in float32: a block and the one before or its product, which are turned in their
 # place; and the K vectors of the last good state.
 STREAM_BLOCKS = 2

@@ -41,7 +41,9 @@ def insert_null_vector(problem: Problem, known: MeasuredRitz, null: Array) -> Me
     ``A (q - n n'Bq) = A q``, and the residual of what is left is that of q without its part along ``B n``:
     none grows but by the length that q loses. Not where the first column is another vector.
     """
-    engine, metric, Q = problem.engine, problem.engine_operator.metric, known.ritz.Q
+    engine = problem.engine
+    metric = problem.engine_operator.metric
+    Q = known.ritz.Q
     unit = engine.from_numpy(null[:, None].astype(Q.dtype))
     across = engine.gram(unit, Q, metric)[0]
     lost = float(np.square(across[1:]).sum())

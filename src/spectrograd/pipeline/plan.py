@@ -71,10 +71,8 @@ LAWS: Mapping[str, Law] = {
     "multilevel": Law(4.34, -0.21, 0.12),
     "probe": Law(1.31, -0.11, 0.46),
 }
-CACHED_NODES, UNCACHED_NODES = (
-    20_000,
-    400_000,
-)  # nodes: rows of a block that a core's own cache holds, and that none does
+CACHED_NODES = 20_000  # rows of a block that a core's own cache holds
+UNCACHED_NODES = 400_000  # rows of a block that no cache holds
 OUT_OF_CACHE = 2.0  # times as long, on top, where none does
 
 
@@ -219,7 +217,8 @@ def _is_small_and_compact(problem: Problem) -> bool:
     A search from any node, which the components were found by, ends after few levels: no small separator
     makes a factor cheap, and no eigenvalues crowd at zero.
     """
-    operator, sizes = problem.sparse, problem.engine.thresholds
+    operator = problem.sparse
+    sizes = problem.engine.thresholds
     few = problem.n_nodes <= sizes.small and MIN_NODES_PER_COLUMN * problem.n_components < problem.n_nodes
     if not few or problem.start is not None or "resident" not in problem.capabilities or operator.rank > 1:
         return False

@@ -157,7 +157,8 @@ def _certify(
     if known is not None:
         return _with_certificate(problem, solution, choice, *known)
     # 2. Rayleigh-Ritz in float64, with the known null vector exact; residuals in B^-1.
-    placed, Q = problem.engine_operator, solution.Q
+    placed = problem.engine_operator
+    Q = solution.Q
     if Q.dtype != np.float64 and not _float32_suffices(problem, settings):
         Q = problem.orthonormalize(engine.astype(Q, np.float64)).Q
     ritz = deflated_rayleigh_ritz(problem, Q, null)
@@ -206,7 +207,8 @@ def _certify_before_bulk(
     earlier: int,
 ) -> Certificate | None:
     """The certificate where K cuts through a bulk: of the vectors before it, the others as their guards."""
-    known, k = solution.evidence, problem.n_components
+    known = solution.evidence
+    k = problem.n_components
     if not isinstance(settings.tol, str) or known.beyond is None or known.complete or known.guards is None:
         return None
     first = before_the_bulk(np.append(ritz.values, known.beyond), k)
@@ -220,7 +222,8 @@ def _certify_before_bulk(
     rest = engine.columns(ritz.Q, slice(first, None))
     guards = Guards(rest, ritz.values[first:], measured[first:])
     evidence = Evidence(float(ritz.values[first]), guards=guards)
-    part, alone = replace(solution, Q=inside.Q, evidence=evidence), replace(problem, n_components=first)
+    part = replace(solution, Q=inside.Q, evidence=evidence)
+    alone = replace(problem, n_components=first)
     error = float(np.linalg.norm(measured[:first]))
     complement_bound = _bound_complement(alone, inside, part, error, rounding, settings, context, earlier)
     found = certify(
@@ -242,7 +245,8 @@ def _certify_by_last_product(
     problem: Problem, solution: Solution, settings: SolverSettings, null: Array | None
 ) -> tuple[Ritz, Certificate] | None:
     """Ritz pairs and certificate without a sweep, where the solver's last product and its probe will do."""
-    last, complement_bound = solution.evidence.last, solution.evidence.complement_bound
+    last = solution.evidence.last
+    complement_bound = solution.evidence.complement_bound
     if last is None or complement_bound is None:
         return None
     last = last if null is None else insert_null_vector(problem, last, null)
@@ -300,7 +304,9 @@ def _bound_complement(
 ) -> ComplementBound:
     """What lies beyond the subspace: the solver knows it, a count tells, or a probe finds out."""
     known = solution.evidence
-    top, beyond, complement_bound = float(ritz.values[-1]), known.beyond, known.complement_bound
+    top = float(ritz.values[-1])
+    beyond = known.beyond
+    complement_bound = known.complement_bound
     # 1. A dense solver knows the whole spectrum.
     if beyond is not None and known.complete:
         return ComplementBound(beyond)
@@ -322,7 +328,8 @@ def _bound_complement(
                 beyond if count == problem.n_components else top, complete_below=complete_below
             )
     # 4. A Lanczos probe of random vectors in the complement.
-    seed, until = settings.seed, context.certified_by
+    seed = settings.seed
+    until = context.certified_by
     rng = np.random.default_rng(None if seed is None else (seed, 1))  # not what the solver started from
     looks = 2.0 ** (earlier + 1)  # a half of the level for the first attempt, a quarter for the second, ...
     look = partial(
@@ -486,7 +493,8 @@ def _lacks_gap(operator: Operator, result: CertifiedEmbedding) -> bool:
     if result.certificate.determined is not None:
         return True
     tiny = 1e-9 * (operator.upper - operator.lower)
-    beyond, top = result.solution.evidence.beyond, float(result.embedding.eigenvalues[-1])
+    beyond = result.solution.evidence.beyond
+    top = float(result.embedding.eigenvalues[-1])
     return beyond is not None and result.certificate.max_residual < tiny and beyond - top < tiny
 
 

@@ -40,7 +40,8 @@ CLEAR_RATIO = 1.25
 MAX_CLUSTERS_FOR_WIDE = 50
 # Regularisation is for what dangles. Neighbours of points have none of it, and are harmed: a candidate only
 # where more than this share of the nodes has at most two neighbours.
-MIN_DANGLING_SHARE, MAX_DANGLING_NEIGHBOURS = 0.01, 2
+MIN_DANGLING_SHARE = 0.01
+MAX_DANGLING_NEIGHBOURS = 2
 # Components whose clusters are to be found by splitting one: the largest has so many fair shares of nodes.
 MIN_SPLIT_SHARES = 2.0
 LOPSIDED_SHARE = 0.95  # of the nodes in one cluster: the result is said to be that
@@ -239,7 +240,8 @@ def select_treatment(
     graph = prepared.part
     settings = replace(settings, n_clusters=k)
     context = replace(context, hooks=(), observer=None, on_stage=ignore_stage)
-    best, best_plan = first, Plan(usual, first.embedding.n_components, first.regularization.tau, "soft unit")
+    best = first
+    best_plan = Plan(usual, first.embedding.n_components, first.regularization.tau, "soft unit")
     candidates = [_measured(best_plan, first, graph)]
     before = first
     split = replace(prepared, connectivity=replace(prepared.connectivity, groups=None))
@@ -255,7 +257,8 @@ def select_treatment(
         found = label(replace(found, treatment=treatment), settings, context)
         candidates.append(_measured(plan, found, graph))
         if found.certificate.converged and candidates[-1].criterion > _criterion_of(candidates, best_plan):
-            best, best_plan = found, plan
+            best = found
+            best_plan = plan
         before = _with_costs(before, found)
         if found.interrupted:
             best = replace(best, stop_reason=found.stop_reason)

@@ -47,10 +47,13 @@ from spectrograd.typing import Array
 
 # Directions of which float32 knows a few digits, in squares: the products of others would be noise.
 DISTINCT = 1e-6
-MOST_DEGREE, MAX_PASSES = 16, 5  # what takes more is work for a solver
+# What takes a higher degree or more passes is work for a solver.
+MOST_DEGREE = 16
+MAX_PASSES = 5
 SPREAD = 1e4  # by how much a filter may let the first vector outgrow the last in float32
 # Blocks of a step: vectors, changes, their products, and all side by side; and so with the vectors before.
-MIN_BLOCKS, CONJUGATE_BLOCKS = 8, 12
+MIN_BLOCKS = 8
+CONJUGATE_BLOCKS = 12
 MARGIN = 0.95  # of what evidence from before allows, since the last eigenvalue still moves
 
 
@@ -154,10 +157,8 @@ class RayleighRitzSteps:
     def _target_residual(self, ritz: Ritz) -> float:
         """The residual at which steps may end."""
         assert self.complement_bound.complete_below is not None
-        floor, distance = (
-            self.rounding_growth * self.floor,
-            self.complement_bound.complete_below - float(ritz.values[-1]),
-        )
+        floor = self.rounding_growth * self.floor
+        distance = self.complement_bound.complete_below - float(ritz.values[-1])
         return float(MARGIN * GOOD_ANGLE * (distance - floor) - np.sqrt(len(ritz.values)) * floor)
 
     def _steps_needed(self, error: float, target: float, width: float) -> float:
@@ -204,7 +205,9 @@ class RayleighRitzSteps:
 # --- An embedding after its graph has changed: a small correction, or a solve.
 
 MIN_KNOWN_SHARE = 0.9  # of the rows must be known: a component that has just joined is no small change
-KEPT, WARM, REFIT = "kept", "warm start", "refit"
+KEPT = "kept"
+WARM = "warm start"
+REFIT = "refit"
 # What filters over a disk ask of themselves after a good start, which makes the gap look wider to them than
 # it is: with a third of the certificate's angle, as usual, they end too early and the certificate fails.
 STRICT_ANGLE = GOOD_ANGLE / 30

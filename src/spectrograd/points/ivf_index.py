@@ -57,7 +57,8 @@ class InvertedLists:
 
     def check_structure(self) -> None:
         """Refuse lists that compiled code would read beyond their ends: those of a damaged file."""
-        order, begin = self.order, self.begin
+        order = self.order
+        begin = self.begin
         n_points = len(order)
         fits = self.centres.ndim == self.offsets.ndim == 2
         fits = fits and self.offsets.shape == (n_points, self.centres.shape[1])

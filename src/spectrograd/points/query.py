@@ -40,7 +40,8 @@ def edge_weights(rows: Array, cols: Array, distances: Array, *, scale: Array, we
     if weights == "binary":
         return np.ones_like(distances)
     if weights == "self-tuned":
-        own, other = scale[rows], scale[cols]
+        own = scale[rows]
+        other = scale[cols]
         # A point among twins has no scale of its own: the other end's stands in, or its edge would vanish.
         own, other = np.where(own == 0, other, own), np.where(other == 0, own, other)
     else:

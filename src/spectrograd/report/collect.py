@@ -114,7 +114,8 @@ def gather_run(
     drop_first
         Whether the trivial first eigenvector is left out of the coordinates.
     """
-    merged, labels = result.merged, result.labels
+    merged = result.merged
+    labels = result.labels
     embedding = result.embedding.without_first() if drop_first else result.embedding
     layers = () if merged is None else merged.layers
     bases = [layer.embedding.vectors for layer in layers]

@@ -123,7 +123,8 @@ def _figures(judged: Mapping[str, object]) -> list[str]:
 
 
 def _angle(certificate: JsonMapping) -> str:
-    bound, gap = certificate["angle_bound"], certificate["gap"]
+    bound = certificate["angle_bound"]
+    gap = certificate["gap"]
     if gap is not None and gap <= 0:
         return (
             "An eigenvalue as small as the last one lies outside: where the eigenvectors were cut off is "
@@ -205,7 +206,8 @@ def treatment_words(
             f"it was given ({regularization['reason']})."
         )
     if excluded is not None:
-        count, names = excluded["count"], ", ".join(excluded["names"])
+        count = excluded["count"]
+        names = ", ".join(excluded["names"])
         more = ", …" if count > len(excluded["names"]) else ""
         sentences.append(
             f"{count:,} node{'s' if count != 1 else ''} ({excluded['share']:.2%}) took no part, not being "
@@ -245,7 +247,8 @@ def _jump_words(values: Sequence[float], beyond: float | None, *, hint: bool) ->
 
 def convergence_words(curve: JsonMapping) -> str:
     """How long the solver took."""
-    seconds, solver = curve["seconds"], curve["solver"]
+    seconds = curve["seconds"]
+    solver = curve["solver"]
     if len(seconds) < 2:
         when = f", done after {seconds[-1]:.2f} s" if seconds else ""
         return f"{solver} is a direct method: it has no iterations to show{when}."
@@ -375,7 +378,8 @@ def _clusters(run: Run) -> JsonObject | None:
 
 def _uncertain(run: Run) -> list[JsonObject] | None:
     """The nodes whose labels are least sure, the worst first."""
-    labels, sure = run.nodes.labels, run.nodes.membership
+    labels = run.nodes.labels
+    sure = run.nodes.membership
     if labels is None or sure is None:
         return None
     worst = np.argsort(sure, kind="stable")[:SHOWN_UNCERTAIN]  # NaN, of nodes excluded, is last
@@ -388,12 +392,14 @@ def _uncertain(run: Run) -> list[JsonObject] | None:
 
 def _confusion(run: Run) -> dict[str, object] | None:
     """How many nodes of each class are in each cluster."""
-    labels, classes = run.nodes.labels, run.nodes.classes
+    labels = run.nodes.labels
+    classes = run.nodes.classes
     if labels is None or classes is None:
         return None
     # Only nodes whose class is known are counted.
     known = classes != -1
-    found, kinds = group(labels[known]), group(classes[known])
+    found = group(labels[known])
+    kinds = group(classes[known])
     table = np.zeros((len(found.names), len(kinds.names)), dtype=np.int64)
     np.add.at(table, (found.codes, kinds.codes), 1)
     order = np.argsort(table.argmax(axis=0), kind="stable")  # where most of it is
@@ -406,7 +412,8 @@ def _confusion(run: Run) -> dict[str, object] | None:
 
 def _facts(run: Run) -> list[list[str]]:
     summary = run.summary
-    solver, seconds = summary["solver"], summary["seconds"]
+    solver = summary["solver"]
+    seconds = summary["seconds"]
     stages = [f"{stage} {value:.2f} s" for stage, value in seconds.items() if value >= 0.005]
     facts = {
         "seed": summary["seed"],

@@ -233,7 +233,8 @@ def _draw_gaps(axis: Axes, curves: Sequence[Curve]) -> None:
     smallest = ROUNDING * max(abs(best), 1.0)
     for rank, curve in enumerate(curves):
         colour = LINE_COLOURS[rank % len(LINE_COLOURS)]
-        done, gap = float(curve.seconds[-1]), curve.objective - best
+        done = float(curve.seconds[-1])
+        gap = curve.objective - best
         if curve.is_direct:
             axis.axvline(done, color=colour, linestyle="--", label=f"{curve.name}: done at {done:.2f} s")
             continue

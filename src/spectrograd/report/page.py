@@ -288,7 +288,8 @@ def _charts(words: JsonMapping) -> str:
 
 
 def _truth(document: JsonMapping) -> str:
-    scores, confusion = document["scores"], document["confusion"]
+    scores = document["scores"]
+    confusion = document["confusion"]
     if scores is None or confusion is None:
         return ""
     sums = [max(1, sum(row)) for row in confusion["values"]]

@@ -38,7 +38,8 @@ def _plain(value: object) -> Any:
 # --- A finished run: all that its page tells, frozen; saved in a folder and read back.
 
 
-STORY, ARRAYS = "run.json", "nodes.npz"
+STORY = "run.json"
+ARRAYS = "nodes.npz"
 FORMAT = 3
 
 

@@ -119,9 +119,8 @@ class FilteringSolver(RitzSolver[ChebyshevT]):
         operator = problem.random_walk.operator
         floor = SINGLE_FLOOR * (operator.upper - operator.lower)
         is_single = state.block.dtype == np.float32
-        return (
-            self.precision == "auto" and is_single and state.residuals[: problem.n_components].max() < floor
-        )
+        residual = state.residuals[: problem.n_components].max()
+        return self.precision == "auto" and is_single and residual < floor
 
     def spectrum_ends(self, problem: Problem, state: ChebyshevT) -> tuple[float, float]:
         """Ends of the spectrum for a filter; mutates ``highest`` where a Ritz value lies beyond it."""
@@ -480,7 +479,8 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
         """
         engine = problem.engine
         metric = problem.random_walk.operator.metric
-        block, width = state.block, state.width
+        block = state.block
+        width = state.width
         factor, n_lost = inverse_factor(engine.gram(block, block, metric)[:width, :width])
         if not n_lost:
             factor = la.block_diag(factor, np.eye(block.shape[1] - width))

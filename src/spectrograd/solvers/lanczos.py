@@ -63,7 +63,8 @@ MIN_PAUSE = 0.1
 PAUSE_WITHOUT_BOUND = 0.3
 # One thread of an ordinary machine: a product per entry of the matrix, and the small eigenproblem.
 SECONDS_PER_ENTRY = 1e-9
-RITZ_SECONDS, SECONDS_PER_CUBE = 1e-4, 4e-9
+RITZ_SECONDS = 1e-4
+SECONDS_PER_CUBE = 4e-9
 
 
 @dataclass(eq=False)

@@ -136,7 +136,8 @@ class GraphSource:
             for block in layer.blocks:
                 for batch in _upper_entries(block, code):
                     if order is not None:
-                        source, target = order[batch.source], order[batch.target]
+                        source = order[batch.source]
+                        target = order[batch.target]
                         batch = batch._replace(source=source.astype(np.int64), target=target.astype(np.int64))
                     yield batch
 
@@ -256,7 +257,9 @@ class Spool:
         """Write a batch."""
         from spectrograd.kernels.edge_lists import keep_edges
 
-        source, target, weight = batch.source, batch.target, batch.weight
+        source = batch.source
+        target = batch.target
+        weight = batch.weight
         layer = self.open_layer(batch.layer)
         if len(source) == 0:
             return

@@ -101,7 +101,8 @@ def label_order(graph: StoredGraph, max_size: int = USUAL.near) -> Array:
 
 def _sample_entries(graph: StoredGraph, rng: np.random.Generator) -> tuple[Array, Array]:
     """Draw random entries, the same share of every block; their rows and columns."""
-    heads, tails = [], []
+    heads = []
+    tails = []
     for block in graph.blocks:
         n_entries = len(block.indices)
         n_drawn = max(1, round(N_SAMPLED_ENTRIES * n_entries / graph.n_entries)) if n_entries else 0

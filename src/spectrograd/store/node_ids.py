@@ -45,7 +45,8 @@ MIN_DUCKDB_BYTES = 128 << 20  # below, DuckDB fails
 def stage(folder: Path, source: EdgeSource, texts: bool, settings: IngestSettings) -> int:
     """Write the listed edges to one Parquet file; return their number."""
     what = "numbering nodes whose ids are texts" if texts else "numbering nodes whose ids are far apart"
-    arrow, parquet = need("pyarrow", what), need("pyarrow.parquet", what)
+    arrow = need("pyarrow", what)
+    parquet = need("pyarrow.parquet", what)
     need("duckdb", what)
     kind = arrow.string() if texts else arrow.int64()
     columns = {"source": kind, "target": kind, "weight": arrow.float64(), "layer": arrow.int32()}
@@ -157,7 +158,8 @@ def nodes_of_rows(draft: Path, source: EdgeSource, n_nodes: int) -> Nodes:
     if names.dtype.kind in "iu":
         whole = names.astype(np.int64)
         return Nodes(n_nodes, integers=None if np.array_equal(whole, np.arange(n_nodes)) else whole)
-    arrow, parquet = need("pyarrow", "names of nodes"), need("pyarrow.parquet", "names of nodes")
+    arrow = need("pyarrow", "names of nodes")
+    parquet = need("pyarrow.parquet", "names of nodes")
     path = draft / NAMES
     parquet.write_table(arrow.table({"name": [str(name) for name in names.tolist()]}), path)
     return Nodes(n_nodes, texts=path)
@@ -194,7 +196,8 @@ def append_names(folder: Path, store: Store, new: NewNames, number: int) -> Stor
     # 3. Names are written anew, in a file of their own: readers keep the earlier one.
     if meta.ids == TEXTS:
         assert store.names is not None
-        arrow, parquet = need("pyarrow", "names of nodes"), need("pyarrow.parquet", "names of nodes")
+        arrow = need("pyarrow", "names of nodes")
+        parquet = need("pyarrow.parquet", "names of nodes")
         path = folder / f"names-{number:03d}.parquet"
         parquet.write_table(arrow.table({"name": [*store.names.tolist(), *new.names.tolist()]}), path)
         data = path.read_bytes()

@@ -138,7 +138,8 @@ class Buckets:
         """Offset of the next key (part 0) or weight (part 1) of a bucket, in units of 8 bytes."""
         if not self.weighted:
             return int(self.filled[bucket])
-        first, last = self.offsets[bucket], self.offsets[bucket + 1]
+        first = self.offsets[bucket]
+        last = self.offsets[bucket + 1]
         return int(2 * first + part * (last - first) + self.filled[bucket] - first)
 
     def read(self, bucket: int) -> tuple[Array, Array | None]:

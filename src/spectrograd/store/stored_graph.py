@@ -113,7 +113,8 @@ class Store:
         if not _ascends(rows.indptr, segment.n_entries):
             raise self.damaged(segment, "row pointers do not ascend")
         if rows.weights is not None and len(rows.weights):
-            low, high = float(rows.weights.min()), float(rows.weights.max())  # a NaN is both
+            low = float(rows.weights.min())  # a NaN is the least and the largest
+            high = float(rows.weights.max())
             least = -np.inf if self.is_signed else 0.0
             if not (least <= low <= high < np.inf and low > -np.inf):
                 raise self.damaged(segment, f"weights from {low:g} to {high:g}")
@@ -170,7 +171,8 @@ class Store:
                 raise self.damaged(segment, f"{len(raw):,} bytes for {self.meta.n_nodes:,} ids")
             names = raw.view(np.int64)
         else:
-            arrow, parquet = need("pyarrow", "names of nodes"), need("pyarrow.parquet", "names of nodes")
+            arrow = need("pyarrow", "names of nodes")
+            parquet = need("pyarrow.parquet", "names of nodes")
             try:
                 table = parquet.read_table(arrow.BufferReader(raw))
                 names = as_names(table.column("name").to_pylist())

@@ -47,7 +47,8 @@ def objective(torch: Any, heads: Tensor, tails: Tensor) -> Tensor:
     of ``u u'`` over ends is ``U'DU``, that of half the squared differences over edges ``U'LU``, both over the
     volume. The gradient goes through the factor.
     """
-    ends, differences = torch.cat([heads, tails]).double(), (heads - tails).double()
+    ends = torch.cat([heads, tails]).double()
+    differences = (heads - tails).double()
     M = ends.T @ ends / len(ends)
     R = torch.linalg.cholesky(M, upper=True)
     whitened = torch.linalg.solve_triangular(R, differences, upper=True, left=False)
@@ -184,7 +185,8 @@ class ParametricSpectralEmbedding(TransformerMixin, BaseEstimator):
         with engine.one_thread() if is_small(features.shape[1], how) else nullcontext():
             self.network_, self.objective_ = trained(on_device, merged, self.n_components + 1, how)
         self._place(engine, laplacian(merged), on_device, time.perf_counter() - began)
-        self.n_features_in_, self._device = features.shape[1], engine.device
+        self.n_features_in_ = features.shape[1]
+        self._device = engine.device
         return self
 
     def _place(self, engine: TorchEngine, operator: Operator, features: Any, seconds: float) -> None:
@@ -206,7 +208,8 @@ class ParametricSpectralEmbedding(TransformerMixin, BaseEstimator):
         vectors = found.embedding.vectors
         self._rotation = np.linalg.solve(M, engine.gram(U, engine.from_numpy(vectors), placed.metric))
         self.certificate_: Certificate = found.certificate
-        self.embedding_, self.eigenvalues_ = vectors[:, 1:], found.embedding.eigenvalues[1:]
+        self.embedding_ = vectors[:, 1:]
+        self.eigenvalues_ = found.embedding.eigenvalues[1:]
 
     def transform(self, X: Any) -> Array:
         """New points in the embedding: the network and its rotation, nothing else."""

@@ -100,7 +100,8 @@ def streamed_rows(
     graph = open_place(place)
     all_rows = np.concatenate(V)
     out = np.empty_like(X)
-    own, factors = _column(diagonal), _column(scale)
+    own = _column(diagonal)
+    factors = _column(scale)
     assert own is not None
     for block in graph.blocks.between(start, stop):
         mine = slice(block.start - start, block.stop - start)
@@ -128,7 +129,9 @@ def own_recurrence(
     before: Array,
 ) -> Array:
     """``a B^-1 (diag(diagonal) - W) X + b X + c before`` for the part of W that meets its own rows."""
-    own, mass, part = _column(diagonal), _column(metric), block.parts.get(at)
+    own = _column(diagonal)
+    mass = _column(metric)
+    part = block.parts.get(at)
     assert own is not None
     a, b, c = (X.dtype.type(value) for value in coefficients)
     if part is None or len(X) <= SMALL:
@@ -140,7 +143,8 @@ def own_recurrence(
     from spectrograd.kernels.spmm import recurrence_rows
 
     run = recurrence_rows if len(part.indices) > WORTH_THREADS else recurrence_rows.serial
-    out, rows = np.empty_like(X), (0, part.indptr, part.indices)
+    out = np.empty_like(X)
+    rows = (0, part.indptr, part.indices)
     run(rows, part.weights_in(X.dtype), own, mass, (a, b, c), None, X, before, out)
     return out
 
@@ -155,11 +159,13 @@ def neighbour_rows(
     *V: Array,
 ) -> Array:
     """``-weight diag(scale / metric) W_j V_j`` summed over other blocks, one after the other."""
-    n_rows, dtype = block.parts[others[0]].n_rows, V[0].dtype
+    n_rows = block.parts[others[0]].n_rows
+    dtype = V[0].dtype
     factors = np.full(n_rows, weight, dtype)
     factors = factors if scale is None else factors * _column(scale)
     factors = factors if metric is None else factors / _column(metric)
-    out, ones = np.zeros((n_rows, V[0].shape[1]), dtype), np.ones(n_rows, dtype)
+    out = np.zeros((n_rows, V[0].shape[1]), dtype)
+    ones = np.ones(n_rows, dtype)
     for other, rows in zip(others, V, strict=True):
         _subtract(block.parts[other], ones, factors, out, rows, out)
     return out

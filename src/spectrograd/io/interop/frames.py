@@ -165,7 +165,8 @@ def takes_for_edges(frame: object) -> bool:
     call = ", ".join(
         f"{role}={name!r}" for role, name in zip(("source", "target", "weight"), names, strict=False)
     )
-    first, second = np.unique(values[0]), np.unique(values[1])
+    first = np.unique(values[0])
+    second = np.unique(values[1])
     shared = len(np.intersect1d(first, second, assume_unique=True)) / min(len(first), len(second))
     again = len(np.union1d(first, second)) <= len(values[0])
     nameless = all(isinstance(name, int | np.integer) for name in names)
@@ -186,7 +187,8 @@ def takes_for_edges(frame: object) -> bool:
 
 def from_pairs(pairs: Any) -> Graph:
     """Make a graph of a list of tuples ``(a, b)`` or ``(a, b, weight)``."""
-    source, target = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    source = [pair[0] for pair in pairs]
+    target = [pair[1] for pair in pairs]
     weighted = len(pairs[0]) == 3
     if weighted and not all(isinstance(pair[2], int | float | np.number) for pair in pairs):
         bad = next(at for at, pair in enumerate(pairs) if not isinstance(pair[2], int | float | np.number))

@@ -63,7 +63,8 @@ def is_pyg(thing: object) -> bool:
 
 def _graph(store: Any, n_nodes: int, names: Array | None = None, offsets: tuple[int, int] = (0, 0)) -> Graph:
     index = _edge_index(store)
-    source, target = index[0] + offsets[0], index[1] + offsets[1]
+    source = index[0] + offsets[0]
+    target = index[1] + offsets[1]
     weights = _weights(store, index.shape[1])
     within = offsets[0] == offsets[1]  # edges of one type of nodes
     return Graph.from_edges(source, target, weights, names=names, n_nodes=n_nodes, directed=within)
