@@ -220,8 +220,10 @@ class JointPasses(Solver[JointState]):
         """Mutates: ``blocks[at]`` and what the state knows of it."""
         k = problem.n_components
         width = self._width(problem)
+        # A Q of this block: edges minus Z diag(a) Z' (Eq. 22)
         Z, a = self._attraction(state, k, blocks)[at]
         AQ = product - Z @ (a[:, None] * (Z.T @ blocks[at]))
+        # Rayleigh-Ritz (Parlett 1998, 11.3): H y = theta y
         H = problem.gram(blocks[at], AQ)
         values, rotation = la.eigh((H + H.T) / 2)
         values = values[:width]
@@ -229,6 +231,7 @@ class JointPasses(Solver[JointState]):
         blocks[at] = blocks[at] @ rotation
         state.values[at] = values
         state.heads[at] = product @ rotation  # the next filter begins with it
+        # residuals A q - theta q of the first K
         rest = (AQ @ rotation - blocks[at] * values)[:, :k]
         state.residuals[at] = np.linalg.norm(rest, axis=0).max()
 

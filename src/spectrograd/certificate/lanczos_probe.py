@@ -328,13 +328,16 @@ class _LanczosProbe:
         """Mutates: one Lanczos step, which is one product."""
         if self.ended:
             return
+        # 1. the product A q_i
         last = self.at + min(self.n_steps, 1)
         self.vectors.append(self.engine.apply(self.operator, self.vectors.columns(last, last + 1)))
+        # 2. orthogonal to the Ritz vectors, the guards and the last two vectors; alpha_i, beta_i+1
         coefficients, inner = self.vectors.orthogonalize(self.at, last + 1)
         alpha = float(coefficients[-1, 0])
         beta = math.sqrt(float(inner[0, 0]))
         self.ended = not beta > self.noise  # an invariant subspace: x has no component outside
         beta = max(beta, self.noise)
+        # 3. q_i+1 = rest / beta_i+1
         last_two = np.diag([1.0, 1 / beta])  # the last vector and the new one; the one before is dropped
         self.vectors.rotate(self.at, last + 2, np.vstack([np.zeros((last - self.at, 2)), last_two]))
         self.recurrence = self.recurrence.extend(alpha, beta)

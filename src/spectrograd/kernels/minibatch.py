@@ -63,6 +63,7 @@ def _number_vertices(heads, tails, edges, slots, vertices, ptr):
     bits = 3
     while (1 << bits) < 4 * (edges[1] - edges[0]):
         bits += 1
+    # open addressing: a quarter full at most, so that few cells are visited per look-up
     table = np.full(1 << bits, FREE, np.int32)
     shift = np.uint64(64 - bits)
     mask = np.int64((1 << bits) - 1)
@@ -201,6 +202,7 @@ def group_by_vertex(heads, tails, values, ends, slot):
     n = 0
     for e in range(2 * n_edges):
         if e == 0 or ends[e] != ends[e - 1]:
+            # the first of a run of equal ends: a vertex that is new
             slot[ends[e]] = n
             ends[n] = ends[e]
             ptr[n] = e
@@ -250,6 +252,7 @@ def batch_gradient(batch, row_part, Z, C, U, projected):
             v = first + x
             own = U[np.uint32(vertices[v])]
             total = zero + shares[v] * row_term[vertices[v]]
+            # row v of the batch's Laplacian times U: sum of |w| (u_v) - w u_partner (Eqs. 13, 15)
             for q in range(ptr[v], ptr[v + 1]):
                 w = weights[q]
                 other = U[np.uint32(partners[q])]
@@ -263,6 +266,7 @@ def batch_gradient(batch, row_part, Z, C, U, projected):
             for x in range(size):
                 z[x] = shares[first + x] * Z[np.uint32(vertices[first + x]), f]
             for k in range(n_columns):
+                # the low-rank part, - z_v diag(a) Z'U, in the share of the vertex's edges that were drawn
                 coefficient = C[f, k]
                 for x in range(CHUNK):
                     g[k, x] -= coefficient * z[x]
@@ -305,6 +309,7 @@ def move_rows(vertices, G, small, rates, metric, Z, moments, U):
         step = np.zeros((n_columns, CHUNK), U.dtype)
         for k in range(n_columns):
             for j in range(n_columns):
+                # direction G M^-1 - B U P (Eq. 10), a vector of vertices at a time
                 left = inverse[j, k]
                 right = P[j, k]
                 for x in range(CHUNK):
@@ -318,6 +323,7 @@ def move_rows(vertices, G, small, rates, metric, Z, moments, U):
             own = U[np.uint32(rows[x])]
             for k in range(n_columns):
                 own[k] = u[k, x] + step[k, x]
+        # changes of U'BU (Eq. 19 over unique vertices) and of Z'U
         _gram_change(u, step, b, dM[c])
         _low_rank_change(rows, Z, step, b, dY[c])
     return summed(dM), summed(dY)
@@ -343,6 +349,7 @@ def _amsgrad(rows, g, moments):
         second = tile[n_columns + k]
         largest = tile[2 * n_columns + k]
         for x in range(CHUNK):
+            # AMSGrad (Reddi et al. 2018, Algorithm 2): the largest second moment so far divides
             first[x] = beta1 * first[x] + (one - beta1) * g[k, x]
             second[x] = beta2 * second[x] + (one - beta2) * g[k, x] * g[k, x]
             largest[x] = max(largest[x], second[x])
@@ -361,6 +368,7 @@ def _gram_change(u, step, b, dM):
         for k in range(j + 1):
             dot = u.dtype.type(0)
             for x in range(CHUNK):
+                # (u + s)'B(u + s) - u'Bu = u'Bs + s'B(u + s)
                 dot += b[x] * (u[j, x] * step[k, x] + step[j, x] * (u[k, x] + step[k, x]))
             dM[j, k] = dot
             dM[k, j] = dot

@@ -42,6 +42,7 @@ def descend(groups, nodes, low_rank, steps, total_mass, U, M, Y):
     W = np.empty((vertices.shape[1], width), U.dtype)
     known = np.empty((vertices.shape[1], 4), U.dtype)
     for batch in range(counts.shape[0]):
+        # 1. M^-1 (K x K); where M has lost rank or outgrown float32 the caller measures it afresh
         solved, M_inverse = _inverse(M)
         if not (solved and _trace(M) < MAX_MEAN_SQUARE * n_columns * total_mass):
             return batch
@@ -50,20 +51,25 @@ def descend(groups, nodes, low_rank, steps, total_mass, U, M, Y):
         own = vertices[batch, :n]
         meets = (ptr[batch], partners[batch], weights[batch])
         for c in numba.prange(n_chunks):
+            # 2. copy the rows of the batch side by side: what follows stays in the inner caches
             _collect(own, (c * CHUNK, min(n, (c + 1) * CHUNK)), nodes, U, known, W)
+        # 3. G = A_S U and H = U'A_S U (Eqs. 13, 15), with C = diag(a) Z'U for the low-rank part
         C = _scaled_rows(a, Y, width, U.dtype)
         H_parts = np.zeros((n_chunks, width, width))
         for c in numba.prange(n_chunks):
             _gradient(own, (c * CHUNK, min(n, (c + 1) * CHUNK)), meets, known, Z, C, W, G, H_parts[c])
         H = _mirrored(summed(H_parts)) if Z.shape[1] == 0 else summed(H_parts)
+        # 4. the K x K factors of the gradient, and the length of this batch's steps
         inverse, P = _small_factors(M_inverse, H, _trace(M), width, U.dtype)
         length = U.dtype.type(steps[batch] * np.sqrt(_trace(M) / total_mass))
+        # 5. move the rows (Eq. 10), each by the same length
         M_parts = np.zeros((n_chunks, width, width))
         Y_parts = np.zeros((n_chunks, Z.shape[1], width))
         for c in numba.prange(n_chunks):
             chunk = (c * CHUNK, min(n, (c + 1) * CHUNK))
             parts = (M_parts[c], Y_parts[c])
             _move(own, chunk, (inverse, P), known, Z, length, G, W, U, parts)
+        # 6. M and Y follow the rows that moved, each counted once (Eq. 19 and its erratum)
         _add_symmetric(summed(M_parts), M)
         _add(summed(Y_parts), Y)
     return counts.shape[0]

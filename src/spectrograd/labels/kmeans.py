@@ -237,11 +237,13 @@ def best_assignment(
     if points.dtype != dtype and (dtype == np.float32 or len(points) <= thresholds.small):
         points = points.astype(dtype)
     size = sample_size(n_clusters)
+    # 1. centres are sought on a sample of the rows
     is_sampled = len(points) > max(size, thresholds.small)
     sample = points[rng.choice(len(points), size, replace=False)] if is_sampled else points
     variance = float(sample.var(axis=0, dtype=np.float64).mean())
     search = Search(sample, STILL * variance, rng, origin, searched_by)
     centres = search.best(n_clusters, n_init).centres
+    # 2. Lloyd steps on all rows (Lloyd 1982); few after a sample, whose centres are nearly right
     steps = MAX_STEPS
     tolerance = 0.0
     if is_sampled:
@@ -267,12 +269,14 @@ class Search:
 
     def best(self, n_clusters: int, n_init: int) -> Assignment:
         """Breathe until neither many nor few other centres help."""
+        # 1. first centres: pivots of the eigenvectors (Damle, Minden and Ying 2019) or k-means++
         directed = n_init > 1 and self.points.shape[1] >= n_clusters
         if directed:
             best = self._settled(pivot_centres(self.points + self.origin, n_clusters) - self.origin)
         else:
             best = self._settled(spread_centres(self.points, n_clusters, self.rng))
         nothing = ROUNDING * float(np.einsum("ij,ij->", self.points, self.points))
+        # 2. breathing k-means (Fritzke, arXiv 2006.15666): add centres, settle, remove as many
         extra = min(EXTRA, (n_clusters + 1) // 2, len(self.points) - n_clusters)
         many = n_clusters >= MANY_CLUSTERS
         is_cheap = self.points.size * n_clusters <= CHEAP
@@ -281,10 +285,12 @@ class Search:
         for _ in range(min(n_init, MAX_RUNS_OF_MANY if many else n_init) - 1):
             if in_vain == patience or best.inertia <= nothing or time.perf_counter() >= self.deadline:
                 break
+            # after a breath in vain a fresh start: breaths do not leave every local optimum
             if in_vain % 2 and n_clusters <= MOST_BY_SPREADING:
                 other = self._settled(spread_centres(self.points, n_clusters, self.rng))
             else:
                 other = self._breath(best, extra)
+            # fewer centres at a time once many do not help
             if other.inertia >= best.inertia * (1 - AGREE):
                 in_vain = in_vain + 1
                 extra = max(1, extra // 3)
@@ -324,6 +330,7 @@ def _to_spare(found: Assignment, count: int) -> list[int]:
         spared.append(last)
         use[last] = np.inf
         apart[:, last] = np.inf
+        # the neighbour takes over the rows of the one that goes, so it is of more use now
         use[np.argmin(apart[last])] += found.use.sum()
     return spared
 
@@ -334,6 +341,7 @@ def spread_centres(points: Array, n_clusters: int, rng: np.random.Generator) -> 
     chosen = [int(rng.integers(len(points)))]
     gaps = _squares(points, points[chosen])[:, 0]
     while len(chosen) < n_clusters:
+        # draw by squared distance (D^2 sampling), keep the candidate that lowers the sum most
         candidates = _drawn(gaps, n_trials, rng)
         after = np.minimum(gaps[:, None], _squares(points, points[candidates]))
         best = int(np.argmin(after.sum(axis=0)))

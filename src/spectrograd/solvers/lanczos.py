@@ -97,6 +97,7 @@ class LanczosState(RitzState):
         self.ritz = basis.ritz()
         self.values = self.ritz.values
         self.residuals = self.residuals_of(self.ritz, k)
+        # no bound yet (there is no gap between Ritz values): look again after a share of the basis
         steps_per_basis = basis.limit / basis.front
         bound = self.angle_bound(k)
         is_small = basis.n_nodes <= SMALL  # there a Rayleigh-Ritz takes as long as several steps
@@ -105,6 +106,7 @@ class LanczosState(RitzState):
             self.pause = min(math.ceil(pause), _affordable_pause(basis))
             return
         upper = float(self.values[-1] + self.residuals[-1])
+        # steps that a Chebyshev polynomial would need (Saad 2011, Theorem 6.3)
         rate = Filter(1, float(self.values[k]), upper).rate(float(self.values[k - 1]))
         missing_steps = math.log(bound / angle) / max(rate, 1e-9)
         pause = math.ceil(max(MIN_PAUSE * steps_per_basis, missing_steps))
@@ -259,6 +261,7 @@ class Lanczos(RitzSolver[LanczosState]):
         k = problem.n_components
         ritz = state.ritz
         assert ritz is not None
+        # thick restart (Wu and Simon 2000): more vectors than K keep the gap to the next wide
         keep = min(basis.done - 1, k + max(1, round(RESTART_SHARE * (basis.done - k))))
         basis.restart(ritz, keep)
         state.values = ritz.values[:keep]
@@ -313,6 +316,7 @@ class Lanczos(RitzSolver[LanczosState]):
         front = engine.combine(front, np.eye(len(roots)), ritz.Q, -engine.gram(ritz.Q, front))
         front = orthonormalize(engine, front, None, state.rng).Q
         limit = max(basis.limit, m + MIN_DOUBLE_BLOCKS * len(roots))
+        # A Q = Q diag(theta) + front coupling: a Krylov decomposition again (Stewart 2001)
         coupling = roots[:, None] * V[:, first:].T
         return Basis.joined(engine, basis.operator, ritz.Q, ritz.values, front, coupling, limit)
 

@@ -195,6 +195,7 @@ def _independent_factor(M: Array, protected: int = 0) -> Array:
     d = np.where(size > 1e-280, 1 / np.sqrt(np.maximum(size, 1e-280)), 0)
     scaled = M * np.outer(d, d)
     try:
+        # Cholesky where the scaled matrix is well-conditioned, else its eigenvectors
         R = la.cholesky(scaled)
         if np.abs(np.diag(R)).min() > 1e-5:
             return np.asarray(d[:, None] * la.solve_triangular(R, np.eye(len(M))))

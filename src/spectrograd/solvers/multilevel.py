@@ -77,6 +77,7 @@ class Multilevel(RitzSolver[MultilevelState]):
         state = MultilevelState(np.empty((0, 0)), rng, cycle=cycle, precondition=cycle)
         block = self._ascend(problem, levels, width, state)
         if problem.start is not None:
+            # the start and the prolonged block together: Rayleigh-Ritz takes the best of both
             given = problem.random_walk.transform(np.asarray(problem.start, dtype=np.float64))
             both = np.hstack([np.where(np.isfinite(given), given, 0), block])
             block = np.ascontiguousarray(both[:, : problem.n_nodes])  # more are never independent

@@ -92,6 +92,7 @@ class Descent:
         counts = source.counts
         n_edges = source.n_edges
         batch_size = effective_batch(batch_size, n_edges)
+        # powers of two as units: no digit is lost, and float32 does not overflow
         degrees = operator.graph.degrees
         weight_unit = power_of_two(float(degrees.sum()) / max(1, counts.sum()))
         metric = np.ones(operator.n_nodes) if operator.metric is None else operator.metric
@@ -100,6 +101,7 @@ class Descent:
         factors = np.zeros((operator.n_nodes, 0)) if low_rank is None else low_rank.factors
         size = power_of_two(float(np.abs(factors).max(initial=0.0)))
         coefficients = np.zeros(0) if low_rank is None else low_rank.coefficients * size**2 / weight_unit
+        # what a step reads of a node lies in one line of the cache
         nodes = np.empty((operator.n_nodes, 4), np.float32)
         nodes[:, ROW_TERM] = operator.row_term / weight_unit
         nodes[:, METRIC] = mass
@@ -280,6 +282,7 @@ class UnbiasedSGD(SGDBase[DescentState]):
         assert state.descent is not None
         rows = self._pencil_rows(problem, state)
         diagonal = problem.sparse.diagonal[:, None]
+        # U <- U - omega D^-1 A U, damped (Saad 2003, 4.1)
         correction = np.asarray(problem.apply(rows)) / np.where(diagonal > 0, diagonal, 1)
         state.U = state.descent.padded(problem.random_walk.transform(rows - JACOBI_DAMPING * correction))
         state.matvecs += problem.n_components
@@ -356,6 +359,7 @@ class UnbiasedSGD(SGDBase[DescentState]):
         drawn = low_rank.factors[unlinked] @ (
             low_rank.coefficients[:, None] * problem.engine.gram(factors, U)
         )
+        # the row at which a_ii u_i = z_i diag(a) Z'U: no edge pulls at it
         U[unlinked] = (
             drawn / np.where(operator.diagonal[unlinked] > 0, operator.diagonal[unlinked], 1)[:, None]
         )

@@ -148,14 +148,18 @@ class PaperSGD(PaperMethod[PaperState]):
         if self._in_lanes(problem):
             return self._iterations(problem, state)
         source = problem.single_batches
+        # 1. draw the batch S (Eq. 14)
         batch = source.sampler(self.batch)(self.batch_size, state.draws)
         state.iteration += 1
         state.edges_seen += batch.n_edges
         if batch.n_edges == 0:  # random nodes without a common edge
             return state
+        # 2. M^-1 by Cholesky (Eqs. 6, 7)
         inverse = self._inverse_gram(problem, state)
+        # 3. A_S U and U'A_S U (Eqs. 15 to 17), and P = M^-1 U'A_S U M^-1
         G, H = source.gradient(batch, state.U, state.Y, projected=True)
         P = inverse @ H @ inverse
+        # 4. move the rows of the batch along the gradient (Eq. 10)
         before = state.U[batch.vertices].astype(np.float64)
         dM, dY = source.move(
             batch,
@@ -165,6 +169,7 @@ class PaperSGD(PaperMethod[PaperState]):
             small=(2 * inverse, P + P.T),  # the gradient's factor 2
             moments=(state.moments, np.array([self.beta1, self.beta2])),
         )
+        # 5. M by Eq. 19 as printed, which counts a vertex once per edge that meets it
         if self.gram_update == "printed":
             weights = (source.metric[batch.vertices] * batch.times_met)[:, None]
             moved = state.U[batch.vertices].astype(np.float64)
