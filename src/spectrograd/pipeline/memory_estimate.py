@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Any
 
 from spectrograd.certificate.block_probe import COLUMNS
 from spectrograd.engines import on_cluster
@@ -107,7 +106,7 @@ def open_within(
     k: int,
     memory_limit: int | str | None,
     solver: str = "auto",
-    engine: Any = "auto",
+    engine: object = "auto",
 ) -> Graph | MultilayerGraph:
     """A store, in memory where that fits the limit (or there is none), else on disk; for a cluster, on disk.
 
