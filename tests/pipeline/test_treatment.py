@@ -10,8 +10,13 @@ from sklearn.datasets import make_circles
 
 import spectrograd
 from spectrograd import Graph, GraphWarning, SpectralClustering, datasets, metrics
+from spectrograd.pipeline import treatment as treatment_module
+from spectrograd.pipeline.run import prepare
+from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.treatment import Candidate, Treatment, after_update
+from spectrograd.pipeline.trial import Trial, run_trial
 from spectrograd.points.knn_graph import knn_graph
+from spectrograd.solvers.settings import RunContext
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +74,50 @@ def test_what_dangles_makes_regularisation_a_candidate():
         each.criterion for each in model.treatment_.candidates if each.name == model.treatment_.name
     )
     assert metrics.nmi(data.labels, model.labels_) > 0.5
+
+
+def test_candidates_share_a_solve_and_the_one_taken_is_certified(monkeypatch):
+    """K and 2K regularised vectors are one solve; a certificate is made for the winner alone."""
+    solves, certified = [], []
+
+    def counted_trial(*args):
+        solves.append(run_trial(*args))
+        return solves[-1]
+
+    def counted_certificate(self, k, certify=Trial.certified):
+        certified.append(k)
+        return certify(self, k)
+
+    monkeypatch.setattr(treatment_module, "run_trial", counted_trial)
+    monkeypatch.setattr(Trial, "certified", counted_certificate)
+    data = datasets.make_block_model(1000, 3, mean_degree=6, random_state=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = SpectralClustering(3, random_state=0).fit(data.graph)
+    taus = {each.tau for each in model.treatment_.candidates[1:]}
+    assert len(solves) == len(taus) > 0
+    assert not any(each.solved.certificate.converged for each in solves)
+    assert len(certified) <= 1
+    assert model.certificate_.converged
+
+
+def test_a_winner_that_is_not_certified_is_solved_for_again(circles, monkeypatch):
+    monkeypatch.setattr(Trial, "certified", lambda self, k: self.first_columns(k))
+    model = SpectralClustering(2, affinity="nearest_neighbors", random_state=0).fit(circles[0])
+    assert model.treatment_.name == "4 vectors by commute distance"
+    assert model.certificate_.converged
+
+
+def test_first_columns_of_a_trial_are_certified_on_their_own():
+    data = datasets.make_block_model(300, 3, random_state=0)
+    settings = Settings(n_components=6, seed=0)
+    context = RunContext()
+    trial = run_trial(prepare(data.graph, settings, context), settings, context)
+    assert not trial.first_columns(3).certificate.converged
+    found = trial.certified(3)
+    assert found.certificate.converged
+    assert found.vectors.shape == (300, 3)
+    np.testing.assert_allclose(found.embedding.eigenvalues, trial.first_columns(3).embedding.eigenvalues)
 
 
 def test_small_components_take_no_clusters_from_the_large_one():

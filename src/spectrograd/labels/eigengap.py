@@ -19,8 +19,9 @@ MAX_CLUSTERS = 60  # largest number looked for where the first eigenvalues do no
 GAP_POWER = 0.75  # of the eigenvalue above a gap: half-way between the growth of a curve's gaps and ratios
 RIVAL_SHARE = 0.75  # of the best jump that makes another number a rival
 MAX_SHOWN_RIVALS = 5
-# When a number is clear: chosen such that on 97 graphs of a known number no wrong one is called clear. Of 91
-# others 43 were, and one of them wrongly (``python -m benchmarks number_of_clusters``).
+# When a number is clear: chosen such that on 97 graphs of a known number no wrong one is called clear. On 91
+# other graphs, real ones among them that were not all held back, 43 were, and one of them wrongly
+# (``python -m benchmarks number_of_clusters``).
 MIN_VALUES_BEYOND = 8  # eigenvalues after the gap that say how they go on
 MIN_BLOCK_GAP = 1.0  # of block models: the gap, in units of the rise of the eigenvalues after it
 MIN_EDGE_SHARE = 0.6  # ... and the first eigenvalue after it, in units of the edge of the null's bulk

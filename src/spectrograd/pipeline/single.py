@@ -135,7 +135,19 @@ class PreparedGraph:
         context = (context or RunContext()).start_clock(settings)
         stages = Stages(context.on_stage)
         with stages("solve"):
-            solved, operator, regularization, gap = self._solve(settings, context, start)
+            solved, operator, regularization, gap = self.solve_part(settings, context, start)
+        found = self.result_of(solved, operator, regularization, context, stages.seconds)
+        return replace(found, eigengap=gap)
+
+    def result_of(
+        self,
+        solved: CertifiedEmbedding,
+        operator: GraphOperator,
+        regularization: Regularization,
+        context: RunContext,
+        seconds: dict[str, float],
+    ) -> Result:
+        """What was solved on the part, as a result with all nodes; ``seconds`` are by stage."""
         embedding = with_all_nodes(solved, self.graph, self.kept, self.masked)
         return make_result(
             solved,
@@ -143,15 +155,16 @@ class PreparedGraph:
             operator,
             connectivity=self.connectivity,
             regularization=regularization,
-            eigengap=gap,
+            eigengap=None,
             rows=self.kept,
-            seconds=stages.seconds,
+            seconds=seconds,
             multivector=multivector_of_all_nodes(solved, context, self.graph.n_nodes, self.kept, self.masked),
         )
 
-    def _solve(
-        self, settings: Settings, context: RunContext, start: Array | None
+    def solve_part(
+        self, settings: Settings, context: RunContext, start: Array | None = None
     ) -> tuple[CertifiedEmbedding, GraphOperator, Regularization, Eigengap | None]:
+        """The nodes that take part alone: their embedding, its operator, and what was decided."""
         wanted = checked(settings.regularization)
         groups = self.connectivity.groups
         if groups is not None:

@@ -416,7 +416,7 @@ def _embed(
         result = latest if result is None else latest.after(result.solution)
         # 3. Stop? Certified, interrupted, out of time, or no solver can help.
         stopped = latest.solution.stop_reason in (INTERRUPTED, GIVEN_UP, OUT_OF_TIME)
-        stopped = stopped or left == 0 or time.perf_counter() >= context.deadline
+        stopped = stopped or not context.certifies or left == 0 or time.perf_counter() >= context.deadline
         stopped = stopped or latest.certificate.mixed is not None  # fewer columns than another solver needs
         if result.certificate.converged or stopped or _lacks_gap(operator, latest):
             break
@@ -509,6 +509,8 @@ def _certify_attempt(
     """The solution with its certificate; one that was given up is not worth measuring."""
     if solution.evidence.mixed is not None:
         return _state_mixed(Problem(operator, solution.Q.shape[1], context.engine), solution, choice)
+    if solution.stop_reason != GIVEN_UP and not context.certifies:
+        return _without_certificate(operator, solution, context, choice)
     if solution.stop_reason != GIVEN_UP:
         return certify_solution(operator, solution, settings, context, choice, earlier=earlier)
     k = solution.Q.shape[1]
@@ -516,6 +518,20 @@ def _certify_attempt(
     embedding = embedding_of(context.engine, operator, solution.Q, certificate.eigenvalues)
     attempt = Attempt.of(choice, solution, certificate.sentence)
     return CertifiedEmbedding(embedding, certificate, solution, choice, solution.seconds, (attempt,))
+
+
+def _without_certificate(
+    operator: Operator, solution: Solution, context: RunContext, choice: PlannedSolver
+) -> CertifiedEmbedding:
+    """Ritz vectors in the basis of the solution, of which nothing is measured."""
+    engine = context.engine
+    with engine.threads(), one_thread():
+        problem = Problem(operator, solution.Q.shape[1], engine)
+        null = normalize_null(operator, operator.null_vector)
+        Q = solution.Q if solution.Q.dtype == np.float64 else engine.astype(solution.Q, np.float64)
+        ritz = deflated_rayleigh_ritz(problem, problem.orthonormalize(Q).Q, null)
+        certificate = unmeasured_certificate(ritz.values, "not measured")
+        return _with_certificate(problem, solution, choice, ritz, certificate)
 
 
 def _state_mixed(problem: Problem, solution: Solution, choice: PlannedSolver) -> CertifiedEmbedding:

@@ -23,6 +23,7 @@ from spectrograd.operators.laplacian import TAU, Regularization
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.memory_estimate import resident_bytes
 from spectrograd.pipeline.settings import Settings
+from spectrograd.pipeline.trial import Trial, run_trial
 from spectrograd.solvers.settings import RunContext, ignore_stage
 from spectrograd.typing import Array
 
@@ -40,8 +41,7 @@ CLEAR_RATIO = 1.25
 MAX_CLUSTERS_FOR_WIDE = 50
 # Regularisation is for what dangles. Neighbours of points have none of it, and are harmed: a candidate only
 # where more than this share of the nodes has at most two neighbours.
-MIN_DANGLING_SHARE = 0.01
-MAX_DANGLING_NEIGHBOURS = 2
+MIN_DANGLING_SHARE, MAX_DANGLING_NEIGHBOURS = 0.01, 2
 # Components whose clusters are to be found by splitting one: the largest has so many fair shares of nodes.
 MIN_SPLIT_SHARES = 2.0
 LOPSIDED_SHARE = 0.95  # of the nodes in one cluster: the result is said to be that
@@ -237,38 +237,97 @@ def select_treatment(
         return _warn_if_lopsided(_with_treatment(first, Treatment(usual, why_not)))
     if first.connectivity.groups is not None:
         usual = "whole components"
-    graph = prepared.part
     settings = replace(settings, n_clusters=k)
     context = replace(context, hooks=(), observer=None, on_stage=ignore_stage)
-    best = first
-    best_plan = Plan(usual, first.embedding.n_components, first.regularization.tau, "soft unit")
-    candidates = [_measured(best_plan, first, graph)]
-    before = first
+    usual_plan = Plan(usual, first.embedding.n_components, first.regularization.tau, "soft unit")
     split = replace(prepared, connectivity=replace(prepared.connectivity, groups=None))
-    for plan in plan_candidates(first, k, graph.n_nodes):
-        if time.perf_counter() >= context.labelled_by:
-            break
-        treatment = Treatment(plan.name, "", plan.rows, 1 if plan.tau else count_null_vectors(first))
-        found = first
-        if plan.n_columns != first.embedding.n_components or plan.tau != first.regularization.tau:
-            asked = replace(settings, n_components=plan.n_columns, regularization=plan.tau or None)
-            with context.engine.threads():
-                found = solve(split, asked, context)
-        found = label(replace(found, treatment=treatment), settings, context)
-        candidates.append(_measured(plan, found, graph))
-        if found.certificate.converged and candidates[-1].criterion > _criterion_of(candidates, best_plan):
-            best = found
-            best_plan = plan
-        before = _with_costs(before, found)
-        if found.interrupted:
-            best = replace(best, stop_reason=found.stop_reason)
-            break
-    n_null = 1 if best_plan.tau else count_null_vectors(first)
-    reason = _reason_for(best_plan, candidates)
-    chosen = Treatment(best_plan.name, reason, best_plan.rows, n_null, tuple(candidates))
-    if best is not first:
+    contest = _Contest(split, settings, context, solve, label, usual_plan, first)
+    best, plan, candidates, spent = contest.run(plan_candidates(first, k, prepared.part.n_nodes))
+    n_null = 1 if plan.tau else count_null_vectors(first)
+    reason = _reason_for(plan, candidates)
+    chosen = Treatment(plan.name, reason, plan.rows, n_null, tuple(candidates))
+    if plan is not usual_plan:
         best = replace(best, regularization=_regularization_of(best, first), eigengap=first.eigengap)
-    return _warn_if_lopsided(_with_treatment(_costs_of(best, before), chosen))
+    return _warn_if_lopsided(_with_treatment(_costs_of(best, spent), chosen))
+
+
+@dataclass(frozen=True, eq=False)
+class _Contest:
+    """The candidates against the first: partitions of all, and a certificate for the one that is taken."""
+
+    prepared: PreparedGraph
+    settings: Settings
+    context: RunContext
+    solve: Callable[[PreparedGraph, Settings, RunContext], Result]
+    label: Callable[[Result, Settings, RunContext], Result]
+    usual: Plan
+    first: Result
+
+    def run(self, plans: list[Plan]) -> tuple[Result, Plan, list[Candidate], Result]:
+        """The best result with its plan, all candidates, and a result that holds the costs of all."""
+        spent = self.first
+        candidates = [_measured(self.usual, self.first, self.prepared.part)]
+        found = [(self.usual, self.first)]
+        trials: dict[float, Trial] = {}
+        # 1. A partition by each: K and 2K vectors of one operator are one solve.
+        for plan in plans:
+            if time.perf_counter() >= self.context.labelled_by:
+                break
+            if not self.has_vectors_of_first(plan) and plan.tau not in trials:
+                width = max(each.n_columns for each in plans if each.tau == plan.tau)
+                trials[plan.tau] = run_trial(self.prepared, self.asked(plan, width), self.context)
+                spent = _with_costs(spent, trials[plan.tau].cost)
+                if trials[plan.tau].cost.interrupted:
+                    stopped = replace(self.first, stop_reason=trials[plan.tau].cost.stop_reason)
+                    return stopped, self.usual, candidates, spent
+            vectors = self.first
+            if not self.has_vectors_of_first(plan):
+                vectors = trials[plan.tau].first_columns(plan.n_columns)
+            labelled = self.labelled(plan, replace(vectors, seconds={}, passes=0.0, matvecs=0))
+            spent = _with_costs(spent, labelled)
+            found.append((plan, labelled))
+            candidates.append(_measured(plan, labelled, self.prepared.part))
+        # 2. The one that tells most, if it can be certified.
+        order = np.argsort([-each.criterion for each in candidates], kind="stable")
+        for plan, result in (found[number] for number in order):
+            if plan is self.usual:
+                break
+            if not self.has_vectors_of_first(plan):
+                result = self.certified(plan, result, trials[plan.tau])
+                spent = _with_costs(spent, result)
+            if result.certificate.converged:
+                return result, plan, candidates, spent
+        return self.first, self.usual, candidates, spent
+
+    def has_vectors_of_first(self, plan: Plan) -> bool:
+        """Whether a plan asks for nothing but other rows of the vectors that are there."""
+        return plan.n_columns == self.usual.n_columns and plan.tau == self.usual.tau
+
+    def asked(self, plan: Plan, n_columns: int) -> Settings:
+        """The settings of a solve for a plan."""
+        return replace(self.settings, n_components=n_columns, regularization=plan.tau or None)
+
+    def labelled(self, plan: Plan, vectors: Result) -> Result:
+        """The clusters of a plan in its vectors."""
+        n_null = 1 if plan.tau else count_null_vectors(self.first)
+        treatment = Treatment(plan.name, "", plan.rows, n_null)
+        return self.label(replace(vectors, treatment=treatment), self.settings, self.context)
+
+    def certified(self, plan: Plan, labelled: Result, trial: Trial) -> Result:
+        """A partition with the certificate of its vectors; these are solved for by all means if need be."""
+        vectors = trial.certified(plan.n_columns)
+        if vectors.certificate.converged or time.perf_counter() >= self.context.certified_by:
+            return replace(
+                vectors,
+                treatment=labelled.treatment,
+                labels=labelled.labels,
+                n_clusters=labelled.n_clusters,
+                membership=labelled.membership,
+                judge=labelled.judge,
+            )
+        with self.context.engine.threads():
+            again = self.solve(self.prepared, self.asked(plan, plan.n_columns), self.context)
+        return self.labelled(plan, again)
 
 
 def _regularization_of(best: Result, first: Result) -> Regularization:

@@ -77,6 +77,9 @@ class RunContext:
         Called with the name of each stage when it begins: "layers", "merge", "solve", "assign".
     keep_multivector
         Whether the result has the embedding as the engine holds it as well: ``Result.multivector``.
+    certifies
+        Whether vectors are certified. Without, the first solver of the plan has the last word, and
+        ``certify_solution`` may follow.
     checkpoint, checkpoint_every
         A folder where the run is kept, so that the same call goes on where it was stopped, and how many
         seconds lie between two checkpoints, at least.
@@ -96,6 +99,7 @@ class RunContext:
     aborts_direct: bool = False
     on_stage: Callable[[str], None] = ignore_stage
     keep_multivector: bool = False
+    certifies: bool = True
     checkpoint: str | os.PathLike[str] | None = None
     checkpoint_every: float = CHECKPOINT_SECONDS
     checkpoints: RunCheckpoints | None = None
