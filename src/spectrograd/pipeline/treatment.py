@@ -41,7 +41,8 @@ CLEAR_RATIO = 1.25
 MAX_CLUSTERS_FOR_WIDE = 50
 # Regularisation is for what dangles. Neighbours of points have none of it, and are harmed: a candidate only
 # where more than this share of the nodes has at most two neighbours.
-MIN_DANGLING_SHARE, MAX_DANGLING_NEIGHBOURS = 0.01, 2
+MIN_DANGLING_SHARE = 0.01
+MAX_DANGLING_NEIGHBOURS = 2
 # Components whose clusters are to be found by splitting one: the largest has so many fair shares of nodes.
 MIN_SPLIT_SHARES = 2.0
 LOPSIDED_SHARE = 0.95  # of the nodes in one cluster: the result is said to be that
