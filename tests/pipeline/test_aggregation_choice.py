@@ -1,8 +1,10 @@
 """``aggregation="auto"``: what it compares, what it chooses, and what its result promises."""
 
+import os
 import warnings
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from spectrograd import (
     MultilayerSpectralEmbedding,
     datasets,
     metrics,
+    read_graph,
 )
 from spectrograd.aggregation import layer_operators, with_neutral_nodes
 from spectrograd.pipeline import Settings, cluster
@@ -65,11 +68,14 @@ def test_a_single_good_layer_among_random_ones_is_taken_alone():
 
 
 def test_a_layer_taken_alone_has_all_the_weight_and_all_the_influence():
-    data = [block_layer(0.5), block_layer(40.0, 1), block_layer(40.0, 2), block_layer(40.0, 3)]
-    merged = merge(MultilayerGraph.from_layers(data), K, Settings(seed=0), aggregation="auto")
-    if merged.chosen.layer is None:
-        pytest.skip("a merge was better")
-    assert merged.weights.tolist() == [4, 0, 0, 0]
+    """Articles by text and by picture: on made layers a merge has always been better."""
+    folder = Path(os.environ.get("SPECTROGRAD_DATA", "../shared/data")) / "wikipedia_articles"
+    files = sorted(folder.glob("layer_*.npz"))
+    if len(files) != 2:
+        pytest.skip(f"the layers of the articles are not in {folder}: set SPECTROGRAD_DATA to its parent")
+    merged = merge(read_graph(*files), 10, Settings(seed=0), aggregation="auto")
+    assert merged.chosen.layer == 1
+    assert merged.weights.tolist() == [0, 2]
     assert merged.layers_behind == ()
 
 
