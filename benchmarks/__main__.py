@@ -1,66 +1,37 @@
 """`python -m benchmarks [NAME ...] [--write]`: run suites; ``--write`` puts their blocks into the pages.
 
-``labels --sets NAME,NAME`` measures some of its sets only, which is not written. ``guard`` fails where a case
-has become slower than its recorded ratio, and ``guard --record`` records.
+Without a name all run, cheap ones first; ``--stale`` runs those with a block that is older than its code, and
+``--records`` prints every block with its command, its day, and the code that has changed since. A suite that
+fails does not hold up the others. ``labels --sets NAME,NAME`` measures some of its sets only, which is not
+written. ``guard`` fails where a case has become slower than its recorded ratio, ``guard --record`` records.
 """
 
 from __future__ import annotations
 
 import sys
+import time
+import traceback
 from importlib import import_module
+from typing import Any
 
 from benchmarks.blocks import fill_pages, store
 from benchmarks.harness import machine
+from benchmarks.records import overview, present_code, record, stale_suites
+from benchmarks.suites import SUITES, Suite
 
-SUITES = (
-    "demo",
-    "drop_in",
-    "methods",
-    "regularization",
-    "labelling",
-    "small_graphs",
-    "labels",
-    "number_of_clusters",
-    "cluster_verdict",
-    "compressive",
-    "spmm",
-    "cold_start",
-    "memory",
-    "paper_table",
-    "paper_studies",
-    "multilayer",
-    "layer_weights",
-    "layers",
-    "sgd",
-    "sgd_labels",
-    "partition",
-    "store",
-    "disk_passes",
-    "first_hour",
-    "neighbours",
-    "reading",
-    "shootout",
-    "growth",
-    "report_page",
-    "update",
-    "dask_engine",
-    "torch_engine",
-    "parametric",
-    "public",
-    "ecosystem",
-    "beyond",
-    "faults",
-)
 # judges and writes no page; not among what is run without a name
 GUARD = "guard"
 
 
 def main(arguments: list[str]) -> None:
-    """Run the suites asked for; a suite gives one block under its own name, or several by name."""
+    """Run the suites asked for; the program fails if one of them does."""
     if arguments[:1] == [GUARD]:
         if arguments[1:] not in ([], ["--record"]):
             raise SystemExit("guard takes --record, and nothing else")
         print(import_module("benchmarks.guard").run(record=len(arguments) > 1))
+        return
+    if arguments == ["--records"]:
+        print(overview())
         return
     options: dict[str, list[str]] = {}
     if "--sets" in arguments:
@@ -69,19 +40,44 @@ def main(arguments: list[str]) -> None:
         if arguments[:at] != ["labels"] or "--write" in arguments:
             raise SystemExit("--sets belongs to labels, without --write")
         arguments = arguments[:at]
-    names = [word for word in arguments if word != "--write"]
-    unknown = set(names) - set(SUITES)
+    failed = [
+        suite.name for suite in chosen(arguments) if not succeeds(suite, options, "--write" in arguments)
+    ]
+    if failed:
+        raise SystemExit(f"failed: {', '.join(failed)}")
+
+
+def chosen(arguments: list[str]) -> list[Suite]:
+    """The suites that are named, those that are stale, or all."""
+    names = [word for word in arguments if word not in ("--write", "--stale")]
+    unknown = set(names) - {suite.name for suite in SUITES}
     if unknown:
-        raise SystemExit(f"unknown suite {sorted(unknown)[0]!r}: expected some of {', '.join(SUITES)}")
-    for name in names or SUITES:
-        print(f"== {name}", flush=True)
-        found = import_module(f"benchmarks.{name}").run(**options)
-        for block, body in (found if isinstance(found, dict) else {name: found}).items():
-            print(body, flush=True)
-            if "--write" in arguments:
-                store(block, f"{body}\n\nMeasured {machine()}; `python -m benchmarks {name} --write`.")
-    if "--write" in arguments:
+        known = ", ".join(suite.name for suite in SUITES)
+        raise SystemExit(f"unknown suite {min(unknown)!r}: expected some of {known}")
+    if "--stale" in arguments:
+        return [suite for suite in stale_suites() if not names or suite.name in names]
+    return [suite for suite in SUITES if not names or suite.name in names]
+
+
+def succeeds(suite: Suite, options: dict[str, Any], write: bool) -> bool:
+    """Run a suite, which gives one block under its own name, or several by name; store and show them."""
+    print(f"== {suite.name}, about {suite.minutes:g} minutes", flush=True)
+    started = time.monotonic()
+    present_code(suite)  # what is imported now; the tree may change meanwhile
+    try:
+        found = import_module(f"benchmarks.{suite.name}").run(**options)
+    except Exception:
+        traceback.print_exc()
+        return False
+    for block, body in (found if isinstance(found, dict) else {suite.name: found}).items():
+        print(body, flush=True)
+        if write:
+            store(block, f"{body}\n\nMeasured {machine()}; `{suite.command}`.")
+            record(block)
+    if write:
         fill_pages()
+    print(f"== {suite.name}: {(time.monotonic() - started) / 60:.1f} minutes", flush=True)
+    return True
 
 
 if __name__ == "__main__":

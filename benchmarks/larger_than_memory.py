@@ -22,6 +22,7 @@ import numpy as np
 
 from benchmarks.blocks import fill_pages, store
 from benchmarks.harness import machine, table
+from benchmarks.records import record
 from benchmarks.store import anonymous_memory
 
 INSIDE = 0.5  # share of the edges within clusters
@@ -53,7 +54,9 @@ def main() -> None:
     print(report(log))
     if wanted.write:
         call = f"python -m benchmarks.larger_than_memory FOLDER {' '.join(sys.argv[2:])}"
-        store(f"larger_than_memory-{wanted.write}", f"{report(log)} `{call}`.")
+        block = f"larger_than_memory-{wanted.write}"
+        store(block, f"{report(log)} `{call}`.")
+        record(block)
         fill_pages()
 
 

@@ -117,6 +117,14 @@ def address_row() -> Row:
     return Row("address of the sources", "ok" if address else "OPEN", detail, 0.0)
 
 
+def figures_row() -> Row:
+    """Whether the measured figures are those of this code; not a failure, but to be decided, too."""
+    program = "from benchmarks.records import stale_suites; print(*(suite.name for suite in stale_suites()))"
+    stale = run(sys.executable, "-c", program).split()
+    detail = f"python -m benchmarks {' '.join(stale)} --write" if stale else "measured on this code"
+    return Row("figures", "OPEN" if stale else "ok", detail, 0.0)
+
+
 # --- distributions --------------------------------------------------------------------------------------
 
 
@@ -208,6 +216,7 @@ def checks(folder: Path, extras: list[str]) -> Iterator[Row]:
     """All rows, in order."""
     yield attempt("one version everywhere", check_versions)
     yield address_row()
+    yield figures_row()
     tools = make_environment(sys.executable, folder / "tools")
     yield from build_and_check(tools, folder / "dist")
     wheel = next((folder / "dist").glob("*.whl"), None)

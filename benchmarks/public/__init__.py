@@ -24,6 +24,7 @@ from benchmarks.harness import machine
 from benchmarks.public.cases import FAMILIES, Case, cases
 from benchmarks.public.page import pages
 from benchmarks.public.rows import measure
+from benchmarks.records import record
 
 Row = dict[str, Any]
 RESULTS = Path(__file__).parents[1] / "results"
@@ -39,6 +40,7 @@ def run(arguments: Sequence[str] = ()) -> dict[str, str]:
     if options.write:
         for block, body in blocks.items():
             store(block, f"{body}\n\nMeasured {machine()}; `python -m benchmarks public --write`.")
+            record(block)
         fill_pages()
     return blocks
 

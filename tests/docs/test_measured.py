@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from benchmarks.blocks import pages, shown_blocks, stored_blocks
+from benchmarks.blocks import ROOT, pages, shown_blocks, stored_blocks
+from benchmarks.records import changed_since, code_lines, read_records, suite_of
+from benchmarks.suites import LARGE, SUITES
 
 SHOWN = [(page, name) for page in pages() for name in shown_blocks(page)]
 
@@ -32,3 +35,32 @@ def test_no_block_is_left_open():
     for page in pages():
         text = page.read_text(encoding="utf-8")
         assert text.count("<!-- measured:") == text.count("<!-- /measured -->"), page
+
+
+def test_every_block_has_one_command_that_writes_it_and_a_record():
+    names = [name for suite in (*SUITES, *LARGE) for name in suite.block_names]
+    assert len(names) == len(set(names))
+    assert set(stored_blocks()) == set(read_records())
+    assert set(stored_blocks()) <= set(names)
+
+
+@pytest.mark.parametrize("suite", [*SUITES, *LARGE], ids=lambda suite: suite.name)
+def test_a_suite_is_a_module_that_speaks_of_packages(suite):
+    own = ROOT / "benchmarks" / suite.name
+    assert own.with_suffix(".py").is_file() or (own / "__init__.py").is_file()
+    assert all((ROOT / "src" / "spectrograd" / name).is_dir() for name in suite.packages)
+
+
+def test_blocks_older_than_the_code_they_speak_of():
+    stale = {name: changed_since(name) for name in stored_blocks()}
+    stale = {name: changed for name, changed in stale.items() if changed}
+    if stale:  # measured again before a release, not with every change
+        suites = sorted({suite_of()[name].name for name in stale})
+        warnings.warn(f"{len(stale)} blocks are stale: python -m benchmarks {' '.join(suites)}", stacklevel=1)
+
+
+def test_words_about_code_do_not_make_a_block_stale():
+    source = 'def half(x):\n    """Half."""\n    return x / 2\n'
+    reworded = 'def half(x):\n    """Half of it."""\n\n    # not the floor\n    return x / 2  # exact\n'
+    assert code_lines(source) == code_lines(reworded)
+    assert code_lines(source) != code_lines(source.replace("2", "3"))

@@ -1,0 +1,107 @@
+"""The suites: which blocks each writes, which packages these speak of, and how long it takes.
+
+In the order in which ``python -m benchmarks --write`` runs them: what is cheap comes first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# what every embedding runs through
+SOLVING = ("certificate", "engines", "kernels", "linalg", "operators", "pipeline", "solvers")
+CLUSTERING = (*SOLVING, "labels")
+LAYERS = (*CLUSTERING, "aggregation")
+POINTS = (*CLUSTERING, "points")
+STORES = (*SOLVING, "store", "io")
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A module ``benchmarks.NAME``, or a command of its own."""
+
+    name: str
+    minutes: float  # on two cores that do nothing else
+    packages: tuple[str, ...]
+    blocks: tuple[str, ...] = ()  # the suite's own name, where there is one block only
+    arguments: str = ""  # of a module that is run by itself, not by ``python -m benchmarks NAME``
+
+    @property
+    def command(self) -> str:
+        """What writes its blocks."""
+        if self.arguments:
+            return f"python -m benchmarks.{self.name} {self.arguments}"
+        return f"python -m benchmarks {self.name} --write"
+
+    @property
+    def block_names(self) -> tuple[str, ...]:
+        """What it writes."""
+        return self.blocks or (self.name,)
+
+
+METHODS = (
+    "methods",
+    "method-chebyshev",
+    "method-coordinate-power",
+    "method-eigen",
+    "method-forward-backward",
+    "method-gradient-descent",
+    "method-lanczos",
+    "method-lobpcg",
+    "method-multilevel",
+    "method-nystrom",
+    "method-power",
+    "method-sgd-paper",
+    "method-shift-invert",
+    "method-stochastic-fb",
+    "method-variational-nystrom",
+)
+UPDATES = ("update_nodes", "update_edges", "update_stream", "update_points", "update_store", "update_saved")
+BEYOND = ("signed", "similarities", "diffusion", "coclustering", "features")
+
+SUITES = (
+    Suite("demo", 1, (*LAYERS, "cli", "datasets")),
+    Suite("spmm", 1, ("kernels", "operators")),
+    Suite("drop_in", 1, (*POINTS, "estimators"), ("drop_in", "drop_in-short")),
+    Suite("memory", 1, SOLVING),
+    Suite("report_page", 1, ("report",)),
+    Suite("torch_engine", 1, SOLVING),
+    Suite("labelling", 1, ("kernels", "labels")),
+    Suite("cold_start", 1, (*CLUSTERING, "estimators")),
+    Suite("paper_table", 1, (*LAYERS, "paper"), ("paper_table", "paper_table-short")),
+    Suite("small_graphs", 1, CLUSTERING),
+    Suite("regularization", 1, POINTS),
+    Suite("dask_engine", 1, STORES, ("dask_engine", "dask_model")),
+    Suite("methods", 1, CLUSTERING, METHODS),
+    Suite("number_of_clusters", 1, POINTS),
+    Suite("faults", 1, ("cli", "io", "serialization", "store")),
+    Suite("reading", 1, ("graph", "io", "kernels")),
+    Suite("compressive", 1, CLUSTERING),
+    Suite("sgd_labels", 1, CLUSTERING),
+    Suite("store", 1, ("io", "kernels", "store")),
+    Suite("update", 1, (*POINTS, "estimators", "store"), UPDATES),
+    Suite("neighbours", 1, ("kernels", "points")),
+    Suite("multilayer", 1, LAYERS),
+    Suite("ecosystem", 1, (*POINTS, "estimators")),
+    Suite("disk_passes", 1, STORES),
+    Suite("first_hour", 1, (*POINTS, "cli", "io")),
+    Suite("beyond", 1, (*LAYERS, "estimators"), tuple(f"beyond_{name}" for name in BEYOND)),
+    Suite("partition", 1, CLUSTERING),
+    Suite("parametric", 1, (*POINTS, "torch")),
+    Suite("layer_weights", 1, LAYERS),
+    Suite("layers", 1, LAYERS),
+    Suite("sgd", 1, LAYERS, ("sgd", "sgd-joint", "sgd-batches", "sgd-cost")),
+    Suite("paper_studies", 1, (*SOLVING, "paper"), ("paper-seeds", "paper-ablation", "paper-scale")),
+    Suite("cluster_verdict", 1, (*POINTS, "aggregation")),
+    Suite("labels", 1, POINTS),
+    Suite("public", 1, POINTS),
+    Suite("growth", 1, POINTS),
+    Suite("shootout", 1, POINTS, ("shootout", "shootout-short")),
+)
+# not run by ``python -m benchmarks``: they want a folder, and the second one 50 GB of disk
+LARGE = tuple(
+    Suite("larger_than_memory", minutes, STORES, (f"larger_than_memory-{name}",), f"{options} --write {name}")
+    for name, minutes, options in (
+        ("hundred", 10, "FOLDER --nodes 2e6 --edges 1e8 -k 16 --memory-limit 1GB --in-memory"),
+        ("billion", 60, "FOLDER --nodes 2e7 --edges 1e9 -k 10 --memory-limit 6GB"),
+    )
+)
