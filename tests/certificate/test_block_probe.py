@@ -9,7 +9,7 @@ import pytest
 from refusing import RefusingEngine, cut
 
 from spectrograd.certificate.block_probe import (
-    COLUMNS,
+    PROBE_COLUMNS,
     BlockProbeEvidence,
     ProbeBlock,
     evidence_from_block,
@@ -17,11 +17,11 @@ from spectrograd.certificate.block_probe import (
     extend_block_probe,
     new_probe_block,
 )
-from spectrograd.certificate.certificate import LIKELY_MISS
+from spectrograd.certificate.certificate import MAX_MISS_ODDS
 from spectrograd.datasets import make_block_model
 from spectrograd.engines import LocalEngine
 from spectrograd.graph import Graph
-from spectrograd.linalg.chebyshev import Filter
+from spectrograd.linalg.chebyshev_filter import Filter
 from spectrograd.linalg.subspace import Ritz
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.operators.sparse import SparseOperator
@@ -49,10 +49,10 @@ def ridden(values, found, filters, rng, dtype=np.float64):
 def swept(operator, probe_block, filters):
     """The probe_block after all degrees of the filters."""
     for smooth in filters:
-        probe_block = probe_block.beginning(smooth.cut, smooth.upper)
+        probe_block = probe_block.begin_filter(smooth.cut, smooth.upper)
         for _ in range(smooth.degree):
             product = ENGINE.recurrence(operator, probe_block.X, probe_block.X, (1.0, 0.0, 0.0))
-            probe_block = probe_block.advanced(ENGINE, operator, product)
+            probe_block = probe_block.advance(ENGINE, operator, product)
     return probe_block
 
 
@@ -77,7 +77,7 @@ def test_a_known_null_vector_is_taken_out_and_counts_as_found():
     probe_block = swept(operator, probe_block, (Filter(12, 0.5, 1.6),))
     assert (
         evidence_from_block(ENGINE, operator, probe_block, exact.astype(np.float32), 0.5).odds_below(0.45)
-        < LIKELY_MISS
+        < MAX_MISS_ODDS
     )
     without = np.ascontiguousarray(exact[:, [0, 2, 3]], dtype=np.float32)
     assert evidence_from_block(ENGINE, operator, probe_block, without, 0.5).odds_below(0.45) > 0.05
@@ -114,7 +114,7 @@ def test_nothing_missed_is_told_with_odds_that_fall_with_the_degree(dtype):
         for m in (1, 4, 8)
     ]
     assert seen[0] > 0.9
-    assert seen[2] < LIKELY_MISS / 100
+    assert seen[2] < MAX_MISS_ODDS / 100
     assert seen == sorted(seen, reverse=True)
 
 
@@ -127,7 +127,7 @@ def test_evidence_reaches_as_far_as_the_filters_prove_and_no_eigenvalue_beyond_i
         seen = replace(ridden(values, [0, 1, 2], strong, rng), lowest=0.4)
         tau = seen.farthest(0.3)
         assert 0.6 < tau < 1.0
-        assert seen.odds_below(tau) <= LIKELY_MISS
+        assert seen.odds_below(tau) <= MAX_MISS_ODDS
         missed = replace(ridden(values, [0, 1], strong, rng), lowest=0.2)
         assert missed.farthest(0.2) < 0.3
 
@@ -156,7 +156,9 @@ def test_beyond_a_cut_nothing_is_known():
 def test_rounding_is_never_mistaken_for_evidence():
     """A single-precision probe_block that was damped below its rounding errors says so."""
     values = np.concatenate([[0.0], np.full(500, 0.999), [2.0]])
-    probe_block = ProbeBlock(np.zeros((502, COLUMNS), np.float32), (22.0,) * 60, (Filter(60, 1.0, 2.0),))
+    probe_block = ProbeBlock(
+        np.zeros((502, PROBE_COLUMNS), np.float32), (22.0,) * 60, (Filter(60, 1.0, 2.0),)
+    )
     seen = evidence_from_block(
         ENGINE, diagonal_operator(values), probe_block, np.eye(502, dtype=np.float32)[:, :1], 1.0
     )
@@ -183,7 +185,7 @@ def test_where_sweeps_are_dear_the_certificate_takes_hardly_any(kind):
     before = engine.work.passes
     result = embed(operator, 4, Settings(solver="chebyshev", seed=0), RunContext(engine))
     assert result.certificate.converged
-    assert result.certificate.missed_probability <= LIKELY_MISS
+    assert result.certificate.missed_probability <= MAX_MISS_ODDS
     assert engine.work.passes - before <= before + 2  # the solve itself, and Rayleigh-Ritz for its residuals
 
 
@@ -193,7 +195,7 @@ def test_a_skipped_eigenvector_is_seen():
     exact = solve(Problem(operator, 4), make_solver("eigen"), seed=0).Q
     probe_block = new_probe_block(ENGINE, operator, np.random.default_rng(0), np.float64)
     probe_block = swept(operator, probe_block, (Filter(12, 0.5, 2.0),))
-    assert evidence_from_block(ENGINE, operator, probe_block, exact, 0.5).odds_below(0.45) < LIKELY_MISS
+    assert evidence_from_block(ENGINE, operator, probe_block, exact, 0.5).odds_below(0.45) < MAX_MISS_ODDS
     assert (
         evidence_from_block(ENGINE, operator, probe_block, exact[:, :3].copy(), 0.5).odds_below(0.45) > 0.05
     )
@@ -206,4 +208,4 @@ def test_a_cut_at_the_end_of_the_spectrum_is_moved_inside():
     found = Ritz(values[:2], np.eye(202)[:, :2].copy(), None)
     probe_block = new_probe_block(ENGINE, operator, rng, np.float64)
     seen = extend_block_probe(ENGINE, operator, probe_block, found, 1.0, operator.upper, 1e-6)
-    assert seen.odds_below(0.2) < LIKELY_MISS
+    assert seen.odds_below(0.2) < MAX_MISS_ODDS

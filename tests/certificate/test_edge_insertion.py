@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from spectrograd import Graph, datasets
 from spectrograd.certificate import exact_certificate
-from spectrograd.certificate.certificate import LIKELY_MISS
+from spectrograd.certificate.certificate import MAX_MISS_ODDS
 from spectrograd.certificate.edge_insertion import PencilUpdate
 from spectrograd.operators.laplacian import regularized
 from spectrograd.pipeline import Settings, embed
@@ -57,7 +57,7 @@ def test_the_bound_holds_whatever_edges_come(kind, tau, n_new):
                 eigenvalues(after, kind, tau)[K] + 1e-9, certificate.complete_below
             )
             assert (
-                found.odds_below(found.complete_below - 1e-9) == LIKELY_MISS
+                found.odds_below(found.complete_below - 1e-9) == MAX_MISS_ODDS
             )  # at which it was read off, not 1e-4
             assert found.odds_below(found.complete_below) == 1.0
     assert told > 0 or (tau and n_new)

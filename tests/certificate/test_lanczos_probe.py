@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spectrograd.certificate.certificate import LIKELY_MISS, needed_cut
+from spectrograd.certificate.certificate import MAX_MISS_ODDS, needed_cut
 from spectrograd.certificate.lanczos_probe import Guards, LanczosProbeEvidence, Recurrence, run_lanczos_probe
 from spectrograd.datasets import make_block_model
 from spectrograd.engines import LocalEngine
@@ -90,7 +90,7 @@ def test_what_was_missed_is_found_and_what_was_not_is_certified(n):
     values = np.concatenate([[0.0, 0.1, 0.2], np.linspace(0.5, 1.5, n - 3)])
     operator = diagonal_operator(values)
     good = run_lanczos_probe(ENGINE, operator, coordinate_ritz(operator, [0, 1, 2]), np.random.default_rng(0))
-    assert good.odds_below(needed_cut(0.2, good.lowest, 0.0)) <= LIKELY_MISS
+    assert good.odds_below(needed_cut(0.2, good.lowest, 0.0)) <= MAX_MISS_ODDS
     assert 0.5 <= good.lowest < 0.6
     for seed in range(5):
         skipped = coordinate_ritz(operator, [0, 2])
@@ -105,7 +105,7 @@ def test_found_directions_do_not_come_back():
     seen = run_lanczos_probe(ENGINE, operator, coordinate_ritz(operator, [0, 1]), np.random.default_rng(0))
     assert seen.columns > 60
     assert seen.lowest > 0.2029
-    assert seen.odds_below(needed_cut(0.2, seen.lowest, 0.0)) <= LIKELY_MISS
+    assert seen.odds_below(needed_cut(0.2, seen.lowest, 0.0)) <= MAX_MISS_ODDS
 
 
 def test_a_guess_that_is_no_gap_is_not_believed():
@@ -123,7 +123,7 @@ def test_a_graph_smaller_than_the_probe_is_exhausted(n):
     Q = np.full((n, 1), 1 / math.sqrt(operator.metric.sum()))
     seen = run_lanczos_probe(ENGINE, operator, Ritz(np.zeros(1), Q, operator @ Q), np.random.default_rng(0))
     assert seen.lowest == pytest.approx(n / (n - 1), abs=1e-5)
-    assert seen.odds_below(0.5) <= LIKELY_MISS
+    assert seen.odds_below(0.5) <= MAX_MISS_ODDS
     assert seen.columns <= 2
 
 
@@ -199,7 +199,7 @@ def test_guards_make_the_probe_shorter_and_miss_nothing():
             )
             for guards in (None, guards_after(operator, 4, 3))
         ]
-        assert all(seen.odds_below(tau) <= LIKELY_MISS for seen in looked)
+        assert all(seen.odds_below(tau) <= MAX_MISS_ODDS for seen in looked)
         columns += [seen.columns for seen in looked]
     assert columns[1] < 0.55 * columns[0]
     skipped, rng = coordinate_ritz(operator, [0, 1, 3]), np.random.default_rng(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spectrograd.certificate.certificate import LIKELY_MISS, needed_cut
+from spectrograd.certificate.certificate import MAX_MISS_ODDS, needed_cut
 from spectrograd.certificate.lanczos_probe import MAX_SOLVES, run_inverse_probe
 from spectrograd.datasets import make_gaussian_mixture
 from spectrograd.engines import LocalEngine
@@ -50,7 +50,7 @@ def test_a_few_solves_rule_out_a_miss(n, weighted):
     values = spectrum(n, 0.0, 0.1, 0.2)
     metric = np.random.default_rng(1).uniform(0.5, 2, n) if weighted else None
     seen = look(values, [0, 1, 2], 0, metric=metric, beyond=0.5)
-    assert seen.odds_below(needed_cut(0.2, seen.lowest, 0.0)) <= LIKELY_MISS
+    assert seen.odds_below(needed_cut(0.2, seen.lowest, 0.0)) <= MAX_MISS_ODDS
     assert seen.lowest == 0.5
     assert seen.columns <= 8 * 5
 
@@ -86,14 +86,14 @@ def test_no_odds_are_given_beyond_what_was_seen():
 def test_a_gap_too_small_to_see_is_given_up():
     seen = look(np.concatenate([[0.0, 0.2], np.linspace(0.2001, 9, 400)]), [0, 1], 0)
     assert seen.columns == 8 * MAX_SOLVES
-    assert seen.odds_below(0.20001) > LIKELY_MISS
+    assert seen.odds_below(0.20001) > MAX_MISS_ODDS
 
 
 @pytest.mark.parametrize("n", [4, 5, 9])
 def test_a_space_smaller_than_the_probe_is_exhausted(n):
     seen = look(np.arange(n, dtype=float), [0], 0)
     assert 1 <= seen.lowest < n
-    assert seen.odds_below(needed_cut(0.0, seen.lowest, 0.0)) <= LIKELY_MISS
+    assert seen.odds_below(needed_cut(0.0, seen.lowest, 0.0)) <= MAX_MISS_ODDS
 
 
 @pytest.mark.parametrize("n", [1500, 20_000])
@@ -106,7 +106,7 @@ def test_shift_invert_certifies_by_it(n):
         certificate = embed(operator, 5, Settings(solver="shift-invert", tol=tol, seed=0)).certificate
         assert certificate.converged
         assert 0 < certificate.columns <= 8 * MAX_SOLVES
-        assert certificate.missed_probability <= LIKELY_MISS
+        assert certificate.missed_probability <= MAX_MISS_ODDS
 
 
 def test_where_factors_are_quick_eigenvalues_are_counted():

@@ -16,7 +16,7 @@ from spectrograd.graph import graph as search
 from spectrograd.kernels import graph as levels
 from spectrograd.kernels.thresholds import Thresholds
 from spectrograd.linalg import ldl as fill
-from spectrograd.linalg.ldl import estimated_fill
+from spectrograd.linalg.ldl import estimate_fill
 from spectrograd.points.knn_graph import knn_graph
 
 
@@ -112,26 +112,26 @@ def tangled():
 
 
 def test_fill_is_told_before_the_factor(flat, tangled):
-    assert estimated_fill(flat) < 30 * flat.n_edges
-    assert estimated_fill(tangled) > 10 * tangled.n_edges
+    assert estimate_fill(flat) < 30 * flat.n_edges
+    assert estimate_fill(tangled) > 10 * tangled.n_edges
     components = Graph.from_matrix(sp.block_diag([flat.matrix, tangled.matrix]))
-    assert estimated_fill(components) > estimated_fill(tangled) / 2  # the worst component decides
+    assert estimate_fill(components) > estimate_fill(tangled) / 2  # the worst component decides
     in_order = Graph.from_matrix(sp.block_diag([tangled.matrix, flat.matrix]))
-    assert estimated_fill(in_order) >= estimated_fill(tangled)
+    assert estimate_fill(in_order) >= estimate_fill(tangled)
 
 
 def test_compiled_or_not_the_fill_is_the_same(flat):
     graph, large = Graph(flat.blocks, flat.n_nodes), Thresholds(small=0)
     graph.__dict__["search"] = search.search(*graph.pattern, large)
     with mock.patch.object(fill, "levels", partial(search.levels, thresholds=large)):
-        compiled = estimated_fill(graph)
-    assert compiled == pytest.approx(estimated_fill(flat), rel=0.3)  # from another vertex of the last level
+        compiled = estimate_fill(graph)
+    assert compiled == pytest.approx(estimate_fill(flat), rel=0.3)  # from another vertex of the last level
 
 
 def test_an_expander_is_searched_once_and_a_plane_twice(flat, tangled):
     for graph, n_more in ((flat, 1), (tangled, 0)):
         graph = Graph(graph.blocks, graph.n_nodes)
         with mock.patch.object(fill, "levels", wraps=search.levels) as again:
-            ratio = estimated_fill(graph, enough=160 * graph.n_edges) / graph.n_edges
+            ratio = estimate_fill(graph, enough=160 * graph.n_edges) / graph.n_edges
         assert again.call_count == n_more
         assert (ratio > 40) == (n_more == 0)

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from spectrograd import Graph, datasets, knn_graph
 from spectrograd.linalg import ldl as fill
-from spectrograd.linalg.ldl import estimated_factor, estimated_fill, levels
+from spectrograd.linalg.ldl import estimate_factor_size, estimate_fill, levels
 
 MANY = 40  # entries per edge: roads and planes have fewer, block models and social graphs more
 
@@ -28,22 +28,22 @@ def expanders(n_parts: int, *, linked: bool) -> Graph:
 @pytest.mark.parametrize("n_parts", [2, 8])
 def test_a_bottleneck_does_not_hide_what_it_joins(n_parts, linked):
     graph = expanders(n_parts, linked=linked)
-    alone = estimated_fill(expanders(1, linked=False))
-    assert estimated_fill(graph) > 0.5 * n_parts * alone
-    assert estimated_fill(graph) > MANY * graph.n_edges
+    alone = estimate_fill(expanders(1, linked=False))
+    assert estimate_fill(graph) > 0.5 * n_parts * alone
+    assert estimate_fill(graph) > MANY * graph.n_edges
 
 
 def test_planar_graphs_keep_their_little_fill():
     points = np.random.default_rng(0).random((8_000, 2))
     graph = knn_graph(points, 10)
-    assert estimated_fill(graph) < MANY * graph.n_edges / 4
+    assert estimate_fill(graph) < MANY * graph.n_edges / 4
 
 
 def test_few_components_are_looked_at_whatever_their_number(monkeypatch):
     many = Graph.from_matrix(sp.block_diag([np.ones((5, 5)) - np.eye(5)] * 2_000, format="csr"))
     calls = []
     monkeypatch.setattr(fill, "levels", lambda *given: calls.append(1) or levels(*given))
-    assert estimated_fill(many) < 40 * many.n_edges
+    assert estimate_fill(many) < 40 * many.n_edges
     assert len(calls) <= 2 * fill.MAX_SEARCHED_COMPONENTS
 
 
@@ -51,11 +51,11 @@ def test_a_tree_fills_nothing_however_wide_its_levels():
     n = 5_000
     parents = (np.random.default_rng(0).random(n - 1) * np.arange(1, n)).astype(int)
     tree = Graph.from_edges(np.arange(1, n), parents)
-    assert estimated_fill(tree) < 3 * n
+    assert estimate_fill(tree) < 3 * n
 
 
 def test_a_dense_graph_has_few_entries_per_edge_and_no_cheap_factor():
     dense = datasets.make_block_model(800, 2, mixing=0.5, mean_degree=300, random_state=0).graph
-    found = estimated_factor(dense)
+    found = estimate_factor_size(dense)
     assert found.entries < MANY * dense.n_edges
     assert found.operations > 800**3 / 30

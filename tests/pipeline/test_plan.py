@@ -108,7 +108,7 @@ def test_k_beyond_the_clusters_is_said_and_does_not_cost_much():
 def test_a_factor_that_does_not_fit_into_memory_is_not_tried(monkeypatch):
     points, _ = make_gaussian_mixture(6000, 3, random_state=0)
     problem = Problem(laplacian(knn_graph(points)), 3)
-    needed = factor_bytes(fill.estimated_fill(problem.operator.graph))
+    needed = factor_bytes(fill.estimate_fill(problem.operator.graph))
     monkeypatch.setattr(fill, "machine_memory", lambda: 1.4 * needed)
     assert choose(problem).name == "shift-invert"
     monkeypatch.setattr(fill, "machine_memory", lambda: 1.3 * needed)

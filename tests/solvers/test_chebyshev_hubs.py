@@ -7,7 +7,7 @@ import pytest
 import scipy.linalg as la
 
 from spectrograd import Graph, datasets, open_store, write_graph
-from spectrograd.linalg.chebyshev import Bulk, bulk_of, has_hubs
+from spectrograd.linalg.chebyshev_filter import Bulk, estimate_bulk, has_hubs
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.pipeline import Settings, embed
 from spectrograd.pipeline.plan import plan
@@ -91,12 +91,12 @@ def test_no_eigenvalue_beyond_the_bound(seed):
 def test_the_bulk_is_that_of_the_other_rows():
     operator = laplacian(with_hub(), "unnormalized")
     values = la.eigvalsh(operator.to_dense())
-    seen = bulk_of(operator, float(values.mean()), float(values.std()))
+    seen = estimate_bulk(operator, float(values.mean()), float(values.std()))
     assert seen.end == operator.upper > values[-1]
     assert values[3] < seen.low < values[len(values) // 10]
     plain = laplacian(datasets.make_block_model(600, 3, mean_degree=20, random_state=0).graph)
     assert not has_hubs(plain)
-    assert bulk_of(plain, 1.0, 0.2) == Bulk(1.0, 0.2, 1.4)
+    assert estimate_bulk(plain, 1.0, 0.2) == Bulk(1.0, 0.2, 1.4)
 
 
 def too_low(operator, mean, deviation):
@@ -106,7 +106,7 @@ def too_low(operator, mean, deviation):
 @pytest.mark.parametrize(("solver", "module"), [("chebyshev", chebyshev_sweeps), ("lanczos", lanczos_sweeps)])
 def test_a_filter_that_ends_too_low_begins_again_and_says_so(tmp_path, monkeypatch, solver, module):
     """Where no hub is known: by a semicircle, half of the spectrum of this graph lies beyond the end."""
-    monkeypatch.setattr(module, "bulk_of", too_low)
+    monkeypatch.setattr(module, "estimate_bulk", too_low)
     monkeypatch.setattr(module, "has_hubs", lambda operator: False, raising=False)
     result = embed(on_disk(tmp_path, with_hub()), settings(solver, 4, max_iter=30))
     assert np.isfinite(result.vectors).all()

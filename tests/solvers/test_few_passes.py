@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from spectrograd import Graph, GraphWarning, datasets, open_store, write_graph
-from spectrograd.certificate.block_probe import COLUMNS, new_probe_block
+from spectrograd.certificate.block_probe import PROBE_COLUMNS, new_probe_block
 from spectrograd.engines import LocalEngine, local
 from spectrograd.kernels import SUM_BLOCK
-from spectrograd.linalg.chebyshev import Filter, FilteredSingularValues, Filtering
+from spectrograd.linalg.chebyshev_filter import Filter, FilteredSingularValues, Filtering
 from spectrograd.operators.laplacian import laplacian, masked
 from spectrograd.pipeline import Settings, embed
 from spectrograd.solvers import Problem, solve
-from spectrograd.solvers.chebyshev import MAX_PASSES, FewPassChebyshev
+from spectrograd.solvers.chebyshev_few_passes import MAX_PASSES, FewPassChebyshev
 from spectrograd.solvers.ritz import usual_width
 from spectrograd.solvers.settings import RunContext
 from spectrograd.store.edge_batches import GraphSource, IngestSettings
@@ -97,7 +97,7 @@ def test_a_filter_over_a_stream_has_two_talls_and_what_it_would_return(tmp_path,
     solve(problem, solver, seed=0)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    columns = 2 * (usual_width(k) + COLUMNS) + k
+    columns = 2 * (usual_width(k) + PROBE_COLUMNS) + k
     buffers = N_BUFFERS * max(block.n_bytes for block in graph.meta.blocks)
     assert (
         most < 4 * graph.n_nodes * (columns + 8) + buffers
@@ -150,7 +150,7 @@ def test_turning_columns_on_the_way_changes_neither_span_nor_estimate():
             work.advance()
             seen.measure(ENGINE.gram(work.current, work.current, operator.metric))
         if degree in (2, 4):
-            combine_inplace.rotate(sizes.evened())
+            combine_inplace.rotate(sizes.even_out())
     assert sizes.error(6) == pytest.approx(straight.error(6), rel=1e-3)
     Q, _ = np.linalg.qr(plain.current)
     outside = combine_inplace.current - Q @ (Q.T @ combine_inplace.current)

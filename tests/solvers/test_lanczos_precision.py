@@ -4,7 +4,7 @@ import numpy as np
 
 from spectrograd import datasets
 from spectrograd.engines import LocalEngine
-from spectrograd.linalg.spectral_shape import STEPS, spectral_shape
+from spectrograd.linalg.spectral_shape import SHAPE_STEPS, spectral_shape
 from spectrograd.linalg.subspace import rayleigh_ritz, residuals
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.solvers.base import Problem
@@ -45,7 +45,7 @@ def test_lanczos_goes_on_with_the_basis_of_the_plan():
     solver = Lanczos(block_size=1, angle=1e-2)
     state = solver.init(begun, np.random.default_rng(0))
     assert state.basis is shape.basis
-    assert state.matvecs == STEPS  # its products are counted
+    assert state.matvecs == SHAPE_STEPS  # its products are counted
     while not solver.terminate(begun, state):
         state = solver.step(begun, state)
     ritz = rayleigh_ritz(begun.engine, begun.engine_operator, solver.finish(begun, state))

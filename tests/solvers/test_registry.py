@@ -16,8 +16,10 @@ from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solve import embed
 from spectrograd.serialization.codec import KINDS
 from spectrograd.solvers import CONDITIONS, REGISTRY, VARIANTS, Problem, choose_variant, make_solver
-from spectrograd.solvers.chebyshev import Chebyshev, FewPassChebyshev
-from spectrograd.solvers.lanczos import FewPassLanczos, Lanczos
+from spectrograd.solvers.chebyshev import Chebyshev
+from spectrograd.solvers.chebyshev_few_passes import FewPassChebyshev
+from spectrograd.solvers.lanczos import Lanczos
+from spectrograd.solvers.lanczos_few_passes import FewPassLanczos
 
 
 def problem(engine=None):

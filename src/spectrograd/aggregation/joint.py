@@ -16,7 +16,7 @@ import numpy as np
 import scipy.linalg as la
 
 from spectrograd.aggregation import Layers, mean, projection, with_neutral_nodes, without_absent
-from spectrograd.linalg.chebyshev import damping
+from spectrograd.linalg.chebyshev_filter import damping_coefficients
 from spectrograd.operators.equilibration import of_common_size
 from spectrograd.operators.sparse import LowRank, SparseOperator
 from spectrograd.solvers.base import Problem, Progress, Solver, State
@@ -243,7 +243,9 @@ class JointPasses(Solver[JointState]):
         filters = {}
         for at in moving:
             low, high = bounds[at]  # a tenth of the spectrum is damped even where all of it is wanted
-            filters[at] = damping(low, min(float(state.values[at][-1]), 0.9 * high + 0.1 * low), high)
+            filters[at] = damping_coefficients(
+                low, min(float(state.values[at][-1]), 0.9 * high + 0.1 * low), high
+            )
         current = list(state.blocks)
         products = state.heads
         before = current

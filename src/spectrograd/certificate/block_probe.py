@@ -24,22 +24,22 @@ from typing import Any
 import numpy as np
 from scipy.special import gammainc
 
-from spectrograd.certificate.certificate import ENOUGH, ComplementBound, needed_cut, probe_seed
+from spectrograd.certificate.certificate import TARGET_ODDS, ComplementBound, needed_cut, probe_seed
 from spectrograd.engines.base import Engine, MultiVector, new_seed
-from spectrograd.linalg.chebyshev import NARROWEST, Filter, damping
+from spectrograd.linalg.chebyshev_filter import MIN_DAMPED_SHARE, Filter, damping_coefficients
 from spectrograd.linalg.subspace import Ritz, orthonormalize
 from spectrograd.operators.base import Operator
 from spectrograd.typing import Array
 
 # Columns: chi-square of 8 degrees is below 0.7 in one of 2,000 cases, of one degree only below 4e-7; more
 # columns would save a pass and cost more in each.
-COLUMNS = 8
+PROBE_COLUMNS = 8
 # Passes that it may add after the solver has stopped: no more than a Lanczos probe takes.
-MOST_MORE = 24
+MAX_EXTRA_PASSES = 24
 # How often it may be looked at before a run is certified: a Rayleigh-Ritz or a pass each, in three attempts
 # at most. When to stop depends on what was seen, so that all looks share the level; with eight columns a
 # hundredth of it costs less than a degree more.
-LOOKS = 100
+MAX_LOOKS = 100
 ROUNDING_UNITS = 2  # rounding error of a pass: units of the last digit, times the norm of its input
 
 
@@ -62,26 +62,28 @@ class ProbeBlock:
         """Itself: it never changes."""
         return self
 
-    def after(self, smooth: Filter, X: MultiVector, lengths: tuple[float, ...]) -> ProbeBlock:
+    def with_filter(self, smooth: Filter, X: MultiVector, lengths: tuple[float, ...]) -> ProbeBlock:
         """The block after one more filter: X (N x s), and the norms of the inputs of its passes."""
         lengths = (*self.lengths, *lengths)
         filters = (*self.filters, smooth)
         return replace(self, X=X, lengths=lengths, filters=filters, before=None)
 
-    def beginning(self, cut: float, upper: float) -> ProbeBlock:
+    def begin_filter(self, cut: float, upper: float) -> ProbeBlock:
         """The block at degree 0 of a filter that is applied one degree at a time."""
         return replace(self, filters=(*self.filters, Filter(0, cut, upper)), before=None)
 
-    def advanced(self, engine: Engine, operator: Operator, product: MultiVector) -> ProbeBlock:
+    def advance(self, engine: Engine, operator: Operator, product: MultiVector) -> ProbeBlock:
         """The block after one more degree of the last filter; ``product`` (N x s) is ``B^-1 A X``."""
         smooth = self.filters[-1]
         # X_j+1 = a B^-1 A X_j + b X_j + c X_j-1: the damped Chebyshev recurrence
-        a, b, c = next(islice(damping(operator.lower, smooth.cut, smooth.upper), smooth.degree, None))
+        a, b, c = next(
+            islice(damping_coefficients(operator.lower, smooth.cut, smooth.upper), smooth.degree, None)
+        )
         same = np.eye(self.X.shape[1])
         X = engine.combine(product, a * same, self.X, b * same)
         if self.before is not None:
             X = engine.combine(X, same, self.before, c * same)
-        lengths = (*self.lengths, norm(engine, self.X, operator.metric))
+        lengths = (*self.lengths, metric_norm(engine, self.X, operator.metric))
         filters = (*self.filters[:-1], replace(smooth, degree=smooth.degree + 1))
         return replace(self, X=X, lengths=lengths, filters=filters, before=self.X)
 
@@ -91,7 +93,7 @@ def new_probe_block(engine: Engine, operator: Operator, rng: np.random.Generator
 
     They are zero on excluded rows, as every vector is that could have been missed.
     """
-    X = engine.random(operator.n_nodes, COLUMNS, probe_seed(new_seed(rng), operator), dtype)
+    X = engine.random(operator.n_nodes, PROBE_COLUMNS, probe_seed(new_seed(rng), operator), dtype)
     mass = np.ones(operator.n_nodes) if operator.metric is None else operator.metric
     factors = 1 / np.sqrt(mass)
     if operator.excluded_rows is not None:
@@ -103,7 +105,7 @@ def new_probe_block(engine: Engine, operator: Operator, rng: np.random.Generator
     null = engine.from_numpy((vector / np.sqrt(vector @ (mass * vector)))[:, None].astype(dtype))
     metric = engine.load_operator(operator).metric
     for _ in range(2):  # the second time takes out what rounding left
-        X = engine.combine(X, np.eye(COLUMNS), null, -engine.gram(null, X, metric))
+        X = engine.combine(X, np.eye(PROBE_COLUMNS), null, -engine.gram(null, X, metric))
     return ProbeBlock(X, null=null)
 
 
@@ -118,7 +120,7 @@ class BlockProbeEvidence(ComplementBound):
     rho: float = math.inf
     filters: tuple[Filter, ...] = ()
     lower: float = 0.0
-    n_columns: int = COLUMNS
+    n_columns: int = PROBE_COLUMNS
     lengths: tuple[float, ...] = ()
     eps: float = 0.0
     looks: int = 1
@@ -146,7 +148,7 @@ class BlockProbeEvidence(ComplementBound):
         if not self._end > top:
             return usual
         cuts = np.linspace(top, self._end, count + 2)[1:-1]
-        n_good = bisect_right(range(count), ENOUGH, key=lambda at: self.odds_below(float(cuts[at])))
+        n_good = bisect_right(range(count), TARGET_ODDS, key=lambda at: self.odds_below(float(cuts[at])))
         return max(usual, float(cuts[n_good - 1])) if n_good else usual
 
     def best_odds(self, tau: float) -> float:
@@ -210,14 +212,14 @@ def _evidence_outside(
     # rho = |(I - Q Q'B) p(A) X|_2
     outside = engine.combine(probe_block.X, np.eye(s), Q, -engine.gram(Q, probe_block.X, metric))
     eps = float(np.finfo(probe_block.X.dtype).eps)
-    return _block_evidence(operator, probe_block, norm(engine, outside, metric), lowest, eps, looks)
+    return _block_evidence(operator, probe_block, metric_norm(engine, outside, metric), lowest, eps, looks)
 
 
 def _block_evidence(
     operator: Operator, probe_block: ProbeBlock, rho: float, lowest: float, eps: float, looks: int
 ) -> BlockProbeEvidence:
-    cost = len(probe_block.lengths) * COLUMNS
-    rest = (COLUMNS, probe_block.lengths, eps, looks)
+    cost = len(probe_block.lengths) * PROBE_COLUMNS
+    rest = (PROBE_COLUMNS, probe_block.lengths, eps, looks)
     return BlockProbeEvidence(lowest, cost, None, rho, probe_block.filters, operator.lower, *rest)
 
 
@@ -225,11 +227,11 @@ def evidence_from_gram(
     operator: Operator, probe_block: ProbeBlock, M: Array, k: int, lowest: float, eps: float, looks: int = 1
 ) -> BlockProbeEvidence:
     """As :func:`evidence_from_block`, by the Gram matrix M of K orthonormal columns and the probe block."""
-    s = COLUMNS
+    s = PROBE_COLUMNS
     across = M[:k, -s:]
     own = M[:k, :k]
     # rho^2 = |X'BX - X'BQ (Q'BQ)^-1 Q'BX|_2, a Schur complement
-    rho = longest(M[-s:, -s:] - across.T @ np.linalg.solve(own, across))
+    rho = spectral_norm(M[-s:, -s:] - across.T @ np.linalg.solve(own, across))
     return _block_evidence(operator, probe_block, rho, lowest, eps, looks)
 
 
@@ -243,7 +245,7 @@ def extend_block_probe(
     residual: float,
     looks: int = 1,
 ) -> BlockProbeEvidence:
-    """Evidence of a probe block after as many further passes as its odds need, at most ``MOST_MORE``.
+    """Evidence of a probe block after as many further passes as its odds need, at most ``MAX_EXTRA_PASSES``.
 
     Where rounding errors exceed what a missed vector would leave, no pass helps and none is made.
 
@@ -269,22 +271,22 @@ def extend_block_probe(
     evidence = _evidence_outside(engine, operator, probe_block, Q, lowest, looks)
     if tau >= min(cut, operator.upper):
         return evidence
-    inside = operator.upper - NARROWEST * (operator.upper - operator.lower)
-    probe_block = probe_block.beginning(min(cut, inside), operator.upper)
-    for _ in range(MOST_MORE):
-        if evidence.odds_below(tau) <= ENOUGH or evidence.best_odds(tau) > ENOUGH:
+    inside = operator.upper - MIN_DAMPED_SHARE * (operator.upper - operator.lower)
+    probe_block = probe_block.begin_filter(min(cut, inside), operator.upper)
+    for _ in range(MAX_EXTRA_PASSES):
+        if evidence.odds_below(tau) <= TARGET_ODDS or evidence.best_odds(tau) > TARGET_ODDS:
             break
         product = engine.recurrence(operator, probe_block.X, probe_block.X, (1.0, 0.0, 0.0))
-        probe_block = probe_block.advanced(engine, operator, product)
+        probe_block = probe_block.advance(engine, operator, product)
         evidence = _evidence_outside(engine, operator, probe_block, Q, lowest, looks)
     return evidence
 
 
-def norm(engine: Engine, X: MultiVector, metric: MultiVector | None) -> float:
+def metric_norm(engine: Engine, X: MultiVector, metric: MultiVector | None) -> float:
     """The largest singular value in the metric."""
-    return longest(engine.gram(X, X, metric))
+    return spectral_norm(engine.gram(X, X, metric))
 
 
-def longest(M: Array) -> float:
+def spectral_norm(M: Array) -> float:
     """The largest singular value of columns with this Gram matrix."""
     return math.sqrt(max(float(np.linalg.eigvalsh((M + M.T) / 2)[-1]), 0.0))

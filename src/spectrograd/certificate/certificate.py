@@ -21,8 +21,8 @@ from spectrograd.operators.sparse import SparseOperator
 from spectrograd.typing import Array
 
 GOOD_ANGLE = 0.03  # sine that clustering needs: labels do not change below it
-LIKELY_MISS = 1e-3
-ENOUGH = LIKELY_MISS / 2
+MAX_MISS_ODDS = 1e-3
+TARGET_ODDS = MAX_MISS_ODDS / 2
 # Where tau may lie, as fractions of the gap.
 MIN_GAP_FRACTION = 0.05
 MAX_GAP_FRACTION = 0.5
@@ -216,7 +216,7 @@ class Certificate:
             )
         elif self.gap <= 0:
             reason = "an eigenvalue as small as the last one lies outside the subspace"
-        elif self.missed_probability > LIKELY_MISS:
+        elif self.missed_probability > MAX_MISS_ODDS:
             reason = f"the probe cannot rule out a skipped eigenvector (p = {self.missed_probability:.2g})"
         elif not self.angle_bound < 1:
             reason = "the gap is too small for these residuals: nothing bounds the angle to the truth"
@@ -372,7 +372,7 @@ def certify(
     objection = _object_to_values(operator, ritz.values, gap, floor) or _object_to_excluded_weight(
         engine, operator, ritz.Q
     )
-    believed = distance > 0 and odds <= LIKELY_MISS and orthogonality < 1e-3 and not objection
+    believed = distance > 0 and odds <= MAX_MISS_ODDS and orthogonality < 1e-3 and not objection
     angle = angle if believed else float("inf")
     return Certificate(
         residuals=measured,
@@ -440,7 +440,7 @@ def _highest_supported_cut(top: float, complement_bound: ComplementBound) -> flo
     high = complement_bound.lowest
     for _ in range(GAP_BISECTIONS):
         middle = (low + high) / 2
-        low, high = (middle, high) if complement_bound.odds_below(middle) <= LIKELY_MISS else (low, middle)
+        low, high = (middle, high) if complement_bound.odds_below(middle) <= MAX_MISS_ODDS else (low, middle)
     return low
 
 
@@ -448,7 +448,7 @@ def _supported_cut(top: float, complement_bound: ComplementBound, error: float) 
     """``tau`` and the odds of a miss below it: as far as the evidence reaches, or as needed."""
     tau = complement_bound.farthest(top)
     odds = complement_bound.odds_below(tau)
-    if odds <= LIKELY_MISS:
+    if odds <= MAX_MISS_ODDS:
         return tau, odds
     tau = needed_cut(top, complement_bound.lowest, error)
     return tau, complement_bound.odds_below(tau)

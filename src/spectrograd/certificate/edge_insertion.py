@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from spectrograd.certificate.certificate import LIKELY_MISS, ComplementBound
+from spectrograd.certificate.certificate import MAX_MISS_ODDS, ComplementBound
 from spectrograd.typing import Array
 
 BISECTIONS = 10  # of the interval from the last eigenvalue to complete_below: tau to a thousandth of it
@@ -40,7 +40,7 @@ DEGREE_SLACK = 1e-6  # of a degree: stored weights are float32
 class EdgeInsertionBound(ComplementBound):
     """No eigenvalue below ``complete_below`` was missed, with the ``odds`` of the probe before the change."""
 
-    odds: float = LIKELY_MISS
+    odds: float = MAX_MISS_ODDS
 
     def odds_below(self, tau: float) -> float:
         """Those of the probe below ``complete_below``, else 1."""

@@ -45,7 +45,7 @@ import numpy as np
 import scipy.linalg as la
 from scipy.special import gammainc, gammaincinv
 
-from spectrograd.certificate.certificate import ENOUGH, ComplementBound, needed_cut, probe_seed
+from spectrograd.certificate.certificate import TARGET_ODDS, ComplementBound, needed_cut, probe_seed
 from spectrograd.certificate.mixed_columns import MixedColumns
 from spectrograd.engines import Engine
 from spectrograd.engines.base import MultiVector, new_seed
@@ -57,7 +57,9 @@ from spectrograd.typing import Array
 FIRST_CHECK_STEPS = 4
 MAX_STEPS = 500
 MAX_GUARD_LEAK = 0.3
-MOST_GUARDS = 8  # measured by one product of their own, which for so many columns is as quick as for one
+MAX_MEASURED_GUARDS = (
+    8  # measured by one product of their own, which for so many columns is as quick as for one
+)
 LARGE_POLYNOMIAL = 1e150
 
 
@@ -119,13 +121,13 @@ class LanczosProbeEvidence(ComplementBound):
         """See the module's text."""
         if tau >= self.lowest:
             return 1.0
-        shifted = self.shifted(tau)
+        shifted = self.shift_by_guards(tau)
         if not shifted < self.recurrence.lowest:
             return 1.0
         log_square = math.log(self.square) - self.recurrence.log_sum(shifted)[0]
         return min(1.0, self.looks * float(gammainc(0.5, math.exp(log_square) / 2)))
 
-    def shifted(self, tau: float) -> float:
+    def shift_by_guards(self, tau: float) -> float:
         """Below this the complement of the guard vectors has an eigenvalue if one below tau was missed."""
         if self.leak == 0:
             return tau + self.noise
@@ -135,7 +137,7 @@ class LanczosProbeEvidence(ComplementBound):
 
     def remaining_steps(self, tau: float, odds: float) -> int:
         """Estimate how many more steps the odds need."""
-        shifted = self.shifted(tau)
+        shifted = self.shift_by_guards(tau)
         if shifted >= self.recurrence.lowest:
             return 0
         total, rate = self.recurrence.log_sum(shifted)
@@ -197,7 +199,9 @@ def _select_accurate(engine: Engine, guards: Guards | None, top: float, residual
         return None
     lowest = float(guards.values[0])
     leaks = np.sqrt(np.cumsum(guards.residuals**2))
-    n = int((leaks[:MOST_GUARDS] <= MAX_GUARD_LEAK * (lowest - needed_cut(top, lowest, residual))).sum())
+    n = int(
+        (leaks[:MAX_MEASURED_GUARDS] <= MAX_GUARD_LEAK * (lowest - needed_cut(top, lowest, residual))).sum()
+    )
     if n == 0:
         return None
     return Guards(engine.columns(guards.vectors, slice(n)), guards.values[:n], guards.residuals[:n])
@@ -275,9 +279,9 @@ def run_lanczos_probe(
         evidence = probe.evidence(guess)
         tau = needed_cut(top, evidence.lowest, residual)
         over = evidence.lowest <= top or probe.n_steps >= max_steps or probe.ended
-        if over or evidence.odds_below(tau) <= ENOUGH:
+        if over or evidence.odds_below(tau) <= TARGET_ODDS:
             return evidence
-        pause = max(1 + probe.n_steps // 10, min(evidence.remaining_steps(tau, ENOUGH), probe.n_steps))
+        pause = max(1 + probe.n_steps // 10, min(evidence.remaining_steps(tau, TARGET_ODDS), probe.n_steps))
 
 
 class _LanczosProbe:
@@ -438,7 +442,7 @@ def run_inverse_probe(
         probe.step()
         evidence = probe.evidence(beyond)
         tau = needed_cut(top, evidence.lowest, residual)
-        over = evidence.lowest <= top or evidence.odds_below(tau) <= ENOUGH
+        over = evidence.lowest <= top or evidence.odds_below(tau) <= TARGET_ODDS
         if over or probe.n_steps == most_solves:
             return evidence
 

@@ -1,7 +1,7 @@
 """Sparse ``L D L'`` factors of a shifted operator: solves, eigenvalue counts, and their size beforehand.
 
 :class:`Factor` by SuperLU for small graphs and by our multifrontal kernels for others; :func:`count_below`
-(Sylvester's law of inertia); :func:`estimated_factor` from the widths of breadth-first levels.
+(Sylvester's law of inertia); :func:`estimate_factor_size` from the widths of breadth-first levels.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ def factor_bytes(n_entries: float) -> float:
     return BYTES_PER_ENTRY * n_entries
 
 
-def most_factor_bytes() -> float:
+def max_factor_bytes() -> float:
     """Bytes that a factor may take on this machine."""
     return FACTOR_MEMORY_SHARE * machine_memory()
 
@@ -257,7 +257,7 @@ class FactorSize(NamedTuple):
 NO_FACTOR = FactorSize(0.0, 0.0)
 
 
-def estimated_fill(graph: Graph, enough: float = math.inf) -> float:
+def estimate_fill(graph: Graph, enough: float = math.inf) -> float:
     """Estimate the entries of one triangular factor from the widths of breadth-first levels.
 
     A level is a separator. The thinnest one among those that leave at least a quarter of the vertices on
@@ -272,11 +272,11 @@ def estimated_fill(graph: Graph, enough: float = math.inf) -> float:
     of both: rings around the middle of a disk or a ball hold 1.6 times the vertices of a cut
     across, so 2.5 times the entries.
     """
-    return estimated_factor(graph, enough).entries
+    return estimate_factor_size(graph, enough).entries
 
 
-def estimated_factor(graph: Graph, enough: float = math.inf) -> FactorSize:
-    """Estimate entries as :func:`estimated_fill` does, and operations.
+def estimate_factor_size(graph: Graph, enough: float = math.inf) -> FactorSize:
+    """Estimate entries as :func:`estimate_fill` does, and operations.
 
     A dense block of ``s`` vertices takes ``s^3 / 3`` operations; of the halves, each with a separator of
     ``s / sqrt(2)``, there are ``2^g`` in generation g, so all of them take ``1 / (1 - 2^-1/2)`` times the

@@ -13,8 +13,8 @@ from spectrograd.kernels import PARALLEL_ROWS, WORTH_THREADS
 from spectrograd.operators.sparse import LowRank, SparseOperator
 from spectrograd.typing import Array
 
-COARSEST = 400  # nodes at which coarsening ends
-DENSE_AT_MOST = 2000  # nodes of a coarsest level that is solved by a dense inverse
+COARSEST_NODES = 400  # nodes at which coarsening ends
+MAX_DENSE_NODES = 2000  # nodes of a coarsest level that is solved by a dense inverse
 
 
 def _smoother(low: float, high: float) -> tuple[float, float]:
@@ -40,21 +40,21 @@ class Level:
     begin: Array | None = None
     order: Array | None = None
 
-    def down(self, R: Array, scale: Array | None = None) -> Array:
+    def restrict(self, R: Array, scale: Array | None = None) -> Array:
         """``P' diag(scale) R``."""
         from spectrograd.kernels.coarsening import restrict
 
         run = restrict if len(R) > PARALLEL_ROWS else restrict.serial
         return np.asarray(run(self.begin, self.order, scale, np.ascontiguousarray(R)))
 
-    def add_up(self, C: Array, X: Array) -> None:
+    def add_prolonged(self, C: Array, X: Array) -> None:
         """Mutates X: ``X += P C``."""
         from spectrograd.kernels.coarsening import add_prolonged
 
         run = add_prolonged if len(X) > PARALLEL_ROWS else add_prolonged.serial
         run(self.part, np.ascontiguousarray(C), X)
 
-    def up(self, X: Array) -> Array:
+    def prolong(self, X: Array) -> Array:
         """``P X``: every vertex takes its aggregate's row."""
         return np.asarray(X[self.part])
 
@@ -99,7 +99,7 @@ def _galerkin(operator: SparseOperator, part: Array, n: int) -> tuple[Level, Spa
     low_rank = operator.low_rank
     level = Level(operator, part, begin, order)
     if low_rank is not None:
-        low_rank = LowRank(level.down(low_rank.factors), low_rank.coefficients)
+        low_rank = LowRank(level.restrict(low_rank.factors), low_rank.coefficients)
     coarse = replace(
         operator,
         graph=graph,
@@ -115,7 +115,7 @@ def _signed_row_sums(graph: Graph) -> Array:
     return np.asarray(graph.matrix.sum(axis=1)).ravel() if graph.is_signed else graph.degrees
 
 
-def build(operator: SparseOperator, coarsest: int = COARSEST) -> list[Level]:
+def build(operator: SparseOperator, coarsest: int = COARSEST_NODES) -> list[Level]:
     """Build the levels from fine to coarse; two matchings make one: about a quarter of the vertices each."""
     from spectrograd.kernels.coarsening import members
 
@@ -162,7 +162,7 @@ class Cycle:
 
     def _coarsest(self) -> Array | None:
         """Invert the coarsest operator, small eigenvalues raised to a floor; None where it is large."""
-        if self.levels[-1].operator.n_nodes > DENSE_AT_MOST:
+        if self.levels[-1].operator.n_nodes > MAX_DENSE_NODES:
             return None
         operator = self.jacobi[-1].astype(np.float64)
         assert operator.metric is not None
@@ -190,7 +190,7 @@ class Cycle:
         X = run(J, R, R, (c1, c0, 0.0))
         # 2. restrict the residual, correct on the coarse level, prolong
         rest = run(J, X, R, (-1.0, 0.0, 1.0))
-        level.add_up(self._coarse_correction(depth + 1, level.down(rest, J.metric)), X)
+        level.add_prolonged(self._coarse_correction(depth + 1, level.restrict(rest, J.metric)), X)
         # 3. post-smooth
         rest = run(J, X, R, (-1.0, 0.0, 1.0))
         self._count(depth, R, 4)

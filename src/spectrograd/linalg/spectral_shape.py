@@ -18,12 +18,12 @@ from spectrograd.linalg.subspace import Basis, Coordinates
 from spectrograd.operators.base import Operator
 from spectrograd.typing import Array
 
-STEPS = 20  # products of one vector
-SEED = 28  # one for all: a plan is the same whatever the seed of the run
+SHAPE_STEPS = 20  # products of one vector
+SHAPE_SEED = 28  # one for all: a plan is the same whatever the seed of the run
 NULL_LEVEL = 5e-4  # of the width: null vectors are below it, and no other Ritz value of so few steps
 # Powers of the law by which eigenvalues grow with their number.
-FLATTEST = 0.02
-STEEPEST = 2.0
+MIN_POWER = 0.02
+MAX_POWER = 2.0
 MIN_LOG_STEP = 0.05  # between two counts, on a logarithmic scale
 
 
@@ -42,7 +42,7 @@ class SpectralShape:
         at = math.log(max(k, 1.5))
         i = int(np.clip(np.searchsorted(log_counts, at), 1, len(log_counts) - 1))
         step = max(log_counts[i] - log_counts[i - 1], MIN_LOG_STEP)
-        power = float(np.clip((log_values[i] - log_values[i - 1]) / step, FLATTEST, STEEPEST))
+        power = float(np.clip((log_values[i] - log_values[i - 1]) / step, MIN_POWER, MAX_POWER))
         value = math.exp(log_values[i] + (at - log_counts[i]) * power)
         value = min(value, float(self.values[-1]))
         return value, value * power / k
@@ -58,7 +58,7 @@ class SpectralShape:
 
 
 def spectral_shape(
-    engine: Engine, operator: Operator, steps: int = STEPS, limit: int | None = None
+    engine: Engine, operator: Operator, steps: int = SHAPE_STEPS, limit: int | None = None
 ) -> SpectralShape:
     """Measure the shape of an operator's spectrum by so many products of one vector.
 
@@ -68,11 +68,11 @@ def spectral_shape(
     n = operator.n_nodes
     width = operator.upper - operator.lower
     # 1. Lanczos' recurrence of a random vector
-    x = engine.random(n, 1, SEED, np.float32)
+    x = engine.random(n, 1, SHAPE_SEED, np.float32)
     start = engine.combine(x, 1 / np.sqrt(engine.gram(x, x)))
     steps = min(steps, max(2, n // 3))
     basis = Basis(engine, standard.operator, start, limit or steps)
-    rng = np.random.default_rng(SEED)
+    rng = np.random.default_rng(SHAPE_SEED)
     featureless = SpectralShape(np.array([0.5, 1.0]) * width, np.array([1.5, float(n)]))
     try:
         while basis.done < steps and not basis.full:

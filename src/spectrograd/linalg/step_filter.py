@@ -1,7 +1,7 @@
 """Flat filters: a Jackson-damped Chebyshev step, and the count of eigenvalues below its edge.
 
-A filter that only has to grow below a cut (:mod:`spectrograd.linalg.chebyshev`) weighs the first eigenvectors
-most. Here all of them below the edge get a weight near one and all others one near zero: with the Chebyshev
+A filter that only has to grow below a cut (:mod:`spectrograd.linalg.chebyshev_filter`) weighs the first
+eigenvectors most. Here all below the edge get a weight near one and all others one near zero: with the Chebyshev
 expansion of a step, damped by Jackson's factors against its oscillations (Weisse, Wellein, Alvermann and
 Fehske, Rev. Mod. Phys. 78, 2006: the kernel polynomial method).
 

@@ -229,12 +229,12 @@ class Basis:
         self._far = True  # the next product has parts along every vector, not only along the last ones
 
     def numbers(self) -> dict[str, Any]:
-        """All but the vectors, as plain values: with the vectors it can be :meth:`revived`."""
+        """All but the vectors, as plain values: with the vectors it can be :meth:`restore`."""
         numbers = {name: getattr(self, name) for name in ("limit", "done", "filled", "products", "T")}
         return numbers | {"far": self._far, "dtype": self.dtype.name}
 
     @classmethod
-    def revived(
+    def restore(
         cls, engine: Engine, operator: Operator, numbers: Mapping[str, Any], parts: Iterable[MultiVector]
     ) -> Basis:
         """Restore the basis that had these :meth:`numbers` and these parts of its vectors."""
@@ -247,7 +247,7 @@ class Basis:
         return basis
 
     @classmethod
-    def joined(
+    def of_ritz_pairs(
         cls,
         engine: Engine,
         operator: Operator,
@@ -277,7 +277,7 @@ class Basis:
         T[np.arange(m), np.arange(m)] = values
         T[m : m + b, :m] = coupling
         numbers = {"limit": limit, "T": T, "dtype": front.dtype, "done": m, "filled": m + b, "products": 0}
-        return cls.revived(engine, operator, numbers | {"far": True}, (Q, front))
+        return cls.restore(engine, operator, numbers | {"far": True}, (Q, front))
 
     @property
     def front(self) -> int:

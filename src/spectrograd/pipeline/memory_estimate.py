@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import os
 
-from spectrograd.certificate.block_probe import COLUMNS
+from spectrograd.certificate.block_probe import PROBE_COLUMNS
 from spectrograd.engines import on_cluster
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
-from spectrograd.linalg.ldl import estimated_fill, factor_bytes
+from spectrograd.linalg.ldl import estimate_fill, factor_bytes
 from spectrograd.solvers.ritz import usual_width
 from spectrograd.store import StoredGraph, is_store, open_store
 from spectrograd.store.reader import N_BUFFERS
@@ -53,7 +53,7 @@ def _columns(k: int, solver: str) -> int:
         return 3 * (k + -k % 8)
     if solver == "sgd-paper":
         return ROUGH_COLUMNS
-    return STREAM_BLOCKS * (usual_width(k) + COLUMNS) + k
+    return STREAM_BLOCKS * (usual_width(k) + PROBE_COLUMNS) + k
 
 
 def columns_that_fit(graph: Graph, n_columns: int, memory_limit: int | None) -> bool:
@@ -88,7 +88,7 @@ def spare_bytes(graph: Graph, k: int, memory_limit: int | None) -> float:
 def solver_bytes(graph: Graph, solver: str) -> int:
     """What a direct or a multilevel solver adds to :func:`resident_bytes`."""
     if solver == "shift-invert":
-        return math.ceil(factor_bytes(estimated_fill(graph)))
+        return math.ceil(factor_bytes(estimate_fill(graph)))
     return HIERARCHY_BYTES_PER_ENTRY * graph.n_entries if solver == "multilevel" else 0
 
 
@@ -96,7 +96,9 @@ def largest_basis(graph: Graph, k: int, memory_limit: int | None) -> int | None:
     """Columns of a Krylov basis that a limit leaves budget for beside a stream; None without a limit."""
     if memory_limit is None:
         return None
-    beside = 2 * (usual_width(k) + COLUMNS) + 6 * k  # a block and its product, and what was found before
+    beside = (
+        2 * (usual_width(k) + PROBE_COLUMNS) + 6 * k
+    )  # a block and its product, and what was found before
     budget = memory_limit - BASE_BYTES - _buffers(graph) - graph.n_nodes * (BYTES_PER_NODE + 4 * beside)
     return max(0, budget // (4 * graph.n_nodes))
 

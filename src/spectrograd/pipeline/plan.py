@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from spectrograd.certificate.block_probe import COLUMNS
+from spectrograd.certificate.block_probe import PROBE_COLUMNS
 from spectrograd.kernels.thresholds import Thresholds
-from spectrograd.linalg.ldl import FactorSize, estimated_factor, factor_bytes, most_factor_bytes
-from spectrograd.linalg.spectral_shape import STEPS, SpectralShape, spectral_shape
+from spectrograd.linalg.ldl import FactorSize, estimate_factor_size, factor_bytes, max_factor_bytes
+from spectrograd.linalg.spectral_shape import SHAPE_STEPS, SpectralShape, spectral_shape
 from spectrograd.linalg.subspace import Basis
 from spectrograd.operators.base import ALL
 from spectrograd.operators.sparse import SparseOperator
@@ -29,7 +29,8 @@ from spectrograd.pipeline.memory_estimate import (
     spare_bytes,
 )
 from spectrograd.solvers.base import Problem
-from spectrograd.solvers.lanczos import MAX_BASIS_BLOCKS, usual_basis_size
+from spectrograd.solvers.lanczos import usual_basis_size
+from spectrograd.solvers.lanczos_few_passes import MAX_BASIS_BLOCKS
 from spectrograd.solvers.ritz import guarded_width, usual_width
 from spectrograd.solvers.settings import SolverSettings
 
@@ -235,7 +236,7 @@ def candidates(problem: Problem, memory_limit: int | None = None) -> list[Planne
     """Solvers for a problem in memory, the quickest first, each with its predicted seconds."""
     operator = problem.sparse
     sizes = problem.engine.thresholds
-    budget = min(most_factor_bytes(), spare_bytes(operator.graph, problem.n_components, memory_limit))
+    budget = min(max_factor_bytes(), spare_bytes(operator.graph, problem.n_components, memory_limit))
     features = measure_features(problem)
     names = ["lanczos", "chebyshev"]
     if features.n <= sizes.dense_at_most and "resident" in problem.capabilities:
@@ -290,7 +291,7 @@ def measure_features(problem: Problem) -> ProblemFeatures:
     """Measure the features of the cost model by products, searches and a matching; nothing is solved."""
     operator = problem.sparse
     sizes = problem.engine.thresholds
-    limit = max(usual_basis_size(problem.n_components, 1), STEPS + 1)
+    limit = max(usual_basis_size(problem.n_components, 1), SHAPE_STEPS + 1)
     shape = spectral_shape(problem.engine, problem.operator, limit=limit)
     entries = operator.graph.n_entries + 2 * operator.rank * problem.n_nodes
     shrinks = problem.n_nodes > sizes.small and operator.rank <= 1
@@ -318,7 +319,7 @@ def plan_few_passes(problem: Problem, memory_limit: int | None) -> tuple[Planned
     width = guarded_width(problem, None)
     blocks = _blocks_within(problem, width, memory_limit)
     small = (
-        f"{where}: few passes of {width} columns and {COLUMNS} of the probe, and "
+        f"{where}: few passes of {width} columns and {PROBE_COLUMNS} of the probe, and "
         f"{STREAM_BLOCKS} blocks of these in memory at most"
     )
     if blocks < MIN_KRYLOV_BLOCKS:
@@ -370,7 +371,7 @@ def choose(problem: Problem, memory_limit: int | None = None) -> PlannedSolver:
 def factor_size(problem: Problem, sizes: Thresholds) -> FactorSize:
     """Estimated size of a factor; one search is enough where it is far too large."""
     graph = problem.sparse.graph
-    return estimated_factor(graph, enough=sizes.far_too_much * max(1, graph.n_edges))
+    return estimate_factor_size(graph, enough=sizes.far_too_much * max(1, graph.n_edges))
 
 
 def first_shrinkage(problem: Problem) -> float:

@@ -13,8 +13,8 @@ import numpy as np
 from spectrograd.certificate import Certificate, certify, unmeasured_certificate
 from spectrograd.certificate.certificate import (
     GOOD_ANGLE,
-    LIKELY_MISS,
     MAX_GAP_FRACTION,
+    MAX_MISS_ODDS,
     ComplementBound,
     before_the_bulk,
     certificate_of_leading,
@@ -130,7 +130,7 @@ def _evidence_of_first(wide: CertifiedEmbedding, k: int, engine: Engine) -> Evid
     rest = float(np.linalg.norm(known.residuals[k:]))
     if not solver.complete and beyond - rest > values[k - 1] and values[-1] + rest < known.complete_below:
         odds = (
-            0.0 if known.missed_probability == 0 else LIKELY_MISS
+            0.0 if known.missed_probability == 0 else MAX_MISS_ODDS
         )  # at which ``complete_below`` was read off
         pairs = Ritz(values[:k], engine.columns(Q, slice(k)), None)
         last = MeasuredRitz(pairs, known.residuals[:k] - known.rounding, known.rounding)
@@ -312,7 +312,7 @@ def _bound_complement(
         return ComplementBound(beyond)
     if (
         complement_bound is not None
-        and complement_bound.odds_below(needed_cut(top, complement_bound.lowest, error)) <= LIKELY_MISS
+        and complement_bound.odds_below(needed_cut(top, complement_bound.lowest, error)) <= MAX_MISS_ODDS
     ):
         return complement_bound
     # 2. Nobody waits for a probe when the time is over.

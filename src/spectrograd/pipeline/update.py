@@ -18,14 +18,14 @@ import scipy.linalg as la
 import scipy.sparse as sp
 
 from spectrograd.certificate import Certificate
-from spectrograd.certificate.certificate import GOOD_ANGLE, LIKELY_MISS, MAX_GAP_FRACTION
+from spectrograd.certificate.certificate import GOOD_ANGLE, MAX_GAP_FRACTION, MAX_MISS_ODDS
 from spectrograd.certificate.edge_insertion import EdgeInsertionBound, PencilUpdate
 from spectrograd.certificate.lanczos_probe import Evidence, MeasuredRitz
 from spectrograd.engines import Engine, LocalEngine
 from spectrograd.engines.base import MultiVector
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.graph.node_names import NodeRows
-from spectrograd.linalg.chebyshev import NARROWEST, Filter
+from spectrograd.linalg.chebyshev_filter import MIN_DAMPED_SHARE, Filter
 from spectrograd.linalg.subspace import Ritz, inverse_factor, orthonormalize, rayleigh_ritz, residuals
 from spectrograd.operators import SparseOperator
 from spectrograd.operators.base import Operator
@@ -83,7 +83,7 @@ def filter_vectors(
     block = problem.random_walk.transform(problem.start_on_engine(np.float32))
     ritz = rayleigh_ritz(engine, walk, orthonormalize(engine, block, walk.metric).Q)
     error = _residual_norm(engine, walk, ritz)
-    cut = min(float(ritz.values[-1]) + gap, walk.upper - NARROWEST * (walk.upper - walk.lower))
+    cut = min(float(ritz.values[-1]) + gap, walk.upper - MIN_DAMPED_SHARE * (walk.upper - walk.lower))
     # the angle is measured against half of the gap
     degree = _degree(ritz.values, cut, walk.upper, error / (GOOD_ANGLE / 3 * MAX_GAP_FRACTION * gap))
     if degree is None:
@@ -429,7 +429,7 @@ def bound_after_insertion(
     top = float(certificate.eigenvalues[-1])
     cut = None if growth is None else growth.bound_after(certificate.complete_below, top)
     # the odds at which ``complete_below`` was read off
-    odds = 0.0 if certificate.missed_probability == 0 else LIKELY_MISS
+    odds = 0.0 if certificate.missed_probability == 0 else MAX_MISS_ODDS
     return None if cut is None else EdgeInsertionBound(top + certificate.gap, 0, cut, odds)
 
 

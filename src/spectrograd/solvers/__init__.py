@@ -59,8 +59,8 @@ CONDITIONS: Mapping[str, Callable[[Problem], bool]] = {
 # name -> {condition: "module:class"}: another class of the same method, run instead of the registered one
 # where the condition holds. Its hyperparameters have the same names.
 VARIANTS: Mapping[str, Mapping[str, str]] = {
-    "chebyshev": {EXPENSIVE_PASSES: "chebyshev:FewPassChebyshev"},
-    "lanczos": {EXPENSIVE_PASSES: "lanczos:FewPassLanczos"},
+    "chebyshev": {EXPENSIVE_PASSES: "chebyshev_few_passes:FewPassChebyshev"},
+    "lanczos": {EXPENSIVE_PASSES: "lanczos_few_passes:FewPassLanczos"},
     "sgd": {ON_TORCH: "torch_sgd:TorchSGD"},
     "sgd-paper": {ON_TORCH: "torch_sgd:TorchPaperSGD"},
 }

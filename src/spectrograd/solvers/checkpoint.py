@@ -250,7 +250,7 @@ class _Reader(ValueReader):
             return Similarity(problem.standard.operator, value["similarity"])
         if "basis" in value:
             parts = (self.decode(part) for part in value["parts"])
-            return Basis.revived(
+            return Basis.restore(
                 problem.engine, problem.standard.operator, self.decode(value["basis"]), parts
             )
         raise TypeError(f"{sorted(value)} is nothing that a checkpoint holds")

@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 import scipy.linalg as la
 
-from spectrograd.linalg.chebyshev import Filter
-from spectrograd.linalg.multigrid import COARSEST, DENSE_AT_MOST, Cycle, Level, build
+from spectrograd.linalg.chebyshev_filter import Filter
+from spectrograd.linalg.multigrid import COARSEST_NODES, MAX_DENSE_NODES, Cycle, Level, build
 from spectrograd.operators.base import ALL
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.serialization.codec import DERIVED
@@ -58,7 +58,7 @@ class Multilevel(RitzSolver[MultilevelState]):
     degree: int = 6
     gamma: int = 2
     guard: int | None = None
-    coarsest: int = COARSEST
+    coarsest: int = COARSEST_NODES
     angle: float = 0.0
     max_iter: int = 100
 
@@ -91,7 +91,7 @@ class Multilevel(RitzSolver[MultilevelState]):
         # 1. the coarsest level: LAPACK, or a few filters where it is still large
         coarse = levels[-1].operator
         assert coarse.metric is not None
-        if coarse.n_nodes <= DENSE_AT_MOST:
+        if coarse.n_nodes <= MAX_DENSE_NODES:
             block = la.eigh(coarse.to_dense(), np.diag(coarse.metric), subset_by_index=(0, width - 1))[1]
         else:  # an expander: its coarse graphs do not get sparser, so coarsening stopped early
             state.events.append(f"coarsening stopped at {coarse.n_nodes} nodes: not a geometric graph")
@@ -105,7 +105,7 @@ class Multilevel(RitzSolver[MultilevelState]):
         # 2. level by level: prolong, filter, Rayleigh-Ritz
         for depth in range(len(levels) - 2, -1, -1):
             level = levels[depth]
-            block = np.ascontiguousarray(level.up(block), dtype=np.float32)
+            block = np.ascontiguousarray(level.prolong(block), dtype=np.float32)
             block = self._filter(problem, level.operator, block)
             share = level.operator.graph.n_entries / max(1, problem.sparse.graph.n_entries)
             state.matvecs += (self.degree + 1) * width * share

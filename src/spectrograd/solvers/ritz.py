@@ -16,7 +16,7 @@ from spectrograd.certificate.lanczos_probe import Evidence, Guards
 from spectrograd.certificate.localization import columns_are_localized
 from spectrograd.engines import Engine
 from spectrograd.engines.base import MultiVector, new_seed
-from spectrograd.linalg.chebyshev import Filter, Filtering
+from spectrograd.linalg.chebyshev_filter import Filter, Filtering
 from spectrograd.linalg.subspace import Ritz, inverse_factor, orthogonality_error, orthonormalize, residuals
 from spectrograd.operators.base import Operator
 from spectrograd.solvers.base import Problem, Progress, Solver, State
@@ -24,7 +24,7 @@ from spectrograd.typing import Array
 
 BULK_RESIDUAL = 1e-3  # of the width: what is asked of vectors that no gap determines
 DEGREES_BETWEEN_CHECKS = 8  # of the first filter, between two tests for localised columns
-PATIENCE = 3  # times the matvecs that the vectors before a bulk took
+BULK_PATIENCE = 3  # times the matvecs that the vectors before a bulk took
 
 
 @dataclass(eq=False)
@@ -70,7 +70,7 @@ class RitzState(State):
             return False
         if self.leading_at == 0:
             self.leading_at = self.matvecs
-        patient = self.matvecs < PATIENCE * self.leading_at
+        patient = self.matvecs < BULK_PATIENCE * self.leading_at
         return not patient and bool(self.residuals[:k].max() <= tolerance)
 
 

@@ -20,7 +20,8 @@ from spectrograd.certificate.lanczos_probe import Evidence
 from spectrograd.engines.base import MultiVector
 from spectrograd.solvers import choose_variant
 from spectrograd.solvers.base import Problem, Progress, SteppingSolver, StepState
-from spectrograd.solvers.chebyshev import Chebyshev, FewPassState
+from spectrograd.solvers.chebyshev import Chebyshev
+from spectrograd.solvers.chebyshev_few_passes import FewPassState
 from spectrograd.solvers.lanczos import Lanczos, LanczosState
 from spectrograd.solvers.minibatch import EdgeChunk, EdgeSource
 from spectrograd.solvers.ritz import RitzSolver, RitzState

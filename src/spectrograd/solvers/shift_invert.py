@@ -14,8 +14,8 @@ from spectrograd.certificate.certificate import ComplementBound, probe_seed
 from spectrograd.certificate.lanczos_probe import Evidence, run_inverse_probe
 from spectrograd.engines.base import Coefficients, new_seed
 from spectrograd.kernels.thresholds import USUAL, Thresholds
-from spectrograd.linalg.chebyshev import Filter
-from spectrograd.linalg.ldl import Factor, estimated_fill, factor_bytes, most_factor_bytes
+from spectrograd.linalg.chebyshev_filter import Filter
+from spectrograd.linalg.ldl import Factor, estimate_fill, factor_bytes, max_factor_bytes
 from spectrograd.linalg.subspace import Ritz
 from spectrograd.operators.base import ALL
 from spectrograd.operators.sparse import LowRank, SparseOperator
@@ -157,8 +157,8 @@ class ShiftInvert(RitzSolver[FactoredState]):
     def init(self, problem: Problem, rng: np.random.Generator) -> FactoredState:
         """Estimate the fill, and refuse before any work is done; factorise, and smooth a random block."""
         # 1. the fill: refused before any work where the factor is too large
-        limit = most_factor_bytes() if self.memory_limit is None else self.memory_limit
-        needed = 0.0 if math.isinf(limit) else factor_bytes(estimated_fill(problem.sparse.graph))
+        limit = max_factor_bytes() if self.memory_limit is None else self.memory_limit
+        needed = 0.0 if math.isinf(limit) else factor_bytes(estimate_fill(problem.sparse.graph))
         if needed > limit:
             raise ValueError(
                 f"shift-invert: the factor would take about {needed / 1e9:.2g} GB, the limit is "

@@ -17,14 +17,14 @@ from spectrograd.engines.base import Coefficients, Engine, MultiVector
 from spectrograd.operators.base import Operator
 from spectrograd.typing import Array
 
-NARROWEST = 0.05  # of the width of the spectrum: the least interval that a filter damps
+MIN_DAMPED_SHARE = 0.05  # of the width of the spectrum: the least interval that a filter damps
 
 # Times the median of the Rayleigh quotients of unit vectors (degrees, of an unnormalised Laplacian): rows
 # beyond it are hubs, each with an eigenvalue far above the others.
 HUB_RATIO = 4.0
 # By how much columns may grow in a filter that leaves one at the lower end: more, and the spectrum ends later
 # than the filter does. Early enough for float32, which holds no more than 7 digits below what grows.
-GROWN = 4.0
+MAX_FILTER_GROWTH = 4.0
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def has_hubs(operator: Operator) -> bool:
     return quotients is not None and bool(quotients.max() > HUB_RATIO * np.median(quotients))
 
 
-def bulk_of(operator: Operator, mean: float, deviation: float) -> Bulk:
+def estimate_bulk(operator: Operator, mean: float, deviation: float) -> Bulk:
     """The bulk of a spectrum with this mean and deviation, as random vectors have them.
 
     A semicircle ends two deviations from its mean. Where a unit vector has a larger Rayleigh quotient, the
@@ -129,7 +129,7 @@ class Filtering:
         self._borrowed = None if owned else U  # must not be written to
         self._previous = U
         self._product = product
-        self._coefficients = damping(operator.lower, smooth.cut, smooth.upper)
+        self._coefficients = damping_coefficients(operator.lower, smooth.cut, smooth.upper)
 
     def advance(self) -> None:
         """Mutates: one degree more; uses the memory of the degree before again."""
@@ -159,7 +159,7 @@ class Filtering:
         self._previous = combine(self._previous, F)
 
 
-def damping(lower: float, cut: float, upper: float) -> Iterator[Coefficients]:
+def damping_coefficients(lower: float, cut: float, upper: float) -> Iterator[Coefficients]:
     """Generate (a, b, c) of the terms ``a A X + b X + c before`` of a scaled Chebyshev recurrence.
 
     The recurrence damps [cut, upper]. The scale (Zhou et al. 2006, Algorithm 3.1) keeps the value at
@@ -204,11 +204,11 @@ class FilteredSingularValues:
         self.factor = (self.roots[:, None] * V.T) @ self.undo
 
     @property
-    def uneven(self) -> bool:
+    def is_uneven(self) -> bool:
         """Whether rounding errors of the largest direction are about to cover the others."""
         return bool(self.roots[-1] > MAX_CONDITION * self.roots[0])
 
-    def evened(self) -> Array:
+    def even_out(self) -> Array:
         """Mutates: return the rotation that makes the block orthonormal; later measurements undo it."""
         self.undo = self.factor
         return np.asarray(self.V / self.roots)
