@@ -1,9 +1,9 @@
 """Flat filters: a Jackson-damped Chebyshev step, and the count of eigenvalues below its edge.
 
 A filter that only has to grow below a cut (:mod:`spectrograd.linalg.chebyshev_filter`) weighs the first
-eigenvectors most. Here all below the edge get a weight near one and all others one near zero: with the Chebyshev
-expansion of a step, damped by Jackson's factors against its oscillations (Weisse, Wellein, Alvermann and
-Fehske, Rev. Mod. Phys. 78, 2006: the kernel polynomial method).
+eigenvectors most. Here all below the edge get a weight near one and all others one near zero: with the
+Chebyshev expansion of a step, damped by Jackson's factors against its oscillations (Weisse, Wellein,
+Alvermann and Fehske, Rev. Mod. Phys. 78, 2006: the kernel polynomial method).
 
 The same recurrence gives the moments ``x' T_m x`` of random columns, and these the density of eigenvalues:
 their count below any value with its standard error (Di Napoli, Polizzi and Saad 2016), the edge itself, and
