@@ -94,6 +94,7 @@ def new_probe_block(engine: Engine, operator: Operator, rng: np.random.Generator
     They are zero on excluded rows, as every vector is that could have been missed.
     """
     X = engine.random(operator.n_nodes, PROBE_COLUMNS, probe_seed(new_seed(rng), operator), dtype)
+    # x = B^-1/2 g with g standard normal: v'B x is standard normal for every unit vector v
     mass = np.ones(operator.n_nodes) if operator.metric is None else operator.metric
     factors = 1 / np.sqrt(mass)
     if operator.excluded_rows is not None:
@@ -166,6 +167,7 @@ class BlockProbeEvidence(ComplementBound):
         lengths = iter(self.lengths)
         for smooth in self.filters:
             for degree in range(1, smooth.degree + 1):
+                # what the filters up to this degree leave of a vector with eigenvalue tau
                 gain_so_far = gain + replace(smooth, degree=degree).log_gain(tau, self.lower)
                 logs.append(
                     math.log(max(ROUNDING_UNITS * self.eps * next(lengths, 0.0), 1e-300)) - gain_so_far
@@ -174,7 +176,9 @@ class BlockProbeEvidence(ComplementBound):
         return float(np.logaddexp.reduce(logs))
 
     def _odds(self, log_rest: float, log_noise: float) -> float:
+        # rho and the rounding errors add up, as logarithms: both range over hundreds of decades
         log_ratio = float(np.logaddexp(log_rest, log_noise))
+        # P(chi^2_s <= x) = P(s/2, x/2), the regularised incomplete gamma function
         chance = float(gammainc(self.n_columns / 2, math.exp(min(2 * log_ratio, 700)) / 2))
         return min(1.0, self.looks * chance)
 
@@ -199,6 +203,7 @@ def _with_null(engine: Engine, operator: Operator, probe_block: ProbeBlock, Q: M
     if probe_block.null is None:
         return Q
     k = Q.shape[1]
+    # zero out the first column of Q, and put the null vector there
     rest = np.diag(np.arange(k) > 0).astype(float)
     both = engine.combine(Q, rest, engine.astype(probe_block.null, Q.dtype), np.eye(1, k))
     return orthonormalize(engine, both, operator.metric).Q
@@ -266,14 +271,17 @@ def extend_block_probe(
     looks
         As many looks share the level of the odds.
     """
+    # 1. up to where nothing may be missed, and what the solver's own filters say of that
     tau = needed_cut(float(ritz.values[-1]), lowest, residual)
     Q = _with_null(engine, operator, probe_block, ritz.Q)
     evidence = _evidence_outside(engine, operator, probe_block, Q, lowest, looks)
     if tau >= min(cut, operator.upper):
         return evidence
+    # 2. a further filter, one degree and one pass at a time
     inside = operator.upper - MIN_DAMPED_SHARE * (operator.upper - operator.lower)
     probe_block = probe_block.begin_filter(min(cut, inside), operator.upper)
     for _ in range(MAX_EXTRA_PASSES):
+        # enough, or rounding alone exceeds what may be left: more passes would change nothing
         if evidence.odds_below(tau) <= TARGET_ODDS or evidence.best_odds(tau) > TARGET_ODDS:
             break
         product = engine.recurrence(operator, probe_block.X, probe_block.X, (1.0, 0.0, 0.0))

@@ -124,6 +124,7 @@ class LanczosProbeEvidence(ComplementBound):
         shifted = self.shift_by_guards(tau)
         if not shifted < self.recurrence.lowest:
             return 1.0
+        # |v'x|^2 <= |x|^2 / sum p_i^2; v'x is Gaussian, its square a chi-square of one degree
         log_square = math.log(self.square) - self.recurrence.log_sum(shifted)[0]
         return min(1.0, self.looks * float(gammainc(0.5, math.exp(log_square) / 2)))
 
@@ -132,6 +133,7 @@ class LanczosProbeEvidence(ComplementBound):
         if self.leak == 0:
             return tau + self.noise
         distance = self.theta - self.noise - tau
+        # tau + r^2 / ((theta - tau) (1 - r^2 / (theta - tau)^2)), see the module's text
         square = (self.leak / distance) ** 2 if distance > 0 else 1.0
         return tau + self.noise + square * distance / (1 - square) if square < 1 else math.inf
 
@@ -141,6 +143,7 @@ class LanczosProbeEvidence(ComplementBound):
         if shifted >= self.recurrence.lowest:
             return 0
         total, rate = self.recurrence.log_sum(shifted)
+        # log(p_0^2 + .. + p_j^2) grows by 2 rate per step
         missing = math.log(self.square / (2 * float(gammaincinv(0.5, odds / self.looks)))) - total
         return math.ceil(missing / (2 * rate)) if rate > 0 else 0
 
@@ -198,6 +201,7 @@ def _select_accurate(engine: Engine, guards: Guards | None, top: float, residual
     if guards is None or not len(guards.values):
         return None
     lowest = float(guards.values[0])
+    # |R|_F of the first 1, 2, .. guards
     leaks = np.sqrt(np.cumsum(guards.residuals**2))
     n = int(
         (leaks[:MAX_MEASURED_GUARDS] <= MAX_GUARD_LEAK * (lowest - needed_cut(top, lowest, residual))).sum()
@@ -213,6 +217,7 @@ def _measure_guards(engine: Engine, standard: Coordinates, Q: MultiVector, guard
     same = np.eye(G.shape[1])
     for _ in range(2):  # the second time takes out what rounding left
         G = engine.combine(G, same, Q, -engine.gram(Q, G))
+    # one product of at most eight columns
     ritz = rayleigh_ritz(engine, standard.operator, orthonormalize(engine, G, None).Q)
     return Guards(ritz.Q, ritz.values, residuals(engine, standard.operator, ritz))
 
@@ -281,6 +286,7 @@ def run_lanczos_probe(
         over = evidence.lowest <= top or probe.n_steps >= max_steps or probe.ended
         if over or evidence.odds_below(tau) <= TARGET_ODDS:
             return evidence
+        # Look again when the odds may be met: after a tenth more steps at least, twice as many at most.
         pause = max(1 + probe.n_steps // 10, min(evidence.remaining_steps(tau, TARGET_ODDS), probe.n_steps))
 
 
@@ -314,8 +320,11 @@ class _LanczosProbe:
         if guards is not None:
             self.theta = float(guards.values[0])
             self.leak = float(np.linalg.norm(guards.residuals))
+            # rounding moves each guard's residual by ``noise`` at most
             self.leak += math.sqrt(len(guards.values)) * noise
         self.vectors.append(engine.random(n, 1, seed, Q.dtype))
+        # |x|^2 of the part of the random vector in the complement: what
+        # was drawn minus Ritz vectors and guards
         self.square = float(self.vectors.orthogonalize(0, self.at)[1][0, 0])
         self.vectors.rotate(self.at, self.at + 1, np.array([[1 / math.sqrt(self.square)]]))
         self.noise = noise
@@ -390,11 +399,13 @@ class InverseProbeEvidence(ComplementBound):
         """See the module's text."""
         if tau >= self.lowest:
             return 1.0
+        # the eigenvalue of -T that belongs to tau
         value = self.noise - 1 / (tau - self.pole)
         largest = 0.0
         for recurrence, square in zip(self.recurrences, self.squares, strict=True):
             if not value < recurrence.lowest:
                 return 1.0
+            # bounds on the squared coordinates of v sum to a chi-square of as many degrees
             largest += square * math.exp(-recurrence.log_sum(value)[0])
         return float(gammainc(len(self.squares) / 2, largest / 2))
 
@@ -468,6 +479,7 @@ class _InverseProbe:
         self.at = slice(k, k + n_vectors)
         self.width = n_vectors
         self.recurrences = (Recurrence(),) * n_vectors
+        # standard normal in the metric, then projected out of the span of the Ritz vectors
         x = start / np.sqrt(metric)[:, None]
         x -= engine.combine(ritz.Q, engine.gram(ritz.Q, x, metric))
         self.squares = np.diag(engine.gram(x, x, metric))
@@ -480,18 +492,24 @@ class _InverseProbe:
 
     def step(self) -> None:
         """Mutates: one Lanczos step of each recurrence, which is one solve."""
+        # 1. the solve: T q_i (N x n_vectors)
         product = self.times(self.current)
         parts = self.engine.gram(self.basis, product, self.metric)
+        # 2. coefficients: alpha_i per recurrence; the others' vectors are
+        # left alone, so each is a Lanczos of its own
         alphas = np.diag(parts[self.at]).copy()
         k = parts.shape[0] - 2 * self.width
         parts[k:] = 0
         before = slice(k, k + self.width) if self.at.start > k else slice(k + self.width, None)
         parts[self.at] = np.diag(alphas)
         parts[before] = -np.diag(self.betas)
+        # 3. beta_i+1 q_i+1 = -(T q_i - alpha_i q_i - beta_i q_i-1),
+        # orthogonal to the Ritz vectors; the sign is -T's
         new = self.engine.combine(self.basis, parts)
         new -= product
         self.betas = np.maximum(np.sqrt(np.diag(self.engine.gram(new, new, self.metric))), self.noise)
         new /= self.betas
+        # 4. the new vectors take the place of the last but one
         self.basis[:, before] = self.current = new
         self.at = before
         grown = zip(self.recurrences, -alphas, self.betas, strict=True)

@@ -141,6 +141,8 @@ def gaussian_rows(start: int, stop: int, n_columns: int, seed: int, dtype: DType
     """
     out = np.empty((stop - start, n_columns), dtype)
     for chunk in range(start // RANDOM_CHUNK, -(-stop // RANDOM_CHUNK)):
+        # the whole chunk up to ``stop`` is drawn, and cut: a row's
+        # numbers do not depend on where blocks begin
         first = chunk * RANDOM_CHUNK
         last = min(first + RANDOM_CHUNK, stop)  # numbers are drawn row by row: later rows need not be drawn
         drawn = np.random.default_rng((seed, chunk)).standard_normal((last - first, n_columns), out.dtype)
@@ -275,6 +277,7 @@ class Engine(ABC):
         self.work.matvecs += sum(multivector.shape[1] for multivector in multivectors)
         if not more:
             return operator.product(self, X)
+        # side by side through one pass: reading the edges costs more than the columns
         product = operator.product(self, self.hstack(*multivectors))
         ends = np.cumsum([0, *(multivector.shape[1] for multivector in multivectors)])
         return tuple(self.columns(product, slice(*ends[i : i + 2])) for i in range(len(multivectors)))
@@ -306,6 +309,7 @@ class Engine(ABC):
         out
             A multivector whose memory may be used again, ``before`` itself perhaps; here it is not.
         """
+        # (k, k) each: combine takes small matrices
         a, b, c = (value * np.eye(X.shape[1]) for value in coefficients)
         product = self.apply(operator, X)
         if operator.metric is not None:
@@ -383,6 +387,7 @@ class Engine(ABC):
         """Measure whole columns: finite or not, where they peak, on how many rows they live."""
         # 1. peaks, 2. moments in units of the peaks: squares of tiny or huge entries leave float64
         peaks, rows, finite = _first_peaks(self.gather_blocks(_peaks, X))
+        # columns of zeros stay zeros
         units = np.maximum(np.abs(peaks), 1e-300)
         weights = () if metric is None else (metric,)
         sums = self.gather_blocks(lambda _, *blocks: _moments(units, *blocks), X, *weights)
@@ -403,6 +408,7 @@ def _multiply(_: int, X: Array, factors: Array) -> Array:
 
 def _residual_squares(values: Array, Q: Array, AQ: Array, metric: Array | float = 1.0) -> Array:
     k = len(values)
+    # float64 before the difference: A q and theta B q agree in most of their digits
     rest = AQ[:, :k].astype(np.float64) - metric * Q[:, :k] * values
     return np.asarray((rest**2 / metric).sum(axis=0))
 
@@ -420,6 +426,7 @@ def _peaks(start: int, rows: Array) -> tuple[Array, Array, bool]:
 def _first_peaks(parts: list[tuple[Array, Array, bool]]) -> tuple[Array, Array, bool]:
     peaks, rows, finite = parts[0]
     for other, where, good in parts[1:]:
+        # strictly: of equal peaks the first row wins, however rows are cut into blocks
         higher = np.abs(other) > np.abs(peaks)
         peaks = np.where(higher, other, peaks)
         rows = np.where(higher, where, rows)

@@ -27,6 +27,7 @@ class MultiVectorList:
     def append(self, X: MultiVector) -> None:
         """Add columns; before that, the last multivectors are joined where the one before is no wider."""
         multivectors = self.multivectors
+        # as in a binary counter: widths fall by half at least from left to right
         while len(multivectors) > 1 and multivectors[-2].shape[1] <= multivectors[-1].shape[1]:
             last = multivectors.pop()
             multivectors[-1] = self.engine.hstack(multivectors[-1], last)
@@ -46,6 +47,7 @@ class MultiVectorList:
         """Mutates: block Gram-Schmidt, first against the columns from ``first`` on, then against all."""
         new = self.columns(count, self._total)
         coefficients = np.zeros((count, new.shape[1]))
+        # Block Gram-Schmidt, the second time against all columns: "twice is enough" (Parlett 1998, 6.9).
         for begin in (first, 0):
             blocks = [self.engine.columns(t, slice(a, b)) for t, a, b in self._within(begin, count)]
             projections = [self.engine.gram(block, new) for block in blocks]
@@ -143,6 +145,7 @@ class RowBasis:
         basis = self.stored[:count]
         new = self.stored[count : self.filled]
         # 1. against the last vectors, which hold nearly all of the projection
+        # (count - first, width): three-term recurrences leave hardly anything along the others
         near = self.stored[first:count] @ new.T
         new -= near.T @ self.stored[first:count]
         # 2. against all: "twice is enough" (Kahan; Parlett 1980)
@@ -166,6 +169,7 @@ class RowBasis:
 
             run = rotate if part.shape[1] > self.thresholds.parallel_rows else rotate.serial
             run(part, np.ascontiguousarray(Y, dtype=np.float64))
+        # fewer columns than before: those behind close up
         if width < stop - start:
             part[width : width + behind] = self.stored[stop : self.filled].copy()
         self.filled = start + width + behind

@@ -63,9 +63,11 @@ class LocalEngine(Engine):
         from spectrograd.kernels.spmm import laplacian_column, laplacian_rows
 
         X = np.ascontiguousarray(X)
+        # gathered rows, scaled once instead of once per entry
         V = X if operator.scale is None else operator.scale[:, None] * X
         out = np.empty_like(X)
         for b in operator.graph.blocks:
+            # one column is a loop of its own: no row of the block fits a register
             numbers = (b.weights_in(X.dtype), operator.diagonal, operator.scale)
             large = len(b.indices) > self.thresholds.worth_threads
             if X.shape[1] == 1:
@@ -155,6 +157,7 @@ class LocalEngine(Engine):
 
         # Chunks of fixed size, added in order: the bits do not depend on the number of threads.
         run = gram if self._is_parallel(X) else gram.serial
+        # float64 sums of SUM_CHUNK rows each, added in order
         weights = as_weights(metric)
         total = np.zeros((X.shape[1], Y.shape[1]))
         for first in range(0, len(X), SUM_CHUNK):
@@ -260,6 +263,7 @@ class LocalEngine(Engine):
             return
         import numba
 
+        # numba's mask is per thread of Python, and is put back whatever happens
         before = numba.get_num_threads()
         numba.set_num_threads(min(self._n_threads, numba.config.NUMBA_NUM_THREADS))
         try:

@@ -24,6 +24,7 @@ class NumpyEngine(Engine):
         product = np.empty_like(V)
         for block in operator.graph.blocks:
             weights = np.ones(len(block.indices)) if block.weights is None else block.weights
+            # columns of all nodes, rows of the block only
             W = sp.csr_array((weights, block.indices, block.indptr), shape=(block.n_rows, len(X)))
             product[block.start : block.stop] = W @ V
         if operator.scale is not None:

@@ -47,10 +47,12 @@ def host_slices(block: RowBlock, most: int = MAX_SLICE_ENTRIES) -> Iterator[Host
     indptr = block.indptr
     for low in range(0, max(1, int(indptr[-1])), most):
         high = min(low + most, int(indptr[-1]))
+        # rows that have entries in [low, high): the first and the last may be cut
         first = int(np.searchsorted(indptr, low, side="right")) - 1
         last = max(int(np.searchsorted(indptr, high, side="left")), first + 1)
         if low == 0:
             first = 0
+        # row pointers of the slice, from zero
         own = np.clip(indptr[first : last + 1], low, high) - low
         weights = None if block.weights is None else block.weights[low:high]
         yield HostSlice(block.start + first, own.astype(np.int32), block.indices[low:high], weights)
@@ -73,6 +75,7 @@ class DeviceBlocks:
 
     def slices(self, graph: Graph, dtype: Any) -> Iterator[BlockSlice]:
         """All of W, with weights in a type of torch."""
+        # 1. a stream, or too large to stay: sent anew in every pass
         if not graph.is_resident or _bytes(graph) > self.most_bytes:
             return (
                 self._sent(block_slice, graph.n_nodes, dtype)
@@ -80,6 +83,7 @@ class DeviceBlocks:
                 for block_slice in self._cut(b)
             )
         if id(graph) not in self._kept:
+            # 2. the first pass of a graph that may stay: weights as they are, cast when they are used
             self._reserve(_bytes(graph))
             sent = [self._sent(p, graph.n_nodes, None) for b in graph.blocks for p in self._cut(b)]
             self._kept[id(graph)] = graph, sent, _bytes(graph)  # with the graph: its id stays its own

@@ -81,6 +81,7 @@ class DeviceBasis:
         rest = basis @ new.T
         new -= rest.T @ basis
         rest[first:] += near
+        # 3. the Gram matrix of the remainder
         wide = new.double()  # a few rows: their norms decide which directions are lost
         return rest.cpu().numpy().astype(np.float64), (wide @ wide.T).cpu().numpy()
 
@@ -231,9 +232,11 @@ class TorchEngine(Engine):
         a, b, c = coefficients
         x = X.tensor
         metric = self.torch.ones_like(x[:, :1]) if operator.metric is None else _tensor(operator.metric)
+        # 1. the terms without a product, times the metric: c B before + (a diag + b B) x
         own = (a * _tensor(operator.diagonal) + b * metric).to(x.dtype)
         result = self.torch.empty_like(x) if out is None else out.tensor
         self.torch.mul(before.tensor, (c * metric).to(x.dtype), out=result).addcmul_(own, x)
+        # 2. - a W x, one pass over the edges
         self._subtract_product(operator, x, result, a)
         if operator.low_rank is not None:
             self._subtract_factors(result, operator.low_rank, X, a)
@@ -264,6 +267,7 @@ class TorchEngine(Engine):
         """Sum over chunks of rows in float64, in order."""
         total = self.torch.zeros((X.shape[1], Y.shape[1]), dtype=self.torch.float64, device=self.device)
         for rows in self._spans(X):
+            # products in float64, of ROW_CHUNK rows at a time: a whole copy would not fit the device
             left = X.tensor[rows].double()
             right = left if X is Y else Y.tensor[rows].double()
             total.addmm_((left if metric is None else metric.tensor[rows] * left).T, right)
@@ -371,6 +375,7 @@ class TorchEngine(Engine):
 
     def column_statistics(self, X: TorchMultiVector, metric: TorchMultiVector | None = None) -> Statistics:
         """On the device, in float64."""
+        # 1. peaks; 2. moments in units of the peaks, as in ``Engine.column_statistics``
         finite, top, where = peaks(self.torch, X.tensor)
         units = top.abs().clamp_min(1e-300)
         parts = [

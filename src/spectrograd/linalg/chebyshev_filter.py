@@ -56,12 +56,16 @@ def estimate_bulk(operator: Operator, mean: float, deviation: float) -> Bulk:
     other rows: ``deviation^2`` is the variance of their quotients and the mean square sum of a row of W, at
     least the mean degree times the mean weight (Cauchy and Schwarz).
     """
+    # The Rayleigh quotient of a unit vector bounds the largest
+    # eigenvalue from below: a larger one is proof of it.
     quotients = operator.quotients
     end = mean + 2 * deviation
     if quotients is None or not quotients.max() > end:
         return Bulk(mean, deviation, min(operator.upper, end))
+    # 1. mean and variance of rows that are no hubs
     usual = quotients[quotients <= HUB_RATIO * np.median(quotients)]  # rows that are no hubs
     mean = float(usual.mean())
+    # 2. the mean square of the off-diagonal entries of a row, at least mean^2 / entries
     entries = max(1.0, 2 * operator.n_edges / operator.n_nodes)  # of a row
     deviation = min(deviation, float(np.sqrt(usual.var() + mean**2 / entries)))
     return Bulk(mean, deviation, operator.upper, has_hubs=True)
@@ -77,6 +81,7 @@ class Filter:
 
     def rate(self, value: float) -> float:
         """Growth of ``log |p(value)|`` per degree; 0 inside [cut, upper]."""
+        # S(value), above 1 below the cut; T_m(t) = cosh(m acosh t)
         t = (self.upper + self.cut - 2 * value) / (self.upper - self.cut)
         return math.acosh(t) if t > 1 else 0.0
 
@@ -134,6 +139,7 @@ class Filtering:
     def advance(self) -> None:
         """Mutates: one degree more; uses the memory of the degree before again."""
         a, b, c = next(self._coefficients)
+        # X_m+1 = a B^-1 A X_m + b X_m + c X_m-1, in place of X_m-1 unless that belongs to the caller
         if self._product is not None:  # degree 1 without a pass
             same = np.eye(self.current.shape[1])
             merge = self.engine.combine if self._borrowed is not None else self.engine.combine_inplace
@@ -167,9 +173,11 @@ def damping_coefficients(lower: float, cut: float, upper: float) -> Iterator[Coe
     """
     half = (upper - cut) / 2
     centre = (upper + cut) / 2
+    # sigma_m = T_m-1 / T_m at ``lower``: each degree is divided by its own value there
     sigma = first = half / (lower - centre)
     yield sigma / half, -centre * sigma / half, 0.0
     while True:
+        # 1 / sigma_m+1 = 2 / sigma_1 - sigma_m, the recurrence of Chebyshev polynomials
         following = 1 / (2 / first - sigma)
         a = 2 * following / half
         yield a, -centre * a, -sigma * following
@@ -196,6 +204,7 @@ class FilteredSingularValues:
 
     def measure(self, M: Array) -> None:
         """Mutates: take the singular values from the Gram matrix M (width x width) of the block as it is."""
+        # M = V diag(s^2) V': s and V are singular values and right singular vectors of the block
         squares, V = la.eigh((M + M.T) / 2)
         if not squares[-1] > 0:
             raise FloatingPointError("the filter lost all vectors")
@@ -218,6 +227,7 @@ class FilteredSingularValues:
 
         The other singular values belong to the rest of the spectrum, noise of one size in all directions.
         """
+        # A random block is noise of one size: what grew beyond the mean of the others is signal.
         squares = la.svdvals(self.factor) ** 2
         if len(squares) == k:
             return 0.0

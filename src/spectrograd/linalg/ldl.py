@@ -45,12 +45,14 @@ class Factor(ABC):
     @staticmethod
     def of(operator: SparseOperator, sigma: float, thresholds: Thresholds = USUAL) -> Factor | None:
         """Factorise without pivoting, or None where the result cannot be trusted."""
+        # without a scale A and B are congruent to the original ones: the same signs, the same pivots
         operator = operator.random_walk_form().astype(np.float64)
         diagonal = operator.diagonal - sigma * (1.0 if operator.metric is None else operator.metric)
         make = SmallFactor if operator.n_nodes <= thresholds.small else FrontFactor
         factor = make.of_matrix(operator.graph, diagonal)
         if factor is None or factor._safe():
             return factor
+        # 2. pivots of both signs: accept the factor only if it reproduces a vector that is not smooth
         x = np.cos(np.arange(len(diagonal)))[:, None]  # did errors grow? then the signs mean nothing
         product = diagonal[:, None] * x - operator.graph.matrix @ x
         return factor if np.abs(factor.solve(product) - x).max() < 1e-6 else None
@@ -209,9 +211,11 @@ def count_below(operator: SparseOperator, tau: float, thresholds: Thresholds = U
     factor = Factor.of(operator, tau, thresholds)
     if factor is None or operator.low_rank is None:
         return None if factor is None else factor.n_negative
+    # inertia(bordered) = inertia(A - tau B) + inertia(corner) = inertia(S) + inertia(diag(1/a))
     a = operator.low_rank.coefficients
     Z = operator.low_rank.factors[:, a != 0]
     a = a[a != 0]
+    # Schur complement of the sparse corner, r x r
     corner = np.diag(1 / a) - Z.T @ factor.solve(Z)
     values = np.linalg.eigvalsh((corner + corner.T) / 2)
     return factor.n_negative + int((values < 0).sum()) - int((a < 0).sum())
@@ -282,6 +286,7 @@ def estimate_factor_size(graph: Graph, enough: float = math.inf) -> FactorSize:
     ``s / sqrt(2)``, there are ``2^g`` in generation g, so all of them take ``1 / (1 - 2^-1/2)`` times the
     first. A graph that is dense already has few entries per edge and no less work.
     """
+    # The least of three: separators, cycles, and a matrix that is dense altogether.
     edges = float(graph.n_edges)
     column = edges / max(1, graph.n_nodes)
     n = float(graph.n_nodes)
@@ -304,6 +309,7 @@ def _total(graph: Graph, enough: float) -> FactorSize:
     search = graph.search
     if search.first.size == graph.n_nodes:
         return _cost(graph, search.first, enough)
+    # several components: the largest few are measured
     sizes = np.bincount(search.component)
     first = np.unique(search.component, return_index=True)[1]
     largest = np.argsort(sizes, kind="stable")[::-1][:MAX_SEARCHED_COMPONENTS]
@@ -313,6 +319,7 @@ def _total(graph: Graph, enough: float) -> FactorSize:
         if total.entries >= enough:
             return total
     others = np.delete(sizes, largest).astype(np.float64)
+    # the others: as dense as the measured ones by their size, or a dense block each, whichever is less
     alike = total.times(others.sum() / sizes[largest].sum())
     dense = FactorSize(float((others**2).sum()) / 2, float((others**3).sum()) / 3)
     return total + min(alike, dense)
@@ -332,6 +339,7 @@ def _blocks(widths: Array) -> FactorSize:
     itself.
     """
     at = _separator(widths)
+    # the separator is eliminated last, as a dense s x s block
     s = float(widths[at])
     dense = FactorSize(s**2 / 2, s**3 / 3)
     parts = [part for part in (widths[:at], widths[at + 1 :]) if len(part) > 1]
@@ -342,6 +350,7 @@ def _blocks(widths: Array) -> FactorSize:
 
 def _separator(widths: Array) -> int:
     """The thinnest level that cuts off at least a quarter on each side, or the widest one."""
+    # vertices below and above each level
     total = widths.sum()
     below = np.cumsum(widths) - widths
     above = total - below - widths

@@ -19,6 +19,7 @@ MAX_DENSE_NODES = 2000  # nodes of a coarsest level that is solved by a dense in
 
 def _smoother(low: float, high: float) -> tuple[float, float]:
     """``(c0, c1)``: ``1 - x (c0 + c1 x)`` is the Chebyshev polynomial of degree 2, small on [low, high]."""
+    # 1 - x (c0 + c1 x) = T_2((theta - x) / delta) / T_2(theta / delta)
     theta = (high + low) / 2
     delta = (high - low) / 2
     s = theta / delta
@@ -71,6 +72,7 @@ def shrinkage(operator: SparseOperator, n_sampled: int = 2000) -> float:
     """Estimate the share of the entries that one matching leaves, from a sample of the aggregates."""
     from spectrograd.kernels import coarsening
 
+    # a matching of the whole graph (cheap), entries of some of its aggregates (expensive)
     part, n = _match(operator, 3)
     begin, order = coarsening.members(part, n)
     chosen = np.linspace(0, n - 1, min(n, n_sampled)).astype(np.int64)
@@ -91,8 +93,10 @@ def _galerkin(operator: SparseOperator, part: Array, n: int) -> tuple[Level, Spa
     weights = operator.graph.matrix.data if operator.graph.is_weighted else None
     begin, order = coarsening.members(part, n)
     run = coarsening.galerkin if operator.graph.n_entries > WORTH_THREADS else coarsening.galerkin.serial
+    # 1. edges of the coarse graph: sums over pairs of aggregates
     indptr, indices, data = run(*operator.graph.pattern, weights, part, begin, order)
     graph = Graph((RowBlock(0, indptr, indices, data),), n)
+    # 2. metric and diagonal: sums over aggregates
     metric = np.ones(operator.n_nodes) if operator.metric is None else operator.metric
     # P'AP exactly, signs or none: what the diagonal has beyond (signed) row sums is added up.
     extra = np.bincount(part, operator.diagonal - _signed_row_sums(operator.graph), n)
@@ -120,6 +124,7 @@ def build(operator: SparseOperator, coarsest: int = COARSEST_NODES) -> list[Leve
     from spectrograd.kernels.coarsening import members
 
     levels: list[Level] = []
+    # Two matchings per level: one alone would halve the nodes and double the number of levels.
     while operator.n_nodes > coarsest:
         first, middle = coarsen(operator)
         if middle.n_nodes > 0.9 * operator.n_nodes:
@@ -127,6 +132,7 @@ def build(operator: SparseOperator, coarsest: int = COARSEST_NODES) -> list[Leve
         second, coarse = coarsen(middle)
         assert first.part is not None
         assert second.part is not None
+        # the composition of both restrictions
         part = second.part[first.part]
         begin, order = members(part, coarse.n_nodes)
         levels.append(Level(operator, part, begin, order))
@@ -166,14 +172,17 @@ class Cycle:
             return None
         operator = self.jacobi[-1].astype(np.float64)
         assert operator.metric is not None
+        # standard form B^-1/2 A B^-1/2, whose eigenvectors are orthonormal
         root = np.sqrt(operator.metric)
         values, Y = la.eigh(operator.to_dense() / np.outer(root, root))
+        # a Laplacian is singular: its null vector gets a finite inverse
         floor = 1e-6 * max(float(values[-1]), 1e-300)
         Y = Y / root[:, None]
         return np.asarray((Y / np.maximum(values, floor)) @ Y.T, dtype=np.float32)
 
     def __call__(self, R: Array) -> Array:
         """Apply to all columns."""
+        # columns of one size: a cycle is linear, and float32 neither over- nor underflows
         scale = 1 / np.maximum(np.abs(R).max(axis=0), 1e-300)
         return np.asarray(self._solve(0, np.ascontiguousarray(R * scale, dtype=np.float32)) / scale, R.dtype)
 
@@ -229,6 +238,7 @@ class Cycle:
         return np.asarray(self.engine.apply(self.jacobi[depth], X))
 
     def _count(self, depth: int, X: Array, times: int) -> None:
+        # in units of the finest level: what a plan and a report count
         share = self.levels[depth].operator.graph.n_entries / max(1, self.levels[0].operator.graph.n_entries)
         self.columns += times * X.shape[1] * share
 

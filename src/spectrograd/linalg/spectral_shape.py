@@ -37,12 +37,15 @@ class SpectralShape:
 
     def near(self, k: int) -> tuple[float, float]:
         """The k-th eigenvalue, about, and the usual distance to the next one there."""
+        # 1. the node of the quadrature rule next to the k-th eigenvalue
         log_values = np.log(self.values)
         log_counts = np.log(self.counts)
         at = math.log(max(k, 1.5))
         i = int(np.clip(np.searchsorted(log_counts, at), 1, len(log_counts) - 1))
+        # 2. the local power law: value ~ number^power
         step = max(log_counts[i] - log_counts[i - 1], MIN_LOG_STEP)
         power = float(np.clip((log_values[i] - log_values[i - 1]) / step, MIN_POWER, MAX_POWER))
+        # 3. extended to k; d value / d number = value power / k is the usual distance
         value = math.exp(log_values[i] + (at - log_counts[i]) * power)
         value = min(value, float(self.values[-1]))
         return value, value * power / k

@@ -80,6 +80,7 @@ class ChebyshevTerms:
 
     def advance(self) -> None:
         """Mutates: one degree more, ``T_m+1 = 2 S T_m - T_m-1``; one pass over the edges."""
+        # T_1 = S T_0, T_m+1 = 2 S T_m - T_m-1 (the memory of T_m-1 is used again)
         first = self.degree == 0
         scale = 1.0 if first else 2.0
         rule: Coefficients = (scale * self._slope, scale * self._offset, 0.0 if first else -1.0)
@@ -116,6 +117,7 @@ class Moments:
             terms.advance()
             pairs = ((terms.current, terms.previous), (terms.current, terms.current))
             across, squares = (np.diag(M) for M in engine.grams(pairs, terms.operator.metric))
+            # mu_2m-1 = 2 <T_m, T_m-1> - mu_1 and mu_2m = 2 <T_m, T_m> - mu_0: two moments per pass
             start = self._columns[0]
             first = across if terms.degree == 1 else self._columns[1]
             odd = across if terms.degree == 1 else 2 * across - first
@@ -204,11 +206,13 @@ class SpectralDensity:
 
         The count decides up to its standard error; within that, the gap of the spectrum does.
         """
+        # 1. the count below every point, and its standard error over the random columns
         counts = np.cumsum(self.weights, axis=0)
         means = counts.mean(axis=1)
         n_columns = counts.shape[1]
         errors = counts.std(axis=1, ddof=1) / math.sqrt(n_columns) if n_columns > 1 else means
         allowed = np.maximum(COUNT_ERRORS * errors, 0.5)
+        # 2. points at which the count agrees with the number asked for
         near = np.abs(means - n_below) <= allowed
         nearest = int(np.abs(means - n_below).argmin())
         near[nearest] = True
@@ -224,6 +228,7 @@ class SpectralDensity:
     def quality(self, edge: float, degree: int) -> StepQuality:
         """What the step of this degree with its edge at an eigenvalue will do to random columns."""
         point = self.point_at(edge)
+        # the squared filter at every point: its share of the length of a random column there
         squares = np.polynomial.chebyshev.chebval(self.points, step_coefficients(point, degree)) ** 2
         weights = np.maximum(self.weights.mean(axis=1), 0.0)
         below = self.points <= point
@@ -258,6 +263,7 @@ def apply_step(engine: Engine, operator: Operator, X: MultiVector, edge: float, 
     coefficients = step_coefficients(point, degree)
     same = np.eye(X.shape[1])
     terms = ChebyshevTerms(engine, operator, X)
+    # h(S) X = sum_m c_m T_m(S) X
     filtered = engine.combine(X, coefficients[0] * same)
     for coefficient in coefficients[1:]:
         terms.advance()

@@ -87,15 +87,18 @@ def inverse_factor(M: Array, least: float = 1e-12) -> tuple[Array, int]:
     """
     if not np.isfinite(M).all():
         raise FloatingPointError("the vectors are too long for a Gram matrix")
+    # 1. columns of unit length: M becomes a correlation matrix
     squares = np.diag(M)
     lengths = np.sqrt(np.where(squares > 1e-60, squares, 1))  # a column of zeros stays one, and is lost
     scaled = M / np.outer(lengths, lengths)  # columns first: a badly scaled Gram fails needlessly
     try:
+        # 2. scaled = R'R, so F = R^-1
         R = la.cholesky(scaled)
         if np.abs(np.diag(R)).min() > least**0.5:
             return la.solve_triangular(R, np.eye(len(M))) / lengths[:, None], 0
     except la.LinAlgError:
         pass
+    # 3. Cholesky fails near rank loss: eigenvectors of what is left of the rank
     values, rotation = la.eigh(scaled)
     in_range = values > least * values[-1]
     factor = (rotation[:, in_range] / np.sqrt(values[in_range])) / lengths[:, None]
@@ -172,6 +175,7 @@ class Coordinates:
 
     @classmethod
     def _of(cls, engine: Engine, operator: Operator, factors: Array | None) -> Coordinates:
+        # (n_nodes, 1) each, so that ``scale_rows`` multiplies every column
         loaded = engine.load_operator(operator)
         if factors is None:
             return cls(engine, loaded)
@@ -305,6 +309,8 @@ class Basis:
             product, beside = self.engine.apply(self.operator, front, beside)
         # 2. orthogonalise against the space (block Gram-Schmidt); the coefficients are columns of T
         self.vectors.append(product)
+        # After a restart the product has parts along all vectors, else
+        # along the last two blocks (three-term).
         first = 0 if self._far else max(0, a - width)
         self.T[:b, a:b], inner = self.vectors.orthogonalize(first, b)
         # 3. normalise the remainder: it was the new vectors times R
@@ -333,10 +339,13 @@ class Basis:
             length = float(inner[0, 0]) ** 0.5
             self.vectors.rotate(start, stop, np.array([[1 / length]]))
             return np.array([[length]]), True
+        # block: inner = Y diag(s^2) Y', new vectors = old Y / s, and R = diag(s) Y'
         squares, Y = np.linalg.eigh(inner)
+        # directions that vanished lie in the space already: rounding is all that is left of them
         alive = squares > max(tiny**2, 1e-12 * squares[-1])
         roots = np.sqrt(squares[alive])
         self.vectors.rotate(start, stop, Y[:, alive] / roots)
+        # small directions magnify what is left of the space in them: then orthogonalise again
         well = bool(squares[0] > ILL_CONDITIONED * squares[-1] and squares[0] > 100 * tiny**2)
         return roots[:, None] * Y[:, alive].T, well or not alive.any()
 
@@ -344,6 +353,7 @@ class Basis:
         """Mutates: a random direction outside the space becomes the front."""
         new = self.filled
         self.vectors.append(self.engine.random(self.n_nodes, 1, new_seed(rng), self.dtype))
+        # "twice is enough" (Parlett 1998, 6.9)
         for _ in range(2):
             _, inner = self.vectors.orthogonalize(0, new)
             self.vectors.rotate(new, new + 1, 1 / np.sqrt(inner))
@@ -355,6 +365,7 @@ class Basis:
         m = self.done
         if not np.isfinite(self.T[: self.filled, :m]).all():
             raise FloatingPointError("the basis overflowed")
+        # T is symmetric up to rounding; its upper triangle holds the coefficients
         values, Y = np.linalg.eigh(self.T[:m, :m], UPLO="U")
         coupling = self.T[m : self.filled, :m] @ Y
         return RitzValues(values, np.sqrt((coupling**2).sum(axis=0)), Y, coupling)
@@ -362,7 +373,9 @@ class Basis:
     def restart(self, ritz: RitzValues, keep: int) -> None:
         """Mutates: thick restart (Wu and Simon 2000): the first ``keep`` Ritz vectors, then the front."""
         front = self.front
+        # 1. the Ritz vectors in place of the basis; the front moves up behind them
         self.vectors.rotate(0, self.done, ritz.Y[:, :keep])
+        # 2. A Q = Q diag(theta) + front coupling (Stewart 2001): T is an arrow
         self.T[:] = 0
         self.T[np.arange(keep), np.arange(keep)] = ritz.values[:keep]
         self.T[keep : keep + front, :keep] = ritz.coupling[:, :keep]

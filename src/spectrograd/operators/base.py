@@ -134,6 +134,7 @@ class Operator(ABC):
 
     def __matmul__(self, U: Array) -> Array:
         """``A @ U`` on the default engine, for numpy arrays."""
+        # engines take blocks (n_nodes, n_columns) of float32 or float64
         columns = U if U.ndim == 2 else U[:, None]
         if columns.dtype not in (np.float32, np.float64):
             columns = columns.astype(np.float64)
@@ -154,6 +155,7 @@ def check_capabilities(
     who: str, requires: frozenset[Capability], operator: Operator, capabilities: frozenset[Capability]
 ) -> None:
     """Raise an error that names the capabilities which an operator lacks."""
+    # before any work: a solver never finds out half-way that it lacks an entry of the matrix
     missing = sorted(requires - capabilities)
     if missing:
         what = type(operator).__name__

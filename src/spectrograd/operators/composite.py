@@ -157,6 +157,7 @@ class FunctionOperator(OperatorOfSeveral):
         eps = float(np.finfo(dtype).eps)
         floor = 0.0
         for operator, coefficients in zip(self.operators, self.series, strict=True):
+            # T_m has a derivative of at most m^2: an error in L is magnified by it (Markov's inequality)
             each = operator.rounding(dtype) / (operator.upper - operator.lower) + 4 * eps
             terms = np.abs(coefficients)
             floor += 10 * SERIES_ACCURACY * float(terms.max()) + each * float(
@@ -176,6 +177,7 @@ def function_of_layers(
 
     The function is monotone.
     """
+    # One scale for all layers, so that f sees their spectra relative to each other.
     scale = spectral_scale(layers)
     weighted = [(float(c), operator) for c, operator in zip(weights, layers, strict=True) if c > 0]
     series = []
@@ -215,8 +217,10 @@ def chebyshev_series(function: Function, low: float, high: float) -> Array:
     half = (high - low) / 2
     size = 16
     while True:
+        # twice as many Chebyshev nodes until the last tenth of the coefficients is negligible
         nodes = np.cos(np.pi * (np.arange(size + 1) + 0.5) / (size + 1))
         coefficients = _interpolate(function(middle + half * nodes), nodes)
+        # the decay of the coefficients is the error of the truncation, for smooth functions
         significant = np.flatnonzero(np.abs(coefficients) > SERIES_ACCURACY * np.abs(coefficients).max())
         if significant[-1] < 0.9 * size:
             return np.asarray(coefficients[: significant[-1] + 1])
@@ -231,6 +235,7 @@ def chebyshev_series(function: Function, low: float, high: float) -> Array:
 def _interpolate(values: Array, nodes: Array) -> Array:
     """Coefficients of the interpolant through values at Chebyshev nodes (a discrete cosine transform)."""
     basis = chebyshev.chebvander(nodes, len(nodes) - 1)
+    # discrete orthogonality of T_m at the nodes; the sum of T_0^2 is twice that of the others
     coefficients = basis.T @ values * (2 / len(nodes))
     coefficients[0] /= 2
     return np.asarray(coefficients)

@@ -90,8 +90,10 @@ def equilibrate(operator: Operator) -> Equilibration | None:
         return None  # a function of layers is of the size it is, a stream was scaled when it was made
     if operator.graph.n_entries == 0:
         return None
+    # 1. degrees over too many decades for one divisor: coordinates in which the diagonal is one
     if _is_wide(operator):
         return _absorb_scale(operator)
+    # 2. one divisor for A, or for the weights of a normalised Laplacian
     within = operator if operator.scale is None else _with_equilibrated_scale(operator)
     size = operator.upper - operator.lower if operator.metric is None else float(operator.metric.max())
     divisor = power_of_four(size)
@@ -99,6 +101,7 @@ def equilibrate(operator: Operator) -> Equilibration | None:
         return None if within is operator else Equilibration(within)
     if operator.metric is None:
         return Equilibration(divide(within, divisor), unit=divisor)
+    # 3. A and B divided alike: the eigenvalues stay, vectors get a factor of 1 / sqrt(divisor)
     pencil = replace(divide(within, divisor), metric=_freeze(operator.metric / divisor))
     pencil = replace(pencil, lower=operator.lower, upper=operator.upper)
     return Equilibration(pencil, row_factors=float(1 / np.sqrt(divisor)))
@@ -121,6 +124,7 @@ def power_of_four(size: float) -> float:
     """What to divide numbers of that size by: their roots then divide exactly too. 1 where they are fit."""
     if not np.isfinite(size) or size == 0 or MIN_SIZE <= size <= MAX_SIZE:
         return 1.0
+    # an even power of two: the square root, by which vectors are scaled, is a power of two as well
     exponent = (int(np.frexp(size)[1]) - 1) // 2
     return float(4.0 ** np.clip(exponent, -MAX_POWER_OF_FOUR, MAX_POWER_OF_FOUR))
 
@@ -167,6 +171,7 @@ def _with_weights(graph: Graph, factor: float) -> Graph:
     """The graph with its weights multiplied, in float64: the small ones of float32 must not vanish."""
     blocks = []
     for block in graph.blocks:
+        # an unweighted block becomes a weighted one
         weights = np.full(len(block.indices), factor) if block.weights is None else block.weights * factor
         blocks.append(replace(block, weights=_freeze(weights.astype(np.float64, copy=False))))
     return Graph(tuple(blocks), graph.n_nodes, graph.names)

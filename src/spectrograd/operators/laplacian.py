@@ -64,6 +64,7 @@ def laplacian(graph: Graph, kind: Kind = "random_walk", *, allow_isolated: bool 
     if degrees.max() > np.finfo(np.float64).max / 2:
         raise GraphError("the weights are too large: their sums overflow; divide all of them by 1e10, say")
     _check_isolated(graph, allow_isolated)
+    # Spectra lie in [0, 2] for both normalised forms (Chung 1997, Lemma 1.7), signed ones included.
     linked = degrees > 0
     if kind == "unnormalized":
         return SparseOperator(graph, degrees, upper=_largest_two(degrees))
@@ -78,6 +79,7 @@ def _refuse_signs(graph: Graph, kind: Kind) -> None:
     for block in graph.blocks:
         if block.weights is None or not (block.weights < 0).any():
             continue
+        # the first negative entry; its row is the last one that begins at or before it
         at = int(np.argmax(block.weights < 0))
         row = block.start + int(np.searchsorted(block.indptr, at, side="right")) - 1
         ends = f"{graph.node_names[row]}, {graph.node_names[block.indices[at]]}"
@@ -198,15 +200,18 @@ def regularized(graph: Graph, kind: Kind, tau: float) -> SparseOperator:
         raise GraphError("the graph is empty: it has nodes but no edge")
     plain = laplacian(graph, kind, allow_isolated=True)  # checks the kind
     n = graph.n_nodes
+    # t in units of a degree; each of the N entries of a row gets t / N
     added = tau * float(graph.degrees.mean())
     degrees = graph.degrees + added
     coefficient = np.array([added / n])
+    # (t / N) 11' as a rank-one part: A = .. - Z diag(a) Z' with Z = 1, a = t / N
     ones = None if is_signed_kind(kind) else LowRank(np.ones((n, 1)), coefficient)
     kind = form_of(kind)
     if kind == "unnormalized":
         return SparseOperator(graph, degrees, low_rank=ones, upper=plain.upper + added)
     if kind == "symmetric":
         scale = 1 / np.sqrt(degrees)
+        # D^-1/2 11' D^-1/2
         scaled = ones and LowRank(scale[:, None], coefficient)
         return SparseOperator(graph, np.ones(n), scale=scale, low_rank=scaled)
     return SparseOperator(graph, degrees, metric=degrees, low_rank=ones)
@@ -246,6 +251,7 @@ def masked(
         whole = regularized(graph, kind, tau) if tau else None
         return whole or laplacian(graph, kind, allow_isolated=allow_isolated)
     laplacian(graph, kind, allow_isolated=True)  # checks the kind and the size of the weights
+    # active rows have the mean degree of the active graph only
     kept = np.ones(graph.n_nodes, bool)
     kept[excluded] = False
     added = tau * float(graph.degrees[kept].mean())
@@ -258,6 +264,8 @@ def masked(
 
 
 def _random_walk(graph: Graph, kept: Array, degrees: Array, low_rank: LowRank | None) -> SparseOperator:
+    # Excluded rows: diagonal / metric is 2 - 1/c, weights / metric at most 1/c, with c = EXCLUDED_DIVISOR:
+    # by Gershgorin their eigenvalues lie in [2 - 2/c, 2].
     metric = np.where(kept, np.where(degrees > 0, degrees, 1.0), EXCLUDED_DIVISOR * degrees)
     diagonal = np.where(kept, degrees, (2 * EXCLUDED_DIVISOR - 1) * degrees)
     return SparseOperator(graph, diagonal, metric=metric, low_rank=low_rank)
@@ -265,6 +273,7 @@ def _random_walk(graph: Graph, kept: Array, degrees: Array, low_rank: LowRank | 
 
 def _symmetric(graph: Graph, kept: Array, degrees: Array, low_rank: LowRank | None) -> SparseOperator:
     linked = degrees > 0
+    # the same in symmetric form: off-diagonal entries are divided by sqrt(c) twice
     root = np.where(linked, 1 / np.sqrt(np.where(linked, degrees, 1.0)), 0.0)
     scale = np.where(kept, root, root / np.sqrt(EXCLUDED_DIVISOR))
     diagonal = np.where(kept, linked, 2 - 1 / EXCLUDED_DIVISOR)

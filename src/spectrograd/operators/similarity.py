@@ -127,6 +127,7 @@ class SimilarityOperator(Operator):
 
     @cached_property
     def _random_walk(self) -> SimilarityOperator:
+        # vectors diag(g) u: diagonal and metric are divided by g^2
         squares = self.form**2
         metric = (1 if self.metric is None else self.metric) / squares
         ones = np.ones(self.n_nodes)
@@ -177,6 +178,7 @@ def similarity_laplacian(graph: FeatureGraph, kind: str, tau: float = 0.0) -> Si
     diagonal = degrees + graph.own_weights
     low_rank = None
     if graph.constant or added:
+        # Y = [1 on linked rows, 1], a = [constant of the weights, t / N]
         ties = np.column_stack([graph.linked, np.ones(graph.n_nodes)])
         low_rank = LowRank(ties, np.array([graph.constant, added / graph.n_nodes]))
     lower = 0.0
@@ -189,6 +191,7 @@ def similarity_laplacian(graph: FeatureGraph, kind: str, tau: float = 0.0) -> Si
             )
     ones = np.ones(graph.n_nodes)
     if kind == "unnormalized":
+        # u'Lu <= sum w_ij (2 u_i^2 + 2 u_j^2): no eigenvalue exceeds twice the largest degree
         top = 2 * float(degrees.max())
         return SimilarityOperator(graph, diagonal, ones, low_rank, lower=lower * top, upper=top)
     if kind == "symmetric":

@@ -51,6 +51,7 @@ class LowRank:
         small: Array | None = None,
     ) -> None:
         """Mutates out: ``out -= weight diag(1 / divisor) Z diag(a) Z' U``, with ``small = diag(a) Z' U``."""
+        # Z (n_nodes, rank), small (rank, n_columns)
         Z = self.factors if divisor is None else self.factors / divisor[:, None]
         small = (self.projected(U) if small is None else small) * U.dtype.type(weight)
         if Z.shape[1] == 1 and out.flags.c_contiguous:  # in place: half the traffic of a temporary
@@ -88,14 +89,17 @@ class SparseOperator(Operator):
         """``1 / scale`` on the rows that take part, where those are a Laplacian; unknown of signed graphs."""
         if self.graph.is_signed:
             return None
+        # 1. the candidate: 1 / scale, zero on excluded rows
         part = np.ones(self.n_nodes)
         if self.excluded is not None:
             part[self.excluded] = 0
         scale = 1.0 if self.scale is None else self._positive_scale
         vector = part / scale
+        # 2. its image A v, without a pass: W diag(scale) v = W 1 = degrees
         image = part * (self.diagonal * vector - scale * self.graph.degrees)
         if self.low_rank is not None:
             image -= self.low_rank.factors @ self.low_rank.projected(vector[:, None])[:, 0]
+        # 3. a null vector only if the image vanishes up to the rounding of the degrees
         size = np.abs(self.diagonal * vector)[part > 0].min(initial=np.inf)
         return vector if self.lower == 0 and np.abs(image).max() <= NULL_TOLERANCE * size else None
 
@@ -104,6 +108,7 @@ class SparseOperator(Operator):
         """The diagonal of A over that of B: degrees, of an unnormalised Laplacian."""
         entries = self.diagonal
         if self.low_rank is not None:
+            # the diagonal of Z diag(a) Z'
             entries = entries - np.square(self.low_rank.factors) @ self.low_rank.coefficients
         entries = entries if self.metric is None else entries / self.metric
         return entries if self.excluded is None else np.delete(entries, self.excluded)
@@ -168,6 +173,7 @@ class SparseOperator(Operator):
         W = self.graph.matrix
         weights = W.data
         if self.scale is not None:
+            # entry (i, j) of diag(scale) W diag(scale): scale_i w_ij scale_j
             weights = weights * np.repeat(self.scale, np.diff(W.indptr)) * self.scale[W.indices]
         return sp.csr_array((weights.astype(self.dtype, copy=False), W.indices, W.indptr), shape=W.shape)
 
@@ -198,6 +204,7 @@ class SparseOperator(Operator):
             return self.graph.degrees
         blocks = self.graph.blocks
         if self.graph.is_signed:
+            # degrees of a signed graph sum the sizes of the weights
             blocks = (b if b.weights is None else replace(b, weights=np.abs(b.weights)) for b in blocks)
         return np.asarray(self.scale * np.concatenate([b.product(self.scale) for b in blocks]))
 
@@ -250,6 +257,7 @@ class SparseOperator(Operator):
     @cached_property
     def _random_walk(self) -> SparseOperator:
         scale = self._positive_scale
+        # A diag(1/s) from both sides: diagonal and metric are divided by s^2, W is left as it is stored
         squares = scale**2
         return replace(
             self,
@@ -283,14 +291,18 @@ class SparseOperator(Operator):
         number, and sums along a column are in float64.
         """
         eps = float(np.finfo(dtype).eps)
+        # The longest sum that a product makes; |A| B^-1 has row sums of at
+        # most ``size`` (Higham 2002, section 3.5).
         longest = self.graph.longest_row
         per_mass = 1.0 if self.metric is None else 1 / self.metric
         size = 2 * float(np.abs(self.diagonal * per_mass).max()) + max(abs(self.lower), abs(self.upper))
         if blocked and longest > SUM_BLOCK:
+            # blocks of SUM_BLOCK terms, then one sum over ceil(longest / SUM_BLOCK) blocks
             longest = SUM_BLOCK + -(-longest // SUM_BLOCK)
         floor = (longest + 8) * eps * size
         if self.low_rank is None:
             return floor
+        # |z|^2 in B^-1 per column: the norm of each rank-one part is |a| |z|^2
         squares = (np.square(self.low_rank.factors).T * per_mass).sum(axis=1)
         along = self.n_nodes * float(np.finfo(np.float64).eps) + 8 * eps if blocked else self.n_nodes * eps
         return floor + along * float(np.abs(self.low_rank.coefficients) @ squares)

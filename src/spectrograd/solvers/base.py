@@ -70,6 +70,7 @@ class Problem:
     def start_on_engine(self, dtype: DTypeLike = np.float64) -> MultiVector | None:
         """The start on the engine; of an array, which may come from anywhere, only what is finite."""
         if isinstance(self.start, np.ndarray):
+            # a NaN in one row of a warm start would spread to all columns with the first Gram matrix
             return self.engine.from_numpy(np.where(np.isfinite(self.start), self.start, 0).astype(dtype))
         return None if self.start is None else self.engine.astype(self.start, dtype)
 
@@ -246,6 +247,7 @@ class Solver(ABC, Generic[StateT]):
     def progress(self, problem: Problem, state: StateT) -> Progress:
         """Measure the current subspace: Rayleigh-Ritz, residuals, orthogonality."""
         Q = self.finish(problem, state)
+        # one pass, which ``matvecs`` does not count: measuring is not part of the method
         ritz = rayleigh_ritz(problem.engine, problem.engine_operator, Q)
         return Progress(
             iteration=state.iteration,

@@ -87,6 +87,7 @@ class FilteringSolver(RitzSolver[ChebyshevT]):
         k = problem.n_components
         is_first = state.iteration == 0 and problem.start is None
         cut = self.cut(state, ends, is_first)
+        # Degrees that are taken while the angle is unknown: a thousandfold damping.
         gain = FILTER_GAIN
         if self.angle > 0 and not is_first:  # three times what the angle still lacks
             missing = 3 * state.angle_bound(k) / self.angle
@@ -119,6 +120,7 @@ def ritz_cut(state: RitzState, ends: tuple[float, float], is_first: bool) -> flo
     width = upper - lower
     if is_first:
         low_end = float((state.values - 2 * state.residuals).mean())
+        # never below a tenth of the width: where eigenvalues crowd at zero, the deviation is too large
         cut = max(lower + 0.1 * width, low_end)
     else:
         cut = max(float(state.values[-1]), float(state.values[0]) + 1e-9 * width)
@@ -142,14 +144,18 @@ def filter_degree(
         Upper limit; lower where the first vector would outgrow the k-th beyond the digits of float32.
     """
     lower, upper = ends
+    # S maps [cut, upper] to [-1, 1]: S(t) = (upper - half - t) / half, above 1 below the cut
     half = (upper - cut) / 2
+    # 1. Rates of growth of the first and of the k-th eigenvector.
     # T_m grows like exp(m r) at a value below the cut, with the rate r = acosh|S(value)|.
     rates = []
     for i in (0, k - 1):
         guess = max(lower, min(cut, float(state.values[i])) - float(state.residuals[i]))
         rates.append(math.acosh(max(1.0, (upper - half - guess) / half)))
+    # 2. T_m(rate) = cosh(m rate) is about exp(m rate) / 2: the gain asks for m = log(2 gain) / rate.
     rate_spread = rates[0] - rates[1]
     sufficient = math.log(2 * gain) / max(rates[1], 1e-9)
+    # 3. No degree at which the first vector fills the digits of the others.
     allowed = math.log(SINGLE_SPREAD) / rate_spread if rate_spread > 0 else sufficient
     return int(np.clip(math.ceil(min(sufficient, allowed)), 1, max_degree))
 
@@ -187,6 +193,7 @@ class Chebyshev(FilteringSolver[ChebyshevState]):
         width = guarded_width(problem, self.guard)
         state = ChebyshevState(np.empty((0, 0)), rng, block=guarded_start(problem, width, rng, dtype))
         # The upper end of the spectrum: a bound, or an estimate where that saves many columns.
+        # A lower end than the bound makes [cut, upper] shorter, so that a degree damps more.
         state.highest = problem.operator.upper
         if width > MIN_EDGE_COLUMNS:
             state.highest = upper_edge(problem.engine, problem.standard.operator, rng, EDGE_STEPS)
@@ -200,6 +207,7 @@ class Chebyshev(FilteringSolver[ChebyshevState]):
         engine = problem.engine
         width = state.block.shape[1]
         sample = engine.columns(state.block, slice(SAMPLE_COLUMNS))
+        # residuals of random vectors: about the standard deviation of the spectrum
         ritz, deviations, _ = ritz_pairs(engine, problem.random_walk.operator, sample, state.rng)
         state.values = np.full(width, ritz.values.mean())
         state.residuals = np.full(width, deviations.mean())

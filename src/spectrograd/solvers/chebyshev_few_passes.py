@@ -134,6 +134,7 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
         second_moments = seconds / squares
         deviation = float(np.sqrt(np.maximum(second_moments - means**2, 0)).mean())
         bulk = estimate_bulk(problem.operator.random_walk_form(), float(means.mean()), deviation)
+        # Filters begin at the bulk instead of at Ritz values, which do not exist yet (see ``ritz_cut``).
         state.highest = bulk.end
         state.has_hubs = bulk.has_hubs
         state.values = np.full(state.width, bulk.mean)
@@ -168,6 +169,8 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
             return min(max(bulk_low, ends[0] + 0.1 * (bulk_high - ends[0])), cut)
         if is_first or state.iteration > 1 or state.probe_block is None or not state.probe_block.filters:
             return cut
+        # Guard vectors after one filter may still be mixtures, whose Ritz values lie in the bulk: a cut there
+        # would let most of the spectrum grow. Keep the first cut until a Ritz value below it is accurate.
         first_cut = state.probe_block.filters[-1].cut
         largest_accurate = state.values[state.residuals < ROUGH_RESIDUAL].max(initial=-np.inf)
         return first_cut if largest_accurate < first_cut < cut else cut
@@ -228,6 +231,7 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
         A filter lets nothing grow between its cut and its upper end. One that ends too low turns every column
         into the last eigenvectors, and soon overflows float32.
         """
+        # The bound on the spectrum is safe; the estimate that was too low is forgotten.
         upper = problem.random_walk.operator.upper
         state.events.append(
             f"iteration {state.iteration}: the spectrum goes on beyond {polynomial.upper:.4g}, where a "
@@ -274,10 +278,12 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
         metric = problem.random_walk.operator.metric
         block = state.block
         width = state.width
+        # One round of Cholesky QR: no pass, and two multivectors less than a second round would take.
         factor, n_lost = inverse_factor(engine.gram(block, block, metric)[:width, :width])
         if not n_lost:
             factor = la.block_diag(factor, np.eye(block.shape[1] - width))
             return engine.combine_inplace(block, factor), 0
+        # Directions were lost: random ones take their place, and two rounds are needed.
         Q, n_lost = orthonormalize(engine, engine.columns(block, slice(width)), metric, state.rng)
         return engine.hstack(Q, engine.columns(block, slice(width, None))), n_lost
 
@@ -308,6 +314,8 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
         """Mutates: the state is done after MAX_PASSES, unless iterations or digits were asked for."""
         if state.probe_block is None or self.max_iter != type(self).max_iter or self.angle == 0:
             return
+        # Each degree of a filter reads the edges once (``lengths`` has one
+        # norm for each), so does each Rayleigh-Ritz.
         n_passes = len(state.probe_block.lengths) + state.iteration
         if n_passes >= MAX_PASSES and not state.done:
             state.done = True
@@ -329,6 +337,7 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
     def snapshot(self, problem: Problem, state: FewPassState) -> FewPassState:
         """The first K columns, with their values."""
         twin = copy.copy(state)
+        # what ``finish`` needs: the next step writes over the block
         twin.block = problem.engine.columns(state.block, slice(problem.n_components))
         twin.events = list(state.events)
         twin.product = twin.probe_block = None
@@ -372,6 +381,7 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
             return None
         self.vectors(problem, state)  # the only part of the block that is used after this
         Q = engine.columns(state.block, slice(k))
+        # The two parts replace the block, so that no more than two blocks are held.
         probe_block = replace(probe_block, X=engine.columns(state.block, slice(state.width, None)))
         state.block = None
         if probe_block.null is None:  # else ``extend_block_probe`` orthonormalises
@@ -388,6 +398,7 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
 
 def _residual_squares(values: Array, _: int, X: Array, product: Array, metric: Array | None = None) -> Array:
     """Squared norms of ``B^-1 A x - theta x`` in B, for the first columns x of a block of rows."""
+    # the probe's columns, which stand after the solver's, have no values
     residual = product[:, : len(values)].astype(np.float64) - values * X[:, : len(values)]
     mass = np.ones((len(residual), 1)) if metric is None else metric.reshape(-1, 1)
     return np.asarray((mass * residual**2).sum(axis=0))

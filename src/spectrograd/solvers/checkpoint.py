@@ -49,6 +49,7 @@ class PackedSnapshot:
         history = snapshot.history
         rows = [[getattr(progress, name) for name in _NUMBERS] for progress in history]
         before = [(), *(progress.events for progress in history)]
+        # events are long texts that seldom change: only the changes are kept
         changed = tuple((at, p.events) for at, p in enumerate(history) if p.events != before[at])
         numbers = np.array(rows, dtype=np.float64).reshape(-1, len(_NUMBERS))
         return cls(replace(snapshot, history=()), numbers, changed)
@@ -95,6 +96,7 @@ class SolveCheckpoint:
             return None
         snapshot: Snapshot = found[1]
         self.resumed = found[0]
+        # Fields that ``init`` derives from the problem (edges, factorisations) are in no file: made again.
         if _lacks(snapshot.state):
             first = fresh()
             if type(first) is not type(snapshot.state):
@@ -211,6 +213,7 @@ class _Writer(ValueWriter):
 
     def _generator(self, generator: np.random.Generator) -> Json:
         """Its state, once: several parts of a state may draw from one generator."""
+        # identity, not equality: generators that are shared must be shared again after reading
         number = self._generators.setdefault(id(generator), len(self._generators))
         return {"generator": number, "state": _plain(generator.bit_generator.state)}
 

@@ -141,6 +141,7 @@ class Compressive(Solver[CompressiveState]):
         moments = Moments(terms)
         passes = FIRST_MOMENT_PASSES
         while True:
+            # two moments per pass: degree 2 passes
             moments.extend(passes)
             density = moments.density(n_values)
             edge = density.find_edge(n_below)
@@ -163,6 +164,7 @@ class Compressive(Solver[CompressiveState]):
             block = engine.scale_rows(block, engine.from_numpy(is_active))
         if null is None:
             return block
+        # X - x0 (x0'B X): the null vector outgrows all others in float32
         along = engine.gram(null, block, problem.random_walk.operator.metric)
         return engine.combine_inplace(block, np.eye(d), null, -along)
 

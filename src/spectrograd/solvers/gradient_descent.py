@@ -48,6 +48,7 @@ def objective_and_gradient(problem: Problem, U: MultiVector) -> tuple[float, Mul
     engine = problem.engine
     metric = problem.engine_operator.metric
     AU = problem.apply(U)
+    # (n_nodes, K) each; C = M^-1 U'AU is K x K
     BU = U if metric is None else engine.scale_rows(U, metric)
     C, inverse = _small_matrices(problem.gram(U, U), engine.gram(U, AU))
     return float(np.trace(C)), engine.combine(AU, 2 * inverse, BU, -2 * C @ inverse)
@@ -103,8 +104,10 @@ class GradientDescent(FullStepSolver):
         M = engine.gram(U, U, walk.metric)
         H = engine.gram(U, product, walk.metric)
         C, inverse = _small_matrices(M, H)
+        # 3. the step in small matrices: U <- U (I + forth) - product back
         back = 2 * state.step_size * inverse
         forth = 2 * state.step_size * C @ inverse
+        # 4. how far it leads, before anything is moved
         squares = engine.gram(product, product, walk.metric)
         move = back.T @ squares @ back - forth.T @ M @ forth  # of length: the move is orthogonal to U
         longest = np.sqrt(np.abs(np.diag(move)).max() / np.diag(M).max())
@@ -131,7 +134,9 @@ class ForwardBackward(FullStepSolver):
         """Forward (gradient) and backward (QR): one pass."""
         engine = problem.engine
         walk = problem.random_walk.operator
+        # 1. forward: U - g B^-1 A U, in one pass
         moved = engine.recurrence(walk, state.U, state.U, (-state.step_size, 1.0, 0.0))
+        # 2. backward: QR in the metric (Eqs. 6, 7)
         state.U, n_replaced = orthonormalize(engine, moved, walk.metric, state.rng)
         state.iteration += 1
         state.matvecs += problem.n_components

@@ -105,6 +105,7 @@ def _affordable_pause(basis: Basis) -> int:
 
     Bounds on what is missing are worst cases, and a vector that separates late is not foreseen.
     """
+    # a step: the product (entries), and orthogonalisation against m vectors (n m / 2 on the mean of a cycle)
     entries = 2.0 * basis.operator.n_edges
     m = basis.done
     step = basis.front * SECONDS_PER_ENTRY * (entries + basis.n_nodes * (1 + m / 2))
@@ -160,14 +161,18 @@ class Lanczos(RitzSolver[LanczosState]):
         k = problem.n_components
         if self._goes_on_with(problem):
             return self._go_on(problem, rng)
+        # A block as wide as the registers of a core costs a pass hardly more than one column.
         dtype = np.float64 if self.precision == "double" else np.float32
         size = max(1, self.block_size or min(k, LANES))
         if problem.start is not None:
             size = max(size, k)
+        # 1. an orthonormal block: the start of the Krylov space
         front = self._first_block(problem, rng, min(size, n), dtype)
         size = front.shape[1]
+        # 2. space for the basis: at least K + 2 vectors and a block, or a restart would keep nothing
         limit = max(self.basis_size or usual_basis_size(k, size), k + 2 + size)
         state = LanczosState(np.empty((0, 0)), rng, pause=limit if n <= SMALL else 0)
+        # 3. the basis, whose first product comes with the first step
         if n > limit + 2 * size:  # else the basis would be the whole space: see ``_solve_dense``
             state.basis = Basis(problem.engine, problem.standard.operator, front, limit)
         return self._set_unmeasured(problem, state, front)
@@ -233,6 +238,7 @@ class Lanczos(RitzSolver[LanczosState]):
         """Mutates: the basis, expanded until it is full or the angle is met."""
         k = problem.n_components
         while True:
+            # one product of the front: the next block of the Krylov space
             basis.expand(state.rng)
             state.pause -= 1
             if basis.full or (self.angle > 0 and state.pause <= 0 and basis.done > k + 1):
@@ -246,6 +252,7 @@ class Lanczos(RitzSolver[LanczosState]):
         ritz = state.ritz
         assert ritz is not None
         # thick restart (Wu and Simon 2000): more vectors than K keep the gap to the next wide
+        # at most all but one vector: a basis without a new direction would not grow
         keep = min(basis.done - 1, k + max(1, round(RESTART_SHARE * (basis.done - k))))
         basis.restart(ritz, keep)
         state.values = ritz.values[:keep]
@@ -275,6 +282,8 @@ class Lanczos(RitzSolver[LanczosState]):
             X = engine.astype(basis.vectors.columns(0, k + 2), np.float64)
             front = orthonormalize(engine, X, None, state.rng).Q
             return Basis(engine, basis.operator, front, max(basis.limit, 3 * front.shape[1]))
+        # The Ritz vectors stand first in the basis since the restart;
+        # casting leaves errors of some 1e-7 in them.
         X = engine.astype(basis.vectors.columns(0, width), np.float64)
         ritz = rayleigh_ritz(engine, basis.operator, orthonormalize(engine, X, None, state.rng).Q)
         m = len(ritz.values)
@@ -291,12 +300,15 @@ class Lanczos(RitzSolver[LanczosState]):
         allowed = NOISE_SHARE * self.angle * gap
         first = m
         state.noise = math.inf
+        # The noise is what columns of R have outside the chosen
+        # directions: |R|_F^2 - |V_chosen' R'R V_chosen|.
         while state.noise > allowed and first > 0 and squares[first - 1] > LEAST_DIRECTION * squares[-1]:
             first -= 1
             chosen = V[:k, first:] * np.sqrt(squares[first:])
             state.noise = math.sqrt(max(0.0, float(np.trace(M[:k, :k]) - np.square(chosen).sum())))
         roots = np.sqrt(squares[first:])
         front = engine.combine(R, V[:, first:] / roots)
+        # orthogonal to Q once more: rounding of R against Q is as large as R itself where R is tiny
         front = engine.combine(front, np.eye(len(roots)), ritz.Q, -engine.gram(ritz.Q, front))
         front = orthonormalize(engine, front, None, state.rng).Q
         limit = max(basis.limit, m + MIN_DOUBLE_BLOCKS * len(roots))
@@ -307,6 +319,7 @@ class Lanczos(RitzSolver[LanczosState]):
     def _solve_dense(self, problem: Problem, state: LanczosState) -> LanczosState:
         """Solve by LAPACK where a basis would be as large as the graph."""
         k = problem.n_components
+        # all N eigenpairs: the values beyond K are the evidence of the certificate
         values, vectors = la.eigh(problem.operator.standard_form().to_dense())
         state.values = values
         state.residuals = np.full(len(values), 1e-15)

@@ -62,6 +62,7 @@ class FewPassLanczos(Lanczos):
     def init(self, problem: Problem, rng: np.random.Generator) -> BlockLanczosState:
         """As in memory, with a wide block and a probe block; no pass yet."""
         width = self.block_size or guarded_width(problem, None)
+        # The same solver with other defaults: a wide block, and twelve blocks before a restart.
         wide = replace(self, block_size=width, basis_size=self.basis_size or MAX_BASIS_BLOCKS * width)
         narrow_state = Lanczos.init(wide, problem, rng)
         state = BlockLanczosState(**{f.name: getattr(narrow_state, f.name) for f in fields(narrow_state)})
@@ -93,6 +94,7 @@ class FewPassLanczos(Lanczos):
                     state.extra = MAX_EXTRA_PASSES
             state.probe_block = self._advance_probe(problem, state, probe_block, product)
             state.is_localized = self._has_localized_vectors(problem, state, basis)
+            # Full, good enough, or hopeless: the cycle ends, and ``step`` restarts the basis.
             is_met = basis.done > k + 1 and state.angle_bound(k) <= self.angle
             if basis.full or is_met or state.is_localized:
                 return
@@ -131,6 +133,7 @@ class FewPassLanczos(Lanczos):
         width = operator.upper - operator.lower
         if bulk.has_hubs:  # they are most of the width
             width = bulk.mean + 2 * bulk.deviation - operator.lower
+        # at least a twentieth of the width from either end: shorter intervals are not worth damping
         cut = min(max(bulk.low, operator.lower + 0.05 * width), operator.upper - 0.05 * width)
         return cut, min(operator.upper, max(bulk.end, cut + 0.05 * width))
 
@@ -150,6 +153,7 @@ class FewPassLanczos(Lanczos):
             f"the filter of the probe was to end; the probe began again, up to {operator.upper:.4g}"
         )
         form = problem.operator.standard_form()
+        # New columns: those that grew are filled with the last eigenvectors.
         fresh = new_probe_block(engine, form, state.rng, probe_block.X.dtype)
         return fresh.begin_filter(probe_block.filters[-1].cut, operator.upper)
 
@@ -163,6 +167,8 @@ class FewPassLanczos(Lanczos):
         state.extra += 1
         if evidence is None or state.extra > MAX_EXTRA_PASSES:
             return True
+        # More passes are worth making only while the odds can still fall:
+        # rounding sets their floor (``best_odds``).
         # Nothing may be missed below tau, which the residuals and the gap ask for.
         k = problem.n_components
         residual = float(np.linalg.norm(state.residuals[:k]))
@@ -178,6 +184,7 @@ class FewPassLanczos(Lanczos):
         operator = problem.standard.operator
         if state.probe_block is None or not state.probe_block.filters or len(state.values) <= k:
             return None
+        # Rounding in the cast is taken out by orthonormalising again.
         U = problem.standard.transform(engine.astype(state.U, state.probe_block.X.dtype))
         Q = orthonormalize(engine, U, None).Q
         # The first eigenvalue beyond the result: a residual below its Ritz value, which is rough.

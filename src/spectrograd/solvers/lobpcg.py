@@ -76,6 +76,7 @@ class LOBPCG(RitzSolver[LobpcgState]):
 
     def init(self, problem: Problem, rng: np.random.Generator) -> LobpcgState:
         """The warm start or random vectors."""
+        # the pencil without a scale: one diagonal less to multiply by in every product
         operator = problem.operator.random_walk_form()
         block = guarded_start(problem, guarded_width(problem, self.guard), rng, np.float64)
         precondition = None if self.preconditioner is None else amg(problem.sparse.random_walk_form())
@@ -151,6 +152,7 @@ def advance(problem: Problem, operator: Operator, state: LobpcgState) -> int:
 
 def _directions(operator: Operator, state: LobpcgState, k: int) -> Array:
     """Preconditioned residuals of the vectors that still need them (soft locking)."""
+    # a thousandth of the largest residual: such vectors move no more (soft locking, Knyazev et al. 2007)
     active = state.residuals > 1e-3 * state.residuals[:k].max()
     R = state.R if active.all() else np.ascontiguousarray(state.R[:, active])
     if state.precondition is not None:
@@ -162,6 +164,7 @@ def _project(
     engine: Engine, metric: Array | None, state: LobpcgState, W: Array, AW: Array
 ) -> tuple[Array, Array]:
     """``S'BS`` and ``S'AS`` of ``S = [X P W]``; what is known of X and P is not computed again."""
+    # X and P are orthonormal: only the blocks with W are new
     q = state.Q.shape[1]
     w = W.shape[1]
     M = np.eye(q + w)
@@ -201,6 +204,7 @@ def _independent_factor(M: Array, protected: int = 0) -> Array:
             return np.asarray(d[:, None] * la.solve_triangular(R, np.eye(len(M))))
     except la.LinAlgError:
         pass
+    # rank-revealing: eigenvectors of the correlation matrix, smallest dropped
     values, rotation = la.eigh(scaled)
     kept = values > 1e-10 * max(float(values[-1]), 1e-300) if len(M) else np.zeros(0, bool)
     if int(kept.sum()) < protected:
@@ -215,6 +219,7 @@ def amg(operator: SparseOperator) -> Preconditioner:
     shift = 1e-6 * (operator.upper - operator.lower)
     # a negative row term (sums of layers) would make the sparse part indefinite
     diagonal = operator.row_sums + np.maximum(operator.row_term, 0) + shift * metric
+    # L + shift B, an M-matrix: what smoothed aggregation is made for
     matrix = sp.csr_matrix(sp.diags_array(diagonal) - operator.graph.matrix)
     cycle = pyamg.smoothed_aggregation_solver(matrix, symmetry="symmetric").aspreconditioner()
 

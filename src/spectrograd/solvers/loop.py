@@ -173,6 +173,7 @@ def run_loop(
     large_and_direct = solver.direct and problem.n_nodes > SMALL  # LAPACK knows what to do with threads
     with problem.engine.threads(), one_thread(not large_and_direct), quiet:
         try:
+            # 1. iterate
             reason = run.until_stopped(rng, time_budget)
         except KeyboardInterrupt as stop:
             if run.good is None:
@@ -180,6 +181,8 @@ def run_loop(
             run.save_interrupted(isinstance(stop, Interrupted))
             reason = INTERRUPTED
         assert run.good is not None
+        # 2. the evidence of the last good state; complement bounds may cost
+        # passes, which a hurried run has no time for
         last = run.good
         run.live = None
         hurried = reason in (GIVEN_UP, INTERRUPTED, OUT_OF_TIME)
@@ -188,6 +191,7 @@ def run_loop(
         known = solver.evidence(problem, last)
         if not hurried:
             known = replace(known, complement_bound=solver.complement_bound(problem, last))
+        # 3. the orthonormal basis
         Q = solver.finish(problem, last)
     return Solution(Q, solver.name, tuple(run.history), reason, clock.seconds(), seed, known)
 
@@ -276,11 +280,13 @@ class _Run:
         """The first state, or where an earlier run stood, and then perhaps that it was over."""
         fresh = partial(_first_state, self.problem, self.solver, rng)
         snapshot = None if self.checkpoint is None else self.checkpoint.snapshot(self.problem, fresh)
+        # 1. A fresh run: iterative methods are measured once before their first step.
         if snapshot is None:
             state = fresh()
             if not self.solver.direct:
                 self.measure(state)
             return state, None
+        # 2. A resumed run: clock, history and back-offs go on as if nothing had happened.
         state = snapshot.state
         self.history = [*snapshot.history]
         self.back_offs = snapshot.back_offs
@@ -320,6 +326,8 @@ class _Run:
             except FloatingPointError:
                 return False
             progress = replace(measured, seconds=seconds)
+            # The objective of a minimisation does not grow for good: a step too
+            # long, or the wrong end of the spectrum.
             if not math.isfinite(progress.objective) or self.grows(progress.objective):
                 return False
             self.good = state
@@ -346,6 +354,7 @@ class _Run:
         """Write the last measurement that is kept for it, when a checkpoint is due or ``at_once``."""
         if self.checkpoint is None or self.unsaved is None:
             return
+        # A state whose memory the next step overwrites is written now or never.
         if not (at_once or self.checkpoint.due or self.solver.overwrites_state(self.unsaved.state)):
             return
         snapshot = self.unsaved
@@ -367,6 +376,7 @@ class _Run:
         if not self.history:
             return False
         first = self.history[0].objective
+        # Gained so far: first - best. Noise of stochastic steps loses less than half of it.
         best = min(progress.objective for progress in self.history)
         floor = 1e-3 * (self.problem.operator.upper - self.problem.operator.lower)
         return objective - best > max(0.5 * (first - best), floor)
@@ -375,6 +385,7 @@ class _Run:
         self.back_offs += 1
         if self.good is None or self.back_offs > MAX_BACK_OFFS:
             return None
+        # A deep copy: the good state must survive a second divergence.
         state = self.solver.back_off(self.problem, copy.deepcopy(self.resume or self.good))
         if state is not None:
             self.resume = copy.deepcopy(state)  # should it diverge again, go on from the shorter step

@@ -129,7 +129,9 @@ class ResidentEdges:
             begin = filled
             filled = upper_entries(b.start, b.indptr, b.indices, heads, tails, positions, filled)
             if weights is not None:
+                # a block whose weights are all one stores none, even in a weighted graph
                 weights[begin:filled] = 1 if b.weights is None else b.weights[positions[begin:filled]]
+        # The one random order of the run (see the module's text for why order decides).
         order = rng.permutation(n)
         shuffled = EdgeChunk(heads[order], tails[order], None if weights is None else weights[order])
         counts = np.concatenate([np.diff(b.indptr) for b in graph.blocks])
@@ -150,6 +152,7 @@ class ResidentEdges:
         stride = _coprime(n_runs, rng)
         for begin in range(0, n_runs, per_chunk):
             turn = np.arange(begin, min(n_runs, begin + per_chunk))
+            # An arithmetic progression modulo n_runs with a coprime stride visits each run once.
             chosen = (first + stride * turn) % n_runs
             last = begin + per_chunk >= n_runs
             heads, tails, weights = self.edges
@@ -193,11 +196,12 @@ class Deck:
 
     def integers(self, low: int, n: int, size: Any, dtype: Any = np.int64) -> Array:
         """``size`` numbers from 0 to n - 1; ``low`` is 0, as everywhere here."""
-        wanted = int(np.prod(size))
-        while len(self.left) < wanted:
+        n_drawn = int(np.prod(size))
+        # Enough cards for this draw: a batch may span the end of one shuffle and the beginning of the next.
+        while len(self.left) < n_drawn:
             self.left = np.concatenate([self.left, self._shuffle(n, np.atleast_1d(size)[-1])])
-        drawn = self.left[:wanted]
-        self.left = self.left[wanted:]
+        drawn = self.left[:n_drawn]
+        self.left = self.left[n_drawn:]
         return drawn.reshape(size).astype(dtype)
 
     def _shuffle(self, n: int, batch_size: int) -> Array:
@@ -261,6 +265,7 @@ class BatchSource:
         (block,) = operator.graph.blocks
         n_nodes = operator.n_nodes
         dtype = operator.dtype
+        # One cell of the guide per mean row: two look-ups find the row of an entry (``kernels.row_guide``).
         shift = max(0, int(np.log2(max(1, len(block.indices) // n_nodes))))
         low_rank = operator.low_rank
         return cls(
@@ -287,6 +292,7 @@ class BatchSource:
 
     def blocks(self, size: int, rng: Draws) -> Batch:
         """Random runs of neighbouring edges: less random, several times cheaper to read."""
+        # ceil(n_entries / ENTRIES_PER_BLOCK)
         n_blocks = -(-self.n_entries // ENTRIES_PER_BLOCK)
         chosen = rng.integers(0, n_blocks, max(1, size // ENTRIES_PER_BLOCK))
         return self.at(kernels.shuffled_entries(chosen, ENTRIES_PER_BLOCK, self.n_entries))
@@ -318,12 +324,14 @@ class BatchSource:
         return Batch(groups, shares, len(positions))
 
     def _group(self, heads: Array, tails: Array, weights: Array) -> tuple[Array, ...]:
+        # The kernel reads the 2 b ends as runs of equal vertices.
         ends = np.sort(np.concatenate([heads, tails]))
         return kernels.group_by_vertex(heads, tails, weights, ends, self.slot)  # type: ignore[no-any-return]
 
     def gradient(self, batch: Batch, U: Array, Y: Array, *, projected: bool = False) -> tuple[Array, Array]:
         """Tiles of ``A_S U`` (see :func:`rows_of`), with ``Y = Z'U``; and ``U' A_S U`` if ``projected``."""
         row_part = (batch.shares, self.operator.row_term)
+        # C = diag(a) Z'U (r x K): the low-rank part of A U is -Z C
         C = (self.coefficients[:, None] * Y).astype(U.dtype)
         run = _choose_kernel(kernels.batch_gradient, batch)
         G, H = run(batch.groups, row_part, self.factors, C, U, projected)
@@ -344,6 +352,7 @@ class BatchSource:
         Returns the changes of ``U'BU`` and ``Z'U``.
         """
         if small is None:
+            # plain gradient: M^-1 = I, P = 0
             small = (np.eye(U.shape[1]), np.zeros((U.shape[1], U.shape[1])))
         small = (small[0].astype(U.dtype), small[1].astype(U.dtype))
         moments = (moments[0].astype(U.dtype, copy=False), moments[1].astype(U.dtype))
@@ -358,6 +367,7 @@ class BatchSource:
 
         Mutates: U (float32, at most eight columns), M, Y and the moments of 24 columns.
         """
+        # One row fills the registers of a core: (n_nodes, 8) whatever K is.
         padded = np.zeros((len(U), WIDTH), U.dtype)
         padded[:, : U.shape[1]] = U
         csr = (self.indptr, self.indices, self.guide, self.shift)
@@ -426,6 +436,7 @@ class StreamedBatches(BatchSource):
     def edges(self, size: int, rng: Draws) -> Batch:
         """The next edges; when all have had their turn they come in another order."""
         if size not in self.coming:
+            # One endless stream of batches per size, epoch after epoch, each in an order of its own.
             self.coming[size] = (
                 chunk for epoch in count() for chunk in self.edges_on_disk.chunks(epoch, size)
             )
@@ -434,6 +445,7 @@ class StreamedBatches(BatchSource):
             weights = np.ones(len(heads))
         scale = self.operator.scale
         if scale is not None:
+            # A = D^-1/2 W D^-1/2: an edge weighs scale_i w_ij scale_j
             weights = weights * scale[heads] * scale[tails]
         groups = self._group(heads, tails, weights.astype(np.float64, copy=False))
         return Batch(groups, kernels.incidence_shares(groups[0], groups[1], self.indptr), len(heads))

@@ -71,16 +71,19 @@ class Multilevel(RitzSolver[MultilevelState]):
         operator = problem.sparse.random_walk_form().astype(np.float64)
         if operator.metric is None:
             operator = replace(operator, metric=np.ones(operator.n_nodes))
+        # 1. the hierarchy, and the cycle over it, which is the preconditioner of every step
         width = guarded_width(problem, self.guard)
         levels = build(operator, max(self.coarsest, 4 * width))
         cycle = Cycle(problem.engine, levels, gamma=self.gamma)
         state = MultilevelState(np.empty((0, 0)), rng, cycle=cycle, precondition=cycle)
+        # 2. up through the levels
         block = self._ascend(problem, levels, width, state)
         if problem.start is not None:
             # the start and the prolonged block together: Rayleigh-Ritz takes the best of both
             given = problem.random_walk.transform(np.asarray(problem.start, dtype=np.float64))
             both = np.hstack([np.where(np.isfinite(given), given, 0), block])
             block = np.ascontiguousarray(both[:, : problem.n_nodes])  # more are never independent
+        # 3. Rayleigh-Ritz at the top: the first state of LOBPCG
         begin(problem, operator, state, block)
         if problem.start is not None:
             _trim(state, width)
@@ -107,8 +110,10 @@ class Multilevel(RitzSolver[MultilevelState]):
             level = levels[depth]
             block = np.ascontiguousarray(level.prolong(block), dtype=np.float32)
             block = self._filter(problem, level.operator, block)
+            # products of a coarse level count by its share of the entries
             share = level.operator.graph.n_entries / max(1, problem.sparse.graph.n_entries)
             state.matvecs += (self.degree + 1) * width * share
+            # at the top ``begin`` does it
             if depth > 0:
                 ritz, _, _ = ritz_pairs(problem.engine, level.operator, block, state.rng)
                 block = ritz.Q

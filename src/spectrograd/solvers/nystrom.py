@@ -154,17 +154,20 @@ def nystrom_points(
     """
     rng = np.random.default_rng(random_state)
     coordinates, similarity, landmarks = sampled_points(points, n_components, kernel, gamma, n_landmarks, rng)
+    # 1. columns of the kernel at the landmarks, C (N x n)
     columns = similarity(coordinates, coordinates[landmarks])
     # 2. degrees of the approximation, d = C A_nn^-1 C'1
     root = _inverse_root(columns[landmarks])
     degrees = columns @ (root @ (root.T @ columns.sum(axis=0)))
     degrees = np.maximum(degrees, columns.sum(axis=1))  # the approximation can undershoot: far points
     scale = 1 / np.sqrt(degrees)
+    # 3. extend the eigenvectors of the normalised block
     values, V = _extend(scale[:, None] * columns * scale[landmarks], landmarks, n_components)
     # 4. residuals on a sample of the rows of the true kernel
     rows = rng.choice(len(V), min(SAMPLE_ROWS, len(V)), replace=False)
     product = scale[rows, None] * (similarity(coordinates[rows], coordinates) @ (scale[:, None] * V))
     residuals = np.linalg.norm(product - V[rows] * values, axis=0) * np.sqrt(len(V) / len(rows))
+    # 5. back to the pencil: u = D^-1/2 v, lambda = 1 - value
     embedding = arrange(scale[:, None] * V, 1 - values)
     return PointEmbedding(embedding, degrees, landmarks, residuals[np.argsort(1 - values, kind="stable")])
 
@@ -242,9 +245,12 @@ class VariationalNystrom(LandmarkSolver):
         """Ritz vectors in the span of the columns."""
         landmarks = draw_landmarks(problem.n_nodes, self.n_landmarks, problem.n_components, state.rng)
         similarity = Similarity.of(problem, state)
+        # 1. an orthonormal basis of the columns: C'C = I below
         span = _range_basis(similarity.walk(problem.engine, landmarks, self.walk, state))
+        # 2. C'SC, one pass with n columns
         small = span.T @ similarity.apply(problem.engine, span)
         state.matvecs += span.shape[1]
+        # 3. the K largest Ritz vectors
         _, Y = la.eigh((small + small.T) / 2)
         return _widen(span @ Y[:, ::-1][:, : problem.n_components], problem.n_components)
 
@@ -277,13 +283,17 @@ def variational_nystrom_points(
     """
     rng = np.random.default_rng(random_state)
     coordinates, similarity, landmarks = sampled_points(points, n_components, kernel, gamma, n_landmarks, rng)
+    # 1. exact degrees: the kernel matrix in blocks of rows, none of them kept
     blocks = row_blocks(len(coordinates))
     degrees = np.concatenate([similarity(coordinates[b], coordinates).sum(axis=1) for b in blocks])
     scale = 1 / np.sqrt(degrees)
+    # 2. an orthonormal basis of the normalised columns (N x n)
     basis = _range_basis(scale[:, None] * similarity(coordinates, coordinates[landmarks]))
+    # 3. its product with the normalised kernel matrix, again in blocks
     scaled = scale[:, None] * basis
     product = np.vstack([similarity(coordinates[b], coordinates) @ scaled for b in blocks])
     product *= scale[:, None]
+    # 4. Rayleigh-Ritz, and exact residuals
     small = basis.T @ product
     values, Y = la.eigh((small + small.T) / 2)
     values = values[::-1][:n_components]
@@ -295,6 +305,7 @@ def variational_nystrom_points(
 
 def _range_basis(columns: Array) -> Array:
     """Orthonormal basis of the numerical range, by Gram matrices: products only, twice for accuracy."""
+    # unit columns first: a Gram matrix of one scale
     basis = columns / np.maximum(np.linalg.norm(columns, axis=0), np.finfo(float).tiny)
     for _ in range(2):
         values, rotation = la.eigh(basis.T @ basis)

@@ -112,6 +112,7 @@ class Power(Solver[PowerState]):
         assert state.similarity is not None
         state.U = state.similarity.apply(problem.engine, state.U)
         if not state.is_orthonormal:  # else the product is still needed as it is, and small anyway
+            # unit columns, against overflow
             lengths = np.sqrt(np.diag(problem.engine.gram(state.U, state.U, symmetric=True)))
             state.U = problem.engine.combine(state.U, np.diag(1 / np.maximum(lengths, 1e-300)))
         state.matvecs += state.U.shape[1]
@@ -121,6 +122,7 @@ class Power(Solver[PowerState]):
         """Begin again with a similarity that has no negative eigenvalues."""
         if state.restarted:
             return
+        # shift = largest eigenvalue of A: all eigenvalues of S are at least zero
         state.similarity = Similarity.of(problem, state, "psd")
         n, k = state.U.shape
         fresh = problem.engine.random(n, k, new_seed(state.rng), np.float64)
@@ -148,6 +150,7 @@ def _has_negative(engine: Engine, Q: MultiVector, product: MultiVector) -> bool:
 
     Without them the Ritz values of S are close to the roots of those of ``S^2`` after a few products.
     """
+    # Q'SQ, whose eigenvalues have signs, and Q'S^2 Q, whose have none
     H = engine.gram(Q, product)
     H2 = engine.gram(product, product)
     smallest = np.linalg.eigvalsh((H + H.T) / 2)[0]
@@ -174,6 +177,7 @@ class Columns:
         operator = similarity.sparse
         matrix = sp.csr_array(operator.graph.matrix, dtype=np.float64)
         if operator.scale is not None:
+            # D^-1/2 W D^-1/2, so that a column can be read as it is stored
             scaling = sp.diags_array(operator.scale)
             matrix = sp.csr_array(scaling @ matrix @ scaling)
         low_rank = operator.low_rank
@@ -295,13 +299,16 @@ class CoordinatePower(Solver[CoordinateState]):
         columns = state.columns
         n = problem.n_nodes
         j = state.active
+        # 1. the active vector x and z = S x; vectors before it are deflated: S - sum_i s_i v_i v_i'
         x = np.ascontiguousarray(state.U[:, j])
         z = np.ascontiguousarray(state.Z[:, j])
         P = np.ascontiguousarray(np.hstack([columns.factors, state.U[:, :j]]))
         a = np.concatenate([columns.coefficients, -state.values[:j]])
+        # 2. rounds over the coordinates farthest from z / theta (Lei et al. 2016, Algorithm 1)
         size = max(1, round(self.share * n))
         n_rounds = max(1, self.sweeps * n // size)
         theta, _, _ = coordinate_rounds(columns.matrix, columns.diagonal, (P, a), x, z, size, n_rounds)
+        # 3. a Rayleigh quotient that is not positive: S is not positive semidefinite
         norm = np.linalg.norm(x)
         if not (theta > 0 and np.isfinite(norm)):
             raise FloatingPointError("the Rayleigh quotient is not positive: take shift='psd'")
@@ -313,9 +320,11 @@ class CoordinatePower(Solver[CoordinateState]):
         """Rayleigh-Ritz: sets vectors of close eigenvalues apart. Costs N updates per vector."""
         assert state.columns is not None
         columns = state.columns
+        # 1. an orthonormal basis, and S Q
         Q = np.linalg.qr(state.U)[0]
         Z = columns.sparse_product(Q)
         product = Z + columns.factors @ (columns.coefficients[:, None] * (columns.factors.T @ Q))
+        # 2. Ritz pairs, the largest first
         H = Q.T @ product
         values, rotation = np.linalg.eigh((H + H.T) / 2)
         values = values[::-1]
@@ -323,6 +332,7 @@ class CoordinatePower(Solver[CoordinateState]):
         state.U = Q @ rotation
         state.Z = Z @ rotation
         state.values = values.copy()
+        # 3. residuals: vectors that are accurate are skipped in the next cycle
         state.residuals = np.linalg.norm(product @ rotation - state.U * values, axis=0)
         state.matvecs += Q.shape[1]
 

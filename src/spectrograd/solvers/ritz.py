@@ -65,11 +65,14 @@ class RitzState(State):
         An angle inside a bulk, where gaps shrink like ``N^-2/3``, takes tens of times the products of what is
         before it. It is given a few times as many, and then residuals have to do.
         """
+        # 1. Is there a bulk, and are the vectors before it determined?
         first = before_the_bulk(self.values[: k + 1], k)
         if first is None or self.angle_bound(first) > angle:
             return False
+        # 2. Since when? The first time is written down.
         if self.leading_at == 0:
             self.leading_at = self.matvecs
+        # 3. After BULK_PATIENCE times as many products, residuals decide.
         patient = self.matvecs < BULK_PATIENCE * self.leading_at
         return not patient and bool(self.residuals[:k].max() <= tolerance)
 
@@ -120,6 +123,7 @@ class RitzSolver(Solver[RitzT]):
         beyond = float(state.values[k]) if end >= k and state.iteration > 0 else None
         if end <= k or state.block.shape[1] <= end:
             return Evidence(beyond)
+        # the guard vectors as the certificate wants them: in the problem's own metric (N x (end - k))
         vectors = problem.random_walk.inverse_transform(problem.engine.columns(state.block, slice(k, end)))
         return Evidence(beyond, guards=Guards(vectors, state.values[k:end], state.residuals[k:end]))
 
@@ -173,6 +177,7 @@ def guarded_start(problem: Problem, width: int, rng: np.random.Generator, dtype:
     given = 0
     if start is not None:
         given = problem.n_components
+        # the warm start comes first: it approximates the first K vectors
         start = problem.random_walk.transform(start)
     if given == width:
         return start
@@ -187,6 +192,7 @@ def random_block(problem: Problem, width: int, seed: int, dtype: DTypeLike) -> M
     metric = problem.operator.random_walk_form().metric
     block = engine.random(n, width, seed, dtype)
     if metric is None:
+        # B = I: E[x'x] = n before, 1 after
         return engine.combine(block, np.eye(width) / np.sqrt(n))
     return engine.scale_rows(block, engine.from_numpy((1 / np.sqrt(n * metric))[:, None]))
 

@@ -89,9 +89,11 @@ class Descent:
     def of(cls, operator: SparseOperator, source: EdgeSource, batch_size: int) -> Descent:
         """Prepare an operator in random-walk form."""
         assert operator.scale is None, "bring the operator to random_walk_form() first"
+        # 1. a batch that is a small share of the edges
         counts = source.counts
         n_edges = source.n_edges
         batch_size = effective_batch(batch_size, n_edges)
+        # 2. units:
         # powers of two as units: no digit is lost, and float32 does not overflow
         degrees = operator.graph.degrees
         weight_unit = power_of_two(float(degrees.sum()) / max(1, counts.sum()))
@@ -101,6 +103,7 @@ class Descent:
         factors = np.zeros((operator.n_nodes, 0)) if low_rank is None else low_rank.factors
         size = power_of_two(float(np.abs(factors).max(initial=0.0)))
         coefficients = np.zeros(0) if low_rank is None else low_rank.coefficients * size**2 / weight_unit
+        # 3. numbers per node (N x 4):
         # what a step reads of a node lies in one line of the cache
         nodes = np.empty((operator.n_nodes, 4), np.float32)
         nodes[:, ROW_TERM] = operator.row_term / weight_unit
@@ -120,12 +123,14 @@ class Descent:
     def padded(self, U: Array) -> Array:
         """Rows of float32, of root mean square about one, padded to whole lanes: (N, 8 ceil(K/8))."""
         rows = np.zeros((len(U), -(-U.shape[1] // LANES) * LANES), np.float32)
+        # columns beyond K stay zero: kernels work on whole registers
         rows[:, : U.shape[1]] = U
         rows *= np.float32(1 / power_of_two(float(np.sqrt(np.vdot(U, U) / U.size))))
         return rows
 
     def measure(self, engine: Engine, U: Array, n_columns: int) -> tuple[Array, Array]:
         """``M = U'BU`` (K x K) and ``Y = Z'U`` (r x K) in float64, from all rows."""
+        # padded columns are zero: the leading K x K block is all there is
         M = engine.gram(U, U, self.metric)
         Y = engine.gram(self.low_rank[0], U, None)
         return M[:n_columns, :n_columns].copy(), Y[:, :n_columns].copy()
@@ -174,6 +179,7 @@ def pushes(counts: Array, share: float) -> Array:
     """
     if share >= 1:
         return np.ones(len(counts))
+    # q_i = 1 - (1 - share)^count_i, without cancellation for small shares
     q = -np.expm1(np.maximum(counts, 1) * np.log1p(-share))
     return np.where(counts > 0, 1 / q, 1.0)
 
@@ -297,11 +303,13 @@ class UnbiasedSGD(SGDBase[DescentState]):
         for groups in descent.groups(state.iteration, state.U.shape[1]):
             if done >= total:
                 break
+            # a run of 2.5 epochs ends in the middle of an epoch
             groups = groups.part(slice(total - done), descent.batch_size)
             steps = state.step_size * (1 - np.arange(done, done + groups.n_batches) / total)
             self._run(problem, state, groups, steps)
             done += groups.n_batches
             state.edges_seen += groups.n_edges
+        # one small matrix instead of a look at all N x K numbers
         if not np.isfinite(problem.engine.gram(state.U, state.U)).all():
             raise FloatingPointError("the step was too long")
         self._place_unlinked(problem, state)
@@ -312,10 +320,13 @@ class UnbiasedSGD(SGDBase[DescentState]):
         descent = state.descent
         assert descent is not None
         while groups.n_batches:
+            # 1. M and Y: kept from the last groups, or measured from all rows
             fresh = state.known is None
             M, Y = state.known or self._measure(problem, state)
+            # 2. a step per batch (docs/method.md, "The unbiased form"), until M loses its Cholesky factor
             done = descent.run(groups, steps, state.U, M, Y)
             state.known_for += groups.n_edges
+            # 3. measure again after some edges per node, or where M broke down: rounding has drifted
             is_due = state.known_for >= EDGES_PER_MEASUREMENT * problem.n_nodes
             is_broken = done < groups.n_batches
             state.known = None if is_due or is_broken else (M, Y)
@@ -334,6 +345,7 @@ class UnbiasedSGD(SGDBase[DescentState]):
         if not np.linalg.cond(M) < MAX_CONDITION:
             self._repair(problem, state)
             M, Y = descent.measure(problem.engine, state.U, k)
+        # M scales with the square of U, Y with U.
         factor = descent.shrink(state.U, M)
         state.known_for = 0
         return M * factor**2, Y * factor

@@ -95,6 +95,7 @@ class SGDBase(SteppingSolver[SGDBaseStateT]):
         """Mutates: events that say what batches of ``size`` edges mean for nodes with so many edges each."""
         if size < self.batch_size:
             state.events.append(f"batches of {size} edges: larger ones would touch too many nodes at once")
+        # expected number of nodes none of whose edges is read in a part of an epoch
         unseen = float(((1 - min(self.epochs, 1)) ** counts).sum())
         if self.epochs < 1 and unseen >= 1:
             state.events.append(f"{self.epochs:g} passes over the edges miss about {unseen:.0f} nodes")
@@ -104,6 +105,7 @@ class SGDBase(SteppingSolver[SGDBaseStateT]):
     ) -> Iterator[tuple[EdgeChunk, Array]]:
         """The edges of the state's epoch with the step of each batch of ``size``; mutates: ``edges_seen``."""
         # The step falls linearly from step_size to 0 over the batches of all epochs.
+        # ceil(n_edges / size)
         per_epoch = -(-source.n_edges // size)
         total = self.n_steps(per_epoch)
         done = state.iteration * per_epoch
@@ -174,6 +176,7 @@ class SGDBase(SteppingSolver[SGDBaseStateT]):
     def snapshot(self, problem: Problem, state: SGDBaseStateT) -> SGDBaseStateT:
         """Of the polishing method, what it keeps itself."""
         after = state.after
+        # a shallow copy of all but the polishing state, which knows itself what is worth copying
         state.after = None
         twin = copy.deepcopy(state)
         state.after = after

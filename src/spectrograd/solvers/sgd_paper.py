@@ -58,6 +58,7 @@ class PaperMethod(SteppingSolver[StepT]):
                 f"the paper's settings are those of {PAPER_NODES:,} nodes, here are {n_nodes:,}: "
                 "'sgd' is the form for every size"
             )
+        # 2 b ends among N nodes
         met = 2 * self.batch_size / n_nodes
         if self.gram_update == "printed" and met > MAX_VISITS:
             yield (
@@ -134,6 +135,7 @@ class PaperSGD(PaperMethod[PaperState]):
         if problem.operator.is_streamed:
             U[np.diff(problem.single_batches.indptr) == 0] = 0  # no batch would ever move them
         rows = len(U) if self.optimizer == "amsgrad" else 0
+        # m, v and vhat of AMSGrad side by side: (N, 3 K), or three registers per row
         columns = WIDTH if self._in_lanes(problem) else U.shape[1]
         moments = np.zeros((rows, 3 * columns), np.float32)
         state = PaperState(U, rng, moments=moments, step_size=self.step_size * problem.row_unit)
@@ -192,6 +194,7 @@ class PaperSGD(PaperMethod[PaperState]):
         drawn = state.draws.integers(0, source.n_entries, (count, self.batch_size), dtype=short)
         positions = np.sort(drawn, axis=1)
         settings = (state.step_size, self.beta1, self.beta2, float(self.gram_update == "printed"))
+        # Steps 1 to 5 of all batches up to the next report, in one compiled call.
         done = source.iterate(positions, state.U, state.M, state.Y, state.moments, settings)
         if done == 0:
             self._repair(problem, state)
@@ -202,6 +205,7 @@ class PaperSGD(PaperMethod[PaperState]):
     def _inverse_gram(self, problem: Problem, state: PaperState) -> Array:
         """``M^-1`` by Cholesky and triangular solves; a failing M is measured afresh and counted."""
         try:
+            # M = R'R (Eq. 6); a tiny pivot is a direction that U has nearly lost
             R = la.cholesky(state.M, check_finite=False)
             diagonal = np.abs(np.diag(R))
             if diagonal.min() > 1e-7 * diagonal.max():

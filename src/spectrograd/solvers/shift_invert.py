@@ -35,6 +35,7 @@ class RationalFilter(Filter):
 
     def rate(self, value: float) -> float:
         """What each degree adds to ``log |p(value)|``; 0 above the cut."""
+        # 1 / (value - pole) in [0, 1 / (cut - pole)] is mapped to [-1, 1]
         t = 2 * (self.cut - self.pole) / (value - self.pole) - 1
         return math.acosh(t) if t > 1 else 0.0
 
@@ -60,7 +61,9 @@ class Woodbury:
         kept = low_rank.coefficients != 0
         Z = low_rank.factors[:, kept]
         a = low_rank.coefficients[kept]
+        # S^-1 Z (N x r), once for all solves
         SZ = factor.solve(Z)
+        # a^-1 - Z'S^-1 Z (r x r): the capacitance matrix of Woodbury's formula; indefinite, so LU
         small = la.lu_factor(np.diag(1 / a) - Z.T @ SZ)
         inside = SZ[factor.order]
         return cls(inside, metric[:, None] * inside, small)
@@ -98,10 +101,13 @@ class Inverse:
         previous = np.zeros(current.shape)
         work = self.factor.workspace(current)
         for a, b, c in steps:
+            # 1. the low-rank correction of T X_i, small: r x width
             missing = None if self.woodbury is None else a * self.woodbury.times(current)
+            # 2. a S^-1 B X_i + b X_i + c X_i-1 by two triangular solves, in place of X_i-1
             self.factor.step(self.metric, current, previous, work, (a, b, c))
             if self.woodbury is not None:
                 previous += self.woodbury.SZ @ missing
+            # 3. the two blocks change places
             previous, current = current, previous
         return current
 
@@ -209,6 +215,7 @@ class ShiftInvert(RitzSolver[FactoredState]):
         # The filter damps what lies above the last guard vector.
         top = float(state.values[k - 1])
         high = float(state.values[-1])
+        # never below the K-th value: a filter between equal values would have no length
         high = max(high, top + 1e-12 * (operator.upper - operator.lower))
         unit = RationalFilter(1, high, operator.upper, state.pole)
         # T_m(rate) >= missing: acosh(x) is about log(2 x)
@@ -252,6 +259,8 @@ def _max_degree(unit: RationalFilter, state: RitzState, k: int) -> float:
     least = unit.rate(top)
     most = math.inf
     for value, residual in zip(state.values[: k - 1], state.residuals[: k - 1], strict=True):
+        # After m degrees the share of this vector in column K has grown
+        # by exp(m growth): stop below MAX_SPREAD.
         growth = unit.rate(float(value)) - least
         if growth > 1e-9:
             held = max(float(residual) / (top - float(value)), 1e-14)

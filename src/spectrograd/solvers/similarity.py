@@ -50,6 +50,7 @@ class Similarity:
         operator = problem.operator.standard_form()
         placed = problem.standard.operator
         if shift == "centre":
+            # the largest |eigenvalue| of S is smallest where the shift is the middle of the spectrum
             middle = (operator.lower + operator.upper) / 2
             if isinstance(operator, SparseOperator):
                 middle = max(middle, float(operator.diagonal.mean()))
@@ -75,6 +76,7 @@ class Similarity:
     def columns(self, nodes: Array) -> Array:
         """``S[:, nodes]`` as a dense N x n array; reads the rows of those nodes only."""
         operator = self.sparse
+        # rows of a symmetric matrix are its columns: N x n
         columns = np.ascontiguousarray(operator.graph.matrix[nodes].toarray().T.astype(np.float64))
         if operator.scale is not None:
             # A = D^-1/2 W D^-1/2 on both sides
@@ -84,6 +86,7 @@ class Similarity:
             Z = operator.low_rank.factors
             a = operator.low_rank.coefficients
             columns += Z @ (a[:, None] * Z[nodes].T)
+        # the diagonal of S = shift I - A; its off-diagonal part is +W
         columns[nodes, np.arange(len(nodes))] += self.shift - operator.diagonal[nodes]
         return columns
 

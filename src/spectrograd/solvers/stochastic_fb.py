@@ -96,6 +96,7 @@ class StochasticForwardBackward(SteppingSolver[RiemannianState]):
         unit = problem.row_unit if self.setting == "edges" else 1.0  # columns are sampled in standard form
         state = RiemannianState(problem.resident_guess(rng), rng, step_size=self.step_size * unit)
         if self.setting == "columns" and problem.start is None:
+            # fewer landmarks than vectors would leave random columns
             landmarks = max(self.n_landmarks, problem.n_components)
             vectors = nystrom_basis(problem, state, landmarks)
             state.U = problem.orthonormalize(problem.standard.inverse_transform(vectors), rng).Q
@@ -158,6 +159,7 @@ def _sampled_product(operator: SparseOperator, X: Array, nodes: Array) -> tuple[
     rows = operator.graph.matrix[nodes]  # columns, by symmetry
     scale = operator.scale
     sampled = X[nodes] if scale is None else scale[nodes, None] * X[nodes]
+    # (N / b) C[:, S] X[S]: unbiased for C X
     product = (len(X) / len(nodes)) * (rows.T @ sampled)
     if scale is not None:
         product *= scale[:, None]

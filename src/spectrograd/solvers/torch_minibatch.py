@@ -120,7 +120,9 @@ class TorchBatches:
         ends = torch.cat([edges.heads, edges.tails]).long()
         heads, tails = ends.chunk(2)
         vertices, slots = self._slots(ends)
+        # 1. slots: equal ends share one; how many edges meet there
         counts = U.new_zeros(n_ends).index_add_(0, slots, U.new_ones(n_ends))[:, None]
+        # 2. rows of the batch's Laplacian times U (Eqs. 13, 15):
         # |w| (u_i - s u_j) for the head i of an edge of sign s, and -s times that for its tail j.
         signs = 1.0 if edges.weights is None else torch.where(edges.weights < 0, -1.0, 1.0)[:, None]
         pull = U.index_select(0, heads) - signs * U.index_select(0, tails)
@@ -131,6 +133,7 @@ class TorchBatches:
         gradient = U.new_zeros((n_ends, U.shape[1]))
         gradient.index_add_(0, slots[: len(heads)], pull)
         gradient.index_add_(0, slots[len(heads) :], signs * pull, alpha=-1)
+        # 3. the parts of A that are no edges, in the share of each node's edges that were drawn
         rows, factors, known = (table.index_select(0, vertices) for table in (U, self.factors, self.nodes))
         own, share, metric, push = known.split(1, dim=1)
         gradient.addcmul_(counts * own, rows)
@@ -141,6 +144,7 @@ class TorchBatches:
 
     def _slots(self, ends: Tensor) -> tuple[Tensor, Tensor]:
         """The distinct ends, filled up with row N, and where among them each end is."""
+        # a sort instead of a hash table: no length depends on the data, so the host never waits
         ordered, order = ends.sort()
         group = self.torch.zeros_like(ends)
         group[1:] = (ordered[1:] != ordered[:-1]).cumsum(0)
@@ -154,6 +158,7 @@ class TorchBatches:
         """``M^-1`` through its Cholesky factor, and whether there is one; zeros where there is none."""
         factor, failed = self.torch.linalg.cholesky_ex(M)
         diagonal = factor.diagonal()
+        # decided on the device: a branch would make the host wait for it
         good = (failed == 0) & (diagonal.min() > 1e-7 * diagonal.max())
         unit = self.torch.eye(len(M), dtype=M.dtype, device=M.device)
         inverse = self.torch.cholesky_solve(unit, self.torch.where(good, factor, unit))
@@ -168,6 +173,7 @@ class TorchBatches:
         """
         after = batch.rows + steps
         U.index_copy_(0, batch.vertices, after)
+        # U'BU after minus before, from one product of the rows side by side (2 K columns)
         both = self.torch.cat([batch.rows, after], dim=1).double()
         k = len(M)
         G = both.T @ ((batch.metric * batch.counts if printed else batch.metric) * both)
@@ -213,6 +219,7 @@ class TorchEdges:
         """Collect the edges; a scale of the operator becomes part of their weights."""
         W = operator.graph.matrix
         rows = np.repeat(np.arange(operator.n_nodes, dtype=np.int32), np.diff(W.indptr))
+        # each edge once: entries above the diagonal
         upper = np.flatnonzero(rows < W.indices)
         heads = rows[upper]
         tails = W.indices[upper]

@@ -127,6 +127,7 @@ class TorchSGD(SGDBase[TorchDescentState]):
         M, Y = state.known
         U = state.U.tensor
         for number, step in enumerate(steps):
+            # One batch: its part of A applied to its rows, then the move of these rows.
             batch = descent.rows.batch(chunk.part(slice(number * size, (number + 1) * size)), U, Y)
             descent.rows.move(batch, _moves(descent, batch, M, float(step)), U, M, Y)
         state.known_for += len(chunk.heads)
@@ -137,6 +138,7 @@ class TorchSGD(SGDBase[TorchDescentState]):
         """Mutates: U, to a root mean square of about one, orthonormal where it was near losing rank; M, Y."""
         rows = _descent(state).rows
         total_mass = _descent(state).total_mass
+        # float64 sums over all rows; a K x K matrix comes to the host
         M, Y = rows.measure(state.U.tensor)
         seen = M.cpu().numpy()
         if not np.isfinite(seen).all():
@@ -194,6 +196,7 @@ def _moves(descent: TorchDescent, batch: TorchBatch, M: Tensor, step: float) -> 
     torch = descent.rows.torch
     rows = batch.rows
     inverse, good = descent.rows.inverse(M)
+    # g_i = (A_S U)_i M^-1 - b_i / q_i u_i M^-1 U'A_S U M^-1 (docs/method.md, "The unbiased form")
     size = torch.where(good, torch.trace(M), 0.0)  # directions forget it, float32 does not underflow with it
     P = size * (inverse @ batch.projected @ inverse)
     back = (batch.metric * batch.push * rows) @ ((P + P.T) / 2).to(rows.dtype)
@@ -307,8 +310,10 @@ class TorchPaperSGD(PaperMethod[TorchPaperState]):
         draw = engine.torch.Generator(engine.device).manual_seed((state.seed + state.iteration) % 2**63)
         done = engine.torch.zeros((), dtype=engine.torch.int64, device=engine.device)
         for _ in range(count):
+            # 1. draw edges and apply A_S (Eqs. 14, 15); 2. M^-1 (Eqs. 6, 7)
             batch = rows.batch(edges.draw(self.batch_size, draw), U, Y)
             inverse, good = rows.inverse(M)
+            # 3. direction (Eq. 17); 4. move the rows, and M and Y with them (Eqs. 10, 19)
             direction = self._direction(rows, batch, inverse, good, state.moments)
             rows.move(batch, -state.step_size * direction, U, M, Y, printed=printed)
             done += good
@@ -330,6 +335,7 @@ class TorchPaperSGD(PaperMethod[TorchPaperState]):
             return g
         before = moments.index_select(0, batch.vertices)
         m, v, most = before.chunk(3, dim=1)
+        # AMSGrad (Reddi et al. 2018, Algorithm 2)
         m = self.beta1 * m + (1 - self.beta1) * g
         v = self.beta2 * v + (1 - self.beta2) * g.square()
         most = torch.maximum(most, v)

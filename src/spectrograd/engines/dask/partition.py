@@ -45,6 +45,7 @@ def even_bounds(n_rows: int, n_blocks: int) -> Array:
 def balanced_bounds(graph: Graph, n_blocks: int) -> Array:
     """First rows of blocks of equal work, and the number of rows."""
     rows, entries = graph.entries_before
+    # the cost of rows before each row; bounds are where it passes equal shares
     work = entries + ENTRIES_PER_ROW * rows
     n_blocks = min(n_blocks, graph.n_nodes)
     inner = np.interp(work[-1] * np.arange(1, n_blocks) / n_blocks, work, rows)
@@ -68,6 +69,7 @@ def cut(blocks: Sequence[RowBlock], bounds: Array, at: int) -> RowParts:
     parts = {}
     touched = {}
     for block in blocks:
+        # which rows of other blocks this block's entries touch
         is_column[block.indices] = True
     for j, (start, stop) in enumerate(pairwise(bounds.tolist())):
         here = np.flatnonzero(is_column[start:stop]).astype(np.int32)
