@@ -16,7 +16,7 @@ from spectrograd.operators.laplacian import Kind, masked
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.typing import Array
 
-REGISTRY = {
+REGISTRY = {  # name -> module of this package, imported when it is asked for
     "projection": "projection",
     "mean": "mean",
     "power-mean": "power_mean",

@@ -58,17 +58,20 @@ def aggregate(
         turn in the last one. A run that ends before that warns.
     """
     _check_options(form, strength, max_iter, tol)
+    # 1. layers that count: with a weight, and with an embedding
     used = [at for at, weight in enumerate(layers.weights) if weight > 0 and layers.embeddings[at].shape[1]]
     operators = [without_absent(layers.operators[at]) for at in used]
     strengths = [strength * (typical_diagonal(layers.operators[at]) or 1.0) for at in used]
     weights = layers.weights[used]
     subspaces = [np.asarray(layers.embeddings[at]) for at in used]
     turned = 0.0
+    # 2. alternate (Kumar et al. 2011, sections 3 and 4): each layer in turn, the others held
     for _round in range(max_iter):
         before = list(subspaces)
         for at, operator in enumerate(operators):
             towards = _towards(form, subspaces, weights, at)
             subspaces[at] = _largest(operator, subspaces[at], towards * np.sqrt(strengths[at]))
+        # 3. settled? By the largest turn of any subspace in this round
         turned = max(_squared_sine(U, V) for U, V in zip(before, subspaces, strict=True))
         if turned <= tol:
             break
@@ -78,6 +81,7 @@ def aggregate(
             f"a sine of {np.sqrt(turned):.2g}): raise max_iter or lower strength in aggregation_params",
             ConvergenceWarning,
         )
+    # 4. the centroid: the largest eigenvectors of sum_s c_s U^s U^s'
     coefficients = np.repeat(weights, [U.shape[1] for U in subspaces])
     closeness = LowRank(np.ascontiguousarray(np.hstack(subspaces)), coefficients)
     return LowRankOperator(closeness, -float(weights.sum()), 0.0, layers.names)
@@ -100,6 +104,7 @@ def _towards(form: str, subspaces: Sequence[Array], weights: Array, at: int) -> 
         others = [np.sqrt(c) * U for t, (c, U) in enumerate(zip(weights, subspaces, strict=True)) if t != at]
         return np.hstack(others) if others else np.zeros((len(subspaces[0]), 0))
     k = max(U.shape[1] for U in subspaces)
+    # left singular vectors of [sqrt(c_1) U^1 ..] are eigenvectors of sum_s c_s U^s U^s'
     Z = np.hstack([np.sqrt(c) * U for c, U in zip(weights, subspaces, strict=True)])
     centroid = np.linalg.svd(Z, full_matrices=False)[0][:, :k]
     return np.asarray(np.sqrt(weights[at]) * centroid)
@@ -109,6 +114,7 @@ def _largest(operator: SparseOperator, U: Array, Z: Array) -> Array:
     """As many eigenvectors as U has columns, of the largest eigenvalues of ``upper - L + Z Z'``."""
     n, k = U.shape
     if n <= max(MAX_DENSE_NODES, 3 * k):
+        # ``upper`` shifts all eigenvalues alike: the vectors do not change
         dense = Z @ Z.T - operator.to_dense()
         return np.asarray(np.linalg.eigh((dense + dense.T) / 2)[1][:, -k:])
 

@@ -57,6 +57,7 @@ def aggregate(layers: Layers, *, shift: float = 0.1, method: str = "auto", **_: 
 
 
 def _exact(layers: Layers, delta: float) -> Operator:
+    # unnormalised layers in units of the widest spectrum, so that the shift means the same for any weights
     scale = spectral_scale(layers.operators)
     kept = [(c, op) for c, op in zip(layers.weights, layers.operators, strict=True) if c > 0]
     shares = np.array([c for c, _ in kept]) / sum(c for c, _ in kept)
@@ -76,11 +77,14 @@ def karcher_mean(matrices: list[Array], shares: Array, *, tol: float = 1e-8) -> 
     """
     G = np.asarray(sum(c * A for c, A in zip(shares, matrices, strict=True)))
     for _ in range(MAX_STEPS):
+        # G^1/2 and G^-1/2
         values, vectors = la.eigh(G)
         root, inverse = ((vectors * np.sqrt(values) ** sign) @ vectors.T for sign in (1, -1))
+        # the Riemannian gradient at G: mean_s log(G^-1/2 A_s G^-1/2)
         step = sum(
             c * _function(inverse @ A @ inverse, np.log) for c, A in zip(shares, matrices, strict=True)
         )
+        # along the geodesic: G <- G^1/2 exp(step) G^1/2
         G = root @ _function(np.asarray(step), np.exp) @ root
         G = (G + G.T) / 2
         if np.linalg.norm(step) <= tol * np.sqrt(len(G)):

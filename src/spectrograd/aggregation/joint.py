@@ -84,6 +84,7 @@ class JointPasses(Solver[JointState]):
 
     def init(self, problem: Problem, rng: np.random.Generator) -> JointState:
         """One random basis for all blocks: they describe the same nodes."""
+        # shapes: a block is (n_nodes, width); ``blocks[0]`` is the merged one
         width = self._width(problem)
         count = len(self.layers.operators)
         Q = problem.orthonormalize(rng.standard_normal((problem.n_nodes, width)), rng).Q
@@ -134,6 +135,7 @@ class JointPasses(Solver[JointState]):
         operator = self.layers.operators[at]
         if X.shape[1] == 0:
             return np.zeros_like(X)
+        # a matvec is a product with all layers: one layer counts by its share of the edges
         share = operator.graph.n_edges / sum(op.graph.n_edges for op in self.layers.operators)
         state.matvecs += X.shape[1] * share
         state.edges_seen += operator.graph.n_edges
@@ -187,18 +189,22 @@ class JointPasses(Solver[JointState]):
     def _measure(self, problem: Problem, state: JointState) -> None:
         """Rayleigh-Ritz in every block that moved, in one pass; the layers first, then the merged one."""
         k = problem.n_components
+        # 1. orthonormal bases of the layers that are still read
         moved = ~state.settled
         blocks = [state.blocks[0]]
         for block, fresh in zip(state.blocks[1:], moved, strict=True):
             blocks.append(problem.orthonormalize(block, state.rng).Q if fresh else block)
+        # 2. one pass over the layers: products of their own blocks and of the merged candidates
         # the merged vectors lie close to the span of the layers': all of them are candidates
         together = self._candidates(problem, state, blocks) if state.merging else None
         own, total = self._products(state, blocks, together)
+        # 3. Rayleigh-Ritz of each layer, then of the merged block on the span of all of them
         for at in (int(layer) + 1 for layer in np.flatnonzero(moved)):
             self._ritz(problem, state, blocks, at, own[at - 1])
         if together is not None:
             blocks[0] = together
             self._ritz(problem, state, blocks, 0, total)
+        # 4. publish, and settle layers whose residuals are small enough
         state.blocks = blocks
         state.U = np.hstack([block[:, :k] for block in blocks])
         if self.coupling:
@@ -242,6 +248,7 @@ class JointPasses(Solver[JointState]):
         moving = np.flatnonzero([state.merging, *~state.settled])
         filters = {}
         for at in moving:
+            # [cut, high] is damped; the recurrence keeps the value at ``low`` at one
             low, high = bounds[at]  # a tenth of the spectrum is damped even where all of it is wanted
             filters[at] = damping_coefficients(
                 low, min(float(state.values[at][-1]), 0.9 * high + 0.1 * low), high
@@ -328,7 +335,9 @@ class JointEpochs(Solver[EpochsState]):
         """One epoch of every layer, then one of the merged block on what they found."""
         k = problem.n_components
         for at, operator in enumerate(self._operators(state, k), start=1):
+            # 1. an epoch of each layer, drawn to the merged basis
             self._epoch(problem, state, at, operator)
+        # 2. an epoch of the merged block (Eq. 22 with the layers' new bases)
         self._epoch(problem, state, 0, self._merged_operator(problem, state))
         state.iteration += 1
         state.done = state.iteration >= self._n_epochs
@@ -353,6 +362,7 @@ class JointEpochs(Solver[EpochsState]):
 
     def _operators(self, state: EpochsState, k: int) -> list[SparseOperator]:
         """The layers', minus what draws them to the merged basis now."""
+        # a straight line from a half to ``coupling``
         falling = FIRST_COUPLING * (1 - state.iteration / self._n_epochs)
         strengths = max(self.coupling, falling) * self.alphas
         return [
@@ -418,12 +428,14 @@ def run(
     Filters stop when the merged residual is below ten times the tolerance asked of an exact solver and those
     of the layers are ``tighter`` times smaller: the clusters do not change any more (docs/multilayer.md).
     """
+    # 1. layers of one size, and alpha in the same units
     alphas = projection.resolve_alpha(alpha, layers)
     operators, divisor = of_common_size([with_neutral_nodes(operator) for operator in layers.operators])
     layers = replace(layers, operators=operators)
     alphas = alphas / divisor
     frame = mean.aggregate(layers)
     limit = RESIDUAL_FACTOR * settings.tolerance * (frame.upper - frame.lower)
+    # 2. run to the residual at which clusters do not change any more
     solver = _solver(steps, layers, alphas, limit, options)
     context = context.start_clock(settings)
     solution = run_loop(
@@ -435,6 +447,7 @@ def run(
         time_budget=context.solver_seconds,
         checkpoint=context.next_checkpoint(),
     )
+    # 3. the merged basis stands before those of the layers
     merged, *own = np.split(solution.Q, len(layers.operators) + 1, axis=1)
     return solution, merged, tuple(own)
 

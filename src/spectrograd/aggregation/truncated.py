@@ -28,8 +28,10 @@ def truncated_function(layers: Layers, function: Callable[[Array], Array]) -> Lo
     """
     parts = []
     for weight, operator, values in zip(layers.weights, layers.operators, layers.eigenvalues, strict=True):
+        # eigenvalues in units of the diagonal, whose mean is theirs
         relative = values / (typical_diagonal(operator) or 1.0)
         parts.append(weight * np.maximum(function(np.ones(1)) - function(relative), 0.0))
+    # no coefficient is negative: the eigenvalues lie in [-sum_s max_k, 0]
     coefficients = np.concatenate(parts)
     lower = -float(sum(part.max(initial=0.0) for part in parts))
     factors = np.ascontiguousarray(np.hstack(layers.embeddings))

@@ -20,7 +20,7 @@ from spectrograd.graph import Graph, GraphError, MultilayerGraph
 from spectrograd.graph.validation import accept_signs
 from spectrograd.io import graph_of
 from spectrograd.labels.assign import Clustering
-from spectrograd.labels.nearest_cluster import followed
+from spectrograd.labels.nearest_cluster import follow_clusters
 from spectrograd.operators.laplacian import is_signed_kind
 from spectrograd.pipeline.edge_changes import (
     EdgeChanges,
@@ -234,7 +234,7 @@ def _update_labels(
     before[: len(previous.labels)] = previous.labels
     excluded = result.connectivity.excluded
     weights = result.column_weights
-    moved = followed(result.vectors, before, result.norm_regularization, excluded, weights)
+    moved = follow_clusters(result.vectors, before, result.norm_regularization, excluded, weights)
     clustering = Clustering(moved, int(model.n_clusters_), "kmeans", None, 0.0)
     return finish_labels(result.labelled(clustering), settings, context)
 

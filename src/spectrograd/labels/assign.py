@@ -15,7 +15,14 @@ from spectrograd.labels.cluster_qr import cluster_qr
 from spectrograd.labels.kmeans import kmeans
 from spectrograd.labels.kmeans import unit_rows as as_unit_rows
 from spectrograd.labels.matching import in_order
-from spectrograd.labels.sampled_kmeans import MANY, Fitted, assign_in_chunks, membership, sample_rows
+from spectrograd.labels.sampled_kmeans import (
+    MAX_COPIED_ROWS,
+    ChunkedAssignment,
+    SampledCentres,
+    assign_in_chunks,
+    membership,
+    sample_rows,
+)
 from spectrograd.system import one_thread
 from spectrograd.typing import Array
 
@@ -90,7 +97,7 @@ def assign(
     out = np.asarray(excluded, dtype=np.int64)
     rng = np.random.default_rng(random_state)
     inertia: float | None
-    if method == "kmeans" and unit_rows and len(everything) > MANY:
+    if method == "kmeans" and unit_rows and len(everything) > MAX_COPIED_ROWS:
         rows = _checked_rows(everything, n_clusters)
         all_labels, sure, inertia = assign_in_chunks(
             rows, out, n_clusters, n_init, rng, norm_regularization, deadline
@@ -182,10 +189,12 @@ def _discretize(
     best = np.zeros(len(rows), dtype=np.int64)
     best_fit = -np.inf
     for _ in range(n_starts):
+        # alternate: labels by the largest coordinate, then the rotation that fits them best (Yu and Shi 2003)
         rotation = _spread_rows(rows, rng)
         fit = -np.inf
         for _ in range(max_iter):
             labels = np.argmax(rows @ rotation, axis=1)
+            # (n_columns, n_clusters): its polar factor is the rotation
             overlap = np.stack([np.bincount(labels, column, n_clusters) for column in rows.T], axis=1)
             left, singular, right = np.linalg.svd(overlap)
             gain = singular.sum() - fit
@@ -228,7 +237,7 @@ def assign_distributed(
 ) -> tuple[Clustering, MultiVector]:
     """k-means of rows of unit length, as :func:`~spectrograd.labels.assign` does it with very many rows.
 
-    The rows of X (N x K) are numbered ``order`` in the result (None: as they are), to which ``aside`` refers.
+    The rows of X (N x K) have the numbers ``order`` in the result (None: as they are) and in ``excluded``.
     The labels come back in the order of the result, and as a multivector (N x 1) in that of X.
     """
     started = time.perf_counter()
@@ -243,17 +252,21 @@ def assign_distributed(
     active[excluded] = 0
     row_of = np.empty_like(places)
     row_of[places] = np.arange(n)
+    # 1. centres from a sample of the rows, which comes to the host
     few = engine.to_numpy(X, row_of[sample_rows(active > 0, n_clusters, rng)])
-    fitted = Fitted.to(few, n_clusters, n_init, rng, norm_regularization, deadline)
+    centres = SampledCentres.fit(few, n_clusters, n_init, rng, norm_regularization, deadline)
+    # 2. every row to its nearest centre, where it is
     where = engine.from_numpy(np.column_stack([places, active[places]]))
-    seen = engine.map_blocks(partial(_seen, fitted), X, where)
+    seen = engine.map_blocks(partial(_assign_block, centres), X, where)
+    # 3. clusters numbered as they first appear in the result's order
     sums = engine.gather_blocks(partial(_first_places, n_clusters, n), seen, where)
     first = np.min([part[0] for part in sums], axis=0)
     inertia = sum(part[1] for part in sums)
     number = np.append(np.argsort(np.argsort(first[:-1])), -1)
-    found = engine.map_blocks(partial(_numbered, number), seen)
+    found = engine.map_blocks(partial(_renumber_block, number), seen)
     labels = np.empty(n, np.int64)
     sure = np.empty(n, np.float32)
+    # 4. labels and confidence come to the host
     labels[places] = engine.to_numpy(found)[:, 0]
     sure[places] = engine.to_numpy(engine.columns(seen, slice(1, 2)))[:, 0]
     labels.flags.writeable = False
@@ -261,9 +274,9 @@ def assign_distributed(
     return Clustering(labels, n_clusters, "kmeans", inertia, spent, sure), found
 
 
-def _seen(fitted: Fitted, start: int, rows: Array, where: Array) -> Array:
+def _assign_block(centres: SampledCentres, start: int, rows: Array, where: Array) -> Array:
     """Cluster (-1 where a row takes no part), confidence, and the share of a row in the sum of squares."""
-    found = fitted.swept(rows, where[:, 1] > 0)
+    found: ChunkedAssignment = centres.assign_rows(rows, where[:, 1] > 0)
     share = found.inertia / max(1, len(rows))
     return np.column_stack([found.labels, found.membership, np.full(len(rows), share)])
 
@@ -275,5 +288,5 @@ def _first_places(n_clusters: int, n: int, start: int, seen: Array, where: Array
     return first, float(seen[:, 2].sum())
 
 
-def _numbered(number: Array, start: int, seen: Array) -> Array:
+def _renumber_block(number: Array, start: int, seen: Array) -> Array:
     return np.asarray(number[seen[:, 0].astype(np.int64)][:, None])

@@ -33,12 +33,15 @@ def _pivots(rows: Array, count: int) -> Array:
     directions = np.zeros((count, rows.shape[1]))
     pivots = np.zeros(count, dtype=np.int64)
     for turn in range(count):
+        # 1. the row with the longest part outside the directions so far
         pivots[turn] = np.argmax(outside)
         direction = rows[pivots[turn]].astype(np.float64)
+        # 2. its direction, orthogonal to those before
         for _ in range(2):  # once more for what rounding left
             direction -= directions[:turn].T @ (directions[:turn] @ direction)
         length = np.linalg.norm(direction)
         directions[turn] = direction / length if length > 0 else 0
+        # 3. what is left outside of it (Businger and Golub 1965)
         outside -= (rows @ directions[turn].astype(rows.dtype)) ** 2
         outside[pivots[turn]] = -np.inf
     return pivots

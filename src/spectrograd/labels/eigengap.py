@@ -188,9 +188,11 @@ def bulk_edge(layers: Sequence[Graph], kind: Kind = "random_walk", tau: float = 
     scale = radius = 0.0
     for layer in layers:
         unit = float(layer.degrees.mean()) if form_of(kind) == "unnormalized" else 1.0
+        # an unweighted count: weights would only widen the bulk
         neighbours = 2 * layer.n_edges / layer.n_nodes
         scale += unit
         radius += unit**2 / max(neighbours, 1.0)
+    # independent layers: radii of semicircles add up as squares
     edge = scale - 2 * float(np.sqrt(radius)) / (1 + tau)
     return edge if edge > MIN_EDGE * scale else None
 

@@ -50,6 +50,7 @@ class Assignment:
         """The sum of squared distances to the means of the clusters."""
         filled = self.sizes > 0
         means = self.sums[filled] / self.sizes[filled, None]
+        # sum |x - mean|^2 = sum |x - centre|^2 - size |mean - centre|^2: the step is taken into account
         moved = ((means - self.centres[filled]) ** 2).sum(axis=1)
         return max(0.0, float(self.gaps.sum() - self.sizes[filled] @ moved))
 
@@ -83,6 +84,7 @@ def descend(
     ([0, 0, 1, 1], 0.025)
     """
     for _ in range(max_steps):
+        # 1. rows to their nearest centres; 2. centres to the means of their rows (Lloyd 1982)
         found = assign_to_centers(points, centres)
         means = found.means(points)
         if ((means - centres) ** 2).sum() <= tolerance or time.perf_counter() >= deadline:
@@ -97,6 +99,7 @@ def assign_to_centers(points: Array, centres: Array, *, worth_threads: int = WOR
     Rows in float32 meet centres in float32 from ``WIDE`` centres on; else all is in float64.
     """
     with one_thread():
+        # one thread of BLAS: how it splits a product among threads would show in the bits
         parts = _by_chunks(partial(_nearest, centres), points, len(centres), worth_threads)
     labels = np.concatenate(parts)
     sizes = np.bincount(labels, minlength=len(centres))
@@ -126,6 +129,7 @@ def _nearest(centres: Array, rows: Array) -> Array:
 
 def _scores(rows: Array, centres: Array) -> Array:
     """A row is nearest to the centre of largest ``x'c - |c|^2 / 2``."""
+    # |x - c|^2 = |x|^2 - 2 (x'c - |c|^2 / 2)
     half_squares = np.einsum("ij,ij->i", centres, centres) / 2
     if len(centres) >= WIDE and rows.dtype == np.float32:
         scores = rows @ centres.T.astype(np.float32)
@@ -314,6 +318,7 @@ class Search:
 
     def _rows_to_add(self, best: Assignment, count: int) -> list[int]:
         """A row of each cluster of large error, drawn by its squared distance."""
+        # error of a cluster: the sum of the squared distances of its rows
         errors = np.bincount(best.labels, best.gaps, len(best.centres))
         worst = np.argsort(errors)[::-1][:count]
         return [int(_drawn(np.where(best.labels == c, best.gaps, 0), 1, self.rng)[0]) for c in worst]
@@ -326,6 +331,7 @@ def _to_spare(found: Assignment, count: int) -> list[int]:
     use = found.use.copy()
     spared = []
     for _ in range(count):
+        # the centre whose loss costs least, then its neighbour is protected
         last = int(np.argmin(use))
         spared.append(last)
         use[last] = np.inf

@@ -41,12 +41,12 @@ class LabelChanges:
     @property
     def sentence(self) -> str:
         """In plain words."""
-        told = [f"{self.moved:,} of {self.common:,} nodes changed their cluster"]
-        told += [f"cluster {old} split into {_listed(new)}" for old, new in self.split]
-        told += [f"clusters {_listed(old)} merged into {new}" for old, new in self.merged]
-        told += [f"cluster {new} appeared" for new in self.appeared]
-        told += [f"cluster {old} died" for old in self.died]
-        return "; ".join(told)
+        sentences = [f"{self.moved:,} of {self.common:,} nodes changed their cluster"]
+        sentences += [f"cluster {old} split into {_enumerate(new)}" for old, new in self.split]
+        sentences += [f"clusters {_enumerate(old)} merged into {new}" for old, new in self.merged]
+        sentences += [f"cluster {new} appeared" for new in self.appeared]
+        sentences += [f"cluster {old} died" for old in self.died]
+        return "; ".join(sentences)
 
     def summary(self) -> dict[str, Any]:
         """What ``--summary-json`` holds."""
@@ -85,12 +85,15 @@ def align_labels(before: Array, after: Array, more: Array | None = None) -> tupl
     n_old, n_new = (int(max(labels.max(initial=-1) + 1, 0)) for labels in (before, everything))
     both = (before >= 0) & (after >= 0)
     table = np.zeros((n_old, n_new), dtype=np.int64)
+    # 1. contingency table: old cluster x new cluster, nodes known to both
     np.add.at(table, (before[both], after[both]), 1)
     new_name = np.full(n_new, -1)
+    # 2. the assignment that keeps most labels (Kuhn 1955)
     for old, new in zip(*linear_sum_assignment(table, maximize=True), strict=True):
         if table[old, new]:
             new_name[new] = old
-    # numbers of clusters that are gone come last, so that nobody takes a new cluster for an old one
+    # 3. free numbers for new clusters:
+    # numbers of clusters that are gone come last: no new cluster should be taken for an old one
     unused = [name for name in range(n_old + n_new) if name not in set(new_name.tolist())]
     free = iter([name for name in unused if name >= n_old] if n_new > n_old else unused)
     for new in np.flatnonzero(new_name < 0):
@@ -103,6 +106,7 @@ def align_labels(before: Array, after: Array, more: Array | None = None) -> tupl
 
 def _changes(table: Array, name: Array, moved: int, common: int) -> LabelChanges:
     """Who comes from whom: kin where a good part of either went to, or came from, the other."""
+    # of each old cluster, where its nodes went; of each new one, where they came from
     share_out = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
     share_in = table / np.maximum(table.sum(axis=0, keepdims=True), 1)
     # a split: parts of the old that make up new clusters; a merger: parts of the new that were whole clusters
@@ -140,7 +144,7 @@ def rotation_onto(before: Array, after: Array) -> Array:
     return np.asarray(left @ right)
 
 
-def _listed(numbers: Sequence[int]) -> str:
+def _enumerate(numbers: Sequence[int]) -> str:
     return " and ".join([", ".join(map(str, numbers[:-1])), str(numbers[-1])])
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from spectrograd.labels.kmeans import descend, row_lengths
 from spectrograd.typing import Array
 
-FEW_STEPS = 20  # of Lloyd's algorithm: clusters that need more have not only moved
-STILL = 1e-4  # a step of the centres by less, in units of the variance, is the last
+MAX_LLOYD_STEPS = 20  # clusters that need more have not only moved
+STEP_TOLERANCE = 1e-4  # a step of the centres by less, in units of the variance, is the last
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +31,7 @@ class NearestCluster:
     length: float
     column_weights: Array | None = None
 
-    def scaled(self, rows: Array) -> Array:
+    def scale(self, rows: Array) -> Array:
         """Rows (n, k) as the clusters see them."""
         if self.column_weights is not None:
             rows = rows * self.column_weights
@@ -40,7 +40,8 @@ class NearestCluster:
 
     def labels(self, rows: Array) -> Array:
         """The nearest cluster of each row (n, k)."""
-        scaled = self.scaled(rows)
+        scaled = self.scale(rows)
+        # one centre at a time: (n, n_clusters) numbers, never (n, n_clusters, k)
         gaps = np.stack([((scaled - centre) ** 2).sum(axis=1) for centre in self.centres], axis=1)
         return np.asarray(np.argmin(np.where(np.isnan(gaps), np.inf, gaps), axis=1))
 
@@ -74,14 +75,15 @@ def nearest_cluster(
     length = (
         float(np.median(row_lengths(weighted))) * norm_regularization**0.5 if norm_regularization else 0.0
     )
-    unit = NearestCluster(np.empty((0, rows.shape[1])), length).scaled(weighted)
+    unit = NearestCluster(np.empty((0, rows.shape[1])), length).scale(weighted)
     sizes = np.bincount(clusters, minlength=n_clusters).astype(np.float64)
     sums = np.stack([np.bincount(clusters, column, n_clusters) for column in unit.T], axis=1)
+    # an empty cluster has the mean NaN, which is nearest to no row
     sizes[sizes == 0] = np.nan
     return NearestCluster(sums / sizes[:, None], length, column_weights)
 
 
-def followed(
+def follow_clusters(
     vectors: Array,
     labels: Array,
     norm_regularization: float,
@@ -103,11 +105,11 @@ def followed(
     part[excluded] = False
     rule = nearest_cluster(vectors[part], labels[part], norm_regularization, column_weights)
     names = np.flatnonzero(~np.isnan(rule.centres[:, 0]))
-    rows = rule.scaled(np.asarray(vectors[part], dtype=np.float64))
+    rows = rule.scale(np.asarray(vectors[part], dtype=np.float64))
     # squares, then means: the variance of unit rows does not cancel
     spread = np.einsum("ij,ij->j", rows, rows) / len(rows) - rows.mean(axis=0) ** 2
-    still = STILL * max(float(spread.mean()), 0.0)
-    found = descend(rows, rule.centres[names], tolerance=still, max_steps=FEW_STEPS)
+    tolerance = STEP_TOLERANCE * max(float(spread.mean()), 0.0)
+    assignment = descend(rows, rule.centres[names], tolerance=tolerance, max_steps=MAX_LLOYD_STEPS)
     moved = np.full(len(vectors), -1, dtype=np.int64)
-    moved[part] = names[found.labels]
+    moved[part] = names[assignment.labels]
     return moved

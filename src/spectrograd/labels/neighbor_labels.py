@@ -20,8 +20,8 @@ from spectrograd.typing import Array
 # A branch is followed as long as it has less than this part of a cluster's fair share of the volume: the
 # same bound as that of localised eigenvectors, below which a piece is no cluster.
 TINY_SHARE = 0.1
-DEEPEST = 1000  # edges of a chain that is followed: more rounds would cost more than they tell
-AT_ONCE = 1 << 22  # entries of a block that are looked at together
+MAX_DEPTH = 1000  # edges of a chain that is followed: more rounds would cost more than they gain
+BLOCK_ENTRIES = 1 << 22  # entries of a block whose temporaries are made together
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,16 +68,19 @@ def follow_neighbours(
     seen = _looked_at(layers, labels, weak)
     new = labels.copy()
     sure = None if membership is None else membership.copy()
+    # 1. (b): weak nodes take the cluster that most of their edges lead to
     voted = np.flatnonzero(seen.best >= 0)
     new[voted] = seen.best[voted]
     if sure is not None:
         sure[voted] = seen.lead[voted]
+    # 2. (a): branches, from the root back to the leaves
     n_clusters = int(labels.max(initial=0)) + 1
     rounds = _branches(seen, np.asarray(degrees), n_clusters)
     for rows, roots in reversed(rounds):
         new[rows] = new[roots]
         if sure is not None:
             sure[rows] = sure[roots]
+    # 3. no cluster is emptied
     if _refill(labels, new, seen):
         for rows, roots in rounds[:1]:
             new[rows] = new[roots]
@@ -86,7 +89,7 @@ def follow_neighbours(
 
 @dataclass(frozen=True, eq=False)
 class _Seen:
-    """What one pass over the edges tells of each row.
+    """Neighbours of each row, and votes for its cluster, from one pass over the edges.
 
     ``counts`` and ``union``: how many entries it has, and the exclusive or of the rows they lead to, which of
     a single neighbour is that neighbour. ``best`` is the cluster that a weak row is led to (-1: none), and
@@ -110,13 +113,15 @@ def _looked_at(layers: Sequence[Graph], labels: Array, weak: Array) -> _Seen:
     row_of = np.cumsum(weak) - 1
     votes = np.zeros((int(weak.sum()), n_clusters)) if several else np.zeros((0, n_clusters))
     for layer in layers:
-        for block in components(layer):
+        for block in small_blocks(layer):
             span = slice(block.start, block.stop)
             sizes = np.diff(block.indptr)
             counts[span] += sizes
             filled = np.flatnonzero(sizes)
             if len(filled):
                 starts = block.indptr[:-1][filled].astype(np.int64)
+                # exclusive or of a row's neighbours: of a single one it is that
+                # one, and removing one is another xor
                 joined = np.bitwise_xor.reduceat(block.indices.astype(np.int64), starts)
                 union[block.start + filled] ^= joined
             rows = block.start + np.flatnonzero(weak[span])
@@ -135,10 +140,10 @@ def _looked_at(layers: Sequence[Graph], labels: Array, weak: Array) -> _Seen:
     return _Seen(counts, union, best, lead)
 
 
-def components(layer: Graph) -> Iterator[RowBlock]:
+def small_blocks(layer: Graph) -> Iterator[RowBlock]:
     """The blocks of a graph, cut such that what is made of one stays small."""
     for block in layer.blocks:
-        n_cuts = max(1, -(-len(block.indices) // AT_ONCE))
+        n_cuts = max(1, -(-len(block.indices) // BLOCK_ENTRIES))
         edges = np.linspace(block.start, block.stop, n_cuts + 1).astype(np.int64)
         for start, stop in pairwise(edges):
             if stop > start:
@@ -150,7 +155,7 @@ def _distinct(layers: Sequence[Graph], n: int) -> tuple[Array, Array]:
     first = np.full(n, n, np.int64)
     last = np.full(n, -1, np.int64)
     for layer in layers:
-        for block in components(layer):
+        for block in small_blocks(layer):
             filled = np.flatnonzero(np.diff(block.indptr))
             if len(filled):
                 starts = block.indptr[:-1][filled]
@@ -166,6 +171,7 @@ def _votes(block: RowBlock, rows: Array, labels: Array, weak: Array, n_clusters:
     """Weight of the edges of some rows to each cluster, counting neighbours with evidence."""
     local = rows - block.start
     sizes = np.diff(block.indptr)[local]
+    # positions of all entries of the chosen rows, without a loop over them
     at = np.repeat(block.indptr[:-1][local] - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
     ends = block.indices[at]
     weights = np.ones(len(at)) if block.weights is None else block.weights[at]
@@ -197,12 +203,13 @@ def _branches(seen: _Seen, degrees: Array, n_clusters: int) -> list[tuple[Array,
     most = TINY_SHARE * float(degrees.sum()) / n_clusters
     rows = np.flatnonzero(counts == 1)
     rounds: list[tuple[Array, Array]] = []
-    while len(rows) and len(rounds) < DEEPEST:
+    while len(rows) and len(rounds) < MAX_DEPTH:
         roots = union[rows]
         pair = (counts[roots] == 1) & (roots > rows)  # two that have only each other: one is the root
         rows = rows[~pair]
         roots = roots[~pair]
         rounds.append((rows, roots))
+        # cut the leaves off: their roots lose a neighbour, and gain their volume
         counts[rows] = 0
         np.subtract.at(counts, roots, 1)
         np.bitwise_xor.at(union, roots, rows)

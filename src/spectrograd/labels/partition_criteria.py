@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from spectrograd.graph import Graph
-from spectrograd.labels.neighbor_labels import components
+from spectrograd.labels.neighbor_labels import small_blocks
 from spectrograd.typing import Array
 
 
@@ -51,10 +51,11 @@ def cluster_shares(graph: Graph, labels: ArrayLike, n_clusters: int | None = Non
         raise ValueError(f"a label is {numbers.max()}; with {k} clusters it must be below {k}")
     members = _membership_matrix(numbers, k)
     weights = np.zeros((k, k))
-    for block in components(graph):
+    for block in small_blocks(graph):
         rows = block.stop - block.start
         data = np.ones(len(block.indices)) if block.weights is None else block.weights.astype(np.float64)
         part = sp.csr_array((data, block.indices, block.indptr), shape=(rows, graph.n_nodes))
+        # E' W E with E the indicators of the clusters: (k, k), one block of rows at a time
         weights += (members[block.start : block.stop].T @ (part @ members)).toarray()
     total = weights.sum()
     return weights / total if total > 0 else weights

@@ -72,14 +72,14 @@ def confidence(squares: Array, labels: Array) -> Array:
 
 # --- Clusters of very many rows: centres from a sample, then every row once, a block of rows at a time.
 
-MANY = 1_000_000  # rows beyond which nothing is made that is as large as the embedding itself
+MAX_COPIED_ROWS = 1_000_000  # rows beyond which nothing is made that is as large as the embedding itself
 # Rows that centres are fitted on: the mean of one of 32 clusters is then off by a fiftieth of its width.
-FITTED = 100_000
-AT_ONCE = 1 << 19  # numbers of a block: a few copies of it in float64 are next to nothing
+SAMPLE_ROWS = 100_000
+BLOCK_NUMBERS = 1 << 19  # numbers of a block: a few copies of it in float64 are next to nothing
 
 
 class ChunkedAssignment(NamedTuple):
-    """Labels (int64) and confidence (float32) of all rows, -1 and NaN for those aside; the sum of squares."""
+    """Labels (int64), confidence (float32) of all rows (-1 and NaN for those excluded), sum of squares."""
 
     labels: Array
     membership: Array
@@ -102,20 +102,20 @@ def assign_in_chunks(
     active = np.ones(len(vectors), bool)
     active[excluded] = False
     chosen = sample_rows(active, n_clusters, rng)
-    fitted = Fitted.to(vectors[chosen], n_clusters, n_init, rng, norm_regularization, deadline)
-    found = fitted.swept(vectors, active)
-    return found._replace(labels=in_order(found.labels, n_clusters))
+    centres = SampledCentres.fit(vectors[chosen], n_clusters, n_init, rng, norm_regularization, deadline)
+    clustering = centres.assign_rows(vectors, active)
+    return clustering._replace(labels=in_order(clustering.labels, n_clusters))
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class SampledCentres:
     """``centres`` (c x K) of rows that were divided by the root of their squared lengths and ``length``'s."""
 
     centres: Array
     length: float
 
     @classmethod
-    def to(
+    def fit(
         cls,
         few: Array,
         n_clusters: int,
@@ -123,23 +123,24 @@ class Fitted:
         rng: np.random.Generator,
         norm_regularization: float,
         deadline: float = math.inf,
-    ) -> Fitted:
+    ) -> SampledCentres:
         """The centres of a sample of the rows (m x K)."""
         length = float(np.median(row_lengths(few))) * norm_regularization**0.5
         rows = soft_unit(few, length)
         with one_thread():
             return cls(best_assignment(rows, n_clusters, n_init, rng, deadline=deadline).means(rows), length)
 
-    def swept(self, vectors: Array, active: Array) -> ChunkedAssignment:
+    def assign_rows(self, vectors: Array, active: Array) -> ChunkedAssignment:
         """Every row (n x K) that takes part to its nearest centre; clusters are numbered as the centres."""
         labels = np.full(len(vectors), -1, np.int64)
         sure = np.full(len(vectors), np.nan, np.float32)
         inertia = 0.0
         n_clusters = len(self.centres)
-        size = max(1, AT_ONCE // max(vectors.shape[1], n_clusters))
+        size = max(1, BLOCK_NUMBERS // max(vectors.shape[1], n_clusters))
         for start in range(0, len(vectors), size):
             part = start + np.flatnonzero(active[start : start + size])
             if len(part):
+                # one block of rows: copies are small, and the embedding is read once
                 rows = soft_unit(vectors[part], self.length)
                 seen = assign_to_centers(rows, self.centres)
                 labels[part] = seen.labels
@@ -152,7 +153,7 @@ class Fitted:
 
 def sample_rows(active: Array, n_clusters: int, rng: np.random.Generator) -> Array:
     """Numbers of the rows that centres are fitted on."""
-    return _sample(active, max(FITTED, sample_size(n_clusters)), rng)
+    return _sample(active, max(SAMPLE_ROWS, sample_size(n_clusters)), rng)
 
 
 def _sample(active: Array, size: int, rng: np.random.Generator) -> Array:

@@ -18,7 +18,7 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 from spectrograd.graph import Graph
 from spectrograd.labels import assign
 from spectrograd.labels.kmeans import unit_rows
-from spectrograd.labels.neighbor_labels import components, follow_neighbours
+from spectrograd.labels.neighbor_labels import follow_neighbours, small_blocks
 from spectrograd.labels.sampled_kmeans import membership
 from spectrograd.operators.laplacian import form_of
 from spectrograd.operators.sparse import SparseOperator
@@ -338,7 +338,7 @@ def _measure_layer_cuts(layer: Graph, labels: Array, k: int) -> tuple[Array, Arr
     neighbours = np.zeros(len(labels), np.int64)
     some_weights: list[Array] = []
     step = max(1, layer.n_entries // MAX_DRAWN_WEIGHTS)
-    for block in components(layer):
+    for block in small_blocks(layer):
         rows = np.repeat(labels[block.start : block.stop], np.diff(block.indptr))
         neighbours[block.start : block.stop] = np.diff(block.indptr)
         same = (rows == labels[block.indices]) & (rows >= 0)

@@ -66,6 +66,7 @@ class EdgeChanges:
             for layer in layers:
                 digest.update(json.dumps([str(name) for name in layer.node_names.tolist()]).encode())
                 matrix = layer.matrix
+                # fixed types and byte order: the digest is the same on every machine
                 for array, kind in ((matrix.indptr, "<i8"), (matrix.indices, "<i8"), (matrix.data, "<f8")):
                     digest.update(np.ascontiguousarray(array, dtype=kind).data)
         return digest.hexdigest()
@@ -158,6 +159,7 @@ def edges_by_row(part: Graph, row_of: NodeRows) -> sp.csr_array:
     rows = row_of.rows(part.node_names)
     entries = part.matrix.tocoo()
     touched = np.unique(entries.row)
+    # only removed edges can name an unknown node: names of added ones are in ``row_of``
     lost = touched[rows[touched] < 0]
     if len(lost):
         raise GraphError(f"edge to remove: node {str(part.node_names[lost[0]])!r} is not in the graph")
@@ -168,6 +170,7 @@ def edges_by_row(part: Graph, row_of: NodeRows) -> sp.csr_array:
 
 def _add_edges(matrix: sp.csr_array, edges: sp.csr_array, mode: str) -> sp.csr_array:
     if mode == "set":
+        # 1. set: take the old weights of these edges away
         there = matrix.multiply(edges != 0)
         matrix = sp.csr_array(matrix - there)  # w - w is zero, whatever w
         matrix.eliminate_zeros()

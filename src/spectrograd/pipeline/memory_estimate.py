@@ -32,12 +32,14 @@ ROUGH_COLUMNS = 64  # of ``sgd-paper``: rows, three moments, and copies of both
 
 def resident_bytes(graph: Graph | MultilayerGraph, k: int) -> int:
     """For K vectors of a graph that is loaded: its edges and six blocks of K + 8 columns."""
+    # 4 bytes of index per entry, and 8 of weight where there are weights
     edges = sum(layer.n_entries * (12 if layer.is_weighted else 4) for layer in graph.layers)
     return BASE_BYTES + edges + graph.n_nodes * (BYTES_PER_NODE + 8 * RESIDENT_BLOCKS * (k + GUARD_COLUMNS))
 
 
 def streamed_bytes(graph: Graph | MultilayerGraph, k: int, solver: str = "auto") -> int:
     """For K vectors of a graph that stays on disk: blocks of the solver or the certificate, in float32."""
+    # float32; solver and certificate do not hold their blocks at the same time
     blocks = 4 * max(_columns(k, solver), CERTIFICATE_BLOCKS * k)
     layers = [layer for layer in graph.layers if isinstance(layer, StoredGraph)]
     if len(layers) > 1:  # the subspaces of the layers are kept
@@ -131,6 +133,7 @@ def open_within(
         return graph
     if limit is None or resident_bytes(graph, k) <= limit:
         return _loaded(graph)
+    # what is left keeps the first row blocks in memory (a fixed prefix: each pass reads the same blocks)
     spare = limit - streamed_bytes(graph, k, solver)
     if spare < 0:
         raise GraphError(f"{path}: {too_little(limit, limit - spare, k)}")

@@ -61,9 +61,9 @@ class PreparedLayers:
             for name, layer in zip(self.merged.layer_names, self.merged.layers_behind, strict=False)
             if not layer.certificate.converged
         ]
-        told = replace(solved.certificate, uncertified_layers=tuple(short))
+        certificate = replace(solved.certificate, uncertified_layers=tuple(short))
         return make_result(
-            replace(solved, certificate=told),
+            replace(solved, certificate=certificate),
             with_all_nodes(solved, self.graph, kept, self.masked),
             self.merged.operator,
             connectivity=self.connectivity,
@@ -77,8 +77,8 @@ class PreparedLayers:
 
     def _on_all_nodes(self, layer: CertifiedEmbedding) -> CertifiedEmbedding:
         vectors = with_all_nodes(layer, self.graph, self.kept, self.masked).vectors
-        told = layer.embedding
-        return replace(layer, embedding=Embedding(vectors, told.eigenvalues, told.names))
+        own = layer.embedding
+        return replace(layer, embedding=Embedding(vectors, own.eigenvalues, own.names))
 
 
 def prepare_layers(graph: MultilayerGraph, settings: Settings, context: RunContext) -> PreparedLayers:
@@ -91,13 +91,17 @@ def prepare_layers(graph: MultilayerGraph, settings: Settings, context: RunConte
     stages = Stages(context.on_stage)
     _check_common_nodes(graph)
     wanted = checked(settings.regularization)
+    # 1. components of the union of the layers
     connectivity = connect(graph, settings.n_components, settings.disconnected)
     report_excluded(connectivity, graph.node_names)
     kept, rows, masked = _active(graph, connectivity)
+    # 2. tau, the same for all layers in units of their mean degrees
     regularization = _decide_regularization(wanted, settings, connectivity)
     with stages("layers"):
+        # 3. K, by the eigengap of the sum of the Laplacians, unless it is given
         gap = _gap(kept, settings, context, regularization.tau, masked)
         k = settings.n_components if gap is None else gap.n_clusters
+        # 4. embed the layers, and make one operator of them
         merged = merge(
             kept,
             int(k),
@@ -225,6 +229,7 @@ def layer_influence(
         weights[left_out] = 0.0
         if weights.sum() == 0:
             raise ValueError("only one layer has a weight: leaving it out leaves nothing to merge")
+        # a warm start: most layers have little influence, and a few steps show it
         rest = subspace(replace(inputs, weights=weights), whole)
         moved[left_out] = _distance(whole, rest) / n_components
     return moved

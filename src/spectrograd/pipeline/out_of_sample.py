@@ -200,26 +200,32 @@ class Extension:
 
     def _extend_once(self, rows: NewRows, before: Extended | None) -> Extended:
         """One pass: solve each new row for its own entry; ``before`` has rows of the new nodes themselves."""
+        # u_i = (sum_j scale_i w_ij scale_j u_j + strength U_s' U part) /
+        # (A_ii - lambda B_ii), column by column
         top = np.zeros((len(rows), self.vectors.shape[1]))
         bottom = np.zeros_like(top)
         reached = np.zeros(len(rows), bool)
         for number, layer in enumerate(self.layers):
+            # 1. degrees of the new rows, by edges to training nodes and to new ones that are reached already
             known = rows.known[number]
             among = None if before is None else self._reached_edges(rows.between[number], before.reached)
             degrees = _row_sums(known) if among is None else _row_sums(known) + _row_sums(among)
             reached |= degrees > 0
             if self.sparse:
                 new = None if before is None else before.vectors
+                # 2. the edges' part of the row
                 gathered = _gather(layer, self.vectors, self._everywhere[number], known, degrees, among, new)
                 top += layer.weight * gathered
                 diagonal = layer.weight * layer.diagonal(degrees)
                 bottom += diagonal[:, None] - self._share_of_metric(layer, degrees)
+            # 3. the part of the layer's projector: its own extension times U_s'U
             coupling = self._coupling[number]
             if coupling is not None and layer.strength:
                 own = _extend_layer(layer, known)
                 # not a matrix product: its last bits would depend on how many rows are asked for at once
                 top += layer.strength * np.einsum("ij,jk->ik", own, coupling)
         if len(self.layers) > 1 or not self.sparse:
+            # layers share the identity as metric: lambda itself
             bottom -= self.eigenvalues
         return Extended(np.where(reached[:, None], _divide_safely(top, bottom), 0.0), reached)
 
@@ -266,6 +272,7 @@ def _gather(
 
 def _divide_safely(top: Array, bottom: Array) -> Array:
     """``top / bottom``, kept in the range of numbers where the bottom vanishes."""
+    # an eigenvalue that meets the diagonal: the row would be infinite
     floor = MIN_DENOMINATOR * np.maximum(1.0, np.abs(bottom).max(axis=1, initial=0))[:, None]
     safe = np.where(np.abs(bottom) < floor, np.where(bottom < 0, -floor, floor), bottom)
     return np.asarray(np.where(top == 0, 0.0, top / safe))
@@ -380,6 +387,7 @@ def disagreement(vectors: Array, rows: Sequence[sp.csr_array], weights: Sequence
         Of the layers.
     """
     lengths = row_lengths(vectors)
+    # the length of a weighted mean of unit rows: 1 if all agree, 0 if they point everywhere
     directions = vectors / np.where(lengths > 0, lengths, 1)[:, None]
     total = np.zeros(rows[0].shape[0])
     mass = np.zeros(rows[0].shape[0])

@@ -85,6 +85,7 @@ def work(solver: str, features: ProblemFeatures) -> tuple[float, ...]:
     crowding = features.crowding
     if solver == "eigen":
         return (1.0, float(n) ** 2, float(n) ** 3)
+    # products are counted in columns; a block of ``width`` columns is one pass
     width = usual_width(k)
     if solver == "shift-invert":  # a factor, some thirty solves of K and guards, and no probe
         factor = features.factor
@@ -92,6 +93,7 @@ def work(solver: str, features: ProblemFeatures) -> tuple[float, ...]:
     probe = LAWS["probe"].at(k, crowding)
     if solver == "lanczos":
         steps = LAWS["lanczos"].at(k, crowding)
+        # Gram-Schmidt against the basis: n numbers per vector of it and step
         basis = 1.7 * k + 14  # between a restart and the next, in the mean
         products = steps + probe
         return (1.0, products, products * entries, n * (steps * basis + probe * k))
@@ -174,15 +176,19 @@ def plan(problem: Problem, memory_limit: int | None = None) -> tuple[PlannedSolv
     predicts the seconds of every candidate. Solvers that do not fit ``memory_limit`` (bytes of the whole
     process) are no candidates.
     """
+    # 1. tiny: all eigenvectors at once
     n = problem.n_nodes
     operator = problem.operator
     sizes = problem.engine.thresholds
     if n <= sizes.all_vectors and "resident" in problem.capabilities and not operator.is_streamed:
         return (PlannedSolver("eigen", f"{n} nodes: a dense eigendecomposition is exact and instant"),)
+    # 2. products only (functions of layers, streams, clusters): few candidates, no cost model
     if not isinstance(operator, SparseOperator) or not problem.capabilities >= ALL:
         return plan_by_products(problem, memory_limit)
+    # 3. small and compact: by size alone
     if _is_small_and_compact(problem):
         return (_small_choice(problem),)
+    # 4. by predicted seconds
     return plan_by_cost(problem, memory_limit)
 
 
@@ -236,6 +242,7 @@ def candidates(problem: Problem, memory_limit: int | None = None) -> list[Planne
     """Solvers for a problem in memory, the quickest first, each with its predicted seconds."""
     operator = problem.sparse
     sizes = problem.engine.thresholds
+    # 1. what fits: a factor and a hierarchy have to stay within memory
     budget = min(max_factor_bytes(), spare_bytes(operator.graph, problem.n_components, memory_limit))
     features = measure_features(problem)
     names = ["lanczos", "chebyshev"]
@@ -246,6 +253,7 @@ def candidates(problem: Problem, memory_limit: int | None = None) -> list[Planne
     fits = solver_bytes(operator.graph, "multilevel") <= budget
     if features.n > sizes.small and operator.rank <= 1 and fits and features.shrinkage <= sizes.shrinks:
         names.append("multilevel")
+    # 2. predicted seconds, the quickest first; ties by name, so that the plan is deterministic
     seconds = {name: predicted_seconds(name, features, sizes.small) for name in names}
     ranked = sorted(seconds, key=lambda name: (seconds[name], name))
     return [_choice(name, features, seconds, ranked) for name in ranked]
@@ -334,7 +342,7 @@ def plan_few_passes(problem: Problem, memory_limit: int | None) -> tuple[Planned
 
 
 def _blocks_within(problem: Problem, width: int, memory_limit: int | None) -> int:
-    """Number of blocks of a Krylov basis that fit, at most ``MOST_BLOCKS``."""
+    """Number of blocks of a Krylov basis that fit, at most ``MAX_BASIS_BLOCKS``."""
     operator = problem.operator
     if memory_limit is None or not isinstance(operator, SparseOperator):
         return MAX_BASIS_BLOCKS

@@ -1,4 +1,4 @@
-"""The line, walked once: a graph, single or multilayer, to its embedding and clusters."""
+"""The pipeline: from a graph, single or multilayer, to its embedding (:func:`embed`) and clusters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spectrograd.labels import assign
 from spectrograd.labels.assign import assign_distributed
 from spectrograd.labels.eigengap import FIRST_MAX_CLUSTERS
 from spectrograd.labels.neighbor_labels import follow_neighbours
-from spectrograd.labels.sampled_kmeans import MANY
+from spectrograd.labels.sampled_kmeans import MAX_COPIED_ROWS
 from spectrograd.notices import parameter
 from spectrograd.pipeline.checkpoints import with_checkpoints
 from spectrograd.pipeline.cluster_verdict import NOT_JUDGED, ClusterVerdict, clustered_graphs, judge_clusters
@@ -117,9 +117,11 @@ def cluster(
         with_checkpoints(graph, settings, context, start) as (settings, context),
         _few_threads(graph, context.engine),
     ):
+        # 1. and 2.: components, operator, solver, certificate; 3. labels
         prepared, solved = _solve(graph, settings, context, start)
         result = label(solved, settings, context)
         if isinstance(prepared, PreparedGraph):
+            # 4. other treatments of the same graph, where the clusters do not satisfy
             result = select_treatment(result, prepared, settings, context, solve_prepared, label)
         return result.stopped() if interruption.requested else result
 
@@ -135,6 +137,7 @@ def note_small(graph: Graph | MultilayerGraph, settings: Settings, engine: Engin
     if not (cost.is_expensive and graph.is_resident):
         return
     columns = FIRST_MAX_CLUSTERS if isinstance(settings.n_components, str) else settings.n_components
+    # a multiplication per entry and column, against the rounds of messages of a pass
     here = 2 * graph.n_edges * columns * SECONDS_PER_PRODUCT
     there = MIN_ROUNDS_PER_PASS * cost.per_round
     name = engine.summary()["name"]
@@ -149,7 +152,7 @@ def note_small(graph: Graph | MultilayerGraph, settings: Settings, engine: Engin
 def prepare(
     graph: Graph | MultilayerGraph, settings: Settings, context: RunContext | None = None
 ) -> Prepared:
-    """All that comes before the solver: pieces sorted out, layers merged. Several solvers may follow."""
+    """Prepare a graph for solvers, of which several may follow: components sorted out, layers merged."""
     context = context or RunContext()
     with context.engine.threads():
         if isinstance(graph, MultilayerGraph):
@@ -166,9 +169,9 @@ def solve_prepared(prepared: Prepared, settings: Settings, context: RunContext |
 
 
 def label(
-    result: Result, settings: Settings, context: RunContext | None = None, *, many: int = MANY
+    result: Result, settings: Settings, context: RunContext | None = None, *, many: int = MAX_COPIED_ROWS
 ) -> Result:
-    """The result with clusters. Of more than ``many`` rows that are left with workers only a sample comes."""
+    """Cluster the rows of a result; of more than ``many`` rows that stay with workers only a sample comes."""
     context = context or RunContext()
     context.on_stage("assign")
     n_clusters = settings.n_clusters or result.embedding.n_components
@@ -236,6 +239,7 @@ def _follow_neighbours(result: Result) -> Result:
     part = old[rows] >= 0
     added = [tau * float(layer.degrees[part].mean()) for layer in layers]
     sure = None if result.membership is None else result.membership[rows]
+    # neighbours are read from the edges: over a store that is a pass
     before = _passes_over_disk(layers)
     found = follow_neighbours(layers, old[rows], added, sure)
     result = replace(result, passes=result.passes + _passes_over_disk(layers) - before)

@@ -176,6 +176,7 @@ class PreparedGraph:
         guess = None if start is None else start[self.kept]
         n_active = self.part.n_nodes - len(self.masked)
         components[self.masked] = -1
+        # excluded rows have no eigenvectors of their own: K must fit the others
         k = n_columns(n_active, settings)
         nodes = _ActiveProblem(self.part, k, settings, context, components, guess, self.masked)
         solved, operator, decision = nodes.embed_active(wanted)
@@ -197,15 +198,19 @@ class PreparedGraph:
 
         The second look takes the place of the first only where it finds a clear number.
         """
+        # 1. the gap among the first eigenvalues
         edge = bulk_edge([self.part], nodes.settings.laplacian, decision.tau)
         gap = widest_gap(solved.embedding.eigenvalues, edge)
         more = n_more_eigenvalues(self.part.n_nodes)
         if not (gap.asks_for_more and more > nodes.k and self._has_means(nodes, solved, more)):
             return solved, gap
+        # 2. more eigenvalues, with what is left of the time
         wide = replace(nodes, k=more, context=nodes.context_after(solved.solution))
+        # (the regularisation is decided: a second look does not change it)
         further = wide.with_tau(decision)[0]
         second = widest_gap(further.embedding.eigenvalues, edge)
         n_trivial = nodes.n_trivial if decision.tau == 0 else 1
+        # 3. accept the second look only if it is clear, complete and not localised
         localized = nodes.decide_by_result(operator, n_trivial, further).tau > 0
         if further.solution.stop_reason == INTERRUPTED or localized or not second.clear:
             return solved, gap
@@ -225,6 +230,7 @@ class PreparedGraph:
 def prepare_graph(graph: Graph, settings: Settings, context: RunContext) -> PreparedGraph:
     """Sort out the components of a graph; whatever is excluded is named in a warning."""
     checked(settings.regularization)
+    # 1. components: tiny ones are excluded, or all become clusters of their own
     connectivity = connect(graph, settings.n_components, settings.disconnected)
     if is_signed_kind(settings.laplacian):  # a component may hold several groups: it is no cluster by itself
         connectivity = replace(connectivity, groups=None)
@@ -235,6 +241,7 @@ def prepare_graph(graph: Graph, settings: Settings, context: RunContext) -> Prep
         return PreparedGraph(graph, graph.subgraph(kept), kept, connectivity)
     if not graph.is_resident:
         return _prepare_stored(graph, connectivity)
+    # 2. the active nodes alone, numbered such that neighbours are near each other in memory
     part = subgraph(graph, kept)
     order = near_order(part, context.engine.thresholds) if connectivity.groups is None else None
     if order is not None:
@@ -374,6 +381,7 @@ class _ActiveProblem:
         """The warm start; else, of several components, their null vectors, which need not be found again."""
         if self.start is not None or self.n_trivial < 2:
             return self.start
+        # one exact null vector per component; the rest random, of about unit length
         null = null_vectors(operator, self.components)
         rng = np.random.default_rng(self.settings.seed)
         rest = rng.standard_normal((self.graph.n_nodes, self.k - self.n_trivial))

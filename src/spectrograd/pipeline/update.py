@@ -81,13 +81,16 @@ def filter_vectors(
     problem = Problem(operator, start.shape[1], engine, start)
     walk = problem.random_walk.operator
     block = problem.random_walk.transform(problem.start_on_engine(np.float32))
+    # 1. residuals of the old vectors in the new operator: the size of the change
     ritz = rayleigh_ritz(engine, walk, orthonormalize(engine, block, walk.metric).Q)
     error = _residual_norm(engine, walk, ritz)
+    # 2. a filter that damps what lies beyond the old gap
     cut = min(float(ritz.values[-1]) + gap, walk.upper - MIN_DAMPED_SHARE * (walk.upper - walk.lower))
     # the angle is measured against half of the gap
     degree = _degree(ritz.values, cut, walk.upper, error / (GOOD_ANGLE / 3 * MAX_GAP_FRACTION * gap))
     if degree is None:
         return None
+    # 3. one filter; the certificate makes the Rayleigh-Ritz
     block = problem.random_walk.inverse_transform(Filter(degree, cut, walk.upper).apply(engine, walk, ritz.Q))
     vectors = problem.orthonormalize(engine.astype(block, np.float64)).Q
     return CorrectedVectors(vectors, ritz.values, (1.0 + degree) * start.shape[1], error)
@@ -95,6 +98,7 @@ def filter_vectors(
 
 def _degree(values: Array, cut: float, upper: float, gain: float) -> int | None:
     """That damps what lies above the cut by ``gain`` against the last value; None: too high."""
+    # T_m grows like cosh(m acosh t) below the cut; the first vector must not outgrow the last beyond float32
     half = (upper - cut) / 2
     first, last = (np.arccosh(max(1.0, (upper - half - float(value)) / half)) for value in values[[0, -1]])
     most = min(MOST_DEGREE, np.log(SPREAD) / max(first - last, 1e-9))
@@ -136,15 +140,18 @@ class RayleighRitzSteps:
         ):
             return None
         for step in range(1, MAX_PASSES + 1):
+            # 1. one pass: a Rayleigh-Ritz on vectors, residuals and the vectors before
             ritz = self._step(ritz)
             larger = error
             error = _residual_norm(engine, operator, ritz)
             target = self._target_residual(ritz)
+            # 2. small enough for the evidence from before the change?
             if error <= target:
                 last = MeasuredRitz(
                     ritz, residuals(engine, operator, ritz), self.rounding_growth * self.floor
                 )
                 return CorrectedVectors(ritz.Q, ritz.values, (1.0 + step) * start.shape[1], error, last)
+            # 3. at this rate, will it be within the passes that are left?
             if error * (error / larger) ** (MAX_PASSES - step) > target:
                 return None
         return None
@@ -157,6 +164,8 @@ class RayleighRitzSteps:
     def _target_residual(self, ritz: Ritz) -> float:
         """The residual at which steps may end."""
         assert self.complement_bound.complete_below is not None
+        # Davis and Kahan, with rounding on both sides: |R| + floor <=
+        # GOOD_ANGLE (complete_below - theta_K - floor)
         floor = self.rounding_growth * self.floor
         distance = self.complement_bound.complete_below - float(ritz.values[-1])
         return float(MARGIN * GOOD_ANGLE * (distance - floor) - np.sqrt(len(ritz.values)) * floor)
@@ -167,6 +176,8 @@ class RayleighRitzSteps:
             return np.inf
         if not self.gap < width:
             return 1.0
+        # conjugate gradients gain (1 + root) / (1 - root) per step on a
+        # spectrum with this gap (Saad 2003, 6.11)
         root = np.sqrt(self.gap / width)
         return float(np.log(2 * error / target) / np.log((1 + root) / (1 - root)))
 
@@ -378,6 +389,7 @@ def _drift(start: Array | None, result: Result) -> float:
     if basis.repaired:  # the old vectors are no basis any more
         return 1.0
     rest = _outside(basis.Q, result.vectors[result.rows].astype(kind, copy=False), metric)
+    # largest singular value of the part outside: the sine, accurate where the cosine is one up to rounding
     weighed = rest if metric is None else rest * metric[:, None]
     return float(np.sqrt(np.clip(np.linalg.eigvalsh(rest.T @ weighed)[-1], 0, 1)))
 
@@ -440,6 +452,7 @@ def _pencil_update(
     n_new = after.n_nodes - before.n_nodes
     if n_new and tau:  # the part of rank one changes its size
         return None
+    # old and new degrees on the rows of the new graph
     degrees = np.concatenate([before.degrees, np.zeros(n_new)])
     more = after.degrees - degrees
     added = sp.csr_array((after.n_nodes, after.n_nodes))
