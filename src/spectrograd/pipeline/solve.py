@@ -85,7 +85,6 @@ def certify_solution(
         engine = context.engine
         known = solution.evidence.in_units(1 / fit.unit)
         inside = replace(solution, Q=fit.transform_multivector(engine, solution.Q), evidence=known)
-        # certify in the coordinates of the solver, where squares neither under- nor overflow
         entered = None if null is None else fit.transform(null[:, None])[:, 0]
         found = certify_solution(
             fit.operator, inside, settings, context, choice, earlier=earlier, null=entered
@@ -128,7 +127,6 @@ def _evidence_of_first(wide: CertifiedEmbedding, k: int, engine: Engine) -> Evid
     beyond = float(values[k])
     Q = wide.solution.Q
     solver = wide.solution.evidence
-    # |R|_F of the pairs after the k-th
     rest = float(np.linalg.norm(known.residuals[k:]))
     if not solver.complete and beyond - rest > values[k - 1] and values[-1] + rest < known.complete_below:
         odds = (
@@ -213,7 +211,6 @@ def _certify_before_bulk(
     k = problem.n_components
     if not isinstance(settings.tol, str) or known.beyond is None or known.complete or known.guards is None:
         return None
-    # the K + 1 lowest values: is the K-th one of a bulk?
     first = before_the_bulk(np.append(ritz.values, known.beyond), k)
     distance = MAX_GAP_FRACTION * (known.beyond - float(ritz.values[-1]))
     if first is None or np.linalg.norm(measured) <= GOOD_ANGLE * distance:
@@ -224,7 +221,6 @@ def _certify_before_bulk(
     )
     rest = engine.columns(ritz.Q, slice(first, None))
     guards = Guards(rest, ritz.values[first:], measured[first:])
-    # the vectors of the bulk are measured already: as guards they shorten the probe
     evidence = Evidence(float(ritz.values[first]), guards=guards)
     part = replace(solution, Q=inside.Q, evidence=evidence)
     alone = replace(problem, n_components=first)
@@ -253,7 +249,6 @@ def _certify_by_last_product(
     complement_bound = solution.evidence.complement_bound
     if last is None or complement_bound is None:
         return None
-    # the null vector exactly: its residual is zero, and no rounding hides it
     last = last if null is None else insert_null_vector(problem, last, null)
     rest = (complement_bound, last.residuals + last.rounding, last.rounding)
     certificate = certify(
@@ -464,22 +459,18 @@ def _attempt(
     began = time.perf_counter()
     solver = _configure(choice, settings)  # wrong parameters are no failure of a solver
     kept = context.next_checkpoint()
-    # 1. an earlier run of the same checkpoint has come so far
     found = load_result(kept, problem)
     if found is not None:
         return found
     try:
-        # 2. solve
         solution = _run(problem, solver, settings, context, time_budget, kept)
         if settings.solver == "auto":
             solution = _with_reason(solution, choice)
         # Localised vectors call for another problem: their certificate would be of no use.
-        # 3. a last look by the watch: vectors at the end are no longer rough.
         is_whole = solution.stop_reason not in (GIVEN_UP, INTERRUPTED, OUT_OF_TIME)
         watch = context.watch if is_whole and solver.localization_check_at > 0 else None
         if watch is not None and watch(solution.Q, finished=True):
             solution = replace(solution, stop_reason=GIVEN_UP)
-        # 4. certify, and keep the result for a resumed run
         found = _certify_attempt(problem.operator, solution, settings, context, choice, earlier)
         if kept is not None and found.certificate.objection != CERTIFICATE_OUT_OF_TIME:
             save_result(kept, problem, found)
@@ -501,7 +492,6 @@ def _lacks_gap(operator: Operator, result: CertifiedEmbedding) -> bool:
     """Whether the K-th eigenvalue is seen to be the next one as well, or lies in a bulk: no solver helps."""
     if result.certificate.determined is not None:
         return True
-    # equal up to rounding of float64
     tiny = 1e-9 * (operator.upper - operator.lower)
     beyond = result.solution.evidence.beyond
     top = float(result.embedding.eigenvalues[-1])
